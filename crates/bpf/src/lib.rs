@@ -1,0 +1,1 @@
+//! BPF programs that time themselves.

@@ -1,0 +1,1 @@
+//! bpfcost: one pipeline, experiment → measure → record → report.

@@ -1,0 +1,2 @@
+//! What does eBPF cost?
+fn main() {}
