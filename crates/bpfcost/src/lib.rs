@@ -1,1 +1,9 @@
-//! bpfcost: one pipeline, experiment → measure → record → report.
+//! bpfcost: what does eBPF cost?
+//!
+//! One pipeline: an [`experiment`] declares cases, [`measure`] runs them, a [`record`] keeps
+//! everything that was seen, and [`report`] shows it. Data flows one way; each module knows only
+//! those named before it.
+
+pub mod experiment;
+pub mod measure;
+pub mod record;

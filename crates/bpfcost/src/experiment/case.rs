@@ -1,0 +1,64 @@
+//! A case: one configuration of an experiment.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// One configuration of an experiment: a name plus factor values.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Case {
+    /// Unique in its experiment; globs on the command line pick by it.
+    pub name: String,
+    /// The heading under which tables show it.
+    pub group: String,
+    /// Factor values by factor name.
+    pub factors: BTreeMap<String, String>,
+    /// What happens in it, in one line.
+    pub about: String,
+    /// Whether it is measured for its own sake or as a part of the harness.
+    pub role: Role,
+    /// The floor case that holds what the harness costs this one.
+    pub floor: Option<String>,
+    /// How many operations a trial has.
+    pub sizing: Sizing,
+}
+
+/// Whether a case is measured for its own sake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// The thing that the experiment asks about.
+    #[default]
+    Case,
+    /// What the harness itself costs, for one class of reset.
+    Floor,
+}
+
+/// How many operations a trial has.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sizing {
+    /// Found by calibration, at most this many where there is a cap.
+    Calibrated {
+        /// The largest batch that keeps the trial's own expectations exact.
+        most: Option<u64>,
+    },
+    /// Part of what the case means; no 2N/N check, for its cost is not proportional.
+    Fixed(u64),
+}
+
+/// The number of operations of one trial; at least 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Batch(pub u64);
+
+/// A comparison that an experiment answers: `case` against `baseline`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pair {
+    /// The case in question.
+    pub case: String,
+    /// What it is compared with.
+    pub baseline: String,
+    /// The question that the pair answers, in a few words ("hit against consistent hash").
+    pub about: String,
+}

@@ -1,0 +1,73 @@
+//! Experiments: named questions, each with its cases and the way to run one trial of a case.
+//!
+//! To add one: write a file here that implements [`Experiment`], and name it in [`all`].
+
+mod case;
+mod trial;
+mod unit;
+
+use anyhow::Result;
+
+pub use case::{Batch, Case, Pair, Role, Sizing};
+pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
+pub use unit::Unit;
+
+/// A named question: its cases, what they are compared with, and how they are loaded.
+///
+/// Everything but [`load`](Experiment::load) and [`sentinel`](Experiment::sentinel) is pure, so
+/// that listing and planning need no privilege.
+pub trait Experiment {
+    /// The name on the command line, e.g. `xdp-lb`.
+    fn name(&self) -> &'static str;
+
+    /// The question in one line, for `bpfcost list`.
+    fn about(&self) -> &'static str;
+
+    /// What a trial's value is counted in.
+    fn unit(&self) -> Unit;
+
+    /// The relative difference below which two cases count as the same (METHODOLOGY: 0.01 for
+    /// kernel costs).
+    fn margin(&self) -> f64 {
+        0.01
+    }
+
+    /// Factor names and what each of them means, for `bpfcost list EXPERIMENT`.
+    fn factors(&self) -> &'static [(&'static str, &'static str)];
+
+    /// Every case, floors included, in the order in which tables show them.
+    fn cases(&self) -> Vec<Case>;
+
+    /// The comparisons that this experiment answers. A pair one of whose cases is not part of a
+    /// run is dropped.
+    fn pairs(&self) -> Vec<Pair>;
+
+    /// Why a case can't run here (with the kernel or feature that it needs), or `None` where it can.
+    fn unsupported(&self, case: &Case) -> Option<String>;
+
+    /// What loading an epoch and a trial cost beyond the batch itself, in seconds: for the
+    /// estimate of `--dry-run` alone. (per load, per trial)
+    fn overhead(&self) -> (f64, f64);
+
+    /// Opens an epoch: programs, maps and servers made afresh for `setup.cases`.
+    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>>;
+
+    /// The program that stays loaded through the whole run, to tell drift from the luck of a load.
+    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>>;
+}
+
+/// What an epoch is loaded for.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The cases that will run, floors included.
+    pub cases: Vec<Case>,
+    /// The CPUs that run each case at once; never empty.
+    pub cpus: Vec<u32>,
+    /// The run's recorded seed: the same seed gives the same packets.
+    pub seed: u64,
+}
+
+/// Every experiment that this program knows, in the order of `bpfcost list`.
+pub fn all() -> Vec<Box<dyn Experiment>> {
+    vec![]
+}

@@ -1,0 +1,84 @@
+//! A trial: one timed observation of a case, and the loaded thing that makes it.
+
+use std::{collections::BTreeMap, fmt};
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::{Batch, Case};
+
+/// One timed observation of a case that proved itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// The main value, in the experiment's unit.
+    pub value: f64,
+    /// Operations that were timed.
+    pub ops: u64,
+    /// Time that the batch took, in nanoseconds of the target's clock.
+    pub elapsed_ns: f64,
+    /// Further values by name, e.g. `reset_twice` (ns/op with the reset done twice), `lru_misses`.
+    pub secondary: BTreeMap<String, f64>,
+}
+
+/// Why a trial has no value.
+#[derive(Debug)]
+pub enum Fault {
+    /// The trial ran and failed its own checks: the case is invalid.
+    Invalid(Problem),
+    /// The trial could not run: the whole run ends.
+    Broken(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Fault {
+    fn from(error: anyhow::Error) -> Self {
+        Fault::Broken(error)
+    }
+}
+
+/// A failed check: what was expected and what was seen, so that a person can act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    /// What was checked, e.g. `lru misses`.
+    pub check: String,
+    /// What a right run shows.
+    pub expected: String,
+    /// What this one showed.
+    pub got: String,
+    /// What it means, or a hex diff; may have several lines.
+    pub detail: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}: expected {}, got {}",
+            self.check, self.expected, self.got
+        )
+    }
+}
+
+/// An epoch: everything that the cases need, loaded. Dropping it detaches, stops and frees
+/// everything that it made.
+pub trait Loaded {
+    /// Brings a case into the state that is measured and proves it once, untimed: fills tables,
+    /// replays the sequence and compares every result.
+    fn prepare(&mut self, case: &Case) -> Result<(), Fault>;
+
+    /// Times one batch of a case; the trial checks itself in the timed phase.
+    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault>;
+
+    /// Kernel memory that this epoch holds, in bytes, where it can be told.
+    fn kernel_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// Frees everything and waits until the kernel has done so, outside any round.
+    fn unload(self: Box<Self>) -> Result<()>;
+}
+
+/// A program that stays loaded through the run, so that drift can be told from the luck of a load.
+pub trait Sentinel {
+    /// One short timed batch, in the experiment's unit.
+    fn trial(&mut self) -> Result<f64>;
+}

@@ -1,0 +1,21 @@
+//! Units of a trial's value.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a trial's value is counted in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Unit {
+    /// Nanoseconds per operation.
+    #[serde(rename = "ns/op")]
+    NanosPerOp,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Unit::NanosPerOp => "ns/op",
+        })
+    }
+}

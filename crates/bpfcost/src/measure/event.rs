@@ -1,0 +1,99 @@
+//! Events: what happens in a run, in the order in which it happens.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Calibration, Warning};
+use crate::experiment::{Problem, Trial};
+
+/// Something that happened in a run. One line of a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Event {
+    /// A case can't run on this target.
+    Unsupported {
+        /// Index into the plan's cases.
+        case: usize,
+        /// What it needs.
+        reason: String,
+    },
+    /// An epoch was loaded.
+    EpochStarted {
+        /// Counted from 0 over the whole run, resumed parts included.
+        epoch: usize,
+        /// Seconds that loading took.
+        load_s: f64,
+        /// Kernel memory held by the epoch, in bytes.
+        kernel_bytes: Option<u64>,
+    },
+    /// A case's batch was found.
+    Calibrated {
+        /// Index into the plan's cases.
+        case: usize,
+        /// What was found.
+        calibration: Calibration,
+    },
+    /// A trial ended and proved itself.
+    Trial {
+        /// The epoch that it belongs to.
+        epoch: usize,
+        /// The round within the epoch.
+        round: usize,
+        /// Index into the plan's cases.
+        case: usize,
+        /// What was seen.
+        trial: Trial,
+    },
+    /// A trial or a preparation failed its checks; the case is invalid from here on.
+    Invalid {
+        /// The epoch in which it failed.
+        epoch: usize,
+        /// Index into the plan's cases.
+        case: usize,
+        /// What failed.
+        problem: Problem,
+    },
+    /// The sentinel was timed.
+    Sentinel {
+        /// The epoch in which it was timed.
+        epoch: usize,
+        /// In the experiment's unit.
+        value: f64,
+    },
+    /// Something that a reader of the result should know.
+    Warned(Warning),
+    /// An epoch ended whole.
+    EpochFinished {
+        /// The epoch.
+        epoch: usize,
+        /// Seconds from the start of its load to the end of its unload.
+        seconds: f64,
+    },
+    /// The data was looked at.
+    Looked {
+        /// Whole epochs by now.
+        epochs: usize,
+        /// Cases whose interval is not yet narrow enough.
+        open: usize,
+        /// The epoch count of the next look.
+        next: usize,
+    },
+    /// The run ended.
+    Stopped {
+        /// Why.
+        stop: Stop,
+    },
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    /// Every interval became narrow enough.
+    Precision,
+    /// The time was used up.
+    Time,
+    /// The asked number of epochs was reached (`--quick`).
+    Rounds,
+    /// Somebody asked it to end.
+    Interrupted,
+}

@@ -1,0 +1,157 @@
+//! What a run has seen so far: the events, folded.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, Plan, Stop};
+use crate::experiment::{Batch, Problem};
+
+/// What a run has seen so far. Built from events alone, live or from a journal.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// One per case of the plan, in its order.
+    pub cases: Vec<CaseData>,
+    /// The sentinel's values, by epoch.
+    pub sentinel: Vec<Vec<f64>>,
+    /// Seconds that loading took, by epoch.
+    pub load_s: Vec<f64>,
+    /// Seconds of each whole epoch.
+    pub epoch_s: Vec<f64>,
+    /// The most kernel memory that an epoch held, in bytes.
+    pub kernel_bytes: Option<u64>,
+    /// What a reader should know.
+    pub warnings: Vec<Warning>,
+    /// Why the run ended; `None` while it runs.
+    pub stop: Option<Stop>,
+}
+
+/// What was seen of one case.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CaseData {
+    /// Trials by epoch; an epoch in which the case has no trial is empty.
+    pub samples: Vec<Vec<f64>>,
+    /// Further values by name, shaped as `samples`.
+    pub secondary: BTreeMap<String, Vec<Vec<f64>>>,
+    /// Operations that were timed, over all trials.
+    pub ops: u64,
+    /// Failed checks; where there is one, the case is invalid.
+    pub problems: Vec<Problem>,
+    /// Why it can't run here.
+    pub unsupported: Option<String>,
+    /// The batch and how it was found.
+    pub calibration: Option<Calibration>,
+}
+
+impl CaseData {
+    /// Whether trials of this case still make sense.
+    pub fn live(&self) -> bool {
+        self.problems.is_empty() && self.unsupported.is_none()
+    }
+}
+
+/// How a case's batch was found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Calibration {
+    /// Operations per trial.
+    pub batch: Batch,
+    /// What one operation cost while calibrating, in nanoseconds.
+    pub ns_per_op: f64,
+    /// Time of 2N operations over that of N; `None` for fixed batches.
+    pub ratio: Option<f64>,
+    /// How often the 2N/N check was made.
+    pub attempts: u32,
+}
+
+/// Something that a reader of the result should know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// Stable, for programs: `proportionality`, `steal`, …
+    pub code: String,
+    /// For people: what was seen, what it means, what to do.
+    pub text: String,
+}
+
+impl Measured {
+    /// Nothing seen yet of this plan.
+    pub fn new(plan: &Plan) -> Self {
+        Measured {
+            cases: vec![CaseData::default(); plan.cases.len()],
+            ..Measured::default()
+        }
+    }
+
+    /// Takes in what happened. An index that the plan does not have is passed over.
+    pub fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Unsupported { case, reason } => {
+                if let Some(data) = self.cases.get_mut(*case) {
+                    data.unsupported = Some(reason.clone());
+                }
+            }
+            Event::EpochStarted {
+                epoch,
+                load_s,
+                kernel_bytes,
+            } => {
+                grow(&mut self.load_s, *epoch);
+                self.load_s[*epoch] = *load_s;
+                self.kernel_bytes = self.kernel_bytes.max(*kernel_bytes);
+                grow(&mut self.sentinel, *epoch);
+                for data in &mut self.cases {
+                    grow(&mut data.samples, *epoch);
+                    data.secondary
+                        .values_mut()
+                        .for_each(|values| grow(values, *epoch));
+                }
+            }
+            Event::Calibrated { case, calibration } => {
+                if let Some(data) = self.cases.get_mut(*case) {
+                    data.calibration = Some(*calibration);
+                }
+            }
+            Event::Trial {
+                epoch, case, trial, ..
+            } => {
+                if let Some(data) = self.cases.get_mut(*case) {
+                    grow(&mut data.samples, *epoch);
+                    data.samples[*epoch].push(trial.value);
+                    data.ops += trial.ops;
+                    for (name, value) in &trial.secondary {
+                        let values = data.secondary.entry(name.clone()).or_default();
+                        grow(values, *epoch);
+                        values[*epoch].push(*value);
+                    }
+                }
+            }
+            Event::Invalid { case, problem, .. } => {
+                if let Some(data) = self.cases.get_mut(*case) {
+                    data.problems.push(problem.clone());
+                }
+            }
+            Event::Sentinel { epoch, value } => {
+                grow(&mut self.sentinel, *epoch);
+                self.sentinel[*epoch].push(*value);
+            }
+            Event::Warned(warning) => self.warnings.push(warning.clone()),
+            Event::EpochFinished { epoch, seconds } => {
+                grow(&mut self.epoch_s, *epoch);
+                self.epoch_s[*epoch] = *seconds;
+            }
+            Event::Looked { .. } => {}
+            Event::Stopped { stop } => self.stop = Some(*stop),
+        }
+    }
+
+    /// Epochs begun so far; the next one has this number.
+    pub fn epochs(&self) -> usize {
+        self.load_s.len()
+    }
+}
+
+/// Makes room for `index`, with empty values.
+fn grow<T: Default>(values: &mut Vec<T>, index: usize) {
+    if values.len() <= index {
+        values.resize_with(index + 1, T::default);
+    }
+}

@@ -1,0 +1,52 @@
+//! The plan: all that decides a run before it starts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::experiment::{Case, Pair, Setup, Unit};
+
+/// All that decides a run before it starts; the first thing in a journal.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The experiment's name.
+    pub experiment: String,
+    /// Where it runs, e.g. `host`.
+    pub target: String,
+    /// What values are counted in.
+    pub unit: Unit,
+    /// Decides every order and every packet.
+    pub seed: u64,
+    /// The cases, floors included, in the experiment's order.
+    pub cases: Vec<Case>,
+    /// The comparisons; their number decides the first look.
+    pub pairs: Vec<Pair>,
+    /// CPUs that run each case at once.
+    pub cpus: Vec<u32>,
+    /// Stop when every raw interval's half-width is at most this share of its value (0.01 is 1 %).
+    pub precision: Option<f64>,
+    /// Stop after this many seconds of measuring.
+    pub seconds: Option<f64>,
+    /// Stop at the first look.
+    pub quick: bool,
+    /// Rounds per epoch where they are fixed; else chosen from the spread, starting at 3.
+    pub rounds: Option<u32>,
+    /// What a batch is calibrated to, in nanoseconds.
+    pub goal_ns: f64,
+    /// The relative difference below which two cases count as the same.
+    pub margin: f64,
+    /// The relative cost that a comparison may have, where a budget was given.
+    pub budget: Option<f64>,
+}
+
+impl Plan {
+    /// What an epoch is loaded for: the cases numbered in `live`.
+    pub fn setup(&self, live: &[usize]) -> Setup {
+        Setup {
+            cases: live
+                .iter()
+                .map(|&index| self.cases[index].clone())
+                .collect(),
+            cpus: self.cpus.clone(),
+            seed: self.seed,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Schema 1 of the record, as JSON on disk. Wire types only: how they are computed is elsewhere.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    experiment::{Problem, Role, Unit},
+    measure::{Calibration, Stop, Warning},
+};
+
+/// The version that this program writes; it reads this one and older.
+pub const SCHEMA: u32 = 1;
+
+/// One run of one experiment on one target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`] of the program that wrote it.
+    pub schema: u32,
+    /// Version of that program.
+    pub bpfcost: String,
+    /// The experiment's name.
+    pub experiment: String,
+    /// Where it ran, e.g. `host`.
+    pub target: String,
+    /// What every value is counted in, but where a key names another unit.
+    pub unit: Unit,
+    /// Start, RFC 3339 in UTC.
+    pub started: String,
+    /// Seconds of measuring, loads included.
+    pub seconds: f64,
+    /// Decides every order and every packet.
+    pub seed: u64,
+    /// Why it ended.
+    pub stop: Stop,
+    /// What was asked: stopping rules, CPUs, rounds.
+    pub asked: Asked,
+    /// The machine, and what disturbed it meanwhile.
+    pub machine: Machine,
+    /// What a reader should know.
+    pub warnings: Vec<Warning>,
+    /// Every case, floors included, in the experiment's order.
+    pub cases: Vec<CaseRecord>,
+    /// The experiment's pairs, where both cases have values.
+    pub comparisons: Vec<Comparison>,
+    /// How much moved with what.
+    pub spread: Spread,
+}
+
+/// What was asked of the run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Relative half-width to reach (0.01 is 1 %).
+    pub precision: Option<f64>,
+    /// Seconds to measure at most.
+    pub seconds: Option<f64>,
+    /// Whether the first look ended it.
+    pub quick: bool,
+    /// CPUs that ran each case at once.
+    pub cpus: Vec<u32>,
+    /// Relative cost that a comparison may have.
+    pub budget: Option<f64>,
+    /// Relative difference below which two cases count as the same.
+    pub margin: f64,
+}
+
+/// The machine's fingerprint and the disturbances seen while measuring.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// `uname -r`.
+    pub kernel: String,
+    /// `uname -v`: tells one build of the same version from another.
+    pub kernel_build: String,
+    /// Model name of the CPU.
+    pub cpu: String,
+    /// Online CPUs.
+    pub cpus: u32,
+    /// The hypervisor's name, `container`, or null on bare metal.
+    pub virtualised: Option<String>,
+    /// The clock behind `bpf_ktime_get_ns`.
+    pub clocksource: String,
+    /// Frequency governor, null where there is none.
+    pub governor: Option<String>,
+    /// Whether sibling threads are on; null where it can't be told.
+    pub smt: Option<bool>,
+    /// `NAME: state` of each vulnerability that costs something.
+    pub mitigations: Vec<String>,
+    /// Whether the BPF JIT is on.
+    pub jit: bool,
+    /// `kernel.bpf_stats_enabled` while measuring.
+    pub bpf_stats: bool,
+    /// Time that the hypervisor took away while measuring, summed over CPUs.
+    pub steal_ms: f64,
+    /// Moves of this program's measuring threads between CPUs.
+    pub migrations: u64,
+    /// CPU time that other processes used while measuring, in milliseconds over all CPUs.
+    pub other_cpu_ms: f64,
+    /// Lowest and highest frequency seen, in MHz, where the kernel tells.
+    pub mhz: Option<[f64; 2]>,
+    /// BPF programs that were attached or loaded by others: `type name (id)`.
+    pub other_tracers: Vec<String>,
+    /// Kernel memory that the experiment held at most, in bytes.
+    pub kernel_bytes: Option<u64>,
+    /// Greatest resident memory of this program, in bytes.
+    pub user_bytes: Option<u64>,
+}
+
+/// One case as it was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseRecord {
+    /// Unique in its experiment.
+    pub name: String,
+    /// The heading under which tables show it.
+    pub group: String,
+    /// What happens in it, in one line.
+    pub about: String,
+    /// Factor values by factor name.
+    pub factors: BTreeMap<String, String>,
+    /// Whether others are compared with it.
+    pub baseline: bool,
+    /// `case`, or `floor` for a part of the harness.
+    pub role: Role,
+    /// The floor case that holds what the harness costs this one.
+    pub floor: Option<String>,
+    /// Whether its numbers count.
+    pub status: Status,
+    /// Failed checks, where `status` is `invalid`.
+    pub problems: Vec<Problem>,
+    /// Why it is unsupported.
+    pub reason: Option<String>,
+    /// How its batch was found.
+    pub calibration: Option<Calibration>,
+    /// All trials, by epoch. An epoch in which it has none is empty.
+    pub samples: Vec<Vec<f64>>,
+    /// Further values by name, shaped as `samples`.
+    pub secondary: BTreeMap<String, Vec<Vec<f64>>>,
+    /// As measured; null unless `status` is `ok` and there are trials.
+    pub raw: Option<Raw>,
+    /// What is left for the thing measured; null without a floor.
+    pub net: Option<Net>,
+}
+
+/// Whether a case's numbers count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Status {
+    /// Every trial proved itself.
+    Ok,
+    /// A trial failed its checks; nothing is reported.
+    Invalid,
+    /// It can't run on this target.
+    Unsupported,
+}
+
+/// A case's own value as measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Raw {
+    /// Epochs with at least one trial: what the interval counts.
+    pub epochs: usize,
+    /// Trials over all epochs.
+    pub trials: usize,
+    /// Hodges–Lehmann estimate over epoch medians.
+    pub value: f64,
+    /// 95 % signed-rank interval over epochs; null with too few of them.
+    pub ci95: Option<[f64; 2]>,
+    /// Smallest trial.
+    pub min: f64,
+    /// Largest trial.
+    pub max: f64,
+    /// Percentiles of trials, that is of batch means: never the latency of one operation.
+    pub p50: f64,
+    /// As `p50`.
+    pub p90: f64,
+    /// As `p50`.
+    pub p99: f64,
+    /// Standard deviation of trials.
+    pub stddev: f64,
+    /// Standard deviation of trials over their mean.
+    pub cv: f64,
+    /// Trials far from the rest; counted, kept.
+    pub outliers: usize,
+    /// Where epochs fall into two groups: both, with their shares of the epochs. Else empty.
+    pub modes: Vec<Mode>,
+}
+
+/// One of two values among which the epochs of a case fall.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mode {
+    /// The group's median.
+    pub value: f64,
+    /// Its share of the epochs, 0 to 1.
+    pub share: f64,
+}
+
+/// What is left after the harness.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Net {
+    /// [raw − reset in context, raw − reset alone], low end first.
+    pub bracket: [f64; 2],
+    /// One number, where both ends agree within the margin.
+    pub value: Option<f64>,
+    /// Its 95 % interval, where there is a value and enough epochs.
+    pub ci95: Option<[f64; 2]>,
+    /// Whether it can be told from the harness: false where the bracket or its intervals reach 0.
+    pub distinguishable: bool,
+}
+
+/// A case against its baseline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The case in question.
+    pub case: String,
+    /// What it is compared with.
+    pub baseline: String,
+    /// The question, in a few words.
+    pub about: String,
+    /// case − baseline, in the record's unit.
+    pub difference: f64,
+    /// 95 % interval of `difference`; null with too few epochs.
+    pub ci95: Option<[f64; 2]>,
+    /// case ∕ baseline − 1.
+    pub relative: f64,
+    /// 95 % interval of `relative`.
+    pub relative_ci95: Option<[f64; 2]>,
+    /// Two-sided p of the exact signed-rank test over epochs, unadjusted.
+    pub p: f64,
+    /// What can be said.
+    pub verdict: Verdict,
+    /// Percent: the effect that would have been seen about three times in four.
+    pub detectable: Option<f64>,
+    /// Seconds of measuring that would resolve the margin, where the verdict is `unresolved`.
+    pub resolve_s: Option<f64>,
+    /// Against the run's budget, where there is one.
+    pub budget: Option<BudgetVerdict>,
+}
+
+/// What can be said of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The case costs more.
+    Slower,
+    /// The case costs less.
+    Faster,
+    /// Within the margin.
+    Same,
+    /// The data does not tell.
+    Unresolved,
+}
+
+/// A comparison against a budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BudgetVerdict {
+    /// Surely within.
+    #[serde(rename = "within")]
+    Within,
+    /// Surely over.
+    #[serde(rename = "over")]
+    Over,
+    /// The data does not tell.
+    #[serde(rename = "can't tell")]
+    CantTell,
+}
+
+/// How much moved with what, in percent (medians over cases).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// Between sessions, as `self-test` measured it on this machine; null where it has not run.
+    pub session: Option<f64>,
+    /// Between epochs of this run.
+    pub epoch: f64,
+    /// Between trials of an epoch.
+    pub trial: f64,
+    /// How far the sentinel moved over the run.
+    pub sentinel_drift: Option<f64>,
+}
