@@ -1,1 +1,35 @@
-//! BPF programs that time themselves.
+//! BPF programs that time themselves, and the one place of bpfcost that speaks libbpf.
+//!
+//! [`timing`] is the Rust half of `bpf/timing.bpf.h`, open to outside programs too; [`lb`] is the
+//! load-balancer datapath, [`ladder`] a set of known costs. What they measure and what is not in
+//! the number stands at the head of each `bpf/*.bpf.c`.
+
+mod cpu;
+mod error;
+pub mod ladder;
+pub mod lb;
+mod mapping;
+mod object;
+mod percpu;
+mod plain;
+mod programs;
+pub mod run;
+pub mod timing;
+
+pub use cpu::{Pinned, current_cpu};
+pub use error::{Error, Result};
+pub use programs::{LoadedProgram, loaded_programs};
+
+/// Generated skeletons, one module per `bpf/*.bpf.c`. The generator's code is held to none of the
+/// workspace's lints.
+mod skel {
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod ladder {
+        include!(concat!(env!("OUT_DIR"), "/ladder.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod xdp_lb {
+        include!(concat!(env!("OUT_DIR"), "/xdp_lb.skel.rs"));
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * ladder: bodies with a known number of added instructions, to ask a measurement whether
+ * it reads back what was put in; one rung serves as the sentinel of every run.
+ *
+ * Each added instruction multiplies, and needs the one before: a CPU can neither skip nor
+ * overlap them, so on hardware a rung costs a fixed number of cycles each.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "timing.bpf.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+__u64 factor = 3; /* not a constant to the verifier */
+
+static __always_inline void reset(struct xdp_md *ctx)
+{
+}
+
+#define RUNG(added)                                                                             \
+	__noinline int body_##added(struct xdp_md *ctx)                                         \
+	{                                                                                       \
+		__u64 product = factor;                                                         \
+                                                                                                \
+		asm volatile(".rept " #added "\n"                                               \
+			     "%[product] *= 5\n"                                                \
+			     ".endr"                                                            \
+			     : [product] "+r"(product)                                          \
+			     : "r"(ctx)); /* else clang passes none, and the verifier objects */\
+		return product & 1 ? XDP_PASS : XDP_DROP;                                       \
+	}                                                                                       \
+	TIMED_PROGRAM("xdp", ladder_##added, struct xdp_md, body_##added, reset)
+
+RUNG(0)
+RUNG(1)
+RUNG(10)
+RUNG(100)
+RUNG(1000)

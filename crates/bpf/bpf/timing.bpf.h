@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Batch timing: how long does a piece of BPF take, measured by itself.
+ *
+ * A batch is N runs of a body between two clock reads, with a reset step between
+ * runs that undoes what the body did (N bodies, N - 1 resets), so that what the last
+ * timed body left stands to be checked:
+ *
+ *	start = clock
+ *	body; { reset; body } x (N - 1)
+ *	end = clock
+ *
+ * In the number: bodies, resets, the loop, the call of the body where it is a function
+ * of its own, and 1/N of a clock read. Not in it: the system call, the entry of the
+ * program, and the wait for other CPUs. What the loop and the reset cost is measured by
+ * timing an empty body with the same reset (a floor), and the reset in its context by
+ * asking for it twice (timing_resets = 2).
+ *
+ * Use:
+ *	static __always_inline int body(struct xdp_md *ctx) { ... return code; }
+ *	static __always_inline void reset(struct xdp_md *ctx) { ... }
+ *	TIMED_PROGRAM("xdp", my_bench, struct xdp_md, body, reset)
+ *
+ * This defines two programs that are loaded on request only: my_bench loops with
+ * can_loop (Linux 6.9 and later, 0.8 ns an iteration), my_bench__bpf_loop with
+ * bpf_loop() (5.17 and later, 7 to 9 ns). Load the one that the kernel has. User space
+ * sets timing_ops and timing_resets, runs the program on a CPU through
+ * BPF_PROG_TEST_RUN with repeat 1 (a higher repeat makes the kernel rebuild the XDP
+ * dispatcher twice, some 16 ms each) and reads timing_samples[cpu]. The program
+ * returns what the last body returned.
+ */
+#ifndef TIMING_BPF_H
+#define TIMING_BPF_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+/* CPUs that can be timed; CPU numbers beyond report no sample. A power of two. */
+#define TIMING_MAX_CPUS 1024
+
+/* Turns of the loop that waits for the other CPUs: about 10 ms to 70 ms. */
+#define TIMING_WAIT_TURNS (1 << 23)
+
+/* What one batch on one CPU saw. Padded so that CPUs share no cache line. */
+struct timing_sample {
+	__u64 start_ns; /* clock before the first body */
+	__u64 end_ns; /* clock after the last body */
+	__u64 ops; /* bodies that ran */
+	__u64 together; /* 1: all CPUs were there at the start */
+	__u64 spare[12];
+};
+
+/* All of it lives in .bss: the verifier must not know the counts, or it walks them. */
+__u64 timing_ops; /* bodies per batch, at least 1 */
+__u64 timing_resets; /* how often the reset is done between bodies: 1 or 2 */
+__u64 timing_cpus; /* CPUs that start together; 0 and 1 don't wait */
+__u64 timing_arrived; /* CPUs that wait; user space sets it to 0 before a batch */
+__u64 timing_zero; /* always 0, unknown to the verifier */
+struct timing_sample timing_samples[TIMING_MAX_CPUS];
+
+/* CPU time counter kfuncs of Linux 7.1 and later: one instruction, without the call. */
+extern __u64 bpf_get_cpu_time_counter(void) __ksym __weak;
+extern __u64 bpf_cpu_time_counter_to_ns(__u64 counter) __ksym __weak;
+
+static __always_inline __u64 timing_clock(void)
+{
+	if (bpf_ksym_exists(bpf_get_cpu_time_counter) &&
+	    bpf_ksym_exists(bpf_cpu_time_counter_to_ns))
+		return bpf_get_cpu_time_counter();
+	return bpf_ktime_get_ns();
+}
+
+static __always_inline __u64 timing_nanos(__u64 clock)
+{
+	if (bpf_ksym_exists(bpf_get_cpu_time_counter) &&
+	    bpf_ksym_exists(bpf_cpu_time_counter_to_ns))
+		return bpf_cpu_time_counter_to_ns(clock);
+	return clock;
+}
+
+/* can_loop of the kernel's bpf_experimental.h: the verifier bounds the loop at run time. */
+static __always_inline _Bool timing_can_loop(void)
+{
+	asm goto("may_goto %l[stop]" : : : : stop);
+	return 1;
+stop:
+	return 0;
+}
+
+static __always_inline struct timing_sample *timing_sample(void)
+{
+	__u32 cpu = bpf_get_smp_processor_id();
+
+	return cpu < TIMING_MAX_CPUS ? &timing_samples[cpu] : 0;
+}
+
+static __always_inline _Bool timing_alone(void)
+{
+	return *(volatile __u64 *)&timing_cpus <= 1;
+}
+
+static __always_inline _Bool timing_complete(void)
+{
+	return *(volatile __u64 *)&timing_arrived >= *(volatile __u64 *)&timing_cpus;
+}
+
+static long timing_wait_step(__u32 turn, void *unused)
+{
+	return timing_complete();
+}
+
+static __always_inline void timing_finish(struct timing_sample *sample, __u64 start, __u64 end,
+					  __u64 ops, _Bool together)
+{
+	sample->start_ns = timing_nanos(start);
+	sample->end_ns = timing_nanos(end);
+	sample->together = together;
+	sample->ops = ops;
+}
+
+#define TIMED_PROGRAM(section, name, ctx_t, body, reset)                                        \
+	SEC("?" section)                                                                        \
+	int name(ctx_t *ctx)                                                                    \
+	{                                                                                       \
+		struct timing_sample *sample = timing_sample();                                 \
+		__u64 ops = timing_ops, twice = timing_resets > 1, done = timing_zero, start;   \
+		int code;                                                                       \
+                                                                                                \
+		if (!sample)                                                                    \
+			return -1;                                                              \
+		if (!timing_alone()) {                                                          \
+			__u64 turn = timing_zero;                                               \
+                                                                                                \
+			__sync_fetch_and_add(&timing_arrived, 1);                               \
+			for (; turn < TIMING_WAIT_TURNS && timing_can_loop(); turn++)           \
+				if (timing_complete())                                          \
+					break;                                                  \
+		}                                                                               \
+		start = timing_clock();                                                         \
+		code = body(ctx);                                                               \
+		for (done++; done < ops && timing_can_loop(); done++) {                         \
+			reset(ctx);                                                             \
+			if (twice)                                                              \
+				reset(ctx);                                                     \
+			code = body(ctx);                                                       \
+		}                                                                               \
+		timing_finish(sample, start, timing_clock(), done,                              \
+			      timing_alone() || timing_complete());                             \
+		return code;                                                                    \
+	}                                                                                       \
+                                                                                                \
+	struct name##_turn {                                                                    \
+		ctx_t *ctx;                                                                     \
+		__u64 done, twice;                                                              \
+		int code;                                                                       \
+	};                                                                                      \
+                                                                                                \
+	static long name##_step(__u32 index, void *arg)                                         \
+	{                                                                                       \
+		struct name##_turn *turn = arg;                                                 \
+                                                                                                \
+		reset(turn->ctx);                                                               \
+		if (turn->twice)                                                                \
+			reset(turn->ctx);                                                       \
+		turn->code = body(turn->ctx);                                                   \
+		turn->done++;                                                                   \
+		return 0;                                                                       \
+	}                                                                                       \
+                                                                                                \
+	SEC("?" section)                                                                        \
+	int name##__bpf_loop(ctx_t *ctx)                                                        \
+	{                                                                                       \
+		struct timing_sample *sample = timing_sample();                                 \
+		struct name##_turn turn = { .ctx = ctx, .twice = timing_resets > 1 };           \
+		__u64 ops = timing_ops, start;                                                  \
+                                                                                                \
+		if (!sample)                                                                    \
+			return -1;                                                              \
+		if (!timing_alone()) {                                                          \
+			__sync_fetch_and_add(&timing_arrived, 1);                               \
+			bpf_loop(TIMING_WAIT_TURNS, timing_wait_step, 0, 0);                    \
+		}                                                                               \
+		start = timing_clock();                                                         \
+		turn.code = body(ctx);                                                          \
+		turn.done = 1;                                                                  \
+		if (ops > 1)                                                                    \
+			bpf_loop(ops - 1, name##_step, &turn, 0);                               \
+		timing_finish(sample, start, timing_clock(), turn.done,                         \
+			      timing_alone() || timing_complete());                             \
+		return turn.code;                                                               \
+	}
+
+#endif

@@ -1,0 +1,44 @@
+//! Pinning the calling thread to a CPU, undone when dropped.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+use crate::error::{Error, Result};
+
+/// Keeps the calling thread on one CPU; drop it on the same thread to go back to what was.
+#[derive(Debug)]
+pub struct Pinned {
+    before: CpuSet,
+}
+
+impl Pinned {
+    /// Moves the calling thread to `cpu` and keeps it there.
+    pub fn to(cpu: u32) -> Result<Self> {
+        let failed = |source: rustix::io::Errno| Error::Cpu {
+            cpu,
+            source: source.into(),
+        };
+        if cpu as usize >= CpuSet::MAX_CPU {
+            return Err(Error::CpuNumber {
+                cpu,
+                most: CpuSet::MAX_CPU as u32,
+            });
+        }
+        let before = sched_getaffinity(None).map_err(failed)?;
+        let mut only = CpuSet::new();
+        only.set(cpu as usize);
+        sched_setaffinity(None, &only).map_err(failed)?;
+        Ok(Pinned { before })
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // Going back can fail only where the CPUs from before are gone; then staying is right.
+        let _ = sched_setaffinity(None, &self.before);
+    }
+}
+
+/// The CPU on which the caller runs just now.
+pub fn current_cpu() -> u32 {
+    sched_getcpu() as u32
+}

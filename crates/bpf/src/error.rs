@@ -1,0 +1,65 @@
+//! The crate's one error type.
+
+use std::io;
+
+/// A result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong between here and the kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The kernel took an object's maps or programs not.
+    #[error("the kernel does not load {object}: {source}{}", tail(.log))]
+    Load {
+        /// The object's name, e.g. `xdp_lb`.
+        object: &'static str,
+        /// The kernel's answer.
+        source: libbpf_rs::Error,
+        /// The last lines that libbpf and the verifier said.
+        log: String,
+    },
+    /// A map operation failed.
+    #[error("map {map}: {action}: {source}")]
+    Map {
+        /// The map's name.
+        map: &'static str,
+        /// What was tried.
+        action: &'static str,
+        /// The kernel's answer.
+        source: libbpf_rs::Error,
+    },
+    /// A test run failed.
+    #[error("running {program} on CPU {cpu}: {source}")]
+    Run {
+        /// The program's name.
+        program: String,
+        /// Where it should have run.
+        cpu: u32,
+        /// The kernel's answer.
+        source: libbpf_rs::Error,
+    },
+    /// A CPU can't be used.
+    #[error("CPU {cpu} can't be used: {source}")]
+    Cpu {
+        /// The CPU's number.
+        cpu: u32,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A CPU's number is beyond what the programs keep samples for.
+    #[error("CPU {cpu} is beyond the {most} CPUs that this program can time")]
+    CpuNumber {
+        /// The CPU's number.
+        cpu: u32,
+        /// How many there may be.
+        most: u32,
+    },
+}
+
+fn tail(log: &str) -> String {
+    if log.is_empty() {
+        String::new()
+    } else {
+        format!("\n{log}")
+    }
+}

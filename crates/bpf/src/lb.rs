@@ -1,0 +1,489 @@
+//! The load-balancer datapath, loaded: its maps to fill and read, its batches and replays to run.
+//!
+//! It knows no scenarios: which packet, which flows and what is right are the caller's.
+
+use std::os::fd::AsFd as _;
+
+use libbpf_rs::{
+    MapCore as _, MapFlags, MapHandle, MapMut, MapType, ProgramMut,
+    skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
+};
+use memmap2::MmapMut;
+
+pub use crate::skel::xdp_lb::types::{
+    address as Address, control as Control, flow_key as FlowKey, lru_entry as LruEntry,
+    real as Real, traffic as Traffic, vip as Vip, vip_key as VipKey,
+};
+use crate::{
+    error::{Error, Result},
+    mapping,
+    object::Owned,
+    percpu::read_cpu,
+    plain::{bytes_of, bytes_of_slice, read},
+    run,
+    skel::xdp_lb::{OpenXdpLbSkel, XdpLbProgs, XdpLbSkel, XdpLbSkelBuilder, types},
+    timing::{self, Loop, Request, Seen},
+};
+
+crate::timing_area!(types::bss);
+
+/// VIPs in the hash map (`LB_VIPS` in xdp_lb.h, as all of these).
+pub const VIPS: usize = 64;
+/// VIPs with a ring of their own.
+pub const RINGS: usize = 16;
+/// Slots of one ring.
+pub const RING_SIZE: usize = 65537;
+/// Real servers.
+pub const REALS: usize = 512;
+/// Flows that one CPU's table holds.
+pub const LRU_ENTRIES: u32 = 100_000;
+/// CPUs that can have a table.
+pub const MAX_CPUS: u32 = 256;
+/// Operations of a replay at most.
+pub const REPLAY_OPS: usize = 4096;
+/// Flag of a VIP whose flows are not remembered.
+pub const VIP_BYPASS_LRU: u32 = 1;
+/// Flag of a real with an IPv6 address.
+pub const REAL_IPV6: u32 = 1;
+
+/// What is done between two bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reset {
+    /// Nothing: the packet is left as it was.
+    None,
+    /// Strip the outer header, restore the Ethernet header.
+    Strip,
+    /// The same, and the next IPv4 source.
+    StripV4,
+    /// The same, and the next IPv6 source.
+    StripV6,
+}
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// The datapath.
+    Datapath,
+    /// Nothing: what is left is the harness.
+    Empty,
+}
+
+/// A datapath; all but the right one are for tests that validation catches them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Datapath {
+    /// As it should be.
+    Right,
+    /// A wrong byte in the outer header.
+    OuterByte,
+    /// A forgotten counter.
+    NoCounter,
+    /// Every UDP entry counts as expired.
+    UdpExpired,
+    /// The slot beside the right one.
+    RingSlot,
+}
+
+/// The sequence of sources on one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sources {
+    /// State of the xorshift32; never 0.
+    pub state: u32,
+    /// Which bits of the state go into a source, in host order.
+    pub mask: u32,
+    /// The other bits.
+    pub prefix: u32,
+}
+
+/// A batch or replay on one CPU.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// Where.
+    pub cpu: u32,
+    /// The packet of the first operation.
+    pub packet: Vec<u8>,
+    /// Its further sources.
+    pub sources: Sources,
+}
+
+/// What a replay saw of one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// The XDP action.
+    pub action: u32,
+    /// The packet that it left.
+    pub packet: Vec<u8>,
+}
+
+/// Every counter of one CPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// By `enum counter`: VIP packets, LRU misses, TCP misses, floods.
+    pub events: Vec<u64>,
+    /// By XDP action.
+    pub actions: Vec<u64>,
+    /// By VIP number: packets and bytes.
+    pub vips: Vec<[u64; 2]>,
+    /// By real: packets and bytes.
+    pub reals: Vec<[u64; 2]>,
+    /// Misses of the watched VIP, by real.
+    pub real_misses: Vec<u64>,
+}
+
+/// Maps that instances of one epoch share, made by the first of them.
+pub struct Shared {
+    rings: MapHandle,
+    reals: MapHandle,
+}
+
+/// A loaded datapath with one LRU table for each of its CPUs.
+pub struct LoadBalancer {
+    skeleton: Owned<XdpLbSkel<'static>>,
+    tables: Vec<(u32, MapHandle)>,
+    looping: Loop,
+    datapath: Datapath,
+    replay: MmapMut,
+}
+
+impl LoadBalancer {
+    /// Loads the datapath with tables for `cpus`, sharing rings and reals where they exist.
+    pub fn load(cpus: &[u32], datapath: Datapath, shared: Option<&Shared>) -> Result<Self> {
+        if let Some(&cpu) = cpus.iter().find(|&&cpu| cpu >= MAX_CPUS) {
+            return Err(Error::CpuNumber {
+                cpu,
+                most: MAX_CPUS,
+            });
+        }
+        let looping = Loop::probe()?;
+        let tables = cpus
+            .iter()
+            .map(|&cpu| Ok((cpu, new_table()?)))
+            .collect::<Result<Vec<_>>>()?;
+        let Some((_, first)) = tables.first() else {
+            return Err(Error::CpuNumber { cpu: 0, most: 0 });
+        };
+        let skeleton = Owned::new("xdp_lb", |storage| {
+            let mut open = XdpLbSkelBuilder::default().open(storage)?;
+            choose_programs(&mut open, looping, datapath);
+            open.maps.lru_tables.set_inner_map_fd(first.as_fd())?;
+            if let Some(shared) = shared {
+                open.maps.rings.reuse_fd(shared.rings.as_fd())?;
+                open.maps.reals.reuse_fd(shared.reals.as_fd())?;
+            }
+            open.load()
+        })?;
+        let replay = mapping::map(&skeleton.maps.replay, "replay")?;
+        let this = LoadBalancer {
+            skeleton,
+            tables,
+            looping,
+            datapath,
+            replay,
+        };
+        for (cpu, table) in &this.tables {
+            let fd = std::os::fd::AsRawFd::as_raw_fd(&table.as_fd()) as u32;
+            update(
+                &this.skeleton.maps.lru_tables,
+                "lru_tables",
+                bytes_of(cpu),
+                bytes_of(&fd),
+            )?;
+        }
+        Ok(this)
+    }
+
+    /// The maps that further instances can share.
+    pub fn shared(&self) -> Result<Shared> {
+        let handle = |map: &MapMut<'_>, name| {
+            MapHandle::try_from(map).map_err(|source| failed(name, "sharing it", source))
+        };
+        Ok(Shared {
+            rings: handle(&self.skeleton.maps.rings, "rings")?,
+            reals: handle(&self.skeleton.maps.reals, "reals")?,
+        })
+    }
+
+    /// Writes the control value.
+    pub fn set_control(&self, control: &Control) -> Result<()> {
+        update(
+            &self.skeleton.maps.control,
+            "control",
+            bytes_of(&0u32),
+            bytes_of(control),
+        )
+    }
+
+    /// Adds a VIP.
+    pub fn add_vip(&self, key: &VipKey, vip: &Vip) -> Result<()> {
+        update(
+            &self.skeleton.maps.vips,
+            "vips",
+            bytes_of(key),
+            bytes_of(vip),
+        )
+    }
+
+    /// Writes the rings, slot by slot from the first VIP's on.
+    pub fn set_rings(&self, slots: impl IntoIterator<Item = u32>) -> Result<()> {
+        mapping::fill(&self.skeleton.maps.rings, "rings", slots)
+    }
+
+    /// Writes the real servers.
+    pub fn set_reals(&self, reals: impl IntoIterator<Item = Real>) -> Result<()> {
+        mapping::fill(&self.skeleton.maps.reals, "reals", reals)
+    }
+
+    /// Puts flows into a CPU's table, from that CPU.
+    pub fn remember(&self, cpu: u32, flows: &[FlowKey], entries: &[LruEntry]) -> Result<()> {
+        let _pinned = crate::Pinned::to(cpu)?;
+        let count = flows.len().min(entries.len());
+        self.table(cpu)?
+            .update_batch(
+                bytes_of_slice(&flows[..count]),
+                bytes_of_slice(&entries[..count]),
+                count as u32,
+                MapFlags::ANY,
+                MapFlags::ANY,
+            )
+            .map_err(|source| failed("lru_tables", "adding flows", source))
+    }
+
+    /// Takes flows out of a CPU's table; each must be in it.
+    pub fn forget(&self, cpu: u32, flows: &[FlowKey]) -> Result<()> {
+        let _pinned = crate::Pinned::to(cpu)?;
+        self.table(cpu)?
+            .delete_batch(
+                bytes_of_slice(flows),
+                flows.len() as u32,
+                MapFlags::ANY,
+                MapFlags::ANY,
+            )
+            .map_err(|source| failed("lru_tables", "removing flows", source))
+    }
+
+    /// What a CPU's table holds of a flow, without counting as a use.
+    pub fn lookup(&self, cpu: u32, flow: &FlowKey) -> Result<Option<LruEntry>> {
+        let found = self
+            .table(cpu)?
+            .lookup(bytes_of(flow), MapFlags::ANY)
+            .map_err(|source| failed("lru_tables", "looking a flow up", source))?;
+        Ok(found.and_then(|bytes| read(&bytes)))
+    }
+
+    /// Every counter of a CPU.
+    pub fn counters(&self, cpu: u32) -> Result<Counters> {
+        let maps = &self.skeleton.maps;
+        let pairs = |traffic: Vec<Traffic>| {
+            traffic
+                .into_iter()
+                .map(|traffic| [traffic.packets, traffic.bytes])
+                .collect()
+        };
+        Ok(Counters {
+            events: read_cpu(&maps.counters, "counters", cpu)?,
+            actions: read_cpu(&maps.actions, "actions", cpu)?,
+            vips: pairs(read_cpu(&maps.vip_traffic, "vip_traffic", cpu)?),
+            reals: pairs(read_cpu(&maps.real_traffic, "real_traffic", cpu)?),
+            real_misses: read_cpu(&maps.real_misses, "real_misses", cpu)?,
+        })
+    }
+
+    /// Times `ops` operations on each CPU of `work`, which start together; the reset is done
+    /// `resets` times between them.
+    pub fn batch(
+        &mut self,
+        body: Body,
+        reset: Reset,
+        work: &[Work],
+        ops: u64,
+        resets: u64,
+    ) -> Result<Vec<Seen>> {
+        self.ready(work);
+        let skeleton = &mut *self.skeleton;
+        let program = timed(&skeleton.progs, self.datapath, body, reset, self.looping);
+        let Some(area) = skeleton.maps.bss_data.as_deref_mut() else {
+            return Ok(Vec::new());
+        };
+        let cpus: Vec<u32> = work.iter().map(|work| work.cpu).collect();
+        let packets: Vec<Vec<u8>> = work.iter().map(|work| work.packet.clone()).collect();
+        timing::batch(
+            &program.into(),
+            area,
+            &Request {
+                ops,
+                resets,
+                cpus: &cpus,
+            },
+            &packets,
+        )
+    }
+
+    /// Runs the first `ops` operations (at most [`REPLAY_OPS`]) and says what each of them left.
+    pub fn replay(&mut self, reset: Reset, work: &Work, ops: usize) -> Result<Vec<Replayed>> {
+        self.ready(std::slice::from_ref(work));
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            timing::store(&mut bss.replay_ops, ops.min(REPLAY_OPS) as u64);
+            timing::store(&mut bss.replay_reset, reset as u64);
+        }
+        let programs = &self.skeleton.progs;
+        let program = match self.datapath {
+            Datapath::Right => &programs.lb_replay,
+            Datapath::OuterByte => &programs.outer_byte_replay,
+            Datapath::NoCounter => &programs.no_counter_replay,
+            Datapath::UdpExpired => &programs.udp_expired_replay,
+            Datapath::RingSlot => &programs.ring_slot_replay,
+        };
+        let (done, _) = run::on_cpu(&program.into(), work.cpu, &work.packet)?;
+        let entries = self
+            .replay
+            .chunks_exact(std::mem::size_of::<types::replayed>());
+        Ok(entries
+            .take(done as usize)
+            .filter_map(read::<types::replayed>)
+            .map(|seen| Replayed {
+                action: seen.action,
+                packet: seen.packet[..seen.packet.len().min(seen.length as usize)].to_vec(),
+            })
+            .collect())
+    }
+
+    /// Kernel memory behind this instance, in bytes, as the kernel accounts for its maps. Shared
+    /// maps count in every instance that has them.
+    pub fn kernel_bytes(&self) -> u64 {
+        let maps = self.skeleton.object().maps();
+        let fixed = maps.map(|map| mapping::memlock(&map));
+        let tables = self.tables.iter().map(|(_, table)| mapping::memlock(table));
+        fixed.chain(tables).sum()
+    }
+
+    fn table(&self, cpu: u32) -> Result<&MapHandle> {
+        let found = self.tables.iter().find(|(own, _)| *own == cpu);
+        found.map(|(_, table)| table).ok_or(Error::CpuNumber {
+            cpu,
+            most: MAX_CPUS,
+        })
+    }
+
+    /// Sets what the reset restores and where each CPU's sources begin.
+    fn ready(&mut self, work: &[Work]) {
+        let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() else {
+            return;
+        };
+        for work in work {
+            timing::store(&mut bss.packet_length, work.packet.len() as u64);
+            if let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, p0, p1, ..] = work.packet[..] {
+                bss.packet_ethernet = types::ethhdr {
+                    h_dest: [d0, d1, d2, d3, d4, d5],
+                    h_source: [s0, s1, s2, s3, s4, s5],
+                    h_proto: u16::from_ne_bytes([p0, p1]),
+                };
+            }
+            if let Some(own) = bss.sources.get_mut(work.cpu as usize) {
+                let Sources {
+                    state,
+                    mask,
+                    prefix,
+                } = work.sources;
+                (own.state, own.mask, own.prefix) = (state, mask, prefix);
+            }
+        }
+    }
+}
+
+/// Loads only what this kernel and this datapath need.
+fn choose_programs(open: &mut OpenXdpLbSkel<'_>, looping: Loop, datapath: Datapath) {
+    let prefixes: &[&str] = match datapath {
+        Datapath::Right => &["lb_", "floor_"],
+        Datapath::OuterByte => &["outer_byte_"],
+        Datapath::NoCounter => &["no_counter_"],
+        Datapath::UdpExpired => &["udp_expired_"],
+        Datapath::RingSlot => &["ring_slot_"],
+    };
+    for mut program in open.open_object_mut().progs_mut() {
+        let name = program.name().to_string_lossy().into_owned();
+        let ours = prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let bpf_loop = name.ends_with(Loop::BpfLoop.suffix());
+        let loops = name.ends_with("_replay") || bpf_loop == (looping == Loop::BpfLoop);
+        program.set_autoload(ours && loops);
+    }
+}
+
+/// The timed program. A faulty datapath has one for IPv4 sources only.
+fn timed<'a>(
+    programs: &'a XdpLbProgs<'static>,
+    datapath: Datapath,
+    body: Body,
+    reset: Reset,
+    looping: Loop,
+) -> &'a ProgramMut<'static> {
+    let [can_loop, bpf_loop] = match (datapath, body, reset) {
+        (Datapath::Right, Body::Datapath, Reset::None) => {
+            [&programs.lb_none, &programs.lb_none__bpf_loop]
+        }
+        (Datapath::Right, Body::Datapath, Reset::Strip) => {
+            [&programs.lb_strip, &programs.lb_strip__bpf_loop]
+        }
+        (Datapath::Right, Body::Datapath, Reset::StripV4) => {
+            [&programs.lb_strip_v4, &programs.lb_strip_v4__bpf_loop]
+        }
+        (Datapath::Right, Body::Datapath, Reset::StripV6) => {
+            [&programs.lb_strip_v6, &programs.lb_strip_v6__bpf_loop]
+        }
+        (Datapath::OuterByte, Body::Datapath, _) => [
+            &programs.outer_byte_strip_v4,
+            &programs.outer_byte_strip_v4__bpf_loop,
+        ],
+        (Datapath::NoCounter, Body::Datapath, _) => [
+            &programs.no_counter_strip_v4,
+            &programs.no_counter_strip_v4__bpf_loop,
+        ],
+        (Datapath::UdpExpired, Body::Datapath, _) => [
+            &programs.udp_expired_strip_v4,
+            &programs.udp_expired_strip_v4__bpf_loop,
+        ],
+        (Datapath::RingSlot, Body::Datapath, _) => [
+            &programs.ring_slot_strip_v4,
+            &programs.ring_slot_strip_v4__bpf_loop,
+        ],
+        (_, Body::Empty, Reset::None) => [&programs.floor_none, &programs.floor_none__bpf_loop],
+        (_, Body::Empty, Reset::Strip) => [&programs.floor_strip, &programs.floor_strip__bpf_loop],
+        (_, Body::Empty, Reset::StripV4) => {
+            [&programs.floor_strip_v4, &programs.floor_strip_v4__bpf_loop]
+        }
+        (_, Body::Empty, Reset::StripV6) => {
+            [&programs.floor_strip_v6, &programs.floor_strip_v6__bpf_loop]
+        }
+    };
+    match looping {
+        Loop::CanLoop => can_loop,
+        Loop::BpfLoop => bpf_loop,
+    }
+}
+
+fn new_table() -> Result<MapHandle> {
+    let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+        ..Default::default()
+    };
+    MapHandle::create(
+        MapType::LruHash,
+        Some("lru_table"),
+        size_of::<FlowKey>() as u32,
+        size_of::<LruEntry>() as u32,
+        LRU_ENTRIES,
+        &options,
+    )
+    .map_err(|source| failed("lru_tables", "making a table", source))
+}
+
+fn update(map: &MapMut<'_>, name: &'static str, key: &[u8], value: &[u8]) -> Result<()> {
+    map.update(key, value, MapFlags::ANY)
+        .map_err(|source| failed(name, "writing", source))
+}
+
+fn failed(map: &'static str, action: &'static str, source: libbpf_rs::Error) -> Error {
+    Error::Map {
+        map,
+        action,
+        source,
+    }
+}

@@ -1,0 +1,105 @@
+//! Loading objects: storage that lives as long as the skeleton, and the words of the verifier.
+
+#![allow(unsafe_code)]
+
+use std::{
+    mem::{ManuallyDrop, MaybeUninit},
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+    sync::{Mutex, Once},
+};
+
+use libbpf_rs::{OpenObject, PrintLevel, set_print};
+
+use crate::error::{Error, Result};
+
+/// How many of the last lines that libbpf said go into an error.
+const LOG_LINES: usize = 12;
+
+static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// A loaded skeleton together with the storage that it borrows.
+pub(crate) struct Owned<S> {
+    skeleton: ManuallyDrop<S>,
+    storage: NonNull<MaybeUninit<OpenObject>>,
+}
+
+// SAFETY: the storage is reached through the skeleton alone, and is owned.
+unsafe impl<S: Send> Send for Owned<S> {}
+
+impl<S> Owned<S> {
+    /// Opens and loads through `load`, which is handed the storage.
+    pub(crate) fn new(
+        object: &'static str,
+        load: impl FnOnce(&'static mut MaybeUninit<OpenObject>) -> libbpf_rs::Result<S>,
+    ) -> Result<Self> {
+        let storage = NonNull::from(Box::leak(Box::new(MaybeUninit::uninit())));
+        listen();
+        // SAFETY: freshly allocated and referred to by nobody else; it is freed only in `drop`,
+        // after the skeleton, or below, when there is no skeleton.
+        match load(unsafe { &mut *storage.as_ptr() }) {
+            Ok(skeleton) => Ok(Owned {
+                skeleton: ManuallyDrop::new(skeleton),
+                storage,
+            }),
+            Err(source) => {
+                // SAFETY: as above; a failed load has dropped what it put there.
+                drop(unsafe { Box::from_raw(storage.as_ptr()) });
+                Err(Error::Load {
+                    object,
+                    source,
+                    log: said(),
+                })
+            }
+        }
+    }
+}
+
+impl<S> Drop for Owned<S> {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, here, before the storage that it borrows; the storage came from
+        // a box.
+        unsafe {
+            ManuallyDrop::drop(&mut self.skeleton);
+            drop(Box::from_raw(self.storage.as_ptr()));
+        }
+    }
+}
+
+impl<S> Deref for Owned<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.skeleton
+    }
+}
+
+impl<S> DerefMut for Owned<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.skeleton
+    }
+}
+
+/// Keeps what libbpf says for the error that may follow, off the terminal.
+fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        set_print(Some((PrintLevel::Warn, |_, line| {
+            if let Ok(mut log) = LOG.lock() {
+                log.push(line.trim_end().to_owned());
+            }
+        })));
+    });
+    if let Ok(mut log) = LOG.lock() {
+        log.clear();
+    }
+}
+
+fn said() -> String {
+    let Ok(log) = LOG.lock() else {
+        return String::new();
+    };
+    let text = log.join("\n");
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}

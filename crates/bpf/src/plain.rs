@@ -1,0 +1,60 @@
+//! Plain values: types shared with BPF that are nothing but bytes.
+
+#![allow(unsafe_code)]
+
+use std::{mem, slice};
+
+use crate::skel::xdp_lb::types;
+
+/// A type without padding or pointers, for which every bit pattern is a value.
+///
+/// # Safety
+/// Implement it only for such types.
+pub(crate) unsafe trait Plain: Copy {}
+
+// SAFETY: integers have no padding, and every pattern is a value.
+unsafe impl Plain for u32 {}
+// SAFETY: as above.
+unsafe impl Plain for u64 {}
+
+macro_rules! plain {
+    ($($name:ty: $size:expr),* $(,)?) => {
+        $(
+            // SAFETY: integers and arrays of them; xdp_lb.h names its padding, and the size that
+            // is checked here is the sum of the fields' sizes, so there is no other.
+            unsafe impl Plain for $name {}
+            const _: () = assert!(mem::size_of::<$name>() == $size);
+        )*
+    };
+}
+
+plain! {
+    types::flow_key: 40,
+    types::lru_entry: 16,
+    types::vip_key: 20,
+    types::vip: 8,
+    types::real: 20,
+    types::control: 12,
+    types::traffic: 16,
+    types::replayed: 8 + 136,
+}
+
+/// The bytes of a value.
+pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {
+    bytes_of_slice(slice::from_ref(value))
+}
+
+/// The bytes of many values.
+pub(crate) fn bytes_of_slice<T: Plain>(values: &[T]) -> &[u8] {
+    // SAFETY: `Plain` has no padding, so every byte is initialised; the length is the slice's own.
+    unsafe { slice::from_raw_parts(values.as_ptr().cast(), mem::size_of_val(values)) }
+}
+
+/// The value in the first bytes of `bytes`; `None` where there are too few.
+pub(crate) fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() < mem::size_of::<T>() {
+        return None;
+    }
+    // SAFETY: there are enough bytes, any pattern is a value, and the read may be unaligned.
+    Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
+}

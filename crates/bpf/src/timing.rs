@@ -1,0 +1,223 @@
+//! The Rust half of `bpf/timing.bpf.h`: asks a timed program for a batch and reads its samples.
+//!
+//! An outside program includes the header, generates a skeleton with libbpf-cargo, and names its
+//! `.bss` here:
+//!
+//! ```text
+//! bpfcost_bpf::timing_area!(my_skel::types::bss);
+//! let seen = timing::batch(&(&program).into(), area, &Request { ops, resets: 1, cpus: &[0] }, &[packet])?;
+//! ```
+//!
+//! `tests/example.rs` does all of it with `bpf/example.bpf.c`.
+
+#![allow(unsafe_code)]
+
+use std::{ptr, sync::OnceLock, thread};
+
+use crate::{
+    error::{Error, Result},
+    ladder,
+    run::{self, Program},
+};
+
+/// CPUs that a timed program keeps samples for (`TIMING_MAX_CPUS`).
+pub const MAX_CPUS: u32 = 1024;
+
+/// How a timed program loops. Named by the suffix of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loop {
+    /// `can_loop`: Linux 6.9 and later.
+    CanLoop,
+    /// `bpf_loop()`: Linux 5.17 and later.
+    BpfLoop,
+}
+
+impl Loop {
+    /// What this kernel takes, found by loading a small program once.
+    pub fn probe() -> Result<Self> {
+        static FOUND: OnceLock<Loop> = OnceLock::new();
+        if let Some(found) = FOUND.get() {
+            return Ok(*found);
+        }
+        let found = match ladder::Ladder::load(&[0], Loop::CanLoop) {
+            Ok(_) => Loop::CanLoop,
+            Err(refused) => match ladder::Ladder::load(&[0], Loop::BpfLoop) {
+                Ok(_) => Loop::BpfLoop,
+                // Not the loop then: the first answer says more.
+                Err(_) => return Err(refused),
+            },
+        };
+        Ok(*FOUND.get_or_init(|| found))
+    }
+
+    /// What a timed program of this kind has behind its name.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Loop::CanLoop => "",
+            Loop::BpfLoop => "__bpf_loop",
+        }
+    }
+}
+
+/// What a batch should be.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Bodies, at least 1.
+    pub ops: u64,
+    /// How often the reset is done between bodies: 1, or 2 to learn what it costs there.
+    pub resets: u64,
+    /// CPUs that run a batch each, starting together.
+    pub cpus: &'a [u32],
+}
+
+/// What one CPU saw of a batch.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Where it ran.
+    pub cpu: u32,
+    /// Clock before the first body, in nanoseconds.
+    pub start_ns: u64,
+    /// Clock after the last body, in nanoseconds.
+    pub end_ns: u64,
+    /// Bodies that ran; fewer than asked where the kernel cut the loop short.
+    pub ops: u64,
+    /// Whether all CPUs were there at the start.
+    pub together: bool,
+    /// What the last body returned.
+    pub code: u32,
+    /// The packet that the last body left.
+    pub output: Vec<u8>,
+}
+
+impl Seen {
+    /// Nanoseconds per body, over the bodies that ran.
+    pub fn ns_per_op(&self) -> f64 {
+        self.elapsed_ns() / self.ops.max(1) as f64
+    }
+
+    /// Nanoseconds from the first body to the last.
+    pub fn elapsed_ns(&self) -> f64 {
+        self.end_ns.saturating_sub(self.start_ns) as f64
+    }
+}
+
+/// One CPU's sample as it stands in `.bss`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample {
+    /// See [`Seen`].
+    pub start_ns: u64,
+    /// See [`Seen`].
+    pub end_ns: u64,
+    /// See [`Seen`].
+    pub ops: u64,
+    /// See [`Seen`].
+    pub together: u64,
+}
+
+/// The `.bss` of an object that includes `timing.bpf.h`; see [`timing_area!`](crate::timing_area).
+pub trait Area {
+    /// Writes a request, and forgets the samples of its CPUs.
+    fn ask(&mut self, request: &Request<'_>);
+    /// Reads the sample of a CPU.
+    fn sample(&self, cpu: u32) -> Sample;
+}
+
+/// Implements [`timing::Area`](crate::timing::Area) for a skeleton's `.bss` type.
+#[macro_export]
+macro_rules! timing_area {
+    ($bss:ty) => {
+        impl $crate::timing::Area for $bss {
+            fn ask(&mut self, request: &$crate::timing::Request<'_>) {
+                use $crate::timing::store;
+                store(&mut self.timing_ops, request.ops.max(1));
+                store(&mut self.timing_resets, request.resets);
+                store(&mut self.timing_cpus, request.cpus.len() as u64);
+                store(&mut self.timing_arrived, 0);
+                for &cpu in request.cpus {
+                    if let Some(sample) = self.timing_samples.get_mut(cpu as usize) {
+                        store(&mut sample.ops, 0);
+                    }
+                }
+            }
+
+            fn sample(&self, cpu: u32) -> $crate::timing::Sample {
+                use $crate::timing::fetch;
+                match self.timing_samples.get(cpu as usize) {
+                    None => Default::default(),
+                    Some(sample) => $crate::timing::Sample {
+                        start_ns: fetch(&sample.start_ns),
+                        end_ns: fetch(&sample.end_ns),
+                        ops: fetch(&sample.ops),
+                        together: fetch(&sample.together),
+                    },
+                }
+            }
+        }
+    };
+}
+
+/// Writes a word that a BPF program reads.
+pub fn store(word: &mut u64, value: u64) {
+    // SAFETY: a valid, aligned reference; volatile because a BPF program reads it behind the
+    // compiler's back.
+    unsafe { ptr::write_volatile(word, value) }
+}
+
+/// Reads a word that a BPF program writes.
+pub fn fetch(word: &u64) -> u64 {
+    // SAFETY: as for `store`.
+    unsafe { ptr::read_volatile(word) }
+}
+
+/// Runs a timed program once on each of the request's CPUs, `packets[i]` on `cpus[i]`, and says
+/// what each CPU saw, in that order.
+pub fn batch<A: Area>(
+    program: &Program<'_>,
+    area: &mut A,
+    request: &Request<'_>,
+    packets: &[Vec<u8>],
+) -> Result<Vec<Seen>> {
+    if let Some(&cpu) = request.cpus.iter().find(|&&cpu| cpu >= MAX_CPUS) {
+        return Err(Error::CpuNumber {
+            cpu,
+            most: MAX_CPUS,
+        });
+    }
+    area.ask(request);
+    let runs = request.cpus.iter().zip(packets);
+    let left: Vec<(u32, Vec<u8>)> = match request.cpus {
+        [_] => runs
+            .map(|(&cpu, packet)| run::on_cpu(program, cpu, packet))
+            .collect::<Result<_>>()?,
+        _ => thread::scope(|scope| {
+            let threads: Vec<_> = runs
+                .map(|(&cpu, packet)| scope.spawn(move || run::on_cpu(program, cpu, packet)))
+                .collect();
+            threads
+                .into_iter()
+                .map(|thread| {
+                    thread
+                        .join()
+                        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                })
+                .collect::<Result<_>>()
+        })?,
+    };
+    Ok(request
+        .cpus
+        .iter()
+        .zip(left)
+        .map(|(&cpu, (code, output))| {
+            let sample = area.sample(cpu);
+            Seen {
+                cpu,
+                start_ns: sample.start_ns,
+                end_ns: sample.end_ns,
+                ops: sample.ops,
+                together: sample.together == 1,
+                code,
+                output,
+            }
+        })
+        .collect())
+}

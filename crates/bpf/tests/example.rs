@@ -1,0 +1,79 @@
+//! `bpf/example.bpf.c` as an outside program would use it: its own skeleton, this crate's timing.
+
+// Generated code, and a skeleton's life cycle as libbpf-rs has it.
+#[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod example {
+    include!(concat!(env!("OUT_DIR"), "/example.skel.rs"));
+}
+
+mod require;
+
+use std::mem::MaybeUninit;
+
+use bpfcost_bpf::timing::{self, Loop, Request};
+use example::{ExampleSkelBuilder, types};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+
+bpfcost_bpf::timing_area!(types::bss);
+
+const OPS: u64 = 10_000;
+const XDP_PASS: u32 = 2;
+
+#[test]
+fn an_outside_program_times_itself() {
+    if !require::host() {
+        return;
+    }
+    let mut storage = MaybeUninit::uninit();
+    let mut open = ExampleSkelBuilder::default()
+        .open(&mut storage)
+        .expect("open");
+    let looping = Loop::probe().expect("a loop that this kernel knows");
+    open.progs.example.set_autoload(looping == Loop::CanLoop);
+    open.progs
+        .example__bpf_loop
+        .set_autoload(looping == Loop::BpfLoop);
+    let mut example = open.load().expect("load");
+    let program = match looping {
+        Loop::CanLoop => (&example.progs.example).into(),
+        Loop::BpfLoop => (&example.progs.example__bpf_loop).into(),
+    };
+    let area = example.maps.bss_data.as_deref_mut().expect(".bss");
+    let packet: Vec<u8> = (0..64).collect();
+
+    let request = Request {
+        ops: OPS,
+        resets: 1,
+        cpus: &[0],
+    };
+    let seen = timing::batch(&program, area, &request, &[packet.clone()]).expect("run");
+
+    let [seen] = seen.as_slice() else {
+        panic!("one CPU, one sample: {seen:?}")
+    };
+    assert_eq!((seen.cpu, seen.ops, seen.code), (0, OPS, XDP_PASS));
+    assert_eq!(seen.output, packet, "the body only reads");
+    assert!(seen.end_ns > seen.start_ns, "{seen:?}");
+    // The last body's result stands: nothing was reset after it.
+    assert_eq!(area.hash, lookup3(&packet[..16]));
+}
+
+/// Jenkins' lookup3 of 16 bytes from initial value 0, written apart from the BPF one.
+fn lookup3(bytes: &[u8]) -> u32 {
+    let word = |i: usize| u32::from_le_bytes(bytes[4 * i..][..4].try_into().expect("4 bytes"));
+    let mut s = [0xdead_beef_u32.wrapping_add(16); 3];
+    for (i, sum) in s.iter_mut().enumerate() {
+        *sum = sum.wrapping_add(word(i));
+    }
+    for (i, rotation) in [4, 6, 8, 16, 19, 4].into_iter().enumerate() {
+        let (x, y, z) = (i % 3, (i + 2) % 3, (i + 1) % 3);
+        s[x] = s[x].wrapping_sub(s[y]) ^ s[y].rotate_left(rotation);
+        s[y] = s[y].wrapping_add(s[z]);
+    }
+    s[0] = s[0].wrapping_add(word(3));
+    for (i, rotation) in [14, 11, 25, 16, 4, 14, 24].into_iter().enumerate() {
+        let (x, y) = ((i + 2) % 3, (i + 1) % 3);
+        s[x] = (s[x] ^ s[y]).wrapping_sub(s[y].rotate_left(rotation));
+    }
+    s[2]
+}
