@@ -4,6 +4,9 @@
 # Run it from anywhere, as often as you like.
 set -euo pipefail
 
+# A root shell that came from plain `su` lacks these, and dpkg needs them.
+PATH=$PATH:/usr/sbin:/sbin
+
 usage() {
     cat <<'END'
 usage: scripts/setup.sh [run|test|lint|all]
