@@ -1,0 +1,61 @@
+# What people and CI call by the same names. Every recipe is what you would type yourself.
+# Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup build run report test bench lint clean
+
+# The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
+export CLANG ?= clang-19
+CLANG_FORMAT ?= clang-format-19
+
+TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+BPFCOST    := $(TARGET_DIR)/release/bpfcost
+
+# Empty for root. Without sudo it stays empty too, and bpfcost names the capability that it lacks.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo -E))
+# What makes cargo run tests and benchmarks through that, as in CARGO_TARGET_X86_64_…_RUNNER="sudo -E".
+RUNNER   = $(if $(AS_ROOT),CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)_RUNNER="$(AS_ROOT)")
+
+C_FILES  = $(shell find crates/*/bpf crates/*/examples -name '*.[ch]' ! -name vmlinux.h 2>/dev/null)
+SCRIPTS  = .ci/run $(wildcard scripts/*.sh)
+
+help: ## Show this
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "  make %-8s %s\n", $$1, $$2 }'
+
+setup: ## Install everything that run, test and lint need (Debian 12 or newer)
+	@scripts/setup.sh all
+
+build: ## Build the program
+	@scripts/setup.sh run
+	cargo build --release --locked --package bpfcost
+
+run: build ## Measure the XDP load balancer on this machine and write report.html
+	mkdir -p out
+	$(AS_ROOT) $(BPFCOST) run xdp-lb --on host --out out/xdp-lb.json
+	@$(MAKE) --no-print-directory report
+
+report: ## Write report.html again, from the record of the last run
+	$(BPFCOST) report out/xdp-lb.json -o report.html
+
+test: ## Run all tests, the privileged ones as root
+	@scripts/setup.sh test
+	$(RUNNER) cargo test --workspace --locked
+
+bench: ## Run the benchmarks of the tool itself
+	@scripts/setup.sh run
+	$(RUNNER) cargo bench --workspace --locked
+
+lint: ## Check format, licences and dependencies, scripts, and clippy's opinion
+	@scripts/setup.sh lint
+	cargo fmt --all --check
+	$(if $(C_FILES),$(CLANG_FORMAT) --dry-run -Werror $(C_FILES))
+	shellcheck $(SCRIPTS)
+	cargo deny --log-level error check licenses bans sources
+	@if GIT_TERMINAL_PROMPT=0 timeout 60 cargo deny --log-level off fetch db >/dev/null 2>&1; then \
+		cargo deny --log-level error check --disable-fetch advisories; \
+	else echo "lint: advisories not checked: their database cannot be fetched from here"; fi
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+clean: ## Remove what was built, measured and reported
+	cargo clean
+	rm -rf out report.html

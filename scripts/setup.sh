@@ -1,0 +1,188 @@
+#!/usr/bin/env bash
+# Installs what bpfcost needs beyond a Rust toolchain, on Debian 12 or newer. Looks first, so that
+# a machine that has everything is done in a fraction of a second, and says what it installs and why.
+# Run it from anywhere, as often as you like.
+set -euo pipefail
+
+# A root shell that came from plain `su` lacks these, and dpkg needs them.
+PATH=$PATH:/usr/sbin:/sbin
+
+usage() {
+    cat <<'END'
+usage: scripts/setup.sh [run|test|lint|all]
+
+  run    what building and measuring need
+  test   that, and what the tests need (a browser to look at the report with)
+  lint   that of run, and the formatters and checkers
+  all    everything (the default)
+END
+}
+
+# Purpose, Debian package, reason. Everything needs the packages of `run`.
+packages() {
+    cat <<'END'
+run  ca-certificates  lets cargo fetch crates over TLS
+run  gcc              compiles libbpf, links Rust programs
+run  libc6-dev        C headers and start files for the two
+run  make             runs the Makefile and libbpf's own
+run  pkg-config       finds libelf and zlib
+run  libelf-dev       libbpf reads BPF objects with it
+run  zlib1g-dev       libelf needs it
+run  clang-19         compiles BPF C; older ones lack may_goto, which can_loop is made of
+test bpftool          shows what is loaded, so that tests see nothing is left behind
+test chromium         renders the HTML report in its test
+lint clang-format-19  format of BPF C
+lint shellcheck       checks of shell scripts
+lint git              fetches the advisory database for cargo-deny
+END
+}
+
+# The version that deny.toml is written for. A newer one that is already there is left alone.
+readonly CARGO_DENY=0.20.2
+
+root_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly root_dir
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# die WHAT [WHY OR WHAT TO DO]...
+die() {
+    printf 'error: %s\n' "$1" >&2
+    shift
+    for line in "$@"; do printf '  %s\n' "$line" >&2; done
+    exit 1
+}
+
+# at_least WANTED HAVE: is version HAVE the WANTED one or newer?
+at_least() { printf '%s\n%s\n' "$1" "$2" | sort --version-sort --check=quiet; }
+
+check_cargo() {
+    local wanted have
+    wanted=$(sed -n 's/^rust-version *= *"\(.*\)"/\1/p' "$root_dir/Cargo.toml")
+    if ! command -v cargo >/dev/null; then
+        if [ -n "${SUDO_USER:-}" ]; then
+            die "cargo is not in root's PATH" \
+                "Run this as yourself, without sudo: it asks for root where it needs it."
+        fi
+        die "cargo is not in PATH" \
+            "bpfcost is built with Rust $wanted or newer. Where rustup is installed:" \
+            ". \"\$HOME/.cargo/env\"    else see https://www.rust-lang.org/tools/install"
+    fi
+    have=$(cargo --version 2>&1) || die "cargo does not run: $have"
+    have=$(cut -d' ' -f2 <<<"$have")
+    at_least "$wanted" "$have" || die "cargo is $have, and bpfcost needs Rust $wanted or newer" \
+        "With rustup: rustup update stable. What Debian 12 and 13 package is too old."
+}
+
+# The wanted packages that are not installed, one a line.
+missing_packages() {
+    local names installed
+    names=$(packages | awk -v purpose="$1" '$1 == "run" || $1 == purpose || purpose == "all" { print $2 }')
+    # Another clang that the user chose takes the place of ours.
+    if [ "${CLANG:-clang-19}" != clang-19 ] && command -v "$CLANG" >/dev/null; then
+        names=$(grep -vx clang-19 <<<"$names")
+    fi
+    # It fails when it does not know one of them; that is what is asked here.
+    # shellcheck disable=SC2086 # one word per package
+    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $names 2>/dev/null || true)
+    installed=$(sed -n 's/^installed //p' <<<"$installed")
+    grep -vxF -f <(printf '%s\n' "$installed") <<<"$names" || true
+}
+
+# as_root COMMAND...
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# Nothing on stdin, nothing asked, nothing hanging: output goes to the log, shown on failure.
+apt() {
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get --quiet --yes \
+        -o DPkg::Lock::Timeout=300 -o Acquire::Retries=2 -o Acquire::http::Timeout=30 \
+        -o Dpkg::Options::=--force-confold "$@" </dev/null >>"$log" 2>&1
+}
+
+install_packages() {
+    local missing=$1 name
+    say "to install from Debian's packages:"
+    while read -r name; do
+        packages | awk -v name="$name" '$2 == name { sub(/^[^ ]+ +[^ ]+ +/, ""); printf "  %-16s %s\n", name, $0 }' >&2
+    done <<<"$missing"
+
+    if [ "$(id -u)" -ne 0 ]; then
+        local by_hand="As root: apt-get update && apt-get install ${missing//$'\n'/ }"
+        command -v sudo >/dev/null || die "installing packages needs root, and there is no sudo here" "$by_hand"
+        sudo -n true 2>/dev/null || [ -t 0 ] ||
+            die "installing packages needs root, and sudo asks for a password that nobody can type here" "$by_hand"
+    fi
+
+    log=$(mktemp)
+    trap 'rm -f "$log"' EXIT
+    # Some other source that is out of reach must not stop us: the installation will tell.
+    apt update -o APT::Update::Error-Mode=any || say "some package lists could not be refreshed; trying with those that are there"
+    # shellcheck disable=SC2086 # one word per package
+    if ! apt install --no-install-recommends $missing; then
+        tail -n 5 "$log" >&2
+        if grep -qE 'Unable to locate package|no installation candidate' "$log"; then
+            if grep -qE 'Could not resolve|Could not connect|Failed to fetch|Temporary failure' "$log"; then
+                die "the package lists are not there and could not be fetched" "Is there a network?"
+            fi
+            die "this system's package sources lack something that bpfcost needs (named above)" \
+                "Debian 12 and newer have it all, in main, with updates and security enabled."
+        elif grep -qE 'Could not resolve|Could not connect|Failed to fetch|Temporary failure' "$log"; then
+            die "the packages could not be fetched" "Is there a network?"
+        fi
+        die "apt-get install failed (its last lines are above)"
+    fi
+}
+
+install_rust_components() {
+    local missing=()
+    cargo fmt --version >/dev/null 2>&1 || missing+=(rustfmt)
+    cargo clippy --version >/dev/null 2>&1 || missing+=(clippy)
+    [ ${#missing[@]} -gt 0 ] || return 0
+    command -v rustup >/dev/null ||
+        die "this Rust toolchain lacks ${missing[*]}, and there is no rustup to add it" \
+            "Install it from where the toolchain came from."
+    say "adding to the Rust toolchain, for make lint: ${missing[*]}"
+    rustup component add "${missing[@]}" >&2 ||
+        die "rustup could not add ${missing[*]}" "Is there a network?"
+}
+
+install_cargo_deny() {
+    local have
+    have=$(cargo deny --version 2>/dev/null | cut -d' ' -f2 || true)
+    if [ -n "$have" ] && at_least "$CARGO_DENY" "$have"; then return 0; fi
+    say "compiling cargo-deny $CARGO_DENY (checks licences and sources of dependencies); once, 1 to 2 minutes"
+    # Its release profile optimises for minutes what here runs for a second.
+    env -u CARGO_TARGET_DIR -u CARGO_BUILD_TARGET_DIR \
+        CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
+        cargo install --quiet --locked --root "${CARGO_HOME:-$HOME/.cargo}" --version "$CARGO_DENY" cargo-deny >&2 ||
+        die "cargo-deny could not be built" "Is there a network? It is needed by make lint only."
+}
+
+main() {
+    local purpose=${1:-all} missing
+    case $purpose in
+    run | test | lint | all) ;;
+    -h | --help) usage && exit ;;
+    *) usage >&2 && exit 2 ;;
+    esac
+    [ $# -le 1 ] || { usage >&2 && exit 2; }
+
+    check_cargo
+    if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+        die "this is no Debian-like system: there is no dpkg-query or apt-get" \
+            "bpfcost can be built elsewhere. Install what these are called there, then use cargo directly:" \
+            "$(packages | awk '{ print $2 }' | paste -sd' ')"
+    fi
+    missing=$(missing_packages "$purpose")
+    [ -z "$missing" ] || install_packages "$missing"
+    case $purpose in
+    lint | all)
+        install_rust_components
+        install_cargo_deny
+        ;;
+    esac
+}
+
+main "$@"
