@@ -502,13 +502,20 @@ static __always_inline __u32 next_source(void)
 	return bpf_htonl(own->prefix | (state & own->mask));
 }
 
+static __always_inline __u64 packet_bytes(struct xdp_md *ctx)
+{
+	__u64 length = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
+
+	barrier_var(length); /* else clang reorders into arithmetic that the verifier refuses */
+	return length;
+}
+
 /* Strips whatever stands in front of the packet; done again it costs the same. */
 static __always_inline void *strip(struct xdp_md *ctx, unsigned int room)
 {
-	long extra = (long)(ctx->data_end - ctx->data) - (long)packet_length;
 	struct ethhdr *eth;
 
-	if (bpf_xdp_adjust_head(ctx, extra))
+	if (bpf_xdp_adjust_head(ctx, packet_bytes(ctx) - packet_length))
 		return 0;
 	eth = (void *)(long)ctx->data;
 	if ((void *)eth + room > (void *)(long)ctx->data_end)
@@ -575,7 +582,7 @@ static __always_inline long replay_step(__u32 index, struct replay_turn *turn,
 {
 	struct xdp_md *ctx = turn->ctx;
 	struct replayed *seen;
-	__u32 length;
+	__u64 length;
 
 	if (index) {
 		if (replay_reset == LB_RESET_STRIP)
@@ -589,7 +596,7 @@ static __always_inline long replay_step(__u32 index, struct replay_turn *turn,
 	if (!seen)
 		return 1;
 	seen->action = datapath(ctx);
-	length = ctx->data_end - ctx->data;
+	length = packet_bytes(ctx);
 	seen->length = length;
 	if (length >= 1 && length <= sizeof(seen->packet))
 		bpf_xdp_load_bytes(ctx, 0, seen->packet, length);

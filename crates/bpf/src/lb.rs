@@ -487,3 +487,9 @@ fn failed(map: &'static str, action: &'static str, source: libbpf_rs::Error) -> 
         source,
     }
 }
+
+/// The clock that the datapath reads (`bpf_ktime_get_ns`), in nanoseconds.
+pub fn now_ns() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}

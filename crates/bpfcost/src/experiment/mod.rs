@@ -5,6 +5,7 @@
 mod case;
 mod trial;
 mod unit;
+pub mod xdp_lb;
 
 use anyhow::Result;
 
@@ -69,5 +70,5 @@ pub struct Setup {
 
 /// Every experiment that this program knows, in the order of `bpfcost list`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![]
+    vec![Box::new(xdp_lb::XdpLb::default())]
 }

@@ -1,0 +1,219 @@
+//! `xdp-lb`: what does a load balancer's datapath cost, on each of its paths?
+//!
+//! Source: study 002 and the kernel's own benchmark of the same datapath (after Katran). Twenty-four
+//! scenarios are theirs; `lru-insert-empty` is added, because inserting into an empty table is a
+//! different, cheaper thing than into a full one.
+
+mod check;
+mod epoch;
+mod model;
+mod packet;
+mod scenario;
+mod sequence;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use bpfcost_bpf::{
+    ladder::Ladder,
+    lb::{Datapath, Reset},
+    timing::Loop,
+};
+
+use self::{
+    epoch::Epoch,
+    scenario::{Action, Layer4, Scenario, Shape},
+};
+use super::{Case, Experiment, Loaded, Pair, Role, Sentinel, Setup, Sizing, Unit};
+
+/// The rung of the ladder that serves as sentinel, and how often it runs: about 1 ms.
+const SENTINEL_RUNG: u32 = 100;
+const SENTINEL_OPS: u64 = 10_000;
+
+/// The experiment. Its datapath is the right one but in tests of the validation.
+#[derive(Debug)]
+pub struct XdpLb {
+    datapath: Datapath,
+}
+
+impl Default for XdpLb {
+    fn default() -> Self {
+        XdpLb { datapath: Datapath::Right }
+    }
+}
+
+impl XdpLb {
+    /// With a datapath that is wrong on purpose.
+    pub fn with_fault(datapath: Datapath) -> Self {
+        XdpLb { datapath }
+    }
+}
+
+impl Experiment for XdpLb {
+    fn name(&self) -> &'static str {
+        "xdp-lb"
+    }
+
+    fn about(&self) -> &'static str {
+        "24 code paths of an XDP load balancer (after Katran), timed inside the kernel"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::NanosPerOp
+    }
+
+    fn factors(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("scenario", "which packet meets which state; the case's name"),
+            ("group", "single flow, diverse flows, TCP flags, LRU stress, early exits, floors"),
+            ("protocol", "tcp, udp, icmp or none"),
+            ("family", "ipv4, ipv6 or none"),
+            ("reset", "what is undone between two operations; has a floor of its own"),
+        ]
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let scenarios = scenario::all().into_iter().map(|scenario| scenario_case(&scenario));
+        scenarios.chain(RESETS.map(floor_case)).collect()
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        [
+            ("tcp-v4-ch", "tcp-v4-lru-hit", "consistent hash against LRU hit"),
+            ("tcp-v6-ch", "tcp-v6-lru-hit", "consistent hash against LRU hit, IPv6"),
+            ("tcp-v6-lru-hit", "tcp-v4-lru-hit", "IPv6 against IPv4"),
+            ("udp-v4-lru-hit", "tcp-v4-lru-hit", "UDP (a clock read more) against TCP"),
+            ("tcp-v4v6-lru-hit", "tcp-v4-lru-hit", "outer IPv6 against outer IPv4"),
+            ("tcp-v4-lru-diverse", "tcp-v4-lru-hit", "4096 flows against one"),
+            ("tcp-v4-lru-miss", "tcp-v4-lru-diverse", "LRU miss against hit"),
+            ("tcp-v4-lru-miss", "lru-insert-empty", "insert into a full table against an empty one"),
+        ]
+        .map(|(case, baseline, about)| Pair {
+            case: case.into(),
+            baseline: baseline.into(),
+            about: about.into(),
+        })
+        .into()
+    }
+
+    fn unsupported(&self, _case: &Case) -> Option<String> {
+        None
+    }
+
+    fn overhead(&self) -> (f64, f64) {
+        // Programs, rings, 100,000 foreign flows and replays; counters and the model of a batch.
+        (0.35, 0.004)
+    }
+
+    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+        Ok(Box::new(Epoch::load(setup, self.datapath)?))
+    }
+
+    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+        let cpu = *setup.cpus.first().context("no CPU was chosen")?;
+        let ladder = Ladder::load(&[SENTINEL_RUNG], Loop::probe()?)?;
+        Ok(Some(Box::new(Rung { ladder, cpu })))
+    }
+}
+
+struct Rung {
+    ladder: Ladder,
+    cpu: u32,
+}
+
+impl Sentinel for Rung {
+    fn trial(&mut self) -> Result<f64> {
+        let seen = self.ladder.batch(SENTINEL_RUNG, SENTINEL_OPS, self.cpu)?;
+        Ok(seen.context("the sentinel is not loaded")?.ns_per_op())
+    }
+}
+
+const RESETS: [Reset; 4] = [Reset::None, Reset::Strip, Reset::StripV4, Reset::StripV6];
+
+/// A reset's name, which its floor carries.
+fn reset_name(reset: Reset) -> &'static str {
+    match reset {
+        Reset::None => "none",
+        Reset::Strip => "strip",
+        Reset::StripV4 => "strip-v4",
+        Reset::StripV6 => "strip-v6",
+    }
+}
+
+fn floor_name(reset: Reset) -> String {
+    format!("floor/{}", reset_name(reset))
+}
+
+fn floor_case(reset: Reset) -> Case {
+    let about = match reset {
+        Reset::None => "the loop and the call of an empty body",
+        Reset::Strip => "the loop, and stripping the outer header",
+        Reset::StripV4 => "the same, and the next IPv4 source",
+        Reset::StripV6 => "the same, and the next IPv6 source",
+    };
+    Case {
+        name: floor_name(reset),
+        group: "floors".into(),
+        factors: factors([("scenario", "floor"), ("group", "floors"), ("reset", reset_name(reset))]),
+        about: about.into(),
+        role: Role::Floor,
+        floor: (reset != Reset::None).then(|| floor_name(Reset::None)),
+        sizing: Sizing::Calibrated { most: None },
+    }
+}
+
+fn scenario_case(scenario: &Scenario) -> Case {
+    let (protocol, family) = match (scenario.shape, scenario.layer4) {
+        (Shape::NotIp, _) => ("none", "none"),
+        (_, layer4) => (
+            match layer4 {
+                Layer4::Udp => "udp",
+                Layer4::Icmp => "icmp",
+                Layer4::Tcp | Layer4::TcpSyn | Layer4::TcpRst => "tcp",
+            },
+            if scenario.source.is_ipv6() { "ipv6" } else { "ipv4" },
+        ),
+    };
+    Case {
+        name: scenario.name.into(),
+        group: scenario.group.into(),
+        factors: factors([
+            ("scenario", scenario.name),
+            ("group", scenario.group),
+            ("protocol", protocol),
+            ("family", family),
+            ("reset", reset_name(scenario.reset())),
+        ]),
+        about: scenario.about.into(),
+        role: Role::Case,
+        floor: Some(floor_name(scenario.reset())),
+        sizing: scenario.sizing,
+    }
+}
+
+fn factors<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
+    pairs.map(|(name, value)| (name.into(), value.into())).into()
+}
+
+/// What a case runs.
+enum Target {
+    Floor(Reset),
+    Scenario(Scenario),
+}
+
+fn target_of(case: &Case) -> Result<Target> {
+    let reset = RESETS.into_iter().find(|&reset| floor_name(reset) == case.name);
+    if let Some(reset) = reset {
+        return Ok(Target::Floor(reset));
+    }
+    let scenario = scenario::all().into_iter().find(|scenario| scenario.name == case.name);
+    scenario.map(Target::Scenario).with_context(|| format!("xdp-lb has no case {}", case.name))
+}
+
+/// The packet under a floor: that of the first scenario with its reset, which an empty body sends
+/// back unchanged.
+fn floor_packet(reset: Reset) -> Scenario {
+    let mut all = scenario::all();
+    let of_class = all.iter().position(|scenario| scenario.reset() == reset).unwrap_or(0);
+    Scenario { action: Action::Tx, flows: scenario::Flows::Known, ..all.swap_remove(of_class) }
+}

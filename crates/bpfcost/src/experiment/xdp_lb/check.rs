@@ -1,0 +1,169 @@
+//! Checks: what was seen against what must be, as problems that a person can act on.
+
+use bpfcost_bpf::lb::Counters;
+
+use super::{model::Expected, packet};
+use crate::experiment::Problem;
+
+/// Bytes in one line of a hex diff.
+const LINE: usize = 16;
+
+/// How many wrong counters a problem spells out.
+const SHOWN: usize = 8;
+
+const ACTIONS: [&str; 5] = ["XDP_ABORTED", "XDP_DROP", "XDP_PASS", "XDP_TX", "XDP_REDIRECT"];
+const EVENTS: [&str; 4] = ["VIP packets", "lru misses", "TCP lru misses", "flooded connections"];
+
+/// The number of operations that ran.
+pub(super) fn operations(expected: u64, got: u64) -> Option<Problem> {
+    (expected != got).then(|| Problem {
+        check: "operations".into(),
+        expected: expected.to_string(),
+        got: got.to_string(),
+        detail: "the kernel cut the loop short; nothing is reported for this case".into(),
+    })
+}
+
+/// Whether several CPUs ran at once.
+pub(super) fn together(cpu: u32, together: bool) -> Option<Problem> {
+    (!together).then(|| Problem {
+        check: "common start".into(),
+        expected: "all CPUs at the start".into(),
+        got: format!("CPU {cpu} did not see the others arrive"),
+        detail: "another program held a CPU for longer than the wait; try other CPUs".into(),
+    })
+}
+
+/// The action that an operation ended with.
+pub(super) fn action(what: &str, expected: u32, got: u32) -> Option<Problem> {
+    let name = |action: u32| ACTIONS.get(action as usize).map_or(action.to_string(), ToString::to_string);
+    (expected != got).then(|| Problem {
+        check: format!("action of {what}"),
+        expected: name(expected),
+        got: name(got),
+        detail: "the datapath took another path; nothing is reported for this case".into(),
+    })
+}
+
+/// The packet that an operation left.
+pub(super) fn packet(what: &str, expected: &[u8], got: &[u8]) -> Option<Problem> {
+    if expected == got {
+        return None;
+    }
+    let at = expected.iter().zip(got).position(|(a, b)| a != b).unwrap_or(expected.len().min(got.len()));
+    Some(Problem {
+        check: format!("packet of {what}"),
+        expected: describe(expected, at),
+        got: describe(got, at),
+        detail: hex_diff(expected, got),
+    })
+}
+
+fn describe(packet: &[u8], at: usize) -> String {
+    match packet.get(at) {
+        Some(byte) => format!("{byte:02x} at byte {at} ({})", packet::field(packet, at)),
+        None => format!("{} bytes", packet.len()),
+    }
+}
+
+/// Both packets line by line where they differ, with the fields that are wrong.
+fn hex_diff(expected: &[u8], got: &[u8]) -> String {
+    let length = expected.len().max(got.len());
+    let mut text = String::new();
+    for start in (0..length).step_by(LINE) {
+        let line = |bytes: &[u8]| -> Vec<Option<u8>> {
+            (start..(start + LINE).min(length)).map(|i| bytes.get(i).copied()).collect()
+        };
+        let (want, have) = (line(expected), line(got));
+        let hex = |bytes: &[Option<u8>]| -> String {
+            let cells = bytes.iter().map(|byte| byte.map_or("--".into(), |b| format!("{b:02x}")));
+            cells.collect::<Vec<_>>().join(" ")
+        };
+        if want == have {
+            text += &format!("  {start:04x}   {}\n", hex(&want));
+            continue;
+        }
+        let wrong: Vec<usize> = (0..want.len()).filter(|&i| want[i] != have[i]).collect();
+        let marks: String =
+            (0..want.len()).map(|i| if wrong.contains(&i) { "^^ " } else { "   " }).collect();
+        let mut fields: Vec<&str> =
+            wrong.iter().map(|i| packet::field(expected, start + i)).collect();
+        fields.dedup();
+        text += &format!("- {start:04x}   {}\n", hex(&want));
+        text += &format!("+ {start:04x}   {}\n", hex(&have));
+        text += &format!("         {} {}\n", marks.trim_end(), fields.join(", "));
+    }
+    text + "(- expected, + got)"
+}
+
+/// Every counter of a CPU between `before` and `after`.
+pub(super) fn counters(
+    expected: &Expected,
+    before: &Counters,
+    after: &Counters,
+    ops: u64,
+) -> Option<Problem> {
+    let flat = |counters: &Counters| -> Vec<(String, u64)> {
+        let events = counters.events.iter().enumerate();
+        let actions = counters.actions.iter().enumerate();
+        let misses = counters.real_misses.iter().enumerate();
+        let name = |names: &[&str], i: usize| names.get(i).map_or(i.to_string(), ToString::to_string);
+        let mut all: Vec<(String, u64)> = Vec::with_capacity(2 * counters.reals.len() + 256);
+        all.extend(events.map(|(i, &n)| (name(&EVENTS, i), n)));
+        all.extend(actions.map(|(i, &n)| (name(&ACTIONS, i), n)));
+        for (what, traffic) in [("VIP", &counters.vips), ("server", &counters.reals)] {
+            for (i, &[packets, bytes]) in traffic.iter().enumerate() {
+                all.push((format!("packets of {what} {i}"), packets));
+                all.push((format!("bytes of {what} {i}"), bytes));
+            }
+        }
+        all.extend(misses.map(|(i, &n)| (format!("watched misses of server {i}"), n)));
+        all
+    };
+    if gained(before, after).as_ref() == Some(&expected.counters) {
+        return None;
+    }
+    let wrong: Vec<(String, u64, u64)> = flat(&expected.counters)
+        .into_iter()
+        .zip(flat(before).into_iter().zip(flat(after)))
+        .map(|((name, want), ((_, old), (_, new)))| (name, want, new.wrapping_sub(old)))
+        .filter(|(_, want, got)| want != got)
+        .collect();
+    let (name, want, got) =
+        wrong.first().cloned().unwrap_or_else(|| ("number of counters".into(), 0, 0));
+    let mut detail: Vec<String> = wrong
+        .iter()
+        .take(SHOWN)
+        .map(|(name, want, got)| format!("{name}: expected {want}, got {got}"))
+        .collect();
+    if wrong.len() > SHOWN {
+        detail.push(format!("and {} more counters", wrong.len() - SHOWN));
+    }
+    Some(Problem {
+        check: name,
+        expected: want.to_string(),
+        got: format!("{got} in {ops} operations"),
+        detail: detail.join("\n"),
+    })
+}
+
+/// What each counter gained; `None` where their numbers differ.
+fn gained(before: &Counters, after: &Counters) -> Option<Counters> {
+    fn minus(before: &[u64], after: &[u64]) -> Option<Vec<u64>> {
+        (before.len() == after.len())
+            .then(|| after.iter().zip(before).map(|(new, old)| new.wrapping_sub(*old)).collect())
+    }
+    fn minus2(before: &[[u64; 2]], after: &[[u64; 2]]) -> Option<Vec<[u64; 2]>> {
+        (before.len() == after.len()).then(|| {
+            let both = after.iter().zip(before);
+            both.map(|(n, o)| [n[0].wrapping_sub(o[0]), n[1].wrapping_sub(o[1])]).collect()
+        })
+    }
+    Some(Counters {
+        events: minus(&before.events, &after.events)?,
+        actions: minus(&before.actions, &after.actions)?,
+        vips: minus2(&before.vips, &after.vips)?,
+        reals: minus2(&before.reals, &after.reals)?,
+        real_misses: minus(&before.real_misses, &after.real_misses)?,
+    })
+}
