@@ -19,18 +19,18 @@ static __always_inline void reset(struct xdp_md *ctx)
 {
 }
 
-#define RUNG(added)                                                                             \
-	__noinline int body_##added(struct xdp_md *ctx)                                         \
-	{                                                                                       \
-		__u64 product = factor;                                                         \
-                                                                                                \
-		asm volatile(".rept " #added "\n"                                               \
-			     "%[product] *= 5\n"                                                \
-			     ".endr"                                                            \
-			     : [product] "+r"(product)                                          \
-			     : "r"(ctx)); /* else clang passes none, and the verifier objects */\
-		return product & 1 ? XDP_PASS : XDP_DROP;                                       \
-	}                                                                                       \
+#define RUNG(added)                                                                              \
+	__noinline int body_##added(struct xdp_md *ctx)                                          \
+	{                                                                                        \
+		__u64 product = factor;                                                          \
+                                                                                                 \
+		asm volatile(".rept " #added "\n"                                                \
+			     "%[product] *= 5\n"                                                 \
+			     ".endr"                                                             \
+			     : [product] "+r"(product)                                           \
+			     : "r"(ctx)); /* else clang passes none, and the verifier objects */ \
+		return product & 1 ? XDP_PASS : XDP_DROP;                                        \
+	}                                                                                        \
 	TIMED_PROGRAM("xdp", ladder_##added, struct xdp_md, body_##added, reset)
 
 RUNG(0)

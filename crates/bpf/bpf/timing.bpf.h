@@ -38,15 +38,18 @@
 /* CPUs that can be timed; CPU numbers beyond report no sample. A power of two. */
 #define TIMING_MAX_CPUS 1024
 
-/* Turns of the loop that waits for the other CPUs: about 10 ms to 70 ms. */
-#define TIMING_WAIT_TURNS (1 << 23)
+/*
+ * Turns of the loop that waits for the other CPUs: some 4 to 30 ms. Half of what
+ * can_loop grants a program on kernels before 6.15, so that the batch has the rest.
+ */
+#define TIMING_WAIT_TURNS (1 << 22)
 
 /* What one batch on one CPU saw. Padded so that CPUs share no cache line. */
 struct timing_sample {
 	__u64 start_ns; /* clock before the first body */
 	__u64 end_ns; /* clock after the last body */
 	__u64 ops; /* bodies that ran */
-	__u64 together; /* 1: all CPUs were there at the start */
+	__u64 together; /* 1: all CPUs were there; 0: they were not, and nothing ran */
 	__u64 spare[12];
 };
 
@@ -99,6 +102,11 @@ static __always_inline _Bool timing_alone(void)
 	return *(volatile __u64 *)&timing_cpus <= 1;
 }
 
+static __always_inline void timing_arrive(void)
+{
+	__sync_fetch_and_add(&timing_arrived, 1);
+}
+
 static __always_inline _Bool timing_complete(void)
 {
 	return *(volatile __u64 *)&timing_arrived >= *(volatile __u64 *)&timing_cpus;
@@ -109,85 +117,101 @@ static long timing_wait_step(__u32 turn, void *unused)
 	return timing_complete();
 }
 
+/*
+ * After the wait: whether to start. Who leaves takes its arrival back, so that nobody
+ * starts on it; who finds while leaving that all were there has been started on, and stays.
+ */
+static __always_inline _Bool timing_together(void)
+{
+	if (timing_complete())
+		return 1;
+	if (__sync_fetch_and_sub(&timing_arrived, 1) < *(volatile __u64 *)&timing_cpus)
+		return 0;
+	timing_arrive();
+	return 1;
+}
+
 static __always_inline void timing_finish(struct timing_sample *sample, __u64 start, __u64 end,
-					  __u64 ops, _Bool together)
+					  __u64 ops)
 {
 	sample->start_ns = timing_nanos(start);
 	sample->end_ns = timing_nanos(end);
-	sample->together = together;
+	sample->together = 1;
 	sample->ops = ops;
 }
 
-#define TIMED_PROGRAM(section, name, ctx_t, body, reset)                                        \
-	SEC("?" section)                                                                        \
-	int name(ctx_t *ctx)                                                                    \
-	{                                                                                       \
-		struct timing_sample *sample = timing_sample();                                 \
-		__u64 ops = timing_ops, twice = timing_resets > 1, done = timing_zero, start;   \
-		int code;                                                                       \
-                                                                                                \
-		if (!sample)                                                                    \
-			return -1;                                                              \
-		if (!timing_alone()) {                                                          \
-			__u64 turn = timing_zero;                                               \
-                                                                                                \
-			__sync_fetch_and_add(&timing_arrived, 1);                               \
-			for (; turn < TIMING_WAIT_TURNS && timing_can_loop(); turn++)           \
-				if (timing_complete())                                          \
-					break;                                                  \
-		}                                                                               \
-		start = timing_clock();                                                         \
-		code = body(ctx);                                                               \
-		for (done++; done < ops && timing_can_loop(); done++) {                         \
-			reset(ctx);                                                             \
-			if (twice)                                                              \
-				reset(ctx);                                                     \
-			code = body(ctx);                                                       \
-		}                                                                               \
-		timing_finish(sample, start, timing_clock(), done,                              \
-			      timing_alone() || timing_complete());                             \
-		return code;                                                                    \
-	}                                                                                       \
-                                                                                                \
-	struct name##_turn {                                                                    \
-		ctx_t *ctx;                                                                     \
-		__u64 done, twice;                                                              \
-		int code;                                                                       \
-	};                                                                                      \
-                                                                                                \
-	static long name##_step(__u32 index, void *arg)                                         \
-	{                                                                                       \
-		struct name##_turn *turn = arg;                                                 \
-                                                                                                \
-		reset(turn->ctx);                                                               \
-		if (turn->twice)                                                                \
-			reset(turn->ctx);                                                       \
-		turn->code = body(turn->ctx);                                                   \
-		turn->done++;                                                                   \
-		return 0;                                                                       \
-	}                                                                                       \
-                                                                                                \
-	SEC("?" section)                                                                        \
-	int name##__bpf_loop(ctx_t *ctx)                                                        \
-	{                                                                                       \
-		struct timing_sample *sample = timing_sample();                                 \
-		struct name##_turn turn = { .ctx = ctx, .twice = timing_resets > 1 };           \
-		__u64 ops = timing_ops, start;                                                  \
-                                                                                                \
-		if (!sample)                                                                    \
-			return -1;                                                              \
-		if (!timing_alone()) {                                                          \
-			__sync_fetch_and_add(&timing_arrived, 1);                               \
-			bpf_loop(TIMING_WAIT_TURNS, timing_wait_step, 0, 0);                    \
-		}                                                                               \
-		start = timing_clock();                                                         \
-		turn.code = body(ctx);                                                          \
-		turn.done = 1;                                                                  \
-		if (ops > 1)                                                                    \
-			bpf_loop(ops - 1, name##_step, &turn, 0);                               \
-		timing_finish(sample, start, timing_clock(), turn.done,                         \
-			      timing_alone() || timing_complete());                             \
-		return turn.code;                                                               \
+#define TIMED_PROGRAM(section, name, ctx_t, body, reset)                                      \
+	SEC("?" section)                                                                      \
+	int name(ctx_t *ctx)                                                                  \
+	{                                                                                     \
+		struct timing_sample *sample = timing_sample();                               \
+		__u64 ops = timing_ops, twice = timing_resets > 1, done = timing_zero, start; \
+		int code;                                                                     \
+                                                                                              \
+		if (!sample)                                                                  \
+			return -1;                                                            \
+		if (!timing_alone()) {                                                        \
+			__u64 turn = timing_zero;                                             \
+                                                                                              \
+			timing_arrive();                                                      \
+			for (; turn < TIMING_WAIT_TURNS && timing_can_loop(); turn++)         \
+				if (timing_complete())                                        \
+					break;                                                \
+			if (!timing_together())                                               \
+				return -1;                                                    \
+		}                                                                             \
+		start = timing_clock();                                                       \
+		code = body(ctx);                                                             \
+		for (done++; done < ops && timing_can_loop(); done++) {                       \
+			reset(ctx);                                                           \
+			if (twice)                                                            \
+				reset(ctx);                                                   \
+			code = body(ctx);                                                     \
+		}                                                                             \
+		timing_finish(sample, start, timing_clock(), done);                           \
+		return code;                                                                  \
+	}                                                                                     \
+                                                                                              \
+	struct name##_turn {                                                                  \
+		ctx_t *ctx;                                                                   \
+		__u64 done, twice;                                                            \
+		int code;                                                                     \
+	};                                                                                    \
+                                                                                              \
+	static long name##_step(__u32 index, void *arg)                                       \
+	{                                                                                     \
+		struct name##_turn *turn = arg;                                               \
+                                                                                              \
+		reset(turn->ctx);                                                             \
+		if (turn->twice)                                                              \
+			reset(turn->ctx);                                                     \
+		turn->code = body(turn->ctx);                                                 \
+		turn->done++;                                                                 \
+		return 0;                                                                     \
+	}                                                                                     \
+                                                                                              \
+	SEC("?" section)                                                                      \
+	int name##__bpf_loop(ctx_t *ctx)                                                      \
+	{                                                                                     \
+		struct timing_sample *sample = timing_sample();                               \
+		struct name##_turn turn = { .ctx = ctx, .twice = timing_resets > 1 };         \
+		__u64 ops = timing_ops, start;                                                \
+                                                                                              \
+		if (!sample)                                                                  \
+			return -1;                                                            \
+		if (!timing_alone()) {                                                        \
+			timing_arrive();                                                      \
+			bpf_loop(TIMING_WAIT_TURNS, timing_wait_step, 0, 0);                  \
+			if (!timing_together())                                               \
+				return -1;                                                    \
+		}                                                                             \
+		start = timing_clock();                                                       \
+		turn.code = body(ctx);                                                        \
+		turn.done = 1;                                                                \
+		if (ops > 1)                                                                  \
+			bpf_loop(ops - 1, name##_step, &turn, 0);                             \
+		timing_finish(sample, start, timing_clock(), turn.done);                      \
+		return turn.code;                                                             \
 	}
 
 #endif

@@ -24,11 +24,11 @@
 #include "xdp_lb.h"
 
 #define IP_FRAGMENT_BITS 0x3fff /* more fragments, or an offset */
-#define IPV6_FRAGMENT 44
-#define HOP_LIMIT 64
-#define OUTER_V4_PREFIX 4268 /* 172.16 as it is stored */
-#define OUTER_V6_PREFIX 1 /* 0100::/64 as it is stored */
-#define ONE_SECOND_NS 1000000000ULL
+#define IPV6_FRAGMENT	 44
+#define HOP_LIMIT	 64
+#define OUTER_V4_PREFIX	 4268 /* 172.16 as it is stored */
+#define OUTER_V6_PREFIX	 1 /* 0100::/64 as it is stored */
+#define ONE_SECOND_NS	 1000000000ULL
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
@@ -463,10 +463,10 @@ static __always_inline int balance(struct xdp_md *ctx, enum fault fault)
  * The datapath is a function of its own (checked once by the verifier, and the same code
  * in the timed loop and elsewhere); the floors call an empty one.
  */
-#define DATAPATH(name, fault)                                                                   \
-	__noinline int name(struct xdp_md *ctx)                                                 \
-	{                                                                                       \
-		return balance(ctx, fault);                                                     \
+#define DATAPATH(name, fault)                   \
+	__noinline int name(struct xdp_md *ctx) \
+	{                                       \
+		return balance(ctx, fault);     \
 	}
 
 DATAPATH(datapath, FAULT_NONE)
@@ -549,10 +549,10 @@ static __always_inline void reset_strip_v6(struct xdp_md *ctx)
 		ip6->saddr.s6_addr32[3] = next_source();
 }
 
-#define LB_PROGRAMS(prefix, datapath)                                                           \
-	TIMED_PROGRAM("xdp", prefix##_none, struct xdp_md, datapath, reset_none)                \
-	TIMED_PROGRAM("xdp", prefix##_strip, struct xdp_md, datapath, reset_strip)              \
-	TIMED_PROGRAM("xdp", prefix##_strip_v4, struct xdp_md, datapath, reset_strip_v4)        \
+#define LB_PROGRAMS(prefix, datapath)                                                    \
+	TIMED_PROGRAM("xdp", prefix##_none, struct xdp_md, datapath, reset_none)         \
+	TIMED_PROGRAM("xdp", prefix##_strip, struct xdp_md, datapath, reset_strip)       \
+	TIMED_PROGRAM("xdp", prefix##_strip_v4, struct xdp_md, datapath, reset_strip_v4) \
 	TIMED_PROGRAM("xdp", prefix##_strip_v6, struct xdp_md, datapath, reset_strip_v6)
 
 LB_PROGRAMS(lb, datapath)
@@ -604,26 +604,26 @@ static __always_inline long replay_step(__u32 index, struct replay_turn *turn,
 	return 0;
 }
 
-#define REPLAY_PROGRAM(name, datapath)                                                          \
-	static long name##_step(__u32 index, void *turn)                                        \
-	{                                                                                       \
-		return replay_step(index, turn, datapath);                                      \
-	}                                                                                       \
-                                                                                                \
-	SEC("?xdp")                                                                             \
-	int name(struct xdp_md *ctx)                                                            \
-	{                                                                                       \
-		struct replay_turn turn = { .ctx = ctx };                                       \
-                                                                                                \
-		bpf_loop(replay_ops, name##_step, &turn, 0);                                    \
-		return turn.done;                                                               \
+#define REPLAY_PROGRAM(name, datapath)                       \
+	static long name##_step(__u32 index, void *turn)     \
+	{                                                    \
+		return replay_step(index, turn, datapath);   \
+	}                                                    \
+                                                             \
+	SEC("?xdp")                                          \
+	int name(struct xdp_md *ctx)                         \
+	{                                                    \
+		struct replay_turn turn = { .ctx = ctx };    \
+                                                             \
+		bpf_loop(replay_ops, name##_step, &turn, 0); \
+		return turn.done;                            \
 	}
 
 REPLAY_PROGRAM(lb_replay, datapath)
 
 /* A faulty datapath, timed and replayed with IPv4 sources. Loaded by tests alone. */
-#define FAULTY_PROGRAMS(name, datapath)                                                         \
-	TIMED_PROGRAM("xdp", name##_strip_v4, struct xdp_md, datapath, reset_strip_v4)          \
+#define FAULTY_PROGRAMS(name, datapath)                                                \
+	TIMED_PROGRAM("xdp", name##_strip_v4, struct xdp_md, datapath, reset_strip_v4) \
 	REPLAY_PROGRAM(name##_replay, datapath)
 
 FAULTY_PROGRAMS(outer_byte, outer_byte_datapath)

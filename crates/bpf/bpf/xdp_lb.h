@@ -9,19 +9,19 @@
 #ifndef XDP_LB_H
 #define XDP_LB_H
 
-#define LB_VIPS 64 /* VIPs in the hash map */
-#define LB_RINGS 16 /* VIPs that have a ring of their own, by number */
-#define LB_RING_SIZE 65537 /* slots of one ring; prime */
-#define LB_REALS 512
-#define LB_LRU_ENTRIES 100000 /* flows per CPU */
-#define LB_MAX_CPUS 256 /* LRU tables in the array of maps */
+#define LB_VIPS		   64 /* VIPs in the hash map */
+#define LB_RINGS	   16 /* VIPs that have a ring of their own, by number */
+#define LB_RING_SIZE	   65537 /* slots of one ring; prime */
+#define LB_REALS	   512
+#define LB_LRU_ENTRIES	   100000 /* flows per CPU */
+#define LB_MAX_CPUS	   256 /* LRU tables in the array of maps */
 #define LB_UDP_LIFETIME_NS 30000000000ULL
-#define LB_FLOOD_LIMIT 100000000ULL /* new connections per second and CPU */
-#define LB_REPLAY_OPS 4096 /* operations of a replay */
-#define LB_REPLAY_BYTES 136 /* the longest packet, rounded up: 78 + 40 + room */
+#define LB_FLOOD_LIMIT	   100000000ULL /* new connections per second and CPU */
+#define LB_REPLAY_OPS	   4096 /* operations of a replay */
+#define LB_REPLAY_BYTES	   136 /* the longest packet, rounded up: 78 + 40 + room */
 
 #define LB_VIP_BYPASS_LRU 1 /* flag of a VIP */
-#define LB_REAL_IPV6 1 /* flag of a real */
+#define LB_REAL_IPV6	  1 /* flag of a real */
 
 struct address {
 	__u32 word[4];

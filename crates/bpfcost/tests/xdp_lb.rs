@@ -10,7 +10,11 @@ const BATCH: Batch = Batch(5000);
 fn setup(experiment: &XdpLb, names: &[&str], cpus: &[u32]) -> Setup {
     let cases = experiment.cases();
     let wanted = |case: &Case| names.is_empty() || names.contains(&case.name.as_str());
-    Setup { cases: cases.into_iter().filter(wanted).collect(), cpus: cpus.into(), seed: 7 }
+    Setup {
+        cases: cases.into_iter().filter(wanted).collect(),
+        cpus: cpus.into(),
+        seed: 7,
+    }
 }
 
 fn batch_of(case: &Case) -> Batch {
@@ -43,9 +47,15 @@ fn all_cases_prove_themselves() {
         epoch.prepare(case).unwrap_or_else(valid);
         for _ in 0..3 {
             let batch = batch_of(case);
-            let trial = epoch.trial(case, batch).unwrap_or_else(|f| panic!("{}: {f:?}", case.name));
+            let trial = epoch
+                .trial(case, batch)
+                .unwrap_or_else(|f| panic!("{}: {f:?}", case.name));
             assert_eq!(trial.ops, batch.0, "{}", case.name);
-            assert!(trial.value > 0.0 && trial.elapsed_ns > 0.0, "{}: {trial:?}", case.name);
+            assert!(
+                trial.value > 0.0 && trial.elapsed_ns > 0.0,
+                "{}: {trial:?}",
+                case.name
+            );
         }
     }
     epoch.unload().expect("unload");
@@ -58,26 +68,39 @@ fn faults_found(datapath: Datapath, case: &str) -> Option<[Problem; 2]> {
     }
     let experiment = XdpLb::with_fault(datapath);
     let setup = setup(&experiment, &[case], &[0]);
-    let [case] = setup.cases.as_slice() else { panic!("no case {case}") };
+    let [case] = setup.cases.as_slice() else {
+        panic!("no case {case}")
+    };
     let mut epoch = experiment.load(&setup).expect("load");
-    Some([invalid(epoch.prepare(case)), invalid(epoch.trial(case, BATCH))])
+    Some([
+        invalid(epoch.prepare(case)),
+        invalid(epoch.trial(case, BATCH)),
+    ])
 }
 
 #[test]
 fn a_wrong_byte_of_the_outer_header_is_caught() {
-    let Some(found) = faults_found(Datapath::OuterByte, "tcp-v4-lru-diverse") else { return };
+    let Some(found) = faults_found(Datapath::OuterByte, "tcp-v4-lru-diverse") else {
+        return;
+    };
     for problem in found {
         assert!(problem.check.starts_with("packet of "), "{problem:?}");
         assert_eq!(problem.expected, "40 at byte 22 (TTL)", "{problem:?}");
         assert_eq!(problem.got, "3f at byte 22 (TTL)", "{problem:?}");
         assert!(problem.detail.contains("^^"), "{}", problem.detail);
-        assert!(problem.detail.contains("TTL, header checksum"), "{}", problem.detail);
+        assert!(
+            problem.detail.contains("TTL, header checksum"),
+            "{}",
+            problem.detail
+        );
     }
 }
 
 #[test]
 fn a_forgotten_counter_is_caught() {
-    let Some(found) = faults_found(Datapath::NoCounter, "tcp-v4-lru-diverse") else { return };
+    let Some(found) = faults_found(Datapath::NoCounter, "tcp-v4-lru-diverse") else {
+        return;
+    };
     for (problem, ops) in found.iter().zip([4096, BATCH.0]) {
         assert_eq!(problem.check, "VIP packets");
         assert_eq!(problem.expected, ops.to_string());
@@ -87,7 +110,9 @@ fn a_forgotten_counter_is_caught() {
 
 #[test]
 fn an_expired_udp_entry_is_caught() {
-    let Some(found) = faults_found(Datapath::UdpExpired, "udp-v4-lru-diverse") else { return };
+    let Some(found) = faults_found(Datapath::UdpExpired, "udp-v4-lru-diverse") else {
+        return;
+    };
     for (problem, ops) in found.iter().zip([4096, BATCH.0]) {
         assert_eq!(problem.check, "lru misses");
         assert_eq!(problem.expected, "0");
@@ -97,10 +122,19 @@ fn an_expired_udp_entry_is_caught() {
 
 #[test]
 fn a_wrong_ring_slot_is_caught() {
-    let Some(found) = faults_found(Datapath::RingSlot, "tcp-v4-ch-diverse") else { return };
+    let Some(found) = faults_found(Datapath::RingSlot, "tcp-v4-ch-diverse") else {
+        return;
+    };
     for problem in found {
-        assert!(problem.check.starts_with("packets of server "), "{problem:?}");
-        assert!(problem.detail.contains("more counters"), "{}", problem.detail);
+        assert!(
+            problem.check.starts_with("packets of server "),
+            "{problem:?}"
+        );
+        assert!(
+            problem.detail.contains("more counters"),
+            "{}",
+            problem.detail
+        );
     }
 }
 
@@ -115,15 +149,30 @@ fn several_cpus_prove_themselves_and_tell_their_sum() {
         return;
     }
     let experiment = XdpLb::default();
-    let names = ["tcp-v4-lru-hit", "udp-v4-lru-diverse", "tcp-v4-lru-miss", "floor/strip-v4"];
+    let names = [
+        "tcp-v4-lru-hit",
+        "udp-v4-lru-diverse",
+        "tcp-v4-lru-miss",
+        "floor/strip-v4",
+    ];
     let setup = setup(&experiment, &names, &cpus);
     let mut epoch = experiment.load(&setup).expect("load");
     for case in &setup.cases {
-        epoch.prepare(case).unwrap_or_else(|fault| panic!("{}: {fault:?}", case.name));
-        let trial = epoch.trial(case, BATCH).unwrap_or_else(|f| panic!("{}: {f:?}", case.name));
+        epoch
+            .prepare(case)
+            .unwrap_or_else(|fault| panic!("{}: {fault:?}", case.name));
+        let trial = epoch
+            .trial(case, BATCH)
+            .unwrap_or_else(|f| panic!("{}: {f:?}", case.name));
         assert_eq!(trial.ops, 2 * BATCH.0);
-        let own = [trial.secondary["cpu0_ns_per_op"], trial.secondary["cpu1_ns_per_op"]];
-        assert!((trial.value - (own[0] + own[1]) / 2.0).abs() < 1e-9, "{trial:?}");
+        let own = [
+            trial.secondary["cpu0_ns_per_op"],
+            trial.secondary["cpu1_ns_per_op"],
+        ];
+        assert!(
+            (trial.value - (own[0] + own[1]) / 2.0).abs() < 1e-9,
+            "{trial:?}"
+        );
         // Both together can do no more than each alone, added up.
         let most: f64 = own.iter().map(|ns| 1e9 / ns).sum();
         let total = trial.secondary["ops_per_s"];
@@ -140,7 +189,10 @@ fn nothing_is_left_in_the_kernel() {
     let own = || -> Vec<_> {
         let names = ["lb_none", "lb_strip", "lb_replay", "floor_none"];
         let programs = bpfcost_bpf::loaded_programs();
-        programs.into_iter().filter(|one| names.contains(&one.name.as_str())).collect()
+        programs
+            .into_iter()
+            .filter(|one| names.contains(&one.name.as_str()))
+            .collect()
     };
     let experiment = XdpLb::default();
     let setup = setup(&experiment, &["pass-non-ip"], &[0]);
@@ -150,5 +202,8 @@ fn nothing_is_left_in_the_kernel() {
     epoch.unload().expect("unload");
     let after: Vec<u32> = own().iter().map(|one| one.id).collect();
     // Tests run at once: others may have loaded theirs meanwhile, under other ids.
-    assert!(while_loaded.iter().any(|id| !after.contains(id)), "{while_loaded:?} {after:?}");
+    assert!(
+        while_loaded.iter().any(|id| !after.contains(id)),
+        "{while_loaded:?} {after:?}"
+    );
 }

@@ -38,7 +38,9 @@ pub struct XdpLb {
 
 impl Default for XdpLb {
     fn default() -> Self {
-        XdpLb { datapath: Datapath::Right }
+        XdpLb {
+            datapath: Datapath::Right,
+        }
     }
 }
 
@@ -64,29 +66,68 @@ impl Experiment for XdpLb {
 
     fn factors(&self) -> &'static [(&'static str, &'static str)] {
         &[
-            ("scenario", "which packet meets which state; the case's name"),
-            ("group", "single flow, diverse flows, TCP flags, LRU stress, early exits, floors"),
+            (
+                "scenario",
+                "which packet meets which state; the case's name",
+            ),
+            (
+                "group",
+                "single flow, diverse flows, TCP flags, LRU stress, early exits, floors",
+            ),
             ("protocol", "tcp, udp, icmp or none"),
             ("family", "ipv4, ipv6 or none"),
-            ("reset", "what is undone between two operations; has a floor of its own"),
+            (
+                "reset",
+                "what is undone between two operations; has a floor of its own",
+            ),
         ]
     }
 
     fn cases(&self) -> Vec<Case> {
-        let scenarios = scenario::all().into_iter().map(|scenario| scenario_case(&scenario));
+        let scenarios = scenario::all()
+            .into_iter()
+            .map(|scenario| scenario_case(&scenario));
         scenarios.chain(RESETS.map(floor_case)).collect()
     }
 
     fn pairs(&self) -> Vec<Pair> {
         [
-            ("tcp-v4-ch", "tcp-v4-lru-hit", "consistent hash against LRU hit"),
-            ("tcp-v6-ch", "tcp-v6-lru-hit", "consistent hash against LRU hit, IPv6"),
+            (
+                "tcp-v4-ch",
+                "tcp-v4-lru-hit",
+                "consistent hash against LRU hit",
+            ),
+            (
+                "tcp-v6-ch",
+                "tcp-v6-lru-hit",
+                "consistent hash against LRU hit, IPv6",
+            ),
             ("tcp-v6-lru-hit", "tcp-v4-lru-hit", "IPv6 against IPv4"),
-            ("udp-v4-lru-hit", "tcp-v4-lru-hit", "UDP (a clock read more) against TCP"),
-            ("tcp-v4v6-lru-hit", "tcp-v4-lru-hit", "outer IPv6 against outer IPv4"),
-            ("tcp-v4-lru-diverse", "tcp-v4-lru-hit", "4096 flows against one"),
-            ("tcp-v4-lru-miss", "tcp-v4-lru-diverse", "LRU miss against hit"),
-            ("tcp-v4-lru-miss", "lru-insert-empty", "insert into a full table against an empty one"),
+            (
+                "udp-v4-lru-hit",
+                "tcp-v4-lru-hit",
+                "UDP (a clock read more) against TCP",
+            ),
+            (
+                "tcp-v4v6-lru-hit",
+                "tcp-v4-lru-hit",
+                "outer IPv6 against outer IPv4",
+            ),
+            (
+                "tcp-v4-lru-diverse",
+                "tcp-v4-lru-hit",
+                "4096 flows against one",
+            ),
+            (
+                "tcp-v4-lru-miss",
+                "tcp-v4-lru-diverse",
+                "LRU miss against hit",
+            ),
+            (
+                "tcp-v4-lru-miss",
+                "lru-insert-empty",
+                "insert into a full table against an empty one",
+            ),
         ]
         .map(|(case, baseline, about)| Pair {
             case: case.into(),
@@ -154,11 +195,17 @@ fn floor_case(reset: Reset) -> Case {
     Case {
         name: floor_name(reset),
         group: "floors".into(),
-        factors: factors([("scenario", "floor"), ("group", "floors"), ("reset", reset_name(reset))]),
+        factors: factors([
+            ("scenario", "floor"),
+            ("group", "floors"),
+            ("reset", reset_name(reset)),
+        ]),
         about: about.into(),
         role: Role::Floor,
         floor: (reset != Reset::None).then(|| floor_name(Reset::None)),
-        sizing: Sizing::Calibrated { most: None },
+        sizing: Sizing::Calibrated {
+            most: Some(scenario::MOST_OPS),
+        },
     }
 }
 
@@ -171,7 +218,11 @@ fn scenario_case(scenario: &Scenario) -> Case {
                 Layer4::Icmp => "icmp",
                 Layer4::Tcp | Layer4::TcpSyn | Layer4::TcpRst => "tcp",
             },
-            if scenario.source.is_ipv6() { "ipv6" } else { "ipv4" },
+            if scenario.source.is_ipv6() {
+                "ipv6"
+            } else {
+                "ipv4"
+            },
         ),
     };
     Case {
@@ -192,7 +243,9 @@ fn scenario_case(scenario: &Scenario) -> Case {
 }
 
 fn factors<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String> {
-    pairs.map(|(name, value)| (name.into(), value.into())).into()
+    pairs
+        .map(|(name, value)| (name.into(), value.into()))
+        .into()
 }
 
 /// What a case runs.
@@ -202,18 +255,31 @@ enum Target {
 }
 
 fn target_of(case: &Case) -> Result<Target> {
-    let reset = RESETS.into_iter().find(|&reset| floor_name(reset) == case.name);
+    let reset = RESETS
+        .into_iter()
+        .find(|&reset| floor_name(reset) == case.name);
     if let Some(reset) = reset {
         return Ok(Target::Floor(reset));
     }
-    let scenario = scenario::all().into_iter().find(|scenario| scenario.name == case.name);
-    scenario.map(Target::Scenario).with_context(|| format!("xdp-lb has no case {}", case.name))
+    let scenario = scenario::all()
+        .into_iter()
+        .find(|scenario| scenario.name == case.name);
+    scenario
+        .map(Target::Scenario)
+        .with_context(|| format!("xdp-lb has no case {}", case.name))
 }
 
 /// The packet under a floor: that of the first scenario with its reset, which an empty body sends
 /// back unchanged.
 fn floor_packet(reset: Reset) -> Scenario {
     let mut all = scenario::all();
-    let of_class = all.iter().position(|scenario| scenario.reset() == reset).unwrap_or(0);
-    Scenario { action: Action::Tx, flows: scenario::Flows::Known, ..all.swap_remove(of_class) }
+    let of_class = all
+        .iter()
+        .position(|scenario| scenario.reset() == reset)
+        .unwrap_or(0);
+    Scenario {
+        action: Action::Tx,
+        flows: scenario::Flows::Known,
+        ..all.swap_remove(of_class)
+    }
 }

@@ -11,8 +11,19 @@ const LINE: usize = 16;
 /// How many wrong counters a problem spells out.
 const SHOWN: usize = 8;
 
-const ACTIONS: [&str; 5] = ["XDP_ABORTED", "XDP_DROP", "XDP_PASS", "XDP_TX", "XDP_REDIRECT"];
-const EVENTS: [&str; 4] = ["VIP packets", "lru misses", "TCP lru misses", "flooded connections"];
+const ACTIONS: [&str; 5] = [
+    "XDP_ABORTED",
+    "XDP_DROP",
+    "XDP_PASS",
+    "XDP_TX",
+    "XDP_REDIRECT",
+];
+const EVENTS: [&str; 4] = [
+    "VIP packets",
+    "lru misses",
+    "TCP lru misses",
+    "flooded connections",
+];
 
 /// The number of operations that ran.
 pub(super) fn operations(expected: u64, got: u64) -> Option<Problem> {
@@ -36,7 +47,11 @@ pub(super) fn together(cpu: u32, together: bool) -> Option<Problem> {
 
 /// The action that an operation ended with.
 pub(super) fn action(what: &str, expected: u32, got: u32) -> Option<Problem> {
-    let name = |action: u32| ACTIONS.get(action as usize).map_or(action.to_string(), ToString::to_string);
+    let name = |action: u32| {
+        ACTIONS
+            .get(action as usize)
+            .map_or(action.to_string(), ToString::to_string)
+    };
     (expected != got).then(|| Problem {
         check: format!("action of {what}"),
         expected: name(expected),
@@ -50,7 +65,11 @@ pub(super) fn packet(what: &str, expected: &[u8], got: &[u8]) -> Option<Problem>
     if expected == got {
         return None;
     }
-    let at = expected.iter().zip(got).position(|(a, b)| a != b).unwrap_or(expected.len().min(got.len()));
+    let at = expected
+        .iter()
+        .zip(got)
+        .position(|(a, b)| a != b)
+        .unwrap_or(expected.len().min(got.len()));
     Some(Problem {
         check: format!("packet of {what}"),
         expected: describe(expected, at),
@@ -72,11 +91,15 @@ fn hex_diff(expected: &[u8], got: &[u8]) -> String {
     let mut text = String::new();
     for start in (0..length).step_by(LINE) {
         let line = |bytes: &[u8]| -> Vec<Option<u8>> {
-            (start..(start + LINE).min(length)).map(|i| bytes.get(i).copied()).collect()
+            (start..(start + LINE).min(length))
+                .map(|i| bytes.get(i).copied())
+                .collect()
         };
         let (want, have) = (line(expected), line(got));
         let hex = |bytes: &[Option<u8>]| -> String {
-            let cells = bytes.iter().map(|byte| byte.map_or("--".into(), |b| format!("{b:02x}")));
+            let cells = bytes
+                .iter()
+                .map(|byte| byte.map_or("--".into(), |b| format!("{b:02x}")));
             cells.collect::<Vec<_>>().join(" ")
         };
         if want == have {
@@ -84,10 +107,13 @@ fn hex_diff(expected: &[u8], got: &[u8]) -> String {
             continue;
         }
         let wrong: Vec<usize> = (0..want.len()).filter(|&i| want[i] != have[i]).collect();
-        let marks: String =
-            (0..want.len()).map(|i| if wrong.contains(&i) { "^^ " } else { "   " }).collect();
-        let mut fields: Vec<&str> =
-            wrong.iter().map(|i| packet::field(expected, start + i)).collect();
+        let marks: String = (0..want.len())
+            .map(|i| if wrong.contains(&i) { "^^ " } else { "   " })
+            .collect();
+        let mut fields: Vec<&str> = wrong
+            .iter()
+            .map(|i| packet::field(expected, start + i))
+            .collect();
         fields.dedup();
         text += &format!("- {start:04x}   {}\n", hex(&want));
         text += &format!("+ {start:04x}   {}\n", hex(&have));
@@ -107,7 +133,8 @@ pub(super) fn counters(
         let events = counters.events.iter().enumerate();
         let actions = counters.actions.iter().enumerate();
         let misses = counters.real_misses.iter().enumerate();
-        let name = |names: &[&str], i: usize| names.get(i).map_or(i.to_string(), ToString::to_string);
+        let name =
+            |names: &[&str], i: usize| names.get(i).map_or(i.to_string(), ToString::to_string);
         let mut all: Vec<(String, u64)> = Vec::with_capacity(2 * counters.reals.len() + 256);
         all.extend(events.map(|(i, &n)| (name(&EVENTS, i), n)));
         all.extend(actions.map(|(i, &n)| (name(&ACTIONS, i), n)));
@@ -129,8 +156,10 @@ pub(super) fn counters(
         .map(|((name, want), ((_, old), (_, new)))| (name, want, new.wrapping_sub(old)))
         .filter(|(_, want, got)| want != got)
         .collect();
-    let (name, want, got) =
-        wrong.first().cloned().unwrap_or_else(|| ("number of counters".into(), 0, 0));
+    let (name, want, got) = wrong
+        .first()
+        .cloned()
+        .unwrap_or_else(|| ("number of counters".into(), 0, 0));
     let mut detail: Vec<String> = wrong
         .iter()
         .take(SHOWN)
@@ -150,13 +179,19 @@ pub(super) fn counters(
 /// What each counter gained; `None` where their numbers differ.
 fn gained(before: &Counters, after: &Counters) -> Option<Counters> {
     fn minus(before: &[u64], after: &[u64]) -> Option<Vec<u64>> {
-        (before.len() == after.len())
-            .then(|| after.iter().zip(before).map(|(new, old)| new.wrapping_sub(*old)).collect())
+        (before.len() == after.len()).then(|| {
+            after
+                .iter()
+                .zip(before)
+                .map(|(new, old)| new.wrapping_sub(*old))
+                .collect()
+        })
     }
     fn minus2(before: &[[u64; 2]], after: &[[u64; 2]]) -> Option<Vec<[u64; 2]>> {
         (before.len() == after.len()).then(|| {
             let both = after.iter().zip(before);
-            both.map(|(n, o)| [n[0].wrapping_sub(o[0]), n[1].wrapping_sub(o[1])]).collect()
+            both.map(|(n, o)| [n[0].wrapping_sub(o[0]), n[1].wrapping_sub(o[1])])
+                .collect()
         })
     }
     Some(Counters {

@@ -61,7 +61,10 @@ impl Epoch {
         }
         let mut instances: Vec<(Table, LoadBalancer)> = Vec::new();
         for table in tables {
-            let shared = instances.first().map(|(_, first)| first.shared()).transpose()?;
+            let shared = instances
+                .first()
+                .map(|(_, first)| first.shared())
+                .transpose()?;
             let instance = LoadBalancer::load(&setup.cpus, datapath, shared.as_ref())?;
             if shared.is_none() {
                 instance.set_rings(model::rings())?;
@@ -91,7 +94,9 @@ impl Epoch {
 
     fn instance(&mut self, table: Table) -> Result<&mut LoadBalancer> {
         let found = self.instances.iter_mut().find(|(own, _)| *own == table);
-        found.map(|(_, instance)| instance).ok_or_else(|| anyhow!("no instance with {table:?} table"))
+        found
+            .map(|(_, instance)| instance)
+            .ok_or_else(|| anyhow!("no instance with {table:?} table"))
     }
 
     /// The next sequence of a scenario on a CPU. Fresh flows get a prefix of their own.
@@ -102,7 +107,9 @@ impl Epoch {
             // Sources of 24 bits get 1 to 199 in front. Those of 12 bits get 200 to 255 and the
             // generation behind it, so that neither meets the other's flows.
             Flows::Fresh if scenario.mask > 0xfff => (1 + self.generation % 199) << 24,
-            Flows::Fresh => (200 + self.generation / 4096 % 56) << 24 | self.generation % 4096 << 12,
+            Flows::Fresh => {
+                (200 + self.generation / 4096 % 56) << 24 | self.generation % 4096 << 12
+            }
             _ => base,
         };
         Sequence::new(scenario.source, scenario.mask, prefix, seed, resets)
@@ -121,14 +128,23 @@ impl Epoch {
     /// One proved batch of a scenario on all CPUs.
     fn batch(&mut self, scenario: &Scenario, run: Run) -> Result<(Vec<Seen>, u64), Fault> {
         self.generation += 1;
-        let sequences: Vec<Sequence> =
-            self.cpus.iter().map(|&cpu| self.sequence(scenario, cpu, run.resets)).collect();
+        let sequences: Vec<Sequence> = self
+            .cpus
+            .iter()
+            .map(|&cpu| self.sequence(scenario, cpu, run.resets))
+            .collect();
         let works = self.works(scenario, &sequences);
         let cpus = self.cpus.clone();
         let instance = self.instance(scenario.table)?;
         let before = counters(instance, &cpus)?;
         let seen = instance
-            .batch(Body::Datapath, scenario.reset(), &works, run.ops, run.resets)
+            .batch(
+                Body::Datapath,
+                scenario.reset(),
+                &works,
+                run.ops,
+                run.resets,
+            )
             .map_err(anyhow::Error::from)?;
         let after = counters(instance, &cpus)?;
 
@@ -151,15 +167,22 @@ impl Epoch {
     }
 
     /// Takes what a batch brought into the empty table out again.
-    fn forget(&mut self, scenario: &Scenario, sequences: &[Sequence], ops: u64) -> Result<(), Fault> {
+    fn forget(
+        &mut self,
+        scenario: &Scenario,
+        sequences: &[Sequence],
+        ops: u64,
+    ) -> Result<(), Fault> {
         let cpus = self.cpus.clone();
         let instance = self.instance(scenario.table)?;
         for (cpu, sequence) in cpus.into_iter().zip(sequences) {
             let mut words: Vec<u32> = sequence.words(ops).collect();
             words.sort_unstable();
             words.dedup();
-            let flows: Vec<_> =
-                words.into_iter().map(|word| model::flow(scenario, sequence.address(word))).collect();
+            let flows: Vec<_> = words
+                .into_iter()
+                .map(|word| model::flow(scenario, sequence.address(word)))
+                .collect();
             instance.forget(cpu, &flows).map_err(anyhow::Error::from)?;
         }
         Ok(())
@@ -176,7 +199,10 @@ impl Epoch {
             .map(|low| sequence.address(base & !scenario.mask | low))
             .filter_map(|source| {
                 let real = model::fate(scenario, source)?.real;
-                Some((model::flow(scenario, source), model::entry(scenario, real, now)))
+                Some((
+                    model::flow(scenario, source),
+                    model::entry(scenario, real, now),
+                ))
             })
             .unzip();
         for cpu in cpus {
@@ -189,8 +215,11 @@ impl Epoch {
     fn replay(&mut self, scenario: &Scenario) -> Result<(), Fault> {
         let ops = lb::REPLAY_OPS as u64;
         self.generation += 1;
-        let sequences: Vec<Sequence> =
-            self.cpus.iter().map(|&cpu| self.sequence(scenario, cpu, 1)).collect();
+        let sequences: Vec<Sequence> = self
+            .cpus
+            .iter()
+            .map(|&cpu| self.sequence(scenario, cpu, 1))
+            .collect();
         for (work, sequence) in self.works(scenario, &sequences).iter().zip(&sequences) {
             let instance = self.instance(scenario.table)?;
             let before = instance.counters(work.cpu).map_err(anyhow::Error::from)?;
@@ -225,8 +254,11 @@ impl Epoch {
     fn floor(&mut self, reset: Reset, run: Run) -> Result<Vec<Seen>, Fault> {
         let scenario = super::floor_packet(reset);
         self.generation += 1;
-        let sequences: Vec<Sequence> =
-            self.cpus.iter().map(|&cpu| self.sequence(&scenario, cpu, run.resets)).collect();
+        let sequences: Vec<Sequence> = self
+            .cpus
+            .iter()
+            .map(|&cpu| self.sequence(&scenario, cpu, run.resets))
+            .collect();
         let works = self.works(&scenario, &sequences);
         let instance = self.instance(Table::Warm)?;
         let seen = instance
@@ -248,7 +280,9 @@ impl Epoch {
 
 impl Loaded for Epoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
-        let Target::Scenario(scenario) = target_of(case)? else { return Ok(()) };
+        let Target::Scenario(scenario) = target_of(case)? else {
+            return Ok(());
+        };
         if scenario.flows == Flows::Known {
             self.warm(&scenario)?;
         }
@@ -256,7 +290,16 @@ impl Loaded for Epoch {
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let (once, twice) = (Run { ops: batch.0, resets: 1 }, Run { ops: batch.0, resets: 2 });
+        let (once, twice) = (
+            Run {
+                ops: batch.0,
+                resets: 1,
+            },
+            Run {
+                ops: batch.0,
+                resets: 2,
+            },
+        );
         let target = target_of(case)?;
         let mut misses = None;
         let mut run = |run| match &target {
@@ -275,7 +318,9 @@ impl Loaded for Epoch {
         };
         let mut trial = trial(&seen, batch);
         if let Some(doubled) = doubled {
-            trial.secondary.insert("reset_twice".into(), mean_ns_per_op(&doubled));
+            trial
+                .secondary
+                .insert("reset_twice".into(), mean_ns_per_op(&doubled));
         }
         if let Some(misses) = misses {
             trial.secondary.insert("lru_misses".into(), misses as f64);
@@ -284,7 +329,12 @@ impl Loaded for Epoch {
     }
 
     fn kernel_bytes(&self) -> Option<u64> {
-        Some(self.instances.iter().map(|(_, instance)| instance.kernel_bytes()).sum())
+        Some(
+            self.instances
+                .iter()
+                .map(|(_, instance)| instance.kernel_bytes())
+                .sum(),
+        )
     }
 
     fn unload(self: Box<Self>) -> Result<()> {
@@ -304,8 +354,8 @@ impl Loaded for Epoch {
 
 /// What every batch must show, whatever its body: that it ran whole, and what it left.
 fn batch_problem(scenario: &Scenario, seen: &Seen, ops: u64, outcome: &[u8]) -> Option<Problem> {
-    check::operations(ops, seen.ops)
-        .or_else(|| check::together(seen.cpu, seen.together))
+    check::together(seen.cpu, seen.together)
+        .or_else(|| check::operations(ops, seen.ops))
         .or_else(|| check::action("the last operation", scenario.action as u32, seen.code))
         .or_else(|| check::packet("the last operation", outcome, &seen.output))
 }
@@ -332,7 +382,9 @@ fn expected_packet(scenario: &Scenario, input: &[u8], source: IpAddr) -> Vec<u8>
 }
 
 fn counters(instance: &LoadBalancer, cpus: &[u32]) -> Result<Vec<lb::Counters>> {
-    cpus.iter().map(|&cpu| Ok(instance.counters(cpu)?)).collect()
+    cpus.iter()
+        .map(|&cpu| Ok(instance.counters(cpu)?))
+        .collect()
 }
 
 fn trial(seen: &[Seen], batch: Batch) -> Trial {
@@ -344,12 +396,16 @@ fn trial(seen: &[Seen], batch: Batch) -> Trial {
     };
     if seen.len() > 1 {
         for seen in seen {
-            trial.secondary.insert(format!("cpu{}_ns_per_op", seen.cpu), seen.ns_per_op());
+            trial
+                .secondary
+                .insert(format!("cpu{}_ns_per_op", seen.cpu), seen.ns_per_op());
         }
         let start = seen.iter().map(|seen| seen.start_ns).min().unwrap_or(0);
         let end = seen.iter().map(|seen| seen.end_ns).max().unwrap_or(0);
         let seconds = end.saturating_sub(start) as f64 / 1e9;
-        trial.secondary.insert("ops_per_s".into(), trial.ops as f64 / seconds);
+        trial
+            .secondary
+            .insert("ops_per_s".into(), trial.ops as f64 / seconds);
     }
     trial
 }

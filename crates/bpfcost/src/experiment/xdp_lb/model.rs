@@ -40,7 +40,14 @@ const fn service(
     bypass: bool,
     servers: &'static str,
 ) -> Service {
-    Service { address, port, protocol, number, bypass, servers }
+    Service {
+        address,
+        port,
+        protocol,
+        number,
+        bypass,
+        servers,
+    }
 }
 
 const V4_SERVERS: &str = "192.168.1.2";
@@ -58,7 +65,11 @@ const SERVICES: [Service; 7] = [
 
 /// The control value.
 pub(super) fn control() -> Control {
-    Control { router_mac: ROUTER_MAC, pad: [0; 2], watched_vip: WATCHED_VIP }
+    Control {
+        router_mac: ROUTER_MAC,
+        pad: [0; 2],
+        watched_vip: WATCHED_VIP,
+    }
 }
 
 /// Every VIP.
@@ -71,7 +82,13 @@ pub(super) fn vips() -> impl Iterator<Item = (VipKey, Vip)> {
             pad: 0,
         };
         let flags = if service.bypass { VIP_BYPASS_LRU } else { 0 };
-        (key, Vip { flags, number: service.number })
+        (
+            key,
+            Vip {
+                flags,
+                number: service.number,
+            },
+        )
     })
 }
 
@@ -81,7 +98,10 @@ pub(super) fn reals() -> Vec<Real> {
     for service in &SERVICES {
         let end = parse(service.servers);
         for real in &mut reals[first_real(service.number) as usize..][..REALS_PER_VIP as usize] {
-            *real = Real { address: address(end), flags: if end.is_ipv6() { REAL_IPV6 } else { 0 } };
+            *real = Real {
+                address: address(end),
+                flags: if end.is_ipv6() { REAL_IPV6 } else { 0 },
+            };
         }
     }
     reals
@@ -121,7 +141,11 @@ pub(super) fn fate(scenario: &Scenario, source: IpAddr) -> Option<Fate> {
     })?;
     let slot = hash(source, scenario.source_port, scenario.vip_port) % RING_SIZE as u32;
     let real = real_of(service.number, slot);
-    Some(Fate { vip: service.number, real, tunnel_end: parse(service.servers) })
+    Some(Fate {
+        vip: service.number,
+        real,
+        tunnel_end: parse(service.servers),
+    })
 }
 
 /// The flow of a packet of `scenario` from `source`, as the table keeps it.
@@ -138,20 +162,30 @@ pub(super) fn flow(scenario: &Scenario, source: IpAddr) -> FlowKey {
 
 /// A table entry of a flow that was just used.
 pub(super) fn entry(scenario: &Scenario, real: u32, now_ns: u64) -> LruEntry {
-    LruEntry { last_use_ns: if scenario.udp() { now_ns } else { 0 }, real, pad: 0 }
+    LruEntry {
+        last_use_ns: if scenario.udp() { now_ns } else { 0 },
+        real,
+        pad: 0,
+    }
 }
 
 /// Foreign flows, `count` of them: no scenario's packet belongs to one.
 pub(super) fn foreign(count: u32) -> (Vec<FlowKey>, Vec<LruEntry>) {
     let flow = |number: u32| FlowKey {
-        source: Address { word: [number, 0, 0, 0] },
+        source: Address {
+            word: [number, 0, 0, 0],
+        },
         destination: address(parse("203.0.113.1")),
         source_port: 1,
         destination_port: 1,
         protocol: TCP,
         pad: [0; 3],
     };
-    let entry = LruEntry { last_use_ns: 0, real: first_real(0), pad: 0 };
+    let entry = LruEntry {
+        last_use_ns: 0,
+        real: first_real(0),
+        pad: 0,
+    };
     ((0..count).map(flow).collect(), vec![entry; count as usize])
 }
 
@@ -174,7 +208,9 @@ pub(super) fn expected(scenario: &Scenario, sequence: &Sequence, ops: u64) -> Ex
     gained.actions[scenario.action as usize] = ops;
     let mut misses = 0;
     for (word, times) in tally(scenario, sequence, ops) {
-        let Some(fate) = fate(scenario, sequence.address(word)) else { continue };
+        let Some(fate) = fate(scenario, sequence.address(word)) else {
+            continue;
+        };
         let missed = match scenario.flows {
             Flows::Known | Flows::Unasked => 0,
             Flows::Fresh => 1,
@@ -193,7 +229,10 @@ pub(super) fn expected(scenario: &Scenario, sequence: &Sequence, ops: u64) -> Ex
             gained.real_misses[fate.real as usize] += missed;
         }
     }
-    Expected { counters: gained, misses }
+    Expected {
+        counters: gained,
+        misses,
+    }
 }
 
 /// How often each source sends.
@@ -238,7 +277,8 @@ fn address(address: IpAddr) -> Address {
 }
 
 fn parse(text: &str) -> IpAddr {
-    text.parse().expect("addresses in this file are well formed")
+    text.parse()
+        .expect("addresses in this file are well formed")
 }
 
 /// The hash that picks a slot. Jenkins' lookup3 over source and ports as they stand in the packet;

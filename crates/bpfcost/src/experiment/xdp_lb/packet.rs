@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use etherparse::{
-    EtherType, Ethernet2Header, IpFragOffset, IpNumber, IpDscp, IpEcn, Ipv4Header, Ipv4Options,
+    EtherType, Ethernet2Header, IpDscp, IpEcn, IpFragOffset, IpNumber, Ipv4Header, Ipv4Options,
     Ipv6Header, TcpHeader, UdpHeader,
 };
 
@@ -39,11 +39,23 @@ pub(super) fn input(scenario: &Scenario) -> Vec<u8> {
                 // Next header TCP, reserved, offset 0 with more fragments, an identification.
                 layer4.splice(0..0, [IpNumber::TCP.0, 0, 0, 1, 0, 0, 0, 1]);
             }
-            let next = if fragment { FRAGMENT_HEADER } else { protocol(scenario) };
-            (EtherType::IPV6, ipv6(to_v6(source), to_v6(vip), next, layer4.len()))
+            let next = if fragment {
+                FRAGMENT_HEADER
+            } else {
+                protocol(scenario)
+            };
+            (
+                EtherType::IPV6,
+                ipv6(to_v6(source), to_v6(vip), next, layer4.len()),
+            )
         }
     };
-    [&ethernet(CLIENT_MAC, BALANCER_MAC, ether_type)[..], &ip, &layer4].concat()
+    [
+        &ethernet(CLIENT_MAC, BALANCER_MAC, ether_type)[..],
+        &ip,
+        &layer4,
+    ]
+    .concat()
 }
 
 /// `packet` from another source: what the reset step writes. No checksum follows it.
@@ -85,10 +97,18 @@ pub(super) fn encapsulated(
             let [high, low] = source_port.to_be_bytes();
             let mut from = Ipv6Addr::new(0x0100, 0, 0, 0, 0, 0, 0, 0).octets();
             from[12..].copy_from_slice(&[last[0] ^ high, last[1] ^ low, last[2], last[3]]);
-            (EtherType::IPV6, ipv6(from.into(), to_v6(end), protocol, inner.len()))
+            (
+                EtherType::IPV6,
+                ipv6(from.into(), to_v6(end), protocol, inner.len()),
+            )
         }
     };
-    [&ethernet(BALANCER_MAC, ROUTER_MAC, ether_type)[..], &outer, inner].concat()
+    [
+        &ethernet(BALANCER_MAC, ROUTER_MAC, ether_type)[..],
+        &outer,
+        inner,
+    ]
+    .concat()
 }
 
 /// The name of what stands at an offset of a packet, for people who read a hex diff.
@@ -125,11 +145,20 @@ pub(super) fn field(packet: &[u8], offset: usize) -> &'static str {
     if within >= length {
         return "behind the first IP header";
     }
-    fields.iter().rev().find(|(start, _)| *start <= within).map_or("", |(_, name)| name)
+    fields
+        .iter()
+        .rev()
+        .find(|(start, _)| *start <= within)
+        .map_or("", |(_, name)| name)
 }
 
 fn ethernet(source: [u8; 6], destination: [u8; 6], ether_type: EtherType) -> [u8; ETHERNET] {
-    Ethernet2Header { source, destination, ether_type }.to_bytes()
+    Ethernet2Header {
+        source,
+        destination,
+        ether_type,
+    }
+    .to_bytes()
 }
 
 fn v4_header(source: Ipv4Addr, to: Ipv4Addr, protocol: IpNumber, payload: usize) -> Ipv4Header {
@@ -187,8 +216,7 @@ fn layer4(scenario: &Scenario) -> Vec<u8> {
             header.to_bytes().to_vec()
         }
         flags @ (Layer4::Tcp | Layer4::TcpSyn | Layer4::TcpRst) => {
-            let mut header =
-                TcpHeader::new(scenario.source_port, scenario.vip_port, 0, WINDOW);
+            let mut header = TcpHeader::new(scenario.source_port, scenario.vip_port, 0, WINDOW);
             header.syn = flags == Layer4::TcpSyn;
             header.rst = flags == Layer4::TcpRst;
             header.ack = flags == Layer4::Tcp;

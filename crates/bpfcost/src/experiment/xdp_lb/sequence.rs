@@ -18,7 +18,15 @@ impl Sequence {
     pub(super) fn new(base: IpAddr, mask: u32, prefix: u32, seed: u64, stride: u64) -> Self {
         // Any state but 0, from which the generator never leaves.
         let state = (seed ^ (seed >> 32)) as u32 | 1;
-        Sequence { base, start: Sources { state, mask, prefix: prefix & !mask }, stride }
+        Sequence {
+            base,
+            start: Sources {
+                state,
+                mask,
+                prefix: prefix & !mask,
+            },
+            stride,
+        }
     }
 
     /// What the BPF side is handed: the state from which it goes on after the first operation.
@@ -28,7 +36,11 @@ impl Sequence {
 
     /// The low words of the first `ops` sources, in host order.
     pub(super) fn words(&self, ops: u64) -> impl Iterator<Item = u32> + use<> {
-        let Sources { mut state, mask, prefix } = self.start;
+        let Sources {
+            mut state,
+            mask,
+            prefix,
+        } = self.start;
         let stride = self.stride;
         (0..ops).map(move |_| {
             let word = prefix | (state & mask);
@@ -41,7 +53,11 @@ impl Sequence {
 
     /// The low word of the source of operation `ops - 1`, in host order.
     pub(super) fn last_word(&self, ops: u64) -> u32 {
-        let Sources { mut state, mask, prefix } = self.start;
+        let Sources {
+            mut state,
+            mask,
+            prefix,
+        } = self.start;
         if mask != 0 {
             for _ in 1..ops {
                 for _ in 0..self.stride {
