@@ -77,7 +77,7 @@ pub(crate) fn coverage(noise: Noise, epochs: usize, runs: usize, seed: u64) -> C
         let run = Run::simulate(noise, seeded(seed, run), &LEVELS, epochs);
         let centre = bank.centre(noise, &run.levels);
         for (case, level) in run.cases.iter().zip(LEVELS) {
-            counts[0] += usize::from(holds(Estimate::of(case), centre * level));
+            counts[0] += usize::from(holds(Estimate::of_case(case), centre * level));
         }
         for (pair, level) in run.differences().iter().zip(&LEVELS[1..]) {
             counts[1] += usize::from(holds(Estimate::of(&pair.log_ratio), level.ln()));
@@ -166,7 +166,7 @@ pub(crate) fn false_alarms(noise: Noise, comparisons: usize, runs: usize, seed: 
         for look in looks::looks(comparisons) {
             run.extend(&mut machine, &levels, look.min(time));
             let precise = |case: &Vec<f64>| {
-                Estimate::of(case).is_some_and(|e| looks::precise_enough(&e, 0.01, 0.1))
+                Estimate::of_case(case).is_some_and(|e| looks::precise_enough(&e, 0.01, 0.1))
             };
             if look >= time || run.cases.iter().all(precise) {
                 break;
@@ -303,7 +303,7 @@ pub(crate) fn sessions(sessions: usize, runs: usize, seed: u64) -> (f64, f64) {
                         &[level],
                         14,
                     );
-                    Estimate::of(&run.cases[0]).unwrap()
+                    Estimate::of_case(&run.cases[0]).unwrap()
                 })
                 .collect::<Vec<_>>()
         };
