@@ -143,7 +143,7 @@ fn scaled(ops: u64, seen: &Trial, goal_ns: f64, most: u64) -> u64 {
     } else {
         MOST_GROWTH // the clock saw nothing pass
     };
-    ((ops as f64 * growth) as u64).clamp(1, most)
+    ((ops as f64 * growth).round() as u64).clamp(1, most)
 }
 
 fn ns_per_op(trial: &Trial) -> f64 {

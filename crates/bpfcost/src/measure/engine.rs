@@ -42,7 +42,7 @@ pub fn measure(
         observe,
     };
     run.measured.reopen();
-    let stop = match run.to_the_end() {
+    let stop = match run.epochs() {
         Ok(stop) => stop,
         Err(Halt::Failed(error)) => return Err(error),
         Err(Halt::Interrupted) => Stop::Interrupted,
@@ -88,7 +88,7 @@ impl From<Error> for Halt {
 
 impl Run<'_> {
     /// Epochs until there is a reason to stop.
-    fn to_the_end(&mut self) -> Result<Stop, Halt> {
+    fn epochs(&mut self) -> Result<Stop, Halt> {
         self.find_unsupported()?;
         if let Some(stop) = self.due()? {
             return Ok(stop);

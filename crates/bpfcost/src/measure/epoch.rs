@@ -26,12 +26,10 @@ impl Run<'_> {
             .map_err(|error| self.broken(format!("loading epoch {epoch}"), error))?;
 
         let outcome = self.inside(epoch, begun, loaded.as_mut(), sentinel);
-        let unloaded = loaded
-            .unload()
-            .map_err(|source| super::Error::Broken {
-                doing: format!("unloading epoch {epoch}"),
-                source,
-            });
+        let unloaded = loaded.unload().map_err(|source| super::Error::Broken {
+            doing: format!("unloading epoch {epoch}"),
+            source,
+        });
         let rounds_s = match (outcome, unloaded) {
             // What stays loaded is worse than an interruption, but not than what broke before.
             (Ok(_) | Err(Halt::Interrupted), Err(error)) => return Err(error.into()),

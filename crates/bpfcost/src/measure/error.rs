@@ -7,7 +7,7 @@ use thiserror::Error;
 pub enum Error {
     /// The time asked for ends before anything may be inferred.
     #[error(
-        "{seconds:.0} s are too short: the first look comes after {epochs} epochs, about {needed:.0} s \
+        "{seconds} s are too short: the first look comes after {epochs} epochs, about {needed:.0} s \
          of measuring\n  With fewer epochs an interval would claim more than it knows. Give more time \
          (--time {needed:.0}s), or measure fewer cases (--case GLOB); --resume keeps what was measured."
     )]

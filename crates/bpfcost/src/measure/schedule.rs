@@ -20,10 +20,7 @@ pub(super) enum Turn {
 /// The order is a function of its arguments alone, so a resumed run draws what the whole run would have
 /// drawn, and a case that drops out leaves the order of the others as it is.
 pub(super) fn turns(seed: u64, epoch: usize, round: usize, cases: usize) -> Vec<Turn> {
-    let mut turns: Vec<Turn> = (0..cases)
-        .map(Turn::Case)
-        .chain([Turn::Sentinel])
-        .collect();
+    let mut turns: Vec<Turn> = (0..cases).map(Turn::Case).chain([Turn::Sentinel]).collect();
     turns.shuffle(&mut generator(seed, epoch, round));
     turns
 }

@@ -28,7 +28,10 @@ const PROJECTION_ERROR: f64 = 0.1;
 /// [`Warning::code`] of a run whose time ended before its precision was reached.
 pub const PRECISION: &str = "precision";
 
-/// Names in a warning before it says "and others".
+/// No longer time is recommended, in seconds: over more than a day a machine drifts anyway.
+const REACHABLE_S: f64 = 86_400.0;
+
+/// Names in a warning before it says "…".
 const MOST_NAMES: usize = 3;
 
 impl Run<'_> {
@@ -85,13 +88,10 @@ impl Run<'_> {
     /// Whether the round that is to come within an epoch is too late: the epoch was expected to end half
     /// an epoch after the time asked for, at the latest.
     pub(super) fn late(&self) -> bool {
-        let first = first_look(self.plan.pairs.len());
-        match self.epoch_s() {
-            Some(epoch_s) if self.measured.whole().count() >= first => {
-                self.spent_s() > self.limit_s() + epoch_s / 2.0
-            }
-            _ => false,
-        }
+        let over_s = self.spent_s() - self.limit_s();
+        over_s > 0.0
+            && self.measured.whole().count() >= first_look(self.plan.pairs.len())
+            && self.epoch_s().is_some_and(|epoch_s| over_s > epoch_s / 2.0)
     }
 
     fn limit_s(&self) -> f64 {
@@ -118,13 +118,20 @@ pub(super) fn rounds(plan: &Plan, measured: &Measured) -> u32 {
         return rounds.max(1);
     }
     let first = first_look(plan.pairs.len());
-    let chosen = measured.whole().nth(first - 1).map_or(DEFAULT_TRIALS, |last| {
-        let spreads: Vec<Spread> = asked(plan, measured)
-            .filter_map(|(_, data)| Spread::of(data.samples.get(..=last)?))
-            .collect();
-        let price = Price::of(measured, last + 1).unwrap_or_default();
-        trials_per_epoch(Spread::typical(&spreads).as_ref(), price.load_s, price.round_s)
-    });
+    let chosen = measured
+        .whole()
+        .nth(first - 1)
+        .map_or(DEFAULT_TRIALS, |last| {
+            let spreads: Vec<Spread> = asked(plan, measured)
+                .filter_map(|(_, data)| Spread::of(data.samples.get(..=last)?))
+                .collect();
+            let price = Price::of(measured, last + 1).unwrap_or_default();
+            trials_per_epoch(
+                Spread::typical(&spreads).as_ref(),
+                price.load_s,
+                price.round_s,
+            )
+        });
     u32::try_from(chosen).unwrap_or(u32::MAX)
 }
 
@@ -161,14 +168,22 @@ pub(super) fn imprecise(plan: &Plan, measured: &Measured, spent_s: f64) -> Optio
     if open.is_empty() {
         return None;
     }
-    // Widths fall with the square root of time.
-    let excess = |raw: &Estimate| {
-        raw.half_width() / (precision * raw.value.abs()).max(NARROW_NS)
-    };
+    let wanted = |raw: &Estimate| (precision * raw.value.abs()).max(NARROW_NS);
     let widest = open
         .iter()
-        .map(|(_, raw)| raw.as_ref().map_or(f64::INFINITY, excess))
+        .map(|(_, raw)| raw.map_or(f64::INFINITY, |raw| raw.half_width() / wanted(&raw)))
         .fold(1.0, f64::max);
+    let needed_s = (spent_s * widest * widest).ceil(); // widths fall with the square root of time
+    let remedy = if needed_s <= REACHABLE_S {
+        format!(
+            "At this noise about {needed_s} s would do: --time {needed_s}s, with --resume if what \
+             was measured is to count."
+        )
+    } else {
+        "At this noise no day would do: make the machine quieter (bpfcost check says what disturbs \
+         it), or ask for less."
+            .to_owned()
+    };
     let names: Vec<String> = open
         .iter()
         .take(MOST_NAMES)
@@ -178,13 +193,10 @@ pub(super) fn imprecise(plan: &Plan, measured: &Measured, spent_s: f64) -> Optio
             width.map_or(name.clone(), |width| format!("{name} (±{width:.1} %)"))
         })
         .collect();
-    let others = if open.len() > names.len() { ", …" } else { "" };
-    let remedy = if widest.is_finite() {
-        let needed = (spent_s * widest * widest).ceil();
-        format!("At this noise about {needed:.0} s would do: --time {needed:.0}s, with --resume if \
-                 what was measured is to count.")
+    let others = if open.len() > names.len() {
+        ", …"
     } else {
-        "They have too few epochs for an interval.".to_owned()
+        ""
     };
     Some(Warning {
         code: PRECISION.to_owned(),
