@@ -67,6 +67,9 @@ pub enum Event {
         epoch: usize,
         /// Seconds from the start of its load to the end of its unload.
         seconds: f64,
+        /// Seconds of it that the rounds took: the rest is the price of a load.
+        #[serde(default)]
+        rounds_s: f64,
     },
     /// The data was looked at.
     Looked {
@@ -92,7 +95,7 @@ pub enum Stop {
     Precision,
     /// The time was used up.
     Time,
-    /// The asked number of epochs was reached (`--quick`).
+    /// The asked number of epochs was reached (`--quick`), or no case is left to run.
     Rounds,
     /// Somebody asked it to end.
     Interrupted,

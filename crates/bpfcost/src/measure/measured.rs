@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, Plan, Stop};
+use super::{Event, Plan, Stop, stopping::PRECISION};
 use crate::experiment::{Batch, Problem};
 
 /// What a run has seen so far. Built from events alone, live or from a journal.
@@ -16,8 +16,10 @@ pub struct Measured {
     pub sentinel: Vec<Vec<f64>>,
     /// Seconds that loading took, by epoch.
     pub load_s: Vec<f64>,
-    /// Seconds of each whole epoch.
+    /// Seconds of each whole epoch; 0 for one that was cut off.
     pub epoch_s: Vec<f64>,
+    /// Seconds that the rounds of each whole epoch took.
+    pub rounds_s: Vec<f64>,
     /// The most kernel memory that an epoch held, in bytes.
     pub kernel_bytes: Option<u64>,
     /// What a reader should know.
@@ -94,6 +96,7 @@ impl Measured {
                 load_s,
                 kernel_bytes,
             } => {
+                self.reopen();
                 grow(&mut self.load_s, *epoch);
                 self.load_s[*epoch] = *load_s;
                 self.kernel_bytes = self.kernel_bytes.max(*kernel_bytes);
@@ -134,9 +137,15 @@ impl Measured {
                 self.sentinel[*epoch].push(*value);
             }
             Event::Warned(warning) => self.warnings.push(warning.clone()),
-            Event::EpochFinished { epoch, seconds } => {
+            Event::EpochFinished {
+                epoch,
+                seconds,
+                rounds_s,
+            } => {
                 grow(&mut self.epoch_s, *epoch);
+                grow(&mut self.rounds_s, *epoch);
                 self.epoch_s[*epoch] = *seconds;
+                self.rounds_s[*epoch] = *rounds_s;
             }
             Event::Looked { .. } => {}
             Event::Stopped { stop } => self.stop = Some(*stop),
@@ -146,6 +155,30 @@ impl Measured {
     /// Epochs begun so far; the next one has this number.
     pub fn epochs(&self) -> usize {
         self.load_s.len()
+    }
+
+    /// The numbers of the epochs that ended whole: each of them has every live case.
+    pub fn whole(&self) -> impl Iterator<Item = usize> {
+        (0..self.epoch_s.len()).filter(|&epoch| self.epoch_s[epoch] > 0.0)
+    }
+
+    /// Rounds in an epoch: the most trials that a case has there.
+    pub fn rounds(&self, epoch: usize) -> usize {
+        let trials = |case: &CaseData| case.samples.get(epoch).map_or(0, Vec::len);
+        self.cases.iter().map(trials).max().unwrap_or(0)
+    }
+
+    /// Seconds of measuring so far, as far as they are known: of an epoch that was cut off, its load.
+    pub fn seconds(&self) -> f64 {
+        let whole = |epoch: usize| self.epoch_s.get(epoch).copied().unwrap_or(0.0);
+        let load = self.load_s.iter().enumerate();
+        load.map(|(epoch, load)| load.max(whole(epoch))).sum()
+    }
+
+    /// Forgets that the run had ended, and what was told about its end: it goes on.
+    pub fn reopen(&mut self) {
+        self.stop = None;
+        self.warnings.retain(|warning| warning.code != PRECISION);
     }
 }
 

@@ -5,10 +5,26 @@
 //! what happens as [`Event`]s. A journal is those events written down, so [`Measured`] can be
 //! rebuilt from one, to resume or to report.
 
+mod calibrate;
+mod clock;
+mod engine;
+mod epoch;
+mod error;
+mod estimate;
 mod event;
 mod measured;
 mod plan;
+mod price;
+mod schedule;
+mod stopping;
 
+pub use calibrate::PROPORTIONALITY;
+pub use clock::{Clock, Monotonic};
+pub use engine::measure;
+pub use error::Error;
+pub use estimate::{Estimate, estimate};
 pub use event::{Event, Stop};
 pub use measured::{Calibration, CaseData, Measured, Warning};
 pub use plan::Plan;
+pub use price::Price;
+pub use stopping::{LONGEST_S, PRECISION};

@@ -1,0 +1,151 @@
+//! Calibration: how many operations make a batch long enough to time, found in the very state that is
+//! measured, and the check that twice the operations take twice the time.
+
+use super::{Calibration, Warning};
+use crate::experiment::{Batch, Sizing, Trial};
+
+/// A batch whose time is at least this share of the goal is long enough to be scaled to it: clock reads
+/// and the entry into the kernel are by then far below 1 % of it.
+const ENOUGH: f64 = 0.25;
+
+/// Growth of the batch from one try to the next, at most. Short batches overstate the cost of an
+/// operation, so growth is careful only where operations become dearer with their number (a table that
+/// leaves the cache): they rarely do so by more than a tenth of this.
+const MOST_GROWTH: f64 = 100.0;
+
+/// No batch is larger, in operations: at the usual goal of 10 ms that is 0.01 ns each, which nothing
+/// takes. It ends the search where a clock stands still.
+const MOST_OPS: u64 = 1_000_000_000;
+
+/// How far T(2N) / T(N) may be from 2, as a share of it.
+const TOLERANCE: f64 = 0.05;
+
+/// How often the 2N/N check is made until it counts as failed. A disturbance of 2 % per trial (usual on
+/// a virtual machine) fails one check in 13, and four in a row once in 30,000.
+const ATTEMPTS: u32 = 4;
+
+/// [`Warning::code`] of a failed 2N/N check.
+pub const PROPORTIONALITY: &str = "proportionality";
+
+/// Finds the batch of one case by timing it: near `goal_ns`, at least 1, within the case's cap.
+///
+/// No trial is longer than the batch found, apart from a last growth step that overshot. What `trial`
+/// fails with is passed on.
+pub(super) fn calibrate<E>(
+    sizing: Sizing,
+    goal_ns: f64,
+    mut trial: impl FnMut(Batch) -> Result<Trial, E>,
+) -> Result<Calibration, E> {
+    let most = match sizing {
+        Sizing::Fixed(ops) => {
+            let batch = Batch(ops.max(1));
+            return Ok(Calibration {
+                batch,
+                ns_per_op: ns_per_op(&trial(batch)?),
+                ratio: None,
+                attempts: 0,
+            });
+        }
+        Sizing::Calibrated { most } => most.unwrap_or(MOST_OPS).clamp(1, MOST_OPS),
+    };
+
+    // The first call may meet cold caches, so that one operation seems long enough to be a batch.
+    let (cold, warm) = (trial(Batch(1))?, trial(Batch(1))?);
+    let mut tried = 1;
+    let mut seen = if cold.elapsed_ns < warm.elapsed_ns {
+        cold
+    } else {
+        warm
+    };
+    while short(&seen, goal_ns) && tried < most {
+        tried = scaled(tried, &seen, goal_ns, most);
+        seen = trial(Batch(tried))?;
+    }
+
+    let mut found = Calibration {
+        batch: Batch(scaled(tried, &seen, goal_ns, most)),
+        ns_per_op: ns_per_op(&seen),
+        ratio: None,
+        attempts: 0,
+    };
+    while found.attempts < ATTEMPTS && found.batch.0 >= 2 && !proportional(&found) {
+        let half = found.batch.0 / 2;
+        let once = trial(Batch(half))?;
+        let twice = trial(Batch(2 * half))?;
+        let batch = Batch(scaled(2 * half, &twice, goal_ns, most));
+        if short(&twice, goal_ns) && batch > found.batch {
+            found.batch = batch; // what was seen before was disturbed: no check yet
+            continue;
+        }
+        found = Calibration {
+            batch,
+            ns_per_op: ns_per_op(&twice),
+            ratio: nearer_two(found.ratio, twice.elapsed_ns / once.elapsed_ns),
+            attempts: found.attempts + 1,
+        };
+    }
+    Ok(found)
+}
+
+/// What to tell of a case whose 2N/N check failed in every attempt; `None` where it did not.
+pub(super) fn warning(case: &str, calibration: &Calibration) -> Option<Warning> {
+    if calibration.attempts == 0 || proportional(calibration) {
+        return None;
+    }
+    let ratio = calibration
+        .ratio
+        .map_or("an unknown multiple".to_owned(), |ratio| {
+            format!("{ratio:.2} times")
+        });
+    Some(Warning {
+        code: PROPORTIONALITY.to_owned(),
+        text: format!(
+            "{case}: {} operations took {ratio} as long as half of them, at best of {} attempts \
+             (2.00 ± 5 % expected). Its cost per operation depends on the batch: either some of it \
+             is paid once a batch or grows with it, or the machine was disturbed meanwhile. Read \
+             its number as that of batches of this size; run it again on a quieter machine to see \
+             whether that stays.",
+            calibration.batch.0, calibration.attempts,
+        ),
+    })
+}
+
+/// Whether the 2N/N check was made and passed.
+fn proportional(calibration: &Calibration) -> bool {
+    calibration
+        .ratio
+        .is_some_and(|ratio| distance(ratio) <= TOLERANCE)
+}
+
+/// How far a ratio is from 2, as a share of it.
+fn distance(ratio: f64) -> f64 {
+    (ratio / 2.0 - 1.0).abs()
+}
+
+/// The better of the ratios seen so far. One that is not a number is no ratio.
+fn nearer_two(before: Option<f64>, now: f64) -> Option<f64> {
+    [before, now.is_finite().then_some(now)]
+        .into_iter()
+        .flatten()
+        .min_by(|a, b| distance(*a).total_cmp(&distance(*b)))
+}
+
+/// Whether a trial was too short to be scaled to the goal.
+fn short(trial: &Trial, goal_ns: f64) -> bool {
+    trial.elapsed_ns < ENOUGH * goal_ns
+}
+
+/// The batch that would take `goal_ns`, if `seen` was one of `ops`; it grows within bounds.
+fn scaled(ops: u64, seen: &Trial, goal_ns: f64, most: u64) -> u64 {
+    let growth = goal_ns / seen.elapsed_ns;
+    let growth = if growth.is_finite() && growth > 0.0 {
+        growth.min(MOST_GROWTH)
+    } else {
+        MOST_GROWTH // the clock saw nothing pass
+    };
+    ((ops as f64 * growth).round() as u64).clamp(1, most)
+}
+
+fn ns_per_op(trial: &Trial) -> f64 {
+    trial.elapsed_ns / trial.ops.max(1) as f64
+}

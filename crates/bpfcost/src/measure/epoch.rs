@@ -1,0 +1,145 @@
+//! An epoch: everything loaded afresh, prepared, calibrated the first time, warmed up; then a few
+//! rounds; then unloaded, whatever happened.
+
+use super::{
+    Event,
+    calibrate::{self, calibrate},
+    engine::{Halt, Run},
+    schedule::{Turn, turns},
+    stopping::rounds,
+};
+use crate::experiment::{Batch, Loaded, Sentinel, Sizing};
+
+/// The warm-up trial is the batch divided by this: 1 ms at the usual goal fills caches and trains
+/// branch predictors, and adds 3 % to an epoch of three rounds.
+const WARM_UP_DIVISOR: u64 = 10;
+
+impl Run<'_> {
+    /// Runs the next epoch. It counts as finished once it is unloaded.
+    pub(super) fn epoch(&mut self, sentinel: Option<&mut (dyn Sentinel + '_)>) -> Result<(), Halt> {
+        let epoch = self.measured.epochs();
+        let begun = self.now_s();
+        self.check_interrupt()?;
+        let mut loaded = self
+            .experiment
+            .load(&self.plan.setup(&self.live()))
+            .map_err(|error| self.broken(format!("loading epoch {epoch}"), error))?;
+
+        let outcome = self.inside(epoch, begun, loaded.as_mut(), sentinel);
+        let unloaded = loaded.unload().map_err(|source| super::Error::Broken {
+            doing: format!("unloading epoch {epoch}"),
+            source,
+        });
+        let rounds_s = match (outcome, unloaded) {
+            // What stays loaded is worse than an interruption, but not than what broke before.
+            (Ok(_) | Err(Halt::Interrupted), Err(error)) => return Err(error.into()),
+            (outcome, _) => outcome?,
+        };
+        let seconds = self.now_s() - begun;
+        self.tell(Event::EpochFinished {
+            epoch,
+            seconds,
+            rounds_s,
+        })?;
+        Ok(())
+    }
+
+    /// From the load to the last round; how many seconds the rounds took.
+    fn inside(
+        &mut self,
+        epoch: usize,
+        begun: f64,
+        loaded: &mut dyn Loaded,
+        mut sentinel: Option<&mut (dyn Sentinel + '_)>,
+    ) -> Result<f64, Halt> {
+        self.tell(Event::EpochStarted {
+            epoch,
+            load_s: self.now_s() - begun,
+            kernel_bytes: loaded.kernel_bytes(),
+        })?;
+        for case in self.live() {
+            self.prepare(loaded, epoch, case)?;
+        }
+        let calibrating = self.now_s();
+        for case in self.live() {
+            if self.measured.cases[case].calibration.is_none() {
+                self.calibrate(loaded, epoch, case)?;
+            }
+        }
+        self.calibrating_s += self.now_s() - calibrating;
+        for case in self.live() {
+            let batch = warm_up(self.plan.cases[case].sizing, self.batch(case));
+            self.trial(loaded, epoch, case, batch)?;
+        }
+
+        let rounds_begun = self.now_s();
+        for round in 0..rounds(self.plan, &self.measured) as usize {
+            if round > 0 && self.late() {
+                break;
+            }
+            for turn in turns(self.plan.seed, epoch, round, self.plan.cases.len()) {
+                match turn {
+                    Turn::Case(case) if self.measured.cases[case].live() => {
+                        let batch = self.batch(case);
+                        if let Some(trial) = self.trial(loaded, epoch, case, batch)? {
+                            self.tell(Event::Trial {
+                                epoch,
+                                round,
+                                case,
+                                trial,
+                            })?;
+                        }
+                    }
+                    Turn::Case(_) => {}
+                    Turn::Sentinel => {
+                        if let Some(sentinel) = &mut sentinel {
+                            let value = self.sentinel(*sentinel)?;
+                            self.tell(Event::Sentinel { epoch, value })?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(self.now_s() - rounds_begun)
+    }
+
+    /// Finds a case's batch in the state that is measured, and tells what is odd about it.
+    fn calibrate(
+        &mut self,
+        loaded: &mut dyn Loaded,
+        epoch: usize,
+        case: usize,
+    ) -> Result<(), Halt> {
+        let plan = self.plan;
+        let of = &plan.cases[case];
+        let outcome = calibrate(of.sizing, plan.goal_ns, |batch| {
+            let trial = self.trial(loaded, epoch, case, batch);
+            trial.map_err(Some)?.ok_or(None)
+        });
+        let calibration = match outcome {
+            Ok(calibration) => calibration,
+            Err(None) => return Ok(()), // invalid now: that was told
+            Err(Some(halt)) => return Err(halt),
+        };
+        self.tell(Event::Calibrated { case, calibration })?;
+        if let Some(warning) = calibrate::warning(&of.name, &calibration) {
+            self.tell(Event::Warned(warning))?;
+        }
+        Ok(())
+    }
+
+    /// The batch that calibration found.
+    fn batch(&self, case: usize) -> Batch {
+        let calibration = self.measured.cases[case].calibration;
+        calibration.map_or(Batch(1), |calibration| calibration.batch)
+    }
+}
+
+/// The batch of the trial that is thrown away at the start of an epoch. A fixed batch is part of what
+/// the case means, so it stays as it is.
+fn warm_up(sizing: Sizing, batch: Batch) -> Batch {
+    match sizing {
+        Sizing::Fixed(_) => batch,
+        Sizing::Calibrated { .. } => Batch((batch.0 / WARM_UP_DIVISOR).max(1)),
+    }
+}

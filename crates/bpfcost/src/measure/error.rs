@@ -1,0 +1,44 @@
+//! Why a run could not be brought to an end.
+
+use thiserror::Error;
+
+/// Why a run could not be brought to an end. What was observed before stays observed.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// The time asked for ends before anything may be inferred.
+    #[error(
+        "{seconds} s are too short: the first look comes after {epochs} epochs, about {needed:.0} s \
+         of measuring\n  With fewer epochs an interval would claim more than it knows. Give more time \
+         (--time {needed:.0}s), or measure fewer cases (--case GLOB); --resume keeps what was measured."
+    )]
+    TooShort {
+        /// Seconds that were asked for.
+        seconds: f64,
+        /// Seconds that the first look takes, rounded up to whole ones.
+        needed: f64,
+        /// Whole epochs that the first look takes.
+        epochs: usize,
+    },
+    /// The resumed data is not of this plan.
+    #[error(
+        "the data to resume has {found} cases, the plan has {expected}: they are not of the same run\n  \
+         Resume a journal with the plan that it begins with."
+    )]
+    OtherPlan {
+        /// Cases of the plan.
+        expected: usize,
+        /// Cases of the data.
+        found: usize,
+    },
+    /// The experiment could not go on.
+    #[error("{doing} failed")]
+    Broken {
+        /// What was under way, e.g. `loading epoch 3`.
+        doing: String,
+        /// What the experiment says.
+        source: anyhow::Error,
+    },
+    /// What happened could not be passed on, e.g. written to the journal.
+    #[error("what was measured could not be kept")]
+    Unobserved(#[source] anyhow::Error),
+}

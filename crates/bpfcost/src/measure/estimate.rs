@@ -1,0 +1,98 @@
+//! What a run would take and could show, before it starts: for `--dry-run`.
+
+use bpfcost_stats::{
+    looks::{first_look, looks},
+    power::detectable_for_spread,
+    rounds::DEFAULT_TRIALS,
+};
+
+use super::{LONGEST_S, Plan, Price};
+use crate::experiment::{Experiment, Role};
+
+/// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
+const CALIBRATION_TRIALS: f64 = 8.0;
+
+/// Batches at full length among them, in sum: the last to grow, half and whole of the check.
+const CALIBRATION_BATCHES: f64 = 2.0;
+
+/// Batches at full length that a warm-up trial counts as.
+const WARM_UP_BATCHES: f64 = 0.1;
+
+/// Half-width of a 95 % interval over n epochs, in standard deviations of an epoch over √n: the normal
+/// quantile 1.96 times √(π/3), the price of ranks (METHODOLOGY).
+const HALF_WIDTH: f64 = 2.01;
+
+/// What a run would take and could show.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Cases that would run, floors included.
+    pub cases: usize,
+    /// Seconds of calibration, once.
+    pub calibration_s: f64,
+    /// Seconds of an epoch.
+    pub epoch_s: f64,
+    /// Epochs before the first look.
+    pub first_look: usize,
+    /// Seconds until the first look: a shorter time is refused.
+    pub first_look_s: f64,
+    /// Epochs of the whole run, as the stopping rules of the plan and the spread let expect.
+    pub epochs: usize,
+    /// Seconds of the whole run.
+    pub seconds: f64,
+    /// The smallest relative effect that the whole run would find about three times in four (0.01 is
+    /// 1 %); `None` where it could find none.
+    pub detectable: Option<f64>,
+}
+
+/// What a run of `plan` would take and could show, if the epochs of a case scatter by `spread`, a
+/// relative standard deviation (0.01 is 1 %).
+pub fn estimate(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Estimate {
+    let runs = |role: Option<Role>| {
+        plan.cases
+            .iter()
+            .filter(|case| role.is_none_or(|role| role == case.role))
+            .filter(|case| experiment.unsupported(case).is_none())
+            .count()
+    };
+    let cases = runs(None);
+    let (per_load_s, per_trial_s) = experiment.overhead();
+    let batch_s = plan.goal_ns / 1e9;
+    let all = |trials: f64, batches: f64| cases as f64 * (trials * per_trial_s + batches * batch_s);
+
+    let price = Price {
+        load_s: per_load_s + all(1.0, WARM_UP_BATCHES),
+        round_s: all(1.0, 1.0),
+    };
+    let default = DEFAULT_TRIALS as u32;
+    let epoch_s = price.epoch_s(plan.rounds.unwrap_or(default).max(1));
+    let calibration_s = all(CALIBRATION_TRIALS, CALIBRATION_BATCHES);
+    let until = |epochs: usize| calibration_s + epochs as f64 * epoch_s;
+
+    let pairs = plan.pairs.len();
+    let first = first_look(pairs);
+    let in_time = |seconds: f64| ((seconds - calibration_s) / epoch_s).round() as usize;
+    let by_time = in_time(plan.seconds.unwrap_or(LONGEST_S)).max(first);
+    let by_precision = plan.precision.map_or(usize::MAX, |precision| {
+        let enough = |look: &usize| HALF_WIDTH * spread / (*look as f64).sqrt() <= precision;
+        looks(pairs)
+            .find(|look| *look >= by_time || enough(look))
+            .unwrap_or(by_time)
+    });
+    let epochs = match (runs(Some(Role::Case)), plan.quick) {
+        (0, _) => 0,
+        (_, true) => first,
+        (_, false) => by_time.min(by_precision),
+    };
+    Estimate {
+        cases,
+        calibration_s,
+        epoch_s,
+        first_look: first,
+        first_look_s: until(first),
+        epochs,
+        seconds: if epochs == 0 { 0.0 } else { until(epochs) },
+        // Case and baseline scatter both, if they share nothing of it.
+        detectable: detectable_for_spread(spread * std::f64::consts::SQRT_2, epochs, pairs)
+            .map(f64::exp_m1),
+    }
+}

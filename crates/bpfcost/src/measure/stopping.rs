@@ -1,0 +1,212 @@
+//! When a run ends, and how many rounds its epochs have.
+//!
+//! A run ends on the width of its raw intervals, on time, or because somebody asked; never on a verdict,
+//! for then chance would choose when to look. Looks come at epoch counts that are fixed in advance.
+
+use bpfcost_stats::{
+    Estimate, Spread,
+    looks::{first_look, looks, next_look, precise_enough},
+    rounds::{DEFAULT_TRIALS, trials_per_epoch},
+    sample::epoch_medians,
+};
+
+use super::{CaseData, Error, Event, Measured, Plan, Price, Stop, Warning, engine::Run};
+use crate::experiment::Role;
+
+/// Seconds after which a run without a time limit ends. At the usual 2.4 s an epoch these are 1,500
+/// epochs; what an hour has not resolved, a second hour would narrow by a mere 30 %.
+pub const LONGEST_S: f64 = 3600.0;
+
+/// A raw interval is narrow enough at this half-width, in nanoseconds, however small the value: it is a
+/// third of a clock cycle.
+const NARROW_NS: f64 = 0.1;
+
+/// How far the projected time of the first look may exceed the time asked for, as a share of it:
+/// a projection from one epoch errs by about as much.
+const PROJECTION_ERROR: f64 = 0.1;
+
+/// [`Warning::code`] of a run whose time ended before its precision was reached.
+pub const PRECISION: &str = "precision";
+
+/// No longer time is recommended, in seconds: over more than a day a machine drifts anyway.
+const REACHABLE_S: f64 = 86_400.0;
+
+/// Names in a warning before it says "…".
+const MOST_NAMES: usize = 3;
+
+impl Run<'_> {
+    /// Why the run ends between two epochs, if it does. Looks at the data where a look is due.
+    pub(super) fn due(&mut self) -> Result<Option<Stop>, Error> {
+        if self.interrupted() {
+            return Ok(Some(Stop::Interrupted));
+        }
+        if asked(self.plan, &self.measured).next().is_none() {
+            return Ok(Some(Stop::Rounds));
+        }
+        let epochs = self.measured.whole().count();
+        if looks(self.plan.pairs.len())
+            .take_while(|&look| look <= epochs)
+            .any(|look| look == epochs)
+        {
+            let open = open(self.plan, &self.measured).len();
+            self.tell(Event::Looked {
+                epochs,
+                open,
+                next: next_look(epochs),
+            })?;
+            if open == 0 {
+                return Ok(Some(Stop::Precision));
+            }
+        }
+        if self.plan.quick && epochs >= first_look(self.plan.pairs.len()) {
+            return Ok(Some(Stop::Rounds));
+        }
+        Ok(self.time_up(epochs)?.then_some(Stop::Time))
+    }
+
+    /// Whether another epoch would end more than half an epoch after the time asked for. Refuses a time
+    /// that is too short for the first look, once an epoch has told what it takes.
+    fn time_up(&self, epochs: usize) -> Result<bool, Error> {
+        let Some(epoch_s) = self.epoch_s() else {
+            return Ok(false);
+        };
+        let first = first_look(self.plan.pairs.len());
+        if epochs >= first {
+            return Ok(self.spent_s() + epoch_s > self.limit_s() + epoch_s / 2.0);
+        }
+        let needed = self.spent_s() + (first - epochs) as f64 * epoch_s;
+        match self.plan.seconds {
+            Some(seconds) if needed > seconds * (1.0 + PROJECTION_ERROR) => Err(Error::TooShort {
+                seconds,
+                needed: needed.ceil(),
+                epochs: first,
+            }),
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether the round that is to come within an epoch is too late: the epoch was expected to end half
+    /// an epoch after the time asked for, at the latest.
+    pub(super) fn late(&self) -> bool {
+        let over_s = self.spent_s() - self.limit_s();
+        over_s > 0.0
+            && self.measured.whole().count() >= first_look(self.plan.pairs.len())
+            && self.epoch_s().is_some_and(|epoch_s| over_s > epoch_s / 2.0)
+    }
+
+    fn limit_s(&self) -> f64 {
+        self.plan.seconds.unwrap_or(LONGEST_S)
+    }
+
+    /// What the next epoch is expected to take, in seconds.
+    fn epoch_s(&self) -> Option<f64> {
+        let mut price = Price::of(&self.measured, self.measured.epochs())?;
+        if self.measured.whole().count() == 1 {
+            price.load_s = (price.load_s - self.calibrating_s).max(0.0);
+        }
+        Some(price.epoch_s(rounds(self.plan, &self.measured)))
+    }
+}
+
+/// Rounds in the next epoch: as planned; else [`DEFAULT_TRIALS`] until the first look, then what that
+/// look found best for the spread and the prices seen until then, once and for all.
+///
+/// Chosen by the width of noise alone, so the choice knows nothing of any effect; and from recorded data
+/// alone, so that a resumed run chooses the same.
+pub(super) fn rounds(plan: &Plan, measured: &Measured) -> u32 {
+    if let Some(rounds) = plan.rounds {
+        return rounds.max(1);
+    }
+    let first = first_look(plan.pairs.len());
+    let chosen = measured
+        .whole()
+        .nth(first - 1)
+        .map_or(DEFAULT_TRIALS, |last| {
+            let spreads: Vec<Spread> = asked(plan, measured)
+                .filter_map(|(_, data)| Spread::of(data.samples.get(..=last)?))
+                .collect();
+            let price = Price::of(measured, last + 1).unwrap_or_default();
+            trials_per_epoch(
+                Spread::typical(&spreads).as_ref(),
+                price.load_s,
+                price.round_s,
+            )
+        });
+    u32::try_from(chosen).unwrap_or(u32::MAX)
+}
+
+/// The cases that are asked about and still run, by index into the plan: no floors.
+fn asked<'a>(
+    plan: &'a Plan,
+    measured: &'a Measured,
+) -> impl Iterator<Item = (usize, &'a CaseData)> {
+    let cases = plan.cases.iter().zip(&measured.cases).enumerate();
+    cases
+        .filter(|(_, (case, data))| case.role == Role::Case && data.live())
+        .map(|(index, (_, data))| (index, data))
+}
+
+/// A case whose interval is not narrow enough yet, by index into the plan, and its raw estimate.
+type Open = (usize, Option<Estimate>);
+
+/// The cases whose intervals are not narrow enough yet: all of them, if no precision was asked for.
+fn open(plan: &Plan, measured: &Measured) -> Vec<Open> {
+    asked(plan, measured)
+        .map(|(index, data)| (index, Estimate::of(&epoch_medians(&data.samples))))
+        .filter(|(_, raw)| match (raw, plan.precision) {
+            (Some(raw), Some(precision)) => !precise_enough(raw, precision, NARROW_NS),
+            _ => true,
+        })
+        .collect()
+}
+
+/// What to tell of a run whose time ended before its precision was reached: which cases, and the time
+/// that would do. `None` where it was reached, or none was asked for.
+pub(super) fn imprecise(plan: &Plan, measured: &Measured, spent_s: f64) -> Option<Warning> {
+    let precision = plan.precision?;
+    let open = open(plan, measured);
+    if open.is_empty() {
+        return None;
+    }
+    let wanted = |raw: &Estimate| (precision * raw.value.abs()).max(NARROW_NS);
+    let widest = open
+        .iter()
+        .map(|(_, raw)| raw.map_or(f64::INFINITY, |raw| raw.half_width() / wanted(&raw)))
+        .fold(1.0, f64::max);
+    let needed_s = (spent_s * widest * widest).ceil(); // widths fall with the square root of time
+    let remedy = if needed_s <= REACHABLE_S {
+        format!(
+            "At this noise about {needed_s} s would do: --time {needed_s}s, with --resume if what \
+             was measured is to count."
+        )
+    } else {
+        "At this noise no day would do: make the machine quieter (bpfcost check says what disturbs \
+         it), or ask for less."
+            .to_owned()
+    };
+    let names: Vec<String> = open
+        .iter()
+        .take(MOST_NAMES)
+        .map(|(index, raw)| {
+            let name = &plan.cases[*index].name;
+            let width = raw.map(|raw| 100.0 * raw.half_width() / raw.value.abs());
+            width.map_or(name.clone(), |width| format!("{name} (±{width:.1} %)"))
+        })
+        .collect();
+    let others = if open.len() > names.len() {
+        ", …"
+    } else {
+        ""
+    };
+    Some(Warning {
+        code: PRECISION.to_owned(),
+        text: format!(
+            "{} of {} cases are not known to ±{} % after {spent_s:.0} s: {}{others}. Their epochs \
+             differ by more than that time averages out. {remedy}",
+            open.len(),
+            asked(plan, measured).count(),
+            100.0 * precision,
+            names.join(", "),
+        ),
+    })
+}

@@ -1,0 +1,9 @@
+//! The engine on a scripted experiment and clock: what it runs, in which order, and when it stops.
+
+mod calibration;
+mod faults;
+mod mock;
+mod precision;
+mod resume;
+mod rounds;
+mod stops;
