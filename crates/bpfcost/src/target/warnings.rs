@@ -51,10 +51,7 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
 }
 
 fn warning(code: &str, text: String) -> Option<Warning> {
-    Some(Warning {
-        code: code.to_owned(),
-        text,
-    })
+    Some(Warning::new(code, text))
 }
 
 /// A part of the time that the CPUs had, 0 where nothing was watched.
