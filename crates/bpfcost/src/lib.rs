@@ -7,3 +7,4 @@
 pub mod experiment;
 pub mod measure;
 pub mod record;
+pub mod report;
