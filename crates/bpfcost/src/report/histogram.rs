@@ -68,12 +68,25 @@ impl Histogram {
                 }
             }
         }
+        while bins.len() > 1 && bins.last().is_some_and(|(_, number)| *number == 0) {
+            bins.pop();
+        }
         Some(Histogram {
             below,
             bins,
             above,
             step,
         })
+    }
+
+    /// Decimals at which neighbouring edges differ.
+    fn decimals(&self) -> usize {
+        (-self.step.log10().floor()).clamp(0.0, 6.0) as usize
+    }
+
+    /// The width of a bin, as text.
+    pub fn step_text(&self) -> String {
+        number::fixed(self.step, self.decimals())
     }
 
     /// The bins as lines, bars to scale.
@@ -85,7 +98,7 @@ impl Histogram {
             .max()
             .unwrap_or(1)
             .max(1);
-        let decimals = (-self.step.log10().floor()).clamp(0.0, 6.0) as usize;
+        let decimals = self.decimals();
         let edges: Vec<String> = self
             .bins
             .iter()

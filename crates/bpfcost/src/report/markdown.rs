@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use crate::{
     record::{Record, Status},
-    report::{number::MISSING, rows, summary, text, words},
+    report::{
+        number::{self, MISSING},
+        rows, summary, text, words,
+    },
 };
 
 /// The record as Markdown.
@@ -48,7 +51,7 @@ pub fn render(record: &Record) -> String {
         out.push('\n');
     }
     let _ = writeln!(out, "{}", escape(&origin(record)));
-    out
+    number::plain_spaces(&out)
 }
 
 /// Where a record comes from, in a line.

@@ -41,7 +41,7 @@ pub fn render(record: &Record, name: &str, style: Style) -> Option<String> {
         }
         _ => {}
     }
-    Some(page.out)
+    Some(number::plain_spaces(&page.out))
 }
 
 struct Page {
@@ -160,7 +160,10 @@ impl Page {
             };
             let net = match row.net.as_str() {
                 "≈ harness" => "not distinguishable from the harness".to_owned(),
-                net => format!("{net} {}", record.unit),
+                net => {
+                    let interval = words::net_interval(case.net.as_ref());
+                    format!("{net} {} {interval}", record.unit)
+                }
             };
             self.line("Net", &format!("{net}{against}"));
         }
@@ -176,7 +179,7 @@ impl Page {
         self.line(
             "Batch means",
             &format!(
-                "median {}, stddev {}, CV {}, min {}, max {}; {} far from the rest, kept",
+                "median {}, stddev {}, CV {}, min {}, max {}; outliers, kept: {}",
                 fixed(raw.p50),
                 fixed(raw.stddev),
                 number::percent(raw.cv),
@@ -242,10 +245,7 @@ impl Page {
         let Some(histogram) = Histogram::new(&values) else {
             return;
         };
-        let step = number::fixed(
-            histogram.step,
-            number::plain_decimals(histogram.step).max(1),
-        );
+        let step = histogram.step_text();
         let head = format!("Batch means, {} (bins of {step})", record.unit);
         let _ = writeln!(self.out, "\n{}", self.style.bold(&head));
         self.out.push_str(&histogram.render("  "));

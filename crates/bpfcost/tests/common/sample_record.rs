@@ -277,7 +277,7 @@ fn case(made: &Made, epochs: usize, trials: usize, random: &mut Pcg64Mcg) -> Cas
         }),
         net: Some(Net {
             bracket: [low, high],
-            value: agree.then_some((low + high) / 2.0),
+            value: agree.then_some(high),
             ci95: raw
                 .ci95
                 .filter(|_| agree)
