@@ -5,12 +5,13 @@
 //! can't disagree; the files beside them only lay it out.
 
 pub mod csv;
-//mod figure;
+mod figure;
 pub mod histogram;
-//pub mod html;
+pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod number;
+mod page;
 pub mod rows;
 pub mod scenario;
 pub mod style;

@@ -163,6 +163,8 @@ impl Page {
                 net => {
                     let interval = words::net_interval(case.net.as_ref());
                     format!("{net} {} {interval}", record.unit)
+                        .trim_end()
+                        .to_owned()
                 }
             };
             self.line("Net", &format!("{net}{against}"));
