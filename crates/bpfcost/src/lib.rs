@@ -8,3 +8,4 @@ pub mod experiment;
 pub mod measure;
 pub mod record;
 pub mod report;
+pub mod target;

@@ -38,11 +38,14 @@ fn page(records: &[Record]) -> Result<(tempfile::TempDir, PathBuf)> {
     Ok((folder, file))
 }
 
-fn keep(name: &str, extension: &str, base64: &str) -> Result<()> {
+/// Keeps screenshots where `BPFCOST_SHOTS` says.
+fn keep(browser: &mut Browser, name: &str) -> Result<()> {
     if let Some(folder) = env::var_os("BPFCOST_SHOTS") {
         fs::create_dir_all(&folder)?;
-        let file = PathBuf::from(folder).join(format!("{name}.{extension}"));
-        fs::write(file, BASE64_STANDARD.decode(base64)?)?;
+        for (part, shot) in browser.screenshots()?.iter().enumerate() {
+            let file = PathBuf::from(&folder).join(format!("{name}-{part}.png"));
+            fs::write(file, BASE64_STANDARD.decode(shot)?)?;
+        }
     }
     Ok(())
 }
@@ -99,15 +102,14 @@ fn reads_on_a_phone_and_on_a_desk_in_both_schemes() -> Result<()> {
             );
             let colour = browser.eval("getComputedStyle(document.body).backgroundColor")?;
             papers.push(colour.as_str().unwrap_or_default().to_owned());
-            keep(&what, "png", &browser.screenshot()?)?;
+            keep(&mut browser, &what)?;
         }
     }
     assert_ne!(papers[0], papers[1], "dark is dark");
     browser.open(&file, 780, "print")?;
-    keep("print-780", "png", &browser.screenshot()?)?;
+    keep(&mut browser, "print-780")?;
     let pdf = BASE64_STANDARD.decode(browser.pdf()?)?;
     assert!(pdf.starts_with(b"%PDF"));
-    keep("print", "pdf", &BASE64_STANDARD.encode(pdf))?;
     Ok(())
 }
 
@@ -187,7 +189,7 @@ fn several_runs_and_hostile_names() -> Result<()> {
             "[...document.querySelectorAll('nav a')].filter(a => document.querySelector(a.getAttribute('href'))).length",
         )?;
         assert_eq!(links, json!(3));
-        keep(&format!("several-{width}"), "png", &browser.screenshot()?)?;
+        keep(&mut browser, &format!("several-{width}"))?;
     }
     Ok(())
 }

@@ -72,6 +72,16 @@ pub struct Warning {
     pub text: String,
 }
 
+impl Warning {
+    /// A warning of that code.
+    pub fn new(code: &str, text: impl Into<String>) -> Self {
+        Warning {
+            code: code.to_owned(),
+            text: text.into(),
+        }
+    }
+}
+
 impl Measured {
     /// Nothing seen yet of this plan.
     pub fn new(plan: &Plan) -> Self {

@@ -1,5 +1,28 @@
 //! The record: everything that a run saw, and the only thing that reports and comparisons read.
+//!
+//! While a run goes on, its [`Journal`] takes down every event; at its end [`Record::build`] makes
+//! the record of them, [`write()`] puts it on disk whole, and [`load`] and [`compare()`] read it again.
 
+mod build;
+mod changes;
+mod compare;
+mod compat;
+mod file;
+mod journal;
+mod journal_error;
+mod net;
 mod schema;
+mod session;
+mod sides;
+#[cfg(test)]
+mod tests;
 
+pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
+pub use compare::{DEFAULT_SESSION_SPREAD, compare};
+pub use compat::CompareError;
+pub use file::{FileError, load, writable, write};
+pub use journal::{Contents, Header, Journal, Note, journal_path, read_journal};
+pub use journal_error::JournalError;
+pub use net::RESET_TWICE;
 pub use schema::*;
+pub use session::{SessionFile, SessionSpread};

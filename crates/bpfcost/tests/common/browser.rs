@@ -210,11 +210,21 @@ impl Browser {
         Ok(())
     }
 
-    /// The whole page as a PNG in base64.
-    pub fn screenshot(&mut self) -> Result<String> {
-        let params = json!({ "format": "png", "captureBeyondViewport": true });
-        let answer = self.call("Page.captureScreenshot", params)?;
-        Ok(answer["data"].as_str().unwrap_or_default().to_owned())
+    /// The whole page in PNGs of at most 1,200 pixels in height, each in base64.
+    pub fn screenshots(&mut self) -> Result<Vec<String>> {
+        let size = self.eval("[innerWidth, document.documentElement.scrollHeight]")?;
+        let tall = size[1].as_f64().unwrap_or_default();
+        let mut shots = Vec::new();
+        let mut y = 0.0;
+        while y < tall {
+            let height = (tall - y).min(1_200.0);
+            let clip = json!({ "x": 0, "y": y, "width": size[0], "height": height, "scale": 1 });
+            let params = json!({ "format": "png", "captureBeyondViewport": true, "clip": clip });
+            let answer = self.call("Page.captureScreenshot", params)?;
+            shots.push(answer["data"].as_str().unwrap_or_default().to_owned());
+            y += height;
+        }
+        Ok(shots)
     }
 
     /// The page as a PDF in base64, as the print dialogue makes it.

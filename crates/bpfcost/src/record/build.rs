@@ -1,0 +1,326 @@
+//! From what a run saw to its record: pure, so that a record can be built again from a journal.
+
+use bpfcost_stats::{
+    CONFIDENCE, Differences, Policy, Sample, Sense, hodges_lehmann, judge, modes,
+    power::epochs_to_resolve,
+    sample::epoch_medians,
+    signed_rank_interval, spread as spreads,
+    verdict::{Budget as StatsBudget, Comparison as Judged, Verdict as StatsVerdict},
+};
+
+use super::{
+    Asked, BudgetVerdict, CaseRecord, Comparison, Machine, Mode, Raw, Record, SCHEMA, Spread,
+    Status, Verdict,
+    net::{Parts, net, second_reset},
+};
+use crate::{
+    experiment::{Case, Pair, Role, Unit},
+    measure::{CaseData, Measured, Plan, Stop, Warning},
+};
+
+impl Record {
+    /// Builds the record of a run, whole or interrupted. `started` is RFC 3339 in UTC;
+    /// `session_spread` is the relative standard deviation of a session's level (0.01 is 1 %).
+    pub fn build(
+        plan: &Plan,
+        measured: &Measured,
+        started: &str,
+        machine: Machine,
+        session_spread: Option<f64>,
+    ) -> Record {
+        let (seen, dropped) = Seen::of(plan, measured);
+        let cases: Vec<CaseRecord> = (0..plan.cases.len())
+            .map(|index| seen.case(plan, index))
+            .collect();
+        Record {
+            schema: SCHEMA,
+            bpfcost: env!("CARGO_PKG_VERSION").to_owned(),
+            experiment: plan.experiment.clone(),
+            target: plan.target.clone(),
+            unit: plan.unit,
+            started: started.to_owned(),
+            seconds: measured.epoch_s.iter().fold(0.0, |sum, epoch| sum + epoch),
+            seed: plan.seed,
+            stop: measured.stop.unwrap_or(Stop::Interrupted),
+            asked: Asked {
+                precision: plan.precision,
+                seconds: plan.seconds,
+                quick: plan.quick,
+                cpus: plan.cpus.clone(),
+                budget: plan.budget,
+                margin: plan.margin,
+            },
+            machine: Machine {
+                kernel_bytes: machine.kernel_bytes.max(measured.kernel_bytes),
+                ..machine
+            },
+            warnings: warnings(measured, dropped),
+            comparisons: seen.comparisons(plan, measured),
+            spread: seen.spread(plan, measured, session_spread),
+            cases,
+        }
+    }
+}
+
+/// Which way is better, by unit.
+pub(super) fn sense(unit: Unit) -> Sense {
+    match unit {
+        Unit::NanosPerOp => Sense::Cost,
+    }
+}
+
+/// Whether a value can be reckoned with and written as JSON: finite, and so is a sum of squares.
+fn usable(value: f64) -> bool {
+    value.abs() < 1e150
+}
+
+/// The run's warnings, each once, for a resumed run warns again.
+fn warnings(measured: &Measured, dropped: usize) -> Vec<Warning> {
+    let mut kept: Vec<Warning> = Vec::new();
+    for warning in &measured.warnings {
+        if !kept.contains(warning) {
+            kept.push(warning.clone());
+        }
+    }
+    if dropped > 0 {
+        kept.push(Warning::new(
+            "not-finite",
+            format!(
+                "{dropped} values were not finite numbers and are left out; this is a fault of the \
+                 experiment, please report it"
+            ),
+        ));
+    }
+    kept
+}
+
+/// What a run saw, with everything of one shape: a list of epochs for each case.
+struct Seen {
+    cases: Vec<CaseData>,
+    /// Epoch medians; NaN where an epoch has no trial.
+    medians: Vec<Vec<f64>>,
+}
+
+impl Seen {
+    /// Takes usable values alone and counts the others.
+    fn of(plan: &Plan, measured: &Measured) -> (Self, usize) {
+        let epochs = measured
+            .cases
+            .iter()
+            .map(|data| data.samples.len())
+            .fold(measured.epochs(), usize::max);
+        let mut dropped = 0;
+        let mut tidy = |values: &[Vec<f64>]| -> Vec<Vec<f64>> {
+            let mut tidied: Vec<Vec<f64>> = values
+                .iter()
+                .map(|trials| {
+                    let finite: Vec<f64> = trials.iter().copied().filter(|v| usable(*v)).collect();
+                    dropped += trials.len() - finite.len();
+                    finite
+                })
+                .collect();
+            tidied.resize(epochs, Vec::new());
+            tidied
+        };
+        let cases: Vec<CaseData> = (0..plan.cases.len())
+            .map(|index| match measured.cases.get(index) {
+                None => CaseData {
+                    samples: vec![Vec::new(); epochs],
+                    ..CaseData::default()
+                },
+                Some(data) => CaseData {
+                    samples: tidy(&data.samples),
+                    secondary: data
+                        .secondary
+                        .iter()
+                        .map(|(name, values)| (name.clone(), tidy(values)))
+                        .collect(),
+                    ..data.clone()
+                },
+            })
+            .collect();
+        let medians = cases
+            .iter()
+            .map(|data| epoch_medians(&data.samples))
+            .collect();
+        (Seen { cases, medians }, dropped)
+    }
+
+    /// The index of a case whose numbers count.
+    fn valid(&self, plan: &Plan, name: &str) -> Option<usize> {
+        let index = plan.cases.iter().position(|case| case.name == name)?;
+        self.cases[index].live().then_some(index)
+    }
+
+    fn case(&self, plan: &Plan, index: usize) -> CaseRecord {
+        let (case, data) = (&plan.cases[index], &self.cases[index]);
+        let status = match (&data.unsupported, data.problems.is_empty()) {
+            (Some(_), _) => Status::Unsupported,
+            (None, false) => Status::Invalid,
+            (None, true) => Status::Ok,
+        };
+        let ok = status == Status::Ok;
+        CaseRecord {
+            name: case.name.clone(),
+            group: case.group.clone(),
+            about: case.about.clone(),
+            factors: case.factors.clone(),
+            baseline: plan.pairs.iter().any(|pair| pair.baseline == case.name),
+            role: case.role,
+            floor: case.floor.clone(),
+            status,
+            problems: data.problems.clone(),
+            reason: data.unsupported.clone(),
+            calibration: data.calibration,
+            samples: data.samples.clone(),
+            secondary: data.secondary.clone(),
+            raw: ok
+                .then(|| raw(&data.samples, &self.medians[index]))
+                .flatten(),
+            net: ok.then(|| self.net(plan, case, index)).flatten(),
+        }
+    }
+
+    fn net(&self, plan: &Plan, case: &Case, index: usize) -> Option<super::Net> {
+        let floor = self.valid(plan, case.floor.as_deref()?)?;
+        let empty = match plan.cases[floor].floor.as_deref() {
+            Some(name) => Some(self.valid(plan, name)?),
+            None => None,
+        };
+        net(&Parts {
+            raw: &self.medians[index],
+            floor: &self.medians[floor],
+            empty: empty.map(|index| self.medians[index].as_slice()),
+            second_reset: second_reset(&self.cases[index]).as_deref(),
+            role: case.role,
+            margin: plan.margin,
+        })
+    }
+
+    /// The plan's pairs whose two cases have values in the same epochs, judged as one family.
+    fn comparisons(&self, plan: &Plan, measured: &Measured) -> Vec<Comparison> {
+        let (pairs, differences): (Vec<&Pair>, Vec<Differences>) = plan
+            .pairs
+            .iter()
+            .filter_map(|pair| {
+                let case = self.valid(plan, &pair.case)?;
+                let baseline = self.valid(plan, &pair.baseline)?;
+                let found = Differences::pair(&self.medians[case], &self.medians[baseline]);
+                (!found.log_ratio.is_empty()).then_some((pair, found))
+            })
+            .unzip();
+        let policy = Policy {
+            margin: plan.margin,
+            budget: plan.budget,
+            sense: sense(plan.unit),
+        };
+        let epoch_s = mean_epoch_s(measured);
+        judge(&differences, &policy)
+            .iter()
+            .zip(pairs)
+            .zip(&differences)
+            .filter_map(|((judged, pair), found)| {
+                let needed =
+                    epochs_to_resolve(&found.log_ratio, plan.margin.ln_1p(), differences.len());
+                comparison(judged, pair, found, needed, epoch_s)
+            })
+            .collect()
+    }
+
+    fn spread(&self, plan: &Plan, measured: &Measured, session: Option<f64>) -> Spread {
+        let cases: Vec<spreads::Spread> = plan
+            .cases
+            .iter()
+            .zip(&self.cases)
+            .filter(|(case, data)| case.role == Role::Case && data.live())
+            .filter_map(|(_, data)| spreads::Spread::of(&data.samples))
+            .collect();
+        let typical = spreads::Spread::typical(&cases);
+        let percent = |share: f64| share * 100.0;
+        Spread {
+            session: session.filter(|share| share.is_finite()).map(percent),
+            epoch: percent(typical.map_or(0.0, |spread| spread.epoch)),
+            trial: percent(typical.map_or(0.0, |spread| spread.trial)),
+            sentinel_drift: spreads::sentinel_drift(&measured.sentinel).map(percent),
+        }
+    }
+}
+
+/// A case's own value and the description of its trials; `None` without trials.
+fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
+    let trials = Sample::new(&samples.concat())?;
+    Some(Raw {
+        epochs: medians.iter().filter(|median| median.is_finite()).count(),
+        trials: trials.len(),
+        value: hodges_lehmann(medians)?,
+        ci95: signed_rank_interval(medians, CONFIDENCE).map(|i| [i.low, i.high]),
+        min: trials.min(),
+        max: trials.max(),
+        p50: trials.median(),
+        p90: trials.quantile(0.90),
+        p99: trials.quantile(0.99),
+        // One trial has no spread to tell.
+        stddev: trials.stddev().unwrap_or(0.0),
+        cv: trials.cv().unwrap_or(0.0),
+        outliers: trials.outliers(),
+        modes: modes::two_modes(medians)
+            .into_iter()
+            .flatten()
+            .map(|mode| Mode {
+                value: mode.value,
+                share: mode.share,
+            })
+            .collect(),
+    })
+}
+
+/// The mean time of a whole epoch; `None` before there is one.
+fn mean_epoch_s(measured: &Measured) -> Option<f64> {
+    // An epoch that was killed has no time of its own.
+    let whole: Vec<f64> = measured
+        .epoch_s
+        .iter()
+        .copied()
+        .filter(|seconds| *seconds > 0.0)
+        .collect();
+    Some(Sample::new(&whole)?.mean())
+}
+
+fn comparison(
+    judged: &Judged,
+    pair: &Pair,
+    differences: &Differences,
+    epochs_needed: Option<usize>,
+    epoch_s: Option<f64>,
+) -> Option<Comparison> {
+    let verdict = match judged.verdict {
+        StatsVerdict::Slower => Verdict::Slower,
+        StatsVerdict::Faster => Verdict::Faster,
+        StatsVerdict::Same { .. } => Verdict::Same,
+        StatsVerdict::Unresolved { .. } => Verdict::Unresolved,
+    };
+    let resolve_s = (verdict == Verdict::Unresolved)
+        .then(|| Some(epochs_needed? as f64 * epoch_s?))
+        .flatten();
+    Some(Comparison {
+        case: pair.case.clone(),
+        baseline: pair.baseline.clone(),
+        about: pair.about.clone(),
+        difference: hodges_lehmann(&differences.absolute)?,
+        ci95: judged.difference.map(|e| [e.low, e.high]),
+        relative: hodges_lehmann(&differences.log_ratio)?.exp_m1(),
+        relative_ci95: judged.relative.map(|e| [e.low, e.high]),
+        p: judged.p,
+        verdict,
+        detectable: judged
+            .detectable
+            .map(|share| share * 100.0)
+            .filter(|percent| percent.is_finite()),
+        resolve_s,
+        budget: judged.budget.map(|budget| match budget {
+            StatsBudget::Within => BudgetVerdict::Within,
+            StatsBudget::Over => BudgetVerdict::Over,
+            StatsBudget::CantTell => BudgetVerdict::CantTell,
+        }),
+    })
+}

@@ -1,0 +1,135 @@
+//! What a comparison of records says: wire types, the contract of `compare --format json`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{experiment::Unit, measure::Warning};
+
+/// What `compare OLD NEW` found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Changes {
+    /// [`SCHEMA`](super::SCHEMA) of the program that made it.
+    pub schema: u32,
+    /// Version of that program.
+    pub bpfcost: String,
+    /// The relative rise of a cost that the gate lets pass (0.02 is 2 %).
+    pub threshold: f64,
+    /// What the gate says.
+    pub gate: Gate,
+    /// Every case that both sides measured, in the order of the new records.
+    pub cases: Vec<Change>,
+    /// Cases that only the old side measured.
+    pub only_old: Vec<OneSided>,
+    /// Cases that only the new side measured.
+    pub only_new: Vec<OneSided>,
+    /// What a reader should know.
+    pub warnings: Vec<Warning>,
+}
+
+/// What the gate says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gate {
+    /// No case is shown to cost more than the threshold allows. What can't be told passes.
+    Passed,
+    /// A case costs more.
+    Regressed,
+    /// None is shown to cost more, but a case of the new side failed its own checks.
+    Invalid,
+}
+
+impl Gate {
+    /// The exit code of the command: 0 passed, 1 regressed, 3 a case was invalid.
+    pub fn exit_code(self) -> u8 {
+        match self {
+            Gate::Passed => 0,
+            Gate::Regressed => 1,
+            Gate::Invalid => 3,
+        }
+    }
+}
+
+/// One case on both sides.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Change {
+    /// The experiment's name.
+    pub experiment: String,
+    /// Where it ran.
+    pub target: String,
+    /// What `old` and `new` are counted in.
+    pub unit: Unit,
+    /// The case's name.
+    pub case: String,
+    /// The heading under which tables show it.
+    pub group: String,
+    /// What can be said.
+    pub outcome: Outcome,
+    /// The old side; null where its case was invalid.
+    pub old: Option<Side>,
+    /// The new side; null where its case was invalid.
+    pub new: Option<Side>,
+    /// new ∕ old − 1; null where a side has no value.
+    pub relative: Option<f64>,
+    /// 95 % interval of `relative`, the spread between sessions included; null with too few epochs.
+    pub relative_ci95: Option<[f64; 2]>,
+    /// 90 % interval of `relative`: what the gate goes by.
+    pub relative_ci90: Option<[f64; 2]>,
+    /// Two-sided p of "no change", unadjusted.
+    pub p: Option<f64>,
+    /// Where the interval comes from.
+    pub basis: Option<Basis>,
+    /// Percent: the change that would have been seen about three times in four, where the outcome
+    /// is `unresolved`.
+    pub detectable: Option<f64>,
+    /// Why there are no numbers, or what failed.
+    pub note: Option<String>,
+}
+
+/// What can be said of a case, with the gate's threshold in mind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    /// It surely costs more, and surely by more than the threshold.
+    Regressed,
+    /// It surely costs less, and surely by more than the threshold.
+    Improved,
+    /// Any change is surely smaller than the threshold.
+    Same,
+    /// The data does not tell.
+    Unresolved,
+    /// It failed its own checks on the new side.
+    Invalid,
+}
+
+/// A case on one side.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Side {
+    /// Records that have a value for it.
+    pub sessions: usize,
+    /// Its cost: the record's own, or the Hodges–Lehmann estimate over several.
+    pub value: f64,
+    /// 95 % interval within the session, where there is one session: it knows nothing of others.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// Where the interval of a change comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Basis {
+    /// From the sessions themselves, exactly.
+    Sessions,
+    /// From intervals within sessions, widened by the spread between sessions.
+    Widened,
+}
+
+/// A case that one side alone measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OneSided {
+    /// The experiment's name.
+    pub experiment: String,
+    /// Where it ran.
+    pub target: String,
+    /// The case's name.
+    pub case: String,
+    /// Why the other side has none, where it says.
+    pub reason: Option<String>,
+}

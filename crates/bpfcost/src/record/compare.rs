@@ -1,0 +1,383 @@
+//! Comparing records of separate sessions (DESIGN, Method 7), for people and as a gate in CI.
+//!
+//! **The gate.** A case has `regressed` where both hold:
+//!
+//! 1. it is shown to cost more: "no change" is rejected by Holm over all cases compared, so that
+//!    two runs of the same program raise even one alarm in at most 5 % of comparisons;
+//! 2. it is shown to cost more than the threshold allows: the whole 90 % interval of the change,
+//!    the spread between sessions included, lies above the threshold. A case whose true rise is the
+//!    threshold itself fails in at most 5 % of comparisons.
+//!
+//! An estimate above the threshold is not enough: with a true rise near it, every other run would
+//! fail, and a gate that flickers is soon ignored. The price is that a rise just above the threshold
+//! passes as `unresolved`; more records a side make the gate sharper, never laxer. `improved` is the
+//! mirror image. `same` needs the 90 % interval inside ± threshold, and takes precedence.
+//! A case that failed its own checks on the new side fails the gate, for it has no number that
+//! could be trusted to be small. A case that is missing from one side does not, for people measure
+//! parts; it is listed.
+//!
+//! Several records a side are sessions: where they are enough for the exact two-sample test to show
+//! a change among so many cases (4 a side for one case, 7 for 24), they speak for themselves. Fewer
+//! count by their mean, with intervals widened by the spread between sessions.
+
+use bpfcost_stats::{
+    Policy, Sense,
+    holm::holm,
+    power::FALSE_ALARM_LEVEL,
+    sessions::{Basis as StatsBasis, SessionComparison, Sides, judge_sessions, session_spread},
+    verdict::Verdict as StatsVerdict,
+};
+
+use super::{
+    Basis, CaseRecord, Change, Changes, CompareError, Gate, Machine, Outcome, Record, SCHEMA,
+    build::sense,
+    compat,
+    sides::{
+        Group, distinct, estimates, exact_suffices, failed, groups, named, one_sided, pooled, run,
+        sessions, sessions_needed, side,
+    },
+};
+use crate::{experiment::Role, measure::Warning};
+
+/// The spread between sessions (relative standard deviation) that is assumed where nobody measured
+/// it: twice what two sessions of a kernel cost typically differ by on the shared virtual machine
+/// where bpfcost was made (1.6 %), and less than their worst (19 %).
+pub const DEFAULT_SESSION_SPREAD: f64 = 0.03;
+
+/// Compares the records of two sides, several a side being sessions of the same.
+///
+/// `threshold` is the relative rise of a cost that the gate lets pass (0.02 is 2 %). `known_spread`
+/// tells the spread between sessions of a machine, as a share, where `self-test` measured it since;
+/// records bring their own along.
+pub fn compare(
+    old: &[Record],
+    new: &[Record],
+    threshold: f64,
+    known_spread: impl Fn(&Machine) -> Option<f64>,
+) -> Result<Changes, CompareError> {
+    if !(threshold.is_finite() && threshold >= 0.0) {
+        return Err(CompareError::Threshold(threshold));
+    }
+    let mut warnings = Vec::new();
+    let old = distinct(old, "old", &mut warnings)?;
+    let new = distinct(new, "new", &mut warnings)?;
+    if old
+        .iter()
+        .any(|one| new.iter().any(|other| run(one) == run(other)))
+    {
+        warnings.push(Warning::new(
+            "same-run",
+            "the same run is on both sides; it can't differ from itself".to_owned(),
+        ));
+    }
+
+    let groups = groups(&old, &new);
+    if !groups.iter().any(Group::is_shared) {
+        return Err(CompareError::NothingInCommon {
+            old: named(&old),
+            new: named(&new),
+        });
+    }
+    let mut changes = Changes {
+        schema: SCHEMA,
+        bpfcost: env!("CARGO_PKG_VERSION").to_owned(),
+        threshold,
+        gate: Gate::Passed,
+        cases: Vec::new(),
+        only_old: Vec::new(),
+        only_new: Vec::new(),
+        warnings,
+    };
+    let family = groups
+        .iter()
+        .map(|group| group.names(Role::Case).len())
+        .sum();
+    for group in &groups {
+        let records: Vec<&Record> = group.old.iter().chain(&group.new).copied().collect();
+        changes.warnings.extend(compat::compatible(&records)?);
+        group.compare(threshold, family, &known_spread, &mut changes);
+    }
+    settle(&mut changes);
+    Ok(changes)
+}
+
+/// Decides the outcomes of all groups as one family, and the gate.
+fn settle(changes: &mut Changes) {
+    let p_values: Vec<f64> = changes.cases.iter().filter_map(|change| change.p).collect();
+    let mut rejected = holm(&p_values, FALSE_ALARM_LEVEL).into_iter();
+    let threshold = changes.threshold;
+    for change in &mut changes.cases {
+        let Some(rejected) = change.p.and_then(|_| rejected.next()) else {
+            continue;
+        };
+        if change.outcome == Outcome::Same {
+            continue;
+        }
+        change.outcome = beyond(change.relative_ci90, threshold, sense(change.unit))
+            .filter(|_| rejected)
+            .unwrap_or(Outcome::Unresolved);
+        if change.outcome != Outcome::Unresolved {
+            change.detectable = None;
+        } else if rejected {
+            change.note =
+                Some("it differs, but whether by more than the threshold can't be told".to_owned());
+        }
+    }
+    let has = |outcome| changes.cases.iter().any(|change| change.outcome == outcome);
+    changes.gate = if has(Outcome::Regressed) {
+        Gate::Regressed
+    } else if has(Outcome::Invalid) {
+        Gate::Invalid
+    } else {
+        Gate::Passed
+    };
+}
+
+/// Which side of ± threshold an interval wholly lies on.
+fn beyond(interval: Option<[f64; 2]>, threshold: f64, sense: Sense) -> Option<Outcome> {
+    let [low, high] = interval?;
+    let (more, less) = match sense {
+        Sense::Cost => (Outcome::Regressed, Outcome::Improved),
+        Sense::Rate => (Outcome::Improved, Outcome::Regressed),
+    };
+    if low > threshold {
+        Some(more)
+    } else if high < -threshold / (1.0 + threshold) {
+        // As much less as the threshold is more: 1 / (1 + t) − 1.
+        Some(less)
+    } else {
+        None
+    }
+}
+
+impl Group<'_> {
+    /// Adds what is to say of this group; outcomes beyond `same` and `invalid` are decided later.
+    fn compare(
+        &self,
+        threshold: f64,
+        family: usize,
+        known_spread: &impl Fn(&Machine) -> Option<f64>,
+        changes: &mut Changes,
+    ) {
+        let mut matched = Vec::new();
+        for name in self.names(Role::Case) {
+            let (old, new) = (sessions(&self.old, &name), sessions(&self.new, &name));
+            if let Some(problem) = failed(&self.new, &name) {
+                changes.cases.push(self.invalid(&name, &old, problem));
+            } else if !old.is_empty() && !new.is_empty() {
+                matched.push((name, old, new));
+            } else if !new.is_empty() {
+                changes.only_new.push(one_sided(&self.new, &self.old, name));
+            } else if !old.is_empty() {
+                changes.only_old.push(one_sided(&self.old, &self.new, name));
+            }
+        }
+        let (spread, known) = self.spread(known_spread);
+        let judged = self.judge(&matched, spread, threshold, family);
+        if judged
+            .iter()
+            .any(|(_, found)| found.basis == StatsBasis::Widened)
+        {
+            changes.warnings.push(self.caption(spread, known, family));
+        }
+        changes
+            .cases
+            .extend(judged.into_iter().map(|(change, _)| change));
+        changes
+            .warnings
+            .extend(self.floors(spread, threshold, family));
+    }
+
+    fn judge(
+        &self,
+        matched: &[(String, Vec<&CaseRecord>, Vec<&CaseRecord>)],
+        spread: f64,
+        threshold: f64,
+        family: usize,
+    ) -> Vec<(Change, SessionComparison)> {
+        let sides: Vec<Sides> = matched
+            .iter()
+            .map(|(_, old, new)| {
+                let (old, new) = (estimates(old), estimates(new));
+                if exact_suffices(old.len(), new.len(), family) {
+                    return Sides { old, new };
+                }
+                Sides {
+                    old: pooled(&old, spread),
+                    new: pooled(&new, spread),
+                }
+            })
+            .collect();
+        let policy = Policy {
+            margin: threshold,
+            budget: None,
+            sense: Sense::Cost,
+        };
+        let judged = judge_sessions(&sides, 0.0, &policy);
+        matched
+            .iter()
+            .zip(judged)
+            .map(|((name, old, new), found)| (self.change(name, old, new, &found), found))
+            .collect()
+    }
+
+    fn change(
+        &self,
+        name: &str,
+        old: &[&CaseRecord],
+        new: &[&CaseRecord],
+        found: &SessionComparison,
+    ) -> Change {
+        let (old, new) = (side(old), side(new));
+        let plain = old.zip(new).map(|(old, new)| new.value / old.value - 1.0);
+        let detectable = match found.verdict {
+            StatsVerdict::Unresolved { detectable } => detectable,
+            _ => None,
+        };
+        let told = found.relative.is_some();
+        Change {
+            outcome: match found.verdict {
+                StatsVerdict::Same { .. } => Outcome::Same,
+                _ => Outcome::Unresolved,
+            },
+            old,
+            new,
+            relative: found
+                .relative
+                .map(|e| e.value)
+                .or(plain)
+                .filter(|v| v.is_finite()),
+            relative_ci95: found.relative.map(|e| [e.low, e.high]),
+            relative_ci90: found.relative90.map(|i| [i.low, i.high]),
+            p: told.then_some(found.p),
+            basis: told.then_some(match found.basis {
+                StatsBasis::Sessions { .. } => Basis::Sessions,
+                StatsBasis::Widened => Basis::Widened,
+            }),
+            detectable: detectable
+                .map(|share| share * 100.0)
+                .filter(|v| v.is_finite()),
+            note: (!told).then(|| {
+                "too few epochs on a side for an interval; let the run end by itself".to_owned()
+            }),
+            ..self.blank(name)
+        }
+    }
+
+    fn invalid(&self, name: &str, old: &[&CaseRecord], problem: String) -> Change {
+        Change {
+            outcome: Outcome::Invalid,
+            old: side(old),
+            note: Some(problem),
+            ..self.blank(name)
+        }
+    }
+
+    /// A change of which only the names are known.
+    fn blank(&self, name: &str) -> Change {
+        let record = self.new.first().or(self.old.first());
+        let case = |record: &&Record| record.case(name).map(|case| case.group.clone());
+        Change {
+            experiment: record.map(|r| r.experiment.clone()).unwrap_or_default(),
+            target: record.map(|r| r.target.clone()).unwrap_or_default(),
+            unit: record.map_or(crate::experiment::Unit::NanosPerOp, |r| r.unit),
+            case: name.to_owned(),
+            group: self
+                .new
+                .iter()
+                .chain(&self.old)
+                .find_map(case)
+                .unwrap_or_default(),
+            outcome: Outcome::Unresolved,
+            old: None,
+            new: None,
+            relative: None,
+            relative_ci95: None,
+            relative_ci90: None,
+            p: None,
+            basis: None,
+            detectable: None,
+            note: None,
+        }
+    }
+
+    /// The spread between sessions of this group, and whether anybody measured it: the largest of
+    /// what the records say, what is known of their machines, and what several records of a side
+    /// show.
+    fn spread(&self, known_spread: &impl Fn(&Machine) -> Option<f64>) -> (f64, bool) {
+        let records = || self.old.iter().chain(&self.new);
+        let told = records().filter_map(|record| record.spread.session.map(|p| p / 100.0));
+        let known = records().filter_map(|record| known_spread(&record.machine));
+        let values: Vec<Vec<f64>> = [&self.old, &self.new]
+            .into_iter()
+            .flat_map(|side| {
+                self.names(Role::Case).into_iter().map(|name| {
+                    let values = sessions(side, &name)
+                        .into_iter()
+                        .filter_map(|c| c.raw.as_ref());
+                    values.map(|raw| raw.value).collect()
+                })
+            })
+            .collect();
+        told.chain(known)
+            .chain(session_spread(&values))
+            .filter(|share| share.is_finite() && *share >= 0.0)
+            .reduce(f64::max)
+            .map_or((DEFAULT_SESSION_SPREAD, false), |share| (share, true))
+    }
+
+    fn caption(&self, spread: f64, known: bool, family: usize) -> Warning {
+        let what = self
+            .new
+            .first()
+            .map_or_else(String::new, |record| compat::what(record));
+        let percent = spread * 100.0;
+        let enough = sessions_needed(family);
+        if known {
+            Warning::new(
+                "sessions",
+                format!(
+                    "{what}: few records a side, so that intervals are widened by the spread \
+                     between sessions here, {percent:.1} %; {enough} records a side need no such addition, \
+                     and both in one run (--against, --with) are better still"
+                ),
+            )
+        } else {
+            Warning::new(
+                "session-spread-unknown",
+                format!(
+                    "{what}: how far sessions differ on this machine is unknown, so that \
+                     {percent:.0} % is assumed; measure it with `bpfcost self-test`, or bring \
+                     {enough} records a side"
+                ),
+            )
+        }
+    }
+
+    /// A floor that moved says that the harness or the machine did, not what is measured.
+    fn floors(&self, spread: f64, threshold: f64, family: usize) -> Vec<Warning> {
+        let matched: Vec<_> = self
+            .names(Role::Floor)
+            .into_iter()
+            .map(|name| {
+                let (old, new) = (sessions(&self.old, &name), sessions(&self.new, &name));
+                (name, old, new)
+            })
+            .collect();
+        self.judge(&matched, spread, threshold, family)
+            .into_iter()
+            .filter_map(|(change, _)| {
+                beyond(change.relative_ci90, threshold, Sense::Cost)?;
+                let percent = change.relative? * 100.0;
+                Some(Warning::new(
+                    "floor-moved",
+                    format!(
+                        "{}: the harness's own {} moved by {percent:+.1} %: part of the changes is \
+                         the machine's",
+                        change.experiment, change.case
+                    ),
+                ))
+            })
+            .collect()
+    }
+}

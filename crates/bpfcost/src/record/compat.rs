@@ -1,0 +1,161 @@
+//! Whether records can be compared at all, and what of their circumstances differs.
+
+use thiserror::Error;
+
+use super::{Machine, Record};
+use crate::measure::Warning;
+
+/// Why two sides can't be compared.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum CompareError {
+    /// Nothing to compare.
+    #[error("the {0} side has no record; name a record or a folder of records")]
+    NoRecord(&'static str),
+    /// The threshold makes no sense.
+    #[error("the threshold {0} is not a share that a cost may rise by; write it like 2%")]
+    Threshold(f64),
+    /// No experiment and target is on both sides.
+    #[error("the two sides have nothing in common: old has {old}; new has {new}")]
+    NothingInCommon {
+        /// `experiment on target`, joined.
+        old: String,
+        /// As `old`.
+        new: String,
+    },
+    /// Counted in different units.
+    #[error("{what} is counted in different units: {one} and {other}; measure both the same way")]
+    Units {
+        /// `experiment on target`.
+        what: String,
+        /// One unit.
+        one: String,
+        /// The other.
+        other: String,
+    },
+    /// Run on different numbers of CPUs at once.
+    #[error(
+        "{what} ran on {one} CPUs at once in one record and on {other} in another: with more of \
+         them caches are shared, and the cost is another one. Measure both with the same --cpus"
+    )]
+    CpuCount {
+        /// `experiment on target`.
+        what: String,
+        /// One number.
+        one: usize,
+        /// The other.
+        other: usize,
+    },
+    /// Counts of instructions hold for one build of everything.
+    #[error(
+        "{what}: counts of an exact target hold for one kernel, CPU and set of mitigations, and \
+         these differ ({differs}); measure both sides in the same guest"
+    )]
+    Exact {
+        /// `experiment on target`.
+        what: String,
+        /// What differs.
+        differs: String,
+    },
+}
+
+/// What a record measured, as errors and warnings name it.
+pub(super) fn what(record: &Record) -> String {
+    format!("{} on {}", record.experiment, record.target)
+}
+
+/// Checks all records of one experiment and target against the first, and tells what differs.
+pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareError> {
+    let Some((first, others)) = records.split_first() else {
+        return Ok(Vec::new());
+    };
+    let what = what(first);
+    let mut differs: Vec<String> = Vec::new();
+    let mut warnings = Vec::new();
+    let mut versions = vec![first.bpfcost.as_str()];
+    let mut other_cpus = false;
+    for other in others {
+        if other.unit != first.unit {
+            return Err(CompareError::Units {
+                what,
+                one: first.unit.to_string(),
+                other: other.unit.to_string(),
+            });
+        }
+        let counts = (first.asked.cpus.len(), other.asked.cpus.len());
+        if counts.0 != counts.1 {
+            return Err(CompareError::CpuCount {
+                what,
+                one: counts.0,
+                other: counts.1,
+            });
+        }
+        other_cpus |= other.asked.cpus != first.asked.cpus;
+        if !versions.contains(&other.bpfcost.as_str()) {
+            versions.push(&other.bpfcost);
+        }
+        for difference in differences(&first.machine, &other.machine) {
+            if !differs.contains(&difference) {
+                differs.push(difference);
+            }
+        }
+    }
+    let mut warn = |code: &str, text: String| {
+        warnings.push(Warning::new(code, text));
+    };
+    if !differs.is_empty() {
+        let differs = differs.join("; ");
+        if first.target.starts_with("exact:") {
+            return Err(CompareError::Exact { what, differs });
+        }
+        warn(
+            "machine-differs",
+            format!(
+                "{what}: the machines or their settings differ, and changes include that: {differs}"
+            ),
+        );
+    }
+    if versions.len() > 1 {
+        warn(
+            "version-differs",
+            format!(
+                "{what}: written by different versions of bpfcost ({}); its own part of the cost may \
+                 have changed",
+                versions.join(", ")
+            ),
+        );
+    }
+    if other_cpus {
+        warn(
+            "cpus-differ",
+            format!("{what}: ran on different CPUs of the machine; not all of them need be alike"),
+        );
+    }
+    Ok(warnings)
+}
+
+/// What of two machines differs, among what a cost depends on.
+fn differences(one: &Machine, other: &Machine) -> Vec<String> {
+    let fields = |m: &Machine| {
+        let told = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        let on = |value: bool| if value { "on" } else { "off" }.to_owned();
+        [
+            ("CPU", m.cpu.clone()),
+            ("CPUs", m.cpus.to_string()),
+            ("kernel", m.kernel.clone()),
+            ("kernel build", m.kernel_build.clone()),
+            ("hypervisor", told(&m.virtualised)),
+            ("clock", m.clocksource.clone()),
+            ("governor", told(&m.governor)),
+            ("SMT", told(&m.smt.map(on))),
+            ("mitigations", m.mitigations.join(", ")),
+            ("JIT", on(m.jit)),
+            ("bpf_stats", on(m.bpf_stats)),
+        ]
+    };
+    fields(one)
+        .into_iter()
+        .zip(fields(other))
+        .filter(|(one, other)| one != other)
+        .map(|((name, one), (_, other))| format!("{name} {one} → {other}"))
+        .collect()
+}

@@ -1,0 +1,294 @@
+//! The finished record as a file: written whole or not at all, and read with clear errors.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Write},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::{Record, SCHEMA};
+
+/// Why a record can't be written or read.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// The folder that it should lie in is not there.
+    #[error(
+        "there is no folder {folder}; make it with `mkdir -p {folder}`, or choose another --out"
+    )]
+    NoFolder {
+        /// The missing folder.
+        folder: PathBuf,
+    },
+    /// A folder, a device or a pipe stands there.
+    #[error("{path} is not a plain file, and a record must be one; choose another --out")]
+    NotPlain {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// It can't be written: no space, no permission, …
+    #[error("can't write {path}: {source}; make room or choose another --out")]
+    Write {
+        /// What was asked for.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// There is nothing of that name.
+    #[error("there is no file or folder {path}")]
+    Missing {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// It can't be read.
+    #[error("can't read {path}: {source}")]
+    Read {
+        /// What was asked for.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder without records.
+    #[error("the folder {path} holds no records (*.json)")]
+    NoRecords {
+        /// What was asked for.
+        path: PathBuf,
+    },
+    /// Not JSON, or cut short.
+    #[error("{path} is damaged at line {line}, column {column}: {what}")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Counted from 1.
+        line: usize,
+        /// Counted from 1.
+        column: usize,
+        /// What is wrong there.
+        what: String,
+    },
+    /// JSON, and something else.
+    #[error("{path} is JSON but no record of bpfcost: {what}")]
+    NotARecord {
+        /// The file.
+        path: PathBuf,
+        /// What is missing.
+        what: String,
+    },
+    /// A run that did not finish.
+    #[error(
+        "{path} is the journal of an unfinished run; finish it with `bpfcost run --resume {path}`"
+    )]
+    Journal {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Written by a newer program.
+    #[error(
+        "{path} was written by a newer bpfcost ({version}, schema {schema}; this one reads up to \
+         {SCHEMA}); update this one to read it"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The program's version.
+        version: String,
+        /// Its schema.
+        schema: u32,
+    },
+}
+
+/// Makes sure, before anything is measured, that a record can be written there.
+pub fn writable(out: &Path) -> Result<(), FileError> {
+    let out = followed(out)?;
+    temporary(&out).map(drop)
+}
+
+/// Writes a record: to a temporary file beside it, flushed to the disk, then renamed. Whatever
+/// happens meanwhile, `out` holds what it held before, or the whole record.
+pub fn write(record: &Record, out: &Path) -> Result<(), FileError> {
+    replace(out, |file| {
+        serde_json::to_writer(&mut *file, record)?;
+        file.write_all(b"\n")
+    })
+}
+
+/// Writes a file whole or not at all.
+pub(super) fn replace(
+    out: &Path,
+    fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<(), FileError> {
+    let out = followed(out)?;
+    let mut file = BufWriter::new(temporary(&out)?);
+    let failed = |source| FileError::Write {
+        path: out.clone(),
+        source,
+    };
+    fill(&mut file).map_err(failed)?;
+    let file = file
+        .into_inner()
+        .map_err(|error| failed(error.into_error()))?;
+    file.as_file().sync_all().map_err(failed)?;
+    file.persist(&out).map_err(|error| failed(error.error))?;
+    // The new name must outlive a power cut too. Where a folder can't be flushed, it is as safe as
+    // the file system makes it.
+    let _ = File::open(folder(&out)).and_then(|folder| folder.sync_all());
+    Ok(())
+}
+
+/// The file that a path means, links followed; refuses what a rename would destroy.
+fn followed(out: &Path) -> Result<PathBuf, FileError> {
+    match fs::metadata(out) {
+        Ok(seen) if seen.is_file() => fs::canonicalize(out).map_err(|source| FileError::Write {
+            path: out.to_owned(),
+            source,
+        }),
+        Ok(_) => Err(FileError::NotPlain {
+            path: out.to_owned(),
+        }),
+        Err(_) if out.file_name().is_none() => Err(FileError::NotPlain {
+            path: out.to_owned(),
+        }),
+        Err(_) => Ok(out.to_owned()),
+    }
+}
+
+/// A file beside `out` that disappears when it is dropped.
+fn temporary(out: &Path) -> Result<tempfile::NamedTempFile, FileError> {
+    let folder = folder(out);
+    if !folder.is_dir() {
+        return Err(FileError::NoFolder {
+            folder: folder.to_owned(),
+        });
+    }
+    tempfile::Builder::new()
+        .prefix(".bpfcost-")
+        .suffix(".part")
+        // As any other file, the umask taken off: a record is there to be read by others.
+        .permissions(fs::Permissions::from_mode(0o666))
+        .tempfile_in(folder)
+        .map_err(|source| FileError::Write {
+            path: out.to_owned(),
+            source,
+        })
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Reads the records of a file (one, or an array of them), or of every `*.json` in a folder, sorted
+/// by name.
+pub fn load(path: &Path) -> Result<Vec<Record>, FileError> {
+    if !path.is_dir() {
+        return load_file(path);
+    }
+    let failed = |source| FileError::Read {
+        path: path.to_owned(),
+        source,
+    };
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        if file
+            .extension()
+            .is_some_and(|extension| extension == "json")
+            && file.is_file()
+        {
+            files.push(file);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(FileError::NoRecords {
+            path: path.to_owned(),
+        });
+    }
+    let records: Result<Vec<Vec<Record>>, FileError> =
+        files.iter().map(|file| load_file(file)).collect();
+    Ok(records?.concat())
+}
+
+fn load_file(path: &Path) -> Result<Vec<Record>, FileError> {
+    let bytes = fs::read(path).map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => FileError::Missing {
+            path: path.to_owned(),
+        },
+        _ => FileError::Read {
+            path: path.to_owned(),
+            source,
+        },
+    })?;
+    if path
+        .extension()
+        .is_some_and(|extension| extension == "journal")
+    {
+        return Err(FileError::Journal {
+            path: path.to_owned(),
+        });
+    }
+    parse(&bytes, path)
+}
+
+/// What every version of a record has.
+#[derive(Deserialize)]
+struct Version {
+    schema: u32,
+    #[serde(default)]
+    bpfcost: String,
+}
+
+fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, FileError> {
+    let array = bytes
+        .iter()
+        .find(|byte| !byte.is_ascii_whitespace())
+        .is_some_and(|byte| *byte == b'[');
+    let error = |error: serde_json::Error| error_at(&error, path);
+    let versions = if array {
+        serde_json::from_slice::<Vec<Version>>(bytes).map_err(error)?
+    } else {
+        vec![serde_json::from_slice(bytes).map_err(error)?]
+    };
+    if let Some(newer) = versions.into_iter().find(|version| version.schema > SCHEMA) {
+        return Err(FileError::Newer {
+            path: path.to_owned(),
+            version: newer.bpfcost,
+            schema: newer.schema,
+        });
+    }
+    if array {
+        serde_json::from_slice(bytes).map_err(error)
+    } else {
+        Ok(vec![serde_json::from_slice(bytes).map_err(error)?])
+    }
+}
+
+pub(super) fn error_at(error: &serde_json::Error, path: &Path) -> FileError {
+    let path = path.to_owned();
+    if error.is_data() {
+        return FileError::NotARecord {
+            path,
+            what: error.to_string(),
+        };
+    }
+    let text = error.to_string();
+    let what = text
+        .rsplit_once(" at line ")
+        .map_or(text.as_str(), |(what, _)| what)
+        .to_owned();
+    FileError::Damaged {
+        path,
+        line: error.line(),
+        column: error.column(),
+        what,
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/file.rs"]
+mod tests;

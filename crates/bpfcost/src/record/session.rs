@@ -1,0 +1,203 @@
+//! How far sessions differ on a machine, as `self-test` measured it: kept in the user's state folder
+//! (XDG Base Directory Specification), for the runs and comparisons that come after.
+
+use std::{
+    collections::BTreeMap,
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Machine,
+    file::{FileError, replace},
+};
+
+/// What `self-test` measured on one machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionSpread {
+    /// Relative standard deviation of a session's level, in percent.
+    pub percent: f64,
+    /// How many sessions it comes from.
+    pub sessions: usize,
+    /// When it was measured, RFC 3339 in UTC.
+    pub measured: String,
+}
+
+impl SessionSpread {
+    /// As a share: 0.01 is 1 %.
+    pub fn share(&self) -> f64 {
+        self.percent / 100.0
+    }
+}
+
+/// The file that keeps it, by machine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionFile {
+    path: PathBuf,
+}
+
+/// The file's content.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Kept {
+    schema: u32,
+    /// By CPU and kernel.
+    machines: BTreeMap<String, SessionSpread>,
+}
+
+/// The version of the file's form.
+const SCHEMA: u32 = 1;
+
+impl SessionFile {
+    /// A file at that path.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        SessionFile { path: path.into() }
+    }
+
+    /// The user's own: `$XDG_STATE_HOME/bpfcost/session.json`, or under `~/.local/state`. `None` for
+    /// a user without a home.
+    pub fn of_user() -> Option<Self> {
+        let folder = state_folder(env::var_os("XDG_STATE_HOME"), env::var_os("HOME"))?;
+        Some(SessionFile::at(folder.join("bpfcost/session.json")))
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is known of a machine; `None` where `self-test` has not run on it.
+    pub fn load(&self, machine: &Machine) -> Result<Option<SessionSpread>, FileError> {
+        Ok(self.read()?.machines.remove(&key(machine)))
+    }
+
+    /// Keeps what was measured on a machine, in place of what was known of it.
+    pub fn save(&self, machine: &Machine, spread: &SessionSpread) -> Result<(), FileError> {
+        let mut kept = match self.read() {
+            // What can't be read is only a cache: measured again, it is written anew.
+            Err(FileError::Damaged { .. } | FileError::NotARecord { .. }) => Kept::default(),
+            kept => kept?,
+        };
+        kept.schema = SCHEMA;
+        kept.machines.insert(key(machine), spread.clone());
+        if let Some(folder) = self.path.parent() {
+            fs::create_dir_all(folder).map_err(|source| FileError::Write {
+                path: self.path.clone(),
+                source,
+            })?;
+        }
+        replace(&self.path, |file| {
+            serde_json::to_writer_pretty(&mut *file, &kept)?;
+            file.write_all(b"\n")
+        })
+    }
+
+    fn read(&self) -> Result<Kept, FileError> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(source) => {
+                return Err(FileError::Read {
+                    path: self.path.clone(),
+                    source,
+                });
+            }
+        };
+        let kept: Kept = serde_json::from_slice(&bytes)
+            .map_err(|error| super::file::error_at(&error, &self.path))?;
+        if kept.schema > SCHEMA {
+            return Err(FileError::Newer {
+                path: self.path.clone(),
+                version: "unknown version".to_owned(),
+                schema: kept.schema,
+            });
+        }
+        Ok(kept)
+    }
+}
+
+/// Sessions differ by what the CPU and the kernel make of the time; both name a machine here.
+fn key(machine: &Machine) -> String {
+    format!("{} | {}", machine.cpu, machine.kernel)
+}
+
+fn state_folder(
+    xdg: Option<std::ffi::OsString>,
+    home: Option<std::ffi::OsString>,
+) -> Option<PathBuf> {
+    // The specification has relative paths ignored.
+    let xdg = xdg.map(PathBuf::from).filter(|path| path.is_absolute());
+    xdg.or_else(|| {
+        let home = home.map(PathBuf::from).filter(|path| path.is_absolute())?;
+        Some(home.join(".local/state"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn machine(cpu: &str) -> Machine {
+        Machine {
+            cpu: cpu.to_owned(),
+            kernel: "6.12".to_owned(),
+            ..Machine::default()
+        }
+    }
+
+    fn spread(percent: f64) -> SessionSpread {
+        SessionSpread {
+            percent,
+            sessions: 6,
+            measured: "2026-11-21T20:00:00Z".to_owned(),
+        }
+    }
+
+    #[test]
+    fn each_machine_keeps_its_own() {
+        let folder = TempDir::new().unwrap();
+        let file = SessionFile::at(folder.path().join("a/b/session.json"));
+        assert_eq!(file.load(&machine("x")).unwrap(), None);
+        file.save(&machine("x"), &spread(1.6)).unwrap();
+        file.save(&machine("y"), &spread(2.0)).unwrap();
+        file.save(&machine("x"), &spread(1.7)).unwrap();
+        assert_eq!(file.load(&machine("x")).unwrap(), Some(spread(1.7)));
+        assert_eq!(file.load(&machine("y")).unwrap(), Some(spread(2.0)));
+        assert_eq!(file.load(&machine("z")).unwrap(), None);
+        assert!((spread(1.6).share() - 0.016).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_damaged_file_is_told_and_replaced_a_newer_one_kept() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("session.json");
+        let file = SessionFile::at(&path);
+        fs::write(&path, "{\"schema\":").unwrap();
+        assert!(matches!(
+            file.load(&machine("x")),
+            Err(FileError::Damaged { line: 1, .. })
+        ));
+        file.save(&machine("x"), &spread(1.0)).unwrap();
+        assert_eq!(file.load(&machine("x")).unwrap(), Some(spread(1.0)));
+        fs::write(&path, "{\"schema\": 2, \"machines\": {}}").unwrap();
+        assert!(matches!(
+            file.save(&machine("x"), &spread(1.0)),
+            Err(FileError::Newer { schema: 2, .. })
+        ));
+    }
+
+    #[test]
+    fn the_state_folder_follows_the_specification() {
+        let path = |xdg: Option<&str>, home: Option<&str>| {
+            state_folder(xdg.map(Into::into), home.map(Into::into))
+        };
+        assert_eq!(path(Some("/s"), Some("/h")), Some("/s".into()));
+        assert_eq!(path(Some("s"), Some("/h")), Some("/h/.local/state".into()));
+        assert_eq!(path(None, Some("/h")), Some("/h/.local/state".into()));
+        assert_eq!(path(None, None), None);
+        assert_eq!(path(Some(""), Some("")), None);
+    }
+}

@@ -1,0 +1,322 @@
+//! `bpfcost check`: what can be measured on this machine, and what will disturb it.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Host, STEAL_SHARE,
+    disturbance::{all_ticks, cpu_ticks},
+    format_cpus,
+    machine::field,
+};
+use crate::record::Machine;
+
+/// The oldest kernel on which BPF programs can time themselves here: `bpf_loop` came with 5.17.
+pub const OLDEST_KERNEL: (u32, u32) = (5, 17);
+
+/// Load average beyond which an otherwise idle machine is busy: half a CPU.
+const BUSY_LOAD: f64 = 0.5;
+
+/// How one thing on this machine stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CheckState {
+    /// As it should be.
+    Ok,
+    /// It will disturb the numbers, or couldn't be told.
+    Warn,
+    /// Without it there is nothing to measure.
+    Missing,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// What was looked at, in a word or two.
+    pub name: String,
+    /// How it stands.
+    pub state: CheckState,
+    /// What was seen.
+    pub text: String,
+    /// What to do; empty where it is ok.
+    pub advice: String,
+}
+
+use CheckState::{Missing, Ok, Warn};
+
+/// Looks at everything.
+pub(super) fn checks(host: &Host) -> Vec<Check> {
+    let machine = host.machine();
+    let status = host.read("/proc/self/status").unwrap_or_default();
+    vec![
+        privileges(&status),
+        user_namespace(host.read("/proc/self/uid_map").as_deref()),
+        kernel(&machine.kernel),
+        btf(host.path("/sys/kernel/btf/vmlinux").exists()),
+        jit(host.read("/proc/sys/net/core/bpf_jit_enable").as_deref()),
+        unprivileged(
+            host.read("/proc/sys/kernel/unprivileged_bpf_disabled")
+                .as_deref(),
+        ),
+        bpf_stats(&machine),
+        virtualised(&machine),
+        cpus(&host.online_cpus()),
+        clocksource(&machine),
+        governor(&machine),
+        smt(&machine),
+        steal(&host.read("/proc/stat").unwrap_or_default()),
+        load(host.read("/proc/loadavg").as_deref()),
+    ]
+}
+
+fn check(name: &str, state: CheckState, text: impl Into<String>, advice: &str) -> Check {
+    Check {
+        name: name.to_owned(),
+        state,
+        text: text.into(),
+        advice: advice.to_owned(),
+    }
+}
+
+/// Capabilities that measuring needs (capabilities(7)), by bit.
+const NEEDED: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
+
+/// CAP_SYS_ADMIN stands for each of them, as the kernel itself has it.
+const SYS_ADMIN: u32 = 21;
+
+/// The needed capabilities that are not in effect, from `/proc/self/status`. Where that can't be
+/// read, all are taken as missing.
+pub(super) fn missing_capabilities(status: &str) -> Vec<&'static str> {
+    let effective = field(status, "CapEff")
+        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
+        .unwrap_or(0);
+    let has = |bit: u32| effective >> bit & 1 == 1;
+    NEEDED
+        .iter()
+        .filter(|(bit, _)| !has(*bit) && !has(SYS_ADMIN))
+        .map(|(_, name)| *name)
+        .collect()
+}
+
+fn privileges(status: &str) -> Check {
+    let missing = missing_capabilities(status);
+    if missing.is_empty() {
+        return check("privileges", Ok, "may load and run BPF programs", "");
+    }
+    check(
+        "privileges",
+        Missing,
+        format!("missing: {}", missing.join(", ")),
+        "run as root, or give the program these capabilities with setcap",
+    )
+}
+
+/// Capabilities of a user namespace other than the first count for nothing where BPF is loaded.
+fn user_namespace(uid_map: Option<&str>) -> Check {
+    let words = uid_map.map(|map| map.split_whitespace().collect::<Vec<_>>());
+    match words.as_deref() {
+        None | Some(["0", "0", "4294967295"]) => check("user namespace", Ok, "the first one", ""),
+        _ => check(
+            "user namespace",
+            Warn,
+            "this process lives in one of its own, whose privileges don't reach to BPF",
+            "run outside rootless containers, as the machine's own root",
+        ),
+    }
+}
+
+/// The first two numbers of a kernel's version.
+fn version(kernel: &str) -> Option<(u32, u32)> {
+    let mut parts = kernel.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+fn kernel(kernel: &str) -> Check {
+    let (major, minor) = OLDEST_KERNEL;
+    match version(kernel) {
+        None => check(
+            "kernel",
+            Warn,
+            format!("`{kernel}` has no version that could be read"),
+            &format!("Linux {major}.{minor} or newer is needed"),
+        ),
+        Some(version) if version < OLDEST_KERNEL => check(
+            "kernel",
+            Missing,
+            format!("Linux {kernel} is too old"),
+            &format!(
+                "Linux {major}.{minor} or newer is needed (bpf_loop); measure in a guest with --on"
+            ),
+        ),
+        Some(_) => check("kernel", Ok, format!("Linux {kernel}"), ""),
+    }
+}
+
+fn btf(exists: bool) -> Check {
+    if exists {
+        return check("BTF", Ok, "/sys/kernel/btf/vmlinux is there", "");
+    }
+    check(
+        "BTF",
+        Missing,
+        "/sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF is not set)",
+        "boot a distribution's kernel, or measure in a guest with --on",
+    )
+}
+
+fn jit(enable: Option<&str>) -> Check {
+    match enable {
+        Some("1") => check("JIT", Ok, "on", ""),
+        Some("2") => check(
+            "JIT",
+            Warn,
+            "on, and writes every program to the kernel's log",
+            "sysctl net.core.bpf_jit_enable=1",
+        ),
+        Some(_) => check(
+            "JIT",
+            Warn,
+            "off: programs are interpreted and cost several times more",
+            "sysctl net.core.bpf_jit_enable=1",
+        ),
+        None => check(
+            "JIT",
+            Warn,
+            "can't be told: net.core.bpf_jit_enable can't be read",
+            "run as root; a kernel without it has no JIT",
+        ),
+    }
+}
+
+fn unprivileged(disabled: Option<&str>) -> Check {
+    let name = "unprivileged BPF";
+    match disabled {
+        Some("0") => check(
+            name,
+            Warn,
+            "allowed: programs without CAP_PERFMON run with extra checks, those here don't",
+            "sysctl kernel.unprivileged_bpf_disabled=1, as distributions have it",
+        ),
+        Some(_) => check(name, Ok, "not allowed, as distributions have it", ""),
+        None => check(name, Ok, "not told by this kernel", ""),
+    }
+}
+
+fn bpf_stats(machine: &Machine) -> Check {
+    if machine.bpf_stats {
+        return check(
+            "bpf_stats",
+            Warn,
+            "on: every run of a program reads the clock twice more",
+            "sysctl kernel.bpf_stats_enabled=0",
+        );
+    }
+    check("bpf_stats", Ok, "off", "")
+}
+
+fn virtualised(machine: &Machine) -> Check {
+    match machine.virtualised.as_deref() {
+        None => check("machine", Ok, format!("{}, bare metal", machine.cpu), ""),
+        Some(by) => check(
+            "machine",
+            Warn,
+            format!("{}, under {by}", machine.cpu),
+            "compare only runs of the same machine: the host shares caches and memory out unseen",
+        ),
+    }
+}
+
+fn cpus(online: &[u32]) -> Check {
+    match online.len() {
+        0 => check("CPUs", Warn, "can't be told", "mount /sys"),
+        1 => check(
+            "CPUs",
+            Warn,
+            "one online: what is measured shares it with everything else",
+            "use a machine with two or more, or expect wider intervals",
+        ),
+        count => check(
+            "CPUs",
+            Ok,
+            format!("{count} online ({})", format_cpus(online)),
+            "",
+        ),
+    }
+}
+
+fn clocksource(machine: &Machine) -> Check {
+    let clock = &machine.clocksource;
+    // The same judgement as in a record's warnings.
+    let slow = super::warnings(machine, &super::Disturbance::default())
+        .into_iter()
+        .any(|warning| warning.code == "clocksource");
+    match (clock.is_empty(), slow) {
+        (true, _) => check("clock", Warn, "can't be told", "mount /sys"),
+        (_, true) => check(
+            "clock",
+            Warn,
+            format!("{clock}: slow and coarse to read"),
+            "see /sys/devices/system/clocksource/clocksource0/available_clocksource for others",
+        ),
+        _ => check("clock", Ok, clock.clone(), ""),
+    }
+}
+
+fn governor(machine: &Machine) -> Check {
+    match machine.governor.as_deref() {
+        None => check(
+            "governor",
+            Ok,
+            "none here: the frequency is not this kernel's to set",
+            "",
+        ),
+        Some("performance") => check("governor", Ok, "performance", ""),
+        Some(other) => check(
+            "governor",
+            Warn,
+            format!("{other}: the frequency moves with load"),
+            "cpupower frequency-set -g performance",
+        ),
+    }
+}
+
+fn smt(machine: &Machine) -> Check {
+    match machine.smt {
+        Some(true) => check(
+            "SMT",
+            Warn,
+            "on: a sibling thread takes its share of the core",
+            "keep siblings idle, or echo off > /sys/devices/system/cpu/smt/control",
+        ),
+        Some(false) => check("SMT", Ok, "off, or not there", ""),
+        None => check("SMT", Ok, "not told by this kernel", ""),
+    }
+}
+
+fn steal(stat: &str) -> Check {
+    let (_, steal) = cpu_ticks(stat);
+    let share = steal as f64 / all_ticks(stat).max(1) as f64;
+    let text = format!("{:.2} % of the CPU time since boot", share * 100.0);
+    if share > STEAL_SHARE {
+        return check(
+            "steal",
+            Warn,
+            text,
+            "the hypervisor has other guests to serve: measure longer, or elsewhere",
+        );
+    }
+    check("steal", Ok, text, "")
+}
+
+fn load(loadavg: Option<&str>) -> Check {
+    let one: Option<f64> = loadavg.and_then(|text| text.split_whitespace().next()?.parse().ok());
+    match one {
+        None => check("load", Warn, "can't be told", "mount /proc"),
+        Some(one) if one > BUSY_LOAD => check(
+            "load",
+            Warn,
+            format!("{one:.2} over the last minute"),
+            "stop what else is running, or expect wider intervals",
+        ),
+        Some(one) => check("load", Ok, format!("{one:.2} over the last minute"), ""),
+    }
+}

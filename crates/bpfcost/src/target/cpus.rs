@@ -1,0 +1,183 @@
+//! Lists of CPUs as the kernel and `--cpus` write them: `0-3,8`.
+
+use thiserror::Error;
+
+/// The highest CPU number that any kernel has (its `NR_CPUS` is at most 8192). Bounds what a typo
+/// such as `0-4000000000` can ask for.
+const MOST: u32 = 8191;
+
+/// Why a list of CPUs can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum CpuError {
+    /// Nothing is in it.
+    #[error("the list of CPUs is empty; write it like 0-3,8")]
+    Empty,
+    /// A part is neither a number nor a range.
+    #[error("`{0}` is not a CPU number or a range of them; write the list like 0-3,8")]
+    Syntax(String),
+    /// A range runs backwards.
+    #[error("the range `{0}` runs backwards; write the lower CPU first")]
+    Backwards(String),
+    /// Beyond what any kernel has.
+    #[error("CPU {0} is beyond what Linux can have ({MOST})")]
+    TooHigh(u64),
+    /// The machine has it, switched off.
+    #[error(
+        "CPU {cpu} is offline; online are {online}. Switch it on with \
+         `echo 1 > /sys/devices/system/cpu/cpu{cpu}/online`, or choose others with --cpus"
+    )]
+    Offline {
+        /// The first such CPU.
+        cpu: u32,
+        /// Those that can be used, as a list.
+        online: String,
+    },
+    /// The machine doesn't have it.
+    #[error("there is no CPU {cpu} on this machine; online are {online}. Choose with --cpus")]
+    Missing {
+        /// The first such CPU.
+        cpu: u32,
+        /// Those that can be used, as a list.
+        online: String,
+    },
+}
+
+/// Reads a list of CPUs, sorted and each once.
+pub fn parse_cpus(text: &str) -> Result<Vec<u32>, CpuError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(CpuError::Empty);
+    }
+    let mut cpus = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (first, last) = match part.split_once('-') {
+            Some((first, last)) => (number(first, part)?, number(last, part)?),
+            None => (number(part, part)?, number(part, part)?),
+        };
+        if first > last {
+            return Err(CpuError::Backwards(part.to_owned()));
+        }
+        cpus.extend(first..=last);
+    }
+    cpus.sort_unstable();
+    cpus.dedup();
+    Ok(cpus)
+}
+
+/// One number of a list; `part` is what an error quotes.
+fn number(text: &str, part: &str) -> Result<u32, CpuError> {
+    let text = text.trim();
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(CpuError::Syntax(part.to_owned()));
+    }
+    let value: u64 = text
+        .parse()
+        .map_err(|_| CpuError::Syntax(part.to_owned()))?;
+    match u32::try_from(value) {
+        Ok(cpu) if cpu <= MOST => Ok(cpu),
+        _ => Err(CpuError::TooHigh(value)),
+    }
+}
+
+/// Writes sorted CPUs as a list with ranges.
+pub fn format_cpus(cpus: &[u32]) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    let mut rest = cpus;
+    while let Some(&first) = rest.first() {
+        let run = rest
+            .iter()
+            .zip(first..)
+            .take_while(|(cpu, expected)| *cpu == expected)
+            .count();
+        let last = rest[run - 1];
+        parts.push(match last - first {
+            0 => first.to_string(),
+            1 => format!("{first},{last}"),
+            _ => format!("{first}-{last}"),
+        });
+        rest = &rest[run..];
+    }
+    parts.join(",")
+}
+
+/// Refuses CPUs that are offline or that the machine doesn't have.
+pub fn usable_cpus(asked: &[u32], online: &[u32], possible: &[u32]) -> Result<(), CpuError> {
+    if asked.is_empty() {
+        return Err(CpuError::Empty);
+    }
+    let Some(&cpu) = asked.iter().find(|cpu| !online.contains(cpu)) else {
+        return Ok(());
+    };
+    let online = format_cpus(online);
+    Err(if possible.contains(&cpu) {
+        CpuError::Offline { cpu, online }
+    } else {
+        CpuError::Missing { cpu, online }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn lists_are_read() {
+        assert_eq!(parse_cpus("0-3,8"), Ok(vec![0, 1, 2, 3, 8]));
+        assert_eq!(parse_cpus(" 4, 2 ,2-3\n"), Ok(vec![2, 3, 4]));
+        assert_eq!(parse_cpus("8191"), Ok(vec![8191]));
+    }
+
+    #[test]
+    fn bad_lists_say_why() {
+        assert_eq!(parse_cpus(" \n"), Err(CpuError::Empty));
+        assert_eq!(parse_cpus("0,,1"), Err(CpuError::Syntax(String::new())));
+        assert_eq!(parse_cpus("1-2-3"), Err(CpuError::Syntax("1-2-3".into())));
+        assert_eq!(parse_cpus("-1"), Err(CpuError::Syntax("-1".into())));
+        assert_eq!(parse_cpus("+1"), Err(CpuError::Syntax("+1".into())));
+        assert_eq!(parse_cpus("3-1"), Err(CpuError::Backwards("3-1".into())));
+        assert_eq!(parse_cpus("8192"), Err(CpuError::TooHigh(8192)));
+        assert_eq!(
+            parse_cpus("0-4000000000"),
+            Err(CpuError::TooHigh(4_000_000_000))
+        );
+        assert!(matches!(
+            parse_cpus("99999999999999999999999"),
+            Err(CpuError::Syntax(_))
+        ));
+    }
+
+    #[test]
+    fn offline_and_missing_cpus_are_told_apart() {
+        let (online, possible) = ([0, 1, 3], [0, 1, 2, 3]);
+        assert_eq!(usable_cpus(&[0, 3], &online, &possible), Ok(()));
+        assert_eq!(
+            usable_cpus(&[0, 2], &online, &possible),
+            Err(CpuError::Offline {
+                cpu: 2,
+                online: "0,1,3".into()
+            })
+        );
+        let missing = usable_cpus(&[7], &online, &possible).unwrap_err();
+        assert_eq!(
+            missing.to_string(),
+            "there is no CPU 7 on this machine; online are 0,1,3. Choose with --cpus"
+        );
+        assert_eq!(usable_cpus(&[], &online, &possible), Err(CpuError::Empty));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in "[0-9,\\- x]{0,20}") {
+            let _ = parse_cpus(&text);
+        }
+
+        #[test]
+        fn what_is_written_reads_back(mut cpus in prop::collection::vec(0u32..=MOST, 1..40)) {
+            cpus.sort_unstable();
+            cpus.dedup();
+            prop_assert_eq!(parse_cpus(&format_cpus(&cpus)), Ok(cpus));
+        }
+    }
+}

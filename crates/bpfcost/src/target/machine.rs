@@ -1,0 +1,177 @@
+//! The fingerprint: what a machine is, as far as a cost depends on it.
+
+use super::Host;
+use crate::record::Machine;
+
+/// Reads the fingerprint of a machine; what can't be read stays empty.
+pub(super) fn fingerprint(host: &Host) -> Machine {
+    let cpuinfo = host.read("/proc/cpuinfo").unwrap_or_default();
+    Machine {
+        kernel: host.read("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        kernel_build: host.read("/proc/sys/kernel/version").unwrap_or_default(),
+        cpu: cpu_model(&cpuinfo).unwrap_or_else(|| std::env::consts::ARCH.to_owned()),
+        cpus: u32::try_from(host.online_cpus().len()).unwrap_or(u32::MAX),
+        virtualised: virtualised(host, &cpuinfo),
+        clocksource: host
+            .read("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+            .unwrap_or_default(),
+        governor: governor(host),
+        smt: smt(host.read("/sys/devices/system/cpu/smt/active").as_deref()),
+        mitigations: mitigations(host),
+        jit: matches!(
+            host.read("/proc/sys/net/core/bpf_jit_enable").as_deref(),
+            Some("1" | "2")
+        ),
+        bpf_stats: host
+            .read("/proc/sys/kernel/bpf_stats_enabled")
+            .is_some_and(|on| on != "0"),
+        ..Machine::default()
+    }
+}
+
+/// The value of a `key : value` line.
+pub(super) fn field<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
+/// The CPU's model: x86 calls it `model name`, others leave a part number.
+fn cpu_model(cpuinfo: &str) -> Option<String> {
+    let named = ["model name", "Model", "cpu model", "cpu"]
+        .iter()
+        .find_map(|key| field(cpuinfo, key));
+    if let Some(name) = named.filter(|name| !name.is_empty()) {
+        return Some(name.to_owned());
+    }
+    let implementer = field(cpuinfo, "CPU implementer")?;
+    let part = field(cpuinfo, "CPU part")?;
+    Some(format!(
+        "{} implementer {implementer} part {part}",
+        std::env::consts::ARCH
+    ))
+}
+
+/// The hypervisor's name, `container`, or `None` on bare metal. A guest inside which a container
+/// runs is named by its hypervisor, for that is what takes time away.
+fn virtualised(host: &Host, cpuinfo: &str) -> Option<String> {
+    let flagged = field(cpuinfo, "flags")
+        .is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"));
+    let named = || {
+        host.read("/sys/hypervisor/type")
+            .or_else(|| cpuid_hypervisor(host))
+            .or_else(|| dmi_hypervisor(host))
+    };
+    if flagged {
+        return Some(named().unwrap_or_else(|| "a hypervisor".to_owned()));
+    }
+    // Not x86, or a guest that hides it: only names that no bare machine carries.
+    if let Some(name) = host
+        .read("/sys/hypervisor/type")
+        .or_else(|| dmi_hypervisor(host))
+    {
+        return Some(name);
+    }
+    let contained = [
+        "/.dockerenv",
+        "/run/.containerenv",
+        "/run/systemd/container",
+    ]
+    .iter()
+    .any(|path| host.path(path).exists());
+    contained.then(|| "container".to_owned())
+}
+
+/// What the CPU's own instruction says, on the machine that this program runs on.
+#[cfg(target_arch = "x86_64")]
+fn cpuid_hypervisor(host: &Host) -> Option<String> {
+    use raw_cpuid::{CpuId, Hypervisor};
+
+    if !host.is_real() {
+        return None;
+    }
+    let name = match CpuId::new().get_hypervisor_info()?.identify() {
+        Hypervisor::Xen => "Xen",
+        Hypervisor::VMware => "VMware",
+        Hypervisor::HyperV => "Hyper-V",
+        Hypervisor::KVM => "KVM",
+        Hypervisor::QEMU => "QEMU (emulated)",
+        Hypervisor::Bhyve => "bhyve",
+        Hypervisor::QNX => "QNX",
+        Hypervisor::ACRN => "ACRN",
+        Hypervisor::Unknown(..) => return None,
+    };
+    Some(name.to_owned())
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn cpuid_hypervisor(_: &Host) -> Option<String> {
+    None
+}
+
+/// The hypervisor as the firmware's tables name it.
+fn dmi_hypervisor(host: &Host) -> Option<String> {
+    /// Parts of vendor or product names, and what they stand for.
+    const NAMES: [(&str, &str); 9] = [
+        ("KVM", "KVM"),
+        ("QEMU", "QEMU"),
+        ("Amazon EC2", "Amazon EC2"),
+        ("Google Compute", "Google Compute Engine"),
+        ("VMware", "VMware"),
+        ("VirtualBox", "VirtualBox"),
+        ("Xen", "Xen"),
+        ("Bochs", "Bochs"),
+        ("Virtual Machine", "Hyper-V"),
+    ];
+    let product = host.read("/sys/class/dmi/id/product_name");
+    // Amazon's bare-metal instances are named so, and are no guests.
+    if product
+        .as_deref()
+        .is_some_and(|name| name.ends_with(".metal"))
+    {
+        return None;
+    }
+    let texts = [host.read("/sys/class/dmi/id/sys_vendor"), product];
+    NAMES
+        .iter()
+        .find(|(part, _)| texts.iter().flatten().any(|text| text.contains(part)))
+        .map(|(_, name)| (*name).to_owned())
+}
+
+/// The governors of all CPUs: one name, or several joined where they differ.
+fn governor(host: &Host) -> Option<String> {
+    let mut names: Vec<String> = host
+        .online_cpus()
+        .iter()
+        .filter_map(|cpu| {
+            host.read(&format!(
+                "/sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor"
+            ))
+        })
+        .collect();
+    names.sort();
+    names.dedup();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn smt(active: Option<&str>) -> Option<bool> {
+    match active? {
+        "0" => Some(false),
+        "1" => Some(true),
+        _ => None,
+    }
+}
+
+/// The vulnerabilities that this CPU has, each with what the kernel does about it: that is part of
+/// every cost of entering the kernel or jumping indirectly.
+fn mitigations(host: &Host) -> Vec<String> {
+    const FOLDER: &str = "/sys/devices/system/cpu/vulnerabilities";
+    host.names(FOLDER)
+        .into_iter()
+        .filter_map(|name| {
+            let state = host.read(&format!("{FOLDER}/{name}"))?;
+            (state != "Not affected").then(|| format!("{name}: {state}"))
+        })
+        .collect()
+}

@@ -1,0 +1,310 @@
+//! Warnings about the machine: what disturbed a run, what it does to the numbers, what to do.
+
+use super::Disturbance;
+use crate::{measure::Warning, record::Machine};
+
+/// Share of the CPUs' time that a hypervisor may take away: beyond 1 %, which is also the margin
+/// within which kernel costs count as the same, batches are stretched noticeably.
+pub const STEAL_SHARE: f64 = 0.01;
+
+/// Share of the CPUs' time that other processes may use. Daemons of an idle machine stay below 1 %;
+/// at 5 % every twentieth batch shares caches or its CPU with something else.
+pub const BUSY_SHARE: f64 = 0.05;
+
+/// Moves of threads between CPUs a second. A move costs microseconds and cold caches; a pinned
+/// thread makes none, the helper threads of this program a few in a whole run.
+pub const MIGRATIONS_PER_S: f64 = 1.0;
+
+/// Moves that never count as many, however short the run: threads are placed when they start.
+pub const MIGRATIONS_LEAST: u64 = 10;
+
+/// By how much of its highest value the frequency may vary. Turbo steps of 100 MHz at 3 GHz are
+/// 3 %; beyond 5 % nanoseconds of early and late epochs differ more than their intervals say.
+pub const FREQUENCY_SHARE: f64 = 0.05;
+
+/// Clocks that are read without leaving the CPU. Others take a microsecond or an exit of the guest.
+const FAST_CLOCKS: [&str; 5] = [
+    "tsc",
+    "arch_sys_counter",
+    "kvm-clock",
+    "hyperv_clocksource_tsc_page",
+    "xen",
+];
+
+/// What a reader of a record should know about its machine.
+pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
+    [
+        steal(seen),
+        busy(seen),
+        migrations(seen),
+        frequency(seen),
+        other_tracers(machine),
+        governor(machine),
+        bpf_stats(machine),
+        jit(machine),
+        clocksource(machine),
+        virtualised(machine),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn warning(code: &str, text: String) -> Option<Warning> {
+    Some(Warning::new(code, text))
+}
+
+/// A part of the time that the CPUs had, 0 where nothing was watched.
+fn share(part_ms: f64, seen: &Disturbance) -> f64 {
+    if seen.capacity_ms > 0.0 {
+        part_ms / seen.capacity_ms
+    } else {
+        0.0
+    }
+}
+
+fn steal(seen: &Disturbance) -> Option<Warning> {
+    let share = share(seen.steal_ms, seen);
+    (share > STEAL_SHARE).then_some(())?;
+    warning(
+        "steal",
+        format!(
+            "the hypervisor took {:.1} % of the CPU time away while measuring, so that batches \
+             were stretched; measure longer or when the machine's neighbours are quiet",
+            share * 100.0
+        ),
+    )
+}
+
+fn busy(seen: &Disturbance) -> Option<Warning> {
+    let share = share(seen.other_cpu_ms, seen);
+    (share > BUSY_SHARE).then_some(())?;
+    warning(
+        "busy-neighbours",
+        format!(
+            "other processes used {:.0} % of the CPU time while measuring; intervals are wider for \
+             it. Stop them, or give the measurement a CPU of its own with --cpus",
+            share * 100.0
+        ),
+    )
+}
+
+fn migrations(seen: &Disturbance) -> Option<Warning> {
+    let most = (seen.wall_ms / 1e3 * MIGRATIONS_PER_S).max(MIGRATIONS_LEAST as f64);
+    (seen.migrations as f64 > most).then_some(())?;
+    warning(
+        "migrations",
+        format!(
+            "threads of this program moved between CPUs {} times while measuring, and caches went \
+             cold each time; pin it with --cpus",
+            seen.migrations
+        ),
+    )
+}
+
+fn frequency(seen: &Disturbance) -> Option<Warning> {
+    let [low, high] = seen.mhz?;
+    ((high - low) / high > FREQUENCY_SHARE).then_some(())?;
+    warning(
+        "frequency",
+        format!(
+            "the CPUs ran between {low:.0} and {high:.0} MHz, so that nanoseconds of different \
+             moments differ; fix it with the `performance` governor and turbo off"
+        ),
+    )
+}
+
+fn other_tracers(machine: &Machine) -> Option<Warning> {
+    /// How many are named; the record has them all.
+    const NAMED: usize = 3;
+    let count = machine.other_tracers.len();
+    (count > 0).then_some(())?;
+    let mut names = machine.other_tracers[..count.min(NAMED)].join(", ");
+    if count > NAMED {
+        names = format!("{names} and {} more", count - NAMED);
+    }
+    warning(
+        "other-tracers",
+        format!(
+            "BPF programs of others were loaded while measuring: {names}. Where they share a hook \
+             with what is measured, their cost is in the numbers; stop them to be sure"
+        ),
+    )
+}
+
+fn governor(machine: &Machine) -> Option<Warning> {
+    let governor = machine.governor.as_deref()?;
+    (governor != "performance").then_some(())?;
+    warning(
+        "governor",
+        format!(
+            "the frequency governor is `{governor}`; with `performance` the frequency moves less \
+             (cpupower frequency-set -g performance)"
+        ),
+    )
+}
+
+fn bpf_stats(machine: &Machine) -> Option<Warning> {
+    machine.bpf_stats.then_some(())?;
+    warning(
+        "bpf-stats-on",
+        "kernel.bpf_stats_enabled is on: every run of a BPF program reads the clock twice more, and \
+         that is in the numbers; switch it off with `sysctl kernel.bpf_stats_enabled=0`"
+            .to_owned(),
+    )
+}
+
+fn jit(machine: &Machine) -> Option<Warning> {
+    (!machine.jit).then_some(())?;
+    warning(
+        "jit-off",
+        "the BPF JIT is off or can't be told: interpreted programs cost several times what \
+         compiled ones do; switch it on with `sysctl net.core.bpf_jit_enable=1`"
+            .to_owned(),
+    )
+}
+
+fn clocksource(machine: &Machine) -> Option<Warning> {
+    let clock = machine.clocksource.as_str();
+    (!clock.is_empty() && !FAST_CLOCKS.contains(&clock)).then_some(())?;
+    warning(
+        "clocksource",
+        format!(
+            "the kernel's clock is `{clock}`, which is slow and coarse to read; batches hide most \
+             of it, single windows don't. See \
+             /sys/devices/system/clocksource/clocksource0/available_clocksource for others"
+        ),
+    )
+}
+
+fn virtualised(machine: &Machine) -> Option<Warning> {
+    let by = machine.virtualised.as_deref()?;
+    let text = if by == "container" {
+        "this is a container: what its neighbours on the same kernel do is in the numbers, and \
+         they can't be seen from here"
+            .to_owned()
+    } else {
+        format!(
+            "this is a virtual machine ({by}): its host shares caches and memory out unseen, and \
+             costs can differ from those on hardware; compare runs of the same machine"
+        )
+    };
+    warning("virtualised", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quiet() -> (Machine, Disturbance) {
+        let machine = Machine {
+            jit: true,
+            clocksource: "tsc".into(),
+            governor: Some("performance".into()),
+            ..Machine::default()
+        };
+        let seen = Disturbance {
+            wall_ms: 60_000.0,
+            capacity_ms: 120_000.0,
+            steal_ms: 1_200.0,
+            other_cpu_ms: 6_000.0,
+            migrations: 60,
+            mhz: Some([2850.0, 3000.0]),
+            user_bytes: None,
+        };
+        (machine, seen)
+    }
+
+    fn codes(machine: &Machine, seen: &Disturbance) -> Vec<String> {
+        warnings(machine, seen)
+            .into_iter()
+            .map(|warning| warning.code)
+            .collect()
+    }
+
+    #[test]
+    fn at_its_thresholds_a_machine_is_quiet() {
+        let (machine, seen) = quiet();
+        assert_eq!(codes(&machine, &seen), [""; 0]);
+        assert_eq!(codes(&machine, &Disturbance::default()), [""; 0]);
+    }
+
+    #[test]
+    fn each_disturbance_has_its_code() {
+        let (machine, quiet) = quiet();
+        for (seen, code) in [
+            (
+                Disturbance {
+                    steal_ms: 1_210.0,
+                    ..quiet
+                },
+                "steal",
+            ),
+            (
+                Disturbance {
+                    other_cpu_ms: 6_010.0,
+                    ..quiet
+                },
+                "busy-neighbours",
+            ),
+            (
+                Disturbance {
+                    migrations: 61,
+                    ..quiet
+                },
+                "migrations",
+            ),
+            (
+                Disturbance {
+                    mhz: Some([2840.0, 3000.0]),
+                    ..quiet
+                },
+                "frequency",
+            ),
+        ] {
+            assert_eq!(codes(&machine, &seen), [code]);
+        }
+        let short = Disturbance {
+            wall_ms: 1.0,
+            migrations: 10,
+            ..Disturbance::default()
+        };
+        assert_eq!(codes(&machine, &short), [""; 0]);
+    }
+
+    #[test]
+    fn each_trait_of_a_machine_has_its_code() {
+        let (machine, seen) = quiet();
+        let with = |change: fn(&mut Machine)| {
+            let mut machine = machine.clone();
+            change(&mut machine);
+            codes(&machine, &seen)
+        };
+        assert_eq!(
+            with(|m| m.other_tracers = vec!["xdp x (1)".into()]),
+            ["other-tracers"]
+        );
+        assert_eq!(
+            with(|m| m.governor = Some("powersave".into())),
+            ["governor"]
+        );
+        assert_eq!(with(|m| m.governor = None), [""; 0]);
+        assert_eq!(with(|m| m.bpf_stats = true), ["bpf-stats-on"]);
+        assert_eq!(with(|m| m.jit = false), ["jit-off"]);
+        assert_eq!(with(|m| m.clocksource = "hpet".into()), ["clocksource"]);
+        assert_eq!(
+            with(|m| m.virtualised = Some("KVM".into())),
+            ["virtualised"]
+        );
+    }
+
+    #[test]
+    fn many_tracers_are_counted_not_listed() {
+        let machine = Machine {
+            other_tracers: (0..5).map(|id| format!("xdp p ({id})")).collect(),
+            ..quiet().0
+        };
+        let text = &warnings(&machine, &Disturbance::default())[0].text;
+        assert!(text.contains("xdp p (2) and 2 more"), "{text}");
+    }
+}

@@ -1,0 +1,278 @@
+//! From paired epochs to verdicts.
+//!
+//! A comparison pairs case and baseline within each epoch: d = case − baseline, and relative
+//! log case − log baseline. Estimate and 95 % interval are Hodges–Lehmann and exact signed-rank, for
+//! each comparison on its own. The verdict falls in this order:
+//!
+//! 1. `Same`, where the 90 % interval lies inside ±margin. That is two one-sided tests at 5 % each
+//!    (TOST; Schuirmann 1987). It is not adjusted for the number of comparisons: to be wrong, the effect
+//!    must be as large as the margin, and then each comparison errs in at most 5 % of runs, which is what
+//!    is claimed of it alone. Taking precedence, it can only lower the false-alarm rate of the next step.
+//! 2. `Slower` or `Faster`, where Holm over *all* comparisons of the run rejects at
+//!    [`FALSE_ALARM_LEVEL`]. This is the family-wise promise: at most 5 % of runs in which nothing
+//!    differs raise even one alarm.
+//! 3. else `Unresolved`, with what would have been seen.
+//!
+//! The margin ±m is taken on the log scale as ±ln(1 + m), so that exchanging case and baseline exchanges
+//! `Slower` and `Faster` and keeps `Same`.
+//!
+//! Schuirmann, D. J. (1987), "A comparison of the two one-sided tests procedure and the power approach
+//! for assessing the equivalence of average bioavailability", J. Pharmacokin. Biopharm. 15(6).
+
+use crate::estimate::{Estimate, Interval, signed_rank_interval, signed_rank_p};
+use crate::holm::holm;
+use crate::power::{FALSE_ALARM_LEVEL, detectable, epochs_to_resolve};
+
+/// Confidence of the interval that decides `Same` and budgets: 5 % on either side.
+pub const EQUIVALENCE_CONFIDENCE: f64 = 0.90;
+
+/// The relative effect that a run is asked to resolve.
+pub const TARGET_EFFECT: f64 = 0.01;
+
+/// What a comparison says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Verdict {
+    /// The case costs more (or, of a rate, yields less) than the baseline.
+    Slower,
+    /// The case costs less (or, of a rate, yields more) than the baseline.
+    Faster,
+    /// The difference is below what matters.
+    Same {
+        /// The relative difference that would matter; 0.01 is 1 %.
+        margin: f64,
+    },
+    /// The run cannot tell.
+    Unresolved {
+        /// The relative effect that would have been found in about three runs of four; `None` where
+        /// no effect of any size could have been found.
+        detectable: Option<f64>,
+    },
+}
+
+/// Whether a relative cost stays within a budget, by 95 % confidence in the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Budget {
+    /// The cost is within the budget.
+    Within,
+    /// The cost exceeds the budget.
+    Over,
+    /// The interval holds the budget.
+    CantTell,
+}
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sense {
+    /// The value is a cost (ns per operation): more is slower.
+    #[default]
+    Cost,
+    /// The value is a rate (operations per second): more is faster.
+    Rate,
+}
+
+/// By what comparisons are judged.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policy {
+    /// The relative difference below which two cases are the same: 0.01 for kernel costs, 0.03 for CPU
+    /// per operation, 0.05 for throughput, 0 on exact targets. Negative or NaN reads as 0.
+    pub margin: f64,
+    /// The relative cost (or loss of rate) that is allowed, if any; 0.05 is 5 %.
+    pub budget: Option<f64>,
+    /// Which way is better.
+    pub sense: Sense,
+}
+
+/// One comparison's differences between case and baseline, an epoch each.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Differences {
+    /// case − baseline, in the unit of the values.
+    pub absolute: Vec<f64>,
+    /// ln case − ln baseline; only epochs in which both are above zero.
+    pub log_ratio: Vec<f64>,
+    /// Epochs left out because a side had no finite value there.
+    pub missing: usize,
+}
+
+impl Differences {
+    /// Pairs two cases' epoch medians by their places. An epoch that either lacks (NaN, or beyond the
+    /// end of the shorter) is counted as missing.
+    #[must_use]
+    pub fn pair(case: &[f64], baseline: &[f64]) -> Self {
+        let mut pairs = Self {
+            missing: case.len().abs_diff(baseline.len()),
+            ..Self::default()
+        };
+        for (&case, &baseline) in case.iter().zip(baseline) {
+            if !(case.is_finite() && baseline.is_finite()) {
+                pairs.missing += 1;
+                continue;
+            }
+            pairs.absolute.push(case - baseline);
+            if case > 0.0 && baseline > 0.0 {
+                pairs.log_ratio.push(case.ln() - baseline.ln());
+            }
+        }
+        pairs
+    }
+}
+
+/// What is known of one comparison.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Comparison {
+    /// Epochs in which both sides have a value.
+    pub epochs: usize,
+    /// Epochs left out because a side had none.
+    pub missing: usize,
+    /// case − baseline, with the 95 % interval, in the unit of the values; `None` below 6 epochs.
+    pub difference: Option<Estimate>,
+    /// case / baseline − 1, with the 95 % interval; 0.01 is 1 % more. `None` below 6 epochs.
+    pub relative: Option<Estimate>,
+    /// The 90 % interval of `relative`, which decides `Same` and the budget.
+    pub relative90: Option<Interval>,
+    /// The exact two-sided p-value of the relative difference, before Holm.
+    pub p: f64,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The relative effect that would have been found in about three runs of four, whatever the verdict.
+    pub detectable: Option<f64>,
+    /// Epochs in all that would resolve [`TARGET_EFFECT`].
+    pub epochs_to_resolve: Option<usize>,
+    /// The budget's answer, where the policy has one.
+    pub budget: Option<Budget>,
+}
+
+/// Judges all comparisons of a run together, once, at its end. The result keeps their order.
+#[must_use]
+pub fn judge(comparisons: &[Differences], policy: &Policy) -> Vec<Comparison> {
+    let family = comparisons.len();
+    let evidence: Vec<Evidence> = comparisons
+        .iter()
+        .map(|c| Evidence::of_epochs(&c.log_ratio, family))
+        .collect();
+    let verdicts = decide(&evidence, policy);
+    comparisons
+        .iter()
+        .zip(&evidence)
+        .zip(verdicts)
+        .map(|((differences, evidence), verdict)| Comparison {
+            epochs: differences.absolute.len(),
+            missing: differences.missing,
+            difference: Estimate::of(&differences.absolute),
+            relative: evidence.shown.map(|e| e.map(f64::exp_m1)),
+            relative90: evidence.deciding.map(|i| i.map(f64::exp_m1)),
+            p: evidence.p,
+            verdict,
+            detectable: evidence.detectable.map(f64::exp_m1),
+            epochs_to_resolve: epochs_to_resolve(
+                &differences.log_ratio,
+                TARGET_EFFECT.ln_1p(),
+                family,
+            ),
+            budget: policy
+                .budget
+                .map(|b| budget(evidence.deciding, b, policy.sense)),
+        })
+        .collect()
+}
+
+/// What a verdict is made from, as log ratios: from the epochs of a run, or from sessions.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Evidence {
+    /// Estimate with the 95 % interval.
+    pub(crate) shown: Option<Estimate>,
+    /// The 90 % interval.
+    pub(crate) deciding: Option<Interval>,
+    /// Two-sided p-value.
+    pub(crate) p: f64,
+    /// The log ratio that would have been found in about three runs of four.
+    pub(crate) detectable: Option<f64>,
+}
+
+impl Evidence {
+    fn of_epochs(log_ratios: &[f64], family: usize) -> Self {
+        Self {
+            shown: Estimate::of(log_ratios),
+            deciding: signed_rank_interval(log_ratios, EQUIVALENCE_CONFIDENCE),
+            p: signed_rank_p(log_ratios),
+            detectable: detectable(log_ratios, family),
+        }
+    }
+}
+
+/// The verdicts of one family of comparisons, in their order.
+pub(crate) fn decide(family: &[Evidence], policy: &Policy) -> Vec<Verdict> {
+    let margin = policy.margin.max(0.0); // NaN too
+    let p_values: Vec<f64> = family.iter().map(|e| e.p).collect();
+    family
+        .iter()
+        .zip(holm(&p_values, FALSE_ALARM_LEVEL))
+        .map(|(evidence, rejected)| {
+            let reach = margin.ln_1p();
+            match (evidence.deciding, evidence.shown) {
+                (Some(i), _) if -reach <= i.low && i.high <= reach => Verdict::Same { margin },
+                (_, Some(shown)) if rejected && shown.value != 0.0 => {
+                    if (shown.value > 0.0) == (policy.sense == Sense::Cost) {
+                        Verdict::Slower
+                    } else {
+                        Verdict::Faster
+                    }
+                }
+                _ => Verdict::Unresolved {
+                    detectable: evidence.detectable.map(f64::exp_m1),
+                },
+            }
+        })
+        .collect()
+}
+
+/// Places the 90 % interval of a log ratio against a budget.
+pub(crate) fn budget(log_ratio: Option<Interval>, budget: f64, sense: Sense) -> Budget {
+    let Some(relative) = log_ratio.map(|i| i.map(f64::exp_m1)) else {
+        return Budget::CantTell;
+    };
+    let (least, most) = match sense {
+        Sense::Cost => (relative.low, relative.high),
+        Sense::Rate => (-relative.high, -relative.low),
+    };
+    if most <= budget {
+        Budget::Within
+    } else if least > budget {
+        Budget::Over
+    } else {
+        Budget::CantTell
+    }
+}
+
+/// Judges two cases on an exact target, where a cost repeats and there is no interval: from all loads'
+/// values of either side. `Same` when every value equals every other; `Slower` or `Faster` when the
+/// ranges of the two sides do not meet; else unresolved by the spread over loads, relative to the
+/// baseline. A side without a finite value is unresolved.
+#[must_use]
+pub fn judge_exact(case: &[f64], baseline: &[f64], sense: Sense) -> Verdict {
+    let range = |values: &[f64]| {
+        let kept = crate::pairwise::sorted(values);
+        Some(Interval {
+            low: *kept.first()?,
+            high: *kept.last()?,
+        })
+    };
+    let (Some(case), Some(baseline)) = (range(case), range(baseline)) else {
+        return Verdict::Unresolved { detectable: None };
+    };
+    let more = case.low > baseline.high;
+    let less = case.high < baseline.low;
+    if more || less {
+        return if more == (sense == Sense::Cost) {
+            Verdict::Slower
+        } else {
+            Verdict::Faster
+        };
+    }
+    if case == baseline && case.low == case.high {
+        return Verdict::Same { margin: 0.0 };
+    }
+    let spread = (case.high - case.low).max(baseline.high - baseline.low) / baseline.low.abs();
+    Verdict::Unresolved {
+        detectable: spread.is_finite().then_some(spread),
+    }
+}
