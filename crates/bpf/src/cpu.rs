@@ -42,3 +42,14 @@ impl Drop for Pinned {
 pub fn current_cpu() -> u32 {
     sched_getcpu() as u32
 }
+
+/// CPUs on which the caller may run, in order; empty where the kernel does not tell.
+pub fn allowed_cpus() -> Vec<u32> {
+    let Ok(allowed) = sched_getaffinity(None) else {
+        return Vec::new();
+    };
+    (0..CpuSet::MAX_CPU)
+        .filter(|&cpu| allowed.is_set(cpu))
+        .map(|cpu| cpu as u32)
+        .collect()
+}

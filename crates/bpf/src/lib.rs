@@ -16,7 +16,7 @@ mod programs;
 pub mod run;
 pub mod timing;
 
-pub use cpu::{Pinned, current_cpu};
+pub use cpu::{Pinned, allowed_cpus, current_cpu};
 pub use error::{Error, Result};
 pub use programs::{LoadedProgram, loaded_programs};
 

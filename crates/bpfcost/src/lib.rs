@@ -4,7 +4,9 @@
 //! everything that was seen, and [`report`] shows it. Data flows one way; each module knows only
 //! those named before it.
 
+pub mod cli;
 pub mod experiment;
 pub mod measure;
 pub mod record;
+pub mod report;
 pub mod target;

@@ -1,2 +1,7 @@
-//! What does eBPF cost?
-fn main() {}
+//! bpfcost: what does eBPF cost? Parses, dispatches, and turns the outcome into an exit code.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    bpfcost::cli::main()
+}

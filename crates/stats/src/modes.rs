@@ -62,6 +62,9 @@ fn best_split(values: &[f64]) -> (usize, f64) {
     let mean = values.iter().sum::<f64>() / n;
     let total: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
     let mut best = (1, 0.0);
+    if total <= 0.0 {
+        return best;
+    }
     let mut sum = 0.0;
     for (i, value) in values.iter().enumerate().take(values.len() - 1) {
         sum += value - mean;

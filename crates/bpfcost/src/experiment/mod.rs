@@ -4,6 +4,7 @@
 
 mod case;
 mod trial;
+pub mod twice;
 mod unit;
 pub mod xdp_lb;
 

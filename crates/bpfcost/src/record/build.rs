@@ -39,7 +39,7 @@ impl Record {
             target: plan.target.clone(),
             unit: plan.unit,
             started: started.to_owned(),
-            seconds: measured.epoch_s.iter().sum(),
+            seconds: measured.epoch_s.iter().fold(0.0, |sum, epoch| sum + epoch),
             seed: plan.seed,
             stop: measured.stop.unwrap_or(Stop::Interrupted),
             asked: Asked {
@@ -67,6 +67,11 @@ pub(super) fn sense(unit: Unit) -> Sense {
     match unit {
         Unit::NanosPerOp => Sense::Cost,
     }
+}
+
+/// Whether a value can be reckoned with and written as JSON: finite, and so is a sum of squares.
+fn usable(value: f64) -> bool {
+    value.abs() < 1e150
 }
 
 /// The run's warnings, each once, for a resumed run warns again.
@@ -97,7 +102,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes finite values alone, which JSON can hold, and counts the others.
+    /// Takes usable values alone and counts the others.
     fn of(plan: &Plan, measured: &Measured) -> (Self, usize) {
         let epochs = measured
             .cases
@@ -109,8 +114,7 @@ impl Seen {
             let mut tidied: Vec<Vec<f64>> = values
                 .iter()
                 .map(|trials| {
-                    let finite: Vec<f64> =
-                        trials.iter().copied().filter(|v| v.is_finite()).collect();
+                    let finite: Vec<f64> = trials.iter().copied().filter(|v| usable(*v)).collect();
                     dropped += trials.len() - finite.len();
                     finite
                 })

@@ -15,6 +15,10 @@
 //! A case that failed its own checks on the new side fails the gate, for it has no number that
 //! could be trusted to be small. A case that is missing from one side does not, for people measure
 //! parts; it is listed.
+//!
+//! Several records a side are sessions: where they are enough for the exact two-sample test to show
+//! a change among so many cases (4 a side for one case, 7 for 24), they speak for themselves. Fewer
+//! count by their mean, with intervals widened by the spread between sessions.
 
 use bpfcost_stats::{
     Policy, Sense,
@@ -28,7 +32,10 @@ use super::{
     Basis, CaseRecord, Change, Changes, CompareError, Gate, Machine, Outcome, Record, SCHEMA,
     build::sense,
     compat,
-    sides::{Group, distinct, estimates, failed, groups, named, one_sided, run, sessions, side},
+    sides::{
+        Group, distinct, estimates, exact_suffices, failed, groups, named, one_sided, pooled, run,
+        sessions, sessions_needed, side,
+    },
 };
 use crate::{experiment::Role, measure::Warning};
 
@@ -81,10 +88,14 @@ pub fn compare(
         only_new: Vec::new(),
         warnings,
     };
+    let family = groups
+        .iter()
+        .map(|group| group.names(Role::Case).len())
+        .sum();
     for group in &groups {
         let records: Vec<&Record> = group.old.iter().chain(&group.new).copied().collect();
         changes.warnings.extend(compat::compatible(&records)?);
-        group.compare(threshold, &known_spread, &mut changes);
+        group.compare(threshold, family, &known_spread, &mut changes);
     }
     settle(&mut changes);
     Ok(changes)
@@ -144,6 +155,7 @@ impl Group<'_> {
     fn compare(
         &self,
         threshold: f64,
+        family: usize,
         known_spread: &impl Fn(&Machine) -> Option<f64>,
         changes: &mut Changes,
     ) {
@@ -161,17 +173,19 @@ impl Group<'_> {
             }
         }
         let (spread, known) = self.spread(known_spread);
-        let judged = self.judge(&matched, spread, threshold);
+        let judged = self.judge(&matched, spread, threshold, family);
         if judged
             .iter()
             .any(|(_, found)| found.basis == StatsBasis::Widened)
         {
-            changes.warnings.push(self.caption(spread, known));
+            changes.warnings.push(self.caption(spread, known, family));
         }
         changes
             .cases
             .extend(judged.into_iter().map(|(change, _)| change));
-        changes.warnings.extend(self.floors(spread, threshold));
+        changes
+            .warnings
+            .extend(self.floors(spread, threshold, family));
     }
 
     fn judge(
@@ -179,12 +193,19 @@ impl Group<'_> {
         matched: &[(String, Vec<&CaseRecord>, Vec<&CaseRecord>)],
         spread: f64,
         threshold: f64,
+        family: usize,
     ) -> Vec<(Change, SessionComparison)> {
         let sides: Vec<Sides> = matched
             .iter()
-            .map(|(_, old, new)| Sides {
-                old: estimates(old),
-                new: estimates(new),
+            .map(|(_, old, new)| {
+                let (old, new) = (estimates(old), estimates(new));
+                if exact_suffices(old.len(), new.len(), family) {
+                    return Sides { old, new };
+                }
+                Sides {
+                    old: pooled(&old, spread),
+                    new: pooled(&new, spread),
+                }
             })
             .collect();
         let policy = Policy {
@@ -192,7 +213,7 @@ impl Group<'_> {
             budget: None,
             sense: Sense::Cost,
         };
-        let judged = judge_sessions(&sides, spread, &policy);
+        let judged = judge_sessions(&sides, 0.0, &policy);
         matched
             .iter()
             .zip(judged)
@@ -305,18 +326,19 @@ impl Group<'_> {
             .map_or((DEFAULT_SESSION_SPREAD, false), |share| (share, true))
     }
 
-    fn caption(&self, spread: f64, known: bool) -> Warning {
+    fn caption(&self, spread: f64, known: bool, family: usize) -> Warning {
         let what = self
             .new
             .first()
             .map_or_else(String::new, |record| compat::what(record));
         let percent = spread * 100.0;
+        let enough = sessions_needed(family);
         if known {
             Warning::new(
                 "sessions",
                 format!(
                     "{what}: few records a side, so that intervals are widened by the spread \
-                     between sessions here, {percent:.1} %; 4 records a side need no such addition, \
+                     between sessions here, {percent:.1} %; {enough} records a side need no such addition, \
                      and both in one run (--against, --with) are better still"
                 ),
             )
@@ -326,14 +348,14 @@ impl Group<'_> {
                 format!(
                     "{what}: how far sessions differ on this machine is unknown, so that \
                      {percent:.0} % is assumed; measure it with `bpfcost self-test`, or bring \
-                     4 records a side"
+                     {enough} records a side"
                 ),
             )
         }
     }
 
     /// A floor that moved says that the harness or the machine did, not what is measured.
-    fn floors(&self, spread: f64, threshold: f64) -> Vec<Warning> {
+    fn floors(&self, spread: f64, threshold: f64, family: usize) -> Vec<Warning> {
         let matched: Vec<_> = self
             .names(Role::Floor)
             .into_iter()
@@ -342,7 +364,7 @@ impl Group<'_> {
                 (name, old, new)
             })
             .collect();
-        self.judge(&matched, spread, threshold)
+        self.judge(&matched, spread, threshold, family)
             .into_iter()
             .filter_map(|(change, _)| {
                 beyond(change.relative_ci90, threshold, Sense::Cost)?;

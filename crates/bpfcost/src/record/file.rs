@@ -288,3 +288,7 @@ pub(super) fn error_at(error: &serde_json::Error, path: &Path) -> FileError {
         what,
     }
 }
+
+#[cfg(test)]
+#[path = "tests/file.rs"]
+mod tests;

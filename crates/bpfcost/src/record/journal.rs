@@ -125,7 +125,10 @@ impl Journal {
             .open(&path)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => in_the_way(&path),
-                _ => JournalError::write(&path, error),
+                _ => JournalError::Create {
+                    path: path.clone(),
+                    source: error,
+                },
             })?;
         lock(&file, &path)?;
         let mut journal = Journal {
@@ -367,3 +370,7 @@ fn fits(event: &Event, plan: &Plan, index: usize) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+#[path = "tests/journal.rs"]
+mod tests;

@@ -24,6 +24,14 @@ pub enum JournalError {
         /// The journal.
         path: PathBuf,
     },
+    /// It can't be begun.
+    #[error("can't begin the journal {path}: {source}; choose another place with --out")]
+    Create {
+        /// The journal.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// It can't be written: no space, no permission, …
     #[error(
         "can't write the journal {path}: {source}. What was measured before is kept in it; make \

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bpfcost_stats::{Estimate, hodges_lehmann};
+use bpfcost_stats::{Estimate, hodges_lehmann, power::FALSE_ALARM_LEVEL};
 
 use super::{CaseRecord, CompareError, OneSided, Record, Side, Status, compat};
 use crate::{experiment::Role, measure::Warning};
@@ -82,6 +82,46 @@ pub(super) fn estimates(cases: &[&CaseRecord]) -> Vec<Estimate> {
             })
         })
         .collect()
+}
+
+/// Whether so many sessions a side can show a change at all by the exact test among `family` cases:
+/// its smallest p is 2 over the number of ways to draw one side from both.
+pub(super) fn exact_suffices(old: usize, new: usize, family: usize) -> bool {
+    let ways: f64 = (1..=new).map(|i| (old + i) as f64 / i as f64).product();
+    2.0 / ways <= FALSE_ALARM_LEVEL / family.max(1) as f64
+}
+
+/// The number of sessions a side from which the exact test can show a change among `family` cases.
+pub(super) fn sessions_needed(family: usize) -> usize {
+    // At 40 a side it suffices for more cases than there can be.
+    (1..40)
+        .find(|count| exact_suffices(*count, *count, family))
+        .unwrap_or(40)
+}
+
+/// Several sessions of a side as one, its interval widened by the spread between sessions; both
+/// shrink with the number of sessions. Sessions that are not above zero throughout are passed over.
+pub(super) fn pooled(sessions: &[Estimate], spread: f64) -> Vec<Estimate> {
+    /// Half the width of a 95 % interval of the normal distribution, in standard deviations.
+    const Z: f64 = 1.959_963_984_540_054;
+    let logs: Vec<Estimate> = sessions
+        .iter()
+        .filter(|e| e.low > 0.0 && e.low <= e.value && e.value <= e.high && e.high.is_finite())
+        .map(|e| e.map(f64::ln))
+        .collect();
+    let count = logs.len() as f64;
+    let mean = |part: fn(&Estimate) -> f64| logs.iter().map(part).sum::<f64>() / count;
+    let half = |squares: f64| ((squares + (Z * spread).powi(2)) / count).sqrt();
+    let value = mean(|e| e.value);
+    let one = Estimate {
+        value,
+        low: value - half(mean(|e| (e.value - e.low).powi(2))),
+        high: value + half(mean(|e| (e.high - e.value).powi(2))),
+    };
+    if logs.is_empty() {
+        return Vec::new();
+    }
+    vec![one.map(f64::exp)]
 }
 
 pub(super) fn side(cases: &[&CaseRecord]) -> Option<Side> {

@@ -4,7 +4,8 @@ use crate::noise::{Dice, Machine, Noise};
 use bpfcost_stats::sample::epoch_medians;
 use bpfcost_stats::sessions::{Basis, Sides, judge_sessions};
 use bpfcost_stats::{
-    Differences, Estimate, Policy, Sense, Verdict, hodges_lehmann, judge, looks, modes, power,
+    Budget, Differences, Estimate, Policy, Sense, Verdict, hodges_lehmann, judge, looks, modes,
+    power,
 };
 
 /// Trials a case gets in an epoch.
@@ -243,6 +244,25 @@ pub(crate) fn found_when_resolved(
         total += epochs;
     }
     (found as f64 / runs as f64, total as f64 / runs as f64)
+}
+
+/// How often a run of one comparison errs where the true cost lies exactly on the margin and on the
+/// budget, both 2 %: share of `same`, of `within`, and of `over`.
+pub(crate) fn on_the_edge(noise: Noise, epochs: usize, runs: usize, seed: u64) -> [f64; 3] {
+    let policy = Policy {
+        margin: 0.02,
+        budget: Some(0.02),
+        sense: Sense::Cost,
+    };
+    let mut counts = [0usize; 3];
+    for i in 0..runs {
+        let run = Run::simulate(noise, seeded(seed, i), &[50.0, 51.0], epochs);
+        let judged = judge(&run.differences(), &policy)[0];
+        counts[0] += usize::from(matches!(judged.verdict, Verdict::Same { .. }));
+        counts[1] += usize::from(judged.budget == Some(Budget::Within));
+        counts[2] += usize::from(judged.budget == Some(Budget::Over));
+    }
+    counts.map(|count| count as f64 / runs as f64)
 }
 
 /// Where epoch medians come from when two modes are looked for.

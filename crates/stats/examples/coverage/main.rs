@@ -116,6 +116,26 @@ fn main() -> ExitCode {
         }
     }
 
+    if wanted("edge") {
+        println!(
+            "\nWrong answers where the true cost is exactly the margin and the budget (at most 5)"
+        );
+        println!(
+            "{:<12}{:>7}{:>9}{:>9}{:>9}",
+            "noise", "epochs", "same", "within", "over"
+        );
+        for noise in Noise::ALL {
+            for epochs in [10, 20, 40] {
+                let wrong = claims::on_the_edge(noise, epochs, runs, 8);
+                let [same, within, over] = wrong.map(|share| ledger.figure(share, 0.0, 0.055));
+                println!(
+                    "{:<12}{epochs:>7}{same:>10}{within:>9}{over:>9}",
+                    noise.name()
+                );
+            }
+        }
+    }
+
     if wanted("modes") {
         println!("\nTwo modes are seen where there is one (at most 2)");
         let epochs = [10, 12, 15, 20, 30, 45, 60, 120];

@@ -163,9 +163,13 @@ impl Machine {
         match self.noise {
             Noise::Drift => self.level += self.slope / length,
             Noise::Step => {
-                if self.dice.uniform() < 1.0 / (8.0 * length) {
-                    self.level *= 1.0 + 0.04 * self.dice.normal().clamp(-3.0, 3.0);
-                }
+                let jumps = self.dice.uniform() < 1.0 / (8.0 * length);
+                let jump = if jumps {
+                    self.dice.normal().clamp(-3.0, 3.0)
+                } else {
+                    0.0
+                };
+                self.level *= 1.0 + 0.04 * jump;
             }
             Noise::Burst => {
                 let turn = self.dice.uniform();

@@ -1,1 +1,128 @@
+//! Made-up runs with known answers, and the tests that take the record as a whole.
 
+mod build;
+mod compare;
+mod keys;
+
+use std::collections::BTreeMap;
+
+use super::{Machine, RESET_TWICE, Record};
+use crate::{
+    experiment::{Case, Pair, Role, Sizing, Trial, Unit},
+    measure::{Event, Measured, Plan, Stop},
+};
+
+/// A case without reset: its floor, if any, is the empty loop.
+pub(super) fn case(name: &str, role: Role, floor: Option<&str>) -> Case {
+    Case {
+        name: name.to_owned(),
+        group: "group".to_owned(),
+        factors: [("scenario".to_owned(), name.to_owned())].into(),
+        about: format!("what happens in {name}"),
+        role,
+        floor: floor.map(str::to_owned),
+        sizing: Sizing::Calibrated { most: None },
+    }
+}
+
+/// Two cases with a pair, their reset's floor and the empty loop.
+pub(super) fn plan() -> Plan {
+    Plan {
+        experiment: "made-up".to_owned(),
+        target: "host".to_owned(),
+        unit: Unit::NanosPerOp,
+        seed: 7,
+        cases: vec![
+            case("hit", Role::Case, Some("floor/reset")),
+            case("miss", Role::Case, Some("floor/reset")),
+            case("floor/reset", Role::Floor, Some("floor/none")),
+            case("floor/none", Role::Floor, None),
+        ],
+        pairs: vec![Pair {
+            case: "miss".to_owned(),
+            baseline: "hit".to_owned(),
+            about: "miss against hit".to_owned(),
+        }],
+        cpus: vec![0],
+        precision: Some(0.01),
+        seconds: None,
+        quick: false,
+        rounds: None,
+        goal_ns: 1e7,
+        margin: 0.01,
+        budget: Some(0.05),
+    }
+}
+
+pub(super) fn trial(value: f64, reset_twice: Option<f64>) -> Trial {
+    Trial {
+        value,
+        ops: 1000,
+        elapsed_ns: value * 1000.0,
+        secondary: reset_twice
+            .map(|value| (RESET_TWICE.to_owned(), value))
+            .into_iter()
+            .collect::<BTreeMap<_, _>>(),
+    }
+}
+
+/// Three trials an epoch and case, of (value, reset twice); the middle one is the median.
+pub(super) fn events(epochs: usize, value: impl Fn(usize, usize) -> (f64, f64)) -> Vec<Event> {
+    let mut events = Vec::new();
+    for epoch in 0..epochs {
+        events.push(Event::EpochStarted {
+            epoch,
+            load_s: 0.01,
+            kernel_bytes: Some(1000 + epoch as u64),
+        });
+        for (round, factor) in [0.999, 1.0, 1.002].into_iter().enumerate() {
+            for case in 0..4 {
+                let (value, twice) = value(epoch, case);
+                events.push(Event::Trial {
+                    epoch,
+                    round,
+                    case,
+                    trial: trial(value * factor, (case < 2).then_some(value * factor + twice)),
+                });
+            }
+        }
+        events.push(Event::Sentinel { epoch, value: 5.0 });
+        events.push(Event::EpochFinished {
+            epoch,
+            seconds: 2.0,
+        });
+    }
+    events.push(Event::Stopped {
+        stop: Stop::Precision,
+    });
+    events
+}
+
+pub(super) fn fold(plan: &Plan, events: &[Event]) -> Measured {
+    let mut measured = Measured::new(plan);
+    events.iter().for_each(|event| measured.apply(event));
+    measured
+}
+
+/// Hit costs 40 and miss a tenth more, drifting together; a reset 1.5 alone and 2.5 in context.
+pub(super) fn usual(epoch: usize, case: usize) -> (f64, f64) {
+    let drift = 1.0 + 0.01 * (epoch as f64 - 5.0).sin();
+    match case {
+        0 => (40.0 * drift, 2.5),
+        1 => (44.0 * drift * (1.0 + 0.0002 * (epoch % 5) as f64), 2.5),
+        2 => (2.0, 0.0),
+        _ => (0.5, 0.0),
+    }
+}
+
+pub(super) fn record(epochs: usize) -> Record {
+    let plan = plan();
+    let measured = fold(&plan, &events(epochs, usual));
+    Record::build(
+        &plan,
+        &measured,
+        "2026-11-21T20:00:00Z",
+        Machine::default(),
+        Some(0.016),
+    )
+}

@@ -1,0 +1,100 @@
+//! `bpfcost check`: what can be measured here, and what will disturb it.
+
+use anstream::println;
+use anstyle::{AnsiColor, Style};
+use anyhow::Result;
+use bpfcost_bpf::timing::Loop;
+
+use super::exit::Exit;
+use crate::target::{Check, CheckState, Host};
+
+/// Tell what can be measured on this machine, and what will disturb it.
+///
+/// Exit code 4 where something is missing without which nothing can be measured.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// How to answer.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    let host = Host::default();
+    let mut checks = host.checks();
+    if host.missing_capabilities().is_empty() {
+        checks.push(timed_loop());
+    }
+    let missing = checks
+        .iter()
+        .any(|check| check.state == CheckState::Missing);
+    match args.format {
+        Format::Json => println!("{}", serde_json::to_string_pretty(&checks)?),
+        Format::Table => print(&checks, missing),
+    }
+    Ok(if missing { Exit::Lacking } else { Exit::Done })
+}
+
+/// Whether a program that times itself loads, and how it loops: asked of the kernel, not guessed.
+fn timed_loop() -> Check {
+    let (state, text, advice) = match Loop::probe() {
+        Ok(Loop::CanLoop) => (
+            CheckState::Ok,
+            "timed programs load and loop with can_loop".into(),
+            "",
+        ),
+        Ok(Loop::BpfLoop) => (
+            CheckState::Warn,
+            "timed programs loop with bpf_loop, which costs some 8 ns a turn".into(),
+            "floors take it off; Linux 6.9 and later loop for less",
+        ),
+        Err(error) => (
+            CheckState::Missing,
+            error.to_string(),
+            "see the kernel's words above; containers often forbid loading BPF programs",
+        ),
+    };
+    Check {
+        name: "timed programs".into(),
+        state,
+        text,
+        advice: advice.into(),
+    }
+}
+
+fn print(checks: &[Check], missing: bool) {
+    let width = checks
+        .iter()
+        .map(|check| check.name.len())
+        .max()
+        .unwrap_or(0);
+    for check in checks {
+        let (word, color) = match check.state {
+            CheckState::Ok => ("ok     ", AnsiColor::Green),
+            CheckState::Warn => ("warning", AnsiColor::Yellow),
+            CheckState::Missing => ("missing", AnsiColor::Red),
+        };
+        let style = Style::new().fg_color(Some(color.into()));
+        println!(
+            "{style}{word}{style:#}  {:width$}  {}",
+            check.name, check.text
+        );
+        if !check.advice.is_empty() {
+            println!("         {:width$}  {}", "", check.advice);
+        }
+    }
+    let verdict = if missing {
+        "Nothing can be measured here until what is missing is there."
+    } else {
+        "Ready: bpfcost run xdp-lb"
+    };
+    println!("\n{verdict}");
+}

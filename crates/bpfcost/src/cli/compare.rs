@@ -1,0 +1,79 @@
+//! `bpfcost compare`: old records against new ones, as a gate for CI.
+
+use std::path::PathBuf;
+
+use anstream::print;
+use anyhow::Result;
+
+use super::{
+    exit::{Exit, usage},
+    parse,
+};
+use crate::record::{self, Gate, Record, SessionFile};
+
+/// Compare old records with new ones; a gate for CI.
+///
+/// A side is a record, or a folder of records that are taken as sessions of the same. Two single
+/// records are compared with the spread between sessions added, as `self-test` measured it: two
+/// runs minutes apart differ by more than either's interval knows. The gate fails (exit code 1) only
+/// where a case surely costs more, and surely by more than the threshold.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  bpfcost compare before.json after.json\n  \
+    bpfcost compare main/ branch/ --threshold 2% --format junit")]
+pub(super) struct Args {
+    /// A record, or a folder of them.
+    old: PathBuf,
+    /// A record, or a folder of them.
+    new: PathBuf,
+    /// The rise of a cost that the gate lets pass.
+    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = parse::share)]
+    threshold: f64,
+    /// How to answer.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For a pull request.
+    Markdown,
+    /// For CI systems.
+    Junit,
+    /// For programs.
+    Json,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    let (old, new) = (load(&args.old)?, load(&args.new)?);
+    let known = SessionFile::of_user();
+    // What can't be read is as good as never measured; `compare` then says what it assumes.
+    let spread = |machine: &_| {
+        known
+            .as_ref()?
+            .load(machine)
+            .ok()
+            .flatten()
+            .map(|one| one.share())
+    };
+    let changes = record::compare(&old, &new, args.threshold, spread)?;
+    print!("{}", serde_json::to_string_pretty(&changes)?);
+    Ok(match changes.gate {
+        Gate::Passed => Exit::Done,
+        Gate::Regressed => Exit::Gate,
+        Gate::Invalid => Exit::Invalid,
+    })
+}
+
+fn load(path: &PathBuf) -> Result<Vec<Record>> {
+    let records = record::load(path)?;
+    if records.is_empty() {
+        return Err(usage(format!(
+            "the folder {} holds no record (*.json); make one with: bpfcost run xdp-lb --out FILE",
+            path.display()
+        )));
+    }
+    Ok(records)
+}

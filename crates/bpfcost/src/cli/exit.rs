@@ -1,0 +1,113 @@
+//! Exit codes, and how an error finds its own.
+
+use std::{fmt, io, process::ExitCode};
+
+use crate::{measure, record};
+
+/// How the program ends; the numbers are a contract (README).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Exit {
+    /// Everything was done.
+    Done = 0,
+    /// A comparison failed its gate.
+    Gate = 1,
+    /// Wrong usage or input.
+    Usage = 2,
+    /// A case was invalid.
+    Invalid = 3,
+    /// The machine lacks what was asked.
+    Lacking = 4,
+    /// Somebody ended it early: 128 + SIGINT, as shells have it.
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// An error that knows its exit code: what, why, and what to do next.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    exit: Exit,
+    text: String,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Wrong usage or input.
+pub(super) fn usage(text: impl Into<String>) -> anyhow::Error {
+    Refusal {
+        exit: Exit::Usage,
+        text: text.into(),
+    }
+    .into()
+}
+
+/// The machine lacks what was asked.
+pub(super) fn lacking(text: impl Into<String>) -> anyhow::Error {
+    Refusal {
+        exit: Exit::Lacking,
+        text: text.into(),
+    }
+    .into()
+}
+
+impl Exit {
+    /// The exit code of an error: its own, else that of the first cause that has one.
+    pub(super) fn of(error: &anyhow::Error) -> Exit {
+        error
+            .chain()
+            .find_map(exit_of_cause)
+            .unwrap_or(Exit::Lacking)
+    }
+}
+
+fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
+    if let Some(refusal) = cause.downcast_ref::<Refusal>() {
+        return Some(refusal.exit);
+    }
+    if let Some(error) = cause.downcast_ref::<measure::Error>() {
+        return match error {
+            measure::Error::TooShort { .. } | measure::Error::OtherPlan { .. } => Some(Exit::Usage),
+            measure::Error::Broken { .. } | measure::Error::Unobserved(_) => None,
+        };
+    }
+    // A full disk or a machine without memory is the machine's; any other path is the user's.
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return Some(match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::OutOfMemory => Exit::Lacking,
+            _ => Exit::Usage,
+        });
+    }
+    if cause.is::<bpfcost_bpf::Error>() {
+        return Some(Exit::Lacking);
+    }
+    let input = cause.is::<record::FileError>()
+        || cause.is::<record::JournalError>()
+        || cause.is::<record::CompareError>();
+    // Their own cause comes first where there is one: it may be a full disk.
+    (input && cause.source().is_none()).then_some(Exit::Usage)
+}
+
+/// The error and its causes as one text, none of them said twice.
+pub(super) fn sentence(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.contains(&cause) {
+            continue;
+        }
+        if !text.is_empty() {
+            text += ": ";
+        }
+        text += &cause;
+    }
+    text
+}

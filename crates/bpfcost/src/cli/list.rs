@@ -1,0 +1,140 @@
+//! `bpfcost list`: experiments, and the cases of one.
+
+use anstream::println;
+use anyhow::Result;
+use comfy_table::{Table, presets::NOTHING};
+use serde::Serialize;
+
+use super::{exit::Exit, select};
+use crate::experiment::{self, Role, Sizing, Unit};
+
+/// List experiments, or the cases and factors of one. Needs no privilege.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  bpfcost list\n  bpfcost list xdp-lb")]
+pub(super) struct Args {
+    /// The experiment whose cases to list.
+    experiment: Option<String>,
+    /// How to answer.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
+
+/// One experiment, for programs.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    about: &'static str,
+    unit: Unit,
+    targets: [&'static str; 1],
+    cases: usize,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    match &args.experiment {
+        None => experiments(args.format)?,
+        Some(name) => cases(name, args.format)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn experiments(format: Format) -> Result<()> {
+    let all = experiment::all();
+    if let Format::Json = format {
+        let list: Vec<Listed> = all
+            .iter()
+            .map(|one| Listed {
+                name: one.name(),
+                about: one.about(),
+                unit: one.unit(),
+                targets: ["host"],
+                cases: one.cases().len(),
+            })
+            .collect();
+        println!("{}", serde_json::to_string_pretty(&list)?);
+        return Ok(());
+    }
+    let mut table = table(["experiment", "cases", "unit", "targets", "question"]);
+    for one in &all {
+        let measured = one
+            .cases()
+            .iter()
+            .filter(|case| case.role == Role::Case)
+            .count();
+        table.add_row([
+            one.name().to_owned(),
+            measured.to_string(),
+            one.unit().to_string(),
+            "host".to_owned(),
+            one.about().to_owned(),
+        ]);
+    }
+    println!("{}", table.trim_fmt());
+    println!("\nCases of one: bpfcost list EXPERIMENT · measure it: bpfcost run EXPERIMENT");
+    Ok(())
+}
+
+fn cases(name: &str, format: Format) -> Result<()> {
+    let experiment = select::experiment(name)?;
+    let cases = experiment.cases();
+    if let Format::Json = format {
+        println!("{}", serde_json::to_string_pretty(&cases)?);
+        return Ok(());
+    }
+    println!(
+        "{}: {} ({})\n",
+        experiment.name(),
+        experiment.about(),
+        experiment.unit()
+    );
+    let mut group = "";
+    let mut part: Option<Table> = None;
+    for case in &cases {
+        if case.group != group {
+            finish(part.take());
+            group = &case.group;
+            part = Some(table([group, ""]));
+        }
+        let fixed = match case.sizing {
+            Sizing::Fixed(ops) => format!(" ({ops} operations a trial)"),
+            Sizing::Calibrated { .. } => String::new(),
+        };
+        if let Some(part) = &mut part {
+            part.add_row([format!("  {}", case.name), format!("{}{fixed}", case.about)]);
+        }
+    }
+    finish(part);
+    println!("Comparisons:");
+    for pair in experiment.pairs() {
+        println!("  {} against {}: {}", pair.case, pair.baseline, pair.about);
+    }
+    println!("\nFactors:");
+    for (factor, meaning) in experiment.factors() {
+        println!("  {factor}: {meaning}");
+    }
+    println!(
+        "\nTargets: host\nMeasure some: bpfcost run {} --case 'GLOB'",
+        experiment.name()
+    );
+    Ok(())
+}
+
+fn table<const N: usize>(header: [&str; N]) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(header);
+    table
+}
+
+fn finish(table: Option<Table>) {
+    if let Some(table) = table {
+        println!("{}\n", table.trim_fmt());
+    }
+}

@@ -1,0 +1,85 @@
+//! The command line: one thin file per subcommand, each with its arguments and a `run`.
+
+mod check;
+mod compare;
+mod exit;
+mod interrupt;
+mod list;
+mod parse;
+mod progress;
+mod report;
+mod run;
+mod select;
+mod self_test;
+mod session;
+mod store;
+
+use std::process::ExitCode;
+
+use anstream::eprintln;
+use clap::{Parser, Subcommand};
+
+use self::exit::Exit;
+
+/// What does eBPF cost? Measures it, with intervals and verdicts.
+///
+/// bpfcost times a BPF program in the kernel, checks every trial while it is timed, and answers with
+/// a number, a 95 % interval and a verdict that can be defended on a noisy machine too.
+#[derive(Debug, Parser)]
+#[command(name = "bpfcost", version, max_term_width = 100, after_help = AFTER_HELP)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Begin with:
+  bpfcost check                          what can be measured here
+  bpfcost run xdp-lb --time 60s          24 costs with intervals
+  bpfcost report RECORD -o report.html   the same as a page to share
+
+Exit codes:
+  0 done   1 a comparison failed its gate   2 wrong usage or input
+  3 a case was invalid   4 the machine lacks what was asked   130 interrupted";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Check(check::Args),
+    List(list::Args),
+    Run(run::Args),
+    Compare(compare::Args),
+    Report(report::Args),
+    SelfTest(self_test::Args),
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // clap writes help to stdout and mistakes to stderr, and 2 is its code too.
+            let _ = error.print();
+            return if error.use_stderr() {
+                Exit::Usage.into()
+            } else {
+                Exit::Done.into()
+            };
+        }
+    };
+    let outcome = match cli.command {
+        Command::Check(args) => check::run(&args),
+        Command::List(args) => list::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Compare(args) => compare::run(&args),
+        Command::Report(args) => report::run(&args),
+        Command::SelfTest(args) => self_test::run(&args),
+    };
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            let exit = Exit::of(&error);
+            eprintln!("error: {}", exit::sentence(&error));
+            exit.into()
+        }
+    }
+}

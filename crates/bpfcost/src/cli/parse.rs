@@ -1,0 +1,60 @@
+//! Values on the command line: shares, times, and their mistakes in words.
+
+use std::time::Duration;
+
+/// `1%`, `0.5 %` or `0.01`: a share above 0 and below 1.
+pub(super) fn share(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let (number, scale) = match text.strip_suffix('%') {
+        Some(percent) => (percent.trim(), 100.0),
+        None => (text, 1.0),
+    };
+    let value: f64 = number
+        .parse()
+        .map_err(|_| "write a percentage, e.g. 1%".to_owned())?;
+    let value = value / scale;
+    if value > 0.0 && value < 1.0 {
+        return Ok(value);
+    }
+    Err(if scale == 1.0 && value >= 1.0 {
+        format!("it must be below 100%; for {number} percent write {number}%")
+    } else {
+        "it must be above 0% and below 100%, e.g. 1%".to_owned()
+    })
+}
+
+/// `60s`, `2m`, `1h 30m`: more than nothing.
+pub(super) fn time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text.trim())
+        .map_err(|error| format!("{error}; write a time with its unit, e.g. 60s or 2m"))?;
+    if time.is_zero() {
+        return Err("it must be longer than nothing, e.g. 60s".to_owned());
+    }
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares() {
+        assert_eq!(share("1%"), Ok(0.01));
+        assert_eq!(share(" 0.5 % "), Ok(0.005));
+        assert_eq!(share("0.02"), Ok(0.02));
+        for wrong in [
+            "0", "0%", "-1%", "100%", "1", "5", "NaN", "inf", "", "%", "a%",
+        ] {
+            assert!(share(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times() {
+        assert_eq!(time("60s"), Ok(Duration::from_secs(60)));
+        assert_eq!(time("1m 30s"), Ok(Duration::from_secs(90)));
+        for wrong in ["60", "0s", "-1s", "", "soon"] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

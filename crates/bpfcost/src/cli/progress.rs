@@ -1,0 +1,104 @@
+//! Progress on stderr: a bar on a terminal, now and then a line elsewhere.
+
+use std::{
+    io::{IsTerminal, stderr},
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{
+    measure::{Event, LONGEST_S, Plan},
+    report::number::{duration, plural},
+};
+
+/// How often the bar is drawn, in Hz: seldom, since drawing takes CPU time from what is measured.
+const DRAWN_HZ: u8 = 2;
+
+/// How long a run that is no terminal's may be silent.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// What a run shows of itself while it goes on.
+pub(super) struct Progress {
+    bar: ProgressBar,
+    terminal: bool,
+    begun: Instant,
+    earlier_s: f64,
+    spoken: Instant,
+    /// What the run will take at most, in seconds.
+    seconds: f64,
+    epochs: usize,
+    names: Vec<String>,
+    open: Option<usize>,
+}
+
+impl Progress {
+    /// Of a run whose earlier parts took `earlier_s` seconds.
+    pub(super) fn new(plan: &Plan, earlier_s: f64) -> Self {
+        let seconds = plan.seconds.unwrap_or(LONGEST_S);
+        let bar = ProgressBar::with_draw_target(
+            Some(seconds as u64),
+            ProgressDrawTarget::stderr_with_hz(DRAWN_HZ),
+        );
+        // A wrong template is a mistake in this line, which the default then covers.
+        let style = ProgressStyle::with_template("{bar:30} {msg}")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_style(style);
+        let now = Instant::now();
+        Progress {
+            bar,
+            terminal: stderr().is_terminal(),
+            begun: now,
+            earlier_s,
+            spoken: now,
+            seconds,
+            epochs: 0,
+            names: plan.cases.iter().map(|case| case.name.clone()).collect(),
+            open: None,
+        }
+    }
+
+    /// Takes in what happened, and shows it where it is time.
+    pub(super) fn show(&mut self, event: &Event) {
+        let doing = match event {
+            Event::Calibrated { case, .. } => {
+                format!(
+                    "calibrating {}",
+                    self.names.get(*case).map_or("", String::as_str)
+                )
+            }
+            Event::EpochFinished { epoch, .. } => {
+                self.epochs = epoch + 1;
+                plural(self.epochs, "epoch")
+            }
+            Event::Trial { .. } => plural(self.epochs, "epoch"),
+            Event::Looked { open, .. } => {
+                self.open = Some(*open);
+                plural(self.epochs, "epoch")
+            }
+            _ => return,
+        };
+        let spent = self.earlier_s + self.begun.elapsed().as_secs_f64();
+        let open = match self.open {
+            Some(open) => format!(", {} not yet precise enough", plural(open, "case")),
+            None => String::new(),
+        };
+        let text = format!(
+            "{doing}, {} of at most {}{open}",
+            duration(spent),
+            duration(self.seconds)
+        );
+        if self.terminal {
+            self.bar.set_position(spent as u64);
+            self.bar.set_message(text);
+        } else if self.spoken.elapsed() >= SILENCE {
+            self.spoken = Instant::now();
+            anstream::eprintln!("{text}");
+        }
+    }
+
+    /// Clears the bar.
+    pub(super) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,307 @@
+//! `bpfcost run`: measure experiments, and show what came of it.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anstream::{eprintln, print, println};
+use anyhow::{Context, Result};
+
+use super::{
+    exit::{Exit, usage},
+    interrupt, parse, select,
+    session::{self, Session},
+    store,
+};
+use crate::{
+    experiment::Experiment,
+    measure::{Plan, estimate},
+    record::{Record, Status},
+    report::{self, number::duration, style::Style},
+    target::{Host, parse_cpus},
+};
+
+/// A batch's length: long enough for a timer tick every 4 ms to be part of each, short enough for
+/// hundreds of them a minute.
+const BATCH_NS: f64 = 10e6;
+/// A batch's length with `--quick`.
+const QUICK_BATCH_NS: f64 = 2e6;
+/// Rounds per epoch with `--quick`.
+const QUICK_ROUNDS: u32 = 2;
+/// How long a run takes that is asked for neither a time nor a precision.
+const DEFAULT_TIME: Duration = Duration::from_secs(60);
+/// The precision at which such a run stops before.
+const DEFAULT_PRECISION: f64 = 0.01;
+
+/// What the epochs of a case typically scatter by (relative standard deviation), for `--dry-run`
+/// alone: seen on a shared virtual machine.
+const TYPICAL_SPREAD: f64 = 0.01;
+
+/// Measure experiments: every case with a 95 % interval, every comparison with a verdict.
+///
+/// A run loads everything afresh epoch after epoch, runs all cases in random order in each, and
+/// checks every trial while it is timed. It stops at a precision, after a time, or on Ctrl-C, never
+/// on a verdict. Trials are written down as they happen: a run that was killed goes on with --resume.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  bpfcost run xdp-lb                           one minute, a table
+  bpfcost run xdp-lb --precision 0.5%          until every cost is known to 0.5 %
+  bpfcost run xdp-lb --case 'udp-*' --quick    a first impression of some cases
+  bpfcost run xdp-lb --case tcp-v4-ch --verbose    one case in detail
+  bpfcost run xdp-lb --dry-run                 what would run, and what it could show")]
+pub(super) struct Args {
+    /// What to measure; see `bpfcost list`.
+    #[arg(required_unless_present = "resume", value_name = "EXPERIMENT")]
+    experiments: Vec<String>,
+    /// Where: `host`.
+    #[arg(long, value_name = "TARGET", default_value = "host")]
+    on: Vec<String>,
+    /// Only cases that match, with what they need; may be given several times.
+    #[arg(long = "case", value_name = "GLOB")]
+    cases: Vec<String>,
+    /// Stop when every interval's half-width is at most this share of its value (or 0.1 ns).
+    /// Without --time too: 1%.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share)]
+    precision: Option<f64>,
+    /// Stop after this time. Without --precision too: 60s.
+    #[arg(long, value_name = "TIME", value_parser = parse::time)]
+    time: Option<Duration>,
+    /// The number that decides every order and every packet; drawn where not given.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Run each case on all of these CPUs at once, e.g. 0-3,8. Without it, on one.
+    #[arg(long, value_name = "LIST")]
+    cpus: Option<String>,
+    /// Short batches, and stop at the first look.
+    #[arg(long)]
+    quick: bool,
+    /// Say of each comparison whether it is within this relative cost.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share)]
+    budget: Option<f64>,
+    /// Only tell the cases, the expected time and the smallest effect that it can show.
+    #[arg(long)]
+    dry_run: bool,
+    /// More columns; with one case, that case in detail.
+    #[arg(long, short)]
+    verbose: bool,
+    /// Where the record goes: a file, or a folder. Without it, the user's state folder.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Continue a run that was ended early, from its record's name or its journal.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["experiments", "cases", "seed", "cpus", "dry_run", "out"])]
+    resume: Option<PathBuf>,
+    /// How to answer.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// The record itself; an array where there are several.
+    Json,
+    /// For a pull request.
+    Markdown,
+    /// One line per case, for spreadsheets.
+    Csv,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    let host = Host::default();
+    let sessions = match &args.resume {
+        Some(journal) => vec![Session::resume(&host, journal, args.time, args.precision)?],
+        None => {
+            let plans = plans(args, &host)?;
+            if args.dry_run {
+                for (experiment, plan) in &plans {
+                    dry_run(&**experiment, plan, &host);
+                }
+                return Ok(Exit::Done);
+            }
+            session::able(&host)?;
+            let several = plans.len() > 1;
+            plans
+                .into_iter()
+                .map(|(experiment, plan)| {
+                    let (name, target) = (experiment.name(), plan.target.clone());
+                    let out = store::record_path(args.out.as_deref(), name, &target, several)?;
+                    Session::start(&host, experiment, plan, &out)
+                })
+                .collect::<Result<Vec<_>>>()?
+        }
+    };
+    let interrupted = interrupt::on_signal()?;
+    let mut records = Vec::new();
+    let mut exit = Exit::Done;
+    let mut trouble = None;
+    for session in sessions {
+        let ended = session.run(&host, &interrupted)?;
+        if ended.interrupted() {
+            exit = exit.max(Exit::Interrupted);
+        }
+        records.push(ended.record);
+        trouble = trouble.or(ended.trouble);
+        if trouble.is_some() || exit == Exit::Interrupted {
+            break;
+        }
+    }
+    show(args, &records)?;
+    if let Some(trouble) = trouble {
+        return Err(trouble);
+    }
+    let invalid = |record: &Record| {
+        record
+            .cases
+            .iter()
+            .any(|case| case.status == Status::Invalid)
+    };
+    if records.iter().any(invalid) {
+        exit = exit.max(Exit::Invalid);
+    }
+    Ok(exit)
+}
+
+/// One plan per experiment and target, whole before anything is measured.
+fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
+    let cpus = cpus(args.cpus.as_deref(), host)?;
+    let mut plans = Vec::new();
+    for name in &args.experiments {
+        for target in &args.on {
+            if target != "host" {
+                return Err(usage(format!(
+                    "there is no target {target}\n  This version measures on: host"
+                )));
+            }
+            let experiment = select::experiment(name)?;
+            let (cases, pairs) = select::cases(&*experiment, &args.cases)?;
+            let default = args.time.is_none() && args.precision.is_none() && !args.quick;
+            let plan = Plan {
+                experiment: experiment.name().into(),
+                target: target.clone(),
+                unit: experiment.unit(),
+                seed: args.seed.unwrap_or_else(session::draw_seed),
+                cases,
+                pairs,
+                cpus: cpus.clone(),
+                precision: args.precision.or(default.then_some(DEFAULT_PRECISION)),
+                seconds: args
+                    .time
+                    .or(default.then_some(DEFAULT_TIME))
+                    .map(|time| time.as_secs_f64()),
+                quick: args.quick,
+                rounds: args.quick.then_some(QUICK_ROUNDS),
+                goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
+                margin: experiment.margin(),
+                budget: args.budget,
+            };
+            plans.push((experiment, plan));
+        }
+    }
+    Ok(plans)
+}
+
+/// The CPUs to run on: those asked for, or the last one allowed, where interrupts are rarest.
+fn cpus(list: Option<&str>, host: &Host) -> Result<Vec<u32>> {
+    let cpus = match list {
+        Some(list) => parse_cpus(list).map_err(|error| usage(error.to_string()))?,
+        None => {
+            let allowed = bpfcost_bpf::allowed_cpus();
+            vec![
+                *allowed
+                    .last()
+                    .context("the kernel does not tell on which CPUs this may run")?,
+            ]
+        }
+    };
+    host.usable_cpus(&cpus)
+        .map_err(|error| usage(error.to_string()))?;
+    Ok(cpus)
+}
+
+fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) {
+    let estimate = estimate(experiment, plan, TYPICAL_SPREAD);
+    println!(
+        "{} on {}: {} cases",
+        plan.experiment, plan.target, estimate.cases
+    );
+    for case in &plan.cases {
+        println!("  {:22} {}", case.name, case.about);
+    }
+    println!("{} comparisons", plan.pairs.len());
+    for pair in &plan.pairs {
+        println!("  {} against {}", pair.case, pair.baseline);
+    }
+    println!(
+        "\nexpected: {}, {} epochs of {} (the first look comes after {} epochs, {})",
+        duration(estimate.seconds),
+        estimate.epochs,
+        duration(estimate.epoch_s),
+        estimate.first_look,
+        duration(estimate.first_look_s)
+    );
+    if let Some(detectable) = estimate.detectable {
+        println!(
+            "a difference of {} would be seen about three times in four, if epochs scatter by {}",
+            report::number::round_percent(detectable),
+            report::number::round_percent(TYPICAL_SPREAD)
+        );
+    }
+    if let Some(seconds) = plan.seconds
+        && seconds < estimate.first_look_s
+    {
+        println!(
+            "{} would probably be refused as too short: give --time {:.0}s, or fewer cases",
+            duration(seconds),
+            estimate.first_look_s.ceil()
+        );
+    }
+    let missing = host.missing_capabilities();
+    if !missing.is_empty() {
+        println!(
+            "measuring needs {}, which this user lacks: run it with sudo",
+            missing.join(", ")
+        );
+    }
+}
+
+fn show(args: &Args, records: &[Record]) -> Result<()> {
+    match args.format {
+        Format::Json => print!("{}", report::json::render(records)?),
+        Format::Csv => print!("{}", report::csv::render(records)?),
+        Format::Markdown => {
+            for record in records {
+                print!("{}", report::markdown::render(record));
+            }
+        }
+        Format::Table => {
+            let style = Style::for_stdout();
+            for record in records {
+                print!("{}", table(args, record, style));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn table(args: &Args, record: &Record, style: Style) -> String {
+    if !args.verbose {
+        return report::table::render(record, style);
+    }
+    let mut measured = record
+        .cases
+        .iter()
+        .filter(|case| case.role == crate::experiment::Role::Case);
+    match (measured.next(), measured.next()) {
+        (Some(only), None) => report::scenario::render(record, &only.name, style),
+        _ => None,
+    }
+    .unwrap_or_else(|| report::verbose::render(record, style))
+}
+
+/// Says where a record is, on stderr.
+pub(super) fn announce(path: &Path) {
+    eprintln!("record: {}", path.display());
+}

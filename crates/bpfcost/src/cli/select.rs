@@ -1,0 +1,133 @@
+//! What the user means: experiments and cases by name, with the nearest name where there is none.
+
+use anyhow::Result;
+use wildmatch::WildMatch;
+
+use super::exit::usage;
+use crate::experiment::{self, Case, Experiment, Pair, Role};
+
+/// How alike two names must be for one to be suggested for the other (Jaro–Winkler, 0 to 1).
+const ALIKE: f64 = 0.6;
+
+/// The experiment of that name.
+pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
+    let all = experiment::all();
+    let names: Vec<&'static str> = all.iter().map(|one| one.name()).collect();
+    all.into_iter()
+        .find(|one| one.name() == name)
+        .ok_or_else(|| {
+            let near = suggest(name, names.iter().copied());
+            usage(format!(
+                "there is no experiment {name}{near}\n  Experiments: {}\n  See: bpfcost list",
+                names.join(", ")
+            ))
+        })
+}
+
+/// The cases that the globs pick (all where there are none) and the floors that they need, in the
+/// experiment's order; and the pairs among them.
+pub(super) fn cases(
+    experiment: &dyn Experiment,
+    globs: &[String],
+) -> Result<(Vec<Case>, Vec<Pair>)> {
+    let all = experiment.cases();
+    for glob in globs {
+        let pattern = WildMatch::new(glob);
+        if !all.iter().any(|case| pattern.matches(&case.name)) {
+            let near = suggest(glob, all.iter().map(|case| case.name.as_str()));
+            return Err(usage(format!(
+                "no case of {} matches {glob}{near}\n  See its cases: bpfcost list {}",
+                experiment.name(),
+                experiment.name()
+            )));
+        }
+    }
+    let patterns: Vec<WildMatch> = globs.iter().map(|glob| WildMatch::new(glob)).collect();
+    let picked = |case: &Case| match case.role {
+        Role::Case => patterns.is_empty() || patterns.iter().any(|one| one.matches(&case.name)),
+        Role::Floor => patterns.iter().any(|one| one.matches(&case.name)),
+    };
+    let mut wanted: Vec<&str> = all
+        .iter()
+        .filter(|case| picked(case))
+        .map(|case| case.name.as_str())
+        .collect();
+    // A floor may have a floor itself: go on until nothing is added.
+    let mut next = 0;
+    while let Some(name) = wanted.get(next).copied() {
+        next += 1;
+        let floor = all
+            .iter()
+            .find(|case| case.name == name)
+            .and_then(|case| case.floor.as_deref());
+        if let Some(floor) = floor
+            && !wanted.contains(&floor)
+        {
+            wanted.push(floor);
+        }
+    }
+    let cases: Vec<Case> = all
+        .iter()
+        .filter(|case| wanted.contains(&case.name.as_str()))
+        .cloned()
+        .collect();
+    let runs = |name: &str| cases.iter().any(|case| case.name == name);
+    let pairs = experiment.pairs();
+    let pairs = pairs
+        .into_iter()
+        .filter(|pair| runs(&pair.case) && runs(&pair.baseline))
+        .collect();
+    Ok((cases, pairs))
+}
+
+/// ` (did you mean NAME?)`, or nothing where no name is near.
+fn suggest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let plain = name.replace(['*', '?'], "");
+    names
+        .map(|one| (strsim::jaro_winkler(&plain, one), one))
+        .filter(|(alike, _)| *alike >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, one)| format!(" (did you mean {one}?)"))
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn xdp_lb() -> Box<dyn Experiment> {
+        experiment("xdp-lb").expect("it is registered")
+    }
+
+    #[test]
+    fn a_case_brings_its_floors() {
+        let (cases, pairs) = cases(&*xdp_lb(), &["tcp-v4-lru-hit".into()]).expect("it exists");
+        let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names, ["tcp-v4-lru-hit", "floor/none", "floor/strip"]);
+        assert!(pairs.is_empty());
+    }
+
+    #[test]
+    fn pairs_need_both_cases() {
+        let globs = ["tcp-v4-ch".to_owned(), "tcp-v4-lru-hit".to_owned()];
+        let (_, pairs) = cases(&*xdp_lb(), &globs).expect("they exist");
+        assert_eq!(pairs.len(), 1);
+    }
+
+    #[test]
+    fn mistakes_get_the_nearest_name() {
+        let error = experiment("xdplb")
+            .err()
+            .expect("there is none")
+            .to_string();
+        assert!(error.contains("did you mean xdp-lb?"), "{error}");
+        let error = cases(&*xdp_lb(), &["tcp-v4-lru-hits".into()])
+            .expect_err("none")
+            .to_string();
+        assert!(error.contains("did you mean tcp-v4-lru-hit?"), "{error}");
+        let error = cases(&*xdp_lb(), &["zzz*".into()])
+            .expect_err("none")
+            .to_string();
+        assert!(!error.contains("did you mean"), "{error}");
+    }
+}

@@ -1,0 +1,276 @@
+//! `bpfcost self-test`: is this tool right, here? Known answers, A/A runs, and how far sessions
+//! differ, which `compare` needs to know.
+
+use std::sync::atomic::AtomicBool;
+
+use anstream::{eprintln, println};
+use anyhow::{Context, Result};
+use bpfcost_bpf::{
+    ladder::{Ladder, RUNGS},
+    timing::Loop,
+};
+use bpfcost_stats::{sample::median, sessions::session_spread};
+use jiff::Timestamp;
+
+use super::{exit::Exit, interrupt, select, session};
+use crate::{
+    experiment::{Experiment, twice::Twice},
+    measure::{self, Measured, Monotonic, Plan, Stop},
+    record::{Record, SessionFile, SessionSpread, Status, Verdict},
+    target::Host,
+};
+
+/// The experiment that is run against itself, and its cases: short and long paths, one that is all
+/// cache misses.
+const EXPERIMENT: &str = "xdp-lb";
+const CASES: [&str; 4] = [
+    "tcp-v4-lru-hit",
+    "tcp-v4-ch-diverse",
+    "tcp-v4-lru-miss",
+    "pass-v4-no-vip",
+];
+
+/// Batches of an A/A run, in nanoseconds: shorter than a run's, so that there can be many.
+const BATCH_NS: f64 = 5e6;
+const ROUNDS: u32 = 2;
+
+/// How often a run may raise a false alarm over its family of comparisons.
+const ALARM_RATE: f64 = 0.05;
+/// How improbable a number of alarms must be for the tool to be wrong: 4 in 20 runs are let pass.
+const TOO_IMPROBABLE: f64 = 0.003;
+
+/// How far the ladder's cost per instruction may differ between its rungs.
+const LADDER_TOLERANCE: f64 = 0.15;
+/// Loads of the ladder; each rung counts with the median over them.
+const LADDER_LOADS: usize = 7;
+/// What a rung's batch should take, in nanoseconds.
+const RUNG_NS: f64 = 2e6;
+/// A guess of a rung's cost: the loop, and three or four cycles a multiplication.
+const LOOP_NS: f64 = 2.0;
+const INSTRUCTION_NS: f64 = 1.2;
+
+/// Check that the tool is right on this machine: known answers, A/A runs, the spread of sessions.
+///
+/// A case entered twice must not differ from itself: a false alarm is expected in one of twenty runs,
+/// and more than chance allows fails (exit code 1). The spread between sessions is kept for `compare`
+/// and for the captions of later runs.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A/A runs, each a session of its own.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
+    runs: u32,
+    /// The number that decides the order of everything; drawn where not given.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    let host = Host::default();
+    session::able(&host)?;
+    let interrupted = interrupt::on_signal()?;
+    let allowed = bpfcost_bpf::allowed_cpus();
+    let cpu = *allowed
+        .last()
+        .context("the kernel does not tell on which CPUs this may run")?;
+
+    let ladder = ladder(cpu)?;
+    let sessions = sessions(args, cpu, &interrupted)?;
+    let Some(sessions) = sessions else {
+        return Ok(Exit::Interrupted);
+    };
+    let alarms = alarms(&sessions);
+    keep_spread(&host, &sessions)?;
+
+    let right = ladder && alarms;
+    println!(
+        "\n{}",
+        if right {
+            "self-test passed"
+        } else {
+            "self-test FAILED"
+        }
+    );
+    Ok(if right { Exit::Done } else { Exit::Gate })
+}
+
+/// Reads the ladder back: each added instruction must cost the same on every part of it.
+fn ladder(cpu: u32) -> Result<bool> {
+    let mut costs = vec![Vec::new(); RUNGS.len()];
+    for _ in 0..LADDER_LOADS {
+        let mut ladder = Ladder::load(&RUNGS, Loop::probe()?)?;
+        for (rung, costs) in RUNGS.into_iter().zip(&mut costs) {
+            let expected_ns = LOOP_NS + f64::from(rung) * INSTRUCTION_NS;
+            let ops = (RUNG_NS / expected_ns) as u64;
+            let seen = ladder
+                .batch(rung, ops, cpu)?
+                .context("the rung is not loaded")?;
+            anyhow::ensure!(
+                seen.ops == ops,
+                "the ladder ran {} of {ops} operations",
+                seen.ops
+            );
+            anyhow::ensure!(
+                seen.end_ns > seen.start_ns,
+                "the clock does not move: {seen:?}"
+            );
+            costs.push(seen.ns_per_op());
+        }
+    }
+    let costs: Vec<f64> = costs
+        .iter()
+        .map(|costs| median(costs).context("no cost"))
+        .collect::<Result<_>>()?;
+    println!(
+        "floor: {:.2} ns/op for the loop and the call of an empty body",
+        costs[0]
+    );
+    println!("ladder: added instructions, each a multiplication that needs the one before");
+    for (rung, cost) in RUNGS.iter().zip(&costs) {
+        println!("  {rung:5}  {cost:9.2} ns/op");
+    }
+    // The upper rungs, where the floor plays no part, tell what an instruction costs.
+    let slope =
+        |low: usize, high: usize| (costs[high] - costs[low]) / f64::from(RUNGS[high] - RUNGS[low]);
+    let (middle, upper) = (slope(2, 3), slope(3, 4));
+    let rising = costs[0] < costs[2] && costs[2] < costs[3] && costs[3] < costs[4];
+    let right = rising && (middle / upper - 1.0).abs() <= LADDER_TOLERANCE;
+    println!(
+        "  {upper:.3} ns an instruction from 100 to 1000, {middle:.3} from 10 to 100: {}",
+        if right { "read back" } else { "NOT read back" }
+    );
+    Ok(right)
+}
+
+/// The records of the A/A runs; `None` where somebody ended them.
+fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Vec<Record>>> {
+    let seed = args.seed.unwrap_or_else(session::draw_seed);
+    let host = Host::default();
+    let mut records = Vec::new();
+    for number in 0..args.runs {
+        eprintln!("A/A run {} of {}", number + 1, args.runs);
+        let experiment = Twice::of(select::experiment(EXPERIMENT)?, &CASES);
+        let plan = Plan {
+            experiment: experiment.name().into(),
+            target: "host".into(),
+            unit: experiment.unit(),
+            seed: seed.wrapping_add(u64::from(number)),
+            cases: experiment.cases(),
+            pairs: experiment.pairs(),
+            cpus: vec![cpu],
+            precision: None,
+            seconds: None,
+            quick: true,
+            rounds: Some(ROUNDS),
+            goal_ns: BATCH_NS,
+            margin: experiment.margin(),
+            budget: None,
+        };
+        let empty = Measured::new(&plan);
+        let measured = measure::measure(
+            &experiment,
+            &plan,
+            &Monotonic::start(),
+            interrupted,
+            empty,
+            &mut |_| Ok(()),
+        )?;
+        if measured.stop == Some(Stop::Interrupted) {
+            return Ok(None);
+        }
+        let started = Timestamp::now().to_string();
+        let record = Record::build(&plan, &measured, &started, host.machine(), None);
+        if let Some(case) = record
+            .cases
+            .iter()
+            .find(|case| case.status == Status::Invalid)
+        {
+            anyhow::bail!("{} is invalid: {}", case.name, case.problems[0]);
+        }
+        records.push(record);
+    }
+    Ok(Some(records))
+}
+
+/// Whether false alarms are as rare as promised.
+fn alarms(sessions: &[Record]) -> bool {
+    println!("\nA/A: {} runs, each case against itself", sessions.len());
+    let false_alarm = |verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
+    let mut alarmed = 0;
+    for (number, record) in sessions.iter().enumerate() {
+        let alarms: Vec<_> = record
+            .comparisons
+            .iter()
+            .filter(|one| false_alarm(one.verdict))
+            .collect();
+        alarmed += usize::from(!alarms.is_empty());
+        for alarm in alarms {
+            println!(
+                "  run {}: {} differs from itself by {:+.2} %",
+                number + 1,
+                alarm.baseline,
+                100.0 * alarm.relative
+            );
+        }
+    }
+    let allowed = allowed_alarms(sessions.len());
+    println!("  false alarms in {alarmed} runs; chance allows {allowed}");
+    alarmed <= allowed
+}
+
+/// The most alarmed runs that are no evidence against a rate of [`ALARM_RATE`].
+fn allowed_alarms(runs: usize) -> usize {
+    let mut exactly = (1.0 - ALARM_RATE).powi(runs as i32);
+    let mut at_most = exactly;
+    for alarms in 0..runs {
+        if 1.0 - at_most <= TOO_IMPROBABLE {
+            return alarms;
+        }
+        let (left, next) = ((runs - alarms) as f64, (alarms + 1) as f64);
+        exactly *= left / next * ALARM_RATE / (1.0 - ALARM_RATE);
+        at_most += exactly;
+    }
+    runs
+}
+
+/// How far the sessions' levels lie apart, shown and kept.
+fn keep_spread(host: &Host, sessions: &[Record]) -> Result<()> {
+    let levels: Vec<Vec<f64>> = CASES
+        .iter()
+        .map(|name| {
+            let value = |record: &Record| Some(record.case(name)?.raw.as_ref()?.value);
+            sessions.iter().filter_map(value).collect()
+        })
+        .collect();
+    let Some(spread) = session_spread(&levels) else {
+        println!("\nsessions: too few values to tell their spread");
+        return Ok(());
+    };
+    println!(
+        "\nsessions: levels of a case differ by {:.2} % (relative standard deviation)",
+        100.0 * spread
+    );
+    let Some(file) = SessionFile::of_user() else {
+        eprintln!("this user has no home folder, so the spread is not kept for later runs");
+        return Ok(());
+    };
+    let spread = SessionSpread {
+        percent: 100.0 * spread,
+        sessions: sessions.len(),
+        measured: Timestamp::now().to_string(),
+    };
+    file.save(&host.machine(), &spread)?;
+    println!("  kept for compare in {}", file.path().display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chance_allows_four_alarms_in_twenty_runs() {
+        assert_eq!(allowed_alarms(20), 4);
+        assert_eq!(allowed_alarms(5), 2);
+        assert_eq!(allowed_alarms(1), 1);
+    }
+}

@@ -1,0 +1,56 @@
+//! Where records go when nobody says: the user's state folder, so that no finished trial is lost.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result};
+use jiff::Timestamp;
+
+use super::exit::usage;
+
+/// Where the record of a run goes. `out` may be a file or a folder; several records need a folder.
+pub(super) fn record_path(
+    out: Option<&Path>,
+    experiment: &str,
+    target: &str,
+    several: bool,
+) -> Result<PathBuf> {
+    let name = format!("{experiment}-{}", target.replace([':', '/'], "-"));
+    match out {
+        Some(folder) if folder.is_dir() => Ok(folder.join(format!("{name}.json"))),
+        Some(file) if several => Err(usage(format!(
+            "several records can't go into one file {}\n  Make a folder of that name, or leave --out away",
+            file.display()
+        ))),
+        Some(file) => Ok(file.to_owned()),
+        None => {
+            let folder = records_folder()?;
+            let at = Timestamp::now().strftime("%Y%m%dT%H%M%SZ");
+            Ok(folder.join(format!("{name}-{at}-{}.json", std::process::id())))
+        }
+    }
+}
+
+/// `$XDG_STATE_HOME/bpfcost/records`, or under `~/.local/state`; the current folder for a user
+/// without a home.
+fn records_folder() -> Result<PathBuf> {
+    let absolute = |name| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    let Some(state) = state else {
+        return Ok(PathBuf::from("."));
+    };
+    let folder = state.join("bpfcost/records");
+    fs::create_dir_all(&folder).with_context(|| {
+        format!(
+            "can't make the folder for records {}; choose a file with --out",
+            folder.display()
+        )
+    })?;
+    Ok(folder)
+}

@@ -1,0 +1,96 @@
+//! The JSON contract: the keys of schema 1, as DESIGN has them. A key that is renamed or dropped
+//! here is a new schema.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::record;
+
+/// The paths of all keys; arrays are passed through, free names are `*`.
+fn keys(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(map) => {
+            for (key, value) in map {
+                let free = path.ends_with("factors") || path.ends_with("secondary");
+                let path = match (path, free) {
+                    ("", _) => key.clone(),
+                    (path, true) => format!("{path}.*"),
+                    (path, false) => format!("{path}.{key}"),
+                };
+                found.insert(path.clone());
+                keys(value, &path, found);
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| keys(value, path, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn a_record_has_the_keys_of_schema_1() {
+    let mut record = record(12);
+    record
+        .warnings
+        .push(crate::measure::Warning::new("steal", "much"));
+    record.cases[0]
+        .raw
+        .as_mut()
+        .unwrap()
+        .modes
+        .push(super::super::Mode {
+            value: 1.0,
+            share: 1.0,
+        });
+    record.cases[0].calibration = Some(crate::measure::Calibration {
+        batch: crate::experiment::Batch(1),
+        ns_per_op: 1.0,
+        ratio: None,
+        attempts: 1,
+    });
+    record.cases[0].problems.push(crate::experiment::Problem {
+        check: "c".into(),
+        expected: "e".into(),
+        got: "g".into(),
+        detail: "d".into(),
+    });
+    let value = serde_json::to_value(&record).unwrap();
+    let mut found = BTreeSet::new();
+    keys(&value, "", &mut found);
+    let found: Vec<&str> = found.iter().map(String::as_str).collect();
+    let expected: Vec<&str> = include_str!("keys.txt").lines().collect();
+    assert_eq!(found, expected, "{}", found.join("\n"));
+
+    assert_eq!(value["schema"], 1);
+    assert_eq!(value["unit"], "ns/op");
+    assert_eq!(value["stop"], "precision");
+    assert_eq!(value["cases"][0]["status"], "ok");
+    assert_eq!(value["comparisons"][0]["verdict"], "slower");
+    assert_eq!(value["comparisons"][0]["budget"], "over");
+    assert!(
+        value["cases"][0]["raw"]["ci95"]
+            .as_array()
+            .is_some_and(|ends| ends.len() == 2)
+    );
+}
+
+#[test]
+fn words_of_the_contract_are_spelt_so() {
+    use super::super::{BudgetVerdict, Gate, Outcome, Status, Verdict};
+    let spelt = |value: &dyn erased::Spell| value.spell();
+    mod erased {
+        pub(super) trait Spell {
+            fn spell(&self) -> String;
+        }
+        impl<T: serde::Serialize> Spell for T {
+            fn spell(&self) -> String {
+                serde_json::to_string(self).unwrap()
+            }
+        }
+    }
+    assert_eq!(spelt(&BudgetVerdict::CantTell), "\"can't tell\"");
+    assert_eq!(spelt(&Status::Unsupported), "\"unsupported\"");
+    assert_eq!(spelt(&Verdict::Unresolved), "\"unresolved\"");
+    assert_eq!(spelt(&Outcome::Regressed), "\"regressed\"");
+    assert_eq!(spelt(&Gate::Passed), "\"passed\"");
+}

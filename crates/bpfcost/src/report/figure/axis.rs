@@ -1,0 +1,172 @@
+//! Axes: from values to percent of the width, with round ticks.
+
+use super::svg::Svg;
+use crate::report::number;
+
+/// A horizontal axis.
+#[derive(Clone, Debug)]
+pub(super) struct Axis {
+    low: f64,
+    high: f64,
+    /// Linear up to about this size and logarithmic beyond; linear all over where it is `None`.
+    bend: Option<f64>,
+    /// Value and label.
+    ticks: Vec<(f64, String)>,
+}
+
+/// Ticks are at least this many percent of the width apart.
+const APART: f64 = 12.0;
+/// The last part of the width stays free, so that nothing ends at the very edge.
+const FREE: f64 = 0.04;
+
+impl Axis {
+    /// From 0 to `most`.
+    pub(super) fn from_zero(most: f64) -> Self {
+        let high = if most.is_finite() && most > 0.0 {
+            most
+        } else {
+            1.0
+        };
+        let step = round_step(high / 5.0);
+        let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
+        let ticks = (0..=6)
+            .map(|index| f64::from(index) * step)
+            .filter(|value| *value <= high * (1.0 + FREE))
+            .map(|value| (value, number::fixed(value, decimals)))
+            .collect();
+        Axis {
+            low: 0.0,
+            high: high * (1.0 + FREE),
+            bend: None,
+            ticks,
+        }
+    }
+
+    /// Signed percentages: linear near zero and logarithmic beyond, so that `margin` and an effect
+    /// a thousand times its size both show.
+    pub(super) fn of_percentages(low: f64, high: f64, margin: f64) -> Self {
+        let bend = if margin > 0.0 { margin } else { 1.0 };
+        let mut axis = Axis {
+            low: low.min(-2.0 * bend),
+            high: high.max(2.0 * bend),
+            bend: Some(bend),
+            ticks: Vec::new(),
+        };
+        let room = (axis.bent(axis.high) - axis.bent(axis.low)) * FREE;
+        let (low, high) = (axis.bent(axis.low) - room, axis.bent(axis.high) + room);
+        (axis.low, axis.high) = (low.sinh() * bend, high.sinh() * bend);
+        let decades = (-2..9).map(|power| 10f64.powi(power));
+        let steps = [1.0, 3.0, 5.0, 2.0];
+        let round = steps
+            .iter()
+            .flat_map(|step| decades.clone().map(move |decade| step * decade));
+        // What matters most comes first; what finds no room is left out.
+        let wanted = [0.0, bend]
+            .into_iter()
+            .chain(round.filter(|size| *size > bend));
+        for size in wanted {
+            for value in [size, -size] {
+                axis.tick(value);
+            }
+        }
+        axis
+    }
+
+    fn tick(&mut self, value: f64) {
+        let place = self.place(value);
+        let free = self
+            .ticks
+            .iter()
+            .all(|(other, _)| (self.place(*other) - place).abs() >= APART);
+        if (0.0..=100.0).contains(&place) && free {
+            let label = number::signed(value, number::plain_decimals(value));
+            let label = match label.split_once('.') {
+                Some((whole, rest)) if rest.bytes().all(|digit| digit == b'0') => whole.to_owned(),
+                Some(_) => label.trim_end_matches('0').to_owned(),
+                None => label,
+            };
+            self.ticks
+                .push((value, format!("{label}{}%", number::HOLD)));
+        }
+    }
+
+    fn bent(&self, value: f64) -> f64 {
+        match self.bend {
+            Some(bend) => (value / bend).asinh(),
+            None => value,
+        }
+    }
+
+    /// Where a value stands, in percent of the width; within the width.
+    pub(super) fn place(&self, value: f64) -> f64 {
+        let (low, high) = (self.bent(self.low), self.bent(self.high));
+        let share = (self.bent(value) - low) / (high - low);
+        match share.is_finite() {
+            true => (share * 100.0).clamp(0.0, 100.0),
+            false => 0.0,
+        }
+    }
+
+    /// Lines through the ticks of a plot `height` pixels high.
+    pub(super) fn grid(&self, svg: &mut Svg, height: f64) {
+        for (value, _) in &self.ticks {
+            let class = if *value == 0.0 { "zero" } else { "grid" };
+            let place = self.place(*value);
+            svg.line(class, (place, 0.0), (place, height));
+        }
+    }
+
+    /// The labels of the ticks, as an SVG of their own below the plots.
+    pub(super) fn labels(&self, unit: &str) -> String {
+        let mut svg = Svg::quiet("axis", 20.0);
+        for (value, label) in &self.ticks {
+            let place = self.place(*value);
+            let anchor = match place {
+                place if place < 4.0 => "start",
+                place if place > 96.0 => "end",
+                _ => "middle",
+            };
+            let label = match (*value == 0.0, unit) {
+                (true, unit) if !unit.is_empty() => format!("{label} {unit}"),
+                _ => label.clone(),
+            };
+            svg.text(anchor, (place, 14.0), &label);
+        }
+        svg.finish()
+    }
+}
+
+/// The next of 1, 2, 5 times a power of ten.
+fn round_step(step: f64) -> f64 {
+    let power = 10f64.powf(step.log10().floor());
+    [1.0, 2.0, 5.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|round| *round >= step * (1.0 - 1e-9))
+        .unwrap_or(10.0 * power)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_stay_inside() {
+        for most in [0.0, 5.0, 859.0, 1e300, f64::NAN, f64::INFINITY, -3.0] {
+            let axis = Axis::from_zero(most);
+            assert!((0.0..=100.0).contains(&axis.place(most)), "{most}");
+            assert!(axis.ticks.len() >= 2, "{most}: {:?}", axis.ticks);
+        }
+    }
+
+    #[test]
+    fn the_margin_and_large_effects_both_show() {
+        let axis = Axis::of_percentages(-80.0, 820.0, 1.0);
+        assert!(axis.place(1.0) - axis.place(-1.0) > 8.0);
+        assert!(axis.place(820.0) > 90.0 && axis.place(-80.0) < 10.0);
+        let labels: Vec<&str> = axis.ticks.iter().map(|(_, label)| label.as_str()).collect();
+        assert!(labels.contains(&"+100\u{A0}%"), "{labels:?}");
+        let axis = Axis::of_percentages(0.0, 0.0, 0.0);
+        assert!((axis.place(0.0) - 50.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,112 @@
+//! What differs from what: relative differences with their intervals, and the band of those too
+//! small to matter.
+
+use std::fmt::Write;
+
+use super::{
+    axis::Axis,
+    svg::{Svg, escape},
+};
+use crate::{
+    record::{Record, Verdict},
+    report::rows::PairRow,
+};
+
+/// Pixels of a row's plot.
+const HEIGHT: f64 = 30.0;
+
+/// The figure of all comparisons.
+pub(crate) fn render(pairs: &[PairRow<'_>], record: &Record) -> String {
+    let margin = record.asked.margin * 100.0;
+    let values: Vec<f64> = pairs.iter().flat_map(ends).collect();
+    let low = values.iter().copied().fold(0.0, f64::min);
+    let high = values.iter().copied().fold(0.0, f64::max);
+    let axis = Axis::of_percentages(low, high, margin);
+    let mut out = String::from("<div class=\"rows forest\">");
+    for pair in pairs {
+        let _ = write!(
+            out,
+            "<div class=\"row\"><div class=\"label\"><code>{}</code> <span class=\"muted\">against \
+             <code>{}</code></span></div>{}<div class=\"value\"><b>{}</b> <span class=\"muted\">{}\
+             </span> <span class=\"verdict {}\">{} {}</span></div></div>",
+            escape(&pair.case),
+            escape(&pair.baseline),
+            plot(pair, &axis, margin),
+            escape(&pair.relative),
+            escape(&pair.interval),
+            class(pair.comparison.verdict),
+            sign(pair.comparison.verdict),
+            escape(&pair.verdict),
+        );
+    }
+    let _ = write!(
+        out,
+        "<div class=\"row foot\"><div class=\"label\"></div>{}</div></div>",
+        axis.labels("")
+    );
+    out
+}
+
+/// The percentages that the axis must hold.
+fn ends(pair: &PairRow<'_>) -> Vec<f64> {
+    let comparison = pair.comparison;
+    let mut ends = vec![comparison.relative];
+    ends.extend(comparison.relative_ci95.into_iter().flatten());
+    ends.iter()
+        .map(|share| share * 100.0)
+        .filter(|percent| percent.is_finite())
+        .map(|percent| percent.clamp(-100.0, 1e9))
+        .collect()
+}
+
+fn plot(pair: &PairRow<'_>, axis: &Axis, margin: f64) -> String {
+    let comparison = pair.comparison;
+    let middle = HEIGHT / 2.0;
+    let title = format!(
+        "{} against {}: {} {}, {}",
+        pair.case, pair.baseline, pair.relative, pair.interval, pair.verdict
+    );
+    let mut svg = Svg::new("plot", HEIGHT, &title, &pair.about);
+    if margin > 0.0 {
+        let ends = (axis.place(-margin), axis.place(margin));
+        svg.band("margin", ends, -2.0, HEIGHT + 4.0);
+    }
+    axis.grid(&mut svg, HEIGHT);
+    let class = class(comparison.verdict);
+    if let Some([low, high]) = comparison.relative_ci95 {
+        let [low, high] = [low, high].map(|share| axis.place(share * 100.0));
+        svg.line(&format!("ci {class}"), (low, middle), (high, middle));
+        for end in [low, high] {
+            svg.line(
+                &format!("cap {class}"),
+                (end, middle - 4.0),
+                (end, middle + 4.0),
+            );
+        }
+    }
+    if comparison.relative.is_finite() {
+        let at = (axis.place(comparison.relative * 100.0), middle);
+        svg.dot(&format!("point {class}"), at, 4.5);
+    }
+    svg.finish()
+}
+
+/// The class that colours a verdict.
+pub(crate) fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Slower => "more",
+        Verdict::Faster => "less",
+        Verdict::Same => "same",
+        Verdict::Unresolved => "open",
+    }
+}
+
+/// A sign for those who don't see the colour.
+pub(crate) fn sign(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Slower => "▲",
+        Verdict::Faster => "▼",
+        Verdict::Same => "=",
+        Verdict::Unresolved => "?",
+    }
+}

@@ -1,0 +1,122 @@
+//! What every case costs: a point with its interval on an axis from zero, and the range in which
+//! the net lies. One figure a group, for groups differ in size.
+
+use std::fmt::Write;
+
+use super::{
+    axis::Axis,
+    svg::{Svg, escape},
+};
+use crate::{
+    record::{Record, Status},
+    report::rows::{CaseRow, Group},
+};
+
+/// Pixels of a row's plot.
+const HEIGHT: f64 = 26.0;
+
+/// The figure of one group.
+pub(crate) fn render(group: &Group<'_>, record: &Record) -> String {
+    let unit = record.unit.to_string();
+    let reach = group.rows.iter().flat_map(reach).fold(0.0, f64::max);
+    let axis = Axis::from_zero(reach);
+    let mut out = String::from("<div class=\"rows\">");
+    for row in &group.rows {
+        let _ = write!(
+            out,
+            "<div class=\"row\"><div class=\"label\"><code>{}</code></div>{}{}</div>",
+            escape(&row.name),
+            plot(row, &axis, &unit),
+            value(row)
+        );
+    }
+    let _ = write!(
+        out,
+        "<div class=\"row foot\"><div class=\"label\"></div>{}</div></div>",
+        axis.labels(&unit)
+    );
+    out
+}
+
+/// The values that the axis must hold.
+fn reach(row: &CaseRow<'_>) -> Vec<f64> {
+    let Some(raw) = row
+        .case
+        .raw
+        .as_ref()
+        .filter(|_| row.case.status == Status::Ok)
+    else {
+        return Vec::new();
+    };
+    let mut values = vec![raw.value];
+    values.extend(raw.ci95.into_iter().flatten());
+    values.extend(raw.modes.iter().map(|mode| mode.value));
+    values.retain(|value| value.is_finite());
+    values
+}
+
+fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
+    let raw = row
+        .case
+        .raw
+        .as_ref()
+        .filter(|_| row.case.status == Status::Ok);
+    let Some(raw) = raw.filter(|raw| raw.value.is_finite()) else {
+        let mut svg = Svg::quiet("plot", HEIGHT);
+        axis.grid(&mut svg, HEIGHT);
+        return svg.finish();
+    };
+    let middle = HEIGHT / 2.0;
+    let title = format!("{}: {} {unit} {}", row.name, row.cost, row.interval);
+    let desc = match row.net.as_str() {
+        "" => row.case.about.clone(),
+        net => format!("{}; net {net}", row.case.about),
+    };
+    let mut svg = Svg::new("plot", HEIGHT, &title, &desc);
+    axis.grid(&mut svg, HEIGHT);
+    svg.line(
+        "stem",
+        (axis.place(0.0), middle),
+        (axis.place(raw.value), middle),
+    );
+    if let Some(net) = row.case.net.as_ref().filter(|net| net.distinguishable)
+        && net.bracket.iter().all(|end| end.is_finite())
+    {
+        let ends = net.bracket.map(|end| axis.place(end));
+        svg.band("net", (ends[0], ends[1]), middle - 5.0, 10.0);
+    }
+    for mode in raw.modes.iter().filter(|mode| mode.value.is_finite()) {
+        svg.dot("mode", (axis.place(mode.value), middle), 6.5);
+    }
+    if let Some([low, high]) = raw.ci95 {
+        svg.line("ci", (axis.place(low), middle), (axis.place(high), middle));
+    }
+    svg.dot("point", (axis.place(raw.value), middle), 4.0);
+    svg.finish()
+}
+
+/// The numbers beside the plot.
+fn value(row: &CaseRow<'_>) -> String {
+    if row.case.status != Status::Ok || row.case.raw.is_none() {
+        let class = if row.case.status == Status::Invalid {
+            "alarm"
+        } else {
+            "muted"
+        };
+        return format!("<div class=\"value {class}\">{}</div>", escape(&row.cost));
+    }
+    let mut out = format!(
+        "<div class=\"value\"><b>{}</b> <span class=\"muted\">{}</span>",
+        escape(&row.cost),
+        escape(&row.interval)
+    );
+    if !row.net.is_empty() {
+        let net = match row.net.as_str() {
+            "≈ harness" => "≈ harness".to_owned(),
+            net => format!("net {net}"),
+        };
+        let _ = write!(out, " <span class=\"nettext\">{}</span>", escape(&net));
+    }
+    out.push_str("</div>");
+    out
+}

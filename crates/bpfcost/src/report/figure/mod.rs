@@ -1,0 +1,11 @@
+//! Figures: a record's numbers as HTML rows with inline SVG.
+//!
+//! Plots take the width that they get: x is in percent, y in pixels, so text is never scaled and a
+//! figure reads as well on a phone as on a desk. Colours are classes, so figures follow the page's
+//! scheme. Every SVG says in words what it shows (`title`, `desc`).
+
+mod axis;
+pub(super) mod forest;
+pub(super) mod interval;
+mod svg;
+pub(super) mod trials;

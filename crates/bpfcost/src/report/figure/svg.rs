@@ -1,0 +1,110 @@
+//! The few SVG elements that figures need, with text made safe.
+
+use std::fmt::Write;
+
+/// `text` in which nothing is markup.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// A number as short as it stays exact to the eye.
+pub(super) fn short(value: f64) -> String {
+    if !value.is_finite() {
+        return "0".to_owned();
+    }
+    let text = format!("{value:.2}");
+    match text.trim_end_matches('0').trim_end_matches('.') {
+        "-0" | "" => "0".to_owned(),
+        text => text.to_owned(),
+    }
+}
+
+/// An inline SVG as wide as its place, `height` pixels high.
+pub(super) struct Svg {
+    out: String,
+}
+
+impl Svg {
+    /// An empty one that says what it shows.
+    pub(super) fn new(class: &str, height: f64, title: &str, desc: &str) -> Self {
+        let mut out = format!(
+            "<svg class=\"{class}\" role=\"img\" width=\"100%\" height=\"{}\"><title>{}</title>",
+            short(height),
+            escape(title)
+        );
+        if !desc.is_empty() {
+            let _ = write!(out, "<desc>{}</desc>", escape(desc));
+        }
+        Svg { out }
+    }
+
+    /// An empty one that says nothing that is not said beside it.
+    pub(super) fn quiet(class: &str, height: f64) -> Self {
+        let height = short(height);
+        Svg {
+            out: format!(
+                "<svg class=\"{class}\" aria-hidden=\"true\" width=\"100%\" height=\"{height}\">"
+            ),
+        }
+    }
+
+    /// A line between two places; x in percent, y in pixels.
+    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        let [x1, y1, x2, y2] = [from.0, from.1, to.0, to.1].map(short);
+        let _ = write!(
+            self.out,
+            "<line class=\"{class}\" x1=\"{x1}%\" y1=\"{y1}\" x2=\"{x2}%\" y2=\"{y2}\"/>"
+        );
+    }
+
+    /// A box from the left to the right end, in percent; y and height in pixels.
+    pub(super) fn band(&mut self, class: &str, ends: (f64, f64), y: f64, height: f64) {
+        let width = (ends.1 - ends.0).max(0.2);
+        let [x, width, y, height] = [ends.0, width, y, height].map(short);
+        let _ = write!(
+            self.out,
+            "<rect class=\"{class}\" x=\"{x}%\" y=\"{y}\" width=\"{width}%\" height=\"{height}\" rx=\"2\"/>"
+        );
+    }
+
+    /// A point.
+    pub(super) fn dot(&mut self, class: &str, at: (f64, f64), radius: f64) {
+        let [x, y, radius] = [at.0, at.1, radius].map(short);
+        let _ = write!(
+            self.out,
+            "<circle class=\"{class}\" cx=\"{x}%\" cy=\"{y}\" r=\"{radius}\"/>"
+        );
+    }
+
+    /// Words at a place; `anchor` is `start`, `middle` or `end`.
+    pub(super) fn text(&mut self, anchor: &str, at: (f64, f64), words: &str) {
+        let [x, y] = [at.0, at.1].map(short);
+        let words = escape(words);
+        let _ = write!(
+            self.out,
+            "<text x=\"{x}%\" y=\"{y}\" text-anchor=\"{anchor}\">{words}</text>"
+        );
+    }
+
+    /// Markup made by a figure itself.
+    pub(super) fn raw(&mut self, markup: &str) {
+        self.out.push_str(markup);
+    }
+
+    /// The markup.
+    pub(super) fn finish(mut self) -> String {
+        self.out.push_str("</svg>");
+        self.out
+    }
+}

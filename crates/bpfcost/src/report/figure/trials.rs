@@ -1,0 +1,143 @@
+//! Every trial of a case, in the order of epochs: shows drift, the luck of loads, modes and
+//! outliers. Nothing is left out: with many trials, cells stand for those that fall together.
+
+use std::fmt::Write;
+
+use super::svg::{Svg, escape, short};
+use crate::{
+    record::{CaseRecord, Record},
+    report::{number, text, words},
+};
+
+/// Pixels of the plot.
+const HEIGHT: f64 = 84.0;
+/// Free above and below.
+const EDGE: f64 = 6.0;
+/// Up to this many trials are dots; more are cells.
+pub(crate) const DOTS: usize = 300;
+/// Cells across and down.
+const ACROSS: usize = 96;
+const DOWN: usize = 28;
+
+/// The figure of one case; `None` where it has no finite trial.
+pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
+    let epochs = case.samples.len().max(1) as f64;
+    let mut trials: Vec<(f64, f64)> = Vec::with_capacity(case.samples.iter().map(Vec::len).sum());
+    for (epoch, values) in case.samples.iter().enumerate() {
+        for (index, value) in values
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| value.is_finite())
+        {
+            let within = (index as f64 + 0.5) / values.len() as f64;
+            trials.push(((epoch as f64 + within) / epochs, *value));
+        }
+    }
+    let low = trials.iter().map(|trial| trial.1).reduce(f64::min)?;
+    let high = trials.iter().map(|trial| trial.1).reduce(f64::max)?;
+    let name = text::line(&case.name);
+    let decimals = number::decimals((high - low) / 4.0).min(2);
+    let [least, most] = [low, high].map(|end| number::fixed(end, decimals));
+    let count = number::plural(trials.len(), "trial");
+    let title = format!("{name}: {count}, {least} to {most} {}", record.unit);
+    let desc = match case.raw.as_ref().and_then(words::half_width) {
+        Some(width) => format!("The estimate is known to ±{}.", number::percent(width)),
+        None => String::new(),
+    };
+    let mut svg = Svg::new("trials", HEIGHT, &title, &desc);
+    let scale = Scale { low, high };
+    if let Some(raw) = &case.raw {
+        if let Some(ci95) = raw.ci95 {
+            let [bottom, top] = ci95.map(|end| scale.y(end));
+            svg.band("ciband", (0.0, 100.0), top, (bottom - top).max(1.0));
+        }
+        let y = scale.y(raw.value);
+        svg.line("estimate", (0.0, y), (100.0, y));
+    }
+    match trials.len() <= DOTS {
+        true => {
+            for (x, value) in &trials {
+                svg.dot("trial", (x * 100.0, scale.y(*value)), 1.7);
+            }
+        }
+        false => svg.raw(&cells(&trials, &scale)),
+    }
+    Some(format!(
+        "<figure class=\"strip\"><figcaption><code>{}</code><span class=\"muted\">n = {}</span></figcaption>\
+         <div class=\"frame\"><span class=\"end top\">{}</span>{}<span class=\"end bottom\">{}</span></div></figure>",
+        escape(&name),
+        number::count(trials.len() as u64),
+        escape(&most),
+        svg.finish(),
+        escape(&least)
+    ))
+}
+
+struct Scale {
+    low: f64,
+    high: f64,
+}
+
+impl Scale {
+    /// 0 at the smallest trial, 1 at the largest.
+    fn share(&self, value: f64) -> f64 {
+        // Halves, for the whole range may be more than a number holds.
+        let share = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
+        match share.is_finite() {
+            true => share.clamp(0.0, 1.0),
+            false => 0.5,
+        }
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        HEIGHT - EDGE - self.share(value) * (HEIGHT - 2.0 * EDGE)
+    }
+}
+
+/// Trials in cells, darker where more fall together; a cell with a single one is still seen.
+fn cells(trials: &[(f64, f64)], scale: &Scale) -> String {
+    let mut counts = vec![0u32; ACROSS * DOWN];
+    for (x, value) in trials {
+        let column = ((x * ACROSS as f64) as usize).min(ACROSS - 1);
+        let row = ((1.0 - scale.share(*value)) * (DOWN - 1) as f64).round() as usize;
+        if let Some(count) = counts.get_mut(row.min(DOWN - 1) * ACROSS + column) {
+            *count += 1;
+        }
+    }
+    let most = f64::from(counts.iter().copied().max().unwrap_or(1).max(1));
+    let mut paths: [String; 4] = Default::default();
+    for (row, line) in counts.chunks(ACROSS).enumerate() {
+        let level = |count: u32| ((f64::from(count) / most).sqrt() * 3.99) as usize;
+        let mut column = 0;
+        while let Some(&count) = line.get(column) {
+            let run = line[column..]
+                .iter()
+                .take_while(|other| {
+                    (**other == 0) == (count == 0) && level(**other) == level(count)
+                })
+                .count();
+            if count > 0
+                && let Some(path) = paths.get_mut(level(count))
+            {
+                let _ = write!(path, "M{column} {row}.5h{run}");
+            }
+            column += run.max(1);
+        }
+    }
+    // Rows of cells keep their middle where a dot of the same value would be.
+    let cell = (HEIGHT - 2.0 * EDGE) / (DOWN - 1) as f64;
+    let mut out = format!(
+        "<svg x=\"0\" y=\"{}\" width=\"100%\" height=\"{}\" viewBox=\"0 0 {ACROSS} {DOWN}\" \
+         preserveAspectRatio=\"none\">",
+        short(EDGE - cell / 2.0),
+        short(cell * DOWN as f64)
+    );
+    for (level, path) in paths
+        .iter()
+        .enumerate()
+        .filter(|(_, path)| !path.is_empty())
+    {
+        let _ = write!(out, "<path class=\"cell c{level}\" d=\"{path}\"/>");
+    }
+    out + "</svg>"
+}

@@ -1,0 +1,57 @@
+//! One HTML file that needs nothing else: no network, no fonts, light and dark, for a phone, a desk
+//! and paper. Without its script it only loses sorting.
+//!
+//! Names in records come from outside, so the template escapes everything that is not markup made
+//! here, and a content security policy lets nothing run or load but the style and the script that
+//! are part of this program.
+
+use anyhow::{Context, Result};
+use base64::{Engine, prelude::BASE64_STANDARD};
+use minijinja::{AutoEscape, Environment, Value, context, value::Serde};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    record::Record,
+    report::{page::Section, text},
+};
+
+const TEMPLATE: &str = include_str!("templates/report.html");
+const STYLE: &str = include_str!("templates/report.css");
+const SCRIPT: &str = include_str!("templates/report.js");
+
+/// The records as one page; several become sections with a list of contents.
+pub fn render(records: &[Record]) -> Result<String> {
+    let sections: Vec<Section> = records.iter().enumerate().map(Section::new).collect();
+    let title = match records {
+        [record] => format!(
+            "What {} costs on {}",
+            text::line(&record.experiment),
+            text::line(&record.target)
+        ),
+        _ => format!("What eBPF costs: {} runs", records.len()),
+    };
+    let mut templates = Environment::new();
+    templates.set_auto_escape_callback(|_| AutoEscape::Html);
+    templates
+        .add_template("report.html", TEMPLATE)
+        .context("the template of reports does not parse")?;
+    templates
+        .get_template("report.html")
+        .and_then(|template| {
+            template.render(context! {
+                title,
+                sections => Value::from(Serde(&sections)),
+                style => STYLE,
+                script => SCRIPT,
+                style_hash => hash(STYLE),
+                script_hash => hash(SCRIPT),
+                version => env!("CARGO_PKG_VERSION"),
+            })
+        })
+        .context("the report could not be rendered")
+}
+
+/// What a content security policy knows an inline text by.
+fn hash(text: &str) -> String {
+    BASE64_STANDARD.encode(Sha256::digest(text))
+}

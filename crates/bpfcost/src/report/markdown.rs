@@ -1,0 +1,141 @@
+//! Markdown for a pull request or an issue: the same tables, as GitHub shows them.
+
+use std::fmt::Write;
+
+use crate::{
+    record::{Record, Status},
+    report::{
+        number::{self, MISSING},
+        rows, summary, text, words,
+    },
+};
+
+/// The record as Markdown.
+pub fn render(record: &Record) -> String {
+    let mut out = String::new();
+    let title = format!("{} on {}", record.experiment, record.target);
+    let _ = writeln!(out, "### {}\n", escape(&title));
+    let _ = writeln!(out, "{}\n", escape(&summary::sentence(record)));
+    for group in rows::groups(record) {
+        let _ = writeln!(
+            out,
+            "| {} | {} | 95 % interval | net | note |",
+            escape(&group.name),
+            record.unit
+        );
+        out.push_str("|:--|--:|:--|:--|:--|\n");
+        for row in &group.rows {
+            let _ = writeln!(
+                out,
+                "| {} | {} | {} | {} | {} |",
+                code(&row.name),
+                escape(&row.cost),
+                escape(&row.interval),
+                escape(&row.net),
+                escape(&row.note())
+            );
+        }
+        out.push('\n');
+    }
+    if !record.cases.is_empty() {
+        let _ = writeln!(out, "{}  ", escape(&words::cost_caption(record)));
+        let _ = writeln!(out, "{}\n", escape(&words::session_caption(record)));
+    }
+    comparisons(&mut out, record);
+    invalid(&mut out, record);
+    if !record.warnings.is_empty() {
+        out.push_str("**Warnings**\n\n");
+        for warning in &record.warnings {
+            let _ = writeln!(out, "- {}", escape(&text::line(&warning.text)));
+        }
+        out.push('\n');
+    }
+    let _ = writeln!(out, "{}", escape(&origin(record)));
+    number::plain_spaces(&out)
+}
+
+/// Where a record comes from, in a line.
+pub fn origin(record: &Record) -> String {
+    let machine = &record.machine;
+    let kernel = match machine.kernel.is_empty() {
+        true => MISSING.to_owned(),
+        false => text::line(&machine.kernel),
+    };
+    format!(
+        "bpfcost {}, {}, Linux {kernel} on {}, seed {}.",
+        text::line(&record.bpfcost),
+        text::line(&record.started),
+        text::line(&machine.cpu),
+        record.seed
+    )
+}
+
+fn comparisons(out: &mut String, record: &Record) {
+    let pairs = rows::pairs(record);
+    if pairs.is_empty() {
+        return;
+    }
+    let _ = writeln!(
+        out,
+        "| case | against | difference ({}) | relative, 95 % | verdict |",
+        record.unit
+    );
+    out.push_str("|:--|:--|:--|:--|:--|\n");
+    for pair in &pairs {
+        let _ = writeln!(
+            out,
+            "| {} | {} | {} {} | {} {} | {} |",
+            code(&pair.case),
+            code(&pair.baseline),
+            pair.difference,
+            escape(&pair.difference_interval),
+            pair.relative,
+            escape(&pair.interval),
+            escape(&pair.verdict)
+        );
+    }
+    let _ = writeln!(out, "\n{}\n", escape(&words::pair_caption(record)));
+}
+
+fn invalid(out: &mut String, record: &Record) {
+    let cases = record
+        .cases
+        .iter()
+        .filter(|case| case.status == Status::Invalid);
+    for case in cases {
+        for (problem, details) in words::invalid_lines(case, record) {
+            // Four spaces make a block that no text inside can end.
+            let _ = writeln!(out, "    {problem}");
+            for detail in details {
+                let _ = writeln!(out, "      {detail}");
+            }
+        }
+        out.push('\n');
+    }
+}
+
+/// A name in backticks.
+pub(super) fn code(name: &str) -> String {
+    let name = name.replace('`', "'").replace('|', "\\|");
+    match name.trim().is_empty() {
+        true => MISSING.to_owned(),
+        false => format!("`{name}`"),
+    }
+}
+
+/// Text in which nothing is Markdown or HTML.
+pub(super) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '&' => out.push_str("&amp;"),
+            '|' | '`' | '*' | '_' | '[' | ']' | '\\' | '#' | '~' | '@' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c => out.push(c),
+        }
+    }
+    out
+}

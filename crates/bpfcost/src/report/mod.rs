@@ -1,0 +1,22 @@
+//! Reports: a record, shown. Nothing here measures or computes a result: what a report says is in
+//! the [`Record`](crate::record::Record), and can be shown again from it on another machine.
+//!
+//! [`rows`] and [`words`] turn a record into text once, so that the terminal, Markdown and HTML
+//! can't disagree; the files beside them only lay it out.
+
+pub mod csv;
+mod figure;
+pub mod histogram;
+pub mod html;
+pub mod json;
+pub mod markdown;
+pub mod number;
+mod page;
+pub mod rows;
+pub mod scenario;
+pub mod style;
+pub mod summary;
+pub mod table;
+pub mod text;
+pub mod verbose;
+pub mod words;

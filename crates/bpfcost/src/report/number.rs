@@ -1,0 +1,216 @@
+//! Numbers as people read them: as many digits as the interval supports, and no more.
+//!
+//! Nothing here panics or prints `NaN`: what is not finite is shown as [`MISSING`].
+
+/// Stands where there is no number.
+pub const MISSING: &str = "–";
+/// Between a number and its unit, so that no line ends between them. Text for terminals turns it
+/// into a plain space at the end ([`plain_spaces`]).
+pub const HOLD: char = '\u{A0}';
+/// More decimals than this are below what any clock tells of an operation.
+const MOST_DECIMALS: usize = 2;
+
+/// Decimals at which `width` (a half-width, or a bracket) keeps two significant digits.
+pub fn decimals(width: f64) -> usize {
+    if !width.is_finite() || width <= 0.0 {
+        return 2;
+    }
+    (1.0 - width.log10().floor()).clamp(0.0, 3.0) as usize
+}
+
+/// Decimals for a value that has no interval: three significant digits.
+pub fn plain_decimals(value: f64) -> usize {
+    if !value.is_finite() || value == 0.0 {
+        return 1;
+    }
+    (2.0 - value.abs().log10().floor()).clamp(0.0, 3.0) as usize
+}
+
+/// Decimals for an estimate with or without its interval.
+pub fn estimate_decimals(value: f64, ci95: Option<[f64; 2]>) -> usize {
+    match ci95 {
+        Some([low, high]) if (high - low) > 0.0 => decimals((high - low) / 2.0),
+        _ => plain_decimals(value),
+    }
+    .min(MOST_DECIMALS)
+}
+
+/// `value` with a fixed number of decimals, digits in threes, a true minus sign.
+pub fn fixed(value: f64, decimals: usize) -> String {
+    if !value.is_finite() {
+        return MISSING.to_owned();
+    }
+    if value.abs() >= 1e15 {
+        return format!("{value:.2e}").replace('-', "−");
+    }
+    let text = format!("{:.decimals$}", value.abs());
+    let (whole, rest) = match text.find('.') {
+        Some(dot) => text.split_at(dot),
+        None => (text.as_str(), ""),
+    };
+    let negative = value < 0.0 && text.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    let sign = if negative { "−" } else { "" };
+    format!("{sign}{}{rest}", in_threes(whole))
+}
+
+/// As [`fixed`], with a plus sign where it is positive.
+pub fn signed(value: f64, decimals: usize) -> String {
+    let text = fixed(value, decimals);
+    let positive = value > 0.0 && text.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    if positive { format!("+{text}") } else { text }
+}
+
+/// `[low, high]`.
+pub fn interval([low, high]: [f64; 2], decimals: usize) -> String {
+    format!("[{}, {}]", fixed(low, decimals), fixed(high, decimals))
+}
+
+/// A share as a percentage: 0.012 is `1.2 %`, with two significant digits below 10.
+pub fn percent(share: f64) -> String {
+    let value = share * 100.0;
+    let text = fixed(value, digits_below_ten(value));
+    match text.as_str() {
+        MISSING => text,
+        text => format!("{text}{HOLD}%"),
+    }
+}
+
+/// One decimal below 10, two below 0.1, none from 10 on.
+fn digits_below_ten(value: f64) -> usize {
+    match value.abs() {
+        size if size >= 9.95 => 0,
+        size if size < 0.095 && size > 0.0 => 2,
+        _ => 1,
+    }
+}
+
+/// A share of which people name whole numbers: 0.01 is `1 %`, 0.025 is `2.5 %`.
+pub fn round_percent(share: f64) -> String {
+    let text = percent(share);
+    text.replace(".0\u{A0}%", "\u{A0}%")
+}
+
+/// `118,204`.
+pub fn count(value: u64) -> String {
+    in_threes(&value.to_string())
+}
+
+/// `1 case`, `3 cases`.
+pub fn plural(number: usize, noun: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{s}", count(number as u64))
+}
+
+/// A time as one names it: `40 s`, `3 min`, `2.5 h`.
+pub fn duration(seconds: f64) -> String {
+    if !seconds.is_finite() || seconds < 0.0 {
+        return MISSING.to_owned();
+    }
+    match seconds {
+        s if s < 0.9995 => format!("{}{HOLD}ms", fixed(s * 1e3, plain_decimals(s * 1e3).min(1))),
+        s if s < 9.95 => format!("{s:.1}{HOLD}s").replace(".0\u{A0}", "\u{A0}"),
+        s if s < 119.5 => format!("{s:.0}{HOLD}s"),
+        s if s < 119.5 * 60.0 => format!("{:.0}{HOLD}min", s / 60.0),
+        s => format!("{}{HOLD}h", fixed(s / 3600.0, 1)),
+    }
+}
+
+/// A size in memory: `38 MB` (powers of ten).
+pub fn bytes(bytes: u64) -> String {
+    let bytes = bytes as f64;
+    match bytes {
+        b if b < 1e3 => format!("{b:.0}{HOLD}B"),
+        b if b < 1e6 => format!("{:.0}{HOLD}kB", b / 1e3),
+        b if b < 1e9 => format!("{:.0}{HOLD}MB", b / 1e6),
+        b => format!("{:.1}{HOLD}GB", b / 1e9),
+    }
+}
+
+/// `text` with plain spaces alone, for terminals and files that people search.
+pub fn plain_spaces(text: &str) -> String {
+    text.replace(HOLD, " ")
+}
+
+/// Pads on the right with `point` and `digit` until the decimal points of right-aligned texts
+/// stand below each other.
+pub fn align(texts: &mut [String], point: char, digit: char) {
+    let decimals = |text: &str| {
+        text.find('.').map(|dot| {
+            text[dot + 1..]
+                .chars()
+                .take_while(char::is_ascii_digit)
+                .count()
+        })
+    };
+    let most = texts.iter().filter_map(|text| decimals(text)).max();
+    for text in texts {
+        if !text.ends_with(|last: char| last.is_ascii_digit()) {
+            continue;
+        }
+        match (most, decimals(text)) {
+            (Some(most), Some(own)) => text.extend((own..most).map(|_| digit)),
+            (Some(most), None) => {
+                text.push(point);
+                text.extend((0..most).map(|_| digit));
+            }
+            (None, _) => {}
+        }
+    }
+}
+
+/// A comma between groups of three.
+fn in_threes(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_follow_the_interval() {
+        assert_eq!(decimals(0.16), 2);
+        assert_eq!(decimals(1.6), 1);
+        assert_eq!(decimals(16.0), 0);
+        assert_eq!(decimals(0.000_1), 3);
+        assert_eq!(decimals(f64::NAN), 2);
+        assert_eq!(fixed(83.142, 2), "83.14");
+        assert_eq!(fixed(118_204.0, 0), "118,204");
+        assert_eq!(fixed(-0.001, 2), "0.00");
+        assert_eq!(signed(0.001, 2), "0.00");
+        assert_eq!(signed(-12.34, 1), "−12.3");
+        assert_eq!(fixed(f64::NAN, 2), MISSING);
+        assert_eq!(fixed(f64::INFINITY, 2), MISSING);
+        assert_eq!(fixed(1e300, 2), "1.00e300");
+    }
+
+    #[test]
+    fn percentages_and_times() {
+        assert_eq!(plain_spaces(&percent(0.012)), "1.2 %");
+        assert_eq!(plain_spaces(&percent(0.193)), "19 %");
+        assert_eq!(plain_spaces(&percent(0.000_5)), "0.05 %");
+        assert_eq!(plain_spaces(&round_percent(0.01)), "1 %");
+        assert_eq!(percent(f64::NAN), MISSING);
+        assert_eq!(plain_spaces(&duration(40.0)), "40 s");
+        assert_eq!(plain_spaces(&duration(0.0123)), "12.3 ms");
+        assert_eq!(plain_spaces(&duration(3_000.0)), "50 min");
+        assert_eq!(plain_spaces(&duration(9_000.0)), "2.5 h");
+        assert_eq!(duration(f64::INFINITY), MISSING);
+        assert_eq!(plural(1, "case"), "1 case");
+        assert_eq!(plural(1_200, "case"), "1,200 cases");
+    }
+
+    #[test]
+    fn decimal_points_line_up() {
+        let mut texts = ["83.14", "855.7", "4", MISSING].map(str::to_owned);
+        align(&mut texts, ' ', ' ');
+        assert_eq!(texts, ["83.14", "855.7 ", "4   ", MISSING]);
+    }
+}

@@ -1,0 +1,192 @@
+//! What the HTML page shows of a record, as the template takes it: texts, figures, tables.
+
+mod facts;
+mod tables;
+
+use serde::Serialize;
+
+use self::{facts::Fact, tables::Table};
+use crate::{
+    record::{CaseRecord, Record, Status},
+    report::{figure, markdown, number, rows, summary, text, words},
+};
+
+/// More cases than this get no plot of their trials, but those whose intervals are widest.
+const MOST_STRIPS: usize = 240;
+
+/// One record.
+#[derive(Serialize)]
+pub(super) struct Section {
+    id: String,
+    title: String,
+    started: String,
+    summary: String,
+    facts: Vec<Fact>,
+    invalid: Vec<Invalid>,
+    warnings: Vec<String>,
+    any_modes: bool,
+    groups: Vec<GroupFigure>,
+    session_caption: String,
+    forest: Option<String>,
+    margin: Option<String>,
+    pair_caption: String,
+    strips: Vec<String>,
+    strip_caption: String,
+    tables: Vec<Table>,
+    machine: Vec<Fact>,
+    method: Vec<String>,
+    origin: String,
+}
+
+#[derive(Serialize)]
+struct Invalid {
+    problem: String,
+    detail: String,
+}
+
+#[derive(Serialize)]
+struct GroupFigure {
+    name: String,
+    figure: String,
+}
+
+impl Section {
+    /// The section of the record with this index.
+    pub(super) fn new((index, record): (usize, &Record)) -> Self {
+        let groups = rows::groups(record);
+        let pairs = rows::pairs(record);
+        let (strips, strip_caption) = strips(record);
+        let margin = record.asked.margin;
+        let mut tables = vec![tables::case_table(&groups, record)];
+        if !pairs.is_empty() {
+            tables.push(tables::pair_table(&pairs, record));
+        }
+        Section {
+            id: format!("run-{}", index + 1),
+            title: format!(
+                "{} on {}",
+                text::line(&record.experiment),
+                text::line(&record.target)
+            ),
+            started: text::line(&record.started),
+            summary: summary::sentence(record),
+            facts: facts::facts(record),
+            invalid: invalid(record),
+            warnings: record
+                .warnings
+                .iter()
+                .map(|warning| text::line(&warning.text))
+                .collect(),
+            any_modes: record
+                .cases
+                .iter()
+                .filter_map(|case| case.raw.as_ref())
+                .any(|raw| !raw.modes.is_empty()),
+            groups: groups
+                .iter()
+                .map(|group| GroupFigure {
+                    name: group.name.clone(),
+                    figure: figure::interval::render(group, record),
+                })
+                .collect(),
+            session_caption: words::session_caption(record),
+            forest: (!pairs.is_empty()).then(|| figure::forest::render(&pairs, record)),
+            margin: (margin > 0.0).then(|| number::round_percent(margin)),
+            pair_caption: words::pair_caption(record),
+            strips,
+            strip_caption,
+            tables,
+            machine: facts::machine(record),
+            method: method(record),
+            origin: markdown::origin(record),
+        }
+    }
+}
+
+fn invalid(record: &Record) -> Vec<Invalid> {
+    record
+        .cases
+        .iter()
+        .filter(|case| case.status == Status::Invalid)
+        .flat_map(|case| words::invalid_lines(case, record))
+        .map(|(problem, details)| Invalid {
+            problem,
+            detail: details.join("\n"),
+        })
+        .collect()
+}
+
+/// The plots of trials, and what to know to read them.
+fn strips(record: &Record) -> (Vec<String>, String) {
+    let mut cases: Vec<&CaseRecord> = record
+        .cases
+        .iter()
+        .filter(|case| {
+            case.status == Status::Ok && case.samples.iter().any(|epoch| !epoch.is_empty())
+        })
+        .collect();
+    let mut caption = "Each trial is one batch, in the order in which they ran: left to right by \
+                       epoch, each plot from its own smallest to its largest trial, none left out. \
+                       The line is the estimate, the band its interval."
+        .to_owned();
+    let trials = |case: &&CaseRecord| case.samples.iter().map(Vec::len).sum::<usize>();
+    if cases
+        .iter()
+        .map(trials)
+        .any(|trials| trials > figure::trials::DOTS)
+    {
+        caption += " Where a case has many trials, those that fall together share a cell, darker for \
+                    more; a single far one still has its own.";
+    }
+    if cases.len() > MOST_STRIPS {
+        caption += &format!(
+            " Of {} cases, the {MOST_STRIPS} with the widest intervals are shown; the table below has \
+             all.",
+            number::count(cases.len() as u64)
+        );
+        let width = |case: &CaseRecord| {
+            let raw = case.raw.as_ref();
+            raw.and_then(words::half_width).unwrap_or(f64::INFINITY)
+        };
+        cases.sort_by(|a, b| width(b).total_cmp(&width(a)));
+        cases.truncate(MOST_STRIPS);
+    }
+    let strips = cases
+        .into_iter()
+        .filter_map(|case| figure::trials::render(case, record))
+        .collect();
+    (strips, caption)
+}
+
+/// The method in a few paragraphs.
+fn method(record: &Record) -> Vec<String> {
+    let margin = number::round_percent(record.asked.margin);
+    let exact = record.target.starts_with("exact");
+    let mut paragraphs = vec![
+        "An epoch loads everything afresh and runs every case a few times, in an order drawn anew each \
+         round. Each case is reduced to its median in the epoch, and only epochs are inferred from: \
+         trials within one share its luck."
+            .to_owned(),
+    ];
+    if exact {
+        paragraphs.push(
+            "This target counts instructions, so a cost is a number that repeats and has no interval. \
+             Caches, branches and TLBs are not part of it: counts are not nanoseconds of a real machine."
+                .to_owned(),
+        );
+    } else {
+        paragraphs.push(format!(
+            "Estimates are Hodges–Lehmann, intervals come from the exact signed-rank test over epochs. \
+             Comparisons are taken within epochs. A pair is the same where its 90 % interval lies within \
+             ±{margin}; else it costs more or less where the test says so with all pairs allowed for; \
+             else it is unresolved, which is not the same as equal."
+        ));
+        paragraphs.push(
+            "The harness is measured too. Overlap in the CPU makes costs not add up, so the net is a range: \
+             the reset taken as it costs within the case, and as it costs alone. Every trial proves itself \
+             while it is timed; a case that fails once has no number."
+                .to_owned(),
+        );
+    }
+    paragraphs
+}

@@ -1,0 +1,161 @@
+//! A record as rows of text, made once for the terminal, Markdown and HTML alike.
+
+use std::collections::HashMap;
+
+use crate::{
+    record::{CaseRecord, Comparison, Record, Status},
+    report::{
+        number::{self, MISSING},
+        style::Tone,
+        text,
+        words::{self, Note},
+    },
+};
+
+/// The cases of one heading, in the record's order.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// The heading.
+    pub name: String,
+    /// Its cases.
+    pub rows: Vec<CaseRow<'a>>,
+}
+
+/// One case, as text.
+#[derive(Clone, Debug)]
+pub struct CaseRow<'a> {
+    /// What the text was made from.
+    pub case: &'a CaseRecord,
+    /// Its name, made safe to show.
+    pub name: String,
+    /// The estimate, or why there is none.
+    pub cost: String,
+    /// `[82.98, 83.30]`, empty where there is none.
+    pub interval: String,
+    /// What is left after the harness.
+    pub net: String,
+    /// What else is to know.
+    pub notes: Vec<Note>,
+    /// [`Tone::Alarm`] where it is invalid, [`Tone::Quiet`] where it did not run.
+    pub tone: Tone,
+}
+
+impl CaseRow<'_> {
+    /// The notes in one line.
+    pub fn note(&self) -> String {
+        let texts: Vec<&str> = self.notes.iter().map(|note| note.text.as_str()).collect();
+        texts.join("; ")
+    }
+}
+
+/// A comparison, as text.
+#[derive(Clone, Debug)]
+pub struct PairRow<'a> {
+    /// What the text was made from.
+    pub comparison: &'a Comparison,
+    /// The case in question.
+    pub case: String,
+    /// What it is compared with.
+    pub baseline: String,
+    /// The question, in a few words.
+    pub about: String,
+    /// case − baseline, in the record's unit.
+    pub difference: String,
+    /// Its interval, empty where there is none.
+    pub difference_interval: String,
+    /// `+0.4 %`.
+    pub relative: String,
+    /// Its interval, or that there is none.
+    pub interval: String,
+    /// What can be said.
+    pub verdict: String,
+    /// The tone of the verdict.
+    pub tone: Tone,
+}
+
+/// The cases by heading; headings in the order of their first case.
+pub fn groups(record: &Record) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for case in &record.cases {
+        let place = *places.entry(&case.group).or_insert_with(|| {
+            groups.push(Group {
+                name: heading(&case.group),
+                rows: Vec::new(),
+            });
+            groups.len() - 1
+        });
+        if let Some(group) = groups.get_mut(place) {
+            group.rows.push(case_row(case, record));
+        }
+    }
+    groups
+}
+
+/// A group's name with a capital, or a word where it has none.
+fn heading(group: &str) -> String {
+    let group = text::line(group);
+    let mut letters = group.chars();
+    match letters.next() {
+        Some(first) => first.to_uppercase().chain(letters).collect(),
+        None => "Cases".to_owned(),
+    }
+}
+
+/// One case, as text.
+pub fn case_row<'a>(case: &'a CaseRecord, record: &Record) -> CaseRow<'a> {
+    let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
+    let (cost, tone) = match (case.status, raw) {
+        (Status::Invalid, _) => ("INVALID".to_owned(), Tone::Alarm),
+        (Status::Unsupported, _) => ("not run".to_owned(), Tone::Quiet),
+        (Status::Ok, None) => (MISSING.to_owned(), Tone::Quiet),
+        (Status::Ok, Some(raw)) => {
+            let decimals = number::estimate_decimals(raw.value, raw.ci95);
+            (number::fixed(raw.value, decimals), Tone::Plain)
+        }
+    };
+    let interval = raw.and_then(|raw| {
+        let decimals = number::estimate_decimals(raw.value, raw.ci95);
+        raw.ci95.map(|ci95| number::interval(ci95, decimals))
+    });
+    CaseRow {
+        case,
+        name: text::line(&case.name),
+        cost,
+        interval: interval.unwrap_or_default(),
+        net: raw.map_or_else(String::new, |_| words::net(case.net.as_ref())),
+        notes: words::notes(case, record),
+        tone,
+    }
+}
+
+/// The comparisons, in the record's order.
+pub fn pairs(record: &Record) -> Vec<PairRow<'_>> {
+    record
+        .comparisons
+        .iter()
+        .map(|comparison| {
+            let decimals = number::estimate_decimals(comparison.difference, comparison.ci95);
+            let (relative, interval) = words::relative(comparison);
+            let (verdict, tone) = words::verdict(comparison, record);
+            PairRow {
+                comparison,
+                case: text::line(&comparison.case),
+                baseline: text::line(&comparison.baseline),
+                about: text::line(&comparison.about),
+                difference: number::signed(comparison.difference, decimals),
+                difference_interval: comparison.ci95.map_or_else(String::new, |ci95| {
+                    let [low, high] = ci95.map(|end| number::signed(end, decimals));
+                    format!("[{low}, {high}]")
+                }),
+                relative,
+                interval: match interval.is_empty() {
+                    true => "(no interval)".to_owned(),
+                    false => interval,
+                },
+                verdict,
+                tone,
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,154 @@
+//! The record in one sentence: what a person reads first, and sometimes alone.
+
+use crate::{
+    experiment::Role,
+    measure::Stop,
+    record::{CaseRecord, Record, Status, Verdict},
+    report::{number, text, words},
+};
+
+/// The record in one sentence.
+pub fn sentence(record: &Record) -> String {
+    let mut parts = vec![costs(record)];
+    parts.extend(comparisons(record));
+    parts.extend(failures(record));
+    let start = match record.stop {
+        Stop::Interrupted => format!("Interrupted after {}: ", number::duration(record.seconds)),
+        _ => String::new(),
+    };
+    format!("{start}{}.", parts.join("; "))
+}
+
+/// Half the width of the typical case's interval, as a share of its value.
+pub fn typical_half_width(record: &Record) -> Option<f64> {
+    let mut widths: Vec<f64> = measured(record)
+        .filter_map(|(_, case)| words::half_width(case.raw.as_ref()?))
+        .collect();
+    widths.sort_by(f64::total_cmp);
+    widths.get(widths.len() / 2).copied()
+}
+
+/// The valid cases that are no floors, with their values.
+pub fn measured(record: &Record) -> impl Iterator<Item = (f64, &CaseRecord)> {
+    record
+        .cases
+        .iter()
+        .filter(|case| case.role == Role::Case && case.status == Status::Ok)
+        .filter_map(|case| Some((case.raw.as_ref()?.value, case)))
+        .filter(|(value, _)| value.is_finite())
+}
+
+fn costs(record: &Record) -> String {
+    let experiment = text::line(&record.experiment);
+    let target = text::line(&record.target);
+    let order = |a: &(f64, &CaseRecord), b: &(f64, &CaseRecord)| a.0.total_cmp(&b.0);
+    let (Some(least), Some(most)) = (
+        measured(record).min_by(order),
+        measured(record).max_by(order),
+    ) else {
+        return format!("No case of {experiment} has a result on {target}");
+    };
+    let named = |(value, case): (f64, &CaseRecord)| {
+        let ci95 = case.raw.as_ref().and_then(|raw| raw.ci95);
+        let value = number::fixed(value, number::estimate_decimals(value, ci95).min(1));
+        format!("{value} {} ({})", record.unit, text::line(&case.name))
+    };
+    let known = typical_half_width(record)
+        .map(|width| format!(", typically known to ±{}", number::percent(width)))
+        .unwrap_or_default();
+    match measured(record).count() {
+        1 => format!(
+            "{experiment} on {target}: {} costs {}{known}",
+            text::line(&least.1.name),
+            named(least).split(" (").next().unwrap_or_default()
+        ),
+        cases => format!(
+            "{experiment} on {target}: {} cost from {} to {}{known}",
+            number::plural(cases, "case"),
+            named(least),
+            named(most)
+        ),
+    }
+}
+
+fn comparisons(record: &Record) -> Option<String> {
+    let all = record.comparisons.len();
+    if all == 0 {
+        return None;
+    }
+    let of = |verdicts: &[Verdict]| {
+        record
+            .comparisons
+            .iter()
+            .filter(|comparison| verdicts.contains(&comparison.verdict))
+            .count()
+    };
+    let differ = of(&[Verdict::Slower, Verdict::Faster]);
+    let (same, unresolved) = (of(&[Verdict::Same]), of(&[Verdict::Unresolved]));
+    let margin = number::round_percent(record.asked.margin);
+    let within = match record.asked.margin > 0.0 {
+        true => format!(" within {margin}"),
+        false => String::new(),
+    };
+    let parts: Vec<String> = [
+        (differ, "differ".to_owned(), "differs".to_owned()),
+        (
+            same,
+            format!("are the same{within}"),
+            format!("is the same{within}"),
+        ),
+        (
+            unresolved,
+            "are unresolved".to_owned(),
+            "is unresolved".to_owned(),
+        ),
+    ]
+    .into_iter()
+    .filter(|(number, ..)| *number > 0)
+    .map(|(number, many, one)| match number {
+        1 => format!("1 {one}"),
+        number => format!("{number} {many}"),
+    })
+    .collect();
+    Some(format!(
+        "of {} {}",
+        number::plural(all, "comparison"),
+        list(&parts)
+    ))
+}
+
+fn failures(record: &Record) -> Option<String> {
+    let count = |status| {
+        record
+            .cases
+            .iter()
+            .filter(|case| case.status == status)
+            .count()
+    };
+    let (invalid, unsupported) = (count(Status::Invalid), count(Status::Unsupported));
+    let mut parts = Vec::new();
+    if invalid > 0 {
+        let verb = if invalid == 1 { "is" } else { "are" };
+        parts.push(format!(
+            "{} {verb} INVALID",
+            number::plural(invalid, "case")
+        ));
+    }
+    if unsupported > 0 {
+        let cases = match invalid {
+            0 => number::plural(unsupported, "case"),
+            _ => number::count(unsupported as u64),
+        };
+        parts.push(format!("{cases} can't run on this target"));
+    }
+    (!parts.is_empty()).then(|| list(&parts))
+}
+
+/// `a, b and c`.
+fn list(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [start @ .., last] => format!("{} and {last}", start.join(", ")),
+    }
+}

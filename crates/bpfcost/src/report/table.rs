@@ -1,0 +1,222 @@
+//! The human table: a sentence first, then what each case costs, then what differs from what.
+
+use std::fmt::Write;
+
+use comfy_table::{
+    Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width,
+};
+
+use crate::{
+    record::{Record, Status},
+    report::{
+        number, rows,
+        style::{Style, Tone},
+        summary, text, words,
+    },
+};
+
+/// The record as a person reads it on a terminal.
+pub fn render(record: &Record, style: Style) -> String {
+    let mut out = String::new();
+    sentence(&mut out, record, style);
+    costs(&mut out, record, style);
+    comparisons(&mut out, record, style);
+    invalid(&mut out, record, style);
+    warnings(&mut out, record, style);
+    number::plain_spaces(&out)
+}
+
+/// The summary, wrapped.
+pub(super) fn sentence(out: &mut String, record: &Record, style: Style) {
+    let sentence = text::wrap(&summary::sentence(record), style.width, "");
+    let _ = writeln!(out, "{}\n", style.bold(&sentence));
+}
+
+/// The table of costs, by group.
+pub(super) fn costs(out: &mut String, record: &Record, style: Style) {
+    let groups = rows::groups(record);
+    if groups.is_empty() {
+        return;
+    }
+    let mut costs: Vec<String> = groups
+        .iter()
+        .flat_map(|group| group.rows.iter().map(|row| row.cost.clone()))
+        .collect();
+    number::align(&mut costs, ' ', ' ');
+    let mut costs = costs.into_iter();
+    let unit = record.unit.to_string();
+    let header = ["case", unit.as_str(), "95 % interval", "net", "note"];
+    let mut grid = Grid::new(&header, &[1], style);
+    for group in &groups {
+        grid.heading(&group.name);
+        for row in &group.rows {
+            let note = match row.tone {
+                // Its block below says the rest.
+                Tone::Alarm => "see below".to_owned(),
+                _ => row.note(),
+            };
+            let note_tone = row.notes.first().map_or(Tone::Plain, |note| note.tone);
+            grid.row(vec![
+                (format!("  {}", row.name), row.tone),
+                (costs.next().unwrap_or_default(), row.tone),
+                (row.interval.clone(), Tone::Plain),
+                (row.net.clone(), Tone::Plain),
+                (note, note_tone),
+            ]);
+        }
+    }
+    out.push_str(&grid.render());
+    caption(out, &words::cost_caption(record), style);
+    if !record.target.starts_with("exact") {
+        caption(out, &words::session_caption(record), style);
+    }
+    out.push('\n');
+}
+
+/// The comparisons, where there are any.
+pub(super) fn comparisons(out: &mut String, record: &Record, style: Style) {
+    let pairs = rows::pairs(record);
+    if pairs.is_empty() {
+        return;
+    }
+    let mut differences: Vec<String> = pairs.iter().map(|pair| pair.difference.clone()).collect();
+    number::align(&mut differences, ' ', ' ');
+    let difference = record.unit.to_string();
+    let header = [
+        "case",
+        "against",
+        &difference,
+        "relative, 95 %",
+        "",
+        "verdict",
+    ];
+    let mut grid = Grid::new(&header, &[2, 3], style);
+    for (pair, difference) in pairs.iter().zip(differences) {
+        grid.row(vec![
+            (pair.case.clone(), Tone::Plain),
+            (pair.baseline.clone(), Tone::Plain),
+            (difference, Tone::Plain),
+            (pair.relative.clone(), Tone::Plain),
+            (pair.interval.clone(), Tone::Plain),
+            (pair.verdict.clone(), pair.tone),
+        ]);
+    }
+    out.push_str(&grid.render());
+    caption(out, &words::pair_caption(record), style);
+    out.push('\n');
+}
+
+/// The blocks of invalid cases: the problem, and the detail as it was recorded.
+pub(super) fn invalid(out: &mut String, record: &Record, style: Style) {
+    let cases = record
+        .cases
+        .iter()
+        .filter(|case| case.status == Status::Invalid);
+    for case in cases {
+        for (problem, details) in words::invalid_lines(case, record) {
+            let _ = writeln!(out, "{}", style.alarm(&problem));
+            for detail in details {
+                // A hex diff must stay in its columns, so nothing is wrapped here.
+                let _ = writeln!(out, "  {detail}");
+            }
+        }
+        out.push('\n');
+    }
+}
+
+/// The warnings of the run.
+pub(super) fn warnings(out: &mut String, record: &Record, style: Style) {
+    for warning in &record.warnings {
+        let words = format!("warning: {}", text::line(&warning.text));
+        let words = text::wrap(&words, style.width.saturating_sub(2), "");
+        let _ = writeln!(out, "{}", style.caution(&words.replace('\n', "\n  ")));
+    }
+}
+
+/// A quiet line below a table.
+pub(super) fn caption(out: &mut String, words: &str, style: Style) {
+    let _ = writeln!(out, "{}", style.dim(&text::wrap(words, style.width, "")));
+}
+
+/// Marks a line that becomes a heading; never part of a record's text ([`text::line`]).
+const HEADING: char = '\u{E000}';
+
+/// A table with headings between its rows, all in the same columns.
+pub(super) struct Grid {
+    table: Table,
+    style: Style,
+    headings: Vec<String>,
+}
+
+impl Grid {
+    /// An empty table; the columns numbered in `right` are aligned to the right.
+    pub(super) fn new(header: &[&str], right: &[usize], style: Style) -> Self {
+        let mut table = Table::new();
+        table
+            .load_style(comfy_table::presets::NOTHING)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(u16::try_from(style.width).unwrap_or(u16::MAX));
+        if style.colour {
+            table.enforce_styling();
+        } else {
+            table.force_no_tty();
+        }
+        let cell = |text: &&str| match style.colour {
+            true => Cell::new(text).add_attribute(Attribute::Dim),
+            false => Cell::new(text),
+        };
+        table.set_header(header.iter().map(cell).collect::<Vec<_>>());
+        let last = header.len().saturating_sub(1);
+        for (index, column) in table.column_iter_mut().enumerate() {
+            column.set_padding((0, if index == last { 0 } else { 2 }));
+            if right.contains(&index) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+            // Words may wrap; numbers may not.
+            if index != last && index > 0 {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            } else if index == 0 {
+                column.set_constraint(ColumnConstraint::UpperBoundary(Width::Percentage(40)));
+            }
+        }
+        Grid {
+            table,
+            style,
+            headings: Vec::new(),
+        }
+    }
+
+    /// A line across all columns, before the next row.
+    pub(super) fn heading(&mut self, text: &str) {
+        self.table
+            .add_row(vec![format!("{HEADING}{}", self.headings.len())]);
+        self.headings.push(text.to_owned());
+    }
+
+    /// One row.
+    pub(super) fn row(&mut self, cells: Vec<(String, Tone)>) {
+        let style = self.style;
+        self.table.add_row(cells.into_iter().map(|(text, tone)| {
+            let cell = Cell::new(text);
+            match tone.colour().filter(|_| style.colour) {
+                Some(colour) => cell.fg(colour),
+                None => cell,
+            }
+        }));
+    }
+
+    /// The lines, without spaces at their ends.
+    pub(super) fn render(self) -> String {
+        let mut headings = self.headings.iter();
+        let mut out = String::new();
+        for line in self.table.lines() {
+            if line.contains(HEADING) {
+                let heading = headings.next().map_or("", String::as_str);
+                let _ = writeln!(out, "{}", self.style.bold(heading));
+            } else {
+                let _ = writeln!(out, "{}", line.trim_end());
+            }
+        }
+        out
+    }
+}

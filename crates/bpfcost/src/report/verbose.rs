@@ -1,0 +1,86 @@
+//! `--verbose`: the tables of [`table`](super::table), then how the batch means of every case lie.
+
+use crate::{
+    record::{Raw, Record, Status},
+    report::{
+        number, rows,
+        style::{Style, Tone},
+        table::{self, Grid},
+        words,
+    },
+};
+
+/// The record as a person reads it on a terminal, with the spread of every case.
+pub fn render(record: &Record, style: Style) -> String {
+    let mut out = String::new();
+    table::sentence(&mut out, record, style);
+    table::costs(&mut out, record, style);
+    batch_means(&mut out, record, style);
+    table::comparisons(&mut out, record, style);
+    table::invalid(&mut out, record, style);
+    table::warnings(&mut out, record, style);
+    number::plain_spaces(&out)
+}
+
+/// Where the batch means of every case lie.
+fn batch_means(out: &mut String, record: &Record, style: Style) {
+    let unit = record.unit.to_string();
+    let header = [
+        "batch means",
+        "epochs",
+        "n",
+        unit.as_str(),
+        "stddev",
+        "CV",
+        "min",
+        "p90",
+        "p99",
+        "max",
+        "outliers",
+    ];
+    let right: Vec<usize> = (1..header.len()).collect();
+    let mut grid = Grid::new(&header, &right, style);
+    let mut any = false;
+    for group in rows::groups(record) {
+        let rows: Vec<(&str, &Raw)> = group
+            .rows
+            .iter()
+            .filter(|row| row.case.status == Status::Ok)
+            .filter_map(|row| Some((row.name.as_str(), row.case.raw.as_ref()?)))
+            .collect();
+        if rows.is_empty() {
+            continue;
+        }
+        any = true;
+        grid.heading(&group.name);
+        for (name, raw) in rows {
+            let cells = [format!("  {name}")].into_iter().chain(cells(raw));
+            grid.row(cells.map(|cell| (cell, Tone::Plain)).collect());
+        }
+    }
+    if any {
+        out.push_str(&grid.render());
+        table::caption(out, words::PERCENTILE_CAPTION, style);
+        table::caption(out, &words::spread_caption(record), style);
+        out.push('\n');
+    }
+}
+
+/// Epochs, trials, median, stddev, CV, min, p90, p99, max, outliers.
+fn cells(raw: &Raw) -> [String; 10] {
+    // Two digits of the standard deviation tell all that these can.
+    let decimals = number::decimals(raw.stddev).min(2);
+    let fixed = |value| number::fixed(value, decimals);
+    [
+        number::count(raw.epochs as u64),
+        number::count(raw.trials as u64),
+        fixed(raw.p50),
+        number::fixed(raw.stddev, number::decimals(raw.stddev).min(3)),
+        number::percent(raw.cv),
+        fixed(raw.min),
+        fixed(raw.p90),
+        fixed(raw.p99),
+        fixed(raw.max),
+        number::count(raw.outliers as u64),
+    ]
+}

@@ -1,0 +1,333 @@
+//! What a record says, in words: verdicts, notes, captions. Every view uses these.
+
+use crate::{
+    measure::Stop,
+    record::{BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
+    report::{
+        number::{self, MISSING},
+        style::Tone,
+        text,
+    },
+};
+
+/// The 2N/N ratio may miss 2 by this share before a case is noted (METHODOLOGY: 5 %).
+const RATIO_TOLERANCE: f64 = 0.05;
+/// A half-width below this is narrow enough at any cost, in nanoseconds (DESIGN, Method 3).
+const NARROW_NS: f64 = 0.1;
+
+/// Something to know of a case, in a few words.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Note {
+    /// The words.
+    pub text: String,
+    /// How much it matters.
+    pub tone: Tone,
+}
+
+impl Note {
+    fn new(tone: Tone, text: impl Into<String>) -> Self {
+        Note {
+            text: text.into(),
+            tone,
+        }
+    }
+}
+
+/// Half the width of a case's interval, as a share of its value.
+pub fn half_width(raw: &Raw) -> Option<f64> {
+    let [low, high] = raw.ci95?;
+    let share = (high - low) / 2.0 / raw.value.abs();
+    share.is_finite().then_some(share)
+}
+
+/// What is to know of a case beyond its numbers, most important first.
+pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
+    match case.status {
+        Status::Invalid => {
+            let text = case
+                .problems
+                .first()
+                .map(|problem| text::line(&problem.to_string()));
+            let mut text = text.unwrap_or_else(|| "a check failed".to_owned());
+            if case.problems.len() > 1 {
+                text += &format!(" (and {} more)", case.problems.len() - 1);
+            }
+            return vec![Note::new(Tone::Alarm, text)];
+        }
+        Status::Unsupported => {
+            let reason = case.reason.as_deref().unwrap_or("not on this target");
+            return vec![Note::new(Tone::Quiet, text::line(reason))];
+        }
+        Status::Ok => {}
+    }
+    let Some(raw) = &case.raw else {
+        return vec![Note::new(Tone::Quiet, "no trials")];
+    };
+    let mut notes = Vec::new();
+    if raw.modes.len() > 1 {
+        notes.push(Note::new(Tone::Open, modes(raw)));
+    }
+    if raw.ci95.is_none() && !record.target.starts_with("exact") {
+        let epochs = number::plural(raw.epochs, "epoch");
+        notes.push(Note::new(
+            Tone::Open,
+            format!("{epochs}: too few for an interval"),
+        ));
+    }
+    if let (Some(asked), Some(got)) = (record.asked.precision, half_width(raw))
+        && got > asked
+        && got * raw.value.abs() > NARROW_NS
+    {
+        let asked = number::round_percent(asked);
+        let got = match number::round_percent(got) {
+            rounded if rounded == asked => {
+                format!("{}{}%", number::fixed(got * 100.0, 2), number::HOLD)
+            }
+            rounded => rounded,
+        };
+        notes.push(Note::new(Tone::Open, format!("±{got}, asked for ±{asked}")));
+    }
+    if let Some(ratio) = case.calibration.and_then(|found| found.ratio)
+        && (ratio / 2.0 - 1.0).abs() > RATIO_TOLERANCE
+    {
+        let ratio = number::fixed(ratio, 2);
+        notes.push(Note::new(
+            Tone::Open,
+            format!("twice the batch took {ratio} times as long"),
+        ));
+    }
+    if case.factors.values().any(|value| value == "bounded") {
+        notes.push(Note::new(
+            Tone::Open,
+            "bounded: misses are not known exactly",
+        ));
+    }
+    notes
+}
+
+/// `two modes: 83.1 (60 % of epochs), 86.4 (40 %)`.
+fn modes(raw: &Raw) -> String {
+    let values: Vec<f64> = raw.modes.iter().map(|mode| mode.value).collect();
+    let apart = values.windows(2).map(|pair| (pair[1] - pair[0]).abs());
+    let decimals = apart.fold(2, |least, gap| least.min(number::decimals(gap)));
+    let modes: Vec<String> = raw
+        .modes
+        .iter()
+        .map(|mode| {
+            let value = number::fixed(mode.value, decimals);
+            format!("{value} ({})", number::percent(mode.share))
+        })
+        .collect();
+    let number = match raw.modes.len() {
+        2 => "two".to_owned(),
+        more => more.to_string(),
+    };
+    format!("{number} modes: {}", modes.join(", "))
+}
+
+/// What is left after the harness: one number, a range, or that it can't be told from it.
+pub fn net(net: Option<&Net>) -> String {
+    let Some(net) = net else {
+        return String::new();
+    };
+    if !net.distinguishable {
+        return "≈ harness".to_owned();
+    }
+    match net.value {
+        Some(value) => {
+            let decimals = number::estimate_decimals(value, net.ci95);
+            number::fixed(value, decimals)
+        }
+        None => {
+            let [low, high] = net.bracket;
+            let decimals = number::decimals(high - low);
+            let (low, high) = (number::fixed(low, decimals), number::fixed(high, decimals));
+            match low == high {
+                true => low,
+                false => format!("{low}–{high}"),
+            }
+        }
+    }
+}
+
+/// The interval of a net that is one number; empty otherwise.
+pub fn net_interval(net: Option<&Net>) -> String {
+    net.filter(|net| net.distinguishable)
+        .and_then(|net| Some((net.value?, net.ci95?)))
+        .map(|(value, ci95)| number::interval(ci95, number::estimate_decimals(value, Some(ci95))))
+        .unwrap_or_default()
+}
+
+/// What can be said of a comparison, and the tone to say it in.
+pub fn verdict(comparison: &Comparison, record: &Record) -> (String, Tone) {
+    let margin = number::round_percent(record.asked.margin);
+    let (mut words, tone) = match comparison.verdict {
+        Verdict::Slower => ("costs more".to_owned(), Tone::More),
+        Verdict::Faster => ("costs less".to_owned(), Tone::Less),
+        Verdict::Same if record.asked.margin > 0.0 => {
+            let (relative, _) = relative(comparison);
+            (
+                format!("same ({relative}, below the {margin} that matters)"),
+                Tone::Quiet,
+            )
+        }
+        Verdict::Same => ("same".to_owned(), Tone::Quiet),
+        Verdict::Unresolved => (unresolved(comparison, &margin), Tone::Open),
+    };
+    if let Some(budget) = comparison.budget {
+        let budget_words = match record.asked.budget {
+            Some(budget) => format!("the budget of {}", number::round_percent(budget)),
+            None => "the budget".to_owned(),
+        };
+        words += &match budget {
+            BudgetVerdict::Within => format!("; within {budget_words}"),
+            BudgetVerdict::Over => format!("; over {budget_words}"),
+            BudgetVerdict::CantTell => format!("; can't tell if within {budget_words}"),
+        };
+    }
+    (words, tone)
+}
+
+fn unresolved(comparison: &Comparison, margin: &str) -> String {
+    let seen = comparison
+        .detectable
+        .filter(|percent| percent.is_finite())
+        .map(|percent| format!("would have seen {}", number::percent(percent / 100.0)));
+    let resolve = comparison
+        .resolve_s
+        .filter(|seconds| seconds.is_finite())
+        .map(|seconds| format!("{} would resolve {margin}", number::duration(seconds)));
+    let parts: Vec<String> = seen.into_iter().chain(resolve).collect();
+    match parts.is_empty() {
+        true => "unresolved".to_owned(),
+        false => format!("unresolved: {}", parts.join("; ")),
+    }
+}
+
+/// `+0.4 %` and `[+0.1, +0.7]`: the relative difference and its interval.
+pub fn relative(comparison: &Comparison) -> (String, String) {
+    let percent = |share: f64| share * 100.0;
+    let interval = comparison.relative_ci95.map(|ends| ends.map(percent));
+    let value = percent(comparison.relative);
+    let decimals = number::estimate_decimals(value, interval);
+    let decimals = if value.abs() < 9.95 {
+        decimals
+    } else {
+        decimals.min(1)
+    };
+    let text = number::signed(value, decimals);
+    let text = match text.as_str() {
+        MISSING => text,
+        text => format!("{text}{}%", number::HOLD),
+    };
+    let interval = interval.map_or_else(String::new, |[low, high]| {
+        let (low, high) = (
+            number::signed(low, decimals),
+            number::signed(high, decimals),
+        );
+        format!("[{low}, {high}]")
+    });
+    (text, interval)
+}
+
+/// Why the run ended, as the end of a sentence about it.
+pub fn stop(stop: Stop) -> &'static str {
+    match stop {
+        Stop::Precision => "every interval was narrow enough",
+        Stop::Time => "the time was used up",
+        Stop::Rounds => "the first look was reached",
+        Stop::Interrupted => "it was interrupted",
+    }
+}
+
+/// What to know to read the costs of this record.
+pub fn cost_caption(record: &Record) -> String {
+    let unit = record.unit;
+    if record.target.starts_with("exact") {
+        return format!(
+            "cost: {unit}, counted on a target that repeats; caches, branches and TLBs are not part \
+             of it. net: without what the harness costs."
+        );
+    }
+    format!(
+        "cost: {unit} as measured, the estimate over epochs with its 95 % interval; everything is \
+         loaded afresh in each epoch. net: without what the harness costs, a range where overlap in \
+         the CPU leaves it open."
+    )
+}
+
+/// What to know to read the comparisons of this record.
+pub fn pair_caption(record: &Record) -> String {
+    format!(
+        "Differences are taken within epochs; intervals are 95 % for each comparison alone, verdicts \
+         allow for all {} of them.",
+        record.comparisons.len()
+    )
+}
+
+/// How far an interval reaches: sessions differ by more.
+pub fn session_caption(record: &Record) -> String {
+    let size = match record.spread.session.filter(|spread| spread.is_finite()) {
+        Some(spread) => format!(
+            "typically {} here, as self-test measured",
+            number::percent(spread / 100.0)
+        ),
+        None => "`bpfcost self-test` measures by how much".to_owned(),
+    };
+    format!(
+        "Two sessions minutes apart differ by more than this interval knows ({size}): to compare two \
+         things, measure them in one run."
+    )
+}
+
+/// How to read percentiles.
+pub const PERCENTILE_CAPTION: &str = "Percentiles are of batch means, each over many operations: \
+    never read them as the latency of one operation.";
+
+/// How much moved with what.
+pub fn spread_caption(record: &Record) -> String {
+    let share = |percent: f64| number::percent(percent / 100.0);
+    let spread = &record.spread;
+    let mut text = format!(
+        "Typical spread: {} between trials of an epoch, {} between epochs",
+        share(spread.trial),
+        share(spread.epoch)
+    );
+    if let Some(session) = spread.session {
+        text += &format!(", {} between sessions", share(session));
+    }
+    if let Some(drift) = spread.sentinel_drift {
+        text += &format!(
+            "; a program that stayed loaded through the run moved by {}",
+            share(drift)
+        );
+    }
+    text + "."
+}
+
+/// The block that stands in for the numbers of an invalid case: what was expected, what was seen.
+pub fn invalid_lines(case: &CaseRecord, record: &Record) -> Vec<(String, Vec<String>)> {
+    let name = format!(
+        "{} {}",
+        text::line(&record.experiment),
+        text::line(&case.name)
+    );
+    let nothing = "nothing is reported for this case".to_owned();
+    if case.problems.is_empty() {
+        return vec![(format!("{name}  INVALID  a check failed"), vec![nothing])];
+    }
+    case.problems
+        .iter()
+        .map(|problem| {
+            let mut details: Vec<String> = text::block(&problem.detail)
+                .lines()
+                .map(|line| line.trim_end().to_owned())
+                .collect();
+            if details.iter().all(String::is_empty) {
+                details = vec![nothing.clone()];
+            }
+            let problem = text::line(&problem.to_string());
+            (format!("{name}  INVALID  {problem}"), details)
+        })
+        .collect()
+}

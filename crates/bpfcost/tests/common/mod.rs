@@ -1,0 +1,10 @@
+//! What several tests share.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "each test uses a part of it"
+)]
+
+pub mod browser;
+pub mod sample_record;

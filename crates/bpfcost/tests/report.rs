@@ -1,0 +1,34 @@
+//! What the reports say of a fixed synthetic record, word for word, and that odd records break
+//! none of them.
+
+mod common;
+
+use bpfcost::report::{csv, markdown, scenario, style::Style, table, verbose};
+use common::sample_record;
+
+#[test]
+fn table() {
+    insta::assert_snapshot!(table::render(&sample_record::flawed(), Style::default()));
+}
+
+#[test]
+fn verbose_table() {
+    insta::assert_snapshot!(verbose::render(&sample_record::clean(), Style::default()));
+}
+
+#[test]
+fn single_scenario() {
+    let record = sample_record::clean();
+    let view = scenario::render(&record, "tcp-v4-lru-miss", Style::default());
+    insta::assert_snapshot!(view.expect("the case is there"));
+}
+
+#[test]
+fn markdown() {
+    insta::assert_snapshot!(markdown::render(&sample_record::flawed()));
+}
+
+#[test]
+fn csv() {
+    insta::assert_snapshot!(csv::render(&[sample_record::flawed()]).unwrap());
+}

@@ -1,0 +1,195 @@
+//! The HTML report in a real browser: on a phone and on a desk, light and dark.
+//!
+//! `BPFCOST_SHOTS=DIR` keeps screenshots of what was tested there. Where there is no Chromium the
+//! tests are skipped, unless `BPFCOST_REQUIRE` contains `host`.
+
+mod common;
+
+use std::{env, fs, path::PathBuf};
+
+use anyhow::Result;
+use base64::{Engine, prelude::BASE64_STANDARD};
+use bpfcost::{record::Record, report::html};
+use common::{
+    browser::{self, Browser},
+    sample_record,
+};
+use serde_json::json;
+
+/// A started browser, or `None` with the reason told.
+fn start() -> Option<Browser> {
+    let Some(chromium) = browser::find() else {
+        let reason = "no Chromium in /usr/bin/chromium or BPFCOST_CHROMIUM";
+        assert!(
+            !browser::required(),
+            "{reason}, and BPFCOST_REQUIRE asks for it"
+        );
+        eprintln!("skipped: {reason}");
+        return None;
+    };
+    Some(Browser::start(&chromium).expect("Chromium starts"))
+}
+
+/// The page of some records, as a file.
+fn page(records: &[Record]) -> Result<(tempfile::TempDir, PathBuf)> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("report.html");
+    fs::write(&file, html::render(records)?)?;
+    Ok((folder, file))
+}
+
+/// Keeps screenshots where `BPFCOST_SHOTS` says.
+fn keep(browser: &mut Browser, name: &str) -> Result<()> {
+    if let Some(folder) = env::var_os("BPFCOST_SHOTS") {
+        fs::create_dir_all(&folder)?;
+        for (part, shot) in browser.screenshots()?.iter().enumerate() {
+            let file = PathBuf::from(&folder).join(format!("{name}-{part}.png"));
+            fs::write(file, BASE64_STANDARD.decode(shot)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// What must hold of every page at every width.
+fn check(browser: &mut Browser, what: &str) -> Result<()> {
+    assert_eq!(browser.complaints, Vec::<String>::new(), "{what}");
+    let wide = browser.eval("[document.documentElement.scrollWidth, innerWidth]")?;
+    assert!(
+        wide[0].as_f64() <= wide[1].as_f64(),
+        "{what}: wider than the window: {wide}"
+    );
+    assert_eq!(
+        browser.eval("document.querySelectorAll('h1').length")?,
+        json!(1),
+        "{what}"
+    );
+    let flat = browser.eval(
+        "[...document.querySelectorAll('figure, figure svg')].filter(e => {
+            const r = e.getBoundingClientRect(); return r.width < 40 || r.height < 10; }).length",
+    )?;
+    assert_eq!(flat, json!(0), "{what}: figures without size");
+    let unnamed = browser.eval(
+        "[...document.querySelectorAll('svg[role=img]')].filter(e => !e.querySelector('title')?.textContent).length",
+    )?;
+    assert_eq!(unnamed, json!(0), "{what}: figures that say nothing");
+    let overlaps = browser.eval(
+        "[...document.querySelectorAll('.row')].filter(row => {
+            const boxes = [...row.querySelectorAll('.label > *, .value')].map(e => e.getBoundingClientRect());
+            const r = row.getBoundingClientRect();
+            return boxes.some(b => b.right > r.right + 1 || b.left < r.left - 1);
+        }).length",
+    )?;
+    assert_eq!(overlaps, json!(0), "{what}: rows that leave their figure");
+    Ok(())
+}
+
+#[test]
+fn reads_on_a_phone_and_on_a_desk_in_both_schemes() -> Result<()> {
+    let Some(mut browser) = start() else {
+        return Ok(());
+    };
+    let (_folder, file) = page(&[sample_record::flawed()])?;
+    let mut papers = Vec::new();
+    for width in [390, 1280] {
+        for look in ["light", "dark"] {
+            let what = format!("{look}-{width}");
+            browser.open(&file, width, look)?;
+            check(&mut browser, &what)?;
+            let figures = browser.eval("document.querySelectorAll('figure').length")?;
+            assert!(
+                figures.as_u64() >= Some(7 + 26),
+                "{what}: {figures} figures"
+            );
+            let colour = browser.eval("getComputedStyle(document.body).backgroundColor")?;
+            papers.push(colour.as_str().unwrap_or_default().to_owned());
+            keep(&mut browser, &what)?;
+        }
+    }
+    assert_ne!(papers[0], papers[1], "dark is dark");
+    browser.open(&file, 780, "print")?;
+    keep(&mut browser, "print-780")?;
+    let pdf = BASE64_STANDARD.decode(browser.pdf()?)?;
+    assert!(pdf.starts_with(b"%PDF"));
+    Ok(())
+}
+
+#[test]
+fn tables_sort_by_mouse_and_by_keyboard() -> Result<()> {
+    let Some(mut browser) = start() else {
+        return Ok(());
+    };
+    let (_folder, file) = page(&[sample_record::flawed()])?;
+    browser.open(&file, 1280, "light")?;
+    let costs =
+        "[...document.querySelector('table').tBodies[0].rows].map(r => r.cells[2].dataset.key)";
+    let sort = "document.querySelector('table').tHead.rows[0].cells[2].ariaSort";
+    let before = browser.eval(costs)?;
+    assert_eq!(browser.eval(sort)?, json!("none"));
+    let numbers = |keys: &serde_json::Value| -> Vec<f64> {
+        let keys = keys.as_array().cloned().unwrap_or_default();
+        keys.iter()
+            .filter_map(|key| key.as_str()?.parse().ok())
+            .collect()
+    };
+    browser.click("thead th:nth-child(3) button")?;
+    let up = browser.eval(costs)?;
+    assert_eq!(browser.eval(sort)?, json!("ascending"));
+    assert!(numbers(&up).is_sorted());
+    assert_eq!(numbers(&up).len(), 27);
+    // Cases without a value stay at the end either way.
+    assert_eq!(up[28], json!(""));
+    browser.eval("document.querySelector('thead th:nth-child(3) button').focus()")?;
+    browser.press("Enter", 13, "\r")?;
+    let down = browser.eval(costs)?;
+    assert_eq!(browser.eval(sort)?, json!("descending"));
+    assert!(numbers(&down).is_sorted_by(|a, b| a >= b));
+    assert_eq!(down[28], json!(""));
+    browser.press("Enter", 13, "\r")?;
+    assert_eq!(browser.eval(costs)?, before);
+    // By words, too.
+    browser.click("thead th:nth-child(1) button")?;
+    let first = browser.eval("document.querySelector('tbody th').textContent")?;
+    assert_eq!(first, json!("drop-v4-frag"));
+    check(&mut browser, "sorted")
+}
+
+#[test]
+fn several_runs_and_hostile_names() -> Result<()> {
+    let Some(mut browser) = start() else {
+        return Ok(());
+    };
+    let mut hostile = sample_record::sized(6, 2);
+    let name = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>";
+    hostile.experiment = name.to_owned();
+    hostile.warnings[0].text = format!("\u{202e}{name}{{{{ 7 * 7 }}}}");
+    for case in &mut hostile.cases {
+        case.name = format!("{name}{}", case.name);
+        case.group = name.to_owned();
+        case.about = name.to_owned();
+    }
+    for pair in &mut hostile.comparisons {
+        pair.case = name.to_owned();
+    }
+    let records = [
+        sample_record::flawed(),
+        hostile,
+        sample_record::sized(300, 4),
+    ];
+    let (_folder, file) = page(&records)?;
+    for width in [390, 1280] {
+        browser.open(&file, width, "light")?;
+        check(&mut browser, &format!("several-{width}"))?;
+        assert_eq!(browser.eval("document.images.length")?, json!(0));
+        assert_eq!(browser.eval("document.scripts.length")?, json!(1));
+        assert_eq!(
+            browser.eval("document.title")?,
+            json!("What eBPF costs: 3 runs · bpfcost")
+        );
+        let links = browser.eval(
+            "[...document.querySelectorAll('nav a')].filter(a => document.querySelector(a.getAttribute('href'))).length",
+        )?;
+        assert_eq!(links, json!(3));
+        keep(&mut browser, &format!("several-{width}"))?;
+    }
+    Ok(())
+}
