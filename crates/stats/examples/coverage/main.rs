@@ -96,6 +96,15 @@ fn main() -> ExitCode {
                 );
             }
         }
+        println!("\nThe same, planned from the spread before any epoch (65 to 85)");
+        for (comparisons, epochs) in [(1, 10), (1, 30), (5, 20), (24, 12), (24, 24)] {
+            let found = claims::found_as_planned(comparisons, epochs, runs / 5, 9);
+            println!(
+                "{:<12}{comparisons:>12}{epochs:>8}{:>9}",
+                "normal",
+                ledger.figure(found, 0.65, 0.85)
+            );
+        }
         println!(
             "\nAn effect of 2 % is found after the epochs a run of 14 said it takes (65 to 90)"
         );
