@@ -24,7 +24,7 @@ const HALF_WIDTH: f64 = 2.01;
 
 /// What a run would take and could show.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct Forecast {
     /// Cases that would run, floors included.
     pub cases: usize,
     /// Seconds of calibration, once.
@@ -46,7 +46,7 @@ pub struct Estimate {
 
 /// What a run of `plan` would take and could show, if the epochs of a case scatter by `spread`, a
 /// relative standard deviation (0.01 is 1 %).
-pub fn estimate(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Estimate {
+pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Forecast {
     let runs = |role: Option<Role>| {
         plan.cases
             .iter()
@@ -83,7 +83,7 @@ pub fn estimate(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Estima
         (_, true) => first,
         (_, false) => by_time.min(by_precision),
     };
-    Estimate {
+    Forecast {
         cases,
         calibration_s,
         epoch_s,
