@@ -3,7 +3,7 @@
 //! Pure mathematics: no input or output, no clock, no unsafe code, and no panic on any input. Values that
 //! are not finite are passed over; what cannot be told from the data given is `None`.
 //!
-//! The path of a run: trials → [`sample::epoch_medians`] → per case [`Estimate::of`], per comparison
+//! The path of a run: trials → [`sample::epoch_medians`] → per case [`Estimate::of_case`], per comparison
 //! [`Differences::pair`] → at each look [`looks::precise_enough`] → once, at the end, [`judge`]. Records of
 //! separate sessions are compared by [`sessions::judge_sessions`]. `METHOD.md` says why it is done so,
 //! and how well it holds by simulation.

@@ -4,9 +4,10 @@
 //! "Seen" means that the effect passes the strictest step of Holm's procedure, 0.04 / K, in about three
 //! runs of four ([`POWER`]). From data: an effect δ is seen when the low end of the interval at
 //! confidence 1 − 0.04 / K, moved up by δ, is above zero. That end lies below the truth by half the
-//! interval on average, and scatters about it with the standard error of the estimate; so
-//! δ = half-width + z(0.75) · standard error. Before a run, from a spread alone, the same with Student's
-//! quantile in place of the half-width, and the signed-rank test's efficiency 3/π.
+//! interval, t standard errors, on average. It scatters with the estimate, and with the width: by t√(1/2n)
+//! standard errors of normal data, twice: in the run at hand and in the one that is to see the effect. So
+//! δ = half-width + z(0.75) · standard error · √(1 + t²/n). Before a run, from a spread alone, the same
+//! with Student's quantile for t, the width's scatter counted once, and the test's efficiency 3/π.
 //!
 //! The exactness is that of the noise estimate: from 10 epochs δ itself is uncertain by a quarter.
 //! Lehmann, E. L. (1975), "Nonparametrics", section 4.2, for the efficiency.
@@ -34,7 +35,10 @@ const RANK_INEFFICIENCY: f64 = 1.023_326_707_946_488_5; // √(π/3)
 #[must_use]
 pub fn detectable(differences: &[f64], comparisons: usize) -> Option<f64> {
     let strictest = signed_rank_interval(differences, 1.0 - strictest_level(comparisons))?;
-    let effect = strictest.half_width() + normal::quantile(POWER) * standard_error(differences)?;
+    let error = standard_error(differences)?;
+    let n = differences.iter().filter(|d| d.is_finite()).count() as f64;
+    let scatter = error.hypot(strictest.half_width() / n.sqrt());
+    let effect = strictest.half_width() + normal::quantile(POWER) * scatter;
     effect.is_finite().then_some(effect)
 }
 
@@ -57,8 +61,10 @@ pub fn detectable_for_spread(spread: f64, epochs: usize, comparisons: usize) -> 
     let level = strictest_level(comparisons);
     signed_rank::critical(epochs, level / 2.0)?;
     let student = StudentsT::new(0.0, 1.0, (epochs as f64 - 1.0).max(1.0)).ok()?;
-    let quantiles = student.inverse_cdf(1.0 - level / 2.0) + normal::quantile(POWER);
-    let effect = quantiles * RANK_INEFFICIENCY * spread / (epochs as f64).sqrt();
+    let half_width = student.inverse_cdf(1.0 - level / 2.0);
+    let scatter = (1.0 + half_width.powi(2) / (2.0 * epochs as f64)).sqrt();
+    let effect = (half_width + normal::quantile(POWER) * scatter) * RANK_INEFFICIENCY * spread
+        / (epochs as f64).sqrt();
     (effect.is_finite() && effect >= 0.0).then_some(effect)
 }
 

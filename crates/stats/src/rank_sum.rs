@@ -1,18 +1,18 @@
 //! The null distribution of the Mann–Whitney statistic U for two samples.
 //!
-//! Exact, by counting the ways to choose which ranks the first sample holds, while neither sample has
-//! more than [`EXACT_MAX`] values; the normal approximation with continuity correction beyond it.
+//! Exact, by counting the ways to choose which ranks the smaller sample holds, up to [`EXACT_PAIRS`] pairs
+//! of values; the normal approximation with continuity correction beyond.
 //!
 //! Mann, H. B. & Whitney, D. R. (1947), Annals of Mathematical Statistics 18(1).
 
 use crate::normal;
 
-/// Largest size of either sample for which the distribution is computed exactly.
-pub(crate) const EXACT_MAX: usize = 20;
+/// Largest product of the sizes for which the distribution is computed exactly: 20 sessions a side.
+pub(crate) const EXACT_PAIRS: usize = 400;
 
 /// P(U ≤ c) for samples of `m` and `n` from one distribution.
 pub(crate) fn lower_tail(m: usize, n: usize, c: u64) -> f64 {
-    if m.max(n) > EXACT_MAX {
+    if m.saturating_mul(n) > EXACT_PAIRS {
         let (mean, sd) = moments(m, n);
         return normal::cdf((c as f64 + 0.5 - mean) / sd).clamp(f64::MIN_POSITIVE, 1.0);
     }
@@ -28,7 +28,7 @@ pub(crate) fn critical(m: usize, n: usize, tail: f64) -> Option<u64> {
     if m == 0 || n == 0 || tail.is_nan() {
         return None;
     }
-    if m.max(n) > EXACT_MAX {
+    if m.saturating_mul(n) > EXACT_PAIRS {
         let (mean, sd) = moments(m, n);
         let c = (mean - 0.5 + normal::quantile(tail) * sd).floor();
         return (c >= 0.0).then_some(c as u64);
@@ -43,6 +43,7 @@ fn moments(m: usize, n: usize) -> (f64, f64) {
 
 /// P(U ≤ c) for every c from 0 to m·n.
 fn cumulative(m: usize, n: usize) -> Vec<f64> {
+    let (m, n) = (m.min(n), m.max(n));
     // ways[j][u]: choices of j ranks so far whose sum exceeds the least possible, j(j+1)/2, by u.
     let mut ways = vec![vec![0.0_f64; m * n + 1]; m + 1];
     ways[0][0] = 1.0;

@@ -13,6 +13,9 @@ pub const OUTLIER_FENCE: f64 = 1.5;
 /// Multiplies a median absolute deviation into the standard deviation of a normal distribution.
 pub const MAD_TO_SD: f64 = 1.482_602_218_505_602;
 
+/// Most bins of a histogram.
+pub const MAX_BINS: usize = 1000;
+
 /// Finite values in ascending order, at least one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
@@ -139,11 +142,12 @@ impl Sample {
     }
 
     /// Counts in `bins` equal bins between p1 and p99, and beside them what lies outside, so that a
-    /// long tail neither flattens the picture nor disappears from it.
+    /// long tail neither flattens the picture nor disappears from it. At least 1 bin, at most
+    /// [`MAX_BINS`].
     #[must_use]
     pub fn histogram(&self, bins: usize) -> Histogram {
         let (low, high) = (self.quantile(0.01), self.quantile(0.99));
-        let mut counts = vec![0; bins.max(1)];
+        let mut counts = vec![0; bins.clamp(1, MAX_BINS)];
         let (mut below, mut above) = (0, 0);
         let width = (high / counts.len() as f64) - (low / counts.len() as f64);
         for &value in &self.sorted {
