@@ -18,9 +18,10 @@ const CALIBRATION_BATCHES: f64 = 2.0;
 /// Batches at full length that a warm-up trial counts as.
 const WARM_UP_BATCHES: f64 = 0.1;
 
-/// Half-width of a 95 % interval over n epochs, in standard deviations of an epoch over √n: the normal
-/// quantile 1.96 times √(π/3), the price of ranks (METHODOLOGY).
-const HALF_WIDTH: f64 = 2.01;
+/// Half-width of a case's own interval over n epochs, in standard deviations of an epoch over √n: the
+/// normal quantile of the 96 % that are asked for (`Estimate::of_case`), 2.05, times √(π/3), the price
+/// of ranks.
+const HALF_WIDTH: f64 = 2.1;
 
 /// What a run would take and could show.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -23,7 +23,7 @@ fn covered(runs: u64, epoch_sd: f64, trial_sd: f64) -> usize {
         let measured = mock.run(&plan).0.unwrap();
         assert_eq!(measured.stop, Some(Stop::Precision));
         for case in &measured.cases {
-            let raw = Estimate::of(&epoch_medians(&case.samples)).unwrap();
+            let raw = Estimate::of_case(&epoch_medians(&case.samples)).unwrap();
             assert!(raw.half_width() <= 0.01 * raw.value, "{seed}: {raw:?}");
             covered += usize::from(raw.interval().contains(TRUTH));
         }
@@ -33,11 +33,10 @@ fn covered(runs: u64, epoch_sd: f64, trial_sd: f64) -> usize {
 
 #[test]
 fn intervals_at_the_stop_are_narrow_and_hold_the_truth() {
-    // 400 intervals at 95 %. Stopping on width costs about a point: 375 are expected, standard
-    // deviation 5.
+    // 400 intervals that hold the truth in 95 % of runs: 380 are expected, standard deviation 4.4.
     for (epoch_sd, trial_sd) in [(0.03, 0.01), (0.01, 0.03), (0.02, 0.0)] {
         let covered = covered(200, epoch_sd, trial_sd);
-        assert!(covered >= 362, "{epoch_sd} {trial_sd}: {covered} of 400");
+        assert!(covered >= 364, "{epoch_sd} {trial_sd}: {covered} of 400");
     }
 }
 
@@ -49,13 +48,9 @@ fn drift_within_rounds_raises_no_alarm() {
         .filter(|&seed| {
             let mock = Mock::with(12, move |lab, ask| {
                 let noise = 0.001 * normal([seed, ask.epoch as u64, 0, ask.total as u64]);
-                let since = lab
-                    .asks
-                    .borrow()
-                    .iter()
-                    .rev()
-                    .take_while(|a| a.epoch == ask.epoch);
-                let drift = 0.0005 * since.count() as f64;
+                let asks = lab.asks.borrow();
+                let first = asks.partition_point(|earlier| earlier.epoch < ask.epoch);
+                let drift = 0.0005 * (ask.total - first) as f64;
                 Ok(TRUTH * (1.0 + drift + noise) * ask.batch as f64)
             });
             let plan = Plan {

@@ -307,7 +307,8 @@ fn rounds_are_chosen_at_the_first_look() {
         let measured = mock.run(&plan).0.unwrap();
         let by_epoch: Vec<usize> = (0..epochs(&measured)).map(|e| measured.rounds(e)).collect();
         assert_eq!(by_epoch[..10], [3; 10]);
-        assert!(by_epoch[10..].iter().all(|rounds| *rounds == by_epoch[10]));
+        let later = &by_epoch[10..by_epoch.len() - 1]; // time may cut the last one short
+        assert!(later.len() > 4 && later.iter().all(|rounds| *rounds == later[0]));
         by_epoch[10]
     };
     // All scatter comes with the load: two rounds are enough. All comes with the trial: many.
@@ -359,7 +360,7 @@ fn the_forecast_follows_the_stopping_rules() {
     });
     assert_eq!((quick.epochs, quick.cases), (10, 5));
     assert_eq!(quick.seconds, quick.first_look_s);
-    // 2.01 × 2 % / √n ≤ 0.5 % from n = 65: the look at 79.
+    // 2.1 × 2 % / √n ≤ 0.5 % from n = 71: the look at 79.
     let precise = of(Plan {
         precision: Some(0.005),
         ..mock.plan()
