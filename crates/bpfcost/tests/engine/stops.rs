@@ -314,6 +314,8 @@ fn rounds_are_chosen_at_the_first_look() {
     // All scatter comes with the load: two rounds are enough. All comes with the trial: many.
     assert_eq!(rounds(0.05, 0.002), 2);
     assert_eq!(rounds(0.0005, 0.05), 10);
+    // √(load 0.15 s / round 0.18 s) × 4 is 3.6; after epoch 14 it would be 10.
+    assert!((3..=5).contains(&rounds(0.02, 0.08)));
 }
 
 #[test]
