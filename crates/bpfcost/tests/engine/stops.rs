@@ -292,16 +292,16 @@ fn the_time_that_a_warning_names_suffices() {
 
 #[test]
 fn rounds_are_chosen_at_the_first_look() {
-    let rounds = |epoch_sd, trial_sd| {
+    let rounds = |epoch_sd, trial_sd, load_s: f64| {
         let mut mock = Mock::with(9, noisy(9, epoch_sd, trial_sd));
-        mock.load = Rc::new(|lab, epoch| {
+        mock.load = Rc::new(move |lab, epoch| {
             // Dearer loads after the look would ask for more rounds, were it made again.
-            lab.pass_s(if epoch >= 14 { 1.0 } else { 0.0 });
+            lab.pass_s(if epoch >= 14 { 9.0 * load_s } else { load_s });
             Ok(())
         });
         let plan = Plan {
             rounds: None,
-            seconds: Some(30.0),
+            seconds: Some(120.0),
             ..mock.plan()
         };
         let measured = mock.run(&plan).0.unwrap();
@@ -312,10 +312,11 @@ fn rounds_are_chosen_at_the_first_look() {
         by_epoch[10]
     };
     // All scatter comes with the load: two rounds are enough. All comes with the trial: many.
-    assert_eq!(rounds(0.05, 0.002), 2);
-    assert_eq!(rounds(0.0005, 0.05), 10);
-    // √(load 0.15 s / round 0.18 s) × 4 is 3.6; after epoch 14 it would be 10.
-    assert!((3..=5).contains(&rounds(0.02, 0.08)));
+    assert_eq!(rounds(0.05, 0.002, 0.0), 2);
+    assert_eq!(rounds(0.0005, 0.05, 0.0), 10);
+    // √(load 1.15 s / round 0.18 s) × 3 / 2 is 3.8; with the later loads it would be 10.
+    let between = rounds(0.02, 0.03, 1.0);
+    assert!((3..=6).contains(&between), "{between}");
 }
 
 #[test]
