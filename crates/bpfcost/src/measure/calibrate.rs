@@ -94,18 +94,18 @@ pub(super) fn warning(case: &str, calibration: &Calibration) -> Option<Warning> 
     }
     let ratio = calibration
         .ratio
-        .map_or("an unknown multiple".to_owned(), |ratio| {
-            format!("{ratio:.2} times")
+        .map_or("no time that could be told".to_owned(), |ratio| {
+            format!("{ratio:.2} times as long")
         });
     Some(Warning {
         code: PROPORTIONALITY.to_owned(),
         text: format!(
-            "{case}: {} operations took {ratio} as long as half of them, at best of {} attempts \
-             (2.00 ± 5 % expected). Its cost per operation depends on the batch: either some of it \
-             is paid once a batch or grows with it, or the machine was disturbed meanwhile. Read \
-             its number as that of batches of this size; run it again on a quieter machine to see \
+            "{case}: twice the operations took {ratio} (2.00 ± 5 % expected; best of {} attempts, in \
+             batches of {} operations). Its cost per operation depends on the batch: some of it is \
+             paid once a batch, or grows with it, or the machine was disturbed meanwhile. Read its \
+             number as that of batches of this size; run it again on a quieter machine to see \
              whether that stays.",
-            calibration.batch.0, calibration.attempts,
+            calibration.attempts, calibration.batch.0,
         ),
     })
 }

@@ -152,7 +152,7 @@ type Open = (usize, Option<Estimate>);
 /// The cases whose intervals are not narrow enough yet: all of them, if no precision was asked for.
 fn open(plan: &Plan, measured: &Measured) -> Vec<Open> {
     asked(plan, measured)
-        .map(|(index, data)| (index, Estimate::of(&epoch_medians(&data.samples))))
+        .map(|(index, data)| (index, Estimate::of_case(&epoch_medians(&data.samples))))
         .filter(|(_, raw)| match (raw, plan.precision) {
             (Some(raw), Some(precision)) => !precise_enough(raw, precision, NARROW_NS),
             _ => true,

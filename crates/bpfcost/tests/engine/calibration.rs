@@ -151,6 +151,23 @@ fn a_disturbed_check_is_made_again() {
 }
 
 #[test]
+fn the_ratio_nearest_two_is_told() {
+    // Capped at 1,000 operations; the four checks are trials 5 to 12: T(N), T(2N) and so on.
+    let twice_s = [1.5, 1.8, 2.6, 1.2];
+    let (found, warnings, _) = calibrate(Sizing::Calibrated { most: Some(1000) }, move |_, ask| {
+        let check = ask.before.saturating_sub(4);
+        match (check % 2, ask.batch) {
+            (0, 500) => Ok(1e4),
+            (1, 1000) => Ok(1e4 * twice_s[check / 2 % 4]),
+            _ => Ok(20.0 * ask.batch as f64),
+        }
+    });
+    assert_eq!(found.attempts, 4);
+    assert_eq!(found.ratio, Some(1.8));
+    assert!(warnings[0].text.contains("1.80 times"));
+}
+
+#[test]
 fn a_pause_in_any_one_trial_is_got_over() {
     for paused in 0..10 {
         let (found, warnings, _) = calibrate(FREE, move |_, ask| {

@@ -152,6 +152,9 @@ fn what_was_told_of_an_end_is_forgotten_when_the_run_goes_on() {
     };
     let (first, mut events) = mock().run(&short);
     assert_eq!(first.unwrap().warnings[0].code, PRECISION);
+    let (at_once, _) = mock().resume(&short, folded(&events));
+    assert_eq!(at_once.unwrap().warnings.len(), 1);
+
     let mut again = mock();
     again.first_epoch = folded(&events).epochs();
     let long = Plan {

@@ -18,13 +18,14 @@ const CALIBRATION_BATCHES: f64 = 2.0;
 /// Batches at full length that a warm-up trial counts as.
 const WARM_UP_BATCHES: f64 = 0.1;
 
-/// Half-width of a 95 % interval over n epochs, in standard deviations of an epoch over √n: the normal
-/// quantile 1.96 times √(π/3), the price of ranks (METHODOLOGY).
-const HALF_WIDTH: f64 = 2.01;
+/// Half-width of a case's own interval over n epochs, in standard deviations of an epoch over √n: the
+/// normal quantile of the 96 % that are asked for (`Estimate::of_case`), 2.05, times √(π/3), the price
+/// of ranks.
+const HALF_WIDTH: f64 = 2.1;
 
 /// What a run would take and could show.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Estimate {
+pub struct Forecast {
     /// Cases that would run, floors included.
     pub cases: usize,
     /// Seconds of calibration, once.
@@ -46,7 +47,7 @@ pub struct Estimate {
 
 /// What a run of `plan` would take and could show, if the epochs of a case scatter by `spread`, a
 /// relative standard deviation (0.01 is 1 %).
-pub fn estimate(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Estimate {
+pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Forecast {
     let runs = |role: Option<Role>| {
         plan.cases
             .iter()
@@ -83,7 +84,7 @@ pub fn estimate(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Estima
         (_, true) => first,
         (_, false) => by_time.min(by_precision),
     };
-    Estimate {
+    Forecast {
         cases,
         calibration_s,
         epoch_s,
