@@ -124,7 +124,7 @@ fn a_tenth_more_is_slower_and_over_budget() {
 fn equal_cases_are_the_same_and_within_budget() {
     let plan = plan();
     let equal = |epoch: usize, case: usize| {
-        let sign = if epoch % 2 == 0 { 1.0 } else { -1.0 };
+        let sign = if epoch.is_multiple_of(2) { 1.0 } else { -1.0 };
         match case {
             0 => usual(epoch, 0),
             1 => (
@@ -302,7 +302,7 @@ fn two_modes_are_shown() {
     let plan = plan();
     let modes = |epoch: usize, case| match case {
         0 => (
-            if epoch % 3 == 0 { 50.0 } else { 40.0 } + 0.01 * epoch as f64,
+            if epoch.is_multiple_of(3) { 50.0 } else { 40.0 } + 0.01 * epoch as f64,
             2.5,
         ),
         _ => usual(epoch, case),

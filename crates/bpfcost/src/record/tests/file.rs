@@ -21,7 +21,7 @@ fn what_is_written_is_read() {
     writable(&out).unwrap();
     assert_eq!(names(&folder), [""; 0], "looking leaves nothing behind");
     write(&record, &out).unwrap();
-    assert_eq!(load(&out).unwrap(), [record.clone()]);
+    assert_eq!(load(&out).unwrap(), [record]);
     assert_eq!(names(&folder), ["run.json"]);
     let mode = fs::metadata(&out).unwrap().permissions().mode();
     assert_eq!(mode & 0o400, 0o400);

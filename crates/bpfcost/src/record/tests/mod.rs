@@ -2,6 +2,7 @@
 
 mod build;
 mod compare;
+mod gate;
 mod keys;
 
 use std::collections::BTreeMap;
