@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{super::*, case, events, fold, plan, record, trial, usual};
+use super::{super::*, case, events, finished, fold, plan, record, trial, usual};
 use crate::{
     experiment::{Problem, Role},
     measure::{Event, Measured, Stop, Warning},
@@ -268,6 +268,11 @@ fn what_is_not_finite_is_left_out_and_told() {
 fn spread_seconds_and_memory_are_summed_up() {
     let record = record(12);
     assert_eq!(record.seconds, 24.0);
+    // Of an epoch that was cut off, its load is known.
+    let mut events = events(3, usual);
+    events.retain(|event| !matches!(event, Event::EpochFinished { epoch: 2, .. }));
+    let cut_off = build(&plan(), &fold(&plan(), &events));
+    assert!(near(cut_off.seconds, 4.01));
     assert_eq!(record.machine.kernel_bytes, Some(1011));
     assert!(near(record.spread.session.unwrap(), 1.6));
     assert!(
@@ -346,8 +351,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 detail: String::new(),
             },
         }),
-        1 => (index.clone(), 0f64..9.0)
-            .prop_map(|(epoch, seconds)| Event::EpochFinished { epoch, seconds }),
+        1 => (index.clone(), 0f64..9.0).prop_map(|(epoch, seconds)| finished(epoch, seconds)),
         1 => (index, number).prop_map(|(epoch, value)| Event::Sentinel { epoch, value }),
     ]
 }
