@@ -363,6 +363,11 @@ proptest! {
     ) {
         let plan = plan();
         let record = build(&plan, &fold(&plan, &events));
+        let epochs = record.cases[0].samples.len();
+        for case in &record.cases {
+            prop_assert_eq!(case.samples.len(), epochs);
+            prop_assert!(case.secondary.values().all(|values| values.len() == epochs));
+        }
         let text = serde_json::to_string(&record).unwrap();
         let read: Record = serde_json::from_str(&text).map_err(|error| {
             TestCaseError::fail(format!("{error}: {text}"))
