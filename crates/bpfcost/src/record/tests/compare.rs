@@ -104,6 +104,9 @@ fn near_the_threshold_the_gate_does_not_flicker() {
     assert!(note.unwrap().contains("threshold"));
     assert_eq!(outcome(103.4, 100.0), Outcome::Improved);
     assert_eq!(outcome(103.1, 100.0), Outcome::Unresolved);
+    // As much less as the threshold is more: what regresses one way improves the other.
+    assert_eq!(outcome(100.0, 103.22), Outcome::Regressed);
+    assert_eq!(outcome(103.22, 100.0), Outcome::Improved);
 }
 
 #[test]
