@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     experiment::Experiment,
-    measure::{Plan, estimate},
+    measure::{Plan, forecast},
     record::{Record, Status},
     report::{self, number::duration, style::Style},
     target::{Host, parse_cpus},
@@ -222,10 +222,10 @@ fn cpus(list: Option<&str>, host: &Host) -> Result<Vec<u32>> {
 }
 
 fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) {
-    let estimate = estimate(experiment, plan, TYPICAL_SPREAD);
+    let forecast = forecast(experiment, plan, TYPICAL_SPREAD);
     println!(
         "{} on {}: {} cases",
-        plan.experiment, plan.target, estimate.cases
+        plan.experiment, plan.target, forecast.cases
     );
     for case in &plan.cases {
         println!("  {:22} {}", case.name, case.about);
@@ -236,13 +236,13 @@ fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) {
     }
     println!(
         "\nexpected: {}, {} epochs of {} (the first look comes after {} epochs, {})",
-        duration(estimate.seconds),
-        estimate.epochs,
-        duration(estimate.epoch_s),
-        estimate.first_look,
-        duration(estimate.first_look_s)
+        duration(forecast.seconds),
+        forecast.epochs,
+        duration(forecast.epoch_s),
+        forecast.first_look,
+        duration(forecast.first_look_s)
     );
-    if let Some(detectable) = estimate.detectable {
+    if let Some(detectable) = forecast.detectable {
         println!(
             "a difference of {} would be seen about three times in four, if epochs scatter by {}",
             report::number::round_percent(detectable),
@@ -250,12 +250,12 @@ fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) {
         );
     }
     if let Some(seconds) = plan.seconds
-        && seconds < estimate.first_look_s
+        && seconds < forecast.first_look_s
     {
         println!(
             "{} would probably be refused as too short: give --time {:.0}s, or fewer cases",
             duration(seconds),
-            estimate.first_look_s.ceil()
+            forecast.first_look_s.ceil()
         );
     }
     let missing = host.missing_capabilities();

@@ -14,8 +14,8 @@ use super::{exit::lacking, progress::Progress, run::announce, select};
 use crate::{
     experiment::Experiment,
     measure::{self, Event, Measured, Monotonic, Plan, Stop},
-    record::{self, Header, Journal, Machine, Record, SessionFile},
-    target::{self, Disturbance, Host},
+    record::{self, Disturbance, Header, Journal, Machine, Record, SessionFile},
+    target::{self, Host},
 };
 
 /// A run that is about to begin or to go on.

@@ -12,7 +12,7 @@ use super::{Batch, Case};
 pub struct Trial {
     /// The main value, in the experiment's unit.
     pub value: f64,
-    /// Operations that were timed.
+    /// Operations that were timed: on each CPU where several ran at once.
     pub ops: u64,
     /// Time that the batch took, in nanoseconds of the target's clock.
     pub elapsed_ns: f64,

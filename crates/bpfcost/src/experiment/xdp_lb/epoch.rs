@@ -31,6 +31,9 @@ pub(super) struct Epoch {
     seed: u64,
     /// Batches and replays so far: gives each its own sources.
     generation: u32,
+    /// Those among them that brought fresh flows of 24 and of 12 bits: gives each a prefix that no
+    /// flow still in the table has.
+    fresh: [u32; 2],
     /// Kernel memory in use before anything was loaded, in KiB.
     vmalloc_before: Option<u64>,
     /// Keeps the engine's thread on the first CPU, so that trials don't move it.
@@ -87,6 +90,7 @@ impl Epoch {
             cpus: setup.cpus.clone(),
             seed: setup.seed,
             generation: 0,
+            fresh: [0; 2],
             vmalloc_before,
             _pinned: pinned,
         })
@@ -99,20 +103,33 @@ impl Epoch {
             .ok_or_else(|| anyhow!("no instance with {table:?} table"))
     }
 
-    /// The next sequence of a scenario on a CPU. Fresh flows get a prefix of their own.
-    fn sequence(&self, scenario: &Scenario, cpu: u32, resets: u64) -> Sequence {
-        let seed = mix(self.seed ^ mix(u64::from(self.generation) << 32 | u64::from(cpu)));
-        let base = low_word(scenario.source);
+    /// The next sequences of a scenario, one per CPU.
+    fn sequences(&mut self, scenario: &Scenario, resets: u64) -> Vec<Sequence> {
+        self.generation += 1;
         let prefix = match scenario.flows {
-            // Sources of 24 bits get 1 to 199 in front. Those of 12 bits get 200 to 255 and the
-            // generation behind it, so that neither meets the other's flows.
-            Flows::Fresh if scenario.mask > 0xfff => (1 + self.generation % 199) << 24,
-            Flows::Fresh => {
-                (200 + self.generation / 4096 % 56) << 24 | self.generation % 4096 << 12
-            }
-            _ => base,
+            Flows::Fresh => self.fresh_prefix(scenario.mask),
+            _ => low_word(scenario.source),
         };
-        Sequence::new(scenario.source, scenario.mask, prefix, seed, resets)
+        let generation = u64::from(self.generation) << 32;
+        let sequence = |&cpu: &u32| {
+            let seed = mix(self.seed ^ mix(generation | u64::from(cpu)));
+            Sequence::new(scenario.source, scenario.mask, prefix, seed, resets)
+        };
+        self.cpus.iter().map(sequence).collect()
+    }
+
+    /// Sources of 24 bits get 1 to 199 in front, those of 12 bits get 200 to 255 and a number behind
+    /// it: neither meets the other's flows, and an epoch ends, or has filled its tables several
+    /// times over, before a prefix comes again.
+    fn fresh_prefix(&mut self, mask: u32) -> u32 {
+        let wide = mask > 0xfff;
+        let count = &mut self.fresh[usize::from(wide)];
+        *count += 1;
+        if wide {
+            (1 + *count % 199) << 24
+        } else {
+            (200 + *count / 4096 % 56) << 24 | *count % 4096 << 12
+        }
     }
 
     fn works(&self, scenario: &Scenario, sequences: &[Sequence]) -> Vec<Work> {
@@ -127,12 +144,7 @@ impl Epoch {
 
     /// One proved batch of a scenario on all CPUs.
     fn batch(&mut self, scenario: &Scenario, run: Run) -> Result<(Vec<Seen>, u64), Fault> {
-        self.generation += 1;
-        let sequences: Vec<Sequence> = self
-            .cpus
-            .iter()
-            .map(|&cpu| self.sequence(scenario, cpu, run.resets))
-            .collect();
+        let sequences = self.sequences(scenario, run.resets);
         let works = self.works(scenario, &sequences);
         let cpus = self.cpus.clone();
         let instance = self.instance(scenario.table)?;
@@ -214,12 +226,7 @@ impl Epoch {
     /// The first operations of a sequence, untimed, with every packet and every counter compared.
     fn replay(&mut self, scenario: &Scenario) -> Result<(), Fault> {
         let ops = lb::REPLAY_OPS as u64;
-        self.generation += 1;
-        let sequences: Vec<Sequence> = self
-            .cpus
-            .iter()
-            .map(|&cpu| self.sequence(scenario, cpu, 1))
-            .collect();
+        let sequences = self.sequences(scenario, 1);
         for (work, sequence) in self.works(scenario, &sequences).iter().zip(&sequences) {
             let instance = self.instance(scenario.table)?;
             let before = instance.counters(work.cpu).map_err(anyhow::Error::from)?;
@@ -253,12 +260,7 @@ impl Epoch {
     /// One proved batch of an empty body: it must return what it was given.
     fn floor(&mut self, reset: Reset, run: Run) -> Result<Vec<Seen>, Fault> {
         let scenario = super::floor_packet(reset);
-        self.generation += 1;
-        let sequences: Vec<Sequence> = self
-            .cpus
-            .iter()
-            .map(|&cpu| self.sequence(&scenario, cpu, run.resets))
-            .collect();
+        let sequences = self.sequences(&scenario, run.resets);
         let works = self.works(&scenario, &sequences);
         let instance = self.instance(Table::Warm)?;
         let seen = instance
@@ -390,7 +392,7 @@ fn counters(instance: &LoadBalancer, cpus: &[u32]) -> Result<Vec<lb::Counters>> 
 fn trial(seen: &[Seen], batch: Batch) -> Trial {
     let mut trial = Trial {
         value: mean_ns_per_op(seen),
-        ops: batch.0 * seen.len() as u64,
+        ops: batch.0,
         elapsed_ns: seen.iter().map(Seen::elapsed_ns).fold(0.0, f64::max),
         secondary: Default::default(),
     };
@@ -403,9 +405,10 @@ fn trial(seen: &[Seen], batch: Batch) -> Trial {
         let start = seen.iter().map(|seen| seen.start_ns).min().unwrap_or(0);
         let end = seen.iter().map(|seen| seen.end_ns).max().unwrap_or(0);
         let seconds = end.saturating_sub(start) as f64 / 1e9;
+        let ops = trial.ops * seen.len() as u64;
         trial
             .secondary
-            .insert("ops_per_s".into(), trial.ops as f64 / seconds);
+            .insert("ops_per_s".into(), ops as f64 / seconds);
     }
     trial
 }
