@@ -221,7 +221,6 @@ fn an_invalid_case_fails_the_gate() {
     );
     let case = &mut new_side[0].cases[0];
     case.status = Status::Invalid;
-    case.raw = None;
     case.problems = vec![Problem {
         check: "lru misses".into(),
         expected: "0".into(),
