@@ -15,7 +15,7 @@ pub(super) struct Axis {
 }
 
 /// Ticks are at least this many percent of the width apart.
-const APART: f64 = 12.0;
+const APART: f64 = 16.0;
 /// The last part of the width stays free, so that nothing ends at the very edge.
 const FREE: f64 = 0.04;
 
@@ -107,12 +107,11 @@ impl Axis {
         }
     }
 
-    /// Lines through the ticks of a plot `height` pixels high.
-    pub(super) fn grid(&self, svg: &mut Svg, height: f64) {
+    /// Lines through the ticks of a plot.
+    pub(super) fn grid(&self, svg: &mut Svg) {
         for (value, _) in &self.ticks {
             let class = if *value == 0.0 { "zero" } else { "grid" };
-            let place = self.place(*value);
-            svg.line(class, (place, 0.0), (place, height));
+            svg.upright(class, self.place(*value));
         }
     }
 
