@@ -15,7 +15,7 @@ pub(super) struct Axis {
 }
 
 /// Ticks are at least this many percent of the width apart.
-const APART: f64 = 16.0;
+const APART: f64 = 20.0;
 /// The last part of the width stays free, so that nothing ends at the very edge.
 const FREE: f64 = 0.04;
 

@@ -12,6 +12,7 @@ use crate::{
     report::{
         number,
         rows::{CaseRow, Group},
+        text,
     },
 };
 
@@ -75,8 +76,8 @@ fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
     };
     let title = format!("{}: {} {unit} {}", row.name, row.cost, row.interval);
     let desc = match row.net.as_str() {
-        "" => row.case.about.clone(),
-        net => format!("{}; net {net}", row.case.about),
+        "" => text::line(&row.case.about),
+        net => format!("{}; net {net}", text::line(&row.case.about)),
     };
     let mut svg = Svg::filling("plot", &title, &desc);
     axis.grid(&mut svg);
