@@ -9,6 +9,11 @@
 //! and how well it holds by simulation.
 #![forbid(unsafe_code)]
 
+/// The example of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
+
 pub mod estimate;
 pub mod holm;
 pub mod looks;

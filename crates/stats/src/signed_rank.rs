@@ -121,6 +121,15 @@ mod tests {
         assert_eq!(critical(7, 0.005), None);
     }
 
+    /// The level that is reached lies little above the one asked, so intervals are not interpolated.
+    #[test]
+    fn exact_levels_are_close_to_the_one_asked() {
+        for n in 10..=EXACT_MAX {
+            let level = 1.0 - 2.0 * lower_tail(n, critical(n, 0.025).unwrap());
+            assert!((0.95..0.9585).contains(&level), "{n}: {level}");
+        }
+    }
+
     /// P(W⁺ ≤ 8 | n = 10) = 25/1024: 25 sets of distinct positive integers sum to 8 or less.
     #[test]
     fn tail_by_counting() {

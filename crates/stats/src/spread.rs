@@ -48,6 +48,14 @@ impl Spread {
         Some(Self { epoch, trial })
     }
 
+    /// The standard deviation of one epoch's log ratio between two cases with this spread and `trials`
+    /// trials each: what [`crate::power::detectable_for_spread`] plans from.
+    #[must_use]
+    pub fn of_difference(&self, trials: usize) -> f64 {
+        let one = self.epoch.powi(2) + variance_of_median(trials) * self.trial.powi(2);
+        (2.0 * one).sqrt()
+    }
+
     /// The typical spread over cases: the median of each component. `None` for no case.
     #[must_use]
     pub fn typical(cases: &[Self]) -> Option<Self> {

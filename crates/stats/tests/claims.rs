@@ -52,6 +52,8 @@ fn a_detectable_effect_is_detected_three_times_in_four() {
         let found = claims::found_at_detectable(noise, 5, 20, 300, 14);
         assert!((0.62..=0.85).contains(&found), "{noise:?}: {found}");
     }
+    let planned = claims::found_as_planned(5, 20, 300, 23);
+    assert!((0.65..=0.85).contains(&planned), "{planned}");
     let (found, epochs) = claims::found_when_resolved(Noise::Normal, 5, 14, 300, 15);
     assert!(
         (0.65..=0.90).contains(&found) && epochs > 14.0,

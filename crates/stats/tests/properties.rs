@@ -176,6 +176,7 @@ proptest! {
         let _ = (power::detectable_for_spread(x, k, k), power::epochs_for_spread(x, y, k));
         let _ = (looks::first_look(k), looks::next_look(k));
         let spread = Spread::of(&[&a, &b]);
+        let _ = spread.map(|s| s.of_difference(k));
         let _ = (spread, Spread::typical(&[Spread { epoch: x, trial: y }]), sentinel_drift(&[&a]));
         let trials = rounds::trials_per_epoch(Some(&Spread { epoch: x, trial: y }), x, y);
         prop_assert!((rounds::MIN_TRIALS..=rounds::MAX_TRIALS).contains(&trials));

@@ -1,10 +1,10 @@
 //! From what a run saw to its record: pure, so that a record can be built again from a journal.
 
 use bpfcost_stats::{
-    CONFIDENCE, Differences, Policy, Sample, Sense, hodges_lehmann, judge, modes,
+    Differences, Estimate, Policy, Sample, Sense, hodges_lehmann, judge, modes,
     power::epochs_to_resolve,
     sample::epoch_medians,
-    signed_rank_interval, spread as spreads,
+    spread as spreads,
     verdict::{Budget as StatsBudget, Comparison as Judged, Verdict as StatsVerdict},
 };
 
@@ -39,7 +39,7 @@ impl Record {
             target: plan.target.clone(),
             unit: plan.unit,
             started: started.to_owned(),
-            seconds: measured.epoch_s.iter().fold(0.0, |sum, epoch| sum + epoch),
+            seconds: seconds(measured),
             seed: plan.seed,
             stop: measured.stop.unwrap_or(Stop::Interrupted),
             asked: Asked {
@@ -253,7 +253,7 @@ fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
         epochs: medians.iter().filter(|median| median.is_finite()).count(),
         trials: trials.len(),
         value: hodges_lehmann(medians)?,
-        ci95: signed_rank_interval(medians, CONFIDENCE).map(|i| [i.low, i.high]),
+        ci95: Estimate::of_case(medians).map(|e| [e.low, e.high]),
         min: trials.min(),
         max: trials.max(),
         p50: trials.median(),
@@ -272,6 +272,14 @@ fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
             })
             .collect(),
     })
+}
+
+/// Seconds of measuring, as far as they are known: of an epoch that was cut off, its load.
+fn seconds(measured: &Measured) -> f64 {
+    let whole = |epoch: usize| measured.epoch_s.get(epoch).copied().unwrap_or(0.0);
+    let load = measured.load_s.iter().enumerate();
+    load.map(|(epoch, load)| load.max(whole(epoch)))
+        .fold(0.0, |sum, epoch| sum + epoch)
 }
 
 /// The mean time of a whole epoch; `None` before there is one.

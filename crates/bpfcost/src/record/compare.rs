@@ -24,7 +24,7 @@ use bpfcost_stats::{
     Policy, Sense,
     holm::holm,
     power::FALSE_ALARM_LEVEL,
-    sessions::{Basis as StatsBasis, SessionComparison, Sides, judge_sessions, session_spread},
+    sessions::{Basis as StatsBasis, SessionComparison, Sides, judge_sessions},
     verdict::Verdict as StatsVerdict,
 };
 
@@ -32,6 +32,7 @@ use super::{
     Basis, CaseRecord, Change, Changes, CompareError, Gate, Machine, Outcome, Record, SCHEMA,
     build::sense,
     compat,
+    session::spread_between,
     sides::{
         Group, distinct, estimates, exact_suffices, failed, groups, named, one_sided, pooled, run,
         sessions, sessions_needed, side,
@@ -308,19 +309,11 @@ impl Group<'_> {
         let records = || self.old.iter().chain(&self.new);
         let told = records().filter_map(|record| record.spread.session.map(|p| p / 100.0));
         let known = records().filter_map(|record| known_spread(&record.machine));
-        let values: Vec<Vec<f64>> = [&self.old, &self.new]
+        let shown = [&self.old, &self.new]
             .into_iter()
-            .flat_map(|side| {
-                self.names(Role::Case).into_iter().map(|name| {
-                    let values = sessions(side, &name)
-                        .into_iter()
-                        .filter_map(|c| c.raw.as_ref());
-                    values.map(|raw| raw.value).collect()
-                })
-            })
-            .collect();
+            .filter_map(|side| spread_between(side.iter().copied()));
         told.chain(known)
-            .chain(session_spread(&values))
+            .chain(shown)
             .filter(|share| share.is_finite() && *share >= 0.0)
             .reduce(f64::max)
             .map_or((DEFAULT_SESSION_SPREAD, false), |share| (share, true))

@@ -100,10 +100,15 @@ pub enum FileError {
     },
 }
 
+/// Bytes that must be free before a run starts: a record of some 50,000 trials.
+const HEADROOM: usize = 1 << 20;
+
 /// Makes sure, before anything is measured, that a record can be written there.
 pub fn writable(out: &Path) -> Result<(), FileError> {
     let out = followed(out)?;
-    temporary(&out).map(drop)
+    let mut file = temporary(&out)?;
+    file.write_all(&vec![0; HEADROOM])
+        .map_err(|source| FileError::Write { path: out, source })
 }
 
 /// Writes a record: to a temporary file beside it, flushed to the disk, then renamed. Whatever

@@ -13,11 +13,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Machine, SCHEMA, journal_error::JournalError};
-use crate::{
-    measure::{Event, Measured, Plan},
-    target::Disturbance,
-};
+use super::{Disturbance, Machine, SCHEMA, journal_error::JournalError};
+use crate::measure::{Event, Measured, Plan};
 
 /// The first line: all that decides the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

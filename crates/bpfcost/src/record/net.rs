@@ -69,7 +69,7 @@ pub(super) fn net(parts: &Parts) -> Option<Net> {
     };
     let ends = [hodges_lehmann(&context)?, hodges_lehmann(&alone)?];
     let bracket = [ends[0].min(ends[1]), ends[0].max(ends[1])];
-    let intervals = [Estimate::of(&context), Estimate::of(&alone)];
+    let intervals = [Estimate::of_case(&context), Estimate::of_case(&alone)];
     // Whichever end is nearer to the truth, this interval holds it as often as it claims.
     let hull = match intervals {
         [Some(a), Some(b)] => Some([a.low.min(b.low), a.high.max(b.high)]),

@@ -83,7 +83,7 @@ pub struct Machine {
     pub governor: Option<String>,
     /// Whether sibling threads are on; null where it can't be told.
     pub smt: Option<bool>,
-    /// `NAME: state` of each vulnerability that costs something.
+    /// `NAME: state` of each vulnerability that this CPU has.
     pub mitigations: Vec<String>,
     /// Whether the BPF JIT is on.
     pub jit: bool,

@@ -7,12 +7,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bpfcost_stats::sessions::session_spread;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Machine,
+    Machine, Record,
     file::{FileError, replace},
 };
+use crate::experiment::Role;
 
 /// What `self-test` measured on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -117,6 +119,22 @@ impl SessionFile {
     }
 }
 
+/// The spread between sessions that several records of the same show, as a share (0.01 is 1 %):
+/// the relative standard deviation of a session's level, over all cases that two records have.
+pub fn spread_between<'a>(records: impl IntoIterator<Item = &'a Record>) -> Option<f64> {
+    let mut values: BTreeMap<(&str, &str, &str), Vec<f64>> = BTreeMap::new();
+    for record in records {
+        for case in record.cases.iter().filter(|case| case.role == Role::Case) {
+            if let Some(raw) = &case.raw {
+                let key = (&*record.experiment, &*record.target, &*case.name);
+                values.entry(key).or_default().push(raw.value);
+            }
+        }
+    }
+    let values: Vec<Vec<f64>> = values.into_values().collect();
+    session_spread(&values)
+}
+
 /// Sessions differ by what the CPU and the kernel make of the time; both name a machine here.
 fn key(machine: &Machine) -> String {
     format!("{} | {}", machine.cpu, machine.kernel)
@@ -168,6 +186,19 @@ mod tests {
         assert_eq!(file.load(&machine("y")).unwrap(), Some(spread(2.0)));
         assert_eq!(file.load(&machine("z")).unwrap(), None);
         assert!((spread(1.6).share() - 0.016).abs() < 1e-12);
+    }
+
+    #[test]
+    fn sessions_tell_how_far_they_differ() {
+        let one = crate::record::tests::record(8);
+        let mut other = one.clone();
+        for case in &mut other.cases {
+            case.raw.as_mut().unwrap().value *= 1.01;
+        }
+        assert_eq!(spread_between([&one]), None);
+        // Two that differ by 1 %: a deviation of 0.01 / 0.6745 / √2, which explains that distance.
+        let spread = spread_between([&one, &other]).unwrap();
+        assert!((spread - 0.010_43).abs() < 1e-4, "{spread}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::{
     format_cpus,
     machine::field,
 };
-use crate::record::Machine;
+use crate::record::{Disturbance, Machine};
 
 /// The oldest kernel on which BPF programs can time themselves here: `bpf_loop` came with 5.17.
 pub const OLDEST_KERNEL: (u32, u32) = (5, 17);
@@ -246,7 +246,7 @@ fn cpus(online: &[u32]) -> Check {
 fn clocksource(machine: &Machine) -> Check {
     let clock = &machine.clocksource;
     // The same judgement as in a record's warnings.
-    let slow = super::warnings(machine, &super::Disturbance::default())
+    let slow = super::warnings(machine, &Disturbance::default())
         .into_iter()
         .any(|warning| warning.code == "clocksource");
     match (clock.is_empty(), slow) {

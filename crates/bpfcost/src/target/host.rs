@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Disturbance, Watch, checks, cpus, disturbance, machine};
-use crate::record::Machine;
+use super::{Watch, checks, cpus, disturbance, machine};
+use crate::record::{Disturbance, Machine};
 
 /// The machine that this program runs on, seen through its `/proc` and `/sys`.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ mod tests;
 
 pub use checks::{Check, CheckState, OLDEST_KERNEL};
 pub use cpus::{CpuError, format_cpus, parse_cpus, usable_cpus};
-pub use disturbance::{Disturbance, Watch};
+pub use disturbance::Watch;
 pub use host::Host;
 pub use warnings::{
     BUSY_SHARE, FREQUENCY_SHARE, MIGRATIONS_LEAST, MIGRATIONS_PER_S, STEAL_SHARE, warnings,

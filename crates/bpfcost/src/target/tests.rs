@@ -135,6 +135,8 @@ fn guests_and_containers_are_told_from_bare_metal() {
 fn a_good_machine_passes_every_check() {
     let (_root, host) = host(&good());
     assert_eq!(troubles(&host), []);
+    let (_root, oldest) = with("proc/sys/kernel/osrelease", "5.17.0");
+    assert_eq!(troubles(&oldest), []);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Warnings about the machine: what disturbed a run, what it does to the numbers, what to do.
 
-use super::Disturbance;
-use crate::{measure::Warning, record::Machine};
+use crate::{
+    measure::Warning,
+    record::{Disturbance, Machine},
+};
 
 /// Share of the CPUs' time that a hypervisor may take away: beyond 1 %, which is also the margin
 /// within which kernel costs count as the same, batches are stretched noticeably.

@@ -4,8 +4,8 @@ use crate::noise::{Dice, Machine, Noise};
 use bpfcost_stats::sample::epoch_medians;
 use bpfcost_stats::sessions::{Basis, Sides, judge_sessions};
 use bpfcost_stats::{
-    Budget, Differences, Estimate, Policy, Sense, Verdict, hodges_lehmann, judge, looks, modes,
-    power,
+    Budget, Differences, Estimate, Policy, Sense, Spread, Verdict, hodges_lehmann, judge, looks,
+    modes, power,
 };
 
 /// Trials a case gets in an epoch.
@@ -214,6 +214,29 @@ pub(crate) fn found_at_detectable(
         found += usize::from(judge(&pairs, &policy)[0].verdict == Verdict::Slower);
     }
     found as f64 / runs as f64
+}
+
+/// How often an effect is found that is as large as the plan for normal noise (loads 1 %, trials 2 %)
+/// called detectable before any epoch was measured.
+pub(crate) fn found_as_planned(comparisons: usize, epochs: usize, runs: usize, seed: u64) -> f64 {
+    let spread = Spread {
+        epoch: 0.01,
+        trial: 0.02,
+    }
+    .of_difference(TRIALS);
+    let effect = power::detectable_for_spread(spread, epochs, comparisons).unwrap();
+    let policy = Policy {
+        margin: 0.0,
+        budget: None,
+        sense: Sense::Cost,
+    };
+    let mut levels = vec![1.0; comparisons + 1];
+    levels[1] = effect.exp();
+    let found = (0..runs).filter(|&i| {
+        let run = Run::simulate(Noise::Normal, seeded(seed, i), &levels, epochs);
+        judge(&run.differences(), &policy)[0].verdict == Verdict::Slower
+    });
+    found.count() as f64 / runs as f64
 }
 
 /// How often an effect is found after the epochs that a run of `pilot` epochs said it would take, and

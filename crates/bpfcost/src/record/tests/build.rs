@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{super::*, case, events, fold, plan, record, trial, usual};
+use super::{super::*, case, events, finished, fold, plan, record, trial, usual};
 use crate::{
     experiment::{Problem, Role},
     measure::{Event, Measured, Stop, Warning},
@@ -124,7 +124,7 @@ fn a_tenth_more_is_slower_and_over_budget() {
 fn equal_cases_are_the_same_and_within_budget() {
     let plan = plan();
     let equal = |epoch: usize, case: usize| {
-        let sign = if epoch % 2 == 0 { 1.0 } else { -1.0 };
+        let sign = if epoch.is_multiple_of(2) { 1.0 } else { -1.0 };
         match case {
             0 => usual(epoch, 0),
             1 => (
@@ -268,6 +268,11 @@ fn what_is_not_finite_is_left_out_and_told() {
 fn spread_seconds_and_memory_are_summed_up() {
     let record = record(12);
     assert_eq!(record.seconds, 24.0);
+    // Of an epoch that was cut off, its load is known.
+    let mut events = events(3, usual);
+    events.retain(|event| !matches!(event, Event::EpochFinished { epoch: 2, .. }));
+    let cut_off = build(&plan(), &fold(&plan(), &events));
+    assert!(near(cut_off.seconds, 4.01));
     assert_eq!(record.machine.kernel_bytes, Some(1011));
     assert!(near(record.spread.session.unwrap(), 1.6));
     assert!(
@@ -302,7 +307,7 @@ fn two_modes_are_shown() {
     let plan = plan();
     let modes = |epoch: usize, case| match case {
         0 => (
-            if epoch % 3 == 0 { 50.0 } else { 40.0 } + 0.01 * epoch as f64,
+            if epoch.is_multiple_of(3) { 50.0 } else { 40.0 } + 0.01 * epoch as f64,
             2.5,
         ),
         _ => usual(epoch, case),
@@ -346,8 +351,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 detail: String::new(),
             },
         }),
-        1 => (index.clone(), 0f64..9.0)
-            .prop_map(|(epoch, seconds)| Event::EpochFinished { epoch, seconds }),
+        1 => (index.clone(), 0f64..9.0).prop_map(|(epoch, seconds)| finished(epoch, seconds)),
         1 => (index, number).prop_map(|(epoch, value)| Event::Sentinel { epoch, value }),
     ]
 }
@@ -359,6 +363,11 @@ proptest! {
     ) {
         let plan = plan();
         let record = build(&plan, &fold(&plan, &events));
+        let epochs = record.cases[0].samples.len();
+        for case in &record.cases {
+            prop_assert_eq!(case.samples.len(), epochs);
+            prop_assert!(case.secondary.values().all(|values| values.len() == epochs));
+        }
         let text = serde_json::to_string(&record).unwrap();
         let read: Record = serde_json::from_str(&text).map_err(|error| {
             TestCaseError::fail(format!("{error}: {text}"))

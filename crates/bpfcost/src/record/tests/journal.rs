@@ -140,8 +140,12 @@ fn disturbances_of_all_parts_add_up() {
     assert_eq!(contents.disturbance.steal_ms, 5.0);
     journal.disturbed(&seen(2.0)).unwrap();
     drop(journal);
-    let (_journal, contents) = Journal::resume(&out, "later still").unwrap();
+    let (mut journal, contents) = Journal::resume(&out, "later still").unwrap();
     assert_eq!(contents.disturbance.steal_ms, 7.0);
+    journal.disturbed(&seen(4.0)).unwrap();
+    drop(journal);
+    let (_journal, contents) = Journal::resume(&out, "at last").unwrap();
+    assert_eq!(contents.disturbance.steal_ms, 11.0);
 }
 
 #[test]
@@ -162,6 +166,7 @@ fn damage_is_told_with_its_line() {
         (5, "{\"never-heard-of\":{}}"),
         (5, "\u{0}\u{0}"),
         (4, "{\"sentinel\":{\"epoch\":1000000000000,\"value\":1.0}}"),
+        (2, "{\"sentinel\":{\"epoch\":1,\"value\":1.0}}"),
         (4, "{\"unsupported\":{\"case\":4,\"reason\":\"x\"}}"),
     ] {
         let error = damage(line, with);

@@ -2,6 +2,7 @@
 
 mod build;
 mod compare;
+mod gate;
 mod keys;
 
 use std::collections::BTreeMap;
@@ -66,6 +67,10 @@ pub(super) fn trial(value: f64, reset_twice: Option<f64>) -> Trial {
     }
 }
 
+pub(super) fn finished(epoch: usize, seconds: f64) -> Event {
+    Event::EpochFinished { epoch, seconds }
+}
+
 /// Three trials an epoch and case, of (value, reset twice); the middle one is the median.
 pub(super) fn events(epochs: usize, value: impl Fn(usize, usize) -> (f64, f64)) -> Vec<Event> {
     let mut events = Vec::new();
@@ -87,10 +92,7 @@ pub(super) fn events(epochs: usize, value: impl Fn(usize, usize) -> (f64, f64)) 
             }
         }
         events.push(Event::Sentinel { epoch, value: 5.0 });
-        events.push(Event::EpochFinished {
-            epoch,
-            seconds: 2.0,
-        });
+        events.push(finished(epoch, 2.0));
     }
     events.push(Event::Stopped {
         stop: Stop::Precision,
