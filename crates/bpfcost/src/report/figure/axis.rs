@@ -163,8 +163,19 @@ mod tests {
         let axis = Axis::of_percentages(-80.0, 820.0, 1.0);
         assert!(axis.place(1.0) - axis.place(-1.0) > 8.0);
         assert!(axis.place(820.0) > 90.0 && axis.place(-80.0) < 10.0);
-        let labels: Vec<&str> = axis.ticks.iter().map(|(_, label)| label.as_str()).collect();
-        assert!(labels.contains(&"+100\u{A0}%"), "{labels:?}");
+        let mut places: Vec<f64> = axis.ticks.iter().map(|tick| axis.place(tick.0)).collect();
+        places.sort_by(f64::total_cmp);
+        assert!(
+            places.windows(2).all(|pair| pair[1] - pair[0] >= APART),
+            "{places:?}"
+        );
+        for label in ["0\u{A0}%", "+10\u{A0}%", "−10\u{A0}%", "+1,000\u{A0}%"] {
+            assert!(
+                axis.ticks.iter().any(|tick| tick.1 == label),
+                "{:?}",
+                axis.ticks
+            );
+        }
         let axis = Axis::of_percentages(0.0, 0.0, 0.0);
         assert!((axis.place(0.0) - 50.0).abs() < 1e-6);
     }
