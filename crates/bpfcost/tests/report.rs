@@ -3,8 +3,8 @@
 
 mod common;
 
-use bpfcost::report::{csv, markdown, scenario, style::Style, table, verbose};
-use common::sample_record;
+use bpfcost::report::{compare, csv, markdown, scenario, style::Style, table, verbose};
+use common::{sample_changes, sample_record};
 
 #[test]
 fn table() {
@@ -31,4 +31,19 @@ fn markdown() {
 #[test]
 fn csv() {
     insta::assert_snapshot!(csv::render(&[sample_record::flawed()]).unwrap());
+}
+
+#[test]
+fn compare_table() {
+    insta::assert_snapshot!(compare::table(&sample_changes::changes(), Style::default()));
+}
+
+#[test]
+fn compare_markdown() {
+    insta::assert_snapshot!(compare::markdown(&sample_changes::changes()));
+}
+
+#[test]
+fn compare_junit() {
+    insta::assert_snapshot!(compare::junit(&sample_changes::changes()).unwrap());
 }

@@ -64,7 +64,7 @@ fn check(browser: &mut Browser, what: &str) -> Result<()> {
         "{what}"
     );
     let flat = browser.eval(
-        "[...document.querySelectorAll('figure, figure svg')].filter(e => {
+        "[...document.querySelectorAll('figure, figure svg:not(svg svg)')].filter(e => {
             const r = e.getBoundingClientRect(); return r.width < 40 || r.height < 10; }).length",
     )?;
     assert_eq!(flat, json!(0), "{what}: figures without size");

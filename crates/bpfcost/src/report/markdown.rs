@@ -13,7 +13,11 @@ use crate::{
 /// The record as Markdown.
 pub fn render(record: &Record) -> String {
     let mut out = String::new();
-    let title = format!("{} on {}", record.experiment, record.target);
+    let title = format!(
+        "{} on {}",
+        text::line(&record.experiment),
+        text::line(&record.target)
+    );
     let _ = writeln!(out, "### {}\n", escape(&title));
     let _ = writeln!(out, "{}\n", escape(&summary::sentence(record)));
     for group in rows::groups(record) {

@@ -4,6 +4,7 @@
 //! [`rows`] and [`words`] turn a record into text once, so that the terminal, Markdown and HTML
 //! can't disagree; the files beside them only lay it out.
 
+pub mod compare;
 pub mod csv;
 mod figure;
 pub mod histogram;

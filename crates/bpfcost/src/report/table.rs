@@ -7,6 +7,7 @@ use comfy_table::{
 };
 
 use crate::{
+    measure::Warning,
     record::{Record, Status},
     report::{
         number, rows,
@@ -126,7 +127,12 @@ pub(super) fn invalid(out: &mut String, record: &Record, style: Style) {
 
 /// The warnings of the run.
 pub(super) fn warnings(out: &mut String, record: &Record, style: Style) {
-    for warning in &record.warnings {
+    warning_lines(out, &record.warnings, style);
+}
+
+/// Warnings, one a line.
+pub(super) fn warning_lines(out: &mut String, warnings: &[Warning], style: Style) {
+    for warning in warnings {
         let words = format!("warning: {}", text::line(&warning.text));
         let words = text::wrap(&words, style.width.saturating_sub(2), "");
         let _ = writeln!(out, "{}", style.caution(&words.replace('\n', "\n  ")));

@@ -7,4 +7,5 @@
 )]
 
 pub mod browser;
+pub mod sample_changes;
 pub mod sample_record;

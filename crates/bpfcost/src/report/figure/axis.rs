@@ -15,7 +15,7 @@ pub(super) struct Axis {
 }
 
 /// Ticks are at least this many percent of the width apart.
-const APART: f64 = 12.0;
+const APART: f64 = 20.0;
 /// The last part of the width stays free, so that nothing ends at the very edge.
 const FREE: f64 = 0.04;
 
@@ -107,12 +107,11 @@ impl Axis {
         }
     }
 
-    /// Lines through the ticks of a plot `height` pixels high.
-    pub(super) fn grid(&self, svg: &mut Svg, height: f64) {
+    /// Lines through the ticks of a plot.
+    pub(super) fn grid(&self, svg: &mut Svg) {
         for (value, _) in &self.ticks {
             let class = if *value == 0.0 { "zero" } else { "grid" };
-            let place = self.place(*value);
-            svg.line(class, (place, 0.0), (place, height));
+            svg.upright(class, self.place(*value));
         }
     }
 
@@ -164,8 +163,19 @@ mod tests {
         let axis = Axis::of_percentages(-80.0, 820.0, 1.0);
         assert!(axis.place(1.0) - axis.place(-1.0) > 8.0);
         assert!(axis.place(820.0) > 90.0 && axis.place(-80.0) < 10.0);
-        let labels: Vec<&str> = axis.ticks.iter().map(|(_, label)| label.as_str()).collect();
-        assert!(labels.contains(&"+100\u{A0}%"), "{labels:?}");
+        let mut places: Vec<f64> = axis.ticks.iter().map(|tick| axis.place(tick.0)).collect();
+        places.sort_by(f64::total_cmp);
+        assert!(
+            places.windows(2).all(|pair| pair[1] - pair[0] >= APART),
+            "{places:?}"
+        );
+        for label in ["0\u{A0}%", "+10\u{A0}%", "−10\u{A0}%", "+1,000\u{A0}%"] {
+            assert!(
+                axis.ticks.iter().any(|tick| tick.1 == label),
+                "{:?}",
+                axis.ticks
+            );
+        }
         let axis = Axis::of_percentages(0.0, 0.0, 0.0);
         assert!((axis.place(0.0) - 50.0).abs() < 1e-6);
     }

@@ -12,9 +12,6 @@ use crate::{
     report::rows::PairRow,
 };
 
-/// Pixels of a row's plot.
-const HEIGHT: f64 = 30.0;
-
 /// The figure of all comparisons.
 pub(crate) fn render(pairs: &[PairRow<'_>], record: &Record) -> String {
     let margin = record.asked.margin * 100.0;
@@ -27,7 +24,7 @@ pub(crate) fn render(pairs: &[PairRow<'_>], record: &Record) -> String {
         let _ = write!(
             out,
             "<div class=\"row\"><div class=\"label\"><code>{}</code> <span class=\"muted\">against \
-             <code>{}</code></span></div>{}<div class=\"value\"><b>{}</b> <span class=\"muted\">{}\
+             <code>{}</code></span></div><div class=\"box\">{}</div><div class=\"value\"><b>{}</b> <span class=\"muted\">{}\
              </span> <span class=\"verdict {}\">{} {}</span></div></div>",
             escape(&pair.case),
             escape(&pair.baseline),
@@ -41,7 +38,7 @@ pub(crate) fn render(pairs: &[PairRow<'_>], record: &Record) -> String {
     }
     let _ = write!(
         out,
-        "<div class=\"row foot\"><div class=\"label\"></div>{}</div></div>",
+        "<div class=\"row foot\"><div class=\"label\"></div><div class=\"box\">{}</div></div></div>",
         axis.labels("")
     );
     out
@@ -61,31 +58,27 @@ fn ends(pair: &PairRow<'_>) -> Vec<f64> {
 
 fn plot(pair: &PairRow<'_>, axis: &Axis, margin: f64) -> String {
     let comparison = pair.comparison;
-    let middle = HEIGHT / 2.0;
     let title = format!(
         "{} against {}: {} {}, {}",
         pair.case, pair.baseline, pair.relative, pair.interval, pair.verdict
     );
-    let mut svg = Svg::new("plot", HEIGHT, &title, &pair.about);
+    let mut svg = Svg::filling("plot", &title, &pair.about);
     if margin > 0.0 {
         let ends = (axis.place(-margin), axis.place(margin));
-        svg.band("margin", ends, -2.0, HEIGHT + 4.0);
+        svg.column("margin", ends);
     }
-    axis.grid(&mut svg, HEIGHT);
+    axis.grid(&mut svg);
+    svg.middle();
     let class = class(comparison.verdict);
     if let Some([low, high]) = comparison.relative_ci95 {
         let [low, high] = [low, high].map(|share| axis.place(share * 100.0));
-        svg.line(&format!("ci {class}"), (low, middle), (high, middle));
+        svg.line(&format!("ci {class}"), (low, 0.0), (high, 0.0));
         for end in [low, high] {
-            svg.line(
-                &format!("cap {class}"),
-                (end, middle - 4.0),
-                (end, middle + 4.0),
-            );
+            svg.line(&format!("cap {class}"), (end, -4.0), (end, 4.0));
         }
     }
     if comparison.relative.is_finite() {
-        let at = (axis.place(comparison.relative * 100.0), middle);
+        let at = (axis.place(comparison.relative * 100.0), 0.0);
         svg.dot(&format!("point {class}"), at, 4.5);
     }
     svg.finish()

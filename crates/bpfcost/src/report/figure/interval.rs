@@ -9,11 +9,17 @@ use super::{
 };
 use crate::{
     record::{Record, Status},
-    report::rows::{CaseRow, Group},
+    report::{
+        number,
+        rows::{CaseRow, Group},
+        text,
+    },
 };
 
-/// Pixels of a row's plot.
-const HEIGHT: f64 = 26.0;
+/// As wide as a digit.
+const FIGURE_SPACE: char = '\u{2007}';
+/// As wide as a point.
+const PUNCTUATION_SPACE: char = '\u{2008}';
 
 /// The figure of one group.
 pub(crate) fn render(group: &Group<'_>, record: &Record) -> String {
@@ -21,18 +27,20 @@ pub(crate) fn render(group: &Group<'_>, record: &Record) -> String {
     let reach = group.rows.iter().flat_map(reach).fold(0.0, f64::max);
     let axis = Axis::from_zero(reach);
     let mut out = String::from("<div class=\"rows\">");
-    for row in &group.rows {
+    let mut costs: Vec<String> = group.rows.iter().map(|row| row.cost.clone()).collect();
+    number::align(&mut costs, PUNCTUATION_SPACE, FIGURE_SPACE);
+    for (row, cost) in group.rows.iter().zip(&costs) {
         let _ = write!(
             out,
-            "<div class=\"row\"><div class=\"label\"><code>{}</code></div>{}{}</div>",
+            "<div class=\"row\"><div class=\"label\"><code>{}</code></div><div class=\"box\">{}</div>{}</div>",
             escape(&row.name),
             plot(row, &axis, &unit),
-            value(row)
+            value(row, cost)
         );
     }
     let _ = write!(
         out,
-        "<div class=\"row foot\"><div class=\"label\"></div>{}</div></div>",
+        "<div class=\"row foot\"><div class=\"label\"></div><div class=\"box\">{}</div></div></div>",
         axis.labels(&unit)
     );
     out
@@ -62,41 +70,37 @@ fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
         .as_ref()
         .filter(|_| row.case.status == Status::Ok);
     let Some(raw) = raw.filter(|raw| raw.value.is_finite()) else {
-        let mut svg = Svg::quiet("plot", HEIGHT);
-        axis.grid(&mut svg, HEIGHT);
+        let mut svg = Svg::filling("plot", &format!("{}: {}", row.name, row.cost), "");
+        axis.grid(&mut svg);
         return svg.finish();
     };
-    let middle = HEIGHT / 2.0;
     let title = format!("{}: {} {unit} {}", row.name, row.cost, row.interval);
     let desc = match row.net.as_str() {
-        "" => row.case.about.clone(),
-        net => format!("{}; net {net}", row.case.about),
+        "" => text::line(&row.case.about),
+        net => format!("{}; net {net}", text::line(&row.case.about)),
     };
-    let mut svg = Svg::new("plot", HEIGHT, &title, &desc);
-    axis.grid(&mut svg, HEIGHT);
-    svg.line(
-        "stem",
-        (axis.place(0.0), middle),
-        (axis.place(raw.value), middle),
-    );
+    let mut svg = Svg::filling("plot", &title, &desc);
+    axis.grid(&mut svg);
+    svg.middle();
+    svg.line("stem", (axis.place(0.0), 0.0), (axis.place(raw.value), 0.0));
     if let Some(net) = row.case.net.as_ref().filter(|net| net.distinguishable)
         && net.bracket.iter().all(|end| end.is_finite())
     {
         let ends = net.bracket.map(|end| axis.place(end));
-        svg.band("net", (ends[0], ends[1]), middle - 5.0, 10.0);
+        svg.band("net", (ends[0], ends[1]), -5.0, 10.0);
     }
     for mode in raw.modes.iter().filter(|mode| mode.value.is_finite()) {
-        svg.dot("mode", (axis.place(mode.value), middle), 6.5);
+        svg.dot("mode", (axis.place(mode.value), 0.0), 6.5);
     }
     if let Some([low, high]) = raw.ci95 {
-        svg.line("ci", (axis.place(low), middle), (axis.place(high), middle));
+        svg.line("ci", (axis.place(low), 0.0), (axis.place(high), 0.0));
     }
-    svg.dot("point", (axis.place(raw.value), middle), 4.0);
+    svg.dot("point", (axis.place(raw.value), 0.0), 4.0);
     svg.finish()
 }
 
 /// The numbers beside the plot.
-fn value(row: &CaseRow<'_>) -> String {
+fn value(row: &CaseRow<'_>, cost: &str) -> String {
     if row.case.status != Status::Ok || row.case.raw.is_none() {
         let class = if row.case.status == Status::Invalid {
             "alarm"
@@ -107,7 +111,7 @@ fn value(row: &CaseRow<'_>) -> String {
     }
     let mut out = format!(
         "<div class=\"value\"><b>{}</b> <span class=\"muted\">{}</span>",
-        escape(&row.cost),
+        escape(cost),
         escape(&row.interval)
     );
     if !row.net.is_empty() {

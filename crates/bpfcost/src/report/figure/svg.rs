@@ -33,6 +33,8 @@ pub(super) fn short(value: f64) -> String {
 /// An inline SVG as wide as its place, `height` pixels high.
 pub(super) struct Svg {
     out: String,
+    /// Inner elements to be closed.
+    open: usize,
 }
 
 impl Svg {
@@ -46,7 +48,23 @@ impl Svg {
         if !desc.is_empty() {
             let _ = write!(out, "<desc>{}</desc>", escape(desc));
         }
-        Svg { out }
+        Svg { out, open: 0 }
+    }
+
+    /// An empty one that fills its place in height too; see [`Svg::middle`].
+    pub(super) fn filling(class: &str, title: &str, desc: &str) -> Self {
+        let svg = Svg::new(class, 0.0, title, desc);
+        Svg {
+            out: svg.out.replacen("height=\"0\"", "height=\"100%\"", 1),
+            open: 0,
+        }
+    }
+
+    /// What follows has its y counted from the middle of the height, up to [`Svg::finish`].
+    pub(super) fn middle(&mut self) {
+        self.out
+            .push_str("<svg y=\"50%\" width=\"100%\" height=\"1\">");
+        self.open += 1;
     }
 
     /// An empty one that says nothing that is not said beside it.
@@ -56,6 +74,7 @@ impl Svg {
             out: format!(
                 "<svg class=\"{class}\" aria-hidden=\"true\" width=\"100%\" height=\"{height}\">"
             ),
+            open: 0,
         }
     }
 
@@ -65,6 +84,24 @@ impl Svg {
         let _ = write!(
             self.out,
             "<line class=\"{class}\" x1=\"{x1}%\" y1=\"{y1}\" x2=\"{x2}%\" y2=\"{y2}\"/>"
+        );
+    }
+
+    /// A line from top to bottom.
+    pub(super) fn upright(&mut self, class: &str, x: f64) {
+        let x = short(x);
+        let _ = write!(
+            self.out,
+            "<line class=\"{class}\" x1=\"{x}%\" y1=\"0\" x2=\"{x}%\" y2=\"100%\"/>"
+        );
+    }
+
+    /// A box from top to bottom, and a hair beyond so that rows join; its ends in percent.
+    pub(super) fn column(&mut self, class: &str, ends: (f64, f64)) {
+        let [x, width] = [ends.0, ends.1 - ends.0].map(short);
+        let _ = write!(
+            self.out,
+            "<rect class=\"{class}\" x=\"{x}%\" y=\"-2%\" width=\"{width}%\" height=\"104%\"/>"
         );
     }
 
@@ -104,7 +141,7 @@ impl Svg {
 
     /// The markup.
     pub(super) fn finish(mut self) -> String {
-        self.out.push_str("</svg>");
+        self.out.push_str(&"</svg>".repeat(self.open + 1));
         self.out
     }
 }

@@ -57,10 +57,11 @@ impl Section {
         let pairs = rows::pairs(record);
         let (strips, strip_caption) = strips(record);
         let margin = record.asked.margin;
-        let mut tables = vec![tables::case_table(&groups, record)];
+        let mut tables = vec![tables::cost_table(&groups, record)];
         if !pairs.is_empty() {
             tables.push(tables::pair_table(&pairs, record));
         }
+        tables.push(tables::batch_table(&groups, record));
         Section {
             id: format!("run-{}", index + 1),
             title: format!(

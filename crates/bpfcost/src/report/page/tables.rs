@@ -70,75 +70,66 @@ fn columns(names: &[(&str, bool)]) -> Vec<Column> {
         .collect()
 }
 
-/// Every case.
-pub(super) fn case_table(groups: &[Group<'_>], record: &Record) -> Table {
+/// The text and key of optional numbers, as cells.
+struct Cells {
+    decimals: usize,
+}
+
+impl Cells {
+    fn value(&self, value: Option<f64>) -> Cell {
+        let text = value.map_or_else(String::new, |value| number::fixed(value, self.decimals));
+        number_cell(text, value)
+    }
+
+    fn share(&self, share: Option<f64>) -> Cell {
+        number_cell(share.map_or_else(String::new, number::percent), share)
+    }
+
+    fn count(&self, count: Option<usize>) -> Cell {
+        let count = count.map(|count| count as u64);
+        let text = count.map_or_else(String::new, number::count);
+        number_cell(text, count.map(|count| count as f64))
+    }
+}
+
+/// What every case costs.
+pub(super) fn cost_table(groups: &[Group<'_>], record: &Record) -> Table {
     let unit = record.unit.to_string();
-    let rows = groups
-        .iter()
-        .flat_map(|group| group.rows.iter().map(move |row| (group, row)))
-        .map(|(group, row)| {
+    let rows = groups.iter().flat_map(|group| {
+        group.rows.iter().map(|row| {
             let raw = row
                 .case
                 .raw
                 .as_ref()
                 .filter(|_| row.case.status == Status::Ok);
             let net = row.case.net.as_ref().filter(|_| raw.is_some());
-            let decimals = raw.map_or(2, |raw| number::decimals(raw.stddev).min(2));
-            let value = |value: Option<f64>| {
-                let text = value.map_or_else(String::new, |value| number::fixed(value, decimals));
-                number_cell(text, value)
-            };
-            let share = |share: Option<f64>| {
-                number_cell(share.map_or_else(String::new, number::percent), share)
-            };
-            let count = |count: Option<usize>| {
-                let count = count.map(|count| count as u64);
-                number_cell(
-                    count.map_or_else(String::new, number::count),
-                    count.map(|n| n as f64),
-                )
-            };
-            let mut net_text = row.net.clone();
-            let net_interval = words::net_interval(net);
-            if !net_interval.is_empty() {
-                net_text += &format!(" {net_interval}");
-            }
-            let cells = vec![
-                words_cell(row.name.clone()),
-                words_cell(group.name.clone()),
-                number_cell(row.cost.clone(), raw.map(|raw| raw.value)),
-                number_cell(row.interval.clone(), raw.and_then(|raw| Some(raw.ci95?[0]))),
-                share(raw.and_then(words::half_width)),
-                number_cell(net_text, net.map(|net| net.value.unwrap_or(net.bracket[0]))),
-                count(raw.map(|raw| raw.epochs)),
-                count(raw.map(|raw| raw.trials)),
-                value(raw.map(|raw| raw.stddev)),
-                share(raw.map(|raw| raw.cv)),
-                value(raw.map(|raw| raw.min)),
-                value(raw.map(|raw| raw.p50)),
-                value(raw.map(|raw| raw.p90)),
-                value(raw.map(|raw| raw.p99)),
-                value(raw.map(|raw| raw.max)),
-                count(raw.map(|raw| raw.outliers)),
-                Cell {
-                    class: "wrap",
-                    ..words_cell(row.note())
-                },
-            ];
+            let cells = Cells { decimals: 2 };
             Row {
                 tone: Some(row.tone).filter(|tone| *tone != Tone::Plain),
-                cells,
+                cells: vec![
+                    words_cell(row.name.clone()),
+                    words_cell(group.name.clone()),
+                    number_cell(row.cost.clone(), raw.map(|raw| raw.value)),
+                    number_cell(row.interval.clone(), raw.and_then(|raw| Some(raw.ci95?[0]))),
+                    cells.share(raw.and_then(words::half_width)),
+                    number_cell(
+                        format!("{} {}", row.net, words::net_interval(net))
+                            .trim()
+                            .to_owned(),
+                        net.map(|net| net.value.unwrap_or(net.bracket[0])),
+                    ),
+                    Cell {
+                        class: "wrap",
+                        ..words_cell(row.note())
+                    },
+                ],
             }
         })
-        .collect();
+    });
     Table {
-        title: "All numbers",
-        caption: format!(
-            "{} {} {}",
-            words::cost_caption(record),
-            words::PERCENTILE_CAPTION,
-            words::spread_caption(record)
-        ),
+        title: "All costs",
+        caption: words::cost_caption(record),
+        rows: rows.collect(),
         columns: columns(&[
             ("case", false),
             ("group", false),
@@ -146,6 +137,52 @@ pub(super) fn case_table(groups: &[Group<'_>], record: &Record) -> Table {
             ("95\u{A0}% interval", true),
             ("±", true),
             ("net", true),
+            ("note", false),
+        ]),
+    }
+}
+
+/// How the batch means of every case lie.
+pub(super) fn batch_table(groups: &[Group<'_>], record: &Record) -> Table {
+    let rows = groups
+        .iter()
+        .flat_map(|group| &group.rows)
+        .filter_map(|row| {
+            let raw = row
+                .case
+                .raw
+                .as_ref()
+                .filter(|_| row.case.status == Status::Ok)?;
+            let cells = Cells {
+                decimals: number::decimals(raw.stddev).min(2),
+            };
+            Some(Row {
+                tone: None,
+                cells: vec![
+                    words_cell(row.name.clone()),
+                    cells.count(Some(raw.epochs)),
+                    cells.count(Some(raw.trials)),
+                    cells.value(Some(raw.stddev)),
+                    cells.share(Some(raw.cv)),
+                    cells.value(Some(raw.min)),
+                    cells.value(Some(raw.p50)),
+                    cells.value(Some(raw.p90)),
+                    cells.value(Some(raw.p99)),
+                    cells.value(Some(raw.max)),
+                    cells.count(Some(raw.outliers)),
+                ],
+            })
+        });
+    Table {
+        title: "All batch means",
+        caption: format!(
+            "{} {}",
+            words::PERCENTILE_CAPTION,
+            words::spread_caption(record)
+        ),
+        rows: rows.collect(),
+        columns: columns(&[
+            ("case", false),
             ("epochs", true),
             ("trials", true),
             ("stddev", true),
@@ -156,9 +193,7 @@ pub(super) fn case_table(groups: &[Group<'_>], record: &Record) -> Table {
             ("p99", true),
             ("max", true),
             ("outliers", true),
-            ("note", false),
         ]),
-        rows,
     }
 }
 
@@ -174,9 +209,6 @@ pub(super) fn pair_table(pairs: &[PairRow<'_>], record: &Record) -> Table {
                 cells: vec![
                     words_cell(pair.case.clone()),
                     words_cell(pair.baseline.clone()),
-                    words_cell(pair.about.clone()),
-                    number_cell(pair.difference.clone(), Some(comparison.difference)),
-                    number_cell(pair.difference_interval.clone(), low(comparison.ci95)),
                     number_cell(pair.relative.clone(), Some(comparison.relative)),
                     number_cell(pair.interval.clone(), low(comparison.relative_ci95)),
                     Cell {
@@ -188,23 +220,29 @@ pub(super) fn pair_table(pairs: &[PairRow<'_>], record: &Record) -> Table {
                         },
                         ..words_cell(pair.verdict.clone())
                     },
+                    number_cell(pair.difference.clone(), Some(comparison.difference)),
+                    number_cell(pair.difference_interval.clone(), low(comparison.ci95)),
+                    Cell {
+                        class: "wrap",
+                        ..words_cell(pair.about.clone())
+                    },
                 ],
             }
         })
         .collect();
-    let difference = format!("difference, {}", record.unit);
+    let difference = record.unit.to_string();
     Table {
         title: "All comparisons",
         caption: words::pair_caption(record),
         columns: columns(&[
             ("case", false),
             ("against", false),
-            ("question", false),
-            (&difference, true),
-            ("95\u{A0}% interval", true),
             ("relative", true),
             ("95\u{A0}% interval", true),
             ("verdict", false),
+            (&difference, true),
+            ("95\u{A0}% interval", true),
+            ("question", false),
         ]),
         rows,
     }

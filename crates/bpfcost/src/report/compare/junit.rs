@@ -1,0 +1,92 @@
+//! The comparison as JUnit XML, which CI systems show: one test case a case, a failure where it
+//! costs more, an error where it is invalid.
+
+use anyhow::Result;
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::{relative, verdict};
+use crate::{
+    record::{Change, Changes, OneSided, Outcome},
+    report::{number, text},
+};
+
+/// The comparison as JUnit XML.
+pub fn render(changes: &Changes) -> Result<String> {
+    let mut report = Report::new("bpfcost compare");
+    let mut suites: Vec<TestSuite> = Vec::new();
+    for change in &changes.cases {
+        let case = test_case(change, changes.threshold);
+        suite(&mut suites, &change.experiment, &change.target).add_test_case(case);
+    }
+    for (side, cases) in [("old", &changes.only_old), ("new", &changes.only_new)] {
+        for case in cases {
+            let skipped = skipped(case, side);
+            suite(&mut suites, &case.experiment, &case.target).add_test_case(skipped);
+        }
+    }
+    report.add_test_suites(suites);
+    Ok(number::plain_spaces(&report.to_string()?))
+}
+
+/// The suite of an experiment on a target, made where it is not there yet.
+fn suite<'a>(suites: &'a mut Vec<TestSuite>, experiment: &str, target: &str) -> &'a mut TestSuite {
+    let name = class(experiment, target);
+    let place = suites.iter().position(|suite| suite.name.as_str() == name);
+    let place = place.unwrap_or_else(|| {
+        suites.push(TestSuite::new(name));
+        suites.len() - 1
+    });
+    &mut suites[place]
+}
+
+fn class(experiment: &str, target: &str) -> String {
+    format!("{} on {}", text::line(experiment), text::line(target))
+}
+
+fn test_case(change: &Change, threshold: f64) -> TestCase {
+    let (relative, interval) = relative(change);
+    let (verdict, _) = verdict(change, threshold, &relative);
+    let value = |side: Option<crate::record::Side>| match side {
+        Some(side) => number::fixed(side.value, number::estimate_decimals(side.value, side.ci95)),
+        None => number::MISSING.to_owned(),
+    };
+    let words = format!(
+        "{verdict}: {relative} {interval}, {} → {} {}",
+        value(change.old),
+        value(change.new),
+        change.unit
+    );
+    let mut status = match change.outcome {
+        Outcome::Regressed => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Outcome::Invalid => TestCaseStatus::non_success(NonSuccessKind::Error),
+        Outcome::Improved | Outcome::Same | Outcome::Unresolved => TestCaseStatus::success(),
+    };
+    match change.outcome {
+        Outcome::Regressed => {
+            status.set_type("regressed").set_message(words.as_str());
+        }
+        Outcome::Invalid => {
+            status.set_type("invalid").set_message(verdict.as_str());
+        }
+        Outcome::Improved | Outcome::Same | Outcome::Unresolved => {}
+    }
+    let failed = matches!(change.outcome, Outcome::Regressed | Outcome::Invalid);
+    let mut case = TestCase::new(text::line(&change.case), status);
+    case.set_classname(class(&change.experiment, &change.target));
+    if !failed {
+        case.set_system_out(words);
+    }
+    case
+}
+
+fn skipped(case: &OneSided, side: &str) -> TestCase {
+    let mut status = TestCaseStatus::skipped();
+    let reason = case
+        .reason
+        .as_deref()
+        .map(|reason| format!(": {}", text::line(reason)));
+    status.set_message(format!("only in {side}{}", reason.unwrap_or_default()));
+    let mut skipped = TestCase::new(text::line(&case.case), status);
+    skipped.set_classname(class(&case.experiment, &case.target));
+    skipped
+}
