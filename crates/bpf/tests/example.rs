@@ -46,7 +46,7 @@ fn an_outside_program_times_itself() {
         resets: 1,
         cpus: &[0],
     };
-    let seen = timing::batch(&program, area, &request, &[packet.clone()]).expect("run");
+    let seen = timing::batch(&program, area, &request, std::slice::from_ref(&packet)).expect("run");
 
     let [seen] = seen.as_slice() else {
         panic!("one CPU, one sample: {seen:?}")

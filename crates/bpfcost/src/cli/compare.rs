@@ -1,6 +1,6 @@
 //! `bpfcost compare`: old records against new ones, as a gate for CI.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anstream::print;
 use anyhow::Result;
@@ -9,7 +9,10 @@ use super::{
     exit::{Exit, usage},
     parse,
 };
-use crate::record::{self, Gate, Record, SessionFile};
+use crate::{
+    record::{self, Gate, Record, SessionFile},
+    report,
+};
 
 /// Compare old records with new ones; a gate for CI.
 ///
@@ -59,7 +62,15 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             .map(|one| one.share())
     };
     let changes = record::compare(&old, &new, args.threshold, spread)?;
-    print!("{}", serde_json::to_string_pretty(&changes)?);
+    print!(
+        "{}",
+        match args.format {
+            Format::Table => report::compare::table(&changes, report::style::Style::for_stdout()),
+            Format::Markdown => report::compare::markdown(&changes),
+            Format::Junit => report::compare::junit(&changes)?,
+            Format::Json => report::compare::json(&changes)?,
+        }
+    );
     Ok(match changes.gate {
         Gate::Passed => Exit::Done,
         Gate::Regressed => Exit::Gate,
@@ -67,7 +78,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     })
 }
 
-fn load(path: &PathBuf) -> Result<Vec<Record>> {
+fn load(path: &Path) -> Result<Vec<Record>> {
     let records = record::load(path)?;
     if records.is_empty() {
         return Err(usage(format!(

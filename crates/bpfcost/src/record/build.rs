@@ -39,7 +39,7 @@ impl Record {
             target: plan.target.clone(),
             unit: plan.unit,
             started: started.to_owned(),
-            seconds: seconds(measured),
+            seconds: measured.seconds(),
             seed: plan.seed,
             stop: measured.stop.unwrap_or(Stop::Interrupted),
             asked: Asked {
@@ -272,14 +272,6 @@ fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
             })
             .collect(),
     })
-}
-
-/// Seconds of measuring, as far as they are known: of an epoch that was cut off, its load.
-fn seconds(measured: &Measured) -> f64 {
-    let whole = |epoch: usize| measured.epoch_s.get(epoch).copied().unwrap_or(0.0);
-    let load = measured.load_s.iter().enumerate();
-    load.map(|(epoch, load)| load.max(whole(epoch)))
-        .fold(0.0, |sum, epoch| sum + epoch)
 }
 
 /// The mean time of a whole epoch; `None` before there is one.

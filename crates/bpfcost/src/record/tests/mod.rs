@@ -68,7 +68,11 @@ pub(super) fn trial(value: f64, reset_twice: Option<f64>) -> Trial {
 }
 
 pub(super) fn finished(epoch: usize, seconds: f64) -> Event {
-    Event::EpochFinished { epoch, seconds }
+    Event::EpochFinished {
+        epoch,
+        seconds,
+        rounds_s: 0.0,
+    }
 }
 
 /// Three trials an epoch and case, of (value, reset twice); the middle one is the median.
