@@ -3,8 +3,8 @@
  * ladder: bodies with a known number of added instructions, to ask a measurement whether
  * it reads back what was put in; one rung serves as the sentinel of every run.
  *
- * Each added instruction multiplies, and needs the one before: a CPU can neither skip nor
- * overlap them, so on hardware a rung costs a fixed number of cycles each.
+ * Each added instruction multiplies, and needs the one before, from run to run too: a CPU
+ * can neither skip nor overlap them, so on hardware each costs the same number of cycles.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -13,7 +13,7 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-__u64 factor = 3; /* not a constant to the verifier */
+__u64 product_so_far = 3; /* odd, and stays odd */
 
 static __always_inline void reset(struct xdp_md *ctx)
 {
@@ -22,13 +22,14 @@ static __always_inline void reset(struct xdp_md *ctx)
 #define RUNG(added)                                                                              \
 	__noinline int body_##added(struct xdp_md *ctx)                                          \
 	{                                                                                        \
-		__u64 product = factor;                                                          \
+		__u64 product = product_so_far;                                                  \
                                                                                                  \
 		asm volatile(".rept " #added "\n"                                                \
 			     "%[product] *= 5\n"                                                 \
 			     ".endr"                                                             \
 			     : [product] "+r"(product)                                           \
 			     : "r"(ctx)); /* else clang passes none, and the verifier objects */ \
+		product_so_far = product;                                                        \
 		return product & 1 ? XDP_PASS : XDP_DROP;                                        \
 	}                                                                                        \
 	TIMED_PROGRAM("xdp", ladder_##added, struct xdp_md, body_##added, reset)
