@@ -258,11 +258,11 @@ pub fn cost_caption(record: &Record) -> String {
 
 /// What to know to read the comparisons of this record.
 pub fn pair_caption(record: &Record) -> String {
-    format!(
-        "Differences are taken within epochs; intervals are 95 % for each comparison alone, verdicts \
-         allow for all {} of them.",
-        record.comparisons.len()
-    )
+    let several = match record.comparisons.len() {
+        0 | 1 => String::new(),
+        number => format!(" for each comparison alone, verdicts allow for all {number} of them"),
+    };
+    format!("Differences are taken within epochs; intervals are 95 %{several}.")
 }
 
 /// How far an interval reaches: sessions differ by more.
