@@ -72,6 +72,9 @@ pub(super) fn costs(out: &mut String, record: &Record, style: Style) {
     if !record.target.starts_with("exact") {
         caption(out, &words::session_caption(record), style);
     }
+    if let Some(memory) = words::memory_caption(record) {
+        caption(out, &memory, style);
+    }
     out.push('\n');
 }
 

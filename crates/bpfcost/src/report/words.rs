@@ -265,6 +265,22 @@ pub fn pair_caption(record: &Record) -> String {
     format!("Differences are taken within epochs; intervals are 95 %{several}.")
 }
 
+/// What the run held in memory at most, as far as it is known.
+pub fn memory_caption(record: &Record) -> Option<String> {
+    let machine = &record.machine;
+    let parts = [
+        (machine.kernel_bytes, "in the kernel"),
+        (machine.user_bytes, "in this program"),
+    ];
+    let known = parts
+        .into_iter()
+        .filter_map(|(bytes, place)| Some((bytes?, place)));
+    let known: Vec<String> = known
+        .map(|(bytes, place)| format!("{} {place}", number::bytes(bytes)))
+        .collect();
+    (!known.is_empty()).then(|| format!("Memory at most: {}.", known.join(", ")))
+}
+
 /// How far an interval reaches: sessions differ by more.
 pub fn session_caption(record: &Record) -> String {
     let size = match record.spread.session.filter(|spread| spread.is_finite()) {
