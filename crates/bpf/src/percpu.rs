@@ -8,7 +8,7 @@ use std::{
     ptr,
 };
 
-use libbpf_rs::{MapCore, MapMut, num_possible_cpus};
+use libbpf_rs::{MapCore, MapMut, libbpf_sys, num_possible_cpus};
 
 use crate::{
     error::{Error, Result},
