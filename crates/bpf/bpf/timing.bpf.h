@@ -44,6 +44,9 @@
  */
 #define TIMING_WAIT_TURNS (1 << 22)
 
+/* Tries to leave the wait; a try fails only when another CPU comes or goes meanwhile. */
+#define TIMING_EXCHANGES 64
+
 /* What one batch on one CPU saw. Aligned so that CPUs share no cache line, nor a pair. */
 struct timing_sample {
 	__u64 start_ns; /* clock before the first body */
@@ -119,16 +122,21 @@ static long timing_wait_step(__u32 turn, void *unused)
 
 /*
  * After the wait: whether to start. Who leaves takes its arrival back, so that nobody
- * starts on it; who finds while leaving that all were there has been started on, and stays.
+ * starts on it, and does so only while somebody is missing: once all were there the count
+ * never falls, so either all CPUs start or none does. Each failed exchange means that
+ * another CPU came or went; after so many as there can be, the last look decides.
  */
 static __always_inline _Bool timing_together(void)
 {
-	if (timing_complete())
-		return 1;
-	if (__sync_fetch_and_sub(&timing_arrived, 1) < *(volatile __u64 *)&timing_cpus)
-		return 0;
-	timing_arrive();
-	return 1;
+	for (int i = 0; i < TIMING_EXCHANGES; i++) {
+		__u64 arrived = *(volatile __u64 *)&timing_arrived;
+
+		if (arrived >= *(volatile __u64 *)&timing_cpus)
+			return 1;
+		if (__sync_val_compare_and_swap(&timing_arrived, arrived, arrived - 1) == arrived)
+			return 0;
+	}
+	return timing_complete();
 }
 
 static __always_inline void timing_finish(struct timing_sample *sample, __u64 start, __u64 end,

@@ -148,9 +148,10 @@ static __always_inline long replay_step(__u32 index, struct replay_turn *turn,
 		return 1;
 	seen->action = datapath(ctx);
 	length = packet_bytes(ctx);
-	seen->length = length;
-	if (length >= 1 && length <= sizeof(seen->packet))
-		bpf_xdp_load_bytes(ctx, 0, seen->packet, length);
+	seen->length = 0;
+	if (length >= 1 && length <= sizeof(seen->packet) &&
+	    !bpf_xdp_load_bytes(ctx, 0, seen->packet, length))
+		seen->length = length;
 	turn->done++;
 	return 0;
 }

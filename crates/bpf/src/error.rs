@@ -38,6 +38,12 @@ pub enum Error {
         /// The kernel's answer.
         source: libbpf_rs::Error,
     },
+    /// An object has no global variables, where those of timing.bpf.h should be.
+    #[error("{object} has no global variables to time with; it was built without timing.bpf.h")]
+    NoArea {
+        /// The object's name.
+        object: &'static str,
+    },
     /// A CPU can't be used.
     #[error("CPU {cpu} can't be used: {source}")]
     Cpu {

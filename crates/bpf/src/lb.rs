@@ -299,9 +299,11 @@ impl LoadBalancer {
         self.ready(work);
         let skeleton = &mut *self.skeleton;
         let program = timed(&skeleton.progs, self.datapath, body, reset, self.looping);
-        let Some(area) = skeleton.maps.bss_data.as_deref_mut() else {
-            return Ok(Vec::new());
-        };
+        let area = skeleton
+            .maps
+            .bss_data
+            .as_deref_mut()
+            .ok_or(Error::NoArea { object: "xdp_lb" })?;
         let cpus: Vec<u32> = work.iter().map(|work| work.cpu).collect();
         let packets: Vec<Vec<u8>> = work.iter().map(|work| work.packet.clone()).collect();
         timing::batch(
@@ -371,11 +373,12 @@ impl LoadBalancer {
         for work in work {
             timing::store(&mut bss.packet_length, work.packet.len() as u64);
             if let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, p0, p1, ..] = work.packet[..] {
-                bss.packet_ethernet = types::ethhdr {
+                let ethernet = types::ethhdr {
                     h_dest: [d0, d1, d2, d3, d4, d5],
                     h_source: [s0, s1, s2, s3, s4, s5],
                     h_proto: u16::from_ne_bytes([p0, p1]),
                 };
+                timing::store(&mut bss.packet_ethernet, ethernet);
             }
             if let Some(own) = bss.sources.get_mut(work.cpu as usize) {
                 let Sources {
@@ -383,7 +386,9 @@ impl LoadBalancer {
                     mask,
                     prefix,
                 } = work.sources;
-                (own.state, own.mask, own.prefix) = (state, mask, prefix);
+                timing::store(&mut own.state, state);
+                timing::store(&mut own.mask, mask);
+                timing::store(&mut own.prefix, prefix);
             }
         }
     }

@@ -24,9 +24,6 @@ pub(crate) struct Owned<S> {
     storage: NonNull<MaybeUninit<OpenObject>>,
 }
 
-// SAFETY: the storage is reached through the skeleton alone, and is owned.
-unsafe impl<S: Send> Send for Owned<S> {}
-
 impl<S> Owned<S> {
     /// Opens and loads through `load`, which is handed the storage.
     pub(crate) fn new(

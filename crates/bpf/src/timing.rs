@@ -143,17 +143,18 @@ macro_rules! timing_area {
     };
 }
 
-/// Writes a word that a BPF program reads.
-pub fn store(word: &mut u64, value: u64) {
-    // SAFETY: a valid, aligned reference; volatile because a BPF program reads it behind the
-    // compiler's back.
-    unsafe { ptr::write_volatile(word, value) }
+/// Writes a variable that a BPF program reads.
+pub fn store<T: Copy>(variable: &mut T, value: T) {
+    // SAFETY: a valid, aligned reference. The kernel maps the same page; it reads and writes it only
+    // while a test run is under way, when this program waits in a system call and uses no reference
+    // into it. Volatile, so that nothing is kept in a register across that call.
+    unsafe { ptr::write_volatile(variable, value) }
 }
 
-/// Reads a word that a BPF program writes.
-pub fn fetch(word: &u64) -> u64 {
+/// Reads a variable that a BPF program writes.
+pub fn fetch<T: Copy>(variable: &T) -> T {
     // SAFETY: as for `store`.
-    unsafe { ptr::read_volatile(word) }
+    unsafe { ptr::read_volatile(variable) }
 }
 
 /// Runs a timed program on each of the request's CPUs, `packets[i]` on `cpus[i]`, and says what each
