@@ -65,8 +65,10 @@ pub struct Setup {
     pub cases: Vec<Case>,
     /// The CPUs that run each case at once; never empty.
     pub cpus: Vec<u32>,
-    /// The run's recorded seed: the same seed gives the same packets.
+    /// The run's recorded seed: the same seed gives the same sequences of packets.
     pub seed: u64,
+    /// The number of the epoch, so that no two of them see the same sequences.
+    pub epoch: usize,
 }
 
 /// Every experiment that this program knows, in the order of `bpfcost list`.

@@ -6,12 +6,14 @@
 
 mod check;
 mod epoch;
+mod memory;
 mod model;
 mod packet;
 mod scenario;
 mod sequence;
 #[cfg(test)]
 mod tests;
+mod value;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +26,7 @@ use bpfcost_bpf::{
 
 use self::{
     epoch::Epoch,
-    scenario::{Action, Layer4, Scenario, Shape},
+    scenario::{Action, Layer4, Scenario, Shape, Table},
 };
 use super::{Case, Experiment, Loaded, Pair, Role, Sentinel, Setup, Sizing, Unit};
 
@@ -251,9 +253,20 @@ fn factors<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String>
 }
 
 /// What a case runs.
+#[derive(Clone)]
 enum Target {
     Floor(Reset),
     Scenario(Scenario),
+}
+
+impl Target {
+    /// The table of the instance that it runs on.
+    fn table(&self) -> Table {
+        match self {
+            Target::Floor(_) => Table::Warm,
+            Target::Scenario(scenario) => scenario.table,
+        }
+    }
 }
 
 fn target_of(case: &Case) -> Result<Target> {

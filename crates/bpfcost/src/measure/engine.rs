@@ -93,7 +93,7 @@ impl Run<'_> {
         if let Some(stop) = self.due()? {
             return Ok(stop);
         }
-        let setup = self.plan.setup(&self.live());
+        let setup = self.plan.setup(&self.live(), self.measured.epochs());
         let mut sentinel = self
             .experiment
             .sentinel(&setup)

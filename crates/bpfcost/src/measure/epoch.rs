@@ -22,7 +22,7 @@ impl Run<'_> {
         self.check_interrupt()?;
         let mut loaded = self
             .experiment
-            .load(&self.plan.setup(&self.live()))
+            .load(&self.plan.setup(&self.live(), epoch))
             .map_err(|error| self.broken(format!("loading epoch {epoch}"), error))?;
 
         let outcome = self.inside(epoch, begun, loaded.as_mut(), sentinel);

@@ -38,8 +38,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// What an epoch is loaded for: the cases numbered in `live`.
-    pub fn setup(&self, live: &[usize]) -> Setup {
+    /// What epoch number `epoch` is loaded for: the cases numbered in `live`.
+    pub fn setup(&self, live: &[usize], epoch: usize) -> Setup {
         Setup {
             cases: live
                 .iter()
@@ -47,6 +47,7 @@ impl Plan {
                 .collect(),
             cpus: self.cpus.clone(),
             seed: self.seed,
+            epoch,
         }
     }
 }

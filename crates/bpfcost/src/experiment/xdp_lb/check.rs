@@ -1,6 +1,6 @@
 //! Checks: what was seen against what must be, as problems that a person can act on.
 
-use bpfcost_bpf::lb::Counters;
+use bpfcost_bpf::lb::{Counters, LruEntry};
 
 use super::{model::Expected, packet};
 use crate::experiment::Problem;
@@ -43,6 +43,69 @@ pub(super) fn together(cpu: u32, together: bool) -> Option<Problem> {
         got: format!("CPU {cpu} did not see the others arrive"),
         detail: "another program held a CPU for longer than the wait; try other CPUs".into(),
     })
+}
+
+/// Whether the clock moved.
+pub(super) fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
+    (end_ns <= start_ns).then(|| Problem {
+        check: "clock".into(),
+        expected: format!("later than {start_ns} ns"),
+        got: format!("{end_ns} ns"),
+        detail: "the clock stood still or went back over the batch: it can time nothing".into(),
+    })
+}
+
+/// How much of the time all CPUs ran.
+pub(super) fn overlap(least: f64, got: f64) -> Option<Problem> {
+    (got < least).then(|| Problem {
+        check: "overlap".into(),
+        expected: format!(
+            "all CPUs run together for {:.0} % of the time",
+            100.0 * least
+        ),
+        got: format!("{:.0} %", 100.0 * got),
+        detail: "CPUs were held up in turn, so what they did to each other is not in the number; \
+                 stop what else is running, or try other CPUs"
+            .into(),
+    })
+}
+
+/// What a table holds of the flow that was used last.
+pub(super) fn entry(
+    expected: Option<u32>,
+    used_since_ns: Option<u64>,
+    got: Option<LruEntry>,
+) -> Option<Problem> {
+    let server = |server: Option<u32>| {
+        server.map_or("no entry".to_owned(), |server| {
+            format!("an entry with server {server}")
+        })
+    };
+    let problem = |expected, got| Problem {
+        check: "lru entry of the last flow".into(),
+        expected,
+        got,
+        detail: "the table was not asked, or not kept, as this scenario says".into(),
+    };
+    if expected != got.map(|entry| entry.real) {
+        return Some(problem(
+            server(expected),
+            server(got.map(|entry| entry.real)),
+        ));
+    }
+    let last_use_ns = got?.last_use_ns;
+    match used_since_ns {
+        None if last_use_ns == 0 => None,
+        None => Some(problem(
+            "no time of use".into(),
+            format!("{last_use_ns} ns"),
+        )),
+        Some(since) if last_use_ns >= since => None,
+        Some(since) => Some(problem(
+            format!("used since {since} ns"),
+            format!("{last_use_ns} ns"),
+        )),
+    }
 }
 
 /// The action that an operation ended with.

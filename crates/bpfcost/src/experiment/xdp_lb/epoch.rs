@@ -1,6 +1,6 @@
 //! An epoch of `xdp-lb`: instances of the datapath, loaded afresh, and the trials run on them.
 
-use std::{fs, net::IpAddr, thread, time::Duration};
+use std::net::IpAddr;
 
 use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
@@ -10,115 +10,142 @@ use bpfcost_bpf::{
 };
 
 use super::{
-    Target, check, model, packet,
+    Target, check, floor_packet,
+    memory::KernelMemory,
+    model, packet,
     scenario::{Flows, Scenario, Table},
     sequence::{Sequence, low_word},
     target_of,
+    value::{mean_ns_per_op, overlap, trial},
 };
 use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial};
 
-/// How long the kernel may take to free tables before the next epoch goes on regardless.
-const FREE_PATIENCE: Duration = Duration::from_millis(300);
 /// The part of a batch that runs untimed before it, an eighth: so that a trial meets the caches and
 /// predictors that its own case makes, not those that another case left behind.
 const WARM_UP_SHARE: u64 = 8;
-/// How often to look whether it has.
-const FREE_POLL: Duration = Duration::from_millis(2);
-/// Memory that may come and go meanwhile for other reasons, in KiB.
-const FREE_SLACK_KIB: u64 = 1024;
+
+/// How long flows are taken to be fresh in a table, a third of the life of a UDP entry: a program that
+/// was stopped for a while, or a slow machine, must not let them expire unnoticed.
+const WARM_NS: u64 = 10_000_000_000;
+
+/// The part of the time in which all CPUs of a run on several must run.
+const LEAST_OVERLAP: f64 = 0.8;
+/// How often a batch on several CPUs is tried until they overlap.
+const OVERLAP_TRIES: u32 = 20;
 
 /// Loaded instances, one per table that the cases need.
 pub(super) struct Epoch {
     instances: Vec<(Table, LoadBalancer)>,
     cpus: Vec<u32>,
+    /// The run's seed and the epoch, mixed.
     seed: u64,
-    /// Batches and replays so far: gives each its own sources.
-    generation: u32,
-    /// Those among them that brought fresh flows of 24 and of 12 bits: gives each a prefix that no
-    /// flow still in the table has.
+    entries: Vec<Entry>,
+    /// Batches that brought fresh flows of 12 and of 24 bits: gives each a prefix that no flow still
+    /// in the table has.
     fresh: [u32; 2],
-    /// Kernel memory in use before anything was loaded, in KiB.
-    vmalloc_before: Option<u64>,
+    /// Kernel memory before anything was loaded.
+    memory_before: KernelMemory,
     /// Keeps the engine's thread on the first CPU, so that trials don't move it.
     _pinned: Pinned,
 }
 
-/// How a batch or replay is run.
-#[derive(Clone, Copy)]
-struct Run {
-    ops: u64,
-    resets: u64,
+/// A case in this epoch.
+struct Entry {
+    name: String,
+    target: Target,
+    /// Batches and replays so far: gives each a sequence of its own.
+    runs: u32,
+    /// When its flows were put into the tables, by the datapath's clock.
+    warmed_ns: u64,
+}
+
+/// Packets for every CPU: what goes in first, and what follows.
+struct Traffic {
+    sequences: Vec<Sequence>,
+    works: Vec<Work>,
+}
+
+/// What a proved batch came to.
+struct Proved {
+    seen: Vec<Seen>,
+    /// LRU misses, a mean over CPUs.
+    misses: Option<f64>,
 }
 
 impl Epoch {
     pub(super) fn load(setup: &Setup, datapath: Datapath) -> Result<Self> {
         let first = *setup.cpus.first().context("no CPU was chosen")?;
-        let vmalloc_before = vmalloc_used();
+        let memory_before = KernelMemory::now();
         let pinned = Pinned::to(first)?;
-        let mut tables: Vec<Table> = Vec::new();
-        for case in &setup.cases {
-            let table = match target_of(case)? {
-                Target::Floor(_) => Table::Warm,
-                Target::Scenario(scenario) => scenario.table,
-            };
-            if !tables.contains(&table) {
-                tables.push(table);
-            }
-        }
+        let entries = setup
+            .cases
+            .iter()
+            .map(|case| {
+                let target = target_of(case)?;
+                Ok(Entry {
+                    name: case.name.clone(),
+                    target,
+                    runs: 0,
+                    warmed_ns: 0,
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
         let mut instances: Vec<(Table, LoadBalancer)> = Vec::new();
-        for table in tables {
-            let shared = instances
-                .first()
-                .map(|(_, first)| first.shared())
-                .transpose()?;
-            let instance = LoadBalancer::load(&setup.cpus, datapath, shared.as_ref())?;
-            if shared.is_none() {
-                instance.set_rings(model::rings())?;
-                instance.set_reals(model::reals())?;
+        for table in entries.iter().map(|entry| entry.target.table()) {
+            if instances.iter().any(|(own, _)| *own == table) {
+                continue;
             }
-            instance.set_control(&model::control())?;
-            for (key, vip) in model::vips() {
-                instance.add_vip(&key, &vip)?;
-            }
-            if table == Table::Full {
-                let (flows, entries) = model::foreign(LRU_ENTRIES);
-                for &cpu in &setup.cpus {
-                    instance.remember(cpu, &flows, &entries)?;
-                }
-            }
-            instances.push((table, instance));
+            let first = instances.first().map(|(_, first)| first);
+            instances.push((table, instance(table, &setup.cpus, datapath, first)?));
         }
         Ok(Epoch {
             instances,
             cpus: setup.cpus.clone(),
-            seed: setup.seed,
-            generation: 0,
+            seed: mix(setup.seed ^ mix(setup.epoch as u64)),
+            entries,
             fresh: [0; 2],
-            vmalloc_before,
+            memory_before,
             _pinned: pinned,
         })
+    }
+
+    fn entry(&self, case: &Case) -> Result<usize> {
+        let found = self
+            .entries
+            .iter()
+            .position(|entry| entry.name == case.name);
+        found.with_context(|| format!("{} was not loaded in this epoch", case.name))
     }
 
     fn instance(&mut self, table: Table) -> Result<&mut LoadBalancer> {
         let found = self.instances.iter_mut().find(|(own, _)| *own == table);
         found
             .map(|(_, instance)| instance)
-            .ok_or_else(|| anyhow!("no instance with {table:?} table"))
+            .ok_or_else(|| anyhow!("no instance with {table:?} table was loaded"))
     }
 
-    /// The next sequences of a scenario, one per CPU.
-    fn sequences(&mut self, scenario: &Scenario, resets: u64) -> Vec<Sequence> {
-        self.generation += 1;
+    /// The next packets of a case, for a scenario's reset done `resets` times.
+    fn traffic(&mut self, entry: usize, scenario: &Scenario, resets: u64) -> Traffic {
+        let own = &mut self.entries[entry];
+        own.runs += 1;
+        let run = (entry as u64) << 48 | u64::from(own.runs) << 16;
         let prefix = match scenario.flows {
             Flows::Fresh => self.fresh_prefix(scenario.mask),
             _ => low_word(scenario.source),
         };
-        let generation = u64::from(self.generation) << 32;
         let sequence = |&cpu: &u32| {
-            let seed = mix(self.seed ^ mix(generation | u64::from(cpu)));
+            let seed = mix(self.seed ^ mix(run | u64::from(cpu)));
             Sequence::new(scenario.source, scenario.mask, prefix, seed, resets)
         };
-        self.cpus.iter().map(sequence).collect()
+        let sequences: Vec<Sequence> = self.cpus.iter().map(sequence).collect();
+        let input = packet::input(scenario);
+        let work = |(&cpu, sequence): (&u32, &Sequence)| Work {
+            cpu,
+            packet: first_packet(scenario, &input, sequence),
+            sources: sequence.sources(),
+        };
+        let works = self.cpus.iter().zip(&sequences).map(work).collect();
+        Traffic { sequences, works }
     }
 
     /// Sources of 24 bits get 1 to 199 in front, those of 12 bits get 200 to 255 and a number behind
@@ -135,59 +162,108 @@ impl Epoch {
         }
     }
 
-    fn works(&self, scenario: &Scenario, sequences: &[Sequence]) -> Vec<Work> {
-        let input = packet::input(scenario);
-        let work = |(&cpu, sequence): (&u32, &Sequence)| Work {
-            cpu,
-            packet: first_packet(scenario, &input, sequence),
-            sources: sequence.sources(),
-        };
-        self.cpus.iter().zip(sequences).map(work).collect()
+    /// Runs a batch to warm caches and predictors; nothing is timed or proved.
+    fn warm_up(&mut self, entry: usize, ops: u64) -> Result<(), Fault> {
+        match self.entries[entry].target.clone() {
+            Target::Floor(reset) => self.floor(entry, reset, ops, 1).map(drop),
+            Target::Scenario(scenario) => {
+                self.keep_warm(entry, &scenario)?;
+                let traffic = self.traffic(entry, &scenario, 1);
+                self.instance(scenario.table)?
+                    .batch(Body::Datapath, scenario.reset(), &traffic.works, ops, 1)
+                    .map_err(anyhow::Error::from)?;
+                self.forget(&scenario, &traffic.sequences, ops)
+            }
+        }
     }
 
-    /// One proved batch of a scenario on all CPUs.
-    fn batch(&mut self, scenario: &Scenario, run: Run) -> Result<(Vec<Seen>, u64), Fault> {
-        let sequences = self.sequences(scenario, run.resets);
-        let works = self.works(scenario, &sequences);
+    /// One proved batch of a case; on several CPUs, one in which they overlapped.
+    fn batch(&mut self, entry: usize, ops: u64, resets: u64) -> Result<Proved, Fault> {
+        let mut tries = 1;
+        loop {
+            let proved = match self.entries[entry].target.clone() {
+                Target::Floor(reset) => self.floor(entry, reset, ops, resets)?,
+                Target::Scenario(scenario) => self.scenario(entry, &scenario, ops, resets)?,
+            };
+            match check::overlap(LEAST_OVERLAP, overlap(&proved.seen)) {
+                None => return Ok(proved),
+                Some(problem) if tries == OVERLAP_TRIES => return Err(Fault::Invalid(problem)),
+                Some(_) => tries += 1,
+            }
+        }
+    }
+
+    /// One batch of a scenario: what it left, every counter and the tables are proved.
+    fn scenario(
+        &mut self,
+        entry: usize,
+        scenario: &Scenario,
+        ops: u64,
+        resets: u64,
+    ) -> Result<Proved, Fault> {
+        self.keep_warm(entry, scenario)?;
+        let Traffic { sequences, works } = self.traffic(entry, scenario, resets);
         let cpus = self.cpus.clone();
         let instance = self.instance(scenario.table)?;
         let before = counters(instance, &cpus)?;
+        let begun_ns = lb::now_ns();
         let seen = instance
-            .batch(
-                Body::Datapath,
-                scenario.reset(),
-                &works,
-                run.ops,
-                run.resets,
-            )
+            .batch(Body::Datapath, scenario.reset(), &works, ops, resets)
             .map_err(anyhow::Error::from)?;
         let after = counters(instance, &cpus)?;
 
+        all_ran(&cpus, &seen)?;
         let mut misses = 0;
         for (i, seen) in seen.iter().enumerate() {
-            let expected = model::expected(scenario, &sequences[i], run.ops);
+            let expected = model::expected(scenario, &sequences[i], seen.cpu, ops);
             misses += expected.misses;
-            let last = sequences[i].address(sequences[i].last_word(run.ops));
+            let last = sequences[i].address(sequences[i].last_word(ops));
             let outcome = expected_packet(scenario, &works[i].packet, last);
-            let problem = batch_problem(scenario, seen, run.ops, &outcome)
-                .or_else(|| check::counters(&expected, &before[i], &after[i], run.ops));
-            if let Some(problem) = problem {
-                return Err(Fault::Invalid(problem));
-            }
+            prove(batch_problem(scenario, seen, ops, &outcome))?;
+            prove(check::counters(&expected, &before[i], &after[i], ops))?;
+            prove(table_problem(instance, scenario, last, seen.cpu, begun_ns)?)?;
         }
-        if scenario.table == Table::Empty {
-            self.forget(scenario, &sequences, run.ops)?;
-        }
-        Ok((seen, misses))
+        self.forget(scenario, &sequences, ops)?;
+        Ok(Proved {
+            misses: Some(misses as f64 / seen.len() as f64),
+            seen,
+        })
     }
 
-    /// Takes what a batch brought into the empty table out again.
+    /// One batch of an empty body: it must return what it was given.
+    fn floor(
+        &mut self,
+        entry: usize,
+        reset: Reset,
+        ops: u64,
+        resets: u64,
+    ) -> Result<Proved, Fault> {
+        let scenario = floor_packet(reset);
+        let Traffic { sequences, works } = self.traffic(entry, &scenario, resets);
+        let cpus = self.cpus.clone();
+        let seen = self
+            .instance(Table::Warm)?
+            .batch(Body::Empty, reset, &works, ops, resets)
+            .map_err(anyhow::Error::from)?;
+        all_ran(&cpus, &seen)?;
+        for (i, seen) in seen.iter().enumerate() {
+            let last = sequences[i].address(sequences[i].last_word(ops));
+            let outcome = packet::with_source(&works[i].packet, last);
+            prove(batch_problem(&scenario, seen, ops, &outcome))?;
+        }
+        Ok(Proved { seen, misses: None })
+    }
+
+    /// Takes what a batch brought into a table that must be empty out again.
     fn forget(
         &mut self,
         scenario: &Scenario,
         sequences: &[Sequence],
         ops: u64,
     ) -> Result<(), Fault> {
+        if scenario.table != Table::Empty {
+            return Ok(());
+        }
         let cpus = self.cpus.clone();
         let instance = self.instance(scenario.table)?;
         for (cpu, sequence) in cpus.into_iter().zip(sequences) {
@@ -195,136 +271,116 @@ impl Epoch {
             words.sort_unstable();
             words.dedup();
             let flows: Vec<_> = words
-                .into_iter()
-                .map(|word| model::flow(scenario, sequence.address(word)))
+                .iter()
+                .map(|&word| model::flow(scenario, sequence.address(word)))
                 .collect();
-            instance.forget(cpu, &flows).map_err(anyhow::Error::from)?;
+            instance.forget(cpu, &flows).map_err(|error| {
+                Fault::Invalid(Problem {
+                    check: "flows in the table".into(),
+                    expected: format!("{} that the batch brought", flows.len()),
+                    got: "fewer".into(),
+                    detail: error.to_string(),
+                })
+            })?;
         }
         Ok(())
     }
 
-    /// Puts every flow of a warm scenario into the table of each CPU.
-    fn warm(&mut self, scenario: &Scenario) -> Result<()> {
-        let cpus = self.cpus.clone();
+    /// Puts every flow that a scenario may send into the warm table of each CPU, with a server that
+    /// its ring would not give; again where that was a while ago.
+    fn keep_warm(&mut self, entry: usize, scenario: &Scenario) -> Result<()> {
+        let now = lb::now_ns();
+        let route = match model::route(scenario) {
+            Some(route) if scenario.table == Table::Warm => route,
+            _ => return Ok(()),
+        };
+        let own = &mut self.entries[entry];
+        if own.warmed_ns != 0 && now - own.warmed_ns < WARM_NS {
+            return Ok(());
+        }
+        own.warmed_ns = now;
         let base = low_word(scenario.source);
         let sequence = Sequence::new(scenario.source, scenario.mask, base, 1, 1);
-        let instance = self.instance(scenario.table)?;
-        let now = lb::now_ns();
-        let (flows, entries): (Vec<_>, Vec<_>) = (0..=scenario.mask)
-            .map(|low| sequence.address(base & !scenario.mask | low))
-            .filter_map(|source| {
-                let real = model::fate(scenario, source)?.real;
-                Some((
-                    model::flow(scenario, source),
-                    model::entry(scenario, real, now),
-                ))
-            })
-            .unzip();
-        for cpu in cpus {
-            instance.remember(cpu, &flows, &entries)?;
+        let sources: Vec<IpAddr> = (0..=scenario.mask)
+            .map(|low| sequence.address((base & !scenario.mask) | low))
+            .collect();
+        let flows: Vec<_> = sources
+            .iter()
+            .map(|&one| model::flow(scenario, one))
+            .collect();
+        for cpu in self.cpus.clone() {
+            let server = |&source: &IpAddr| route.in_table(scenario, source, cpu);
+            let entries: Vec<_> = sources
+                .iter()
+                .map(|source| model::entry(scenario, server(source), now))
+                .collect();
+            self.instance(scenario.table)?
+                .remember(cpu, &flows, &entries)?;
         }
         Ok(())
     }
 
     /// The first operations of a sequence, untimed, with every packet and every counter compared.
-    fn replay(&mut self, scenario: &Scenario) -> Result<(), Fault> {
+    fn replay(&mut self, entry: usize, scenario: &Scenario) -> Result<(), Fault> {
         let ops = lb::REPLAY_OPS as u64;
-        let sequences = self.sequences(scenario, 1);
-        for (work, sequence) in self.works(scenario, &sequences).iter().zip(&sequences) {
+        let Traffic { sequences, works } = self.traffic(entry, scenario, 1);
+        for (work, sequence) in works.iter().zip(&sequences) {
             let instance = self.instance(scenario.table)?;
             let before = instance.counters(work.cpu).map_err(anyhow::Error::from)?;
             let seen = instance
                 .replay(scenario.reset(), work, ops as usize)
                 .map_err(anyhow::Error::from)?;
             let after = instance.counters(work.cpu).map_err(anyhow::Error::from)?;
-            if let Some(problem) = check::operations(ops, seen.len() as u64) {
-                return Err(Fault::Invalid(problem));
-            }
+            prove(check::operations(ops, seen.len() as u64))?;
             for (number, (seen, word)) in seen.iter().zip(sequence.words(ops)).enumerate() {
                 let what = format!("operation {number} of the replay");
                 let expected = expected_packet(scenario, &work.packet, sequence.address(word));
-                let problem = check::action(&what, scenario.action as u32, seen.action)
-                    .or_else(|| check::packet(&what, &expected, &seen.packet));
-                if let Some(problem) = problem {
-                    return Err(Fault::Invalid(problem));
-                }
+                prove(check::action(&what, scenario.action as u32, seen.action))?;
+                prove(check::packet(&what, &expected, &seen.packet))?;
             }
-            let expected = model::expected(scenario, sequence, ops);
-            if let Some(problem) = check::counters(&expected, &before, &after, ops) {
-                return Err(Fault::Invalid(problem));
-            }
+            let expected = model::expected(scenario, sequence, work.cpu, ops);
+            prove(check::counters(&expected, &before, &after, ops))?;
         }
-        if scenario.table == Table::Empty {
-            self.forget(scenario, &sequences, ops)?;
-        }
-        Ok(())
-    }
-
-    /// One proved batch of an empty body: it must return what it was given.
-    fn floor(&mut self, reset: Reset, run: Run) -> Result<Vec<Seen>, Fault> {
-        let scenario = super::floor_packet(reset);
-        let sequences = self.sequences(&scenario, run.resets);
-        let works = self.works(&scenario, &sequences);
-        let instance = self.instance(Table::Warm)?;
-        let seen = instance
-            .batch(Body::Empty, reset, &works, run.ops, run.resets)
-            .map_err(anyhow::Error::from)?;
-        for (i, seen) in seen.iter().enumerate() {
-            let last = match reset {
-                Reset::None | Reset::Strip => low_word(scenario.source),
-                Reset::StripV4 | Reset::StripV6 => sequences[i].last_word(run.ops),
-            };
-            let outcome = packet::with_source(&works[i].packet, sequences[i].address(last));
-            if let Some(problem) = batch_problem(&scenario, seen, run.ops, &outcome) {
-                return Err(Fault::Invalid(problem));
-            }
-        }
-        Ok(seen)
+        self.forget(scenario, &sequences, ops)
     }
 }
 
 impl Loaded for Epoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
-        let Target::Scenario(scenario) = target_of(case)? else {
+        let entry = self.entry(case)?;
+        let Target::Scenario(scenario) = self.entries[entry].target.clone() else {
             return Ok(());
         };
-        if scenario.flows == Flows::Known {
-            self.warm(&scenario)?;
-        }
-        self.replay(&scenario)
+        self.keep_warm(entry, &scenario)?;
+        self.replay(entry, &scenario)
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let target = target_of(case)?;
-        let run = |epoch: &mut Self, ops, resets| match &target {
-            Target::Floor(reset) => Ok((epoch.floor(*reset, Run { ops, resets })?, None)),
-            Target::Scenario(scenario) => {
-                let (seen, misses) = epoch.batch(scenario, Run { ops, resets })?;
-                Ok::<_, Fault>((seen, Some(misses)))
-            }
-        };
-        run(self, (batch.0 / WARM_UP_SHARE).max(1), 1)?;
+        let entry = self.entry(case)?;
+        self.warm_up(entry, (batch.0 / WARM_UP_SHARE).max(1))?;
         // A floor's reset is all that it has, and nothing can't be done twice. What comes first
         // meets other caches than what comes second, so chance decides.
-        let doubles =
-            matches!(&target, Target::Scenario(scenario) if scenario.reset() != Reset::None);
-        let doubled_first = mix(self.seed ^ u64::from(self.generation)) & 1 == 1;
+        let doubles = match &self.entries[entry].target {
+            Target::Scenario(scenario) => scenario.reset() != Reset::None,
+            Target::Floor(_) => false,
+        };
+        let doubled_first = mix(self.seed ^ u64::from(self.entries[entry].runs)) & 1 == 1;
         let mut doubled = None;
         if doubles && doubled_first {
-            doubled = Some(run(self, batch.0, 2)?.0);
+            doubled = Some(self.batch(entry, batch.0, 2)?);
         }
-        let (seen, misses) = run(self, batch.0, 1)?;
+        let proved = self.batch(entry, batch.0, 1)?;
         if doubles && !doubled_first {
-            doubled = Some(run(self, batch.0, 2)?.0);
+            doubled = Some(self.batch(entry, batch.0, 2)?);
         }
-        let mut trial = trial(&seen, batch);
+        let mut trial = trial(&proved.seen, batch);
         if let Some(doubled) = doubled {
             trial
                 .secondary
-                .insert("reset_twice".into(), mean_ns_per_op(&doubled));
+                .insert("reset_twice".into(), mean_ns_per_op(&doubled.seen));
         }
-        if let Some(misses) = misses {
-            trial.secondary.insert("lru_misses".into(), misses as f64);
+        if let Some(misses) = proved.misses {
+            trial.secondary.insert("lru_misses".into(), misses);
         }
         Ok(trial)
     }
@@ -339,26 +395,81 @@ impl Loaded for Epoch {
     }
 
     fn unload(self: Box<Self>) -> Result<()> {
-        let before = self.vmalloc_before;
+        let before = self.memory_before;
         drop(self);
-        let Some(before) = before else { return Ok(()) };
-        let mut waited = Duration::ZERO;
-        while waited < FREE_PATIENCE
-            && vmalloc_used().is_some_and(|now| now > before + FREE_SLACK_KIB)
-        {
-            thread::sleep(FREE_POLL);
-            waited += FREE_POLL;
-        }
+        before.wait_until_freed();
         Ok(())
     }
+}
+
+/// A loaded datapath with everything but warm flows in it; shares rings and reals with `first`.
+fn instance(
+    table: Table,
+    cpus: &[u32],
+    datapath: Datapath,
+    first: Option<&LoadBalancer>,
+) -> Result<LoadBalancer> {
+    let shared = first.map(LoadBalancer::shared).transpose()?;
+    let instance = LoadBalancer::load(cpus, datapath, shared.as_ref())?;
+    if shared.is_none() {
+        instance.set_rings(model::rings())?;
+        instance.set_reals(model::reals())?;
+    }
+    instance.set_control(&model::control())?;
+    for (key, vip) in model::vips() {
+        instance.add_vip(&key, &vip)?;
+    }
+    if table == Table::Full {
+        let (flows, entries) = model::foreign(LRU_ENTRIES);
+        for &cpu in cpus {
+            instance.remember(cpu, &flows, &entries)?;
+        }
+    }
+    Ok(instance)
+}
+
+fn prove(problem: Option<Problem>) -> Result<(), Fault> {
+    problem.map_or(Ok(()), |problem| Err(Fault::Invalid(problem)))
+}
+
+/// No check can fail on a CPU of which nothing was seen.
+fn all_ran(cpus: &[u32], seen: &[Seen]) -> Result<()> {
+    anyhow::ensure!(
+        seen.len() == cpus.len(),
+        "{} of {} CPUs told what they saw",
+        seen.len(),
+        cpus.len()
+    );
+    Ok(())
 }
 
 /// What every batch must show, whatever its body: that it ran whole, and what it left.
 fn batch_problem(scenario: &Scenario, seen: &Seen, ops: u64, outcome: &[u8]) -> Option<Problem> {
     check::together(seen.cpu, seen.together)
         .or_else(|| check::operations(ops, seen.ops))
+        .or_else(|| check::clock(seen.start_ns, seen.end_ns))
         .or_else(|| check::action("the last operation", scenario.action as u32, seen.code))
         .or_else(|| check::packet("the last operation", outcome, &seen.output))
+}
+
+/// What the table must hold of the flow that was used last.
+fn table_problem(
+    instance: &LoadBalancer,
+    scenario: &Scenario,
+    source: IpAddr,
+    cpu: u32,
+    begun_ns: u64,
+) -> Result<Option<Problem>> {
+    let Some(route) = model::route(scenario) else {
+        return Ok(None);
+    };
+    let expected = route.left_in_table(scenario, source, cpu);
+    let got = instance.lookup(cpu, &model::flow(scenario, source))?;
+    Ok(check::entry(
+        expected,
+        scenario.udp().then_some(begun_ns),
+        got,
+    ))
 }
 
 /// The packet of the first operation.
@@ -371,13 +482,13 @@ fn first_packet(scenario: &Scenario, input: &[u8], sequence: &Sequence) -> Vec<u
 
 /// What an operation must leave of `input` when it comes from `source`.
 fn expected_packet(scenario: &Scenario, input: &[u8], source: IpAddr) -> Vec<u8> {
-    match model::fate(scenario, source) {
+    match model::route(scenario) {
         None => input.to_vec(),
-        Some(fate) => packet::encapsulated(
+        Some(route) => packet::encapsulated(
             &packet::with_source(input, source),
             source,
             scenario.source_port,
-            fate.tunnel_end,
+            route.tunnel_end,
         ),
     }
 }
@@ -386,41 +497,6 @@ fn counters(instance: &LoadBalancer, cpus: &[u32]) -> Result<Vec<lb::Counters>> 
     cpus.iter()
         .map(|&cpu| Ok(instance.counters(cpu)?))
         .collect()
-}
-
-fn trial(seen: &[Seen], batch: Batch) -> Trial {
-    let mut trial = Trial {
-        value: mean_ns_per_op(seen),
-        ops: batch.0,
-        elapsed_ns: seen.iter().map(Seen::elapsed_ns).fold(0.0, f64::max),
-        secondary: Default::default(),
-    };
-    if seen.len() > 1 {
-        for seen in seen {
-            trial
-                .secondary
-                .insert(format!("cpu{}_ns_per_op", seen.cpu), seen.ns_per_op());
-        }
-        let start = seen.iter().map(|seen| seen.start_ns).min().unwrap_or(0);
-        let end = seen.iter().map(|seen| seen.end_ns).max().unwrap_or(0);
-        let seconds = end.saturating_sub(start) as f64 / 1e9;
-        let ops = trial.ops * seen.len() as u64;
-        trial
-            .secondary
-            .insert("ops_per_s".into(), ops as f64 / seconds);
-    }
-    trial
-}
-
-fn mean_ns_per_op(seen: &[Seen]) -> f64 {
-    seen.iter().map(Seen::ns_per_op).sum::<f64>() / seen.len().max(1) as f64
-}
-
-/// Kernel memory of the kind that tables are made of, in KiB.
-fn vmalloc_used() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find(|line| line.starts_with("VmallocUsed:"))?;
-    line.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Spreads a seed over all bits (Steele et al. 2014, SplitMix64's finaliser).

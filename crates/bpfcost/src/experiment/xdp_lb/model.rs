@@ -53,7 +53,9 @@ const fn service(
 const V4_SERVERS: &str = "192.168.1.2";
 const V6_SERVERS: &str = "fd00::2";
 
-const SERVICES: [Service; 7] = [
+/// The last two are met only by a datapath that looks up what it should have let pass, or that takes
+/// one protocol for another.
+const SERVICES: [Service; 9] = [
     service(("10.10.1.1", 80, TCP), 0, false, V4_SERVERS),
     service(("10.10.1.2", 80, TCP), 1, true, V4_SERVERS),
     service(("10.10.1.1", 443, UDP), 2, false, V4_SERVERS),
@@ -61,6 +63,8 @@ const SERVICES: [Service; 7] = [
     service(("fd00:100::2", 80, TCP), 12, true, V6_SERVERS),
     service(("10.10.1.4", 80, TCP), 13, false, V6_SERVERS),
     service(("fd00:100::1", 443, UDP), 14, false, V6_SERVERS),
+    service(("10.10.1.1", 0, ICMP), 15, true, V4_SERVERS),
+    service(("10.10.1.1", 80, UDP), 15, true, V4_SERVERS),
 ];
 
 /// The control value.
@@ -121,31 +125,69 @@ fn first_real(vip: u32) -> u32 {
     1 + vip * REALS_PER_VIP
 }
 
-/// What happens to a packet of a scenario that comes from one source.
+/// Where the packets of a scenario go: the VIP's number and its servers' address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fate {
+pub(super) struct Route {
     pub(super) vip: u32,
-    pub(super) real: u32,
     pub(super) tunnel_end: IpAddr,
 }
 
-/// The fate of a packet of `scenario` from `source`; `None` where it reaches no VIP.
-pub(super) fn fate(scenario: &Scenario, source: IpAddr) -> Option<Fate> {
+/// The route of a scenario; `None` where its packets reach no VIP.
+pub(super) fn route(scenario: &Scenario) -> Option<Route> {
     if scenario.flows == Flows::Unasked {
         return None;
     }
     let service = SERVICES.iter().find(|service| {
-        parse(service.address) == scenario.vip
-            && service.port == scenario.vip_port
+        service.port == scenario.vip_port
             && service.protocol == protocol(scenario)
+            && parse(service.address) == scenario.vip
     })?;
-    let slot = hash(source, scenario.source_port, scenario.vip_port) % RING_SIZE as u32;
-    let real = real_of(service.number, slot);
-    Some(Fate {
+    Some(Route {
         vip: service.number,
-        real,
         tunnel_end: parse(service.servers),
     })
+}
+
+impl Route {
+    /// The server that the ring has for a flow.
+    fn in_ring(self, scenario: &Scenario, source: IpAddr) -> u32 {
+        let slot = hash(source, scenario.source_port, scenario.vip_port) % RING_SIZE as u32;
+        real_of(self.vip, slot)
+    }
+
+    /// The server that stands in a CPU's table for a flow before anything is measured. It is never
+    /// the ring's, and differs between CPUs: that the table of this CPU was asked, and its answer
+    /// taken, shows in the server's counters.
+    pub(super) fn in_table(self, scenario: &Scenario, source: IpAddr, cpu: u32) -> u32 {
+        let own = self.in_ring(scenario, source) - first_real(self.vip);
+        first_real(self.vip) + (own + 1 + cpu % (REALS_PER_VIP - 1)) % REALS_PER_VIP
+    }
+
+    /// The server that gets a packet.
+    fn of_packet(self, scenario: &Scenario, source: IpAddr, cpu: u32) -> u32 {
+        match scenario.flows {
+            Flows::Known => self.in_table(scenario, source, cpu),
+            Flows::Fresh | Flows::Missing | Flows::Unasked => self.in_ring(scenario, source),
+        }
+    }
+
+    /// The server that must stand in the table once a flow was used; `None` where no entry may.
+    pub(super) fn left_in_table(
+        self,
+        scenario: &Scenario,
+        source: IpAddr,
+        cpu: u32,
+    ) -> Option<u32> {
+        match (scenario.flows, scenario.layer4) {
+            (Flows::Known, _) => Some(self.in_table(scenario, source, cpu)),
+            (Flows::Fresh, _) | (Flows::Missing, Layer4::TcpSyn) => {
+                Some(self.in_ring(scenario, source))
+            }
+            (Flows::Missing, Layer4::TcpRst) | (Flows::Unasked, _) => None,
+            // Bypassed: what stood there before stays.
+            (Flows::Missing, _) => Some(self.in_table(scenario, source, cpu)),
+        }
+    }
 }
 
 /// The flow of a packet of `scenario` from `source`, as the table keeps it.
@@ -197,7 +239,7 @@ pub(super) struct Expected {
 }
 
 /// What `ops` operations of a scenario do to every counter of their CPU.
-pub(super) fn expected(scenario: &Scenario, sequence: &Sequence, ops: u64) -> Expected {
+pub(super) fn expected(scenario: &Scenario, sequence: &Sequence, cpu: u32, ops: u64) -> Expected {
     let mut gained = Counters {
         events: vec![0; 4],
         actions: vec![0; 5],
@@ -207,27 +249,24 @@ pub(super) fn expected(scenario: &Scenario, sequence: &Sequence, ops: u64) -> Ex
     };
     gained.actions[scenario.action as usize] = ops;
     let mut misses = 0;
-    for (word, times) in tally(scenario, sequence, ops) {
-        let Some(fate) = fate(scenario, sequence.address(word)) else {
-            continue;
-        };
-        let missed = match scenario.flows {
-            Flows::Known | Flows::Unasked => 0,
-            Flows::Fresh => 1,
-            Flows::Missing => times,
-        };
-        misses += missed;
-        let bytes = times * ip_bytes(scenario);
-        let [packets, length] = &mut gained.vips[fate.vip as usize];
-        (*packets, *length) = (*packets + times, *length + bytes);
-        let [packets, length] = &mut gained.reals[fate.real as usize];
-        (*packets, *length) = (*packets + times, *length + bytes);
-        gained.events[0] += times;
-        gained.events[1] += missed;
-        gained.events[2] += if scenario.udp() { 0 } else { missed };
-        if fate.vip == WATCHED_VIP {
-            gained.real_misses[fate.real as usize] += missed;
+    if let Some(route) = route(scenario) {
+        for (word, times) in tally(scenario, sequence, ops) {
+            let missed = match scenario.flows {
+                Flows::Known | Flows::Unasked => 0,
+                Flows::Fresh => 1,
+                Flows::Missing => times,
+            };
+            misses += missed;
+            let real = route.of_packet(scenario, sequence.address(word), cpu) as usize;
+            let [packets, bytes] = &mut gained.reals[real];
+            (*packets, *bytes) = (*packets + times, *bytes + times * ip_bytes(scenario));
+            if route.vip == WATCHED_VIP {
+                gained.real_misses[real] += missed;
+            }
         }
+        gained.vips[route.vip as usize] = [ops, ops * ip_bytes(scenario)];
+        let tcp_misses = if scenario.udp() { 0 } else { misses };
+        gained.events[..3].copy_from_slice(&[ops, misses, tcp_misses]);
     }
     Expected {
         counters: gained,

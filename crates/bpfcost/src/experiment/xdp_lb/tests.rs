@@ -52,9 +52,9 @@ fn scenarios() -> Vec<Scenario> {
 
 fn output(scenario: &Scenario, source: IpAddr) -> Vec<u8> {
     let input = packet::with_source(&packet::input(scenario), source);
-    match model::fate(scenario, source) {
+    match model::route(scenario) {
         None => input,
-        Some(fate) => packet::encapsulated(&input, source, scenario.source_port, fate.tunnel_end),
+        Some(route) => packet::encapsulated(&input, source, scenario.source_port, route.tunnel_end),
     }
 }
 
@@ -68,8 +68,7 @@ fn scenarios_are_those_of_the_specification() {
         assert_eq!(scenario.name, name);
         assert_eq!(scenario.action as u32, action, "{name}");
         assert_eq!(packet::input(scenario).len(), bytes_in, "{name}");
-        let expected = model::fate(scenario, scenario.source);
-        assert_eq!(expected.map(|fate| fate.vip), vip, "{name}");
+        assert_eq!(model::route(scenario).map(|route| route.vip), vip, "{name}");
         assert_eq!(scenario.mask, mask, "{name}");
         if action == TX {
             assert_eq!(output(scenario, scenario.source).len(), bytes_out, "{name}");
@@ -148,7 +147,10 @@ fn misses_are_first_touches_or_all_or_none() {
         let base = low_word(scenario.source);
         let sequence = Sequence::new(scenario.source, scenario.mask, base, 7, 1);
         let distinct = sequence.words(ops).collect::<HashSet<_>>().len() as u64;
-        (model::expected(scenario, &sequence, ops).misses, distinct)
+        (
+            model::expected(scenario, &sequence, 0, ops).misses,
+            distinct,
+        )
     };
     let (missed, distinct) = misses("tcp-v4-lru-warmup", 6500);
     assert_eq!(missed, distinct);
