@@ -1,21 +1,28 @@
 //! A session: one run from its plan to its record, with the journal beside it.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
-use anstream::eprintln;
 use anyhow::{Context, Result};
+use bpfcost_bpf::{LoadedProgram, timing::Loop};
 use jiff::Timestamp;
 
-use super::{exit::lacking, progress::Progress, run::announce, select};
+use super::{
+    exit::{lacking, with_advice},
+    output::note,
+    progress::Progress,
+    run::announce,
+    select,
+};
 use crate::{
     experiment::Experiment,
     measure::{self, Event, Measured, Monotonic, Plan, Stop},
-    record::{self, Disturbance, Header, Journal, Machine, Record, SessionFile},
-    target::{self, Host},
+    record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionFile},
+    target::{self, CheckState, Host},
 };
 
 /// A run that is about to begin or to go on.
@@ -28,6 +35,8 @@ pub(super) struct Session {
     earlier: Disturbance,
     journal: Journal,
     out: PathBuf,
+    /// Whether the run had come to its end before: only its record is still to be written.
+    ended: bool,
 }
 
 /// A run that has ended, whole or not.
@@ -40,6 +49,11 @@ pub(super) struct Ended {
 impl Ended {
     pub(super) fn interrupted(&self) -> bool {
         self.record.stop == Stop::Interrupted
+    }
+
+    /// Whether the runs that were to come after it are not worth beginning.
+    pub(super) fn early(&self) -> bool {
+        self.interrupted() || self.trouble.is_some()
     }
 }
 
@@ -56,16 +70,22 @@ pub(super) fn able(host: &Host) -> Result<()> {
         )));
     }
     let checks = host.checks();
-    match checks
+    if let Some(check) = checks
         .iter()
-        .find(|check| check.state == target::CheckState::Missing)
+        .find(|check| check.state == CheckState::Missing)
     {
-        Some(check) => Err(lacking(format!(
+        return Err(lacking(format!(
             "{}: {}\n  {}\n  See all that this machine lacks: bpfcost check",
             check.name, check.text, check.advice
-        ))),
-        None => Ok(()),
+        )));
     }
+    // Files don't tell all: a user namespace or a container may forbid it still.
+    Loop::probe().map(|_| ()).map_err(|error| {
+        lacking(format!(
+            "{error}\n  Containers and user namespaces often forbid loading BPF programs: run outside \
+             of them, as the machine's own root\n  See all that this machine lacks: bpfcost check"
+        ))
+    })
 }
 
 /// A seed that no earlier run had.
@@ -96,22 +116,31 @@ impl Session {
             earlier: Disturbance::default(),
             journal,
             out: out.to_owned(),
+            ended: false,
         })
     }
 
-    /// Goes on with a run; a time or precision given now takes the place of the old one.
+    /// Goes on with a run; a time or precision given now takes the place of the old one. A run that
+    /// had come to its end, and whose record could not be written, is not measured again.
     pub(super) fn resume(
         host: &Host,
         path: &Path,
         time: Option<Duration>,
         precision: Option<f64>,
     ) -> Result<Self> {
-        able(host)?;
-        let (journal, contents) = Journal::resume(path, &now())?;
+        let (journal, mut contents) = Journal::resume(path, &now())?;
         let mut plan = contents.header.plan.clone();
-        let machine = host.machine();
         let experiment = select::experiment(&plan.experiment)?;
-        contents.header.continues(&experiment.cases(), &machine)?;
+        let ended = contents.ended.is_some() && time.is_none() && precision.is_none();
+        let machine = if ended {
+            contents.measured.stop = contents.ended;
+            contents.header.machine
+        } else {
+            let machine = host.machine();
+            contents.header.continues(&experiment.cases(), &machine)?;
+            able(host)?;
+            machine
+        };
         plan.seconds = time.map(|time| time.as_secs_f64()).or(plan.seconds);
         plan.precision = precision.or(plan.precision);
         // The record lies beside its journal, whichever of the two was named.
@@ -126,50 +155,26 @@ impl Session {
             earlier: contents.disturbance,
             journal,
             out,
+            ended,
         })
     }
 
     /// Measures to the end, keeps the record, and removes the journal.
     pub(super) fn run(mut self, host: &Host, interrupt: &AtomicBool) -> Result<Ended> {
-        let others = bpfcost_bpf::loaded_programs();
-        let others = others
-            .into_iter()
-            .map(|one| format!("{} {} ({})", one.kind, one.name, one.id))
-            .collect();
-        let mut watch = host.watch(&self.plan.cpus);
-        let mut progress = Progress::new(&self.plan, self.measured.seconds());
-        let mut unwritten = None;
-        let journal = &mut self.journal;
-        let measured = measure::measure(
-            &*self.experiment,
-            &self.plan,
-            &Monotonic::start(),
-            interrupt,
-            self.measured,
-            &mut |event| {
-                progress.show(event);
-                let mut written = journal.event(event);
-                if let (Ok(()), Event::EpochFinished { .. }) = (&written, event) {
-                    written = journal.disturbed(&watch.look());
-                }
-                // Keep what is in memory: end the run, and show what there is.
-                if let (Err(error), None) = (written, &unwritten) {
-                    unwritten = Some(error);
-                    interrupt.store(true, Ordering::Relaxed);
-                }
-                Ok(())
-            },
-        );
-        progress.end();
-        let measured = measured.map_err(anyhow::Error::from).with_context(|| {
-            format!(
-                "the run ended early; its journal is {}",
+        let mut machine = self.machine.clone();
+        let mut others = Vec::new();
+        let (measured, disturbance, unwritten) = if self.ended {
+            note!(
+                "{} holds a run that had come to its end; its record is made without measuring again",
                 self.journal.path().display()
-            )
-        })?;
-
-        let disturbance = self.earlier.merge(watch.look());
-        let mut machine = self.machine;
+            );
+            (self.measured.clone(), self.earlier, None)
+        } else {
+            let loaded = bpfcost_bpf::loaded_programs();
+            let name = |one: LoadedProgram| format!("{} {} ({})", one.kind, one.name, one.id);
+            others.extend(loaded.into_iter().map(name));
+            self.measure(host, interrupt)?
+        };
         Host::disturbed(&mut machine, &disturbance, others);
         let mut warnings = target::warnings(&machine, &disturbance);
         let spread = SessionFile::of_user()
@@ -179,23 +184,82 @@ impl Session {
         record.warnings.append(&mut warnings);
         let trouble = match unwritten {
             Some(error) => Some(error.into()),
-            None => match record::write(&record, &self.out) {
-                Err(error) => Some(anyhow::Error::from(error).context(format!(
-                    "the record could not be kept; the journal {} still holds every trial",
-                    self.journal.path().display()
-                ))),
-                Ok(()) => {
-                    announce(&self.out);
-                    if record.stop == Stop::Interrupted {
-                        eprintln!("continue: bpfcost run --resume {}", self.out.display());
-                        None
-                    } else {
-                        self.journal.remove().err().map(anyhow::Error::from)
-                    }
-                }
-            },
+            None => self.keep(&record).err(),
         };
         Ok(Ended { record, trouble })
+    }
+
+    /// Measures, with every event in the journal: what was seen, what disturbed it, and why the
+    /// journal could not be written.
+    fn measure(
+        &mut self,
+        host: &Host,
+        interrupt: &AtomicBool,
+    ) -> Result<(Measured, Disturbance, Option<JournalError>)> {
+        let mut watch = host.watch(&self.plan.cpus);
+        let mut progress = Progress::new(&self.plan, self.measured.seconds());
+        let mut unwritten = None;
+        let mut worth_keeping = self.measured.epochs() > 0;
+        let journal = &mut self.journal;
+        let measured = measure::measure(
+            &*self.experiment,
+            &self.plan,
+            &Monotonic::start(),
+            interrupt,
+            self.measured.clone(),
+            &mut |event| {
+                progress.show(event);
+                worth_keeping |= matches!(event, Event::Trial { .. });
+                if unwritten.is_some() {
+                    return Ok(());
+                }
+                let mut written = journal.event(event);
+                if let (Ok(()), Event::EpochFinished { .. }) = (&written, event) {
+                    written = journal.disturbed(&watch.look());
+                }
+                // Keep what is in memory: end the run, and show what there is.
+                if let Err(error) = written {
+                    unwritten = Some(error);
+                    interrupt.store(true, Ordering::Relaxed);
+                }
+                Ok(())
+            },
+        );
+        progress.end();
+        let error = match measured {
+            Ok(measured) => {
+                return Ok((measured, self.earlier.merge(watch.look()), unwritten));
+            }
+            Err(error) => anyhow::Error::from(error),
+        };
+        let journal = self.journal.path();
+        if worth_keeping {
+            let kept = format!(
+                "What was measured until then is kept: bpfcost run --resume {}",
+                journal.display()
+            );
+            return Err(with_advice(&error, &kept));
+        }
+        // Without a trial it would only stand in the way of the next attempt.
+        let _ = fs::remove_file(journal);
+        Err(error)
+    }
+
+    /// Writes the record, then removes the journal, which an interrupted run still needs.
+    fn keep(self, record: &Record) -> Result<()> {
+        record::write(record, &self.out).with_context(|| {
+            let journal = self.journal.path().display();
+            format!(
+                "the record could not be kept; the journal {journal} still holds every trial, and \
+                 makes it once there is a place for it: bpfcost run --resume {journal}"
+            )
+        })?;
+        announce(&self.out);
+        if record.stop == Stop::Interrupted {
+            note!("continue: bpfcost run --resume {}", self.out.display());
+            return Ok(());
+        }
+        Ok(self.journal.remove()?)
     }
 }
 
