@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     experiment::Experiment,
-    measure::{self, Event, Measured, Monotonic, Plan, Stop},
+    measure::{self, Event, Measured, Monotonic, Plan, Stop, Warning},
     record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionFile},
     target::{self, CheckState, Host},
 };
@@ -177,6 +177,13 @@ impl Session {
         };
         Host::disturbed(&mut machine, &disturbance, others);
         let mut warnings = target::warnings(&machine, &disturbance);
+        if !self.ended && !host.sees_other_programs() {
+            warnings.push(Warning::new(
+                "others-unseen",
+                "BPF programs of others may have run meanwhile: the kernel lists them only for \
+                 CAP_SYS_ADMIN. Look as root with bpftool prog list, or measure as root",
+            ));
+        }
         let spread = SessionFile::of_user()
             .and_then(|file| file.load(&machine).ok().flatten())
             .map(|spread| spread.share());
@@ -266,4 +273,42 @@ impl Session {
 /// Now, as records write it.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::exit::{Exit, sentence};
+
+    /// Why a machine with these files can't measure.
+    fn refused(files: &[(&str, &str)]) -> String {
+        let root = tempfile::TempDir::new().expect("a folder");
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        }
+        let error = able(&Host::at(root.path())).expect_err("it can't");
+        assert_eq!(Exit::of(&error), Exit::Lacking);
+        sentence(&error)
+    }
+
+    const ROOT: (&str, &str) = ("proc/self/status", "CapEff:\t000001ffffffffff\n");
+    const NEW: (&str, &str) = ("proc/sys/kernel/osrelease", "6.12.0\n");
+    const OLD: (&str, &str) = ("proc/sys/kernel/osrelease", "5.10.0-44-amd64\n");
+    const BTF: (&str, &str) = ("sys/kernel/btf/vmlinux", "btf");
+
+    #[test]
+    fn machines_that_lack_something_are_refused_before_anything_is_loaded() {
+        let error = refused(&[OLD, BTF]);
+        assert!(
+            error.contains("CAP_BPF") && error.contains("setcap"),
+            "{error}"
+        );
+        let error = refused(&[ROOT, NEW]);
+        assert!(error.contains("CONFIG_DEBUG_INFO_BTF"), "{error}");
+        let error = refused(&[ROOT, OLD, BTF]);
+        assert!(error.contains("5.10.0-44-amd64 is too old"), "{error}");
+        assert!(error.contains("bpfcost check"), "{error}");
+    }
 }

@@ -14,7 +14,7 @@ const SCRIPT: &str = r#"
 mkdir disk && mount -t tmpfs -o size=1200k none disk || exit 99
 $BPFCOST run xdp-lb --case pass-non-ip --seed 7 --time 300s --out disk/x.json >table 2>said &
 run=$!
-until grep -q '"trial"' disk/x.json.journal 2>/dev/null; do kill -0 $run || exit 98; sleep 0.05; done
+until grep -q '^{"trial"' disk/x.json.journal 2>/dev/null; do kill -0 $run || exit 98; sleep 0.05; done
 cat /dev/zero >disk/filler 2>/dev/null
 wait $run
 echo $? >code

@@ -31,7 +31,7 @@ fn what_was_measured_is_shown_kept_and_continued() {
     for signal in ["INT", "TERM"] {
         let tool = Tool::new();
         let said = interrupted(&tool, &[signal], |journal| {
-            journal.matches("\"epoch-finished\"").count() >= 2
+            journal.matches("\n{\"epoch-finished\"").count() >= 2
         });
         assert!(said.out.contains("pass-non-ip"), "{said:?}");
         assert!(
@@ -74,7 +74,7 @@ fn twice() {
     }
     let tool = Tool::new();
     interrupted(&tool, &["INT", "INT"], |journal| {
-        journal.contains("\"trial\"")
+        !trials(journal).is_empty()
     });
     assert!(tool.path("x.json.journal").exists());
 }

@@ -9,16 +9,21 @@ use crate::{
     tool::{QUICK, Tool},
 };
 
-/// Kills a run once its journal is as wanted, then continues it to its end.
+/// Kills a run once its journal is as wanted and, if `loaded`, something of it is in the kernel; then
+/// continues it to its end.
 #[track_caller]
-fn killed(wanted: impl Fn(&str) -> bool) {
+fn killed(wanted: impl Fn(&str) -> bool, loaded: bool) {
     if !require::host() {
         return;
     }
     let tool = Tool::new();
     let mut run = Running::start(&tool, QUICK);
     run.until(wanted);
-    let held = run.held();
+    let held = if loaded {
+        run.until_it_holds()
+    } else {
+        run.held()
+    };
     run.kill();
     let journal = run.journal();
     held.assert_freed();
@@ -52,35 +57,20 @@ fn killed(wanted: impl Fn(&str) -> bool) {
 
 #[test]
 fn in_setting_up() {
-    killed(|journal| journal.ends_with('\n'));
+    killed(|journal| journal.ends_with('\n'), true);
 }
 
 #[test]
 fn in_calibration() {
-    killed(|journal| journal.contains("\"calibrated\""));
+    killed(|journal| journal.contains("\n{\"calibrated\""), true);
 }
 
 #[test]
 fn in_a_trial() {
-    killed(|journal| trials(journal).len() >= 9);
+    killed(|journal| trials(journal).len() >= 9, true);
 }
 
 #[test]
 fn in_writing_the_record() {
-    killed(|journal| journal.contains("\"stopped\""));
-}
-
-/// The one above tells little where nothing was loaded at its moment; here something is.
-#[test]
-fn what_is_loaded_is_freed() {
-    if !require::host() {
-        return;
-    }
-    let tool = Tool::new();
-    let mut run = Running::start(&tool, QUICK);
-    run.until(|journal| journal.contains("\"trial\""));
-    let held = run.held();
-    assert!(!held.is_empty(), "a run holds programs and maps");
-    run.kill();
-    held.assert_freed();
+    killed(|journal| journal.contains("\n{\"stopped\""), false);
 }

@@ -77,6 +77,8 @@ fn three_capabilities_are_enough() {
     };
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(tool.path("x.json").exists());
+    // What it can't know it says.
+    assert!(said.out.contains("CAP_SYS_ADMIN"), "{said:?}");
 }
 
 #[test]

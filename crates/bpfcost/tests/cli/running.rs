@@ -72,6 +72,19 @@ impl Running {
         held
     }
 
+    /// Waits until it holds something.
+    #[track_caller]
+    pub(crate) fn until_it_holds(&mut self) -> Held {
+        let begun = Instant::now();
+        loop {
+            let held = self.held();
+            if !held.is_empty() {
+                return held;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it loads nothing");
+        }
+    }
+
     /// Sends a signal by its name.
     pub(crate) fn signal(&mut self, name: &str) {
         let id = self.child().id();
