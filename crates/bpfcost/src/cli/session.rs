@@ -241,8 +241,13 @@ impl Session {
         };
         let journal = self.journal.path();
         if worth_keeping {
+            // The same time would be refused again.
+            let time = match error.downcast_ref() {
+                Some(measure::Error::TooShort { needed, .. }) => format!(" --time {needed:.0}s"),
+                _ => String::new(),
+            };
             let kept = format!(
-                "What was measured until then is kept: bpfcost run --resume {}",
+                "What was measured until then is kept; go on with: bpfcost run --resume {}{time}",
                 journal.display()
             );
             return Err(with_advice(&error, &kept));

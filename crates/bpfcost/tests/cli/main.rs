@@ -23,6 +23,7 @@ mod mistakes;
 mod pipes;
 mod privilege;
 mod records;
+mod resumes;
 mod running;
 mod self_test;
 mod tool;

@@ -37,6 +37,18 @@ fn the_record_is_kept_where_nobody_reads_the_table() {
 }
 
 #[test]
+fn the_record_is_kept_where_the_table_cannot_be() {
+    if !require::host() {
+        return;
+    }
+    let tool = unwritten();
+    let said = tool.shell("$BPFCOST run --resume x.json >/dev/full");
+    assert_eq!(said.code, Some(4), "{said:?}");
+    said.complains(&["standard output"]);
+    assert_eq!(tool.names(), ["x.json"]);
+}
+
+#[test]
 fn a_full_standard_output_is_told() {
     let tool = Tool::new();
     let said = tool.shell("$BPFCOST list >/dev/full");

@@ -3,6 +3,7 @@
 use std::{fs, os::unix::fs::chown, process::Command};
 
 use crate::{
+    finished::unwritten,
     require,
     tool::{QUICK, Said, Tool, said},
 };
@@ -63,6 +64,23 @@ fn one_missing_capability_is_named_alone() {
     };
     assert_eq!(said.code, Some(4), "{said:?}");
     said.complains(&["lacks CAP_PERFMON,"]);
+}
+
+#[test]
+fn a_run_that_ended_needs_none_for_its_record() {
+    if !require::host() {
+        return;
+    }
+    let tool = unwritten();
+    let journal = tool.path("x.json.journal");
+    if chown(&journal, Some(NOBODY), Some(NOBODY)).is_err() {
+        return;
+    }
+    let Some(said) = nobody(&tool, "", "run --resume x.json") else {
+        return;
+    };
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(!journal.exists());
 }
 
 #[test]

@@ -58,6 +58,28 @@ fn what_costs_more_fails_the_gate() {
 }
 
 #[test]
+fn tables_have_colours_on_a_terminal_alone() {
+    let tool = tool(1.5);
+    let seen = |before: &str| {
+        let script = "script -qec '$BPFCOST compare old.json new.json' /dev/null </dev/null";
+        tool.shell(&format!("{before} {script}")).out
+    };
+    let shown = seen("");
+    if !shown.contains("tcp-v4-ch") {
+        eprintln!("SKIPPED: no `script` here to make a terminal with");
+        return;
+    }
+    assert!(shown.contains("\u{1b}["), "{shown}");
+    assert!(!seen("NO_COLOR=1").contains("\u{1b}["));
+    assert!(
+        !tool
+            .says("compare old.json new.json")
+            .out
+            .contains("\u{1b}[")
+    );
+}
+
+#[test]
 fn an_invalid_case_has_a_code_of_its_own() {
     let said = tool(1.0).says("compare old.json flawed.json");
     assert_eq!(said.code, Some(3), "{said:?}");

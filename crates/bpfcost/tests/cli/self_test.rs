@@ -65,6 +65,17 @@ fn cases_entered_twice_are_measured_twice() {
 }
 
 #[test]
+fn an_interrupted_self_test_keeps_nothing() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let said = tool.shell("timeout --preserve-status --signal=INT 2 $BPFCOST self-test");
+    assert_eq!(said.code, Some(130), "{said:?}");
+    assert_eq!(tool.names(), [""; 0]);
+}
+
+#[test]
 fn what_self_test_measures_is_kept_for_compare() {
     if !require::host() {
         return;
