@@ -18,7 +18,7 @@ pub mod timing;
 
 pub use cpu::{Pinned, allowed_cpus, current_cpu};
 pub use error::{Error, Result};
-pub use programs::{LoadedProgram, loaded_programs};
+pub use programs::{LoadedProgram, loaded_maps, loaded_programs};
 
 /// Generated skeletons, one module per `bpf/*.bpf.c`. The generator's code is held to none of the
 /// workspace's lints.

@@ -1,6 +1,6 @@
-//! BPF programs that are loaded on this machine, by anyone.
+//! BPF programs and maps that are loaded on this machine, by anyone.
 
-use libbpf_rs::query::ProgInfoIter;
+use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
 
 /// A BPF program in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,4 +22,9 @@ pub fn loaded_programs() -> Vec<LoadedProgram> {
             name: program.name.to_string_lossy().into_owned(),
         })
         .collect()
+}
+
+/// The kernel's number of every BPF map, in order. Empty without the privilege to ask.
+pub fn loaded_maps() -> Vec<u32> {
+    MapInfoIter::default().map(|map| map.id).collect()
 }

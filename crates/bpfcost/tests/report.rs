@@ -67,6 +67,7 @@ fn several_cpus_show_each_and_their_sum() {
     second("cpu0_ns_per_op", [50.0, 90.0, 40.0]);
     second("cpu3_ns_per_op", [25.0, 26.0, 24.0]);
     second("ops_per_s", [58e6, 60e6, 61e6]);
+    second("overlap", [0.9, 0.97, 0.98]);
     for view in [
         table::render(&record, style),
         verbose::render(&record, style),
@@ -78,10 +79,18 @@ fn several_cpus_show_each_and_their_sum() {
         let cells: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(
             cells,
-            [record.cases[0].name.as_str(), "50.0", "25.0", "60.0", "M/s"]
+            [
+                record.cases[0].name.as_str(),
+                "50.0",
+                "25.0",
+                "60.0",
+                "M/s",
+                "97",
+                "%"
+            ]
         );
         assert!(view.contains("CPU 0") && view.contains("CPU 3"), "{view}");
     }
-    assert!(markdown::render(&record).contains("| 50.0 | 25.0 | 60.0 M/s |"));
+    assert!(markdown::render(&record).contains("| 50.0 | 25.0 | 60.0 M/s | 97"));
     assert!(html::render(&[record]).unwrap().contains("60.0 M&#x2f;s"));
 }

@@ -1,11 +1,15 @@
 //! `bpfcost check`: what can be measured here, and what will disturb it.
 
-use anstream::println;
+use std::fmt::{self, Write};
+
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
 use bpfcost_bpf::timing::Loop;
 
-use super::exit::Exit;
+use super::{
+    exit::Exit,
+    output::{answer, say},
+};
 use crate::target::{Check, CheckState, Host};
 
 /// Tell what can be measured on this machine, and what will disturb it.
@@ -37,8 +41,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         .iter()
         .any(|check| check.state == CheckState::Missing);
     match args.format {
-        Format::Json => println!("{}", serde_json::to_string_pretty(&checks)?),
-        Format::Table => print(&checks, missing),
+        Format::Json => say!("{}", serde_json::to_string_pretty(&checks)?)?,
+        Format::Table => answer(format_args!("{}", table(&checks, missing)?))?,
     }
     Ok(if missing { Exit::Lacking } else { Exit::Done })
 }
@@ -70,12 +74,13 @@ fn timed_loop() -> Check {
     }
 }
 
-fn print(checks: &[Check], missing: bool) {
+fn table(checks: &[Check], missing: bool) -> Result<String, fmt::Error> {
     let width = checks
         .iter()
         .map(|check| check.name.len())
         .max()
         .unwrap_or(0);
+    let mut text = String::new();
     for check in checks {
         let (word, color) = match check.state {
             CheckState::Ok => ("ok     ", AnsiColor::Green),
@@ -83,12 +88,13 @@ fn print(checks: &[Check], missing: bool) {
             CheckState::Missing => ("missing", AnsiColor::Red),
         };
         let style = Style::new().fg_color(Some(color.into()));
-        println!(
+        writeln!(
+            text,
             "{style}{word}{style:#}  {:width$}  {}",
             check.name, check.text
-        );
+        )?;
         if !check.advice.is_empty() {
-            println!("         {:width$}  {}", "", check.advice);
+            writeln!(text, "         {:width$}  {}", "", check.advice)?;
         }
     }
     let verdict = if missing {
@@ -96,5 +102,6 @@ fn print(checks: &[Check], missing: bool) {
     } else {
         "Ready: bpfcost run xdp-lb"
     };
-    println!("\n{verdict}");
+    writeln!(text, "\n{verdict}")?;
+    Ok(text)
 }

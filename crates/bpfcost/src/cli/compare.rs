@@ -2,12 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anstream::print;
 use anyhow::Result;
 
 use super::{
     exit::{Exit, usage},
-    parse,
+    output, parse,
 };
 use crate::{
     record::{self, Gate, Record, SessionFile},
@@ -62,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             .map(|one| one.share())
     };
     let changes = record::compare(&old, &new, args.threshold, spread)?;
-    print!(
+    output::answer(format_args!(
         "{}",
         match args.format {
             Format::Table => report::compare::table(&changes, report::style::Style::for_stdout()),
@@ -70,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             Format::Junit => report::compare::junit(&changes)?,
             Format::Json => report::compare::json(&changes)?,
         }
-    );
+    ))?;
     Ok(match changes.gate {
         Gate::Passed => Exit::Done,
         Gate::Regressed => Exit::Gate,

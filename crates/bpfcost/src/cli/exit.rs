@@ -60,6 +60,15 @@ pub(super) fn lacking(text: impl Into<String>) -> anyhow::Error {
     .into()
 }
 
+/// The same error with a further line: what to do next, known only where it came up.
+pub(super) fn with_advice(error: &anyhow::Error, advice: &str) -> anyhow::Error {
+    Refusal {
+        exit: Exit::of(error),
+        text: format!("{}\n  {advice}", sentence(error)),
+    }
+    .into()
+}
+
 impl Exit {
     /// The exit code of an error: its own, else that of the first cause that has one.
     pub(super) fn of(error: &anyhow::Error) -> Exit {
@@ -83,7 +92,9 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     // A full disk or a machine without memory is the machine's; any other path is the user's.
     if let Some(error) = cause.downcast_ref::<io::Error>() {
         return Some(match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::OutOfMemory => Exit::Lacking,
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::OutOfMemory => Exit::Lacking,
             _ => Exit::Usage,
         });
     }

@@ -1,11 +1,10 @@
 //! `bpfcost list`: experiments, and the cases of one.
 
-use anstream::println;
 use anyhow::Result;
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
 
-use super::{exit::Exit, select};
+use super::{exit::Exit, output::say, select};
 use crate::experiment::{self, Role, Sizing, Unit};
 
 /// List experiments, or the cases and factors of one. Needs no privilege.
@@ -59,7 +58,7 @@ fn experiments(format: Format) -> Result<()> {
                 cases: one.cases().len(),
             })
             .collect();
-        println!("{}", serde_json::to_string_pretty(&list)?);
+        say!("{}", serde_json::to_string_pretty(&list)?)?;
         return Ok(());
     }
     let mut table = table(["experiment", "cases", "unit", "targets", "question"]);
@@ -77,8 +76,8 @@ fn experiments(format: Format) -> Result<()> {
             one.about().to_owned(),
         ]);
     }
-    println!("{}", table.trim_fmt());
-    println!("\nCases of one: bpfcost list EXPERIMENT · measure it: bpfcost run EXPERIMENT");
+    say!("{}", table.trim_fmt())?;
+    say!("\nCases of one: bpfcost list EXPERIMENT · measure it: bpfcost run EXPERIMENT")?;
     Ok(())
 }
 
@@ -86,20 +85,20 @@ fn cases(name: &str, format: Format) -> Result<()> {
     let experiment = select::experiment(name)?;
     let cases = experiment.cases();
     if let Format::Json = format {
-        println!("{}", serde_json::to_string_pretty(&cases)?);
+        say!("{}", serde_json::to_string_pretty(&cases)?)?;
         return Ok(());
     }
-    println!(
+    say!(
         "{}: {} ({})\n",
         experiment.name(),
         experiment.about(),
         experiment.unit()
-    );
+    )?;
     let mut group = "";
     let mut part: Option<Table> = None;
     for case in &cases {
         if case.group != group {
-            finish(part.take());
+            finish(part.take())?;
             group = &case.group;
             part = Some(table([group, ""]));
         }
@@ -111,19 +110,19 @@ fn cases(name: &str, format: Format) -> Result<()> {
             part.add_row([format!("  {}", case.name), format!("{}{fixed}", case.about)]);
         }
     }
-    finish(part);
-    println!("Comparisons:");
+    finish(part)?;
+    say!("Comparisons:")?;
     for pair in experiment.pairs() {
-        println!("  {} against {}: {}", pair.case, pair.baseline, pair.about);
+        say!("  {} against {}: {}", pair.case, pair.baseline, pair.about)?;
     }
-    println!("\nFactors:");
+    say!("\nFactors:")?;
     for (factor, meaning) in experiment.factors() {
-        println!("  {factor}: {meaning}");
+        say!("  {factor}: {meaning}")?;
     }
-    println!(
+    say!(
         "\nTargets: host\nMeasure some: bpfcost run {} --case 'GLOB'",
         experiment.name()
-    );
+    )?;
     Ok(())
 }
 
@@ -133,8 +132,9 @@ fn table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
-fn finish(table: Option<Table>) {
-    if let Some(table) = table {
-        println!("{}\n", table.trim_fmt());
+fn finish(table: Option<Table>) -> Result<()> {
+    match table {
+        Some(table) => say!("{}\n", table.trim_fmt()),
+        None => Ok(()),
     }
 }

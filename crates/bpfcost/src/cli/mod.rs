@@ -5,6 +5,7 @@ mod compare;
 mod exit;
 mod interrupt;
 mod list;
+mod output;
 mod parse;
 mod progress;
 mod report;
@@ -16,7 +17,6 @@ mod store;
 
 use std::process::ExitCode;
 
-use anstream::eprintln;
 use clap::{Parser, Subcommand};
 
 use self::exit::Exit;
@@ -78,7 +78,7 @@ pub fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             let exit = Exit::of(&error);
-            eprintln!("error: {}", exit::sentence(&error));
+            output::note!("error: {}", exit::sentence(&error));
             exit.into()
         }
     }

@@ -23,6 +23,21 @@ pub(super) fn share(text: &str) -> Result<f64, String> {
     })
 }
 
+/// No interval gets as narrow: where epochs of 2.4 s differ by 1 %, a year of them leaves ±0.0005 %.
+const FINEST: f64 = 1e-6;
+
+/// A [`share`] that a run can hope to reach.
+pub(super) fn precision(text: &str) -> Result<f64, String> {
+    let value = share(text)?;
+    if value < FINEST {
+        return Err(format!(
+            "no run gets there, not in a year; ask for {:.4}% at the finest, and rather for 0.1%",
+            100.0 * FINEST
+        ));
+    }
+    Ok(value)
+}
+
 /// `60s`, `2m`, `1h 30m`: more than nothing.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text.trim())
@@ -47,6 +62,14 @@ mod tests {
         ] {
             assert!(share(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn precisions_that_no_run_reaches() {
+        assert_eq!(precision("0.1%"), Ok(0.001));
+        let error = precision("0.00001%").expect_err("too fine");
+        assert!(error.contains(" 0.0001% at the finest"), "{error}");
+        assert!(precision("0%").is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::output::note;
 use crate::{
     measure::{Event, LONGEST_S, Plan},
     report::number::{duration, plural},
@@ -29,6 +30,9 @@ pub(super) struct Progress {
     seconds: f64,
     epochs: usize,
     names: Vec<String>,
+    /// Whether a precision was asked for.
+    precision: bool,
+    /// Cases that are not yet precise enough.
     open: Option<usize>,
 }
 
@@ -54,6 +58,7 @@ impl Progress {
             seconds,
             epochs: 0,
             names: plan.cases.iter().map(|case| case.name.clone()).collect(),
+            precision: plan.precision.is_some(),
             open: None,
         }
     }
@@ -73,7 +78,7 @@ impl Progress {
             }
             Event::Trial { .. } => plural(self.epochs, "epoch"),
             Event::Looked { open, .. } => {
-                self.open = Some(*open);
+                self.open = self.precision.then_some(*open);
                 plural(self.epochs, "epoch")
             }
             _ => return,
@@ -93,7 +98,7 @@ impl Progress {
             self.bar.set_message(text);
         } else if self.spoken.elapsed() >= SILENCE {
             self.spoken = Instant::now();
-            anstream::eprintln!("{text}");
+            note!("{text}");
         }
     }
 

@@ -1,11 +1,16 @@
 //! `bpfcost report`: records as one HTML page.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
-use anstream::eprintln;
 use anyhow::{Context, Result};
 
-use super::exit::{Exit, usage};
+use super::{
+    exit::{Exit, usage},
+    output::note,
+};
 use crate::{
     record::{self, Record},
     report,
@@ -36,7 +41,24 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         ));
     }
     let page = report::html::render(&records)?;
-    fs::write(&args.out, page).with_context(|| format!("can't write {}", args.out.display()))?;
-    eprintln!("wrote {}", args.out.display());
+    write(&args.out, &page)?;
+    note!("wrote {}", args.out.display());
     Ok(Exit::Done)
+}
+
+/// Writes a page whole or not at all; straight on where there is no file to replace, as in
+/// `-o /dev/stdout`.
+fn write(out: &Path, page: &str) -> Result<()> {
+    match fs::metadata(out) {
+        Ok(there) if there.is_dir() => Err(usage(format!(
+            "{} is a folder; name the page in it: -o {}",
+            out.display(),
+            out.join("report.html").display()
+        ))),
+        Ok(there) if !there.is_file() => fs::write(out, page)
+            .with_context(|| format!("can't write {}; choose another file with -o", out.display())),
+        _ => Ok(record::replace(out, |file| {
+            file.write_all(page.as_bytes())
+        })?),
+    }
 }

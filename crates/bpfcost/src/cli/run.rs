@@ -2,19 +2,20 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use anstream::{print, println};
 use anyhow::{Context, Result};
 
 use super::{
     exit::{Exit, usage},
-    interrupt, parse, select,
-    session::{self, Session},
+    interrupt,
+    output::{answer, say},
+    parse, select,
+    session::{self, Ended, Session},
     store,
 };
 use crate::{
     experiment::Experiment,
     measure::{Plan, forecast},
-    record::{Record, Status},
+    record::{self, Record, Status},
     report::{self, number::duration, style::Style},
     target::{Host, parse_cpus},
 };
@@ -59,7 +60,7 @@ pub(super) struct Args {
     cases: Vec<String>,
     /// Stop when every interval's half-width is at most this share of its value (or 0.1 ns).
     /// Without --time too: 1%.
-    #[arg(long, value_name = "PERCENT", value_parser = parse::share)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse::precision)]
     precision: Option<f64>,
     /// Stop after this time. Without --precision too: 60s.
     #[arg(long, value_name = "TIME", value_parser = parse::time)]
@@ -86,12 +87,25 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Continue a run that was ended early, from its record's name or its journal.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["experiments", "cases", "seed", "cpus", "dry_run", "out"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = RESUMED)]
     resume: Option<PathBuf>,
     /// How to answer.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
+
+/// What the journal of a run has decided already.
+const RESUMED: [&str; 9] = [
+    "experiments",
+    "on",
+    "cases",
+    "seed",
+    "cpus",
+    "quick",
+    "budget",
+    "dry_run",
+    "out",
+];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
@@ -108,45 +122,62 @@ enum Format {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let host = Host::default();
-    let sessions = match &args.resume {
-        Some(journal) => vec![Session::resume(&host, journal, args.time, args.precision)?],
-        None => {
-            let plans = plans(args, &host)?;
-            if args.dry_run {
-                for (experiment, plan) in &plans {
-                    dry_run(&**experiment, plan, &host);
-                }
-                return Ok(Exit::Done);
-            }
-            session::able(&host)?;
-            let several = plans.len() > 1;
-            plans
-                .into_iter()
-                .map(|(experiment, plan)| {
-                    let (name, target) = (experiment.name(), plan.target.clone());
-                    let out = store::record_path(args.out.as_deref(), name, &target, several)?;
-                    Session::start(&host, experiment, plan, &out)
-                })
-                .collect::<Result<Vec<_>>>()?
+    if let Some(journal) = &args.resume {
+        let interrupted = interrupt::on_signal()?;
+        let session = Session::resume(&host, journal, args.time, args.precision)?;
+        return finish(args, vec![session.run(&host, &interrupted)?], None);
+    }
+    let plans = plans(args, &host)?;
+    if args.dry_run {
+        for (experiment, plan) in &plans {
+            dry_run(&**experiment, plan, &host)?;
         }
-    };
+        return Ok(Exit::Done);
+    }
+    session::able(&host)?;
+    let several = plans.len() > 1;
+    let mut jobs = Vec::new();
+    for (experiment, plan) in plans {
+        let out = store::record_path(
+            args.out.as_deref(),
+            experiment.name(),
+            &plan.target,
+            several,
+        )?;
+        // Better now than after the runs before it.
+        record::writable(&out)?;
+        jobs.push((experiment, plan, out));
+    }
     let interrupted = interrupt::on_signal()?;
-    let mut records = Vec::new();
-    let mut exit = Exit::Done;
-    let mut trouble = None;
-    for session in sessions {
-        let ended = session.run(&host, &interrupted)?;
-        if ended.interrupted() {
-            exit = exit.max(Exit::Interrupted);
+    let mut ended: Vec<Ended> = Vec::new();
+    for (experiment, plan, out) in jobs {
+        let session = Session::start(&host, experiment, plan, &out);
+        match session.and_then(|session| session.run(&host, &interrupted)) {
+            Ok(one) => ended.push(one),
+            // What was measured before it is shown all the same.
+            Err(error) => return finish(args, ended, Some(error)),
         }
-        records.push(ended.record);
-        trouble = trouble.or(ended.trouble);
-        if trouble.is_some() || exit == Exit::Interrupted {
+        if ended.last().is_some_and(Ended::early) {
             break;
         }
     }
-    show(args, &records)?;
-    if let Some(trouble) = trouble {
+    finish(args, ended, None)
+}
+
+/// Shows what came of the runs, and tells how they ended. `error` is why the last one has no record.
+fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Result<Exit> {
+    let mut exit = Exit::Done;
+    if ended.iter().any(Ended::interrupted) {
+        exit = Exit::Interrupted;
+    }
+    let (records, troubles): (Vec<Record>, Vec<_>) = ended
+        .into_iter()
+        .map(|one| (one.record, one.trouble))
+        .unzip();
+    if !records.is_empty() {
+        show(args, &records)?;
+    }
+    if let Some(trouble) = troubles.into_iter().flatten().next().or(error) {
         return Err(trouble);
     }
     let invalid = |record: &Record| {
@@ -165,6 +196,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
     let cpus = cpus(args.cpus.as_deref(), host)?;
     let mut plans = Vec::new();
+    once(&args.experiments)?;
+    once(&args.on)?;
     for name in &args.experiments {
         for target in &args.on {
             if target != "host" {
@@ -200,6 +233,18 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
     Ok(plans)
 }
 
+/// Refuses a name that is given twice: its second record would take the first one's place.
+fn once(names: &[String]) -> Result<()> {
+    let twice = |(index, name): (usize, &String)| names[..index].contains(name);
+    match names.iter().enumerate().find(|one| twice(*one)) {
+        Some((_, name)) => Err(usage(format!(
+            "{name} is named twice, and a run measures each experiment once on each target\n  \
+             For two sessions of the same, run it twice with two names for --out"
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// The CPUs to run on: those asked for, or the last one allowed, where interrupts are rarest.
 fn cpus(list: Option<&str>, host: &Host) -> Result<Vec<u32>> {
     let cpus = match list {
@@ -218,69 +263,69 @@ fn cpus(list: Option<&str>, host: &Host) -> Result<Vec<u32>> {
     Ok(cpus)
 }
 
-fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) {
+fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> {
     let forecast = forecast(experiment, plan, TYPICAL_SPREAD);
-    println!(
+    say!(
         "{} on {}: {} cases",
-        plan.experiment, plan.target, forecast.cases
-    );
+        plan.experiment,
+        plan.target,
+        forecast.cases
+    )?;
     for case in &plan.cases {
-        println!("  {:22} {}", case.name, case.about);
+        say!("  {:22} {}", case.name, case.about)?;
     }
-    println!("{} comparisons", plan.pairs.len());
+    say!("{} comparisons", plan.pairs.len())?;
     for pair in &plan.pairs {
-        println!("  {} against {}", pair.case, pair.baseline);
+        say!("  {} against {}", pair.case, pair.baseline)?;
     }
-    println!(
+    say!(
         "\nexpected: {}, {} epochs of {} (the first look comes after {} epochs, {})",
         duration(forecast.seconds),
         forecast.epochs,
         duration(forecast.epoch_s),
         forecast.first_look,
         duration(forecast.first_look_s)
-    );
+    )?;
     if let Some(detectable) = forecast.detectable {
-        println!(
+        say!(
             "a difference of {} would be seen about three times in four, if epochs scatter by {}",
             report::number::round_percent(detectable),
             report::number::round_percent(TYPICAL_SPREAD)
-        );
+        )?;
     }
     if let Some(seconds) = plan.seconds
         && seconds < forecast.first_look_s
     {
-        println!(
+        say!(
             "{} would probably be refused as too short: give --time {:.0}s, or fewer cases",
             duration(seconds),
             forecast.first_look_s.ceil()
-        );
+        )?;
     }
     let missing = host.missing_capabilities();
     if !missing.is_empty() {
-        println!(
+        say!(
             "measuring needs {}, which this user lacks: run it with sudo",
             missing.join(", ")
-        );
+        )?;
     }
+    Ok(())
 }
 
 fn show(args: &Args, records: &[Record]) -> Result<()> {
-    match args.format {
-        Format::Json => print!("{}", report::json::render(records)?),
-        Format::Csv => print!("{}", report::csv::render(records)?),
-        Format::Markdown => {
-            for record in records {
-                print!("{}", report::markdown::render(record));
-            }
-        }
+    let text = match args.format {
+        Format::Json => report::json::render(records)?,
+        Format::Csv => report::csv::render(records)?,
+        Format::Markdown => records.iter().map(report::markdown::render).collect(),
         Format::Table => {
             let style = Style::for_stdout();
-            for record in records {
-                print!("{}", table(args, record, style));
-            }
+            records
+                .iter()
+                .map(|record| table(args, record, style))
+                .collect()
         }
-    }
-    Ok(())
+    };
+    answer(format_args!("{text}"))
 }
 
 fn table(args: &Args, record: &Record, style: Style) -> String {

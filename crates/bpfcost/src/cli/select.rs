@@ -47,6 +47,18 @@ pub(super) fn cases(
         Role::Case => patterns.is_empty() || patterns.iter().any(|one| one.matches(&case.name)),
         Role::Floor => patterns.iter().any(|one| one.matches(&case.name)),
     };
+    if !globs.is_empty()
+        && !all
+            .iter()
+            .any(|case| case.role == Role::Case && picked(case))
+    {
+        return Err(usage(format!(
+            "{} picks only floors, which are measured with the cases that need them\n  \
+             Name a case too; see: bpfcost list {}",
+            globs.join(", "),
+            experiment.name()
+        )));
+    }
     let mut wanted: Vec<&str> = all
         .iter()
         .filter(|case| picked(case))

@@ -3,7 +3,6 @@
 
 use std::sync::atomic::AtomicBool;
 
-use anstream::{eprintln, println};
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     ladder::{Ladder, RUNGS},
@@ -12,7 +11,12 @@ use bpfcost_bpf::{
 use bpfcost_stats::{sample::median, sessions::session_spread};
 use jiff::Timestamp;
 
-use super::{exit::Exit, interrupt, select, session};
+use super::{
+    exit::Exit,
+    interrupt,
+    output::{note, say},
+    select, session,
+};
 use crate::{
     experiment::{Experiment, twice::Twice},
     measure::{self, Measured, Monotonic, Plan, Stop},
@@ -78,18 +82,19 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let Some(sessions) = sessions else {
         return Ok(Exit::Interrupted);
     };
-    let alarms = alarms(&sessions);
-    keep_spread(&host, &sessions)?;
+    let alarms = alarms(&sessions)?;
+    let kept = keep_spread(&host, &sessions);
 
     let right = ladder && alarms;
-    println!(
+    say!(
         "\n{}",
         if right {
             "self-test passed"
         } else {
             "self-test FAILED"
         }
-    );
+    )?;
+    kept?;
     Ok(if right { Exit::Done } else { Exit::Gate })
 }
 
@@ -120,13 +125,13 @@ fn ladder(cpu: u32) -> Result<bool> {
         .iter()
         .map(|costs| median(costs).context("no cost"))
         .collect::<Result<_>>()?;
-    println!(
+    say!(
         "floor: {:.2} ns/op for the loop and the call of an empty body",
         costs[0]
-    );
-    println!("ladder: added instructions, each a multiplication that needs the one before");
+    )?;
+    say!("ladder: added instructions, each a multiplication that needs the one before")?;
     for (rung, cost) in RUNGS.iter().zip(&costs) {
-        println!("  {rung:5}  {cost:9.2} ns/op");
+        say!("  {rung:5}  {cost:9.2} ns/op")?;
     }
     // The upper rungs, where the floor plays no part, tell what an instruction costs.
     let slope =
@@ -134,10 +139,10 @@ fn ladder(cpu: u32) -> Result<bool> {
     let (middle, upper) = (slope(2, 3), slope(3, 4));
     let rising = costs[0] < costs[2] && costs[2] < costs[3] && costs[3] < costs[4];
     let right = rising && (middle / upper - 1.0).abs() <= LADDER_TOLERANCE;
-    println!(
+    say!(
         "  {upper:.3} ns an instruction from 100 to 1000, {middle:.3} from 10 to 100: {}",
         if right { "read back" } else { "NOT read back" }
-    );
+    )?;
     Ok(right)
 }
 
@@ -147,7 +152,7 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
     let host = Host::default();
     let mut records = Vec::new();
     for number in 0..args.runs {
-        eprintln!("A/A run {} of {}", number + 1, args.runs);
+        note!("A/A run {} of {}", number + 1, args.runs);
         let experiment = Twice::of(select::experiment(EXPERIMENT)?, &CASES);
         let plan = Plan {
             experiment: experiment.name().into(),
@@ -192,8 +197,8 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
 }
 
 /// Whether false alarms are as rare as promised.
-fn alarms(sessions: &[Record]) -> bool {
-    println!("\nA/A: {} runs, each case against itself", sessions.len());
+fn alarms(sessions: &[Record]) -> Result<bool> {
+    say!("\nA/A: {} runs, each case against itself", sessions.len())?;
     let false_alarm = |verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
     let mut alarmed = 0;
     for (number, record) in sessions.iter().enumerate() {
@@ -204,17 +209,17 @@ fn alarms(sessions: &[Record]) -> bool {
             .collect();
         alarmed += usize::from(!alarms.is_empty());
         for alarm in alarms {
-            println!(
+            say!(
                 "  run {}: {} differs from itself by {:+.2} %",
                 number + 1,
                 alarm.baseline,
                 100.0 * alarm.relative
-            );
+            )?;
         }
     }
     let allowed = allowed_alarms(sessions.len());
-    println!("  false alarms in {alarmed} runs; chance allows {allowed}");
-    alarmed <= allowed
+    say!("  false alarms in {alarmed} runs; chance allows {allowed}")?;
+    Ok(alarmed <= allowed)
 }
 
 /// The most alarmed runs that are no evidence against a rate of [`ALARM_RATE`].
@@ -242,15 +247,15 @@ fn keep_spread(host: &Host, sessions: &[Record]) -> Result<()> {
         })
         .collect();
     let Some(spread) = session_spread(&levels) else {
-        println!("\nsessions: too few values to tell their spread");
+        say!("\nsessions: too few values to tell their spread")?;
         return Ok(());
     };
-    println!(
+    say!(
         "\nsessions: levels of a case differ by {:.2} % (relative standard deviation)",
         100.0 * spread
-    );
+    )?;
     let Some(file) = SessionFile::of_user() else {
-        eprintln!("this user has no home folder, so the spread is not kept for later runs");
+        note!("this user has no home folder, so the spread is not kept for later runs");
         return Ok(());
     };
     let spread = SessionSpread {
@@ -259,7 +264,7 @@ fn keep_spread(host: &Host, sessions: &[Record]) -> Result<()> {
         measured: Timestamp::now().to_string(),
     };
     file.save(&host.machine(), &spread)?;
-    println!("  kept for compare in {}", file.path().display());
+    say!("  kept for compare in {}", file.path().display())?;
     Ok(())
 }
 

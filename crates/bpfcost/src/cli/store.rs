@@ -20,6 +20,18 @@ pub(super) fn record_path(
     let name = format!("{experiment}-{}", target.replace([':', '/'], "-"));
     match out {
         Some(folder) if folder.is_dir() => Ok(folder.join(format!("{name}.json"))),
+        Some(file)
+            if file
+                .extension()
+                .is_some_and(|extension| extension == "journal") =>
+        {
+            Err(usage(format!(
+                "{} is a name for the journal of a run, not for its record\n  \
+                 Continue a journal with --resume {0}, or call the record --out {}",
+                file.display(),
+                file.with_extension("json").display()
+            )))
+        }
         Some(file) if several => Err(usage(format!(
             "several records can't go into one file {}\n  Make a folder of that name, or leave --out away",
             file.display()

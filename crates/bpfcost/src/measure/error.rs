@@ -9,7 +9,7 @@ pub enum Error {
     #[error(
         "{seconds} s are too short: the first look comes after {epochs} epochs, about {needed:.0} s \
          of measuring\n  With fewer epochs an interval would claim more than it knows. Give more time \
-         (--time {needed:.0}s), or measure fewer cases (--case GLOB); --resume keeps what was measured."
+         (--time {needed:.0}s), or measure fewer cases (--case GLOB)."
     )]
     TooShort {
         /// Seconds that were asked for.

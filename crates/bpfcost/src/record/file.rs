@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufWriter, Write},
-    os::unix::fs::PermissionsExt,
+    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -38,13 +38,15 @@ pub enum FileError {
         source: io::Error,
     },
     /// There is nothing of that name.
-    #[error("there is no file or folder {path}")]
+    #[error(
+        "there is no file or folder {path}; a run says where its record is, and --out FILE decides it"
+    )]
     Missing {
         /// What was asked for.
         path: PathBuf,
     },
     /// It can't be read.
-    #[error("can't read {path}: {source}")]
+    #[error("can't read {path}: {source}; name a record (*.json) that this user may read")]
     Read {
         /// What was asked for.
         path: PathBuf,
@@ -52,13 +54,18 @@ pub enum FileError {
         source: io::Error,
     },
     /// A folder without records.
-    #[error("the folder {path} holds no records (*.json)")]
+    #[error(
+        "the folder {path} holds no records (*.json); make one with `bpfcost run xdp-lb --out {path}`"
+    )]
     NoRecords {
         /// What was asked for.
         path: PathBuf,
     },
     /// Not JSON, or cut short.
-    #[error("{path} is damaged at line {line}, column {column}: {what}")]
+    #[error(
+        "{path} is damaged at line {line}, column {column}: {what}; fetch it again from where it was \
+         made, or measure anew with `bpfcost run`"
+    )]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -70,7 +77,10 @@ pub enum FileError {
         what: String,
     },
     /// JSON, and something else.
-    #[error("{path} is JSON but no record of bpfcost: {what}")]
+    #[error(
+        "{path} is JSON but no record of bpfcost: {what}; name a file that `bpfcost run --out FILE` \
+         wrote"
+    )]
     NotARecord {
         /// The file.
         path: PathBuf,
@@ -106,8 +116,9 @@ const HEADROOM: usize = 1 << 20;
 /// Makes sure, before anything is measured, that a record can be written there.
 pub fn writable(out: &Path) -> Result<(), FileError> {
     let out = followed(out)?;
-    let mut file = temporary(&out)?;
-    file.write_all(&vec![0; HEADROOM])
+    // Without a name, where the file system can: a kill leaves nothing of it behind.
+    tempfile::tempfile_in(folder_of(&out)?)
+        .and_then(|mut file| file.write_all(&vec![0; HEADROOM]))
         .map_err(|source| FileError::Write { path: out, source })
 }
 
@@ -121,7 +132,7 @@ pub fn write(record: &Record, out: &Path) -> Result<(), FileError> {
 }
 
 /// Writes a file whole or not at all.
-pub(super) fn replace(
+pub(crate) fn replace(
     out: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), FileError> {
@@ -156,18 +167,16 @@ fn followed(out: &Path) -> Result<PathBuf, FileError> {
         Err(_) if out.file_name().is_none() => Err(FileError::NotPlain {
             path: out.to_owned(),
         }),
+        Err(_) if out.as_os_str().as_bytes().ends_with(b"/") => Err(FileError::NoFolder {
+            folder: out.to_owned(),
+        }),
         Err(_) => Ok(out.to_owned()),
     }
 }
 
 /// A file beside `out` that disappears when it is dropped.
 fn temporary(out: &Path) -> Result<tempfile::NamedTempFile, FileError> {
-    let folder = folder(out);
-    if !folder.is_dir() {
-        return Err(FileError::NoFolder {
-            folder: folder.to_owned(),
-        });
-    }
+    let folder = folder_of(out)?;
     tempfile::Builder::new()
         .prefix(".bpfcost-")
         .suffix(".part")
@@ -178,6 +187,17 @@ fn temporary(out: &Path) -> Result<tempfile::NamedTempFile, FileError> {
             path: out.to_owned(),
             source,
         })
+}
+
+/// The folder that `out` is to lie in, if it is there.
+fn folder_of(out: &Path) -> Result<&Path, FileError> {
+    let folder = folder(out);
+    if folder.is_dir() {
+        return Ok(folder);
+    }
+    Err(FileError::NoFolder {
+        folder: folder.to_owned(),
+    })
 }
 
 fn folder(path: &Path) -> &Path {

@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Disturbance, Machine, SCHEMA, journal_error::JournalError};
-use crate::measure::{Event, Measured, Plan};
+use crate::measure::{Event, Measured, Plan, Stop};
 
 /// The first line: all that decides the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -87,6 +87,8 @@ pub struct Contents {
     pub measured: Measured,
     /// What disturbed all parts of the run.
     pub disturbance: Disturbance,
+    /// Why the run had come to its own end, where only its record was still to be written.
+    pub ended: Option<Stop>,
 }
 
 /// A journal that this process writes. The lock is held until it is dropped.
@@ -141,7 +143,8 @@ impl Journal {
     }
 
     /// Continues a journal, given by its own path or by that of its record, and cuts off a last
-    /// line that was never finished. Why an earlier part stopped is forgotten.
+    /// line that was never finished. Why an earlier part stopped is forgotten, but for
+    /// [`Contents::ended`].
     pub fn resume(path: &Path, at: &str) -> Result<(Journal, Contents), JournalError> {
         let path = journal_path(path);
         let mut file = OpenOptions::new()
@@ -294,6 +297,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
         }
     }
     let contents = Contents {
+        ended: measured.stop.filter(|stop| *stop != Stop::Interrupted),
         header,
         measured,
         disturbance: earlier.merge(this_part),

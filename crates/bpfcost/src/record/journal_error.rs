@@ -53,7 +53,7 @@ pub enum JournalError {
         path: PathBuf,
     },
     /// It can't be read.
-    #[error("can't read the journal {path}: {source}")]
+    #[error("can't read the journal {path}: {source}; resume it as the user who began it")]
     Read {
         /// The journal.
         path: PathBuf,

@@ -22,6 +22,7 @@ pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
 pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;
 pub use disturbance::Disturbance;
+pub(crate) use file::replace;
 pub use file::{FileError, load, writable, write};
 pub use journal::{Contents, Header, Journal, Note, journal_path, read_journal};
 pub use journal_error::JournalError;

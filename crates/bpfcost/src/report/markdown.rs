@@ -82,16 +82,12 @@ fn several_cpus(out: &mut String, record: &Record) {
     if rows.is_empty() {
         return;
     }
-    let names = cpus::names(record);
-    let _ = writeln!(
-        out,
-        "| ns/op on each CPU | {} | together |",
-        names.join(" | ")
-    );
-    let _ = writeln!(out, "|:--|{}--:|", "--:|".repeat(names.len()));
+    let columns = cpus::columns(record);
+    let _ = writeln!(out, "| ns/op on each CPU | {} |", columns.join(" | "));
+    let _ = writeln!(out, "|:--|{}", "--:|".repeat(columns.len()));
     for row in rows {
-        let cells: Vec<String> = row.cells().iter().map(|cell| escape(cell)).collect();
-        let _ = writeln!(out, "| {} |", cells.join(" | "));
+        let cells: Vec<String> = row.cells().iter().map(|(text, _)| escape(text)).collect();
+        let _ = writeln!(out, "| {} | {} |", code(&row.name), cells.join(" | "));
     }
     let _ = writeln!(out, "\n{}\n", cpus::CAPTION);
 }

@@ -84,16 +84,16 @@ pub(super) fn several_cpus(out: &mut String, record: &Record, style: Style) {
     if rows.is_empty() {
         return;
     }
-    let names = cpus::names(record);
+    let columns = cpus::columns(record);
     let mut header = vec!["ns/op on each CPU"];
-    header.extend(names.iter().map(String::as_str));
-    header.push("together");
+    header.extend(columns.iter().map(String::as_str));
     let numbers: Vec<usize> = (1..header.len()).collect();
     let mut grid = Grid::new(&header, &numbers, style);
     for row in rows {
+        let cells = row.cells().into_iter().map(|(text, _)| text);
         grid.row(
-            row.cells()
-                .into_iter()
+            std::iter::once(row.name)
+                .chain(cells)
                 .map(|cell| (cell, Tone::Plain))
                 .collect(),
         );

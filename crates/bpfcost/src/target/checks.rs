@@ -83,18 +83,25 @@ const NEEDED: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (3
 /// CAP_SYS_ADMIN stands for each of them, as the kernel itself has it.
 const SYS_ADMIN: u32 = 21;
 
+/// Whether the capability of that bit is in effect.
+fn capable(status: &str, bit: u32) -> bool {
+    let effective = field(status, "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+    effective.unwrap_or(0) >> bit & 1 == 1
+}
+
 /// The needed capabilities that are not in effect, from `/proc/self/status`. Where that can't be
 /// read, all are taken as missing.
 pub(super) fn missing_capabilities(status: &str) -> Vec<&'static str> {
-    let effective = field(status, "CapEff")
-        .and_then(|hex| u64::from_str_radix(hex, 16).ok())
-        .unwrap_or(0);
-    let has = |bit: u32| effective >> bit & 1 == 1;
     NEEDED
         .iter()
-        .filter(|(bit, _)| !has(*bit) && !has(SYS_ADMIN))
+        .filter(|(bit, _)| !capable(status, *bit) && !capable(status, SYS_ADMIN))
         .map(|(_, name)| *name)
         .collect()
+}
+
+/// Whether the kernel tells this process of BPF programs that it has not loaded itself.
+pub(super) fn sees_others(status: &str) -> bool {
+    capable(status, SYS_ADMIN)
 }
 
 fn privileges(status: &str) -> Check {

@@ -90,6 +90,11 @@ impl Host {
         checks::missing_capabilities(&self.read("/proc/self/status").unwrap_or_default())
     }
 
+    /// Whether the kernel tells this process of BPF programs that it has not loaded itself.
+    pub fn sees_other_programs(&self) -> bool {
+        checks::sees_others(&self.read("/proc/self/status").unwrap_or_default())
+    }
+
     /// What `bpfcost check` shows: what can be measured here, and what will disturb it.
     pub fn checks(&self) -> Vec<super::Check> {
         checks::checks(self)

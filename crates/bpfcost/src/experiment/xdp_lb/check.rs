@@ -55,21 +55,6 @@ pub(super) fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
     })
 }
 
-/// How much of the time all CPUs ran.
-pub(super) fn overlap(least: f64, got: f64) -> Option<Problem> {
-    (got < least).then(|| Problem {
-        check: "overlap".into(),
-        expected: format!(
-            "all CPUs run together for {:.0} % of the time",
-            100.0 * least
-        ),
-        got: format!("{:.0} %", 100.0 * got),
-        detail: "CPUs were held up in turn, so what they did to each other is not in the number; \
-                 stop what else is running, or try other CPUs"
-            .into(),
-    })
-}
-
 /// What a table holds of the flow that was used last.
 pub(super) fn entry(
     expected: Option<u32>,

@@ -149,19 +149,20 @@ pub(super) fn cpu_table(record: &Record) -> Option<Table> {
         return None;
     }
     let row = |row: cpus::CpuRow| {
-        let keys = row.costs.iter().copied().chain([row.ops_per_s]);
-        let mut cells = row.cells().into_iter();
-        let name = words_cell(cells.next().unwrap_or_default());
-        let numbers = cells.zip(keys).map(|(text, key)| number_cell(text, key));
+        let numbers = row
+            .cells()
+            .into_iter()
+            .map(|(text, key)| number_cell(text, key));
         Row {
             tone: None,
-            cells: std::iter::once(name).chain(numbers).collect(),
+            cells: std::iter::once(words_cell(row.name.clone()))
+                .chain(numbers)
+                .collect(),
         }
     };
-    let names = cpus::names(record);
+    let names = cpus::columns(record);
     let mut header = vec![("case", false)];
     header.extend(names.iter().map(|name| (name.as_str(), true)));
-    header.push(("together", true));
     Some(Table {
         title: "Each CPU, and all together",
         caption: cpus::CAPTION.to_owned(),

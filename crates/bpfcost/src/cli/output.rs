@@ -1,0 +1,42 @@
+//! What the program says: its answer on stdout, everything else on stderr. Colours are taken out
+//! where that is no terminal, or where `NO_COLOR` asks for it.
+
+use std::{
+    fmt,
+    io::{ErrorKind, Write},
+};
+
+use anyhow::{Context, Result};
+
+/// Writes a part of the answer. A reader that has gone away (`| head -1`) has read enough, so that
+/// is no mistake; a full disk behind `> FILE` is one.
+pub(super) fn answer(text: fmt::Arguments<'_>) -> Result<()> {
+    let mut stdout = anstream::stdout();
+    match stdout.write_fmt(text).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("the answer can't be written to standard output")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line to stderr. Where that can't be written, nobody is there to be told so.
+pub(super) fn remark(text: fmt::Arguments<'_>) {
+    let _ = writeln!(anstream::stderr(), "{text}");
+}
+
+/// A line of the answer, formatted as by `println!`.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::cli::output::answer(format_args!("{}\n", format_args!($($text)*)))
+    };
+}
+
+/// A line for people who watch, on stderr, formatted as by `eprintln!`.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::cli::output::remark(format_args!($($text)*))
+    };
+}
+
+pub(super) use {note, say};

@@ -1,0 +1,61 @@
+//! What it says of itself, and the commands that measure nothing, word for word.
+
+use std::time::Instant;
+
+use crate::tool::Tool;
+
+#[test]
+fn help() {
+    for command in ["", "check", "list", "run", "compare", "report", "self-test"] {
+        let text = Tool::new().answers(&format!("{command} --help"));
+        let name = format!(
+            "help_{}",
+            if command.is_empty() {
+                "bpfcost"
+            } else {
+                command
+            }
+        );
+        insta::assert_snapshot!(name, text);
+    }
+}
+
+#[test]
+fn lists() {
+    let tool = Tool::new();
+    let begun = Instant::now();
+    insta::assert_snapshot!("list", tool.answers("list"));
+    println!("bpfcost list took {:.1?}", begun.elapsed());
+    insta::assert_snapshot!("list_xdp-lb", tool.answers("list xdp-lb"));
+    assert_eq!(tool.names(), [""; 0], "looking leaves nothing behind");
+}
+
+#[test]
+fn lists_for_programs() {
+    let tool = Tool::new();
+    let json =
+        |line| -> serde_json::Value { serde_json::from_str(&tool.answers(line)).expect("JSON") };
+    assert_eq!(json("list --format json")[0]["name"], "xdp-lb");
+    let cases = json("list xdp-lb --format json");
+    let cases = cases.as_array().expect("an array");
+    assert!(cases.iter().any(|case| case["name"] == "tcp-v4-lru-hit"));
+    // 4 where something is missing: that is an answer too.
+    let check = tool.says("check --format json").out;
+    let check: serde_json::Value = serde_json::from_str(&check).expect("JSON");
+    assert!(check[0]["state"].is_string());
+}
+
+#[test]
+fn dry_runs() {
+    let tool = Tool::new();
+    let said = tool.answers("run xdp-lb --dry-run --time 60s");
+    // The last line is for users without privilege.
+    let said = said.split("measuring needs").next().unwrap_or_default();
+    insta::assert_snapshot!("dry_run", said);
+    let short = tool.answers("run xdp-lb --dry-run --time 1s --case pass-non-ip");
+    assert!(
+        short.contains("would probably be refused as too short"),
+        "{short}"
+    );
+    assert_eq!(tool.names(), [""; 0]);
+}

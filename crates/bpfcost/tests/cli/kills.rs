@@ -1,0 +1,76 @@
+//! SIGKILL at any moment: nothing is left in the kernel, and the journal makes a whole record.
+
+use std::fs;
+
+use crate::{
+    journals::{assert_holds, record, trials},
+    require,
+    running::Running,
+    tool::{QUICK, Tool},
+};
+
+/// Kills a run once its journal is as wanted and, if `loaded`, something of it is in the kernel; then
+/// continues it to its end.
+#[track_caller]
+fn killed(wanted: impl Fn(&str) -> bool, loaded: bool) {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let mut run = Running::start(&tool, QUICK);
+    run.until(wanted);
+    let held = if loaded {
+        run.until_it_holds()
+    } else {
+        run.held()
+    };
+    run.kill();
+    let journal = run.journal();
+    held.assert_freed();
+    println!("killed with {held:?}");
+
+    let known = ["x.json", "x.json.journal"];
+    let others: Vec<String> = tool
+        .names()
+        .into_iter()
+        .filter(|name| !known.contains(&name.as_str()))
+        .collect();
+    assert!(
+        others
+            .iter()
+            .all(|name| !name.ends_with(".json") && !name.ends_with(".journal")),
+        "{others:?} would be taken for a record"
+    );
+    if let Ok(text) = fs::read_to_string(tool.path("x.json")) {
+        assert_holds(&record(&text), &trials(&journal));
+    }
+    if tool.path("x.json.journal").exists() {
+        let resumed = record(&tool.answers("run --resume x.json --format json"));
+        assert_holds(&resumed, &trials(&journal));
+        assert_eq!(resumed["stop"], "rounds");
+    }
+    let kept = fs::read_to_string(tool.path("x.json")).expect("the record");
+    assert_eq!(record(&kept)["stop"], "rounds");
+    assert!(!tool.path("x.json.journal").exists());
+    tool.answers("compare x.json x.json");
+}
+
+#[test]
+fn in_setting_up() {
+    killed(|journal| journal.ends_with('\n'), true);
+}
+
+#[test]
+fn in_calibration() {
+    killed(|journal| journal.contains("\n{\"calibrated\""), true);
+}
+
+#[test]
+fn in_a_trial() {
+    killed(|journal| trials(journal).len() >= 9, true);
+}
+
+#[test]
+fn in_writing_the_record() {
+    killed(|journal| journal.contains("\n{\"stopped\""), false);
+}

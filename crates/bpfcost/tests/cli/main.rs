@@ -1,0 +1,29 @@
+//! The program as its user meets it: the binary itself, what it says, how it ends, and what it
+//! leaves behind. What needs BPF goes through `require`.
+
+#[path = "../require/mod.rs"]
+mod require;
+#[path = "../common/sample_record.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "a part of it is used"
+)]
+mod sample_record;
+
+mod answers;
+mod disk;
+mod finished;
+mod help;
+mod interrupts;
+mod journals;
+mod kills;
+mod mistakes;
+mod pipes;
+mod privilege;
+mod records;
+mod resumes;
+mod running;
+mod self_test;
+mod tool;

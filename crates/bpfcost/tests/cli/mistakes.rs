@@ -1,0 +1,230 @@
+//! Mistakes on the command line: each gets a sentence that says what, why and what next, and 2.
+
+use std::fs;
+
+use crate::{require, sample_record, tool::Tool};
+
+#[test]
+fn names_that_do_not_exist() {
+    let tool = Tool::new();
+    tool.refuses(
+        "run xdplb",
+        2,
+        &[
+            "no experiment xdplb",
+            "did you mean xdp-lb?",
+            "bpfcost list",
+        ],
+    );
+    tool.refuses(
+        "list xpd-lb",
+        2,
+        &["no experiment xpd-lb", "did you mean xdp-lb?"],
+    );
+    tool.refuses(
+        "run xdp-lb --case tcp-v4-lru-hits",
+        2,
+        &[
+            "matches tcp-v4-lru-hits",
+            "did you mean tcp-v4-lru-hit?",
+            "bpfcost list xdp-lb",
+        ],
+    );
+    tool.refuses(
+        "run xdp-lb --case tpc-v4-*",
+        2,
+        &["no case", "did you mean tcp-v4-"],
+    );
+    tool.refuses(
+        "run xdp-lb --case floor/none",
+        2,
+        &["only floors", "Name a case too"],
+    );
+    tool.refuses(
+        "run xdp-lb --on vm:6.12",
+        2,
+        &["no target vm:6.12", "measures on: host"],
+    );
+    tool.refuses("run xdp-lb xdp-lb", 2, &["named twice", "--out"]);
+    tool.refuses(
+        "run xdp-lb --on host --on host",
+        2,
+        &["host is named twice"],
+    );
+    assert_eq!(tool.names(), [""; 0]);
+}
+
+#[test]
+fn numbers_that_make_no_sense() {
+    let tool = Tool::new();
+    for (precision, words) in [
+        ("0%", "above 0%"),
+        ("0", "above 0%"),
+        ("-1%", "above 0%"),
+        ("100%", "below 100%"),
+        ("5", "write 5%"),
+        ("fine", "write a percentage"),
+        ("0.00000001%", "no run gets there"),
+    ] {
+        tool.refuses(
+            &format!("run xdp-lb --precision={precision}"),
+            2,
+            &["--precision", words],
+        );
+    }
+    for (time, words) in [
+        ("60", "60s"),
+        ("0s", "longer than nothing"),
+        ("soon", "60s"),
+        ("-1s", "60s"),
+    ] {
+        tool.refuses(&format!("run xdp-lb --time={time}"), 2, &["--time", words]);
+    }
+    tool.refuses("run xdp-lb --seed -1", 2, &["-1"]);
+    tool.refuses("run xdp-lb --budget 0%", 2, &["--budget", "above 0%"]);
+    tool.refuses("self-test --runs 1", 2, &["--runs", "2..=1000"]);
+}
+
+#[test]
+fn cpus_that_cannot_be_used() {
+    let tool = Tool::new();
+    for (cpus, words) in [
+        ("8000", "no CPU 8000"),
+        ("4000000000", "beyond what Linux can have"),
+        ("3-1", "backwards"),
+        ("a", "0-3,8"),
+        ("0,,1", "0-3,8"),
+        ("-", "0-3,8"),
+    ] {
+        let line = format!("run xdp-lb --dry-run --cpus={cpus}");
+        tool.refuses(&line, 2, &[words]);
+    }
+    tool.refuses("run xdp-lb --cpus=", 2, &["0-3,8"]);
+}
+
+#[test]
+fn places_that_cannot_hold_a_record() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    tool.refuses(
+        "run xdp-lb --out no/such/x.json",
+        2,
+        &["no folder no/such", "mkdir -p"],
+    );
+    tool.refuses("run xdp-lb --out new/", 2, &["no folder new/", "mkdir -p"]);
+    tool.refuses(
+        "run xdp-lb --out /dev/null",
+        2,
+        &["not a plain file", "--out"],
+    );
+    tool.refuses(
+        "run xdp-lb --out /proc/x.json",
+        2,
+        &["can't write /proc/x.json", "--out"],
+    );
+    tool.refuses(
+        "run xdp-lb --out x.journal",
+        2,
+        &["the journal of a run", "--out x.json"],
+    );
+    fs::create_dir_all(tool.path("out/xdp-lb-host.json")).expect("a folder");
+    tool.refuses(
+        "run xdp-lb --out out",
+        2,
+        &["out/xdp-lb-host.json is not a plain file"],
+    );
+    tool.write("bpfcost", "in the way of the state folder");
+    tool.refuses(
+        "run xdp-lb",
+        2,
+        &["can't make the folder for records", "--out"],
+    );
+    assert_eq!(tool.names(), ["bpfcost", "out"]);
+}
+
+#[test]
+fn files_that_are_no_records() {
+    let tool = Tool::new();
+    fs::create_dir(tool.path("empty")).expect("a folder");
+    let mut record = serde_json::to_value(sample_record::clean()).expect("JSON");
+    tool.write("good.json", record.to_string());
+    tool.write("damaged.json", &record.to_string()[..5000]);
+    tool.write("other.json", "{\"schema\": 1}");
+    tool.write("list.json", "[1, 2]");
+    tool.write("binary.json", [0u8, 159, 146, 150]);
+    tool.write("run.json.journal", "{}\n");
+    record["schema"] = 99.into();
+    record["bpfcost"] = "7.0.0".into();
+    tool.write("newer.json", record.to_string());
+    for (name, words) in [
+        ("none.json", ["no file or folder none.json", "--out"]),
+        (
+            "empty",
+            ["the folder empty holds no records", "bpfcost run"],
+        ),
+        (
+            "damaged.json",
+            ["damaged.json is damaged at line 1", "measure anew"],
+        ),
+        ("other.json", ["no record of bpfcost", "--out"]),
+        ("list.json", ["no record of bpfcost", "--out"]),
+        ("binary.json", ["binary.json is damaged", "measure anew"]),
+        (
+            "newer.json",
+            ["newer bpfcost (7.0.0, schema 99", "update this one"],
+        ),
+        (
+            "run.json.journal",
+            ["the journal of an unfinished run", "--resume"],
+        ),
+    ] {
+        tool.refuses(&format!("compare good.json {name}"), 2, &words);
+        tool.refuses(&format!("report {name} -o page.html"), 2, &words);
+    }
+    tool.refuses(
+        "report good.json -o empty",
+        2,
+        &["empty is a folder", "-o empty/report.html"],
+    );
+    tool.refuses("report good.json -o no/x.html", 2, &["no folder no"]);
+    assert!(!tool.path("page.html").exists());
+}
+
+#[test]
+fn journals_that_cannot_be_continued() {
+    let tool = Tool::new();
+    tool.refuses(
+        "run --resume x.json",
+        2,
+        &["no journal x.json.journal", "nothing to resume"],
+    );
+    tool.refuses(
+        "run xdp-lb --resume x.json",
+        2,
+        &["--resume", "cannot be used with"],
+    );
+    tool.refuses(
+        "run --quick --resume x.json",
+        2,
+        &["--resume", "cannot be used with"],
+    );
+    tool.write("empty.journal", "");
+    tool.refuses(
+        "run --resume empty.journal",
+        2,
+        &["holds nothing yet", "delete it"],
+    );
+    tool.write("other.journal", "hello\n");
+    tool.refuses("run --resume other.journal", 2, &["damaged at line 1"]);
+    tool.write(
+        "newer.journal",
+        "{\"schema\": 99, \"bpfcost\": \"7.0.0\"}\n",
+    );
+    tool.refuses(
+        "run --resume newer.journal",
+        2,
+        &["newer bpfcost (7.0.0, schema 99)"],
+    );
+}

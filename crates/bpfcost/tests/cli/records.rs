@@ -1,0 +1,105 @@
+//! `compare` and `report` on records made for it: answers and exit codes.
+
+use bpfcost::record::Record;
+
+use crate::{sample_record, tool::Tool};
+
+/// The sample with one case costing more, by this factor.
+fn dearer(factor: f64) -> Record {
+    let mut record = sample_record::clean();
+    let case = record
+        .cases
+        .iter_mut()
+        .find(|case| case.name == "tcp-v4-ch");
+    let case = case.expect("it is in the sample");
+    case.samples
+        .iter_mut()
+        .flatten()
+        .for_each(|value| *value *= factor);
+    if let Some(raw) = &mut case.raw {
+        raw.value *= factor;
+        raw.ci95 = raw.ci95.map(|ends| ends.map(|end| end * factor));
+    }
+    record
+}
+
+fn tool(factor: f64) -> Tool {
+    let tool = Tool::new();
+    let json = |record: &Record| serde_json::to_string(record).expect("JSON");
+    tool.write("old.json", json(&sample_record::clean()));
+    tool.write("new.json", json(&dearer(factor)));
+    tool.write("flawed.json", json(&sample_record::flawed()));
+    tool
+}
+
+#[test]
+fn the_same_passes() {
+    let tool = tool(1.0);
+    let said = tool.says("compare old.json new.json");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    insta::assert_snapshot!("compare_same", said.out);
+}
+
+#[test]
+fn what_costs_more_fails_the_gate() {
+    let tool = tool(1.5);
+    for (format, word) in [
+        ("table", "tcp-v4-ch"),
+        ("markdown", "tcp-v4-ch"),
+        ("junit", "<failure"),
+        ("json", "\"gate\""),
+    ] {
+        let said = tool.says(&format!("compare old.json new.json --format {format}"));
+        assert_eq!(said.code, Some(1), "{said:?}");
+        assert!(said.out.contains(word), "{said:?}");
+    }
+    let said = tool.says("compare old.json new.json --threshold 80%");
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+#[test]
+fn tables_have_colours_on_a_terminal_alone() {
+    let tool = tool(1.5);
+    let seen = |before: &str| {
+        let script = "script -qec '$BPFCOST compare old.json new.json' /dev/null </dev/null";
+        tool.shell(&format!("{before} {script}")).out
+    };
+    let shown = seen("");
+    if !shown.contains("tcp-v4-ch") {
+        eprintln!("SKIPPED: no `script` here to make a terminal with");
+        return;
+    }
+    assert!(shown.contains("\u{1b}["), "{shown}");
+    assert!(!seen("NO_COLOR=1").contains("\u{1b}["));
+    assert!(
+        !tool
+            .says("compare old.json new.json")
+            .out
+            .contains("\u{1b}[")
+    );
+}
+
+#[test]
+fn an_invalid_case_has_a_code_of_its_own() {
+    let said = tool(1.0).says("compare old.json flawed.json");
+    assert_eq!(said.code, Some(3), "{said:?}");
+}
+
+#[test]
+fn a_page_is_written_whole() {
+    let tool = tool(1.0);
+    let said = tool.says("report old.json new.json -o page.html");
+    assert_eq!((said.code, said.out.as_str()), (Some(0), ""), "{said:?}");
+    assert!(said.err.contains("wrote page.html"), "{said:?}");
+    let page = std::fs::read_to_string(tool.path("page.html")).expect("the page");
+    assert!(page.trim_end().ends_with("</html>"));
+    assert_eq!(
+        tool.names(),
+        ["flawed.json", "new.json", "old.json", "page.html"]
+    );
+    let piped = tool.shell("$BPFCOST report old.json -o /dev/stdout | cat");
+    assert!(piped.out.trim_end().ends_with("</html>"));
+    let full = tool.shell("$BPFCOST report old.json -o /dev/full");
+    assert_eq!(full.code, Some(4), "{full:?}");
+    full.complains(&["can't write /dev/full", "-o"]);
+}

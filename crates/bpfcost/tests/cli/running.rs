@@ -1,0 +1,141 @@
+//! A run in the background: its journal, what it holds in the kernel, and its end.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use crate::tool::{Said, Tool, said};
+
+/// No wait in these tests is longer; on an idle machine each ends within a second or two.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A run whose record will be `x.json`. Killed when dropped.
+pub(crate) struct Running {
+    child: Option<Child>,
+    journal: PathBuf,
+}
+
+/// What a process held in the kernel, by the kernel's numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    programs: Vec<u32>,
+    maps: Vec<u32>,
+}
+
+impl Running {
+    /// Starts it. `line` says nothing of `--out`.
+    pub(crate) fn start(tool: &Tool, line: &str) -> Self {
+        let child = tool.command(&format!("{line} --out x.json")).spawn();
+        Running {
+            child: Some(child.expect("the binary runs")),
+            journal: tool.path("x.json.journal"),
+        }
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("it has not ended")
+    }
+
+    pub(crate) fn journal(&self) -> String {
+        fs::read_to_string(&self.journal).unwrap_or_default()
+    }
+
+    /// Waits until the journal is as wanted.
+    #[track_caller]
+    pub(crate) fn until(&mut self, wanted: impl Fn(&str) -> bool) {
+        let begun = Instant::now();
+        while !wanted(&self.journal()) {
+            let ended = self.child().try_wait().expect("a child");
+            assert_eq!(ended, None, "it ended before: {}", self.journal());
+            assert!(begun.elapsed() < PATIENCE, "{}", self.journal());
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// What it holds in the kernel just now, by its open files.
+    pub(crate) fn held(&mut self) -> Held {
+        let mut held = Held::default();
+        let folder = format!("/proc/{}/fdinfo", self.child().id());
+        for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let text = fs::read_to_string(file.path()).unwrap_or_default();
+            let number = |key: &str| {
+                let line = text.lines().find_map(|line| line.strip_prefix(key));
+                line.and_then(|value| value.trim().parse::<u32>().ok())
+            };
+            held.programs.extend(number("prog_id:"));
+            held.maps.extend(number("map_id:"));
+        }
+        held
+    }
+
+    /// Waits until it holds something.
+    #[track_caller]
+    pub(crate) fn until_it_holds(&mut self) -> Held {
+        let begun = Instant::now();
+        loop {
+            let held = self.held();
+            if !held.is_empty() {
+                return held;
+            }
+            assert!(begun.elapsed() < PATIENCE, "it loads nothing");
+        }
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&mut self, name: &str) {
+        let id = self.child().id();
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill -{name} {id}")])
+            .status();
+        assert!(sent.expect("sh runs").success());
+    }
+
+    /// SIGKILL, and the wait for its end.
+    pub(crate) fn kill(&mut self) {
+        let child = self.child();
+        child.kill().expect("it may be killed");
+        child.wait().expect("a child");
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Said {
+        let child = self.child.take().expect("it has not ended");
+        said(&child.wait_with_output().expect("a child"))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Held {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.programs.is_empty() && self.maps.is_empty()
+    }
+
+    /// Waits until the kernel has none of it any more; it frees some milliseconds later.
+    #[track_caller]
+    pub(crate) fn assert_freed(&self) {
+        let begun = Instant::now();
+        loop {
+            let programs = bpfcost_bpf::loaded_programs();
+            let maps = bpfcost_bpf::loaded_maps();
+            let left = programs.iter().any(|one| self.programs.contains(&one.id))
+                || maps.iter().any(|id| self.maps.contains(id));
+            if !left {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "left in the kernel: {self:?}");
+            sleep(Duration::from_millis(10));
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! A/A on this machine: structure alone is asserted, for a shared machine may be too busy to pass.
+
+use std::{fs, sync::atomic::AtomicBool};
+
+use bpfcost::{
+    experiment::{Experiment, all, twice::Twice},
+    measure::{self, Measured, Monotonic, Plan, Stop},
+    record::{Record, Status},
+    target::Host,
+};
+
+use crate::{require, tool::Tool};
+
+const CASES: [&str; 2] = ["pass-non-ip", "drop-v4-frag"];
+
+#[test]
+fn cases_entered_twice_are_measured_twice() {
+    if !require::host() {
+        return;
+    }
+    let inner = all().into_iter().find(|one| one.name() == "xdp-lb");
+    let twice = Twice::of(inner.expect("it is registered"), &CASES);
+    for seed in [1, 2] {
+        let plan = Plan {
+            experiment: twice.name().into(),
+            target: "host".into(),
+            unit: twice.unit(),
+            seed,
+            cases: twice.cases(),
+            pairs: twice.pairs(),
+            cpus: vec![bpfcost_bpf::allowed_cpus()[0]],
+            precision: None,
+            seconds: None,
+            quick: true,
+            rounds: Some(2),
+            goal_ns: 1e6,
+            margin: twice.margin(),
+            budget: None,
+        };
+        let clock = Monotonic::start();
+        let interrupt = AtomicBool::new(false);
+        let empty = Measured::new(&plan);
+        let measured = measure::measure(&twice, &plan, &clock, &interrupt, empty, &mut |_| Ok(()));
+        let measured = measured.expect("it is measured");
+        assert_eq!(measured.stop, Some(Stop::Rounds));
+        let record = Record::build(&plan, &measured, "", Host::default().machine(), None);
+        assert_eq!(record.cases.len(), 4);
+        for case in &record.cases {
+            assert_eq!(case.status, Status::Ok, "{:?}", case.problems);
+            let raw = case.raw.as_ref().expect("it has a value");
+            let [low, high] = raw.ci95.expect("it has an interval");
+            assert!(low <= raw.value && raw.value <= high, "{raw:?}");
+            println!("{}: {:.2} [{:.2}, {:.2}]", case.name, raw.value, low, high);
+        }
+        assert_eq!(record.comparisons.len(), 2);
+        for one in &record.comparisons {
+            assert_eq!(one.case, format!("{}~again", one.baseline));
+            println!(
+                "{} against itself: {:+.2} %",
+                one.baseline,
+                100.0 * one.relative
+            );
+        }
+    }
+}
+
+#[test]
+fn an_interrupted_self_test_keeps_nothing() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let said = tool.shell("timeout --preserve-status --signal=INT 2 $BPFCOST self-test");
+    assert_eq!(said.code, Some(130), "{said:?}");
+    assert_eq!(tool.names(), [""; 0]);
+}
+
+#[test]
+fn what_self_test_measures_is_kept_for_compare() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let said = tool.says("self-test --runs 2 --seed 7");
+    // 1 where the machine is too busy for its verdict.
+    assert!(matches!(said.code, Some(0 | 1)), "{said:?}");
+    for word in [
+        "ladder:",
+        "A/A: 2 runs",
+        "levels of a case differ by",
+        "self-test ",
+    ] {
+        assert!(said.out.contains(word), "no `{word}` in {said:?}");
+    }
+    let kept = fs::read_to_string(tool.path("bpfcost/session.json")).expect("the spread");
+    let kept: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
+    let machines = kept["machines"].as_object().expect("by machine");
+    assert!(
+        machines
+            .values()
+            .all(|one| one["sessions"] == 2 && one["percent"].is_number())
+    );
+}
