@@ -44,14 +44,14 @@
  */
 #define TIMING_WAIT_TURNS (1 << 22)
 
-/* What one batch on one CPU saw. Padded so that CPUs share no cache line. */
+/* What one batch on one CPU saw. Aligned so that CPUs share no cache line, nor a pair. */
 struct timing_sample {
 	__u64 start_ns; /* clock before the first body */
 	__u64 end_ns; /* clock after the last body */
 	__u64 ops; /* bodies that ran */
 	__u64 together; /* 1: all CPUs were there; 0: they were not, and nothing ran */
 	__u64 spare[12];
-};
+} __attribute__((aligned(128)));
 
 /* All of it lives in .bss: the verifier must not know the counts, or it walks them. */
 __u64 timing_ops; /* bodies per batch, at least 1 */

@@ -83,12 +83,12 @@ enum reset_class {
 	LB_RESET_STRIP_V6, /* the same, and the next IPv6 source */
 };
 
-/* The sequence of sources on one CPU. Padded so that CPUs share no cache line. */
+/* The sequence of sources on one CPU. Aligned so that CPUs share no cache line, nor a pair. */
 struct sources {
 	__u32 state; /* of the xorshift, never 0 */
 	__u32 mask, prefix; /* next source = prefix | (state & mask), in host order */
 	__u32 spare[29];
-};
+} __attribute__((aligned(128)));
 
 /* What a replay saw of one operation. */
 struct replayed {

@@ -1,5 +1,7 @@
 //! Pinning the calling thread to a CPU, undone when dropped.
 
+use std::{panic, thread};
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::error::{Error, Result};
@@ -36,6 +38,21 @@ impl Drop for Pinned {
         // Going back can fail only where the CPUs from before are gone; then staying is right.
         let _ = sched_setaffinity(None, &self.before);
     }
+}
+
+/// Does `work` on `cpu`: on a thread of its own, so that the caller stays where it is, unless that is
+/// there already.
+pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    if allowed_cpus() == [cpu] {
+        return work();
+    }
+    thread::scope(|scope| {
+        let pinned = || Pinned::to(cpu).and_then(|_pinned| work());
+        scope
+            .spawn(pinned)
+            .join()
+            .unwrap_or_else(|panic| panic::resume_unwind(panic))
+    })
 }
 
 /// The CPU on which the caller runs just now.

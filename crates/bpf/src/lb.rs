@@ -15,6 +15,7 @@ pub use crate::skel::xdp_lb::types::{
     real as Real, traffic as Traffic, vip as Vip, vip_key as VipKey,
 };
 use crate::{
+    cpu,
     error::{Error, Result},
     mapping,
     object::Owned,
@@ -234,30 +235,28 @@ impl LoadBalancer {
 
     /// Puts flows into a CPU's table, from that CPU.
     pub fn remember(&self, cpu: u32, flows: &[FlowKey], entries: &[LruEntry]) -> Result<()> {
-        let _pinned = crate::Pinned::to(cpu)?;
+        let table = self.table(cpu)?;
         let count = flows.len().min(entries.len());
-        self.table(cpu)?
-            .update_batch(
-                bytes_of_slice(&flows[..count]),
-                bytes_of_slice(&entries[..count]),
-                count as u32,
-                MapFlags::ANY,
-                MapFlags::ANY,
-            )
-            .map_err(|source| failed("lru_tables", "adding flows", source))
+        let (keys, values) = (
+            bytes_of_slice(&flows[..count]),
+            bytes_of_slice(&entries[..count]),
+        );
+        cpu::on(cpu, || {
+            table
+                .update_batch(keys, values, count as u32, MapFlags::ANY, MapFlags::ANY)
+                .map_err(|source| failed("lru_tables", "adding flows", source))
+        })
     }
 
-    /// Takes flows out of a CPU's table; each must be in it.
+    /// Takes flows out of a CPU's table, from that CPU; each must be in it.
     pub fn forget(&self, cpu: u32, flows: &[FlowKey]) -> Result<()> {
-        let _pinned = crate::Pinned::to(cpu)?;
-        self.table(cpu)?
-            .delete_batch(
-                bytes_of_slice(flows),
-                flows.len() as u32,
-                MapFlags::ANY,
-                MapFlags::ANY,
-            )
-            .map_err(|source| failed("lru_tables", "removing flows", source))
+        let table = self.table(cpu)?;
+        let keys = bytes_of_slice(flows);
+        cpu::on(cpu, || {
+            table
+                .delete_batch(keys, flows.len() as u32, MapFlags::ANY, MapFlags::ANY)
+                .map_err(|source| failed("lru_tables", "removing flows", source))
+        })
     }
 
     /// What a CPU's table holds of a flow, without counting as a use.
@@ -332,7 +331,8 @@ impl LoadBalancer {
             Datapath::UdpExpired => &programs.udp_expired_replay,
             Datapath::RingSlot => &programs.ring_slot_replay,
         };
-        let (done, _) = run::on_cpu(&program.into(), work.cpu, &work.packet)?;
+        let program = program.into();
+        let (done, _) = cpu::on(work.cpu, || run::on_cpu(&program, work.cpu, &work.packet))?;
         let entries = self
             .replay
             .chunks_exact(std::mem::size_of::<types::replayed>());

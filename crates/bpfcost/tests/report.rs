@@ -3,7 +3,7 @@
 
 mod common;
 
-use bpfcost::report::{compare, csv, markdown, scenario, style::Style, table, verbose};
+use bpfcost::report::{compare, csv, html, markdown, scenario, style::Style, table, verbose};
 use common::{sample_changes, sample_record};
 
 #[test]
@@ -46,4 +46,42 @@ fn compare_markdown() {
 #[test]
 fn compare_junit() {
     insta::assert_snapshot!(compare::junit(&sample_changes::changes()).unwrap());
+}
+
+#[test]
+fn several_cpus_show_each_and_their_sum() {
+    let mut record = sample_record::clean();
+    let style = Style::default();
+    assert!(
+        !table::render(&record, style).contains("together"),
+        "one CPU has no such table"
+    );
+    record.asked.cpus = vec![0, 3];
+    let case = &mut record.cases[0];
+    let mut second = |name: &str, trials: [f64; 3]| {
+        case.secondary.insert(
+            name.to_owned(),
+            vec![trials[..1].to_vec(), trials[1..].to_vec()],
+        )
+    };
+    second("cpu0_ns_per_op", [50.0, 90.0, 40.0]);
+    second("cpu3_ns_per_op", [25.0, 26.0, 24.0]);
+    second("ops_per_s", [58e6, 60e6, 61e6]);
+    for view in [
+        table::render(&record, style),
+        verbose::render(&record, style),
+    ] {
+        let line = view
+            .lines()
+            .find(|line| line.contains("M/s"))
+            .expect("a line with the sum");
+        let cells: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(
+            cells,
+            [record.cases[0].name.as_str(), "50.0", "25.0", "60.0", "M/s"]
+        );
+        assert!(view.contains("CPU 0") && view.contains("CPU 3"), "{view}");
+    }
+    assert!(markdown::render(&record).contains("| 50.0 | 25.0 | 60.0 M/s |"));
+    assert!(html::render(&[record]).unwrap().contains("60.0 M&#x2f;s"));
 }

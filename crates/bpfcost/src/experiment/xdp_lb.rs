@@ -10,6 +10,8 @@ mod model;
 mod packet;
 mod scenario;
 mod sequence;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::{
     record::{Record, Status},
     report::{
+        cpus,
         number::{self, MISSING},
         rows, summary, text, words,
     },
@@ -45,6 +46,7 @@ pub fn render(record: &Record) -> String {
         let _ = writeln!(out, "{}  ", escape(&words::cost_caption(record)));
         let _ = writeln!(out, "{}\n", escape(&words::session_caption(record)));
     }
+    several_cpus(&mut out, record);
     comparisons(&mut out, record);
     invalid(&mut out, record);
     if !record.warnings.is_empty() {
@@ -72,6 +74,26 @@ pub fn origin(record: &Record) -> String {
         text::line(&machine.cpu),
         record.seed
     )
+}
+
+/// What each CPU did, where there were several.
+fn several_cpus(out: &mut String, record: &Record) {
+    let rows = cpus::rows(record);
+    if rows.is_empty() {
+        return;
+    }
+    let names = cpus::names(record);
+    let _ = writeln!(
+        out,
+        "| ns/op on each CPU | {} | together |",
+        names.join(" | ")
+    );
+    let _ = writeln!(out, "|:--|{}--:|", "--:|".repeat(names.len()));
+    for row in rows {
+        let cells: Vec<String> = row.cells().iter().map(|cell| escape(cell)).collect();
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    let _ = writeln!(out, "\n{}\n", cpus::CAPTION);
 }
 
 fn comparisons(out: &mut String, record: &Record) {

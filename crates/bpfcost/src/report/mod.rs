@@ -5,6 +5,7 @@
 //! can't disagree; the files beside them only lay it out.
 
 pub mod compare;
+pub mod cpus;
 pub mod csv;
 mod figure;
 pub mod histogram;

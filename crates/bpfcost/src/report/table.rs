@@ -10,7 +10,7 @@ use crate::{
     measure::Warning,
     record::{Record, Status},
     report::{
-        number, rows,
+        cpus, number, rows,
         style::{Style, Tone},
         summary, text, words,
     },
@@ -21,6 +21,7 @@ pub fn render(record: &Record, style: Style) -> String {
     let mut out = String::new();
     sentence(&mut out, record, style);
     costs(&mut out, record, style);
+    several_cpus(&mut out, record, style);
     comparisons(&mut out, record, style);
     invalid(&mut out, record, style);
     warnings(&mut out, record, style);
@@ -71,6 +72,34 @@ pub(super) fn costs(out: &mut String, record: &Record, style: Style) {
     if !record.target.starts_with("exact") {
         caption(out, &words::session_caption(record), style);
     }
+    if let Some(memory) = words::memory_caption(record) {
+        caption(out, &memory, style);
+    }
+    out.push('\n');
+}
+
+/// What each CPU did, where there were several.
+pub(super) fn several_cpus(out: &mut String, record: &Record, style: Style) {
+    let rows = cpus::rows(record);
+    if rows.is_empty() {
+        return;
+    }
+    let names = cpus::names(record);
+    let mut header = vec!["ns/op on each CPU"];
+    header.extend(names.iter().map(String::as_str));
+    header.push("together");
+    let numbers: Vec<usize> = (1..header.len()).collect();
+    let mut grid = Grid::new(&header, &numbers, style);
+    for row in rows {
+        grid.row(
+            row.cells()
+                .into_iter()
+                .map(|cell| (cell, Tone::Plain))
+                .collect(),
+        );
+    }
+    out.push_str(&grid.render());
+    caption(out, cpus::CAPTION, style);
     out.push('\n');
 }
 

@@ -15,6 +15,7 @@ pub fn render(record: &Record, style: Style) -> String {
     let mut out = String::new();
     table::sentence(&mut out, record, style);
     table::costs(&mut out, record, style);
+    table::several_cpus(&mut out, record, style);
     batch_means(&mut out, record, style);
     table::comparisons(&mut out, record, style);
     table::invalid(&mut out, record, style);

@@ -258,11 +258,27 @@ pub fn cost_caption(record: &Record) -> String {
 
 /// What to know to read the comparisons of this record.
 pub fn pair_caption(record: &Record) -> String {
-    format!(
-        "Differences are taken within epochs; intervals are 95 % for each comparison alone, verdicts \
-         allow for all {} of them.",
-        record.comparisons.len()
-    )
+    let several = match record.comparisons.len() {
+        0 | 1 => String::new(),
+        number => format!(" for each comparison alone, verdicts allow for all {number} of them"),
+    };
+    format!("Differences are taken within epochs; intervals are 95 %{several}.")
+}
+
+/// What the run held in memory at most, as far as it is known.
+pub fn memory_caption(record: &Record) -> Option<String> {
+    let machine = &record.machine;
+    let parts = [
+        (machine.kernel_bytes, "in the kernel"),
+        (machine.user_bytes, "in this program"),
+    ];
+    let known = parts
+        .into_iter()
+        .filter_map(|(bytes, place)| Some((bytes?, place)));
+    let known: Vec<String> = known
+        .map(|(bytes, place)| format!("{} {place}", number::bytes(bytes)))
+        .collect();
+    (!known.is_empty()).then(|| format!("Memory at most: {}.", known.join(", ")))
 }
 
 /// How far an interval reaches: sessions differ by more.

@@ -19,6 +19,9 @@ use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial};
 
 /// How long the kernel may take to free tables before the next epoch goes on regardless.
 const FREE_PATIENCE: Duration = Duration::from_millis(300);
+/// The part of a batch that runs untimed before it, an eighth: so that a trial meets the caches and
+/// predictors that its own case makes, not those that another case left behind.
+const WARM_UP_SHARE: u64 = 8;
 /// How often to look whether it has.
 const FREE_POLL: Duration = Duration::from_millis(2);
 /// Memory that may come and go meanwhile for other reasons, in KiB.
@@ -292,32 +295,28 @@ impl Loaded for Epoch {
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let (once, twice) = (
-            Run {
-                ops: batch.0,
-                resets: 1,
-            },
-            Run {
-                ops: batch.0,
-                resets: 2,
-            },
-        );
         let target = target_of(case)?;
-        let mut misses = None;
-        let mut run = |run| match &target {
-            Target::Floor(reset) => self.floor(*reset, run),
+        let run = |epoch: &mut Self, ops, resets| match &target {
+            Target::Floor(reset) => Ok((epoch.floor(*reset, Run { ops, resets })?, None)),
             Target::Scenario(scenario) => {
-                let (seen, missed) = self.batch(scenario, run)?;
-                misses = Some(missed);
-                Ok(seen)
+                let (seen, misses) = epoch.batch(scenario, Run { ops, resets })?;
+                Ok::<_, Fault>((seen, Some(misses)))
             }
         };
-        let seen = run(once)?;
-        // A floor's reset is all that it has, and nothing can't be done twice.
-        let doubled = match &target {
-            Target::Scenario(scenario) if scenario.reset() != Reset::None => Some(run(twice)?),
-            _ => None,
-        };
+        run(self, (batch.0 / WARM_UP_SHARE).max(1), 1)?;
+        // A floor's reset is all that it has, and nothing can't be done twice. What comes first
+        // meets other caches than what comes second, so chance decides.
+        let doubles =
+            matches!(&target, Target::Scenario(scenario) if scenario.reset() != Reset::None);
+        let doubled_first = mix(self.seed ^ u64::from(self.generation)) & 1 == 1;
+        let mut doubled = None;
+        if doubles && doubled_first {
+            doubled = Some(run(self, batch.0, 2)?.0);
+        }
+        let (seen, misses) = run(self, batch.0, 1)?;
+        if doubles && !doubled_first {
+            doubled = Some(run(self, batch.0, 2)?.0);
+        }
         let mut trial = trial(&seen, batch);
         if let Some(doubled) = doubled {
             trial

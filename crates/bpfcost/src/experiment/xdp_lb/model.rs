@@ -124,7 +124,7 @@ fn first_real(vip: u32) -> u32 {
 /// What happens to a packet of a scenario that comes from one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fate {
-    vip: u32,
+    pub(super) vip: u32,
     pub(super) real: u32,
     pub(super) tunnel_end: IpAddr,
 }

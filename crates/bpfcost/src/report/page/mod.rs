@@ -58,6 +58,7 @@ impl Section {
         let (strips, strip_caption) = strips(record);
         let margin = record.asked.margin;
         let mut tables = vec![tables::cost_table(&groups, record)];
+        tables.extend(tables::cpu_table(record));
         if !pairs.is_empty() {
             tables.push(tables::pair_table(&pairs, record));
         }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::{
     record::{Record, Status},
     report::{
-        number,
+        cpus, number,
         rows::{Group, PairRow},
         style::Tone,
         words,
@@ -140,6 +140,34 @@ pub(super) fn cost_table(groups: &[Group<'_>], record: &Record) -> Table {
             ("note", false),
         ]),
     }
+}
+
+/// What each CPU did; `None` where there was one.
+pub(super) fn cpu_table(record: &Record) -> Option<Table> {
+    let rows = cpus::rows(record);
+    if rows.is_empty() {
+        return None;
+    }
+    let row = |row: cpus::CpuRow| {
+        let keys = row.costs.iter().copied().chain([row.ops_per_s]);
+        let mut cells = row.cells().into_iter();
+        let name = words_cell(cells.next().unwrap_or_default());
+        let numbers = cells.zip(keys).map(|(text, key)| number_cell(text, key));
+        Row {
+            tone: None,
+            cells: std::iter::once(name).chain(numbers).collect(),
+        }
+    };
+    let names = cpus::names(record);
+    let mut header = vec![("case", false)];
+    header.extend(names.iter().map(|name| (name.as_str(), true)));
+    header.push(("together", true));
+    Some(Table {
+        title: "Each CPU, and all together",
+        caption: cpus::CAPTION.to_owned(),
+        rows: rows.into_iter().map(row).collect(),
+        columns: columns(&header),
+    })
 }
 
 /// How the batch means of every case lie.
