@@ -1,5 +1,7 @@
 //! The ladder: known amounts of added work. `self-test` reads it back; one rung is the sentinel.
 
+use std::sync::OnceLock;
+
 use libbpf_rs::{
     ProgramMut,
     skel::{OpenSkel as _, SkelBuilder as _},
@@ -71,6 +73,25 @@ impl Ladder {
             cpus: &[cpu],
         };
         Ok(timing::batch(&program.into(), area, &request, &[PACKET.to_vec()])?.pop())
+    }
+}
+
+impl Loop {
+    /// What this kernel takes, found by loading a small program once.
+    pub fn probe() -> Result<Self> {
+        static FOUND: OnceLock<Loop> = OnceLock::new();
+        if let Some(found) = FOUND.get() {
+            return Ok(*found);
+        }
+        let found = match Ladder::load(&[0], Loop::CanLoop) {
+            Ok(_) => Loop::CanLoop,
+            Err(refused) => match Ladder::load(&[0], Loop::BpfLoop) {
+                Ok(_) => Loop::BpfLoop,
+                // Not the loop then: the first answer says more.
+                Err(_) => return Err(refused),
+            },
+        };
+        Ok(*FOUND.get_or_init(|| found))
     }
 }
 

@@ -12,16 +12,11 @@
 
 #![allow(unsafe_code)]
 
-use std::{
-    ptr,
-    sync::{Barrier, OnceLock},
-    thread,
-};
+use std::{ptr, sync::Barrier, thread};
 
 use crate::{
     cpu::Pinned,
     error::{Error, Result},
-    ladder,
     run::{self, Program},
 };
 
@@ -41,23 +36,6 @@ pub enum Loop {
 }
 
 impl Loop {
-    /// What this kernel takes, found by loading a small program once.
-    pub fn probe() -> Result<Self> {
-        static FOUND: OnceLock<Loop> = OnceLock::new();
-        if let Some(found) = FOUND.get() {
-            return Ok(*found);
-        }
-        let found = match ladder::Ladder::load(&[0], Loop::CanLoop) {
-            Ok(_) => Loop::CanLoop,
-            Err(refused) => match ladder::Ladder::load(&[0], Loop::BpfLoop) {
-                Ok(_) => Loop::BpfLoop,
-                // Not the loop then: the first answer says more.
-                Err(_) => return Err(refused),
-            },
-        };
-        Ok(*FOUND.get_or_init(|| found))
-    }
-
     /// What a timed program of this kind has behind its name.
     pub fn suffix(self) -> &'static str {
         match self {

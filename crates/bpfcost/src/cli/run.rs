@@ -1,11 +1,8 @@
 //! `bpfcost run`: measure experiments, and show what came of it.
 
-use std::{
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{path::PathBuf, time::Duration};
 
-use anstream::{eprintln, print, println};
+use anstream::{print, println};
 use anyhow::{Context, Result};
 
 use super::{
@@ -299,9 +296,4 @@ fn table(args: &Args, record: &Record, style: Style) -> String {
         _ => None,
     }
     .unwrap_or_else(|| report::verbose::render(record, style))
-}
-
-/// Says where a record is, on stderr.
-pub(super) fn announce(path: &Path) {
-    eprintln!("record: {}", path.display());
 }

@@ -10,7 +10,7 @@ use anstream::eprintln;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 
-use super::{exit::lacking, progress::Progress, run::announce, select};
+use super::{exit::lacking, progress::Progress, select};
 use crate::{
     experiment::Experiment,
     measure::{self, Event, Measured, Monotonic, Plan, Stop},
@@ -185,7 +185,7 @@ impl Session {
                     self.journal.path().display()
                 ))),
                 Ok(()) => {
-                    announce(&self.out);
+                    eprintln!("record: {}", self.out.display());
                     if record.stop == Stop::Interrupted {
                         eprintln!("continue: bpfcost run --resume {}", self.out.display());
                         None

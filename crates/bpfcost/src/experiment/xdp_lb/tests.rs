@@ -12,8 +12,11 @@ const DROP: u32 = 1;
 const PASS: u32 = 2;
 const TX: u32 = 3;
 
-/// Name, action, bytes in and out, VIP number and source mask: study 002, in its order.
-const SPECIFIED: [(&str, u32, usize, usize, Option<u32>, u32); 24] = [
+/// Name, action, bytes in and out, VIP number and source mask.
+type Specified = (&'static str, u32, usize, usize, Option<u32>, u32);
+
+/// Study 002's scenarios, in its order.
+const SPECIFIED: [Specified; 24] = [
     ("tcp-v4-lru-hit", TX, 70, 90, Some(0), 0),
     ("tcp-v4-ch", TX, 70, 90, Some(1), 0),
     ("tcp-v6-lru-hit", TX, 90, 130, Some(10), 0),
