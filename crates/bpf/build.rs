@@ -1,6 +1,6 @@
 //! Compiles each `bpf/NAME.bpf.c` and generates its skeleton as `OUT_DIR/NAME.skel.rs`.
 
-use std::{env, ffi::OsString, path::PathBuf, process::Command};
+use std::{env, ffi::OsString, fs, path::PathBuf, process::Command};
 
 use libbpf_cargo::SkeletonBuilder;
 
@@ -14,12 +14,19 @@ fn main() {
     let clang = env::var_os("CLANG").unwrap_or_else(|| CLANG.into());
     println!("cargo:rerun-if-env-changed=CLANG");
     println!("cargo:rerun-if-changed=bpf");
-    if let Err(error) = Command::new(&clang).arg("--version").output() {
-        panic!(
-            "{} does not start ({error}); install it with: scripts/setup.sh",
-            clang.display()
-        );
-    }
+    let compiler = Command::new(&clang)
+        .arg("--version")
+        .output()
+        .unwrap_or_else(|error| {
+            panic!(
+                "{} does not start ({error}); install it with: scripts/setup.sh",
+                clang.display()
+            )
+        });
+    println!(
+        "cargo:rustc-env=BPFCOST_BPF_BUILD={:016x}",
+        build_hash(&compiler.stdout)
+    );
     for name in SOURCES {
         if let Err(error) = SkeletonBuilder::new()
             .source(format!("bpf/{name}.bpf.c"))
@@ -39,4 +46,25 @@ fn flags() -> Vec<OsString> {
     ["-mcpu=v3", "-Wall", "-Werror", "-I", &multiarch]
         .map(OsString::from)
         .to_vec()
+}
+
+/// FNV-1a over the compiler's version and every source, in the order of their names.
+fn build_hash(compiler: &[u8]) -> u64 {
+    let sources = fs::read_dir("bpf").expect("bpf/ is part of this crate");
+    let mut sources: Vec<PathBuf> = sources
+        .map(|entry| entry.expect("bpf/ can be read").path())
+        .collect();
+    sources.sort();
+    let version = compiler
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default()
+        .to_vec();
+    let texts = sources
+        .iter()
+        .map(|path| fs::read(path).expect("bpf/ can be read"));
+    let bytes = std::iter::once(version).chain(texts).flatten();
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

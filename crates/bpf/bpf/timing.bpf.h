@@ -52,8 +52,9 @@ struct timing_sample {
 	__u64 start_ns; /* clock before the first body */
 	__u64 end_ns; /* clock after the last body */
 	__u64 ops; /* bodies that ran */
+	__u64 cpu_counter; /* 1: read from the CPU time counter; 0: from bpf_ktime_get_ns */
 	__u64 together; /* 1: all CPUs were there; 0: they were not, and nothing ran */
-	__u64 spare[12];
+	__u64 spare[11];
 } __attribute__((aligned(128)));
 
 /* All of it lives in .bss: the verifier must not know the counts, or it walks them. */
@@ -68,18 +69,22 @@ struct timing_sample timing_samples[TIMING_MAX_CPUS];
 extern __u64 bpf_get_cpu_time_counter(void) __ksym __weak;
 extern __u64 bpf_cpu_time_counter_to_ns(__u64 counter) __ksym __weak;
 
+static __always_inline _Bool timing_counter(void)
+{
+	return bpf_ksym_exists(bpf_get_cpu_time_counter) &&
+	       bpf_ksym_exists(bpf_cpu_time_counter_to_ns);
+}
+
 static __always_inline __u64 timing_clock(void)
 {
-	if (bpf_ksym_exists(bpf_get_cpu_time_counter) &&
-	    bpf_ksym_exists(bpf_cpu_time_counter_to_ns))
+	if (timing_counter())
 		return bpf_get_cpu_time_counter();
 	return bpf_ktime_get_ns();
 }
 
 static __always_inline __u64 timing_nanos(__u64 clock)
 {
-	if (bpf_ksym_exists(bpf_get_cpu_time_counter) &&
-	    bpf_ksym_exists(bpf_cpu_time_counter_to_ns))
+	if (timing_counter())
 		return bpf_cpu_time_counter_to_ns(clock);
 	return clock;
 }
@@ -144,6 +149,7 @@ static __always_inline void timing_finish(struct timing_sample *sample, __u64 st
 {
 	sample->start_ns = timing_nanos(start);
 	sample->end_ns = timing_nanos(end);
+	sample->cpu_counter = timing_counter();
 	sample->together = 1;
 	sample->ops = ops;
 }

@@ -20,6 +20,9 @@ pub use cpu::{Pinned, allowed_cpus, current_cpu};
 pub use error::{Error, Result};
 pub use programs::{LoadedProgram, loaded_maps, loaded_programs};
 
+/// Tells one build of the BPF programs from another: a hash of their sources and their compiler.
+pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
+
 /// Generated skeletons, one module per `bpf/*.bpf.c`. The generator's code is held to none of the
 /// workspace's lints.
 mod skel {

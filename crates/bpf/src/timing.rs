@@ -69,6 +69,8 @@ pub struct Seen {
     pub ops: u64,
     /// Whether all CPUs were there at the start; where not, nothing ran.
     pub together: bool,
+    /// Whether the clock was the CPU time counter, not `bpf_ktime_get_ns`.
+    pub cpu_counter: bool,
     /// What the last body returned.
     pub code: u32,
     /// The packet that the last body left.
@@ -96,6 +98,8 @@ pub struct Sample {
     pub end_ns: u64,
     /// See [`Seen`].
     pub ops: u64,
+    /// See [`Seen`].
+    pub cpu_counter: u64,
     /// See [`Seen`].
     pub together: u64,
 }
@@ -135,6 +139,7 @@ macro_rules! timing_area {
                         start_ns: fetch(&sample.start_ns),
                         end_ns: fetch(&sample.end_ns),
                         ops: fetch(&sample.ops),
+                        cpu_counter: fetch(&sample.cpu_counter),
                         together: fetch(&sample.together),
                     },
                 }
@@ -228,6 +233,7 @@ fn attempt<A: Area>(
                 end_ns: sample.end_ns,
                 ops: sample.ops,
                 together: sample.together == 1,
+                cpu_counter: sample.cpu_counter == 1,
                 code,
                 output,
             }

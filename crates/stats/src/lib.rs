@@ -5,7 +5,7 @@
 //!
 //! The path of a run: trials → [`sample::epoch_medians`] → per case [`Estimate::of_case`], per comparison
 //! [`Differences::pair`] → at each look [`looks::precise_enough`] → once, at the end, [`judge`]. Records of
-//! separate sessions are compared by [`sessions::judge_sessions`]. `METHOD.md` says why it is done so,
+//! separate sessions are compared by [`sessions::judge_sessions`]. `METHODOLOGY.md` says why it is done so,
 //! and how well it holds by simulation.
 #![forbid(unsafe_code)]
 

@@ -94,6 +94,14 @@ pub(super) fn draw_seed() -> u64 {
         & ((1 << 53) - 1)
 }
 
+/// The machine, and what an experiment runs on it.
+fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Machine> {
+    Ok(Machine {
+        programs: experiment.programs()?,
+        ..host.machine()
+    })
+}
+
 impl Session {
     /// Begins a run; its record will be `out`.
     pub(super) fn start(
@@ -103,7 +111,7 @@ impl Session {
         out: &Path,
     ) -> Result<Self> {
         record::writable(out)?;
-        let machine = host.machine();
+        let machine = fingerprint(host, &*experiment)?;
         let started = now();
         let journal = Journal::create(out, &Header::new(&plan, &started, &machine))?;
         Ok(Session {
@@ -135,9 +143,9 @@ impl Session {
             contents.measured.stop = contents.ended;
             contents.header.machine
         } else {
-            let machine = host.machine();
-            contents.header.continues(&experiment.cases(), &machine)?;
             able(host)?;
+            let machine = fingerprint(host, &*experiment)?;
+            contents.header.continues(&experiment.cases(), &machine)?;
             machine
         };
         plan.seconds = time.map(|time| time.as_secs_f64()).or(plan.seconds);

@@ -47,15 +47,31 @@ pub trait Experiment {
     /// Why a case can't run here (with the kernel or feature that it needs), or `None` where it can.
     fn unsupported(&self, case: &Case) -> Option<String>;
 
-    /// What loading an epoch and a trial cost beyond the batch itself, in seconds: for the
-    /// estimate of `--dry-run` alone. (per load, per trial)
-    fn overhead(&self) -> (f64, f64);
+    /// What loads and trials take beside the batch itself: for the estimate of `--dry-run` alone.
+    fn overhead(&self) -> Overhead;
+
+    /// What is timed and with what, where that can differ between builds and kernels: the build of the
+    /// programs, their loop and their clock. Part of the record.
+    fn programs(&self) -> Result<Option<String>> {
+        Ok(None)
+    }
 
     /// Opens an epoch: programs, maps and servers made afresh for `setup.cases`.
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>>;
 
     /// The program that stays loaded through the whole run, to tell drift from the luck of a load.
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>>;
+}
+
+/// What loads and trials take beside the batch itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overhead {
+    /// Seconds of a load, preparation and unload included.
+    pub load_s: f64,
+    /// Seconds of a trial beside its batches.
+    pub trial_s: f64,
+    /// Batches in a trial: the timed one, and those around it.
+    pub batches: f64,
 }
 
 /// What an epoch is loaded for.

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 
-use super::{Batch, Case, Experiment, Fault, Loaded, Pair, Sentinel, Setup, Trial, Unit};
+use super::{Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Sentinel, Setup, Trial, Unit};
 
 /// Behind the name of the second entry.
 const AGAIN: &str = "~again";
@@ -103,8 +103,12 @@ impl Experiment for Twice {
         self.inner.unsupported(&original(case))
     }
 
-    fn overhead(&self) -> (f64, f64) {
+    fn overhead(&self) -> Overhead {
         self.inner.overhead()
+    }
+
+    fn programs(&self) -> Result<Option<String>> {
+        self.inner.programs()
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {

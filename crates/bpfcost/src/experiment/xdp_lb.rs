@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
+    current_cpu,
     ladder::Ladder,
     lb::{Datapath, Reset},
     timing::Loop,
@@ -28,7 +29,7 @@ use self::{
     epoch::Epoch,
     scenario::{Action, Layer4, Scenario, Shape, Table},
 };
-use super::{Case, Experiment, Loaded, Pair, Role, Sentinel, Setup, Sizing, Unit};
+use super::{Case, Experiment, Loaded, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit};
 
 /// The rung of the ladder that serves as sentinel, and how often it runs: about 1 ms.
 const SENTINEL_RUNG: u32 = 100;
@@ -145,9 +146,30 @@ impl Experiment for XdpLb {
         None
     }
 
-    fn overhead(&self) -> (f64, f64) {
-        // Programs, rings, 100,000 foreign flows and replays; counters and the model of a batch.
-        (0.35, 0.004)
+    fn overhead(&self) -> Overhead {
+        Overhead {
+            // Programs, rings, 100,000 foreign flows, and a replay of each case.
+            load_s: 0.35,
+            // Counters, and the model of a batch.
+            trial_s: 0.004,
+            // An eighth to warm up; the batch; and, where there is a reset, one with it done twice.
+            batches: 2.0,
+        }
+    }
+
+    fn programs(&self) -> Result<Option<String>> {
+        let looping = match Loop::probe()? {
+            Loop::CanLoop => "can_loop",
+            Loop::BpfLoop => "bpf_loop",
+        };
+        let clock = match Ladder::load(&[0], Loop::probe()?)?.batch(0, 1, current_cpu())? {
+            Some(seen) if seen.cpu_counter => "bpf_get_cpu_time_counter",
+            _ => "bpf_ktime_get_ns",
+        };
+        Ok(Some(format!(
+            "build {}, {looping}, {clock}",
+            bpfcost_bpf::BUILD
+        )))
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {

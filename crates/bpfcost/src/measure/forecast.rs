@@ -7,7 +7,7 @@ use bpfcost_stats::{
 };
 
 use super::{LONGEST_S, Plan, Price};
-use crate::experiment::{Experiment, Role};
+use crate::experiment::{Experiment, Overhead, Role};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
 const CALIBRATION_TRIALS: f64 = 8.0;
@@ -56,12 +56,18 @@ pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Foreca
             .count()
     };
     let cases = runs(None);
-    let (per_load_s, per_trial_s) = experiment.overhead();
+    let Overhead {
+        load_s,
+        trial_s,
+        batches: per_trial,
+    } = experiment.overhead();
     let batch_s = plan.goal_ns / 1e9;
-    let all = |trials: f64, batches: f64| cases as f64 * (trials * per_trial_s + batches * batch_s);
+    let all = |trials: f64, batches: f64| {
+        cases as f64 * (trials * trial_s + per_trial * batches * batch_s)
+    };
 
     let price = Price {
-        load_s: per_load_s + all(1.0, WARM_UP_BATCHES),
+        load_s: load_s + all(1.0, WARM_UP_BATCHES),
         round_s: all(1.0, 1.0),
     };
     let default = DEFAULT_TRIALS as u32;

@@ -3,7 +3,7 @@
 use bpfcost_stats::{
     Differences, Estimate, Policy, Sample, Sense, hodges_lehmann, judge, modes,
     power::epochs_to_resolve,
-    sample::epoch_medians,
+    sample::{epoch_medians, median},
     spread as spreads,
     verdict::{Budget as StatsBudget, Comparison as Judged, Verdict as StatsVerdict},
 };
@@ -241,6 +241,7 @@ impl Seen {
             session: session.filter(|share| share.is_finite()).map(percent),
             epoch: percent(typical.map_or(0.0, |spread| spread.epoch)),
             trial: percent(typical.map_or(0.0, |spread| spread.trial)),
+            sentinel: median(&measured.sentinel.concat()),
             sentinel_drift: spreads::sentinel_drift(&measured.sentinel).map(percent),
         }
     }

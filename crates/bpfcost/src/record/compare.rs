@@ -1,4 +1,4 @@
-//! Comparing records of separate sessions (DESIGN, Method 7), for people and as a gate in CI.
+//! Comparing records of separate sessions (METHODOLOGY.md), for people and as a gate in CI.
 //!
 //! **The gate.** A case has `regressed` where both hold:
 //!
@@ -96,6 +96,9 @@ pub fn compare(
     for group in &groups {
         let records: Vec<&Record> = group.old.iter().chain(&group.new).copied().collect();
         changes.warnings.extend(compat::compatible(&records)?);
+        changes
+            .warnings
+            .extend(compat::sentinel_moved(&group.old, &group.new));
         group.compare(threshold, family, &known_spread, &mut changes);
     }
     settle(&mut changes);
@@ -332,7 +335,7 @@ impl Group<'_> {
                 format!(
                     "{what}: few records a side, so that intervals are widened by the spread \
                      between sessions here, {percent:.1} %; {enough} records a side need no such addition, \
-                     and both in one run (--against, --with) are better still"
+                     and cases of one run are better still"
                 ),
             )
         } else {

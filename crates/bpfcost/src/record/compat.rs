@@ -1,5 +1,6 @@
 //! Whether records can be compared at all, and what of their circumstances differs.
 
+use bpfcost_stats::sample::median;
 use thiserror::Error;
 
 use super::{Machine, Record};
@@ -45,6 +46,15 @@ pub enum CompareError {
         /// The other.
         other: usize,
     },
+    /// Short batches against long ones: first touches of cold data weigh otherwise.
+    #[error(
+        "{what}: one side was measured with --quick, in shorter batches, which cost more wherever data \
+         is cold; measure both sides in the same way"
+    )]
+    Quick {
+        /// `experiment on target`.
+        what: String,
+    },
     /// Counts of instructions hold for one build of everything.
     #[error(
         "{what}: counts of an exact target hold for one kernel, CPU and set of mitigations, and \
@@ -88,6 +98,9 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
                 one: counts.0,
                 other: counts.1,
             });
+        }
+        if other.asked.quick != first.asked.quick {
+            return Err(CompareError::Quick { what });
         }
         other_cpus |= other.asked.cpus != first.asked.cpus;
         if !versions.contains(&other.bpfcost.as_str()) {
@@ -133,6 +146,31 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
     Ok(warnings)
 }
 
+/// Tells where the sentinel, which shares no code with any case, moved between the sides: then the
+/// machine did, and the cases with it.
+pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<Warning> {
+    let level = |side: &[&Record]| {
+        let levels: Vec<f64> = side
+            .iter()
+            .filter_map(|record| record.spread.sentinel)
+            .collect();
+        median(&levels)
+    };
+    let (first, old, new) = (new.first()?, level(old)?, level(new)?);
+    let moved = new / old - 1.0;
+    (moved.is_finite() && moved.abs() > first.asked.margin).then(|| {
+        Warning::new(
+            "sentinel-moved",
+            format!(
+                "{}: a program that shares no code with any case cost {:+.1} % too: so much of each \
+                 change is the machine's own, its clock speed as likely as not",
+                what(first),
+                100.0 * moved
+            ),
+        )
+    })
+}
+
 /// What of two machines differs, among what a cost depends on.
 fn differences(one: &Machine, other: &Machine) -> Vec<String> {
     let fields = |m: &Machine| {
@@ -150,6 +188,7 @@ fn differences(one: &Machine, other: &Machine) -> Vec<String> {
             ("mitigations", m.mitigations.join(", ")),
             ("JIT", on(m.jit)),
             ("bpf_stats", on(m.bpf_stats)),
+            ("programs", told(&m.programs)),
         ]
     };
     fields(one)

@@ -51,7 +51,15 @@ impl Header {
         declared: &[crate::experiment::Case],
         machine: &Machine,
     ) -> Result<(), JournalError> {
-        let of = |m: &Machine| [m.cpu.clone(), m.kernel.clone(), m.kernel_build.clone()];
+        let of = |m: &Machine| {
+            let programs = m.programs.clone().unwrap_or_default();
+            [
+                m.cpu.clone(),
+                m.kernel.clone(),
+                m.kernel_build.clone(),
+                programs,
+            ]
+        };
         let (then, now) = (of(&self.machine), of(machine));
         if let Some((then, now)) = then.into_iter().zip(now).find(|(then, now)| then != now) {
             return Err(JournalError::OtherMachine { then, now });

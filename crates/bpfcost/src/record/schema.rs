@@ -89,6 +89,9 @@ pub struct Machine {
     pub jit: bool,
     /// `kernel.bpf_stats_enabled` while measuring.
     pub bpf_stats: bool,
+    /// What was timed and with what: the build of the BPF programs, their loop and their clock.
+    #[serde(default)]
+    pub programs: Option<String>,
     /// Time that the hypervisor took away while measuring, summed over CPUs.
     pub steal_ms: f64,
     /// Moves of this program's measuring threads between CPUs.
@@ -271,6 +274,10 @@ pub struct Spread {
     pub epoch: f64,
     /// Between trials of an epoch.
     pub trial: f64,
+    /// What the sentinel cost, in the record's unit: tells the level of the machine from that of the
+    /// cases when sessions differ.
+    #[serde(default)]
+    pub sentinel: Option<f64>,
     /// How far the sentinel moved over the run.
     pub sentinel_drift: Option<f64>,
 }

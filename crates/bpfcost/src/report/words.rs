@@ -1,6 +1,7 @@
 //! What a record says, in words: verdicts, notes, captions. Every view uses these.
 
 use crate::{
+    experiment::Role,
     measure::Stop,
     record::{BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
     report::{
@@ -12,7 +13,7 @@ use crate::{
 
 /// The 2N/N ratio may miss 2 by this share before a case is noted (METHODOLOGY: 5 %).
 const RATIO_TOLERANCE: f64 = 0.05;
-/// A half-width below this is narrow enough at any cost, in nanoseconds (DESIGN, Method 3).
+/// A half-width below this is narrow enough at any cost, in nanoseconds (METHODOLOGY.md).
 const NARROW_NS: f64 = 0.1;
 
 /// Something to know of a case, in a few words.
@@ -74,7 +75,9 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
             format!("{epochs}: too few for an interval"),
         ));
     }
-    if let (Some(asked), Some(got)) = (record.asked.precision, half_width(raw))
+    // A run does not wait for its floors.
+    if let (Role::Case, Some(asked), Some(got)) =
+        (case.role, record.asked.precision, half_width(raw))
         && got > asked
         && got * raw.value.abs() > NARROW_NS
     {
@@ -94,12 +97,6 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
         notes.push(Note::new(
             Tone::Open,
             format!("twice the batch took {ratio} times as long"),
-        ));
-    }
-    if case.factors.values().any(|value| value == "bounded") {
-        notes.push(Note::new(
-            Tone::Open,
-            "bounded: misses are not known exactly",
         ));
     }
     notes

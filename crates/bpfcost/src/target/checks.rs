@@ -151,7 +151,7 @@ fn kernel(kernel: &str) -> Check {
             Missing,
             format!("Linux {kernel} is too old"),
             &format!(
-                "Linux {major}.{minor} or newer is needed (bpf_loop); measure in a guest with --on"
+                "Linux {major}.{minor} or newer is needed (bpf_loop); boot such a kernel, or measure on another machine"
             ),
         ),
         Some(_) => check("kernel", Ok, format!("Linux {kernel}"), ""),
@@ -166,7 +166,7 @@ fn btf(exists: bool) -> Check {
         "BTF",
         Missing,
         "/sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF is not set)",
-        "boot a distribution's kernel, or measure in a guest with --on",
+        "boot a distribution's kernel: they all have it",
     )
 }
 

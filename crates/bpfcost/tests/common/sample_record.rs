@@ -171,6 +171,7 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
         cases,
         comparisons,
         spread: Spread {
+            sentinel: Some(90.2),
             session: Some(1.6),
             epoch: 0.9,
             trial: 2.1,
@@ -377,6 +378,7 @@ fn comparison(pair: &(&str, &str, &str), cases: &[CaseRecord]) -> Option<Compari
 
 fn machine() -> Machine {
     Machine {
+        programs: Some("build 0123456789abcdef, can_loop, bpf_ktime_get_ns".to_owned()),
         kernel: "6.18.5".to_owned(),
         kernel_build: "#1 SMP PREEMPT_DYNAMIC".to_owned(),
         cpu: "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz".to_owned(),

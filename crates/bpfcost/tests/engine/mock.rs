@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Result, anyhow};
 use bpfcost::{
     experiment::{
-        Batch, Case, Experiment, Fault, Loaded, Pair, Problem, Role, Sentinel, Setup, Sizing,
-        Trial, Unit,
+        Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role, Sentinel, Setup,
+        Sizing, Trial, Unit,
     },
     measure::{Clock, Error, Event, Measured, Plan, measure},
 };
@@ -238,8 +238,12 @@ impl Experiment for Mock {
             .then(|| "needs Linux 9".to_owned())
     }
 
-    fn overhead(&self) -> (f64, f64) {
-        (LOAD_S, TRIAL_S)
+    fn overhead(&self) -> Overhead {
+        Overhead {
+            load_s: LOAD_S,
+            trial_s: TRIAL_S,
+            batches: 1.0,
+        }
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {

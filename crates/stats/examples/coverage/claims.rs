@@ -1,4 +1,4 @@
-//! The claims of METHOD.md as experiments: each function simulates one and returns how often it held.
+//! The claims of METHODOLOGY.md as experiments: each function simulates one and returns how often it held.
 
 use crate::noise::{Dice, Machine, Noise};
 use bpfcost_stats::sample::epoch_medians;

@@ -116,6 +116,10 @@ pub(super) fn machine(record: &Record) -> Vec<Fact> {
             ),
         ),
         fact("Migrations", number::count(machine.migrations)),
+        fact(
+            "Timed programs",
+            or_none(&machine.programs, number::MISSING),
+        ),
         fact("Other BPF programs", list(&machine.other_tracers, "none")),
     ];
     if let Some([low, high]) = machine.mhz {
