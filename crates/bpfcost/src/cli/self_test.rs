@@ -20,7 +20,7 @@ use super::{
 use crate::{
     experiment::{Experiment, twice::Twice},
     measure::{self, Measured, Monotonic, Plan, Stop},
-    record::{Record, SessionFile, SessionSpread, Status, Verdict},
+    record::{self, Change, Outcome, Record, SessionFile, SessionSpread, Status, Verdict},
     target::Host,
 };
 
@@ -42,6 +42,9 @@ const ROUNDS: u32 = 2;
 const ALARM_RATE: f64 = 0.05;
 /// How improbable a number of alarms must be for the tool to be wrong: 4 in 20 runs are let pass.
 const TOO_IMPROBABLE: f64 = 0.003;
+
+/// The change that `compare` is asked to find between sessions: its default.
+const THRESHOLD: f64 = 0.02;
 
 /// How far the ladder's cost per instruction may differ between its rungs.
 const LADDER_TOLERANCE: f64 = 0.15;
@@ -83,9 +86,10 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         return Ok(Exit::Interrupted);
     };
     let alarms = alarms(&sessions)?;
+    let changes = no_changes(&sessions)?;
     let kept = keep_spread(&host, &sessions);
 
-    let right = ladder && alarms;
+    let right = ladder && alarms && changes;
     say!(
         "\n{}",
         if right {
@@ -237,16 +241,38 @@ fn allowed_alarms(runs: usize) -> usize {
     runs
 }
 
+/// Whether `compare`, told how far sessions differ, finds no change between neighbours more often than
+/// chance lets it: nothing was changed.
+fn no_changes(sessions: &[Record]) -> Result<bool> {
+    let spread = session_spread(&levels(sessions));
+    let mut found = 0;
+    for neighbours in sessions.windows(2) {
+        let changes = record::compare(&neighbours[..1], &neighbours[1..], THRESHOLD, |_| spread)?;
+        let changed =
+            |change: &Change| matches!(change.outcome, Outcome::Regressed | Outcome::Improved);
+        found += usize::from(changes.cases.iter().any(changed));
+    }
+    let pairs = sessions.len() - 1;
+    let allowed = allowed_alarms(pairs);
+    say!(
+        "\ncompare: changes found between {found} of {pairs} pairs of neighbouring sessions, where \
+         nothing changed; chance allows {allowed}"
+    )?;
+    Ok(found <= allowed)
+}
+
+/// The level of each case, once as it is entered first, in each session.
+fn levels(sessions: &[Record]) -> Vec<Vec<f64>> {
+    let of_case = |name: &&str| {
+        let value = |record: &Record| Some(record.case(name)?.raw.as_ref()?.value);
+        sessions.iter().filter_map(value).collect()
+    };
+    CASES.iter().map(of_case).collect()
+}
+
 /// How far the sessions' levels lie apart, shown and kept.
 fn keep_spread(host: &Host, sessions: &[Record]) -> Result<()> {
-    let levels: Vec<Vec<f64>> = CASES
-        .iter()
-        .map(|name| {
-            let value = |record: &Record| Some(record.case(name)?.raw.as_ref()?.value);
-            sessions.iter().filter_map(value).collect()
-        })
-        .collect();
-    let Some(spread) = session_spread(&levels) else {
+    let Some(spread) = session_spread(&levels(sessions)) else {
         say!("\nsessions: too few values to tell their spread")?;
         return Ok(());
     };
