@@ -5,14 +5,14 @@
 use std::os::fd::AsFd as _;
 
 use libbpf_rs::{
-    MapCore as _, MapFlags, MapHandle, MapMut, MapType, ProgramMut,
+    MapCore as _, MapFlags, MapHandle, MapMut, MapType, ProgramMut, num_possible_cpus,
     skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
 };
 use memmap2::MmapMut;
 
 pub use crate::skel::xdp_lb::types::{
-    address as Address, control as Control, flow_key as FlowKey, lru_entry as LruEntry,
-    real as Real, traffic as Traffic, vip as Vip, vip_key as VipKey,
+    address as Address, control as Control, flood as Flood, flow_key as FlowKey,
+    lru_entry as LruEntry, real as Real, traffic as Traffic, vip as Vip, vip_key as VipKey,
 };
 use crate::{
     cpu,
@@ -284,6 +284,21 @@ impl LoadBalancer {
             reals: pairs(read_cpu(&maps.real_traffic, "real_traffic", cpu)?),
             real_misses: read_cpu(&maps.real_misses, "real_misses", cpu)?,
         })
+    }
+
+    /// New connections that a CPU saw in its current second.
+    pub fn flood(&self, cpu: u32) -> Result<Flood> {
+        let seen = read_cpu(&self.skeleton.maps.floods, "floods", cpu)?;
+        Ok(seen.first().copied().unwrap_or_default())
+    }
+
+    /// Has every CPU believe that it saw these new connections: nobody sends a test 10⁸ of them.
+    pub fn set_flood(&self, flood: Flood) -> Result<()> {
+        let floods = &self.skeleton.maps.floods;
+        num_possible_cpus()
+            .map(|cpus| vec![bytes_of(&flood).to_vec(); cpus])
+            .and_then(|values| floods.update_percpu(bytes_of(&0u32), &values, MapFlags::ANY))
+            .map_err(|source| failed("floods", "writing", source))
     }
 
     /// Times `ops` operations on each CPU of `work`, which start together; the reset is done
