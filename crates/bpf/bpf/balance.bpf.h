@@ -125,6 +125,7 @@ struct map_types {
 	struct real real;
 	struct control control;
 	struct traffic traffic;
+	struct flood flood;
 	struct replayed replayed;
 } map_types;
 

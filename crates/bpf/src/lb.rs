@@ -2,17 +2,20 @@
 //!
 //! It knows no scenarios: which packet, which flows and what is right are the caller's.
 
+mod programs;
+
 use std::os::fd::AsFd as _;
 
 use libbpf_rs::{
-    MapCore as _, MapFlags, MapHandle, MapMut, MapType, ProgramMut,
+    MapCore as _, MapFlags, MapHandle, MapMut, MapType, num_possible_cpus,
     skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
 };
 use memmap2::MmapMut;
 
+use self::programs::{choose_programs, timed};
 pub use crate::skel::xdp_lb::types::{
-    address as Address, control as Control, flow_key as FlowKey, lru_entry as LruEntry,
-    real as Real, traffic as Traffic, vip as Vip, vip_key as VipKey,
+    address as Address, control as Control, flood as Flood, flow_key as FlowKey,
+    lru_entry as LruEntry, real as Real, traffic as Traffic, vip as Vip, vip_key as VipKey,
 };
 use crate::{
     cpu,
@@ -22,7 +25,7 @@ use crate::{
     percpu::read_cpu,
     plain::{bytes_of, bytes_of_slice, read},
     run,
-    skel::xdp_lb::{OpenXdpLbSkel, XdpLbProgs, XdpLbSkel, XdpLbSkelBuilder, types},
+    skel::xdp_lb::{XdpLbSkel, XdpLbSkelBuilder, types},
     timing::{self, Loop, Request, Seen},
 };
 
@@ -286,6 +289,21 @@ impl LoadBalancer {
         })
     }
 
+    /// New connections that a CPU saw in its current second.
+    pub fn flood(&self, cpu: u32) -> Result<Flood> {
+        let seen = read_cpu(&self.skeleton.maps.floods, "floods", cpu)?;
+        Ok(seen.first().copied().unwrap_or_default())
+    }
+
+    /// Has every CPU believe that it saw these new connections: nobody sends a test 10⁸ of them.
+    pub fn set_flood(&self, flood: Flood) -> Result<()> {
+        let floods = &self.skeleton.maps.floods;
+        num_possible_cpus()
+            .map(|cpus| vec![bytes_of(&flood).to_vec(); cpus])
+            .and_then(|values| floods.update_percpu(bytes_of(&0u32), &values, MapFlags::ANY))
+            .map_err(|source| failed("floods", "writing", source))
+    }
+
     /// Times `ops` operations on each CPU of `work`, which start together; the reset is done
     /// `resets` times between them.
     pub fn batch(
@@ -391,76 +409,6 @@ impl LoadBalancer {
                 timing::store(&mut own.prefix, prefix);
             }
         }
-    }
-}
-
-/// Loads only what this kernel and this datapath need.
-fn choose_programs(open: &mut OpenXdpLbSkel<'_>, looping: Loop, datapath: Datapath) {
-    let prefixes: &[&str] = match datapath {
-        Datapath::Right => &["lb_", "floor_"],
-        Datapath::OuterByte => &["outer_byte_"],
-        Datapath::NoCounter => &["no_counter_"],
-        Datapath::UdpExpired => &["udp_expired_"],
-        Datapath::RingSlot => &["ring_slot_"],
-    };
-    for mut program in open.open_object_mut().progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        let ours = prefixes.iter().any(|prefix| name.starts_with(prefix));
-        let bpf_loop = name.ends_with(Loop::BpfLoop.suffix());
-        let loops = name.ends_with("_replay") || bpf_loop == (looping == Loop::BpfLoop);
-        program.set_autoload(ours && loops);
-    }
-}
-
-/// The timed program. A faulty datapath has one for IPv4 sources only.
-fn timed<'a>(
-    programs: &'a XdpLbProgs<'static>,
-    datapath: Datapath,
-    body: Body,
-    reset: Reset,
-    looping: Loop,
-) -> &'a ProgramMut<'static> {
-    let [can_loop, bpf_loop] = match (datapath, body, reset) {
-        (Datapath::Right, Body::Datapath, Reset::None) => {
-            [&programs.lb_none, &programs.lb_none__bpf_loop]
-        }
-        (Datapath::Right, Body::Datapath, Reset::Strip) => {
-            [&programs.lb_strip, &programs.lb_strip__bpf_loop]
-        }
-        (Datapath::Right, Body::Datapath, Reset::StripV4) => {
-            [&programs.lb_strip_v4, &programs.lb_strip_v4__bpf_loop]
-        }
-        (Datapath::Right, Body::Datapath, Reset::StripV6) => {
-            [&programs.lb_strip_v6, &programs.lb_strip_v6__bpf_loop]
-        }
-        (Datapath::OuterByte, Body::Datapath, _) => [
-            &programs.outer_byte_strip_v4,
-            &programs.outer_byte_strip_v4__bpf_loop,
-        ],
-        (Datapath::NoCounter, Body::Datapath, _) => [
-            &programs.no_counter_strip_v4,
-            &programs.no_counter_strip_v4__bpf_loop,
-        ],
-        (Datapath::UdpExpired, Body::Datapath, _) => [
-            &programs.udp_expired_strip_v4,
-            &programs.udp_expired_strip_v4__bpf_loop,
-        ],
-        (Datapath::RingSlot, Body::Datapath, _) => [
-            &programs.ring_slot_strip_v4,
-            &programs.ring_slot_strip_v4__bpf_loop,
-        ],
-        (_, Body::Empty, Reset::None) => [&programs.floor_none, &programs.floor_none__bpf_loop],
-        (_, Body::Empty, Reset::Strip) => [&programs.floor_strip, &programs.floor_strip__bpf_loop],
-        (_, Body::Empty, Reset::StripV4) => {
-            [&programs.floor_strip_v4, &programs.floor_strip_v4__bpf_loop]
-        }
-        (_, Body::Empty, Reset::StripV6) => {
-            [&programs.floor_strip_v6, &programs.floor_strip_v6__bpf_loop]
-        }
-    };
-    match looping {
-        Loop::CanLoop => can_loop,
-        Loop::BpfLoop => bpf_loop,
     }
 }
 

@@ -36,6 +36,7 @@ plain! {
     types::real: 20,
     types::control: 12,
     types::traffic: 16,
+    types::flood: 16,
     types::replayed: 8 + 136,
 }
 

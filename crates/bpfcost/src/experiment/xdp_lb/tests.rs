@@ -1,47 +1,111 @@
 //! The scenarios against the table of their specification, and the model against itself.
 
-use std::{collections::HashSet, net::IpAddr};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, SocketAddr},
+};
+
+use bpfcost_bpf::lb::VIP_BYPASS_LRU;
+use etherparse::{
+    EtherType, Ethernet2Header, IpFragOffset, IpNumber, Ipv4Header, Ipv6FragmentHeader, Ipv6Header,
+    TcpHeader, UdpHeader,
+};
 
 use super::{
     model, packet,
-    scenario::{self, Scenario},
+    scenario::{self, Action, Flows, Scenario, Table},
     sequence::{Sequence, low_word},
 };
+use crate::experiment::Sizing;
 
-const DROP: u32 = 1;
-const PASS: u32 = 2;
-const TX: u32 = 3;
+/// Study 002's scenarios, in its order: name; source and VIP; the VIP's number; what the packet is;
+/// the LRU before it (`bypass`: the VIP does not use it) and which operations miss it; action; bytes
+/// in and out; bits of the source that vary; operations of a trial where they are fixed.
+#[rustfmt::skip]
+const SPECIFIED: &str = "
+tcp-v4-lru-hit     10.10.2.1:12345       10.10.1.1:80       0  tcp       warm   none  TX    70  90  0       -
+tcp-v4-ch          10.10.2.2:54321       10.10.1.2:80       1  tcp       bypass all   TX    70  90  0       -
+tcp-v6-lru-hit     [fd00:200::1]:12345   [fd00:100::1]:80   10 tcp       warm   none  TX    90  130 0       -
+tcp-v6-ch          [fd00:200::2]:54321   [fd00:100::2]:80   12 tcp       bypass all   TX    90  130 0       -
+udp-v4-lru-hit     10.10.3.1:11111       10.10.1.1:443      2  udp       warm   none  TX    58  78  0       -
+udp-v6-lru-hit     [fd00:200::3]:22222   [fd00:100::1]:443  14 udp       warm   none  TX    78  118 0       -
+tcp-v4v6-lru-hit   10.10.2.4:12347       10.10.1.4:80       13 tcp       warm   none  TX    70  110 0       -
+tcp-v4-lru-diverse 10.10.2.1:12345       10.10.1.1:80       0  tcp       warm   none  TX    70  90  fff     -
+tcp-v4-ch-diverse  10.10.2.2:54321       10.10.1.2:80       1  tcp       bypass all   TX    70  90  fff     -
+tcp-v6-lru-diverse [fd00:200::1]:12345   [fd00:100::1]:80   10 tcp       warm   none  TX    90  130 fff     -
+tcp-v6-ch-diverse  [fd00:200::2]:54321   [fd00:100::2]:80   12 tcp       bypass all   TX    90  130 fff     -
+udp-v4-lru-diverse 10.10.3.1:11111       10.10.1.1:443      2  udp       warm   none  TX    58  78  fff     -
+tcp-v4-syn         10.10.8.2:60001       10.10.1.1:80       0  syn       warm   all   TX    70  90  0       -
+tcp-v4-rst-miss    10.10.8.1:60000       10.10.1.1:80       0  rst       cold   all   TX    70  90  ffffff  -
+tcp-v4-lru-miss    10.10.2.1:12345       10.10.1.1:80       0  tcp       cold   first TX    70  90  ffffff  -
+udp-v4-lru-miss    10.10.3.1:11111       10.10.1.1:443      2  udp       cold   first TX    58  78  ffffff  -
+tcp-v4-lru-warmup  10.10.2.1:12345       10.10.1.1:80       0  tcp       cold   first TX    70  90  fff     6500
+pass-v4-no-vip     10.10.4.1:33333       10.10.9.9:80       -  tcp       -      -     PASS  70  70  0       -
+pass-v6-no-vip     [fd00:400::1]:33333   [fd00:9900::1]:80  -  tcp       -      -     PASS  90  90  0       -
+pass-v4-icmp       10.10.6.1:0           10.10.1.1:0        -  icmp      -      -     PASS  50  50  0       -
+pass-non-ip        -                     -                  -  arp       -      -     PASS  30  30  0       -
+drop-v4-frag       10.10.5.1:44444       10.10.1.1:80       -  fragment  -      -     DROP  70  70  0       -
+drop-v4-options    10.10.7.1:55555       10.10.1.1:80       -  options   -      -     DROP  74  74  0       -
+drop-v6-frag       [fd00:500::1]:44444   [fd00:100::1]:80   -  fragment  -      -     DROP  98  98  0       -
+";
 
-/// Name, action, bytes in and out, VIP number and source mask.
-type Specified = (&'static str, u32, usize, usize, Option<u32>, u32);
+/// One row of [`SPECIFIED`].
+struct Row {
+    name: &'static str,
+    source: &'static str,
+    vip: &'static str,
+    number: Option<u32>,
+    packet: &'static str,
+    table: &'static str,
+    misses: &'static str,
+    action: Action,
+    bytes_in: usize,
+    bytes_out: usize,
+    mask: u32,
+    ops: Option<u64>,
+}
 
-/// Study 002's scenarios, in its order.
-const SPECIFIED: [Specified; 24] = [
-    ("tcp-v4-lru-hit", TX, 70, 90, Some(0), 0),
-    ("tcp-v4-ch", TX, 70, 90, Some(1), 0),
-    ("tcp-v6-lru-hit", TX, 90, 130, Some(10), 0),
-    ("tcp-v6-ch", TX, 90, 130, Some(12), 0),
-    ("udp-v4-lru-hit", TX, 58, 78, Some(2), 0),
-    ("udp-v6-lru-hit", TX, 78, 118, Some(14), 0),
-    ("tcp-v4v6-lru-hit", TX, 70, 110, Some(13), 0),
-    ("tcp-v4-lru-diverse", TX, 70, 90, Some(0), 0xfff),
-    ("tcp-v4-ch-diverse", TX, 70, 90, Some(1), 0xfff),
-    ("tcp-v6-lru-diverse", TX, 90, 130, Some(10), 0xfff),
-    ("tcp-v6-ch-diverse", TX, 90, 130, Some(12), 0xfff),
-    ("udp-v4-lru-diverse", TX, 58, 78, Some(2), 0xfff),
-    ("tcp-v4-syn", TX, 70, 90, Some(0), 0),
-    ("tcp-v4-rst-miss", TX, 70, 90, Some(0), 0xff_ffff),
-    ("tcp-v4-lru-miss", TX, 70, 90, Some(0), 0xff_ffff),
-    ("udp-v4-lru-miss", TX, 58, 78, Some(2), 0xff_ffff),
-    ("tcp-v4-lru-warmup", TX, 70, 90, Some(0), 0xfff),
-    ("pass-v4-no-vip", PASS, 70, 70, None, 0),
-    ("pass-v6-no-vip", PASS, 90, 90, None, 0),
-    ("pass-v4-icmp", PASS, 50, 50, None, 0),
-    ("pass-non-ip", PASS, 30, 30, None, 0),
-    ("drop-v4-frag", DROP, 70, 70, None, 0),
-    ("drop-v4-options", DROP, 74, 74, None, 0),
-    ("drop-v6-frag", DROP, 98, 98, None, 0),
-];
+fn specified() -> Vec<Row> {
+    let rows = SPECIFIED.trim().lines().map(|line| {
+        let columns: Vec<&str> = line.split_whitespace().collect();
+        let [
+            name,
+            source,
+            vip,
+            number,
+            packet,
+            table,
+            misses,
+            action,
+            bytes_in,
+            bytes_out,
+            mask,
+            ops,
+        ] = columns[..]
+        else {
+            panic!("12 columns: {line}")
+        };
+        Row {
+            name,
+            source,
+            vip,
+            number: number.parse().ok(),
+            packet,
+            table,
+            misses,
+            action: match action {
+                "TX" => Action::Tx,
+                "PASS" => Action::Pass,
+                _ => Action::Drop,
+            },
+            bytes_in: bytes_in.parse().unwrap(),
+            bytes_out: bytes_out.parse().unwrap(),
+            mask: u32::from_str_radix(mask, 16).unwrap(),
+            ops: ops.parse().ok(),
+        }
+    });
+    rows.collect()
+}
 
 fn scenarios() -> Vec<Scenario> {
     scenario::all()
@@ -60,18 +124,157 @@ fn output(scenario: &Scenario, source: IpAddr) -> Vec<u8> {
 
 #[test]
 fn scenarios_are_those_of_the_specification() {
-    let scenarios = scenarios();
-    assert_eq!(scenarios.len(), SPECIFIED.len());
-    for (scenario, (name, action, bytes_in, bytes_out, vip, mask)) in
-        scenarios.iter().zip(SPECIFIED)
-    {
+    let (scenarios, rows) = (scenarios(), specified());
+    assert_eq!((scenarios.len(), rows.len()), (24, 24));
+    for (scenario, row) in scenarios.iter().zip(rows) {
+        let name = row.name;
         assert_eq!(scenario.name, name);
-        assert_eq!(scenario.action as u32, action, "{name}");
-        assert_eq!(packet::input(scenario).len(), bytes_in, "{name}");
-        assert_eq!(model::route(scenario).map(|route| route.vip), vip, "{name}");
-        assert_eq!(scenario.mask, mask, "{name}");
-        if action == TX {
-            assert_eq!(output(scenario, scenario.source).len(), bytes_out, "{name}");
+        assert_eq!(scenario.action, row.action, "{name}");
+        assert_eq!(scenario.mask, row.mask, "{name}");
+        let fixed = match scenario.sizing {
+            Sizing::Fixed(ops) => Some(ops),
+            Sizing::Calibrated { .. } => None,
+        };
+        assert_eq!(fixed, row.ops, "{name}");
+        let flows = match row.misses {
+            "none" => Flows::Known,
+            "all" => Flows::Missing,
+            "first" => Flows::Fresh,
+            _ => Flows::Unasked,
+        };
+        assert_eq!(scenario.flows, flows, "{name}");
+        let is_cold = scenario.table == Table::Full;
+        assert_eq!(is_cold, row.table == "cold", "{name}");
+
+        let route = model::route(scenario);
+        assert_eq!(route.map(|route| route.vip), row.number, "{name}");
+        let bypasses = |number| {
+            let vip = model::vips().find(|(_, vip)| vip.number == number);
+            vip.is_some_and(|(_, vip)| vip.flags == VIP_BYPASS_LRU)
+        };
+        assert_eq!(
+            row.number.is_some_and(bypasses),
+            row.table == "bypass",
+            "{name}"
+        );
+        let tunnel_end = match row.bytes_out - row.bytes_in {
+            0 => None,
+            20 => Some("192.168.1.2"),
+            _ => Some("fd00::2"),
+        };
+        let tunnel_end = tunnel_end.map(|end| end.parse::<IpAddr>().unwrap());
+        assert_eq!(route.map(|route| route.tunnel_end), tunnel_end, "{name}");
+        let sent = packet::input(scenario);
+        let left = output(scenario, scenario.source);
+        assert_eq!(
+            (sent.len(), left.len()),
+            (row.bytes_in, row.bytes_out),
+            "{name}"
+        );
+    }
+}
+
+/// Every byte of every packet but the payload's.
+#[test]
+fn packets_are_those_of_the_specification() {
+    for (scenario, row) in scenarios().iter().zip(specified()) {
+        let name = row.name;
+        let bytes = packet::input(scenario);
+        let (ethernet, rest) = Ethernet2Header::from_slice(&bytes).unwrap();
+        let to = [0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
+        assert_eq!(ethernet.destination, to, "{name}");
+        let from = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66];
+        assert_eq!(ethernet.source, from, "{name}");
+        let payload = if row.packet == "arp" {
+            assert_eq!(ethernet.ether_type, EtherType::ARP);
+            rest
+        } else {
+            let source: SocketAddr = row.source.parse().unwrap();
+            let vip: SocketAddr = row.vip.parse().unwrap();
+            let (ether_type, rest) = after_ip(&row, source.ip(), vip.ip(), rest);
+            assert_eq!(ethernet.ether_type, ether_type, "{name}");
+            after_transport(&row, source.port(), vip.port(), rest)
+        };
+        assert_eq!(payload.len(), 16, "{name}");
+    }
+}
+
+/// What follows the IP header, which must be as specified.
+fn after_ip<'a>(row: &Row, from: IpAddr, to: IpAddr, bytes: &'a [u8]) -> (EtherType, &'a [u8]) {
+    let protocol = match row.packet {
+        "udp" => IpNumber::UDP,
+        "icmp" => IpNumber::ICMP,
+        _ => IpNumber::TCP,
+    };
+    let is_fragment = row.packet == "fragment";
+    match (from, to) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let (header, rest) = Ipv4Header::from_slice(bytes).unwrap();
+            let mut expected = Ipv4Header {
+                total_len: bytes.len() as u16,
+                dont_fragment: false,
+                more_fragments: is_fragment,
+                time_to_live: 64,
+                protocol,
+                source: from.octets(),
+                destination: to.octets(),
+                ..Default::default()
+            };
+            if row.packet == "options" {
+                expected.options = [1; 4].into(); // no operation, four times
+            }
+            expected.header_checksum = expected.calc_header_checksum();
+            assert_eq!(header, expected, "{}", row.name);
+            (EtherType::IPV4, rest)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let (header, rest) = Ipv6Header::from_slice(bytes).unwrap();
+            let expected = Ipv6Header {
+                payload_length: rest.len() as u16,
+                next_header: if is_fragment { IpNumber(44) } else { protocol },
+                hop_limit: 64,
+                source: from.octets(),
+                destination: to.octets(),
+                ..Default::default()
+            };
+            assert_eq!(header, expected, "{}", row.name);
+            if !is_fragment {
+                return (EtherType::IPV6, rest);
+            }
+            let (fragment, rest) = Ipv6FragmentHeader::from_slice(rest).unwrap();
+            let expected = Ipv6FragmentHeader::new(protocol, IpFragOffset::ZERO, true, 1);
+            assert_eq!(fragment, expected, "{}", row.name);
+            (EtherType::IPV6, rest)
+        }
+        ends => panic!("of one family, but: {ends:?}"),
+    }
+}
+
+/// What follows the transport header, which must be as specified; checksums are zero.
+fn after_transport<'a>(row: &Row, from: u16, to: u16, bytes: &'a [u8]) -> &'a [u8] {
+    match row.packet {
+        "icmp" => bytes,
+        "udp" => {
+            let (header, rest) = UdpHeader::from_slice(bytes).unwrap();
+            let expected = UdpHeader {
+                source_port: from,
+                destination_port: to,
+                length: 24,
+                checksum: 0,
+            };
+            assert_eq!(header, expected, "{}", row.name);
+            rest
+        }
+        flags => {
+            let (header, rest) = TcpHeader::from_slice(bytes).unwrap();
+            let expected = TcpHeader {
+                syn: flags == "syn",
+                rst: flags == "rst",
+                ack: !["syn", "rst"].contains(&flags),
+                ..TcpHeader::new(from, to, 0, 8192)
+            };
+            assert_eq!(header, expected, "{}", row.name);
+            rest
         }
     }
 }
