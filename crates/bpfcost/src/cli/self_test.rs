@@ -222,7 +222,10 @@ fn alarms(sessions: &[Record]) -> Result<bool> {
         }
     }
     let allowed = allowed_alarms(sessions.len());
-    say!("  false alarms in {alarmed} runs; chance allows {allowed}")?;
+    say!(
+        "  false alarms in {alarmed} of {} runs; chance allows {allowed}",
+        sessions.len()
+    )?;
     Ok(alarmed <= allowed)
 }
 
