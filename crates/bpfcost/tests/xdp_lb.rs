@@ -1,5 +1,6 @@
 //! The load balancer on this host: every scenario valid, every wrong datapath caught.
 
+#[path = "../../bpf/tests/require/mod.rs"]
 mod require;
 
 use bpfcost::experiment::{Batch, Case, Experiment, Fault, Problem, Setup, Sizing, xdp_lb::XdpLb};

@@ -1,7 +1,7 @@
 //! The program as its user meets it: the binary itself, what it says, how it ends, and what it
 //! leaves behind. What needs BPF goes through `require`.
 
-#[path = "../require/mod.rs"]
+#[path = "../../../bpf/tests/require/mod.rs"]
 mod require;
 #[path = "../common/sample_record.rs"]
 #[allow(
