@@ -28,7 +28,7 @@ pub(super) struct Args {
     /// A record, or a folder of them.
     new: PathBuf,
     /// The rise of a cost that the gate lets pass.
-    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = parse::share)]
+    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = parse::share, allow_hyphen_values = true)]
     threshold: f64,
     /// How to answer.
     #[arg(long, value_enum, default_value_t)]

@@ -60,10 +60,10 @@ pub(super) struct Args {
     cases: Vec<String>,
     /// Stop when every interval's half-width is at most this share of its value (or 0.1 ns).
     /// Without --time too: 1%.
-    #[arg(long, value_name = "PERCENT", value_parser = parse::precision)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse::precision, allow_hyphen_values = true)]
     precision: Option<f64>,
     /// Stop after this time. Without --precision too: 60s.
-    #[arg(long, value_name = "TIME", value_parser = parse::time)]
+    #[arg(long, value_name = "TIME", value_parser = parse::time, allow_hyphen_values = true)]
     time: Option<Duration>,
     /// The number that decides every order and every packet; drawn where not given.
     #[arg(long, value_name = "N")]
@@ -75,7 +75,7 @@ pub(super) struct Args {
     #[arg(long)]
     quick: bool,
     /// Say of each comparison whether it is within this relative cost.
-    #[arg(long, value_name = "PERCENT", value_parser = parse::share)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
     /// Only tell the cases, the expected time and the smallest effect that it can show.
     #[arg(long)]

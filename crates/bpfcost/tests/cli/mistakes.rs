@@ -67,7 +67,7 @@ fn numbers_that_make_no_sense() {
         ("0.00000001%", "no run gets there"),
     ] {
         tool.refuses(
-            &format!("run xdp-lb --precision={precision}"),
+            &format!("run xdp-lb --precision {precision}"),
             2,
             &["--precision", words],
         );
@@ -78,7 +78,7 @@ fn numbers_that_make_no_sense() {
         ("soon", "60s"),
         ("-1s", "60s"),
     ] {
-        tool.refuses(&format!("run xdp-lb --time={time}"), 2, &["--time", words]);
+        tool.refuses(&format!("run xdp-lb --time {time}"), 2, &["--time", words]);
     }
     tool.refuses("run xdp-lb --seed -1", 2, &["-1"]);
     tool.refuses("run xdp-lb --budget 0%", 2, &["--budget", "above 0%"]);
