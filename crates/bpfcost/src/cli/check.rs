@@ -8,6 +8,7 @@ use bpfcost_bpf::timing::Loop;
 
 use super::{
     exit::Exit,
+    format::Format,
     output::{answer, say},
 };
 use crate::target::{Check, CheckState, Host};
@@ -20,15 +21,6 @@ pub(super) struct Args {
     /// How to answer.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Table,
-    /// For programs.
-    Json,
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {

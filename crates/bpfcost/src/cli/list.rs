@@ -4,7 +4,7 @@ use anyhow::Result;
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
 
-use super::{exit::Exit, output::say, select};
+use super::{exit::Exit, format::Format, output::say, select};
 use crate::experiment::{self, Role, Sizing, Unit};
 
 /// List experiments, or the cases and factors of one. Needs no privilege.
@@ -16,15 +16,6 @@ pub(super) struct Args {
     /// How to answer.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
-}
-
-#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum Format {
-    /// For people.
-    #[default]
-    Table,
-    /// For programs.
-    Json,
 }
 
 /// One experiment, for programs.

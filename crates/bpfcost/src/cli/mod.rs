@@ -3,6 +3,7 @@
 mod check;
 mod compare;
 mod exit;
+mod format;
 mod interrupt;
 mod list;
 mod output;

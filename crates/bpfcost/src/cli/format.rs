@@ -1,0 +1,11 @@
+//! How commands that only tell something answer.
+
+/// For people or for programs.
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// For programs.
+    Json,
+}
