@@ -87,6 +87,25 @@ pub enum Datapath {
     RingSlot,
 }
 
+/// Which programs an instance loads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Variant {
+    /// The datapath.
+    pub datapath: Datapath,
+    /// How its timed programs loop.
+    pub looping: Loop,
+}
+
+impl Variant {
+    /// A datapath with the cheapest loop that this kernel has.
+    pub fn of(datapath: Datapath) -> Result<Self> {
+        Ok(Variant {
+            datapath,
+            looping: Loop::probe()?,
+        })
+    }
+}
+
 /// The sequence of sources on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sources {
@@ -143,21 +162,19 @@ pub struct Shared {
 pub struct LoadBalancer {
     skeleton: Owned<XdpLbSkel<'static>>,
     tables: Vec<(u32, MapHandle)>,
-    looping: Loop,
-    datapath: Datapath,
+    variant: Variant,
     replay: MmapMut,
 }
 
 impl LoadBalancer {
     /// Loads the datapath with tables for `cpus`, sharing rings and reals where they exist.
-    pub fn load(cpus: &[u32], datapath: Datapath, shared: Option<&Shared>) -> Result<Self> {
+    pub fn load(cpus: &[u32], variant: Variant, shared: Option<&Shared>) -> Result<Self> {
         if let Some(&cpu) = cpus.iter().find(|&&cpu| cpu >= MAX_CPUS) {
             return Err(Error::CpuNumber {
                 cpu,
                 most: MAX_CPUS,
             });
         }
-        let looping = Loop::probe()?;
         let tables = cpus
             .iter()
             .map(|&cpu| Ok((cpu, new_table()?)))
@@ -167,7 +184,7 @@ impl LoadBalancer {
         };
         let skeleton = Owned::new("xdp_lb", |storage| {
             let mut open = XdpLbSkelBuilder::default().open(storage)?;
-            choose_programs(&mut open, looping, datapath);
+            choose_programs(&mut open, variant);
             open.maps.lru_tables.set_inner_map_fd(first.as_fd())?;
             if let Some(shared) = shared {
                 open.maps.rings.reuse_fd(shared.rings.as_fd())?;
@@ -179,8 +196,7 @@ impl LoadBalancer {
         let this = LoadBalancer {
             skeleton,
             tables,
-            looping,
-            datapath,
+            variant,
             replay,
         };
         for (cpu, table) in &this.tables {
@@ -316,7 +332,7 @@ impl LoadBalancer {
     ) -> Result<Vec<Seen>> {
         self.ready(work);
         let skeleton = &mut *self.skeleton;
-        let program = timed(&skeleton.progs, self.datapath, body, reset, self.looping);
+        let program = timed(&skeleton.progs, self.variant, body, reset);
         let area = skeleton
             .maps
             .bss_data
@@ -344,7 +360,7 @@ impl LoadBalancer {
             timing::store(&mut bss.replay_reset, reset as u64);
         }
         let programs = &self.skeleton.progs;
-        let program = match self.datapath {
+        let program = match self.variant.datapath {
             Datapath::Right => &programs.lb_replay,
             Datapath::OuterByte => &programs.outer_byte_replay,
             Datapath::NoCounter => &programs.no_counter_replay,

@@ -4,7 +4,7 @@
 mod require;
 
 use bpfcost::experiment::{Batch, Case, Experiment, Fault, Problem, Setup, Sizing, xdp_lb::XdpLb};
-use bpfcost_bpf::lb::Datapath;
+use bpfcost_bpf::{lb::Datapath, timing::Loop};
 
 const BATCH: Batch = Batch(5000);
 
@@ -33,13 +33,12 @@ fn invalid<T: std::fmt::Debug>(result: Result<T, Fault>) -> Problem {
     }
 }
 
-#[test]
-fn all_cases_prove_themselves() {
+/// Every case of the experiment, in a few trials.
+fn all_cases(experiment: &XdpLb) {
     if !require::host() {
         return;
     }
-    let experiment = XdpLb::default();
-    let setup = setup(&experiment, &[], &[0]);
+    let setup = setup(experiment, &[], &[0]);
     assert_eq!(setup.cases.len(), 24 + 1 + 4);
     let mut epoch = experiment.load(&setup).expect("load");
     let kernel = epoch.kernel_bytes().expect("maps tell their memory");
@@ -61,6 +60,16 @@ fn all_cases_prove_themselves() {
         }
     }
     epoch.unload().expect("unload");
+}
+
+#[test]
+fn all_cases_prove_themselves() {
+    all_cases(&XdpLb::default());
+}
+
+#[test]
+fn all_cases_prove_themselves_in_the_loop_of_older_kernels() {
+    all_cases(&XdpLb::with_loop(Loop::BpfLoop));
 }
 
 /// Runs the replay and then a timed trial of a wrong datapath: both must find it.

@@ -2,14 +2,15 @@
 
 use libbpf_rs::{ProgramMut, skel::OpenSkel as _};
 
-use super::{Body, Datapath, Reset};
+use super::{Body, Datapath, Reset, Variant};
 use crate::{
     skel::xdp_lb::{OpenXdpLbSkel, XdpLbProgs},
     timing::Loop,
 };
 
 /// Loads only what this kernel and this datapath need.
-pub(super) fn choose_programs(open: &mut OpenXdpLbSkel<'_>, looping: Loop, datapath: Datapath) {
+pub(super) fn choose_programs(open: &mut OpenXdpLbSkel<'_>, variant: Variant) {
+    let Variant { datapath, looping } = variant;
     let prefixes: &[&str] = match datapath {
         Datapath::Right => &["lb_", "floor_"],
         Datapath::OuterByte => &["outer_byte_"],
@@ -29,12 +30,11 @@ pub(super) fn choose_programs(open: &mut OpenXdpLbSkel<'_>, looping: Loop, datap
 /// The timed program. A faulty datapath has one for IPv4 sources only.
 pub(super) fn timed<'a>(
     programs: &'a XdpLbProgs<'static>,
-    datapath: Datapath,
+    variant: Variant,
     body: Body,
     reset: Reset,
-    looping: Loop,
 ) -> &'a ProgramMut<'static> {
-    let [can_loop, bpf_loop] = match (datapath, body, reset) {
+    let [can_loop, bpf_loop] = match (variant.datapath, body, reset) {
         (Datapath::Right, Body::Datapath, Reset::None) => {
             [&programs.lb_none, &programs.lb_none__bpf_loop]
         }
@@ -72,7 +72,7 @@ pub(super) fn timed<'a>(
             [&programs.floor_strip_v6, &programs.floor_strip_v6__bpf_loop]
         }
     };
-    match looping {
+    match variant.looping {
         Loop::CanLoop => can_loop,
         Loop::BpfLoop => bpf_loop,
     }

@@ -9,7 +9,7 @@ use bpfcost_bpf::{
     allowed_cpus,
     lb::{
         Address, Control, Counters, Datapath, FlowKey, LoadBalancer, LruEntry, REAL_IPV6, REALS,
-        RING_SIZE, RINGS, Real, Reset, Sources, VIP_BYPASS_LRU, Vip, VipKey, Work,
+        RING_SIZE, RINGS, Real, Reset, Sources, VIP_BYPASS_LRU, Variant, Vip, VipKey, Work,
     },
 };
 use etherparse::{IpHeaders, Ipv4Header, Ipv6Header, PacketBuilder};
@@ -138,7 +138,8 @@ impl Lab {
             return None;
         }
         let cpus: Vec<u32> = allowed_cpus().into_iter().take(2).collect();
-        let balancer = LoadBalancer::load(&cpus, Datapath::Right, None).expect("load");
+        let right = Variant::of(Datapath::Right).expect("a loop that this kernel knows");
+        let balancer = LoadBalancer::load(&cpus, right, None).expect("load");
         let control = Control {
             router_mac: ROUTER_MAC,
             watched_vip: number(WEB, TCP),

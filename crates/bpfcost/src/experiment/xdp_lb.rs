@@ -21,7 +21,7 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::{
     current_cpu,
     ladder::Ladder,
-    lb::{Datapath, Reset},
+    lb::{Datapath, Reset, Variant},
     timing::Loop,
 };
 
@@ -35,24 +35,42 @@ use super::{Case, Experiment, Loaded, Overhead, Pair, Role, Sentinel, Setup, Siz
 const SENTINEL_RUNG: u32 = 100;
 const SENTINEL_OPS: u64 = 10_000;
 
-/// The experiment. Its datapath is the right one but in tests of the validation.
+/// The experiment. Its datapath is the right one, and its loop the cheapest, but in tests.
 #[derive(Debug)]
 pub struct XdpLb {
     datapath: Datapath,
+    looping: Option<Loop>,
 }
 
 impl Default for XdpLb {
     fn default() -> Self {
-        XdpLb {
-            datapath: Datapath::Right,
-        }
+        XdpLb::with_fault(Datapath::Right)
     }
 }
 
 impl XdpLb {
     /// With a datapath that is wrong on purpose.
     pub fn with_fault(datapath: Datapath) -> Self {
-        XdpLb { datapath }
+        XdpLb {
+            datapath,
+            looping: None,
+        }
+    }
+
+    /// With a loop that this kernel has, but would not need.
+    pub fn with_loop(looping: Loop) -> Self {
+        XdpLb {
+            looping: Some(looping),
+            ..XdpLb::default()
+        }
+    }
+
+    fn variant(&self) -> bpfcost_bpf::Result<Variant> {
+        let cheapest = Variant::of(self.datapath)?;
+        Ok(Variant {
+            looping: self.looping.unwrap_or(cheapest.looping),
+            ..cheapest
+        })
     }
 }
 
@@ -158,7 +176,7 @@ impl Experiment for XdpLb {
     }
 
     fn programs(&self) -> Result<Option<String>> {
-        let looping = match Loop::probe()? {
+        let looping = match self.variant()?.looping {
             Loop::CanLoop => "can_loop",
             Loop::BpfLoop => "bpf_loop",
         };
@@ -173,7 +191,7 @@ impl Experiment for XdpLb {
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(Epoch::load(setup, self.datapath)?))
+        Ok(Box::new(Epoch::load(setup, self.variant()?)?))
     }
 
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {

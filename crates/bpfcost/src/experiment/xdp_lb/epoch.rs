@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
     Pinned,
-    lb::{self, Body, Datapath, LRU_ENTRIES, LoadBalancer, Reset, Work},
+    lb::{self, Body, LRU_ENTRIES, LoadBalancer, Reset, Variant, Work},
     timing::Seen,
 };
 
@@ -73,7 +73,7 @@ struct Proved {
 }
 
 impl Epoch {
-    pub(super) fn load(setup: &Setup, datapath: Datapath) -> Result<Self> {
+    pub(super) fn load(setup: &Setup, variant: Variant) -> Result<Self> {
         let first = *setup.cpus.first().context("no CPU was chosen")?;
         let memory_before = KernelMemory::now();
         let pinned = Pinned::to(first)?;
@@ -96,7 +96,7 @@ impl Epoch {
                 continue;
             }
             let first = instances.first().map(|(_, first)| first);
-            instances.push((table, instance(table, &setup.cpus, datapath, first)?));
+            instances.push((table, instance(table, &setup.cpus, variant, first)?));
         }
         Ok(Epoch {
             instances,
@@ -414,11 +414,11 @@ impl Loaded for Epoch {
 fn instance(
     table: Table,
     cpus: &[u32],
-    datapath: Datapath,
+    variant: Variant,
     first: Option<&LoadBalancer>,
 ) -> Result<LoadBalancer> {
     let shared = first.map(LoadBalancer::shared).transpose()?;
-    let instance = LoadBalancer::load(cpus, datapath, shared.as_ref())?;
+    let instance = LoadBalancer::load(cpus, variant, shared.as_ref())?;
     if shared.is_none() {
         instance.set_rings(model::rings())?;
         instance.set_reals(model::reals())?;
