@@ -45,7 +45,7 @@ bench: ## Run the benchmarks of the tool itself
 	@scripts/setup.sh run
 	$(RUNNER) cargo bench --workspace --locked
 
-lint: ## Check format, licences and dependencies, scripts, and clippy's opinion
+lint: ## Check format, licences, dependencies, scripts, docs, and clippy's opinion
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	$(if $(C_FILES),$(CLANG_FORMAT) --dry-run -Werror $(C_FILES))
@@ -55,6 +55,7 @@ lint: ## Check format, licences and dependencies, scripts, and clippy's opinion
 		cargo deny --log-level error check --disable-fetch advisories; \
 	else echo "lint: advisories not checked: their database cannot be fetched from here"; fi
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 
 clean: ## Remove what was built, measured and reported
 	cargo clean

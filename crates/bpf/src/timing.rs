@@ -164,7 +164,7 @@ pub fn fetch<T: Copy>(variable: &T) -> T {
 
 /// Runs a timed program on each of the request's CPUs, `packets[i]` on `cpus[i]`, and says what each
 /// CPU saw, in that order. Several CPUs start together; where one of them is held up by something
-/// else, nothing runs and all try again, up to [`STARTS`] times.
+/// else, nothing runs and all try again, for some seconds.
 pub fn batch<A: Area>(
     program: &Program<'_>,
     area: &mut A,

@@ -1,4 +1,4 @@
-//! `--verbose`: the tables of [`table`](super::table), then how the batch means of every case lie.
+//! `--verbose`: the tables of [`table`], then how the batch means of every case lie.
 
 use crate::{
     record::{Raw, Record, Status},
