@@ -44,6 +44,14 @@ pub enum Error {
         /// The object's name.
         object: &'static str,
     },
+    /// A batch needs one packet for each of its CPUs.
+    #[error("a batch on {cpus} CPUs needs as many packets, and was given {packets}")]
+    Packets {
+        /// CPUs of the request.
+        cpus: usize,
+        /// Packets that came with it.
+        packets: usize,
+    },
     /// A CPU can't be used.
     #[error("CPU {cpu} can't be used: {source}")]
     Cpu {

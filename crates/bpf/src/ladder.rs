@@ -3,12 +3,12 @@
 use std::sync::OnceLock;
 
 use libbpf_rs::{
-    ProgramMut,
+    ErrorKind, ProgramMut,
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
 use crate::{
-    error::Result,
+    error::{Error, Result},
     object::Owned,
     skel::ladder::{LadderSkel, LadderSkelBuilder, types},
     timing::{self, Loop, Request, Seen},
@@ -85,6 +85,8 @@ impl Loop {
         }
         let found = match Ladder::load(&[0], Loop::CanLoop) {
             Ok(_) => Loop::CanLoop,
+            // Whatever else the kernel says, a lack of memory for one, says nothing of the loop.
+            Err(refused) if !is_refusal(&refused) => return Err(refused),
             Err(refused) => match Ladder::load(&[0], Loop::BpfLoop) {
                 Ok(_) => Loop::BpfLoop,
                 // Not the loop then: the first answer says more.
@@ -93,6 +95,11 @@ impl Loop {
         };
         Ok(*FOUND.get_or_init(|| found))
     }
+}
+
+/// Whether the verifier does not know what it was given (EINVAL): so kernels before 6.9 take `can_loop`.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Load { source, .. } if source.kind() == ErrorKind::InvalidInput)
 }
 
 fn program_name(rung: u32, looping: Loop) -> String {

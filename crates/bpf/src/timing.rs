@@ -12,7 +12,11 @@
 
 #![allow(unsafe_code)]
 
-use std::{ptr, sync::Barrier, thread};
+use std::{
+    ptr,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    thread,
+};
 
 use crate::{
     cpu::Pinned,
@@ -177,6 +181,12 @@ pub fn batch<A: Area>(
             most: MAX_CPUS,
         });
     }
+    if packets.len() != request.cpus.len() {
+        return Err(Error::Packets {
+            cpus: request.cpus.len(),
+            packets: packets.len(),
+        });
+    }
     let mut seen = attempt(program, area, request, packets)?;
     for _ in 1..STARTS {
         if seen.iter().any(|seen| seen.together) {
@@ -194,32 +204,9 @@ fn attempt<A: Area>(
     packets: &[Vec<u8>],
 ) -> Result<Vec<Seen>> {
     area.ask(request);
-    // Each thread is on its CPU before any of them runs: a kernel that does not preempt itself
-    // would keep the others waiting behind the first.
-    let pinned = Barrier::new(request.cpus.len());
-    let pinned = &pinned;
-    let runs = request.cpus.iter().zip(packets);
-    let left: Vec<(u32, Vec<u8>)> = match request.cpus {
-        [_] => runs
-            .map(|(&cpu, packet)| run::on_cpu(program, cpu, packet))
-            .collect::<Result<_>>()?,
-        _ => thread::scope(|scope| {
-            let threads: Vec<_> = runs
-                .map(|(&cpu, packet)| {
-                    scope.spawn(move || {
-                        let pin = Pinned::to(cpu);
-                        pinned.wait();
-                        pin.and_then(|_pin| run::on_cpu(program, cpu, packet))
-                    })
-                })
-                .collect();
-            let end = |thread: thread::ScopedJoinHandle<'_, _>| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            };
-            threads.into_iter().map(end).collect::<Result<_>>()
-        })?,
+    let left: Vec<(u32, Vec<u8>)> = match (request.cpus, packets) {
+        (&[cpu], [packet]) => vec![run::on_cpu(program, cpu, packet)?],
+        (cpus, packets) => on_all(program, cpus, packets)?,
     };
     Ok(request
         .cpus
@@ -239,4 +226,46 @@ fn attempt<A: Area>(
             }
         })
         .collect())
+}
+
+/// Runs the program on all CPUs at once, each from a thread that is there before any of them runs: a
+/// kernel that does not preempt itself would keep the others waiting behind the first.
+fn on_all(program: &Program<'_>, cpus: &[u32], packets: &[Vec<u8>]) -> Result<Vec<(u32, Vec<u8>)>> {
+    let arrived = AtomicUsize::new(0);
+    let given_up = AtomicBool::new(false);
+    let (arrived, given_up) = (&arrived, &given_up);
+    thread::scope(|scope| {
+        let start = |cpu: u32, packet: &'_ Vec<u8>| {
+            let packet = packet.clone();
+            let run = move || {
+                let pin = Pinned::to(cpu);
+                arrived.fetch_add(1, Ordering::AcqRel);
+                while arrived.load(Ordering::Acquire) < cpus.len()
+                    && !given_up.load(Ordering::Acquire)
+                {
+                    thread::yield_now();
+                }
+                pin.and_then(|_pin| run::on_cpu(program, cpu, &packet))
+            };
+            let thread = thread::Builder::new().spawn_scoped(scope, run);
+            thread.map_err(|source| Error::Cpu { cpu, source })
+        };
+        let mut threads = Vec::new();
+        for (&cpu, packet) in cpus.iter().zip(packets) {
+            match start(cpu, packet) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    // Those that wait must not wait for ever.
+                    given_up.store(true, Ordering::Release);
+                    return Err(error);
+                }
+            }
+        }
+        let end = |thread: thread::ScopedJoinHandle<'_, _>| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        threads.into_iter().map(end).collect()
+    })
 }

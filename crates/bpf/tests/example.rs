@@ -41,6 +41,14 @@ fn an_outside_program_times_itself() {
     let area = example.maps.bss_data.as_deref_mut().expect(".bss");
     let packet: Vec<u8> = (0..64).collect();
 
+    let two = Request {
+        ops: OPS,
+        resets: 1,
+        cpus: &[0, 1],
+    };
+    let refused = timing::batch(&program, area, &two, std::slice::from_ref(&packet));
+    assert!(refused.is_err(), "two CPUs, one packet: {refused:?}");
+
     let request = Request {
         ops: OPS,
         resets: 1,

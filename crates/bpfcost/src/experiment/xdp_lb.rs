@@ -209,7 +209,14 @@ struct Rung {
 impl Sentinel for Rung {
     fn trial(&mut self) -> Result<f64> {
         let seen = self.ladder.batch(SENTINEL_RUNG, SENTINEL_OPS, self.cpu)?;
-        Ok(seen.context("the sentinel is not loaded")?.ns_per_op())
+        let seen = seen.context("the sentinel is not loaded")?;
+        anyhow::ensure!(
+            seen.ops == SENTINEL_OPS && seen.end_ns > seen.start_ns,
+            "the sentinel did not prove itself: {} of {SENTINEL_OPS} operations in {} ns",
+            seen.ops,
+            seen.elapsed_ns()
+        );
+        Ok(seen.ns_per_op())
     }
 }
 

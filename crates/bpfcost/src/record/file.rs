@@ -1,13 +1,21 @@
 //! The finished record as a file: written whole or not at all, and read with clear errors.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, OpenOptions},
     io::{self, BufWriter, Write},
-    os::unix::{ffi::OsStrExt, fs::PermissionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{OpenOptionsExt, PermissionsExt},
+        },
+    },
     path::{Path, PathBuf},
 };
 
+use rustix::fs::{AtFlags, CWD, OFlags, linkat};
 use serde::Deserialize;
+use tempfile::{NamedTempFile, TempPath};
 use thiserror::Error;
 
 use super::{Record, SCHEMA};
@@ -131,27 +139,75 @@ pub fn write(record: &Record, out: &Path) -> Result<(), FileError> {
     })
 }
 
-/// Writes a file whole or not at all.
+/// Writes a file whole or not at all: without a name where the file system can, so that a kill leaves
+/// nothing behind, then renamed over what was there.
 pub(crate) fn replace(
     out: &Path,
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), FileError> {
     let out = followed(out)?;
-    let mut file = BufWriter::new(temporary(&out)?);
     let failed = |source| FileError::Write {
         path: out.clone(),
         source,
     };
-    fill(&mut file).map_err(failed)?;
-    let file = file
-        .into_inner()
-        .map_err(|error| failed(error.into_error()))?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(&out).map_err(|error| failed(error.error))?;
+    let named = match unnamed(folder_of(&out)?) {
+        Ok(file) => {
+            write_whole(&file, fill).map_err(failed)?;
+            name(&file, &out).map_err(failed)?
+        }
+        Err(_) => {
+            let named = named(folder_of(&out)?).map_err(failed)?;
+            write_whole(named.as_file(), fill).map_err(failed)?;
+            named.into_temp_path()
+        }
+    };
+    named.persist(&out).map_err(|error| failed(error.error))?;
     // The new name must outlive a power cut too. Where a folder can't be flushed, it is as safe as
     // the file system makes it.
     let _ = File::open(folder(&out)).and_then(|folder| folder.sync_all());
     Ok(())
+}
+
+/// Fills a file and flushes it to the disk.
+fn write_whole(file: &File, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut writer = BufWriter::new(file);
+    fill(&mut writer)?;
+    writer.flush()?;
+    file.sync_all()
+}
+
+/// As any other file, the umask taken off: a record is there to be read by others.
+const MODE: u32 = 0o666;
+
+/// A file in `folder` that has no name, and ends with this process where it gets none.
+fn unnamed(folder: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .write(true)
+        .mode(MODE)
+        .custom_flags(OFlags::TMPFILE.bits() as i32)
+        .open(folder)
+}
+
+/// Gives such a file a name beside `out`, which disappears when it is dropped.
+fn name(file: &File, out: &Path) -> io::Result<TempPath> {
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let link = |path: &Path| Ok(linkat(CWD, &own, CWD, path, AtFlags::SYMLINK_FOLLOW)?);
+    let named = part().make_in(folder(out), link)?;
+    Ok(named.into_temp_path())
+}
+
+/// A file in `folder` that disappears when it is dropped.
+fn named(folder: &Path) -> io::Result<NamedTempFile> {
+    part()
+        .permissions(fs::Permissions::from_mode(MODE))
+        .tempfile_in(folder)
+}
+
+/// What a file is called that is not finished.
+fn part() -> tempfile::Builder<'static, 'static> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".bpfcost-").suffix(".part");
+    builder
 }
 
 /// The file that a path means, links followed; refuses what a rename would destroy.
@@ -172,21 +228,6 @@ fn followed(out: &Path) -> Result<PathBuf, FileError> {
         }),
         Err(_) => Ok(out.to_owned()),
     }
-}
-
-/// A file beside `out` that disappears when it is dropped.
-fn temporary(out: &Path) -> Result<tempfile::NamedTempFile, FileError> {
-    let folder = folder_of(out)?;
-    tempfile::Builder::new()
-        .prefix(".bpfcost-")
-        .suffix(".part")
-        // As any other file, the umask taken off: a record is there to be read by others.
-        .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(folder)
-        .map_err(|source| FileError::Write {
-            path: out.to_owned(),
-            source,
-        })
 }
 
 /// The folder that `out` is to lie in, if it is there.
