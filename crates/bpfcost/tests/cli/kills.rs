@@ -1,11 +1,12 @@
 //! SIGKILL at any moment: nothing is left in the kernel, and the journal makes a whole record.
 
-use std::fs;
+use std::{fs, process::Stdio, thread, time::Duration};
 
 use crate::{
     journals::{assert_holds, record, trials},
     require,
     running::Running,
+    sample_record,
     tool::{QUICK, Tool},
 };
 
@@ -73,4 +74,26 @@ fn in_a_trial() {
 #[test]
 fn in_writing_the_record() {
     killed(|journal| journal.contains("\n{\"stopped\""), false);
+}
+
+#[test]
+fn in_reporting() {
+    let tool = Tool::new();
+    let record = serde_json::to_string(&sample_record::sized(400, 3)).expect("JSON");
+    tool.write("old.json", record);
+    tool.answers("report old.json -o page.html");
+    let page = fs::read(tool.path("page.html")).expect("a page");
+    for wait_ms in [0, 2, 4, 8, 16, 32, 64, 128] {
+        let mut report = tool
+            .command("report old.json -o page.html")
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        thread::sleep(Duration::from_millis(wait_ms));
+        // One that has ended already can't be killed, and has nothing to lose.
+        let _ = report.kill();
+        report.wait().expect("it ends");
+        let now = fs::read(tool.path("page.html")).expect("a page");
+        assert!(now == page, "half a page after {wait_ms} ms");
+    }
 }
