@@ -1,11 +1,13 @@
-//! Targets: where a run takes place. For now the host alone: what it is, what it lacks, and what
-//! disturbs a measurement on it.
+//! Targets: where a run takes place. What a machine is, what it lacks, and what disturbs a measurement
+//! on it; and the kernels that guests can have.
 
 mod checks;
 mod cpus;
 mod disturbance;
 mod host;
+pub mod kernel;
 mod machine;
+mod name;
 mod warnings;
 
 #[cfg(test)]
@@ -15,6 +17,14 @@ pub use checks::{Check, CheckState, OLDEST_KERNEL};
 pub use cpus::{CpuError, format_cpus, parse_cpus, usable_cpus};
 pub use disturbance::Watch;
 pub use host::Host;
+pub use name::Target;
 pub use warnings::{
     BUSY_SHARE, FREQUENCY_SHARE, MIGRATIONS_LEAST, MIGRATIONS_PER_S, STEAL_SHARE, warnings,
 };
+
+/// A name that is no target's.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no target {0}\n  Targets are: host, vm:KERNEL (a guest, e.g. vm:6.1), exact:KERNEL (a guest that counts instructions)"
+)]
+pub struct TargetError(String);
