@@ -6,7 +6,7 @@
 
 use bpfcost_stats::{Count, Sample, count, judge_exact, verdict::Verdict as StatsVerdict};
 
-use super::{BudgetVerdict, Comparison, Net, Raw, Verdict, build::sense};
+use super::{BudgetVerdict, CaseRecord, Comparison, Net, Outcome, Raw, Verdict, build::sense};
 use crate::{
     experiment::{Pair, Unit},
     measure::CaseData,
@@ -126,6 +126,62 @@ pub(super) fn comparison(
         detectable: detectable.map(|share| share * 100.0),
         resolve_s: None,
         budget: budget.and_then(|budget| within(&values, &bases, budget)),
+    })
+}
+
+/// What became of a case between two sides: by the ranges that its count takes over the loads of each
+/// (over all trials, where neither trials nor loads repeat).
+pub(super) fn change(
+    old: &[&CaseRecord],
+    new: &[&CaseRecord],
+    threshold: f64,
+) -> (Outcome, Option<f64>) {
+    let range = |side: &[&CaseRecord]| -> Option<[f64; 2]> {
+        let ranges: Vec<[f64; 2]> = side
+            .iter()
+            .filter_map(|case| recorded_range(case))
+            .collect();
+        let low = ranges.iter().map(|range| range[0]).reduce(f64::min)?;
+        Some([low, ranges.iter().map(|range| range[1]).reduce(f64::max)?])
+    };
+    let value = |side: &[&CaseRecord]| {
+        let values: Vec<f64> = side
+            .iter()
+            .filter_map(|c| Some(c.raw.as_ref()?.value))
+            .collect();
+        Some(Sample::new(&values)?.median())
+    };
+    let relative = value(new)
+        .zip(value(old))
+        .map(|(new, old)| new / old - 1.0)
+        .filter(|relative| relative.is_finite());
+    let (Some(old), Some(new)) = (range(old), range(new)) else {
+        return (Outcome::Unresolved, relative);
+    };
+    let (least, most) = (new[0] / old[1] - 1.0, new[1] / old[0] - 1.0);
+    let outcome = if least >= -threshold && most <= threshold {
+        Outcome::Same
+    } else if least > threshold {
+        Outcome::Regressed
+    } else if most < -threshold {
+        Outcome::Improved
+    } else {
+        Outcome::Unresolved
+    };
+    (outcome, relative)
+}
+
+/// The range of a case that a comparison goes by, from its record alone. What the clock rounds is no range.
+fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
+    let raw = case.raw.as_ref()?;
+    let [low, high] = raw.loads?;
+    let rounding = 4.0 / case.calibration.map_or(1, |found| found.batch.0) as f64;
+    Some(if high - low <= rounding {
+        [raw.value; 2]
+    } else if raw.repeats == Some(0) {
+        [raw.min, raw.max]
+    } else {
+        [low, high]
     })
 }
 

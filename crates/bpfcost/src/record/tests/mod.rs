@@ -2,6 +2,7 @@
 
 mod build;
 mod compare;
+mod counts;
 mod gate;
 mod keys;
 
