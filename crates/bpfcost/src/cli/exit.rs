@@ -2,7 +2,7 @@
 
 use std::{fmt, io, process::ExitCode};
 
-use crate::{measure, record};
+use crate::{measure, record, target::kernel};
 
 /// How the program ends; the numbers are a contract (README).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +88,13 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             measure::Error::TooShort { .. } | measure::Error::OtherPlan { .. } => Some(Exit::Usage),
             measure::Error::Broken { .. } | measure::Error::Unobserved(_) => None,
         };
+    }
+    if let Some(error) = cause.downcast_ref::<kernel::Error>() {
+        return Some(match error {
+            kernel::Error::Interrupted => Exit::Interrupted,
+            error if error.is_input() => Exit::Usage,
+            _ => Exit::Lacking,
+        });
     }
     // A full disk or a machine without memory is the machine's; any other path is the user's.
     if let Some(error) = cause.downcast_ref::<io::Error>() {

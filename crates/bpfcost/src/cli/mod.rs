@@ -5,6 +5,7 @@ mod compare;
 mod exit;
 mod format;
 mod interrupt;
+mod kernel;
 mod list;
 mod output;
 mod parse;
@@ -50,6 +51,7 @@ enum Command {
     Run(run::Args),
     Compare(compare::Args),
     Report(report::Args),
+    Kernel(kernel::Args),
     SelfTest(self_test::Args),
 }
 
@@ -73,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Kernel(args) => kernel::run(&args),
         Command::SelfTest(args) => self_test::run(&args),
     };
     match outcome {
