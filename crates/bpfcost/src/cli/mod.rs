@@ -4,10 +4,12 @@ mod check;
 mod compare;
 mod exit;
 mod format;
+mod guest;
 mod interrupt;
 mod list;
 mod output;
 mod parse;
+mod place;
 mod progress;
 mod report;
 mod run;
@@ -51,6 +53,9 @@ enum Command {
     Compare(compare::Args),
     Report(report::Args),
     SelfTest(self_test::Args),
+    /// What this program does for its own guests.
+    #[command(hide = true)]
+    Guest(guest::Args),
 }
 
 /// Runs the program.
@@ -74,6 +79,7 @@ pub fn main() -> ExitCode {
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
         Command::SelfTest(args) => self_test::run(&args),
+        Command::Guest(args) => guest::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

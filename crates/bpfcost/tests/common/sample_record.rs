@@ -384,6 +384,7 @@ fn machine() -> Machine {
         cpu: "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz".to_owned(),
         cpus: 2,
         virtualised: Some("kvm".to_owned()),
+        emulator: None,
         clocksource: "tsc".to_owned(),
         governor: None,
         smt: Some(true),
