@@ -15,7 +15,7 @@ use super::{
     exit::Exit,
     interrupt,
     output::{note, say},
-    select, session,
+    place, select, session,
 };
 use crate::{
     experiment::{Experiment, twice::Twice},
@@ -73,7 +73,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let host = Host::default();
-    session::able(&host)?;
+    place::able(&host)?;
     let interrupted = interrupt::on_signal()?;
     let allowed = bpfcost_bpf::allowed_cpus();
     let cpu = *allowed
