@@ -65,7 +65,11 @@ impl<'a> Suite<'a> {
 
     /// The packages of its newest kernel; the one with the release in its name comes first.
     pub(super) fn newest(&self) -> Result<Vec<Package>, Error> {
-        let arch = DPKG.succeed(DPKG.command().arg("--print-architecture"), self.observer)?;
+        let arch = DPKG.succeed(
+            DPKG.command().arg("--print-architecture"),
+            self.draft.folder(),
+            self.observer,
+        )?;
         let arch = arch.trim();
         if !matches!(arch, "amd64" | "arm64") {
             return Err(Error::NoArchitecture {
@@ -113,13 +117,7 @@ impl<'a> Suite<'a> {
         for file in &files {
             let mut command = DPKG_DEB.command();
             command.arg("--extract").arg(file).arg(&tree);
-            let said = DPKG_DEB.run(&mut command, self.observer, &mut |_| {})?;
-            if !said.ok {
-                return Err(match DPKG_DEB.failed(&said) {
-                    Error::DiskFull { .. } => Error::DiskFull { path: tree },
-                    other => other,
-                });
-            }
+            DPKG_DEB.succeed(&mut command, &tree, self.observer)?;
             // Its room may be needed for what comes next.
             fs::remove_file(file).map_err(failed("remove", file))?;
         }
