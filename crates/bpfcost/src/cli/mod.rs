@@ -4,11 +4,13 @@ mod check;
 mod compare;
 mod exit;
 mod format;
+mod guest;
 mod interrupt;
 mod kernel;
 mod list;
 mod output;
 mod parse;
+mod place;
 mod progress;
 mod report;
 mod run;
@@ -53,6 +55,9 @@ enum Command {
     Report(report::Args),
     Kernel(kernel::Args),
     SelfTest(self_test::Args),
+    /// What this program does for its own guests.
+    #[command(hide = true)]
+    Guest(guest::Args),
 }
 
 /// Runs the program.
@@ -77,6 +82,7 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::run(&args),
         Command::Kernel(args) => kernel::run(&args),
         Command::SelfTest(args) => self_test::run(&args),
+        Command::Guest(args) => guest::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),
