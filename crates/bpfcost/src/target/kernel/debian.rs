@@ -107,20 +107,7 @@ impl<'a> Suite<'a> {
 
     /// Fetches packages, and makes a kernel of what is in them.
     pub(super) fn unpack(&self, packages: &[Package]) -> Result<String, Error> {
-        let first = packages.first().map_or("", |package| &package.name);
-        self.observer
-            .doing(&format!("{}: fetching {first}", self.name));
-        let files = self.apt.download(packages)?;
-        self.observer
-            .doing(&format!("{}: unpacking {first}", self.name));
-        let tree = self.draft.folder().join("unpacked");
-        for file in &files {
-            let mut command = DPKG_DEB.command();
-            command.arg("--extract").arg(file).arg(&tree);
-            DPKG_DEB.succeed(&mut command, &tree, self.observer)?;
-            // Its room may be needed for what comes next.
-            fs::remove_file(file).map_err(failed("remove", file))?;
-        }
+        let tree = self.extract(packages)?;
         let missing = |what: &str| Error::NotAKernel {
             packages: packages
                 .iter()
@@ -141,6 +128,34 @@ impl<'a> Suite<'a> {
         fs::rename(&modules, self.draft.modules(&release)?).map_err(failed("move", &modules))?;
         self.draft.index_modules(&release, self.observer)?;
         Ok(release)
+    }
+
+    /// Fetches packages and unpacks them into one tree.
+    pub(super) fn extract(&self, packages: &[Package]) -> Result<PathBuf, Error> {
+        let first = packages.first().map_or("", |package| &package.name);
+        self.observer
+            .doing(&format!("{}: fetching {first}", self.name));
+        let files = self.apt.download(packages)?;
+        self.observer
+            .doing(&format!("{}: unpacking {first}", self.name));
+        let tree = self.draft.folder().join("unpacked");
+        for file in &files {
+            let mut command = DPKG_DEB.command();
+            command.arg("--extract").arg(file).arg(&tree);
+            DPKG_DEB.succeed(&mut command, &tree, self.observer)?;
+            // Its room may be needed for what comes next.
+            fs::remove_file(file).map_err(failed("remove", file))?;
+        }
+        Ok(tree)
+    }
+
+    /// The newest version of a package.
+    pub(super) fn package(&self, name: &str) -> Result<Package, Error> {
+        let listed = self.apt.show(name)?;
+        Ok(Package {
+            version: listed.ok_or_else(|| self.apt.no_package(name))?.version,
+            name: name.to_owned(),
+        })
     }
 }
 

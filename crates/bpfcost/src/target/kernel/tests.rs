@@ -116,7 +116,10 @@ fn one_built_for_a_study_has_a_name_of_its_own() {
     lab.add("6.12.107-bpfcost-fp");
     lab.came_from(
         "6.12.107-bpfcost-fp",
-        Origin::Built(package("linux-source-6.12", "6.12.107-1")),
+        Origin::Built {
+            source: package("linux-source-6.12", "6.12.107-1"),
+            config_sha256: String::new(),
+        },
     );
     assert!(
         lab.refusal("6.12")
