@@ -71,6 +71,7 @@ impl Ladder {
             ops,
             resets: 1,
             cpus: &[cpu],
+            after_tick: false,
         };
         Ok(timing::batch(&program.into(), area, &request, &[PACKET.to_vec()])?.pop())
     }

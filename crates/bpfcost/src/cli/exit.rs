@@ -4,7 +4,10 @@ use std::{fmt, io, process::ExitCode};
 
 use crate::{
     measure, record,
-    target::guest::{Failure, GuestError},
+    target::{
+        guest::{Failure, GuestError},
+        kernel,
+    },
 };
 
 /// How the program ends; the numbers are a contract (README).
@@ -108,6 +111,13 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             measure::Error::TooShort { .. } | measure::Error::OtherPlan { .. } => Some(Exit::Usage),
             measure::Error::Broken { .. } | measure::Error::Unobserved(_) => None,
         };
+    }
+    if let Some(error) = cause.downcast_ref::<kernel::Error>() {
+        return Some(match error {
+            kernel::Error::Interrupted => Exit::Interrupted,
+            error if error.is_input() => Exit::Usage,
+            _ => Exit::Lacking,
+        });
     }
     if let Some(failure) = cause.downcast_ref::<Failure>() {
         return Some(Exit::known(failure.exit));

@@ -6,6 +6,7 @@ mod exit;
 mod format;
 mod guest;
 mod interrupt;
+mod kernel;
 mod list;
 mod output;
 mod parse;
@@ -52,6 +53,7 @@ enum Command {
     Run(run::Args),
     Compare(compare::Args),
     Report(report::Args),
+    Kernel(kernel::Args),
     SelfTest(self_test::Args),
     /// What this program does for its own guests.
     #[command(hide = true)]
@@ -78,6 +80,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Kernel(args) => kernel::run(&args),
         Command::SelfTest(args) => self_test::run(&args),
         Command::Guest(args) => guest::run(&args),
     };

@@ -2,8 +2,7 @@
 //! is, events come to the same [`Observer`], so that journal, progress and record have one way.
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread::sleep,
     time::{Duration, Instant},
@@ -14,6 +13,7 @@ use bpfcost_bpf::{LoadedProgram, timing::Loop};
 
 use super::{
     exit::{interrupted, lacking, usage},
+    kernel::Shown,
     output::note,
 };
 use crate::{
@@ -25,7 +25,7 @@ use crate::{
         guest::{
             Acceleration, Failure, Guest, GuestError, Hooks, Job, Known, Message, Shape, Tools,
         },
-        kernel::Kernel,
+        kernel::{Kernel, Store},
     },
 };
 
@@ -139,30 +139,12 @@ pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Ma
     })
 }
 
-/// The kernel that a target's guest is to have; `None` for the host.
+/// The kernel that a target's guest is to have, fetched again where it is damaged; `None` for the host.
 pub(super) fn kernel(target: &Target) -> Result<Option<Kernel>> {
     let Some(name) = target.kernel() else {
         return Ok(None);
     };
-    if !name.contains('/') {
-        return Err(usage(format!(
-            "there is no kernel {name}\n  Name its image by a path: --on vm:/boot/vmlinuz-…"
-        )));
-    }
-    let image = fs::canonicalize(name)
-        .map_err(|error| usage(format!("the kernel {name} can't be read: {error}")))?;
-    let file = image.file_name().unwrap_or_default().to_string_lossy();
-    let release = file.strip_prefix("vmlinuz-").unwrap_or(&file).to_owned();
-    let modules: Option<PathBuf> = image
-        .parent()
-        .and_then(Path::parent)
-        .map(|root| root.join("lib/modules").join(&release))
-        .filter(|folder| folder.is_dir());
-    Ok(Some(Kernel {
-        release,
-        image,
-        modules,
-    }))
+    Ok(Some(Store::of_user()?.ensure(name, &Shown::new()?)?))
 }
 
 /// How many CPUs a guest has, to run on these.
@@ -397,6 +379,8 @@ fn measure_there(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::cli::exit::{Exit, sentence};
 

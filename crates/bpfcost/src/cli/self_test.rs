@@ -250,7 +250,9 @@ fn no_changes(sessions: &[Record]) -> Result<bool> {
     let spread = session_spread(&levels(sessions));
     let mut found = 0;
     for neighbours in sessions.windows(2) {
-        let changes = record::compare(&neighbours[..1], &neighbours[1..], THRESHOLD, |_| spread)?;
+        let changes = record::compare(&neighbours[..1], &neighbours[1..], Some(THRESHOLD), |_| {
+            spread
+        })?;
         let changed =
             |change: &Change| matches!(change.outcome, Outcome::Regressed | Outcome::Improved);
         found += usize::from(changes.cases.iter().any(changed));

@@ -191,7 +191,11 @@ impl Experiment for XdpLb {
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(Epoch::load(setup, self.variant()?)?))
+        let variant = Variant {
+            exact: setup.exact,
+            ..self.variant()?
+        };
+        Ok(Box::new(Epoch::load(setup, variant)?))
     }
 
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {

@@ -6,7 +6,7 @@ use bpfcost_stats::{
     rounds::DEFAULT_TRIALS,
 };
 
-use super::{LONGEST_S, Plan, Price};
+use super::{LONGEST_S, Plan, Price, count};
 use crate::experiment::{Experiment, Overhead, Role};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
@@ -87,6 +87,7 @@ pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Foreca
     });
     let epochs = match (runs(Some(Role::Case)), plan.quick) {
         (0, _) => 0,
+        _ if plan.counts() => count::loads(plan.quick),
         (_, true) => first,
         (_, false) => by_time.min(by_precision),
     };

@@ -38,6 +38,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether the target's clock counts instructions, so that costs are counted, not timed.
+    pub fn counts(&self) -> bool {
+        self.unit == Unit::InstructionsPerOp
+    }
+
     /// What epoch number `epoch` is loaded for: the cases numbered in `live`.
     pub fn setup(&self, live: &[usize], epoch: usize) -> Setup {
         Setup {
@@ -48,6 +53,7 @@ impl Plan {
             cpus: self.cpus.clone(),
             seed: self.seed,
             epoch,
+            exact: self.counts(),
         }
     }
 }

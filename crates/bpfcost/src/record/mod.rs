@@ -8,6 +8,7 @@ mod changes;
 mod compare;
 mod compat;
 mod disturbance;
+mod exact;
 mod file;
 mod journal;
 mod journal_error;

@@ -176,10 +176,18 @@ pub struct Raw {
     pub epochs: usize,
     /// Trials over all epochs.
     pub trials: usize,
-    /// Hodges–Lehmann estimate over epoch medians.
+    /// Hodges–Lehmann estimate over epoch medians; on exact targets the value on which most
+    /// trials agree, else their mean.
     pub value: f64,
     /// 95 % signed-rank interval over epochs; null with too few of them.
     pub ci95: Option<[f64; 2]>,
+    /// Smallest and largest of the per-load values, on exact targets: the spread over loads.
+    #[serde(default)]
+    pub loads: Option<[f64; 2]>,
+    /// Trials that agree on `value`, on exact targets: where it is 0, the cost depends on a state that
+    /// differs from batch to batch, and `value` is a mean over batches.
+    #[serde(default)]
+    pub repeats: Option<usize>,
     /// Smallest trial.
     pub min: f64,
     /// Largest trial.
