@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpfcost_bpf::{LoadedProgram, timing::Loop};
 
 use super::{
@@ -22,7 +22,9 @@ use crate::{
     record::{Disturbance, Machine},
     target::{
         CheckState, Host, Target,
-        guest::{Acceleration, Guest, GuestError, Hooks, Job, Known, Message, Shape, Tools},
+        guest::{
+            Acceleration, Failure, Guest, GuestError, Hooks, Job, Known, Message, Shape, Tools,
+        },
         kernel::{Kernel, Store},
     },
 };
@@ -57,7 +59,7 @@ pub(super) enum Place {
     /// In this process.
     Here(Host),
     /// In a guest that has booted.
-    Guest(Box<Guest>, Target),
+    Guest(Box<Guest>),
 }
 
 impl Place {
@@ -79,7 +81,7 @@ impl Place {
             return Ok((Place::Here(host), machine));
         };
         let (guest, machine) = boot(&target, kernel, plan, journal, interrupt)?;
-        Ok((Place::Guest(Box::new(guest), target), machine))
+        Ok((Place::Guest(Box::new(guest)), machine))
     }
 
     /// Measures to the end.
@@ -93,8 +95,7 @@ impl Place {
     ) -> Result<Outcome> {
         match self {
             Place::Here(host) => measure_here(host, experiment, plan, resumed, interrupt, observer),
-            Place::Guest(guest, target) => measure_there(guest, resumed, interrupt, observer)
-                .with_context(|| format!("in the guest {target}")),
+            Place::Guest(guest) => measure_there(guest, &plan.target, resumed, interrupt, observer),
         }
     }
 }
@@ -253,7 +254,7 @@ fn boot(
                 Known::Usable.keep(&tools);
                 return Ok(started);
             }
-            Err(error) if error.is::<GuestError>() => {
+            Err(error) if matches!(error.downcast_ref(), Some(GuestError::Dead { .. })) => {
                 let first = error.to_string();
                 let first = first.lines().next().unwrap_or_default().to_owned();
                 note!("KVM is there but can't boot a guest ({first}): emulated instead");
@@ -294,7 +295,7 @@ fn start(
                 ));
             }
             Some(Message::Failed(failure)) => {
-                return Err(failure).with_context(|| format!("in the guest {}", job.plan.target));
+                return Err(inside(&job.plan.target, failure));
             }
             _ => sleep(LISTEN),
         }
@@ -306,9 +307,15 @@ fn start(
     }
 }
 
+/// What the program in a guest failed with, said by this one.
+fn inside(target: &str, failure: Failure) -> anyhow::Error {
+    anyhow::Error::new(failure).context(format!("in the guest {target}"))
+}
+
 /// Listens to a guest that measures.
 fn measure_there(
     guest: &mut Guest,
+    target: &str,
     mut measured: Measured,
     interrupt: &AtomicBool,
     observer: &mut dyn Observer,
@@ -343,7 +350,7 @@ fn measure_there(
                     warnings,
                 });
             }
-            Some(Message::Failed(failure)) => return Err(failure.into()),
+            Some(Message::Failed(failure)) => return Err(inside(target, failure)),
             Some(Message::Machine(_) | Message::Gone(_)) => {}
             None => sleep(LISTEN),
         }
