@@ -220,7 +220,7 @@ pub enum Error {
     },
     /// A program failed in a way that is not known here.
     #[error(
-        "{program} failed: {words}\n  Its words are above; try again, or add a kernel by its path: bpfcost kernel add PATH"
+        "{program} failed: {words}\n  Try again, or add a kernel by its path: bpfcost kernel add PATH"
     )]
     Failed {
         /// Its name.

@@ -152,6 +152,23 @@ fn a_system_without_apt() {
 }
 
 #[test]
+fn a_system_without_compilers() {
+    let lab = Lab::new();
+    let mut command = lab.command("build --frame-pointer");
+    let said = said(
+        &command
+            .env("PATH", "/nothing")
+            .output()
+            .expect("the binary runs"),
+    );
+    assert_eq!(said.code, Some(4), "{said:?}");
+    let names = "make, gcc, ld, flex, bison, bc, pahole, tar, xz, usr/include/libelf.h";
+    let install = "apt-get install make gcc binutils flex bison bc dwarves tar xz-utils libelf-dev";
+    said.complains(&[names, install]);
+    assert_eq!(lab.kept(), [""; 0]);
+}
+
+#[test]
 fn ctrl_c() {
     let lab = Lab::new();
     // A mirror that takes calls and never answers.
