@@ -12,8 +12,10 @@ pub(super) const WORDS: &str = "Suites: bookworm (6.1), trixie (6.12), sid (the 
 #[derive(Debug, Error)]
 pub enum Error {
     /// No kernel has that name.
-    #[error("there is no kernel {name}{}\n  {advice}", here(.there))]
+    #[error("there is no kernel {name} in {folder}{}\n  {advice}", here(.there))]
     NotThere {
+        /// Where it was looked for; root has another cache than its user.
+        folder: PathBuf,
         /// As it was asked for.
         name: String,
         /// Those that there are.
