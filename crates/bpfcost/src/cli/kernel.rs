@@ -227,14 +227,14 @@ fn remove(store: &Store, args: &Remove) -> Result<Exit> {
 }
 
 /// Work on a kernel, shown on stderr: a spinner and a bar on a terminal, a line a step elsewhere.
-struct Shown {
+pub(super) struct Shown {
     bar: ProgressBar,
     terminal: bool,
     interrupted: Arc<AtomicBool>,
 }
 
 impl Shown {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         Ok(Shown {
             bar: bar(),
             terminal: stderr().is_terminal(),

@@ -2,18 +2,18 @@
 //! is, events come to the same [`Observer`], so that journal, progress and record have one way.
 
 use std::{
-    fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::atomic::{AtomicBool, Ordering},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpfcost_bpf::{LoadedProgram, timing::Loop};
 
 use super::{
     exit::{interrupted, lacking, usage},
+    kernel::Shown,
     output::note,
 };
 use crate::{
@@ -22,8 +22,10 @@ use crate::{
     record::{Disturbance, Machine},
     target::{
         CheckState, Host, Target,
-        guest::{Acceleration, Guest, GuestError, Hooks, Job, Known, Message, Shape, Tools},
-        kernel::Kernel,
+        guest::{
+            Acceleration, Failure, Guest, GuestError, Hooks, Job, Known, Message, Shape, Tools,
+        },
+        kernel::{Kernel, Store},
     },
 };
 
@@ -57,7 +59,7 @@ pub(super) enum Place {
     /// In this process.
     Here(Host),
     /// In a guest that has booted.
-    Guest(Box<Guest>, Target),
+    Guest(Box<Guest>),
 }
 
 impl Place {
@@ -79,7 +81,7 @@ impl Place {
             return Ok((Place::Here(host), machine));
         };
         let (guest, machine) = boot(&target, kernel, plan, journal, interrupt)?;
-        Ok((Place::Guest(Box::new(guest), target), machine))
+        Ok((Place::Guest(Box::new(guest)), machine))
     }
 
     /// Measures to the end.
@@ -93,8 +95,7 @@ impl Place {
     ) -> Result<Outcome> {
         match self {
             Place::Here(host) => measure_here(host, experiment, plan, resumed, interrupt, observer),
-            Place::Guest(guest, target) => measure_there(guest, resumed, interrupt, observer)
-                .with_context(|| format!("in the guest {target}")),
+            Place::Guest(guest) => measure_there(guest, &plan.target, resumed, interrupt, observer),
         }
     }
 }
@@ -138,30 +139,12 @@ pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Ma
     })
 }
 
-/// The kernel that a target's guest is to have; `None` for the host.
+/// The kernel that a target's guest is to have, fetched again where it is damaged; `None` for the host.
 pub(super) fn kernel(target: &Target) -> Result<Option<Kernel>> {
     let Some(name) = target.kernel() else {
         return Ok(None);
     };
-    if !name.contains('/') {
-        return Err(usage(format!(
-            "there is no kernel {name}\n  Name its image by a path: --on vm:/boot/vmlinuz-…"
-        )));
-    }
-    let image = fs::canonicalize(name)
-        .map_err(|error| usage(format!("the kernel {name} can't be read: {error}")))?;
-    let file = image.file_name().unwrap_or_default().to_string_lossy();
-    let release = file.strip_prefix("vmlinuz-").unwrap_or(&file).to_owned();
-    let modules: Option<PathBuf> = image
-        .parent()
-        .and_then(Path::parent)
-        .map(|root| root.join("lib/modules").join(&release))
-        .filter(|folder| folder.is_dir());
-    Ok(Some(Kernel {
-        release,
-        image,
-        modules,
-    }))
+    Ok(Some(Store::of_user()?.ensure(name, &Shown::new()?)?))
 }
 
 /// How many CPUs a guest has, to run on these.
@@ -271,7 +254,7 @@ fn boot(
                 Known::Usable.keep(&tools);
                 return Ok(started);
             }
-            Err(error) if error.is::<GuestError>() => {
+            Err(error) if matches!(error.downcast_ref(), Some(GuestError::Dead { .. })) => {
                 let first = error.to_string();
                 let first = first.lines().next().unwrap_or_default().to_owned();
                 note!("KVM is there but can't boot a guest ({first}): emulated instead");
@@ -312,7 +295,7 @@ fn start(
                 ));
             }
             Some(Message::Failed(failure)) => {
-                return Err(failure).with_context(|| format!("in the guest {}", job.plan.target));
+                return Err(inside(&job.plan.target, failure));
             }
             _ => sleep(LISTEN),
         }
@@ -324,9 +307,15 @@ fn start(
     }
 }
 
+/// What the program in a guest failed with, said by this one.
+fn inside(target: &str, failure: Failure) -> anyhow::Error {
+    anyhow::Error::new(failure).context(format!("in the guest {target}"))
+}
+
 /// Listens to a guest that measures.
 fn measure_there(
     guest: &mut Guest,
+    target: &str,
     mut measured: Measured,
     interrupt: &AtomicBool,
     observer: &mut dyn Observer,
@@ -361,7 +350,7 @@ fn measure_there(
                     warnings,
                 });
             }
-            Some(Message::Failed(failure)) => return Err(failure.into()),
+            Some(Message::Failed(failure)) => return Err(inside(target, failure)),
             Some(Message::Machine(_) | Message::Gone(_)) => {}
             None => sleep(LISTEN),
         }
@@ -390,6 +379,8 @@ fn measure_there(
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::cli::exit::{Exit, sentence};
 

@@ -13,8 +13,8 @@ use super::{
     store,
 };
 use crate::{
-    experiment::Experiment,
-    measure::{Plan, forecast},
+    experiment::{Experiment, Unit},
+    measure::{COUNTING_GOAL_NS, Plan, forecast},
     record::{self, Record, Status},
     report::{self, number::duration, style::Style},
     target::{Host, Target, TargetError, parse_cpus},
@@ -32,6 +32,10 @@ const DEFAULT_TIME: Duration = Duration::from_secs(60);
 /// The precision at which such a run stops before.
 const DEFAULT_PRECISION: f64 = 0.01;
 
+/// The seed of a run that counts instructions, where none is given: the same packets every time, so that
+/// runs of different days agree.
+const EXACT_SEED: u64 = 1;
+
 /// What the epochs of a case typically scatter by (relative standard deviation), for `--dry-run`
 /// alone: seen on a shared virtual machine.
 const TYPICAL_SPREAD: f64 = 0.01;
@@ -47,7 +51,8 @@ const TYPICAL_SPREAD: f64 = 0.01;
   bpfcost run xdp-lb --precision 0.5%          until every cost is known to 0.5 %
   bpfcost run xdp-lb --case 'udp-*' --quick    a first impression of some cases
   bpfcost run xdp-lb --case tcp-v4-ch --verbose    one case in detail
-  bpfcost run xdp-lb --on vm:/boot/vmlinuz-6.12.1    in a guest with another kernel
+  bpfcost run xdp-lb --on exact:6.12           costs as counts of instructions, in a guest
+  bpfcost run xdp-lb --on vm:6.1 --on vm:6.12  two kernels side by side
   bpfcost run xdp-lb --dry-run                 what would run, and what it could show")]
 pub(super) struct Args {
     /// What to measure; see `bpfcost list`.
@@ -64,10 +69,11 @@ pub(super) struct Args {
     /// Without --time too: 1%.
     #[arg(long, value_name = "PERCENT", value_parser = parse::precision, allow_hyphen_values = true)]
     precision: Option<f64>,
-    /// Stop after this time. Without --precision too: 60s.
+    /// Stop after this time. Without --precision too: 60s. Counts of exact targets take the loads that they
+    /// need, whatever this and --precision say.
     #[arg(long, value_name = "TIME", value_parser = parse::time, allow_hyphen_values = true)]
     time: Option<Duration>,
-    /// The number that decides every order and every packet; drawn where not given.
+    /// The number that decides every order and every packet; drawn where not given, but 1 on exact targets.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Run each case on all of these CPUs at once, e.g. 0-3,8. Without it, on one. In a guest, its own.
@@ -212,7 +218,8 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
             let experiment = select::experiment(name)?;
             let (cases, pairs) = select::cases(&*experiment, &args.cases)?;
             let default = args.time.is_none() && args.precision.is_none() && !args.quick;
-            let plan = Plan {
+            let margin = experiment.margin();
+            let timed = Plan {
                 experiment: experiment.name().into(),
                 target: target.clone(),
                 unit: experiment.unit(),
@@ -228,13 +235,32 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
                 quick: args.quick,
                 rounds: args.quick.then_some(QUICK_ROUNDS),
                 goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
-                margin: experiment.margin(),
+                margin,
                 budget: args.budget,
+            };
+            let plan = match named.is_exact() {
+                true => counted(timed, args.seed),
+                false => timed,
             };
             plans.push((experiment, plan));
         }
     }
     Ok(plans)
+}
+
+/// A plan for a guest that counts instructions: its clock is not one of seconds, and nothing is left to
+/// chance, not even the seed.
+fn counted(plan: Plan, seed: Option<u64>) -> Plan {
+    Plan {
+        unit: Unit::InstructionsPerOp,
+        seed: seed.unwrap_or(EXACT_SEED),
+        precision: None,
+        seconds: None,
+        rounds: None,
+        goal_ns: COUNTING_GOAL_NS,
+        margin: 0.0,
+        ..plan
+    }
 }
 
 /// Refuses a name that is given twice: its second record would take the first one's place.
@@ -299,6 +325,16 @@ fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> 
     say!("{} comparisons", plan.pairs.len())?;
     for pair in &plan.pairs {
         say!("  {} against {}", pair.case, pair.baseline)?;
+    }
+    if plan.counts() {
+        say!(
+            "\nexpected: {}, {} loads of {}, and the guest's boot\n\
+             a difference of one instruction would be seen wherever loads agree",
+            duration(forecast.seconds),
+            forecast.epochs,
+            duration(forecast.epoch_s)
+        )?;
+        return Ok(());
     }
     say!(
         "\nexpected: {}, {} epochs of {} (the first look comes after {} epochs, {})",

@@ -122,6 +122,9 @@ impl Run<'_> {
                     Sizing::Fixed(_) => found.batch,
                     Sizing::Calibrated { .. } => power_of_two(found.batch),
                 },
+                // The difference of N and 2N is the cost itself: there is nothing left to check.
+                ratio: None,
+                attempts: 0,
                 ..found
             })),
             Err(None) => Ok(None),

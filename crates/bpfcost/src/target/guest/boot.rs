@@ -18,6 +18,9 @@ use super::{
 /// to load an epoch: seconds, even emulated.
 const SILENCE: Duration = Duration::from_secs(180);
 
+/// How long a kernel may take to its first word. Emulated, on a busy machine, it comes after some 5 s.
+const FIRST_WORD: Duration = Duration::from_secs(45);
+
 /// A guest that runs. Dropping it ends it, and nothing of it is left.
 #[derive(Debug)]
 pub struct Guest {
@@ -113,8 +116,19 @@ impl Guest {
             self.read_console();
             return Err(self.dead(match self.booted {
                 true => "ended in the middle of the run".to_owned(),
+                false if self.console.lines().is_empty() => {
+                    "ended at once: its image is no kernel or damaged, or it has too little memory"
+                        .to_owned()
+                }
                 false => "ended before it had booted".to_owned(),
             }));
+        }
+        let mute = self.console.lines().is_empty();
+        if !self.booted && mute && silent > self.boot.min(FIRST_WORD) {
+            let s = silent.as_secs();
+            return Err(self.dead(format!(
+                "can't be booted: in {s} s its kernel has not said a word"
+            )));
         }
         if !self.booted && silent > self.boot {
             let s = self.boot.as_secs();

@@ -9,6 +9,9 @@ const WIDTH: usize = 400;
 /// How many of them an error shows.
 const SHOWN: usize = 15;
 
+/// How many of them come before the cause of its death.
+const BEFORE: usize = 3;
+
 /// What a console has said, from its end.
 #[derive(Debug, Default)]
 pub struct Console {
@@ -50,13 +53,16 @@ impl Console {
         self.lines.iter().cloned().chain(rest).collect()
     }
 
-    /// The last lines as an error shows them: each on a line of its own, indented.
+    /// The last lines as an error shows them, each on a line of its own, indented; those around the
+    /// cause of its death where there is one, for a kernel says much after it.
     pub fn last_words(&self) -> String {
         let lines = self.lines();
         if lines.is_empty() {
             return "\n  Its console is empty".to_owned();
         }
-        let shown = &lines[lines.len().saturating_sub(SHOWN)..];
+        let last = lines.len().saturating_sub(SHOWN);
+        let from = cause(&lines).map_or(last, |(index, _)| last.min(index.saturating_sub(BEFORE)));
+        let shown = &lines[from..lines.len().min(from + SHOWN)];
         let mut text = "\n  Last on its console:".to_owned();
         for line in shown {
             text += "\n    ";
@@ -99,7 +105,15 @@ fn skip_escape(rest: &mut std::iter::Peekable<std::str::Chars<'_>>) {
 /// What a console says of a guest's death, as a clause; `None` where it says nothing known. The first
 /// cause counts: what comes later follows from it.
 pub fn trouble(lines: &[String]) -> Option<String> {
-    /// Words of the kernel and of virtme-ng's first programs, and what they mean.
+    cause(lines).map(|(_, clause)| clause)
+}
+
+/// The cause of a guest's death: the line that tells it, and its meaning.
+fn cause(lines: &[String]) -> Option<(usize, String)> {
+    const NO_ROOT: &str = "can't mount this machine's files: the modules 9p, 9pnet_virtio or \
+                           virtio_pci are missing, or don't load";
+    const NO_IMAGE: &str = "can't be booted: its image is no kernel, or damaged";
+    /// Words of the kernel, QEMU and virtme-ng's first programs, and what they mean.
     const KNOWN: [(&str, &str); 9] = [
         ("Out of memory", "ran out of memory"),
         ("System is deadlocked on memory", "ran out of memory"),
@@ -107,36 +121,21 @@ pub fn trouble(lines: &[String]) -> Option<String> {
             "No space left on device",
             "found no room to write in the shared folder",
         ),
-        (
-            "unknown filesystem type '9p'",
-            "lacks the module 9p, by which it reaches this machine's files",
-        ),
-        (
-            "mounting /dev/root on /newroot failed",
-            "can't mount this machine's files: it lacks 9p, 9pnet_virtio or virtio_pci, or they don't load",
-        ),
-        (
-            "Failed to mount real root",
-            "can't mount this machine's files: it lacks 9p, 9pnet_virtio or virtio_pci, or they don't load",
-        ),
-        (
-            "Unable to mount root fs",
-            "can't mount this machine's files: it lacks 9p, 9pnet_virtio or virtio_pci, or they don't load",
-        ),
-        (
-            "No working init found",
-            "panicked: no init could be started",
-        ),
-        ("invalid kernel header", "has an image that can't be booted"),
+        ("unknown filesystem type '9p'", NO_ROOT),
+        ("mounting /dev/root on /newroot failed", NO_ROOT),
+        ("Failed to mount real root", NO_ROOT),
+        ("Unable to mount root fs", NO_ROOT),
+        ("invalid kernel header", NO_IMAGE),
+        ("linux kernel too old to load a ram disk", NO_IMAGE),
     ];
-    let known = lines.iter().find_map(|line| {
+    let known = lines.iter().enumerate().find_map(|(index, line)| {
         let (_, meaning) = KNOWN.iter().find(|(words, _)| line.contains(words))?;
-        Some((*meaning).to_owned())
+        Some((index, (*meaning).to_owned()))
     });
     known.or_else(|| {
-        lines.iter().find_map(|line| {
+        lines.iter().enumerate().find_map(|(index, line)| {
             let (_, why) = line.split_once("Kernel panic - not syncing: ")?;
-            Some(format!("panicked: {why}"))
+            Some((index, format!("panicked: {why}")))
         })
     })
 }
@@ -183,6 +182,27 @@ mod tests {
     }
 
     #[test]
+    fn a_cause_of_death_is_shown_with_what_is_around_it() {
+        let mut console = Console::default();
+        for line in 0..50 {
+            console.feed(format!("before {line}\n").as_bytes());
+        }
+        console.feed(b"Kernel panic - not syncing: why\n");
+        for line in 0..50 {
+            console.feed(format!("after {line}\n").as_bytes());
+        }
+        let words = console.last_words();
+        assert!(
+            words.contains("before 47\n") && words.contains(": why"),
+            "{words}"
+        );
+        assert!(
+            words.contains("after 10") && !words.contains("after 11"),
+            "{words}"
+        );
+    }
+
+    #[test]
     fn a_line_without_end_is_bounded() {
         let mut console = Console::default();
         for _ in 0..1000 {
@@ -202,7 +222,7 @@ mod tests {
                 "[ 9.1] Out of memory: Killed process 93 (tail)",
                 "ran out of memory",
             ),
-            ("mount: unknown filesystem type '9p'", "lacks the module 9p"),
+            ("mount: unknown filesystem type '9p'", "the modules 9p"),
             (
                 "[ 1.2] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
                 "can't mount this machine's files",

@@ -56,6 +56,8 @@ pub fn launch(parent: u32, args: &[String]) -> io::Error {
 /// it.
 pub(super) fn spawn(folder: &Path) -> io::Result<Child> {
     Command::new(MYSELF)
+        // For those who look at the list of processes.
+        .arg0("bpfcost")
         .args(["guest", "sweep"])
         .arg(folder)
         .process_group(0)

@@ -1,6 +1,6 @@
 //! The shared folder: what goes into the guest, and what comes out of it.
 //!
-//! The host writes `start` (a shell script), `job.json` and, for a resumed run, `journal`; the guest
+//! The host writes `start` (a shell script), `job.json` and, for a resumed run, `earlier.journal`; the guest
 //! appends to `stream`, a line of JSON in one write each; a file `stop` asks it to end. The folder is
 //! this user's alone and goes with the run: [`guard`](super::sweep) sees to that even where this process
 //! is killed, and what a killed machine left behind is removed by the next run.
@@ -24,6 +24,9 @@ pub(super) const PREFIX: &str = "bpfcost-guest-";
 
 /// Held locked by the run whose folder it is in.
 pub(super) const LOCK: &str = "lock";
+
+/// What earlier parts of the run saw.
+const JOURNAL: &str = "earlier.journal";
 
 /// A folder without a lock that is older was left behind: between its making and its locking lie
 /// milliseconds.
@@ -85,8 +88,8 @@ impl Mailbox {
             serde_json::to_vec(job).map_err(|error| GuestError::Stream(error.to_string()))?;
         self.put("job.json", &text)?;
         if let Some(journal) = journal {
-            fs::copy(journal, self.folder().join("journal"))
-                .map_err(|error| self.unwritten("journal", error))?;
+            fs::copy(journal, self.folder().join(JOURNAL))
+                .map_err(|error| self.unwritten(JOURNAL, error))?;
         }
         let program = self.program()?;
         let script = format!(
@@ -259,7 +262,7 @@ impl Desk {
 
     /// The journal of the run's earlier parts.
     pub fn journal(&self) -> PathBuf {
-        self.folder.join("journal")
+        self.folder.join(JOURNAL)
     }
 
     /// Says something, in one write.
