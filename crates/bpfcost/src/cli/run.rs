@@ -326,6 +326,16 @@ fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> 
     for pair in &plan.pairs {
         say!("  {} against {}", pair.case, pair.baseline)?;
     }
+    if plan.counts() {
+        say!(
+            "\nexpected: {}, {} loads of {}, and the guest's boot\n\
+             a difference of one instruction would be seen wherever loads agree",
+            duration(forecast.seconds),
+            forecast.epochs,
+            duration(forecast.epoch_s)
+        )?;
+        return Ok(());
+    }
     say!(
         "\nexpected: {}, {} epochs of {} (the first look comes after {} epochs, {})",
         duration(forecast.seconds),

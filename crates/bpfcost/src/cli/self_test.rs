@@ -111,7 +111,7 @@ fn ladder(cpu: u32) -> Result<bool> {
             let expected_ns = LOOP_NS + f64::from(rung) * INSTRUCTION_NS;
             let ops = (RUNG_NS / expected_ns) as u64;
             let seen = ladder
-                .batch(rung, ops, cpu)?
+                .batch(rung, ops, cpu, false)?
                 .context("the rung is not loaded")?;
             anyhow::ensure!(
                 seen.ops == ops,

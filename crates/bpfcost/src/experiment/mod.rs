@@ -3,6 +3,7 @@
 //! To add one: write a file here that implements [`Experiment`], and name it in [`all`].
 
 mod case;
+pub mod ladder;
 mod trial;
 pub mod twice;
 mod unit;
@@ -98,5 +99,8 @@ pub struct Setup {
 
 /// Every experiment that this program knows, in the order of `bpfcost list`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![Box::new(xdp_lb::XdpLb::default())]
+    vec![
+        Box::new(xdp_lb::XdpLb::default()),
+        Box::new(ladder::KnownAnswers),
+    ]
 }

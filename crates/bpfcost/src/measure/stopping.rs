@@ -45,8 +45,8 @@ impl Run<'_> {
             return Ok(Some(Stop::Rounds));
         }
         let epochs = self.measured.whole().count();
-        if self.plan.counts() {
-            return Ok((epochs >= count::loads(self.plan.quick)).then_some(Stop::Rounds));
+        if let Some(loads) = self.plan.loads() {
+            return Ok((epochs >= loads).then_some(Stop::Rounds));
         }
         if looks(self.plan.pairs.len())
             .take_while(|&look| look <= epochs)

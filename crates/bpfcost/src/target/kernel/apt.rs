@@ -207,9 +207,7 @@ impl<'a> Apt<'a> {
         let words = complaint(said);
         let (suite, mirror) = (self.suite.to_owned(), self.mirror());
         if is_full(&said.err) {
-            Error::DiskFull {
-                path: self.folder.clone(),
-            }
+            APT_GET.failed(said, &self.folder)
         } else if any(UNTRUSTED) {
             Error::Signature {
                 suite,
@@ -223,7 +221,7 @@ impl<'a> Apt<'a> {
         } else if any(&["Failed to fetch"]) {
             Error::Unreachable { mirror, words }
         } else {
-            APT_GET.failed(said)
+            APT_GET.failed(said, &self.folder)
         }
     }
 }
@@ -257,15 +255,20 @@ const UNREACHED: &[&str] = &[
     "Network is unreachable",
 ];
 
-/// The first complaint of apt, in one line.
+/// The complaint of apt that tells most, in one line: a warning says why a signature is wrong, the error
+/// after it only that it is.
 fn complaint(said: &Said) -> String {
     let lines = || said.err.lines().map(str::trim);
+    let bare = |line: &str| {
+        line.trim_start_matches("W: ")
+            .trim_start_matches("E: ")
+            .to_owned()
+    };
     lines()
-        .find_map(|line| line.strip_prefix("E: "))
-        .or_else(|| lines().find_map(|line| line.strip_prefix("W: ")))
+        .find(|line| line.starts_with("W: GPG error") || line.starts_with("W: OpenPGP"))
+        .or_else(|| lines().find(|line| line.starts_with("E: ")))
         .or_else(|| lines().next())
-        .unwrap_or("it said nothing")
-        .to_owned()
+        .map_or_else(|| "it said nothing".to_owned(), bare)
 }
 
 /// `dlstatus:1:14.4774:Retrieving file 1 of 1`: a percentage, on apt's status line.

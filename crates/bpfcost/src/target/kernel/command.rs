@@ -5,6 +5,7 @@ use std::{
     ffi::OsString,
     io::{self, BufRead, BufReader, Read},
     os::unix::process::CommandExt,
+    path::Path,
     process::{Child, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     thread,
@@ -84,24 +85,25 @@ impl Program {
         })
     }
 
-    /// Runs it where there is nothing to hear, and fails with its last words.
+    /// Runs it where there is nothing to hear, and fails with its last words; it writes to a folder.
     pub(super) fn succeed(
         &self,
         command: &mut Command,
+        folder: &Path,
         observer: &dyn Observer,
     ) -> Result<String, Error> {
         let said = self.run(command, observer, &mut |_| {})?;
         if said.ok {
             return Ok(said.out);
         }
-        Err(self.failed(&said))
+        Err(self.failed(&said, folder))
     }
 
-    /// Its failure, in its own last words.
-    pub(super) fn failed(&self, said: &Said) -> Error {
+    /// Its failure, in its own last words; it was writing to a folder.
+    pub(super) fn failed(&self, said: &Said, folder: &Path) -> Error {
         if is_full(&said.err) {
             return Error::DiskFull {
-                path: env::current_dir().unwrap_or_default(),
+                path: folder.to_owned(),
             };
         }
         Error::Failed {

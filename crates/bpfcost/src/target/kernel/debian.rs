@@ -65,7 +65,11 @@ impl<'a> Suite<'a> {
 
     /// The packages of its newest kernel; the one with the release in its name comes first.
     pub(super) fn newest(&self) -> Result<Vec<Package>, Error> {
-        let arch = DPKG.succeed(DPKG.command().arg("--print-architecture"), self.observer)?;
+        let arch = DPKG.succeed(
+            DPKG.command().arg("--print-architecture"),
+            self.draft.folder(),
+            self.observer,
+        )?;
         let arch = arch.trim();
         if !matches!(arch, "amd64" | "arm64") {
             return Err(Error::NoArchitecture {
@@ -103,26 +107,7 @@ impl<'a> Suite<'a> {
 
     /// Fetches packages, and makes a kernel of what is in them.
     pub(super) fn unpack(&self, packages: &[Package]) -> Result<String, Error> {
-        let first = packages.first().map_or("", |package| &package.name);
-        self.observer
-            .doing(&format!("{}: fetching {first}", self.name));
-        let files = self.apt.download(packages)?;
-        self.observer
-            .doing(&format!("{}: unpacking {first}", self.name));
-        let tree = self.draft.folder().join("unpacked");
-        for file in &files {
-            let mut command = DPKG_DEB.command();
-            command.arg("--extract").arg(file).arg(&tree);
-            let said = DPKG_DEB.run(&mut command, self.observer, &mut |_| {})?;
-            if !said.ok {
-                return Err(match DPKG_DEB.failed(&said) {
-                    Error::DiskFull { .. } => Error::DiskFull { path: tree },
-                    other => other,
-                });
-            }
-            // Its room may be needed for what comes next.
-            fs::remove_file(file).map_err(failed("remove", file))?;
-        }
+        let tree = self.extract(packages)?;
         let missing = |what: &str| Error::NotAKernel {
             packages: packages
                 .iter()
@@ -143,6 +128,34 @@ impl<'a> Suite<'a> {
         fs::rename(&modules, self.draft.modules(&release)?).map_err(failed("move", &modules))?;
         self.draft.index_modules(&release, self.observer)?;
         Ok(release)
+    }
+
+    /// Fetches packages and unpacks them into one tree.
+    pub(super) fn extract(&self, packages: &[Package]) -> Result<PathBuf, Error> {
+        let first = packages.first().map_or("", |package| &package.name);
+        self.observer
+            .doing(&format!("{}: fetching {first}", self.name));
+        let files = self.apt.download(packages)?;
+        self.observer
+            .doing(&format!("{}: unpacking {first}", self.name));
+        let tree = self.draft.folder().join("unpacked");
+        for file in &files {
+            let mut command = DPKG_DEB.command();
+            command.arg("--extract").arg(file).arg(&tree);
+            DPKG_DEB.succeed(&mut command, &tree, self.observer)?;
+            // Its room may be needed for what comes next.
+            fs::remove_file(file).map_err(failed("remove", file))?;
+        }
+        Ok(tree)
+    }
+
+    /// The newest version of a package.
+    pub(super) fn package(&self, name: &str) -> Result<Package, Error> {
+        let listed = self.apt.show(name)?;
+        Ok(Package {
+            version: listed.ok_or_else(|| self.apt.no_package(name))?.version,
+            name: name.to_owned(),
+        })
     }
 }
 

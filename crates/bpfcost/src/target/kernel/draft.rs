@@ -111,7 +111,9 @@ impl Draft {
     ) -> Result<(), Error> {
         let mut command = DEPMOD.command();
         command.arg("-b").arg(self.kernel()).arg(release);
-        DEPMOD.succeed(&mut command, observer).map(drop)
+        DEPMOD
+            .succeed(&mut command, &self.kernel(), observer)
+            .map(drop)
     }
 
     /// Gives it its name. A kernel that has that name already is exchanged in one step.

@@ -104,6 +104,16 @@ pub enum Error {
         /// The Debian package that has it.
         package: &'static str,
     },
+    /// Programs and headers that a build needs are not there.
+    #[error(
+        "building a kernel needs {names}, which are not there\n  Install them: apt-get install {packages}"
+    )]
+    NoTools {
+        /// What is missing.
+        names: String,
+        /// The Debian packages that have it.
+        packages: String,
+    },
     /// The system's sources name no Debian archive.
     #[error(
         "the package sources of this system name no Debian archive (looked into {looked})\n  \

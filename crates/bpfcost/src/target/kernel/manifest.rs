@@ -45,7 +45,12 @@ pub enum Origin {
     /// A file that the user named.
     Path(PathBuf),
     /// Built here, from the source in such a package.
-    Built(Package),
+    Built {
+        /// The package with the source.
+        source: Package,
+        /// SHA-256 of the configuration that was asked for, in hexadecimal digits.
+        config_sha256: String,
+    },
 }
 
 /// A package in a version.
@@ -67,7 +72,9 @@ impl fmt::Display for Origin {
                     .map_or(Ok(()), |one| write!(f, " ({})", one.version))
             }
             Origin::Path(path) => write!(f, "{}", path.display()),
-            Origin::Built(source) => write!(f, "built from {} ({})", source.name, source.version),
+            Origin::Built { source, .. } => {
+                write!(f, "built from {} ({})", source.name, source.version)
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ mod command;
 mod debian;
 mod draft;
 mod error;
+mod frame_pointer;
 mod image;
 mod manifest;
 mod mirror;

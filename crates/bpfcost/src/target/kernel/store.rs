@@ -10,7 +10,7 @@ use super::{
     debian::{self, Suite},
     draft::Draft,
     error::{WORDS, failed},
-    image,
+    frame_pointer, image,
     manifest::{image_in, modules_in},
     modules, place, release,
 };
@@ -190,6 +190,11 @@ impl Store {
         self.add_suite(word, observer)
     }
 
+    /// Builds the kernel with frame pointers, `6.12-fp`.
+    pub fn build_frame_pointer(&self, observer: &dyn Observer) -> Result<Added, Error> {
+        frame_pointer::build(&self.folder, &self.releases()?, &self.system, observer)
+    }
+
     fn add_suite(&self, suite: &str, observer: &dyn Observer) -> Result<Added, Error> {
         let draft = Draft::begin(&self.folder, observer)?;
         let open = Suite::open(suite, &self.system, &draft, observer)?;
@@ -283,7 +288,7 @@ impl Store {
         let means =
             |one: &String| match Manifest::read(&self.folder.join(one)).map(|one| one.origin) {
                 // A kernel built for a study is no stand-in for Debian's; it has a name of its own.
-                Ok(Origin::Built(_)) => name
+                Ok(Origin::Built { .. }) => name
                     .strip_suffix("-fp")
                     .is_some_and(|version| release::names(version, one)),
                 Ok(Origin::Debian { suite, packages }) => {
@@ -316,7 +321,7 @@ impl Store {
             let again = match &manifest.origin {
                 Origin::Debian { suite, .. } => format!("bpfcost kernel add {suite}"),
                 Origin::Path(path) => format!("bpfcost kernel add {}", path.display()),
-                Origin::Built(_) => "bpfcost kernel build --frame-pointer".to_owned(),
+                Origin::Built { .. } => "bpfcost kernel build --frame-pointer".to_owned(),
             };
             return Err(damaged(what, format!("Add it again: {again}")));
         }
