@@ -6,7 +6,9 @@
 mod tool;
 
 mod ends;
+mod exact;
 mod faults;
+mod kernels;
 mod lacking;
 mod measures;
 mod require;

@@ -13,9 +13,8 @@ pub(crate) fn kernel() -> Option<&'static str> {
     match KNOWN.get_or_init(find) {
         Ok(kernel) => Some(kernel),
         Err(why) => {
-            let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
             assert!(
-                !required.split(',').any(|one| one == "vm"),
+                !required(),
                 "vm is required, but there can be no guest: {why}"
             );
             eprintln!("SKIPPED: there can be no guest: {why}");
@@ -27,14 +26,49 @@ pub(crate) fn kernel() -> Option<&'static str> {
 fn find() -> Result<String, String> {
     let kernel = std::env::var("BPFCOST_TEST_KERNEL").unwrap_or_else(|_| KERNEL.to_owned());
     bpfcost::target::guest::Tools::find().map_err(|error| error.to_string())?;
+    there(&kernel).or_else(|why| match required() {
+        true => says("kernel add trixie").and_then(|()| there(&kernel)),
+        false => Err(why),
+    })?;
+    Ok(kernel)
+}
+
+/// Whether there is a kernel of this version, of this suite. One that is not there is fetched where guests
+/// are required; `false` where it can't be had, and why is printed.
+pub(crate) fn version(version: &str, suite: &str) -> bool {
+    if kernel().is_none() {
+        return false;
+    }
+    let found = there(version).or_else(|why| match required() {
+        true => says(&format!("kernel add {suite}")).and_then(|()| there(version)),
+        false => Err(why),
+    });
+    if let Err(why) = &found {
+        assert!(!required(), "vm is required, but: {why}");
+        eprintln!("SKIPPED: there is no kernel {version}: {why}");
+    }
+    found.is_ok()
+}
+
+fn there(kernel: &str) -> Result<(), String> {
+    says(&format!("run xdp-lb --on vm:{kernel} --dry-run"))
+}
+
+/// What the program said where it did not do as it was told.
+fn says(line: &str) -> Result<(), String> {
     let tool = Tool::new();
-    let line = format!("run xdp-lb --on vm:{kernel} --dry-run");
-    let said = visit::command(&tool, &line).output();
+    let said = visit::command(&tool, line).output();
     let said = crate::tool::said(&said.expect("the binary runs"));
     match said.code {
-        Some(0) => Ok(kernel),
+        Some(0) => Ok(()),
         _ => Err(said.err),
     }
+}
+
+/// Whether `BPFCOST_REQUIRE` names `vm`.
+fn required() -> bool {
+    let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
+    required.split(',').any(|one| one == "vm")
 }
 
 /// Its image, as the program itself names it.

@@ -1,0 +1,122 @@
+//! Exact guests count: known answers are read back to the instruction, and boots agree, whatever else the
+//! machine does.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    hint::black_box,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use bpfcost::record::{Record, Status};
+
+use crate::{require, tool::Tool, visit::says};
+
+/// How far two boots may be apart where the work depends on the state of a table, as a share: a hundredth
+/// of what a tick in every batch would add.
+const AGREEMENT: f64 = 0.001;
+
+/// Runs it in a guest of its own; the record.
+#[track_caller]
+fn counted(line: &str, kernel: &str) -> Record {
+    let tool = Tool::new();
+    let said = says(&tool, &format!("{line} --on exact:{kernel} --quick"), "{}");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let text = fs::read_to_string(tool.path("x.json")).expect("a record");
+    let record: Record = serde_json::from_str(&text).expect("a record");
+    for case in &record.cases {
+        assert_eq!(
+            case.status,
+            Status::Ok,
+            "{}: {:?}",
+            case.name,
+            case.problems
+        );
+    }
+    record
+}
+
+/// By case: its count, and whether it repeated from trial to trial.
+fn counts(record: &Record) -> BTreeMap<&str, (f64, bool)> {
+    let of = |case: &bpfcost::record::CaseRecord| {
+        let raw = case.raw.as_ref()?;
+        Some((raw.value, raw.repeats? > 0))
+    };
+    let cases = record.cases.iter();
+    cases
+        .filter_map(|case| Some((case.name.as_str(), of(case)?)))
+        .collect()
+}
+
+#[test]
+fn known_answers_are_read_to_the_instruction() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let record = counted("run ladder", kernel);
+    let counts = counts(&record);
+    let base = counts["added-0"].0;
+    assert_eq!(base, base.round(), "a whole number of instructions");
+    for added in [0, 1, 10, 100, 1000] {
+        let (count, repeated) = counts[format!("added-{added}").as_str()];
+        assert_eq!(count, base + f64::from(added), "{added} more");
+        assert!(repeated);
+    }
+    let differences: Vec<f64> = record
+        .comparisons
+        .iter()
+        .map(|one| one.difference)
+        .collect();
+    assert_eq!(differences, [1.0, 10.0, 100.0, 1000.0]);
+}
+
+/// Two boots, the second while something else wants every CPU.
+#[test]
+fn boots_agree_on_a_busy_machine_too() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let quiet = counted("run xdp-lb", kernel);
+    let busy = busily(|| counted("run xdp-lb", kernel));
+    let (quiet, busy) = (counts(&quiet), counts(&busy));
+    assert_eq!(quiet.len(), 29);
+    let mut to_the_instruction = 0;
+    for (name, (count, repeated)) in &quiet {
+        let (again, repeated_again) = busy[name];
+        assert!(
+            (again / count - 1.0).abs() < AGREEMENT,
+            "{name}: {count}, then {again}"
+        );
+        if *repeated && count.fract() == 0.0 {
+            assert_eq!((again, repeated_again), (*count, true), "{name}");
+            to_the_instruction += 1;
+        }
+    }
+    // Those whose work is the same for every packet: 7 of one flow, 2 of many, 7 that leave early, 4 floors.
+    assert!(to_the_instruction >= 20, "{to_the_instruction} of 29");
+}
+
+/// Does something while a thread on every CPU keeps it busy.
+fn busily<T>(work: impl FnOnce() -> T) -> T {
+    struct Ended<'a>(&'a AtomicBool);
+    impl Drop for Ended<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(2, usize::from) {
+            scope.spawn(|| {
+                let mut turns = 0u64;
+                while !ended.load(Ordering::Relaxed) {
+                    turns = black_box(turns.wrapping_add(1));
+                }
+            });
+        }
+        // Also where the work panics: the others would be waited for.
+        let _ended = Ended(&ended);
+        work()
+    })
+}
