@@ -10,12 +10,16 @@ pub enum Unit {
     /// Nanoseconds per operation.
     #[serde(rename = "ns/op")]
     NanosPerOp,
+    /// Instructions per operation, counted on an exact target.
+    #[serde(rename = "insn/op")]
+    InstructionsPerOp,
 }
 
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Unit::NanosPerOp => "ns/op",
+            Unit::InstructionsPerOp => "insn/op",
         })
     }
 }

@@ -65,7 +65,7 @@ impl Record {
 /// Which way is better, by unit.
 pub(super) fn sense(unit: Unit) -> Sense {
     match unit {
-        Unit::NanosPerOp => Sense::Cost,
+        Unit::NanosPerOp | Unit::InstructionsPerOp => Sense::Cost,
     }
 }
 
