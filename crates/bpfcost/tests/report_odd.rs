@@ -76,6 +76,7 @@ fn no_numbers() {
                 trials: 0,
                 value: if index % 2 == 0 { nan } else { f64::INFINITY },
                 ci95: Some([nan, f64::NEG_INFINITY]),
+                loads: Some([nan, f64::INFINITY]),
                 min: nan,
                 max: nan,
                 p50: nan,

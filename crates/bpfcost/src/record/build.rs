@@ -255,6 +255,7 @@ fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
         trials: trials.len(),
         value: hodges_lehmann(medians)?,
         ci95: Estimate::of_case(medians).map(|e| [e.low, e.high]),
+        loads: None,
         min: trials.min(),
         max: trials.max(),
         p50: trials.median(),

@@ -77,6 +77,9 @@ pub struct Machine {
     pub cpus: u32,
     /// The hypervisor's name, `container`, or null on bare metal.
     pub virtualised: Option<String>,
+    /// What emulated the CPU and how, in a guest that ran without hardware support.
+    #[serde(default)]
+    pub emulator: Option<String>,
     /// The clock behind `bpf_ktime_get_ns`.
     pub clocksource: String,
     /// Frequency governor, null where there is none.
@@ -166,6 +169,9 @@ pub struct Raw {
     pub value: f64,
     /// 95 % signed-rank interval over epochs; null with too few of them.
     pub ci95: Option<[f64; 2]>,
+    /// Smallest and largest of the per-load values, on exact targets: the spread over loads.
+    #[serde(default)]
+    pub loads: Option<[f64; 2]>,
     /// Smallest trial.
     pub min: f64,
     /// Largest trial.
