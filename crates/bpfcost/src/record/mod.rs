@@ -3,6 +3,7 @@
 //! While a run goes on, its [`Journal`] takes down every event; at its end [`Record::build`] makes
 //! the record of them, [`write()`] puts it on disk whole, and [`load`] and [`compare()`] read it again.
 
+mod across;
 mod build;
 mod changes;
 mod compare;
@@ -18,6 +19,7 @@ mod sides;
 #[cfg(test)]
 mod tests;
 
+pub use across::{Across, Against, CaseAcross, Cell, Difference, Standing, by_experiment};
 pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
 pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;

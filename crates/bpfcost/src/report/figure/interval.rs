@@ -58,6 +58,7 @@ fn reach(row: &CaseRow<'_>) -> Vec<f64> {
     };
     let mut values = vec![raw.value];
     values.extend(raw.ci95.into_iter().flatten());
+    values.extend(raw.loads.into_iter().flatten());
     values.extend(raw.modes.iter().map(|mode| mode.value));
     values.retain(|value| value.is_finite());
     values
@@ -92,7 +93,7 @@ fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
     for mode in raw.modes.iter().filter(|mode| mode.value.is_finite()) {
         svg.dot("mode", (axis.place(mode.value), 0.0), 6.5);
     }
-    if let Some([low, high]) = raw.ci95 {
+    if let Some([low, high]) = raw.ci95.or(raw.loads) {
         svg.line("ci", (axis.place(low), 0.0), (axis.place(high), 0.0));
     }
     svg.dot("point", (axis.place(raw.value), 0.0), 4.0);
