@@ -325,10 +325,9 @@ fn show(args: &Args, records: &[Record]) -> Result<()> {
             .iter()
             .map(|part| match part {
                 Part::Matrix(matrix, records) => {
-                    matrix::markdown(matrix)
-                        + &each(records, |record| report::markdown::render(record))
+                    matrix::markdown(matrix) + &each(records, report::markdown::render)
                 }
-                Part::Alone(records) => each(records, |record| report::markdown::render(record)),
+                Part::Alone(records) => each(records, report::markdown::render),
             })
             .collect(),
         Format::Table => {

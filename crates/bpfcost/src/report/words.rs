@@ -76,14 +76,18 @@ pub fn relative_heading(unit: Unit) -> &'static str {
 /// `same in 3 loads`, `293–295 over 3 loads`.
 fn loads(raw: &Raw) -> String {
     let loads = number::plural(raw.epochs, "load");
-    match raw.loads {
-        Some([low, high]) if low < high => {
-            let [low, high] = [low, high].map(|end| value(end, None, Unit::InstructionsPerOp));
-            format!("{low}–{high} over {loads}")
-        }
-        Some([low, high]) if low == high && raw.epochs > 1 => format!("same in {loads}"),
+    match (range(raw), raw.loads) {
+        (Some(range), _) => format!("{range} over {loads}"),
+        (None, Some([low, high])) if low == high && raw.epochs > 1 => format!("same in {loads}"),
         _ => loads,
     }
+}
+
+/// `293–295`, where a count differs from load to load.
+pub fn range(raw: &Raw) -> Option<String> {
+    let [low, high] = raw.loads.filter(|[low, high]| low < high)?;
+    let [low, high] = [low, high].map(|end| value(end, None, Unit::InstructionsPerOp));
+    Some(format!("{low}–{high}"))
 }
 
 /// Half the width of a case's interval, as a share of its value.

@@ -12,7 +12,7 @@ use crate::{
     report::{
         number,
         rows::{CaseRow, Group},
-        text,
+        text, words,
     },
 };
 
@@ -110,10 +110,12 @@ fn value(row: &CaseRow<'_>, cost: &str) -> String {
         };
         return format!("<div class=\"value {class}\">{}</div>", escape(&row.cost));
     }
+    // Beside a count there is room for its range, and not for the number of loads.
+    let range = row.case.raw.as_ref().and_then(words::range);
     let mut out = format!(
         "<div class=\"value\"><b>{}</b> <span class=\"muted\">{}</span>",
         escape(cost),
-        escape(&row.interval)
+        escape(range.as_ref().unwrap_or(&row.interval))
     );
     if !row.net.is_empty() {
         let net = match row.net.as_str() {

@@ -327,10 +327,7 @@ fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> C
     CellText {
         value: row.cost,
         range: match record.unit.is_counted() {
-            true => row
-                .interval
-                .split_once(" over ")
-                .map_or_else(String::new, |(range, _)| range.to_owned()),
+            true => raw.and_then(words::range).unwrap_or_default(),
             false => row.interval.clone(),
         },
         spread: row.interval,

@@ -3,10 +3,10 @@
 use serde::Serialize;
 
 use crate::{
-    record::{Record, Status},
+    record::{Raw, Record, Status},
     report::{
         cpus,
-        matrix::{Matrix, mark},
+        matrix::{CellText, Matrix, mark},
         number,
         rows::{Group, PairRow},
         style::Tone,
@@ -304,7 +304,7 @@ fn verdict_cell(verdict: &str, tone: Tone) -> Cell {
 
 /// Every case on every target.
 pub(super) fn matrix_table(matrix: &Matrix<'_>) -> Table {
-    let mut names = vec![("case".to_owned(), false), ("group".to_owned(), false)];
+    let mut names = vec![("case".to_owned(), false)];
     for (head, column) in matrix.heads.iter().zip(&matrix.across.columns) {
         names.push((format!("{}, {}", head.label, head.unit), true));
         names.push((words::spread_heading(column.record.unit).to_owned(), true));
@@ -314,42 +314,12 @@ pub(super) fn matrix_table(matrix: &Matrix<'_>) -> Table {
         }
     }
     let names: Vec<(&str, bool)> = names.iter().map(|name| (name.0.as_str(), name.1)).collect();
-    let groups = matrix.groups.iter();
-    let rows = groups.flat_map(|group| group.rows.iter().map(move |row| (group, row)));
-    let rows = rows.map(|(group, row)| {
+    let rows = matrix.rows().map(|row| {
         let case = &matrix.across.rows[row.index];
-        let mut cells = vec![words_cell(row.name.clone()), words_cell(group.name.clone())];
+        let mut cells = vec![words_cell(row.name.clone())];
         for ((text, head), cell) in row.cells.iter().zip(&matrix.heads).zip(&case.cells) {
             let raw = cell.case.and_then(|case| case.raw.as_ref());
-            let value = format!("{}{}", text.value, mark(text.footnote));
-            let class = if text.tone == Tone::Alarm {
-                "n alarm"
-            } else {
-                "n"
-            };
-            cells.push(Cell {
-                class,
-                ..number_cell(value, raw.map(|raw| raw.value))
-            });
-            cells.push(number_cell(
-                text.spread.clone(),
-                raw.and_then(|raw| Some(raw.ci95.or(raw.loads)?[0])),
-            ));
-            if head.against.is_some() {
-                let found = text.difference.as_ref();
-                cells.push(number_cell(
-                    found.map_or_else(String::new, |found| {
-                        format!("{} {}", found.relative, found.interval)
-                            .trim_end()
-                            .to_owned()
-                    }),
-                    found.map(|found| found.difference.relative),
-                ));
-                cells.push(found.map_or_else(
-                    || words_cell(""),
-                    |found| verdict_cell(found.verdict, found.tone),
-                ));
-            }
+            cells.extend(target_cells(text, raw, head.against.is_some()));
         }
         Row { tone: None, cells }
     });
@@ -359,4 +329,38 @@ pub(super) fn matrix_table(matrix: &Matrix<'_>) -> Table {
         rows: rows.collect(),
         columns: columns(&names),
     }
+}
+
+/// One case on one target: its cost, how far that is open, and the difference where it is compared.
+fn target_cells(text: &CellText, raw: Option<&Raw>, compared: bool) -> Vec<Cell> {
+    let value = format!("{}{}", text.value, mark(text.footnote));
+    let spread = match text.spread.starts_with("same") {
+        true => "same",
+        false => text.range.as_str(),
+    };
+    let mut cells = vec![
+        Cell {
+            class: match text.tone {
+                Tone::Alarm => "n alarm",
+                _ => "n",
+            },
+            ..number_cell(value, raw.map(|raw| raw.value))
+        },
+        number_cell(spread, raw.and_then(|raw| Some(raw.ci95.or(raw.loads)?[0]))),
+    ];
+    if compared {
+        let found = text.difference.as_ref();
+        let relative = found.map_or_else(String::new, |found| {
+            format!("{} {}", found.relative, found.interval)
+        });
+        cells.push(number_cell(
+            relative.trim_end(),
+            found.map(|found| found.difference.relative),
+        ));
+        cells.push(found.map_or_else(
+            || words_cell(""),
+            |found| verdict_cell(found.verdict, found.tone),
+        ));
+    }
+    cells
 }
