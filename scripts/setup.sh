@@ -29,6 +29,8 @@ run  pkg-config       finds libelf and zlib
 run  libelf-dev       libbpf reads BPF objects with it
 run  zlib1g-dev       libelf needs it
 run  clang-19         compiles BPF C; older ones lack may_goto, which can_loop is made of
+run  kmod             indexes the modules of kernels that are added for guests
+test gnupg            signs the package archive that tests fetch kernels from
 test bpftool          shows what is loaded, so that tests see nothing is left behind
 test chromium         renders the HTML report in its test
 lint clang-format-19  format of BPF C

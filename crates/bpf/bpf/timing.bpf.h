@@ -54,7 +54,8 @@ struct timing_sample {
 	__u64 ops; /* bodies that ran */
 	__u64 cpu_counter; /* 1: read from the CPU time counter; 0: from bpf_ktime_get_ns */
 	__u64 together; /* 1: all CPUs were there; 0: they were not, and nothing ran */
-	__u64 spare[11];
+	__u64 ticks; /* timer ticks of the machine from just before the batch to just after it */
+	__u64 spare[10];
 } __attribute__((aligned(128)));
 
 /* All of it lives in .bss: the verifier must not know the counts, or it walks them. */
@@ -144,9 +145,19 @@ static __always_inline _Bool timing_together(void)
 	return timing_complete();
 }
 
-static __always_inline void timing_finish(struct timing_sample *sample, __u64 start, __u64 end,
-					  __u64 ops)
+/*
+ * Where one CPU has the machine to itself and a clock that counts instructions, a batch
+ * without a tick in it was not interrupted, and counts nothing but itself.
+ */
+static __always_inline __u64 timing_tick(void)
 {
+	return bpf_jiffies64();
+}
+
+static __always_inline void timing_finish(struct timing_sample *sample, __u64 tick, __u64 start,
+					  __u64 end, __u64 ops)
+{
+	sample->ticks = timing_tick() - tick;
 	sample->start_ns = timing_nanos(start);
 	sample->end_ns = timing_nanos(end);
 	sample->cpu_counter = timing_counter();
@@ -160,6 +171,7 @@ static __always_inline void timing_finish(struct timing_sample *sample, __u64 st
 	{                                                                                     \
 		struct timing_sample *sample = timing_sample();                               \
 		__u64 ops = timing_ops, twice = timing_resets > 1, done = timing_zero, start; \
+		__u64 tick;                                                                   \
 		int code;                                                                     \
                                                                                               \
 		if (!sample)                                                                  \
@@ -174,6 +186,7 @@ static __always_inline void timing_finish(struct timing_sample *sample, __u64 st
 			if (!timing_together())                                               \
 				return -1;                                                    \
 		}                                                                             \
+		tick = timing_tick();                                                         \
 		start = timing_clock();                                                       \
 		code = body(ctx);                                                             \
 		for (done++; done < ops && timing_can_loop(); done++) {                       \
@@ -182,7 +195,7 @@ static __always_inline void timing_finish(struct timing_sample *sample, __u64 st
 				reset(ctx);                                                   \
 			code = body(ctx);                                                     \
 		}                                                                             \
-		timing_finish(sample, start, timing_clock(), done);                           \
+		timing_finish(sample, tick, start, timing_clock(), done);                     \
 		return code;                                                                  \
 	}                                                                                     \
                                                                                               \
@@ -209,7 +222,7 @@ static __always_inline void timing_finish(struct timing_sample *sample, __u64 st
 	{                                                                                     \
 		struct timing_sample *sample = timing_sample();                               \
 		struct name##_turn turn = { .ctx = ctx, .twice = timing_resets > 1 };         \
-		__u64 ops = timing_ops, start;                                                \
+		__u64 ops = timing_ops, tick, start;                                          \
                                                                                               \
 		if (!sample)                                                                  \
 			return -1;                                                            \
@@ -219,12 +232,13 @@ static __always_inline void timing_finish(struct timing_sample *sample, __u64 st
 			if (!timing_together())                                               \
 				return -1;                                                    \
 		}                                                                             \
+		tick = timing_tick();                                                         \
 		start = timing_clock();                                                       \
 		turn.code = body(ctx);                                                        \
 		turn.done = 1;                                                                \
 		if (ops > 1)                                                                  \
 			bpf_loop(ops - 1, name##_step, &turn, 0);                             \
-		timing_finish(sample, start, timing_clock(), turn.done);                      \
+		timing_finish(sample, tick, start, timing_clock(), turn.done);                \
 		return turn.code;                                                             \
 	}
 

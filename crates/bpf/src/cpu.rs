@@ -2,6 +2,7 @@
 
 use std::{panic, thread};
 
+use nix::sys::resource::{UsageWho, getrusage};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 use crate::error::{Error, Result};
@@ -58,6 +59,15 @@ pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T> + Send) -> 
 /// The CPU on which the caller runs just now.
 pub fn current_cpu() -> u32 {
     sched_getcpu() as u32
+}
+
+/// How often the calling thread has given up its CPU to wait for something.
+pub(crate) fn waits() -> Result<u64> {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).map_err(|error| Error::Cpu {
+        cpu: current_cpu(),
+        source: error.into(),
+    })?;
+    Ok(usage.voluntary_context_switches() as u64)
 }
 
 /// CPUs on which the caller may run, in order; empty where the kernel does not tell.

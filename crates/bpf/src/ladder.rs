@@ -46,8 +46,21 @@ impl Ladder {
         Ok(Ladder { skeleton, looping })
     }
 
-    /// Times `ops` runs of a rung on `cpu`. `None` where the rung was not loaded.
-    pub fn batch(&mut self, rung: u32, ops: u64, cpu: u32) -> Result<Option<Seen>> {
+    /// The product of all multiplications so far.
+    pub fn product(&self) -> u64 {
+        let bss = self.skeleton.maps.data_data.as_deref();
+        bss.map_or(0, |data| timing::fetch(&data.product_so_far))
+    }
+
+    /// Times `ops` runs of a rung on `cpu`, just after a tick where that is asked for. `None` where the rung
+    /// was not loaded.
+    pub fn batch(
+        &mut self,
+        rung: u32,
+        ops: u64,
+        cpu: u32,
+        after_tick: bool,
+    ) -> Result<Option<Seen>> {
         let looping = self.looping;
         let skeleton = &mut *self.skeleton;
         let programs = &skeleton.progs;
@@ -71,6 +84,7 @@ impl Ladder {
             ops,
             resets: 1,
             cpus: &[cpu],
+            after_tick,
         };
         Ok(timing::batch(&program.into(), area, &request, &[PACKET.to_vec()])?.pop())
     }

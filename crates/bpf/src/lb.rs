@@ -7,7 +7,9 @@ mod programs;
 use std::os::fd::AsFd as _;
 
 use libbpf_rs::{
-    MapCore as _, MapFlags, MapHandle, MapMut, MapType, num_possible_cpus,
+    MapCore as _, MapFlags, MapHandle, MapMut, MapType,
+    libbpf_sys::BPF_F_ZERO_SEED,
+    num_possible_cpus,
     skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
 };
 use memmap2::MmapMut;
@@ -94,6 +96,9 @@ pub struct Variant {
     pub datapath: Datapath,
     /// How its timed programs loop.
     pub looping: Loop,
+    /// For targets whose clock counts instructions, where chance would show: hash tables place keys alike
+    /// in every load, not by a random seed, and batches begin just after a tick of the timer.
+    pub exact: bool,
 }
 
 impl Variant {
@@ -102,6 +107,7 @@ impl Variant {
         Ok(Variant {
             datapath,
             looping: Loop::probe()?,
+            exact: false,
         })
     }
 }
@@ -177,7 +183,7 @@ impl LoadBalancer {
         }
         let tables = cpus
             .iter()
-            .map(|&cpu| Ok((cpu, new_table()?)))
+            .map(|&cpu| Ok((cpu, new_table(variant.exact)?)))
             .collect::<Result<Vec<_>>>()?;
         let Some((_, first)) = tables.first() else {
             return Err(Error::CpuNumber { cpu: 0, most: 0 });
@@ -185,6 +191,9 @@ impl LoadBalancer {
         let skeleton = Owned::new("xdp_lb", |storage| {
             let mut open = XdpLbSkelBuilder::default().open(storage)?;
             choose_programs(&mut open, variant);
+            if variant.exact {
+                open.maps.vips.set_map_flags(BPF_F_ZERO_SEED)?;
+            }
             open.maps.lru_tables.set_inner_map_fd(first.as_fd())?;
             if let Some(shared) = shared {
                 open.maps.rings.reuse_fd(shared.rings.as_fd())?;
@@ -347,6 +356,7 @@ impl LoadBalancer {
                 ops,
                 resets,
                 cpus: &cpus,
+                after_tick: self.variant.exact,
             },
             &packets,
         )
@@ -368,12 +378,12 @@ impl LoadBalancer {
             Datapath::RingSlot => &programs.ring_slot_replay,
         };
         let program = program.into();
-        let (done, _) = cpu::on(work.cpu, || run::on_cpu(&program, work.cpu, &work.packet))?;
+        let ran = cpu::on(work.cpu, || run::on_cpu(&program, work.cpu, &work.packet))?;
         let entries = self
             .replay
             .chunks_exact(std::mem::size_of::<types::replayed>());
         Ok(entries
-            .take(done as usize)
+            .take(ran.code as usize)
             .filter_map(read::<types::replayed>)
             .map(|seen| Replayed {
                 action: seen.action,
@@ -428,9 +438,10 @@ impl LoadBalancer {
     }
 }
 
-fn new_table() -> Result<MapHandle> {
+fn new_table(zero_seed: bool) -> Result<MapHandle> {
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_rs::libbpf_sys::bpf_map_create_opts>() as _,
+        map_flags: if zero_seed { BPF_F_ZERO_SEED } else { 0 },
         ..Default::default()
     };
     MapHandle::create(

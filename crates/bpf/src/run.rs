@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::{
-    cpu::{Pinned, current_cpu},
+    cpu::{self, Pinned, current_cpu},
     error::{Error, Result},
 };
 
@@ -30,8 +30,19 @@ impl<'a> From<&'a ProgramMut<'_>> for Program<'a> {
     }
 }
 
-/// Runs a program once on `cpu`: what it returned, and the packet that it left.
-pub fn on_cpu(program: &Program<'_>, cpu: u32, packet: &[u8]) -> Result<(u32, Vec<u8>)> {
+/// What a program did in one run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What it returned.
+    pub code: u32,
+    /// The packet that it left.
+    pub output: Vec<u8>,
+    /// How often the calling thread waited for something meanwhile.
+    pub waits: u64,
+}
+
+/// Runs a program once on `cpu`.
+pub fn on_cpu(program: &Program<'_>, cpu: u32, packet: &[u8]) -> Result<Ran> {
     let _pinned = Pinned::to(cpu)?;
     debug_assert_eq!(current_cpu(), cpu);
     let mut output = vec![0u8; OUTPUT_BYTES];
@@ -45,9 +56,11 @@ pub fn on_cpu(program: &Program<'_>, cpu: u32, packet: &[u8]) -> Result<(u32, Ve
         repeat: 1,
         ..Default::default()
     };
+    let waits_before = cpu::waits()?;
     // SAFETY: the buffers outlive the call and have the sizes that are named beside them.
     let failure =
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.fd.as_raw_fd(), &mut options) };
+    let waits = cpu::waits()? - waits_before;
     if failure < 0 {
         let source = libbpf_rs::Error::from_raw_os_error(-failure);
         return Err(Error::Run {
@@ -57,5 +70,9 @@ pub fn on_cpu(program: &Program<'_>, cpu: u32, packet: &[u8]) -> Result<(u32, Ve
         });
     }
     output.truncate(options.data_size_out as usize);
-    Ok((options.retval, output))
+    Ok(Ran {
+        code: options.retval,
+        output,
+        waits,
+    })
 }

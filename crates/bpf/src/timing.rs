@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! bpfcost_bpf::timing_area!(my_skel::types::bss);
-//! let seen = timing::batch(&(&program).into(), area, &Request { ops, resets: 1, cpus: &[0] }, &[packet])?;
+//! let seen = timing::batch(&(&program).into(), area, &Request { ops, resets: 1, cpus: &[0], after_tick: false }, &[packet])?;
 //! ```
 //!
 //! `tests/example.rs` does all of it with `bpf/example.bpf.c`.
@@ -16,12 +16,15 @@ use std::{
     ptr,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
+    time::{Duration, Instant},
 };
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     cpu::Pinned,
     error::{Error, Result},
-    run::{self, Program},
+    run::{self, Program, Ran},
 };
 
 /// CPUs that a timed program keeps samples for (`TIMING_MAX_CPUS`).
@@ -29,6 +32,9 @@ pub const MAX_CPUS: u32 = 1024;
 
 /// How often CPUs try to start together; each try waits some milliseconds for the others.
 const STARTS: u32 = 300;
+
+/// No kernel ticks less often than 100 times a second. (A CPU that sleeps does; this one doesn't.)
+const LONGEST_TICK: Duration = Duration::from_millis(10);
 
 /// How a timed program loops. Named by the suffix of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +64,9 @@ pub struct Request<'a> {
     pub resets: u64,
     /// CPUs that run a batch each, starting together.
     pub cpus: &'a [u32],
+    /// Whether the batch begins just after a tick of the timer, so that a batch shorter than the time
+    /// between two of them has none in it. For one CPU.
+    pub after_tick: bool,
 }
 
 /// What one CPU saw of a batch.
@@ -75,6 +84,12 @@ pub struct Seen {
     pub together: bool,
     /// Whether the clock was the CPU time counter, not `bpf_ktime_get_ns`.
     pub cpu_counter: bool,
+    /// Timer ticks of the machine meanwhile. On a machine with one CPU, a batch without one was not
+    /// interrupted by its timer.
+    pub ticks: u64,
+    /// How often the thread that ran the batch gave up its CPU to wait for something. A batch never
+    /// waits: where this is not 0, the CPU may have been idle, and an emulated clock may have leapt.
+    pub waits: u64,
     /// What the last body returned.
     pub code: u32,
     /// The packet that the last body left.
@@ -106,6 +121,8 @@ pub struct Sample {
     pub cpu_counter: u64,
     /// See [`Seen`].
     pub together: u64,
+    /// See [`Seen`].
+    pub ticks: u64,
 }
 
 /// The `.bss` of an object that includes `timing.bpf.h`; see [`timing_area!`](crate::timing_area).
@@ -145,6 +162,7 @@ macro_rules! timing_area {
                         ops: fetch(&sample.ops),
                         cpu_counter: fetch(&sample.cpu_counter),
                         together: fetch(&sample.together),
+                        ticks: fetch(&sample.ticks),
                     },
                 }
             }
@@ -204,15 +222,20 @@ fn attempt<A: Area>(
     packets: &[Vec<u8>],
 ) -> Result<Vec<Seen>> {
     area.ask(request);
-    let left: Vec<(u32, Vec<u8>)> = match (request.cpus, packets) {
-        (&[cpu], [packet]) => vec![run::on_cpu(program, cpu, packet)?],
+    let left: Vec<Ran> = match (request.cpus, packets) {
+        (&[cpu], [packet]) => {
+            if request.after_tick {
+                wait_for_tick();
+            }
+            vec![run::on_cpu(program, cpu, packet)?]
+        }
         (cpus, packets) => on_all(program, cpus, packets)?,
     };
     Ok(request
         .cpus
         .iter()
         .zip(left)
-        .map(|(&cpu, (code, output))| {
+        .map(|(&cpu, ran)| {
             let sample = area.sample(cpu);
             Seen {
                 cpu,
@@ -221,16 +244,25 @@ fn attempt<A: Area>(
                 ops: sample.ops,
                 together: sample.together == 1,
                 cpu_counter: sample.cpu_counter == 1,
-                code,
-                output,
+                ticks: sample.ticks,
+                waits: ran.waits,
+                code: ran.code,
+                output: ran.output,
             }
         })
         .collect())
 }
 
+/// Waits, without sleeping, until the kernel's coarse clock moves: it does so at each tick.
+fn wait_for_tick() {
+    let coarse = || clock_gettime(ClockId::MonotonicCoarse);
+    let (before, begun) = (coarse(), Instant::now());
+    while coarse() == before && begun.elapsed() < LONGEST_TICK {}
+}
+
 /// Runs the program on all CPUs at once, each from a thread that is there before any of them runs: a
 /// kernel that does not preempt itself would keep the others waiting behind the first.
-fn on_all(program: &Program<'_>, cpus: &[u32], packets: &[Vec<u8>]) -> Result<Vec<(u32, Vec<u8>)>> {
+fn on_all(program: &Program<'_>, cpus: &[u32], packets: &[Vec<u8>]) -> Result<Vec<Ran>> {
     let arrived = AtomicUsize::new(0);
     let given_up = AtomicBool::new(false);
     let (arrived, given_up) = (&arrived, &given_up);

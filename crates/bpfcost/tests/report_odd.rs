@@ -77,6 +77,7 @@ fn no_numbers() {
                 value: if index % 2 == 0 { nan } else { f64::INFINITY },
                 ci95: Some([nan, f64::NEG_INFINITY]),
                 loads: Some([nan, f64::INFINITY]),
+                repeats: Some(usize::MAX),
                 min: nan,
                 max: nan,
                 p50: nan,

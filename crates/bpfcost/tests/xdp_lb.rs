@@ -16,6 +16,7 @@ fn setup(experiment: &XdpLb, names: &[&str], cpus: &[u32]) -> Setup {
         cpus: cpus.into(),
         seed: 7,
         epoch: 0,
+        exact: false,
     }
 }
 

@@ -10,7 +10,9 @@ use crate::{
 
 /// Loads only what this kernel and this datapath need.
 pub(super) fn choose_programs(open: &mut OpenXdpLbSkel<'_>, variant: Variant) {
-    let Variant { datapath, looping } = variant;
+    let Variant {
+        datapath, looping, ..
+    } = variant;
     let prefixes: &[&str] = match datapath {
         Datapath::Right => &["lb_", "floor_"],
         Datapath::OuterByte => &["outer_byte_"],

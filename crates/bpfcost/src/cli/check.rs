@@ -11,7 +11,10 @@ use super::{
     format::Format,
     output::{answer, say},
 };
-use crate::target::{Check, CheckState, Host};
+use crate::target::{
+    Check, CheckState, Host,
+    guest::{Known, Tools},
+};
 
 /// Tell what can be measured on this machine, and what will disturb it.
 ///
@@ -29,6 +32,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     if host.missing_capabilities().is_empty() {
         checks.push(timed_loop());
     }
+    checks.push(guests());
     let missing = checks
         .iter()
         .any(|check| check.state == CheckState::Missing);
@@ -63,6 +67,40 @@ fn timed_loop() -> Check {
         state,
         text,
         advice: advice.into(),
+    }
+}
+
+/// Whether guests can be had, and what would run them. Never missing: the host is measured without.
+fn guests() -> Check {
+    let (state, text, advice) = match Tools::find() {
+        Err(error) => {
+            let text = error.to_string();
+            let (what, advice) = text.split_once('\n').unwrap_or((&text, ""));
+            (CheckState::Warn, what.to_owned(), advice.trim().to_owned())
+        }
+        Ok(tools) => {
+            let with = format!("QEMU {} and virtme-ng are there", tools.qemu_version);
+            match Known::here(&tools) {
+                Known::Usable => (CheckState::Ok, format!("{with}, KVM works"), String::new()),
+                Known::Untried => (
+                    CheckState::Ok,
+                    format!("{with}, KVM is there and not tried yet"),
+                    "the first --on vm:KERNEL tries it".into(),
+                ),
+                Known::Unusable(why) => (
+                    CheckState::Warn,
+                    format!("{with}, KVM can't be used ({why})"),
+                    "times of vm targets are those of an emulator; exact targets need no KVM"
+                        .into(),
+                ),
+            }
+        }
+    };
+    Check {
+        name: "guests".into(),
+        state,
+        text,
+        advice,
     }
 }
 

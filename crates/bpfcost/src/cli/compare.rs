@@ -27,9 +27,10 @@ pub(super) struct Args {
     old: PathBuf,
     /// A record, or a folder of them.
     new: PathBuf,
-    /// The rise of a cost that the gate lets pass.
-    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = parse::share, allow_hyphen_values = true)]
-    threshold: f64,
+    /// The rise of a cost that the gate lets pass: 2% where not given, and 0% for counts of instructions,
+    /// which do not vary.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    threshold: Option<f64>,
     /// How to answer.
     #[arg(long, value_enum, default_value_t)]
     format: Format,

@@ -2,7 +2,13 @@
 
 use std::{fmt, io, process::ExitCode};
 
-use crate::{measure, record};
+use crate::{
+    measure, record,
+    target::{
+        guest::{Failure, GuestError},
+        kernel,
+    },
+};
 
 /// How the program ends; the numbers are a contract (README).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,6 +57,15 @@ pub(super) fn usage(text: impl Into<String>) -> anyhow::Error {
     .into()
 }
 
+/// Somebody ended it before anything was there to show.
+pub(super) fn interrupted(text: impl Into<String>) -> anyhow::Error {
+    Refusal {
+        exit: Exit::Interrupted,
+        text: text.into(),
+    }
+    .into()
+}
+
 /// The machine lacks what was asked.
 pub(super) fn lacking(text: impl Into<String>) -> anyhow::Error {
     Refusal {
@@ -70,6 +85,14 @@ pub(super) fn with_advice(error: &anyhow::Error, advice: &str) -> anyhow::Error 
 }
 
 impl Exit {
+    /// The exit code of this number, as the same program in a guest tells it.
+    fn known(code: u8) -> Exit {
+        [Exit::Gate, Exit::Usage, Exit::Invalid, Exit::Interrupted]
+            .into_iter()
+            .find(|exit| *exit as u8 == code)
+            .unwrap_or(Exit::Lacking)
+    }
+
     /// The exit code of an error: its own, else that of the first cause that has one.
     pub(super) fn of(error: &anyhow::Error) -> Exit {
         error
@@ -88,6 +111,19 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             measure::Error::TooShort { .. } | measure::Error::OtherPlan { .. } => Some(Exit::Usage),
             measure::Error::Broken { .. } | measure::Error::Unobserved(_) => None,
         };
+    }
+    if let Some(error) = cause.downcast_ref::<kernel::Error>() {
+        return Some(match error {
+            kernel::Error::Interrupted => Exit::Interrupted,
+            error if error.is_input() => Exit::Usage,
+            _ => Exit::Lacking,
+        });
+    }
+    if let Some(failure) = cause.downcast_ref::<Failure>() {
+        return Some(Exit::known(failure.exit));
+    }
+    if cause.is::<GuestError>() {
+        return Some(Exit::Lacking);
     }
     // A full disk or a machine without memory is the machine's; any other path is the user's.
     if let Some(error) = cause.downcast_ref::<io::Error>() {

@@ -2,7 +2,7 @@
 //! program at once. Nothing is attached by name, so the kernel frees what is left.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering},
 };
 
@@ -10,8 +10,15 @@ use anyhow::{Context, Result};
 
 use super::exit::Exit;
 
-/// A flag that the first signal sets.
+/// The flag of this process, once somebody listens.
+static LISTENING: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
+
+/// A flag that the first signal sets: the same for everybody who asks.
 pub(super) fn on_signal() -> Result<Arc<AtomicBool>> {
+    let mut listening = LISTENING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(flag) = &*listening {
+        return Ok(Arc::clone(flag));
+    }
     let flag = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&flag);
     ctrlc::set_handler(move || {
@@ -20,5 +27,6 @@ pub(super) fn on_signal() -> Result<Arc<AtomicBool>> {
         }
     })
     .context("can't listen for Ctrl-C")?;
+    *listening = Some(Arc::clone(&flag));
     Ok(flag)
 }

@@ -4,10 +4,13 @@ mod check;
 mod compare;
 mod exit;
 mod format;
+mod guest;
 mod interrupt;
+mod kernel;
 mod list;
 mod output;
 mod parse;
+mod place;
 mod progress;
 mod report;
 mod run;
@@ -50,7 +53,11 @@ enum Command {
     Run(run::Args),
     Compare(compare::Args),
     Report(report::Args),
+    Kernel(kernel::Args),
     SelfTest(self_test::Args),
+    /// What this program does for its own guests.
+    #[command(hide = true)]
+    Guest(guest::Args),
 }
 
 /// Runs the program.
@@ -73,7 +80,9 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
+        Command::Kernel(args) => kernel::run(&args),
         Command::SelfTest(args) => self_test::run(&args),
+        Command::Guest(args) => guest::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -28,6 +28,8 @@ pub(super) struct Progress {
     spoken: Instant,
     /// What the run will take at most, in seconds.
     seconds: f64,
+    /// The epochs after which it ends, where that is known.
+    loads: Option<usize>,
     epochs: usize,
     names: Vec<String>,
     /// Whether a precision was asked for.
@@ -41,7 +43,7 @@ impl Progress {
     pub(super) fn new(plan: &Plan, earlier_s: f64) -> Self {
         let seconds = plan.seconds.unwrap_or(LONGEST_S);
         let bar = ProgressBar::with_draw_target(
-            Some(seconds as u64),
+            Some(plan.loads().map_or(seconds as u64, |loads| loads as u64)),
             ProgressDrawTarget::stderr_with_hz(DRAWN_HZ),
         );
         // A wrong template is a mistake in this line, which the default then covers.
@@ -56,6 +58,7 @@ impl Progress {
             earlier_s,
             spoken: now,
             seconds,
+            loads: plan.loads(),
             epochs: 0,
             names: plan.cases.iter().map(|case| case.name.clone()).collect(),
             precision: plan.precision.is_some(),
@@ -88,13 +91,25 @@ impl Progress {
             Some(open) => format!(", {} not yet precise enough", plural(open, "case")),
             None => String::new(),
         };
-        let text = format!(
-            "{doing}, {} of at most {}{open}",
-            duration(spent),
-            duration(self.seconds)
-        );
+        let text = match self.loads {
+            Some(loads) if self.epochs > 0 => {
+                let left = loads.saturating_sub(self.epochs) as f64;
+                format!(
+                    "{doing} of {loads}, {}, some {} left",
+                    duration(spent),
+                    duration(spent / self.epochs as f64 * left)
+                )
+            }
+            Some(loads) => format!("{doing} of {loads}, {}", duration(spent)),
+            None => format!(
+                "{doing}, {} of at most {}{open}",
+                duration(spent),
+                duration(self.seconds)
+            ),
+        };
         if self.terminal {
-            self.bar.set_position(spent as u64);
+            self.bar
+                .set_position(self.loads.map_or(spent as u64, |_| self.epochs as u64));
             self.bar.set_message(text);
         } else if self.spoken.elapsed() >= SILENCE {
             self.spoken = Instant::now();

@@ -8,13 +8,13 @@ use super::{
     exit::{Exit, usage},
     interrupt,
     output::{answer, say},
-    parse, select,
+    parse, place, select,
     session::{self, Ended, Session},
     store,
 };
 use crate::{
-    experiment::Experiment,
-    measure::{Plan, forecast},
+    experiment::{Experiment, Unit},
+    measure::{COUNTING_GOAL_NS, Plan, forecast},
     record::{self, Record, Status},
     report::{
         self,
@@ -22,7 +22,7 @@ use crate::{
         number::duration,
         style::Style,
     },
-    target::{Host, parse_cpus},
+    target::{Host, Target, TargetError, parse_cpus},
 };
 
 /// A batch's length: long enough for a timer tick every 4 ms to be part of each, short enough for
@@ -36,6 +36,10 @@ const QUICK_ROUNDS: u32 = 2;
 const DEFAULT_TIME: Duration = Duration::from_secs(60);
 /// The precision at which such a run stops before.
 const DEFAULT_PRECISION: f64 = 0.01;
+
+/// The seed of a run that counts instructions, where none is given: the same packets every time, so that
+/// runs of different days agree.
+const EXACT_SEED: u64 = 1;
 
 /// What the epochs of a case typically scatter by (relative standard deviation), for `--dry-run`
 /// alone: seen on a shared virtual machine.
@@ -52,12 +56,15 @@ const TYPICAL_SPREAD: f64 = 0.01;
   bpfcost run xdp-lb --precision 0.5%          until every cost is known to 0.5 %
   bpfcost run xdp-lb --case 'udp-*' --quick    a first impression of some cases
   bpfcost run xdp-lb --case tcp-v4-ch --verbose    one case in detail
+  bpfcost run xdp-lb --on exact:6.12           costs as counts of instructions, in a guest
+  bpfcost run xdp-lb --on vm:6.1 --on vm:6.12  two kernels side by side
   bpfcost run xdp-lb --dry-run                 what would run, and what it could show")]
 pub(super) struct Args {
     /// What to measure; see `bpfcost list`.
     #[arg(required_unless_present = "resume", value_name = "EXPERIMENT")]
     experiments: Vec<String>,
-    /// Where: `host`.
+    /// Where: `host`; `vm:KERNEL`, a guest with that kernel; `exact:KERNEL`, a guest that counts
+    /// instructions. May be given several times.
     #[arg(long, value_name = "TARGET", default_value = "host")]
     on: Vec<String>,
     /// Only cases that match, with what they need; may be given several times.
@@ -67,13 +74,14 @@ pub(super) struct Args {
     /// Without --time too: 1%.
     #[arg(long, value_name = "PERCENT", value_parser = parse::precision, allow_hyphen_values = true)]
     precision: Option<f64>,
-    /// Stop after this time. Without --precision too: 60s.
+    /// Stop after this time. Without --precision too: 60s. Counts of exact targets take the loads that they
+    /// need, whatever this and --precision say.
     #[arg(long, value_name = "TIME", value_parser = parse::time, allow_hyphen_values = true)]
     time: Option<Duration>,
-    /// The number that decides every order and every packet; drawn where not given.
+    /// The number that decides every order and every packet; drawn where not given, but 1 on exact targets.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run each case on all of these CPUs at once, e.g. 0-3,8. Without it, on one.
+    /// Run each case on all of these CPUs at once, e.g. 0-3,8. Without it, on one. In a guest, its own.
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
     /// Short batches, and stop at the first look.
@@ -129,8 +137,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let host = Host::default();
     if let Some(journal) = &args.resume {
         let interrupted = interrupt::on_signal()?;
-        let session = Session::resume(&host, journal, args.time, args.precision)?;
-        return finish(args, vec![session.run(&host, &interrupted)?], None);
+        let session = Session::resume(journal, args.time, args.precision, &interrupted)?;
+        return finish(args, vec![session.run(&interrupted)?], None);
     }
     let plans = plans(args, &host)?;
     if args.dry_run {
@@ -139,7 +147,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    session::able(&host)?;
+    if plans.iter().any(|(_, plan)| plan.target == "host") {
+        place::able(&host)?;
+    }
     let several = plans.len() > 1;
     let mut jobs = Vec::new();
     for (experiment, plan) in plans {
@@ -156,8 +166,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let interrupted = interrupt::on_signal()?;
     let mut ended: Vec<Ended> = Vec::new();
     for (experiment, plan, out) in jobs {
-        let session = Session::start(&host, experiment, plan, &out);
-        match session.and_then(|session| session.run(&host, &interrupted)) {
+        let session = Session::start(experiment, plan, &out, &interrupted);
+        match session.and_then(|session| session.run(&interrupted)) {
             Ok(one) => ended.push(one),
             // What was measured before it is shown all the same.
             Err(error) => return finish(args, ended, Some(error)),
@@ -199,28 +209,29 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
 
 /// One plan per experiment and target, whole before anything is measured.
 fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
-    let cpus = cpus(args.cpus.as_deref(), host)?;
     let mut plans = Vec::new();
     once(&args.experiments)?;
     once(&args.on)?;
     for name in &args.experiments {
         for target in &args.on {
-            if target != "host" {
-                return Err(usage(format!(
-                    "there is no target {target}\n  This version measures on: host"
-                )));
-            }
+            let named: Target = target
+                .parse()
+                .map_err(|error: TargetError| usage(error.to_string()))?;
+            // One that is not there is told before anything is measured.
+            place::kernel(&named)?;
+            let cpus = cpus(args.cpus.as_deref(), &named, host)?;
             let experiment = select::experiment(name)?;
             let (cases, pairs) = select::cases(&*experiment, &args.cases)?;
             let default = args.time.is_none() && args.precision.is_none() && !args.quick;
-            let plan = Plan {
+            let margin = experiment.margin();
+            let timed = Plan {
                 experiment: experiment.name().into(),
                 target: target.clone(),
                 unit: experiment.unit(),
                 seed: args.seed.unwrap_or_else(session::draw_seed),
                 cases,
                 pairs,
-                cpus: cpus.clone(),
+                cpus,
                 precision: args.precision.or(default.then_some(DEFAULT_PRECISION)),
                 seconds: args
                     .time
@@ -229,13 +240,32 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
                 quick: args.quick,
                 rounds: args.quick.then_some(QUICK_ROUNDS),
                 goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
-                margin: experiment.margin(),
+                margin,
                 budget: args.budget,
+            };
+            let plan = match named.is_exact() {
+                true => counted(timed, args.seed),
+                false => timed,
             };
             plans.push((experiment, plan));
         }
     }
     Ok(plans)
+}
+
+/// A plan for a guest that counts instructions: its clock is not one of seconds, and nothing is left to
+/// chance, not even the seed.
+fn counted(plan: Plan, seed: Option<u64>) -> Plan {
+    Plan {
+        unit: Unit::InstructionsPerOp,
+        seed: seed.unwrap_or(EXACT_SEED),
+        precision: None,
+        seconds: None,
+        rounds: None,
+        goal_ns: COUNTING_GOAL_NS,
+        margin: 0.0,
+        ..plan
+    }
 }
 
 /// Refuses a name that is given twice: its second record would take the first one's place.
@@ -250,10 +280,19 @@ fn once(names: &[String]) -> Result<()> {
     }
 }
 
-/// The CPUs to run on: those asked for, or the last one allowed, where interrupts are rarest.
-fn cpus(list: Option<&str>, host: &Host) -> Result<Vec<u32>> {
-    let cpus = match list {
-        Some(list) => parse_cpus(list).map_err(|error| usage(error.to_string()))?,
+/// The CPUs to run on: those asked for, or the last one allowed, where interrupts are rarest. For a
+/// guest, they are the guest's own.
+fn cpus(list: Option<&str>, target: &Target, host: &Host) -> Result<Vec<u32>> {
+    let asked = list
+        .map(parse_cpus)
+        .transpose()
+        .map_err(|error| usage(error.to_string()))?;
+    if target != &Target::Host {
+        let cpus = asked.unwrap_or_else(|| vec![place::guest_cpus(target, &[]) - 1]);
+        return place::guest_has(target, &cpus).map(|()| cpus);
+    }
+    let cpus = match asked {
+        Some(cpus) => cpus,
         None => {
             let allowed = bpfcost_bpf::allowed_cpus();
             vec![
@@ -276,12 +315,31 @@ fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> 
         plan.target,
         forecast.cases
     )?;
+    if let Ok(target) = plan.target.parse()
+        && let Some(kernel) = place::kernel(&target)?
+    {
+        say!(
+            "in a guest with Linux {} ({})",
+            kernel.release,
+            kernel.image.display()
+        )?;
+    }
     for case in &plan.cases {
         say!("  {:22} {}", case.name, case.about)?;
     }
     say!("{} comparisons", plan.pairs.len())?;
     for pair in &plan.pairs {
         say!("  {} against {}", pair.case, pair.baseline)?;
+    }
+    if plan.counts() {
+        say!(
+            "\nexpected: {}, {} loads of {}, and the guest's boot\n\
+             a difference of one instruction would be seen wherever loads agree",
+            duration(forecast.seconds),
+            forecast.epochs,
+            duration(forecast.epoch_s)
+        )?;
+        return Ok(());
     }
     say!(
         "\nexpected: {}, {} epochs of {} (the first look comes after {} epochs, {})",
@@ -308,7 +366,7 @@ fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> 
         )?;
     }
     let missing = host.missing_capabilities();
-    if !missing.is_empty() {
+    if plan.target == "host" && !missing.is_empty() {
         say!(
             "measuring needs {}, which this user lacks: run it with sudo",
             missing.join(", ")

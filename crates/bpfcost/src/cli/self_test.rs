@@ -15,7 +15,7 @@ use super::{
     exit::Exit,
     interrupt,
     output::{note, say},
-    select, session,
+    place, select, session,
 };
 use crate::{
     experiment::{Experiment, twice::Twice},
@@ -73,7 +73,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let host = Host::default();
-    session::able(&host)?;
+    place::able(&host)?;
     let interrupted = interrupt::on_signal()?;
     let allowed = bpfcost_bpf::allowed_cpus();
     let cpu = *allowed
@@ -111,7 +111,7 @@ fn ladder(cpu: u32) -> Result<bool> {
             let expected_ns = LOOP_NS + f64::from(rung) * INSTRUCTION_NS;
             let ops = (RUNG_NS / expected_ns) as u64;
             let seen = ladder
-                .batch(rung, ops, cpu)?
+                .batch(rung, ops, cpu, false)?
                 .context("the rung is not loaded")?;
             anyhow::ensure!(
                 seen.ops == ops,
@@ -250,7 +250,9 @@ fn no_changes(sessions: &[Record]) -> Result<bool> {
     let spread = session_spread(&levels(sessions));
     let mut found = 0;
     for neighbours in sessions.windows(2) {
-        let changes = record::compare(&neighbours[..1], &neighbours[1..], THRESHOLD, |_| spread)?;
+        let changes = record::compare(&neighbours[..1], &neighbours[1..], Some(THRESHOLD), |_| {
+            spread
+        })?;
         let changed =
             |change: &Change| matches!(change.outcome, Outcome::Regressed | Outcome::Improved);
         found += usize::from(changes.cases.iter().any(changed));

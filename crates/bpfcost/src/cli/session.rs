@@ -8,20 +8,20 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::{LoadedProgram, timing::Loop};
 use jiff::Timestamp;
 
 use super::{
-    exit::{lacking, with_advice},
+    exit::with_advice,
     output::note,
+    place::{Observer, Outcome, Place},
     progress::Progress,
     select,
 };
 use crate::{
     experiment::Experiment,
-    measure::{self, Event, Measured, Monotonic, Plan, Stop, Warning},
+    measure::{self, Event, Measured, Plan, Stop},
     record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionFile},
-    target::{self, CheckState, Host},
+    target::{self, Host, guest::Failure},
 };
 
 /// A run that is about to begin or to go on.
@@ -34,8 +34,8 @@ pub(super) struct Session {
     earlier: Disturbance,
     journal: Journal,
     out: PathBuf,
-    /// Whether the run had come to its end before: only its record is still to be written.
-    ended: bool,
+    /// `None` where the run had come to its end before: only its record is still to be written.
+    place: Option<Place>,
 }
 
 /// A run that has ended, whole or not.
@@ -56,37 +56,6 @@ impl Ended {
     }
 }
 
-/// Refuses where the machine lacks what every run needs.
-pub(super) fn able(host: &Host) -> Result<()> {
-    let missing = host.missing_capabilities();
-    if !missing.is_empty() {
-        return Err(lacking(format!(
-            "this process lacks {}, without which the kernel loads no BPF programs\n  \
-             Run it as root: sudo bpfcost …, or give the capabilities: \
-             sudo setcap cap_bpf,cap_net_admin,cap_perfmon+ep $(command -v bpfcost)\n  \
-             See all that this machine lacks: bpfcost check",
-            missing.join(", ")
-        )));
-    }
-    let checks = host.checks();
-    if let Some(check) = checks
-        .iter()
-        .find(|check| check.state == CheckState::Missing)
-    {
-        return Err(lacking(format!(
-            "{}: {}\n  {}\n  See all that this machine lacks: bpfcost check",
-            check.name, check.text, check.advice
-        )));
-    }
-    // Files don't tell all: a user namespace or a container may forbid it still.
-    Loop::probe().map(|_| ()).map_err(|error| {
-        lacking(format!(
-            "{error}\n  Containers and user namespaces often forbid loading BPF programs: run outside \
-             of them, as the machine's own root\n  See all that this machine lacks: bpfcost check"
-        ))
-    })
-}
-
 /// A seed that no earlier run had.
 pub(super) fn draw_seed() -> u64 {
     // Below 2⁵³, so that programs that read JSON numbers as floats keep it whole.
@@ -94,24 +63,17 @@ pub(super) fn draw_seed() -> u64 {
         & ((1 << 53) - 1)
 }
 
-/// The machine, and what an experiment runs on it.
-fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Machine> {
-    Ok(Machine {
-        programs: experiment.programs()?,
-        ..host.machine()
-    })
-}
-
 impl Session {
     /// Begins a run; its record will be `out`.
     pub(super) fn start(
-        host: &Host,
         experiment: Box<dyn Experiment>,
         plan: Plan,
         out: &Path,
+        interrupt: &AtomicBool,
     ) -> Result<Self> {
         record::writable(out)?;
-        let machine = fingerprint(host, &*experiment)?;
+        Journal::vacant(out)?;
+        let (place, machine) = Place::ready(&*experiment, &plan, None, interrupt)?;
         let started = now();
         let journal = Journal::create(out, &Header::new(&plan, &started, &machine))?;
         Ok(Session {
@@ -123,36 +85,36 @@ impl Session {
             earlier: Disturbance::default(),
             journal,
             out: out.to_owned(),
-            ended: false,
+            place: Some(place),
         })
     }
 
     /// Goes on with a run; a time or precision given now takes the place of the old one. A run that
     /// had come to its end, and whose record could not be written, is not measured again.
     pub(super) fn resume(
-        host: &Host,
         path: &Path,
         time: Option<Duration>,
         precision: Option<f64>,
+        interrupt: &AtomicBool,
     ) -> Result<Self> {
         let (journal, mut contents) = Journal::resume(path, &now())?;
         let mut plan = contents.header.plan.clone();
-        let experiment = select::experiment(&plan.experiment)?;
-        let ended = contents.ended.is_some() && time.is_none() && precision.is_none();
-        let machine = if ended {
-            contents.measured.stop = contents.ended;
-            contents.header.machine
-        } else {
-            able(host)?;
-            let machine = fingerprint(host, &*experiment)?;
-            contents.header.continues(&experiment.cases(), &machine)?;
-            machine
-        };
         plan.seconds = time.map(|time| time.as_secs_f64()).or(plan.seconds);
         plan.precision = precision.or(plan.precision);
+        let experiment = select::experiment(&plan.experiment)?;
+        let ended = contents.ended.is_some() && time.is_none() && precision.is_none();
         // The record lies beside its journal, whichever of the two was named.
         let out = journal.path().with_extension("");
         record::writable(&out)?;
+        let (place, machine) = if ended {
+            contents.measured.stop = contents.ended;
+            (None, contents.header.machine)
+        } else {
+            let journal = Some(journal.path());
+            let (place, machine) = Place::ready(&*experiment, &plan, journal, interrupt)?;
+            contents.header.continues(&experiment.cases(), &machine)?;
+            (Some(place), machine)
+        };
         Ok(Session {
             experiment,
             plan,
@@ -162,39 +124,43 @@ impl Session {
             earlier: contents.disturbance,
             journal,
             out,
-            ended,
+            place,
         })
     }
 
     /// Measures to the end, keeps the record, and removes the journal.
-    pub(super) fn run(mut self, host: &Host, interrupt: &AtomicBool) -> Result<Ended> {
+    pub(super) fn run(mut self, interrupt: &AtomicBool) -> Result<Ended> {
         let mut machine = self.machine.clone();
-        let mut others = Vec::new();
-        let (measured, disturbance, unwritten) = if self.ended {
-            note!(
-                "{} holds a run that had come to its end; its record is made without measuring again",
-                self.journal.path().display()
-            );
-            (self.measured.clone(), self.earlier, None)
-        } else {
-            let loaded = bpfcost_bpf::loaded_programs();
-            let name = |one: LoadedProgram| format!("{} {} ({})", one.kind, one.name, one.id);
-            others.extend(loaded.into_iter().map(name));
-            self.measure(host, interrupt)?
+        let (outcome, unwritten) = match self.place.take() {
+            Some(place) => self.measure(place, interrupt)?,
+            None => {
+                note!(
+                    "{} holds a run that had come to its end; its record is made without measuring again",
+                    self.journal.path().display()
+                );
+                let outcome = Outcome {
+                    measured: self.measured.clone(),
+                    disturbance: Disturbance::default(),
+                    others: Vec::new(),
+                    warnings: Vec::new(),
+                };
+                (outcome, None)
+            }
         };
-        Host::disturbed(&mut machine, &disturbance, others);
+        let disturbance = self.earlier.merge(outcome.disturbance);
+        Host::disturbed(&mut machine, &disturbance, outcome.others);
         let mut warnings = target::warnings(&machine, &disturbance);
-        if !self.ended && !host.sees_other_programs() {
-            warnings.push(Warning::new(
-                "others-unseen",
-                "BPF programs of others may have run meanwhile: the kernel lists them only for \
-                 CAP_SYS_ADMIN. Look as root with bpftool prog list, or measure as root",
-            ));
-        }
+        warnings.extend(outcome.warnings);
         let spread = SessionFile::of_user()
             .and_then(|file| file.load(&machine).ok().flatten())
             .map(|spread| spread.share());
-        let mut record = Record::build(&self.plan, &measured, &self.started, machine, spread);
+        let mut record = Record::build(
+            &self.plan,
+            &outcome.measured,
+            &self.started,
+            machine,
+            spread,
+        );
         record.warnings.append(&mut warnings);
         let trouble = match unwritten {
             Some(error) => Some(error.into()),
@@ -203,56 +169,37 @@ impl Session {
         Ok(Ended { record, trouble })
     }
 
-    /// Measures, with every event in the journal: what was seen, what disturbed it, and why the
-    /// journal could not be written.
+    /// Measures, with every event in the journal: what came of it, and why the journal could not be
+    /// written.
     fn measure(
         &mut self,
-        host: &Host,
+        mut place: Place,
         interrupt: &AtomicBool,
-    ) -> Result<(Measured, Disturbance, Option<JournalError>)> {
-        let mut watch = host.watch(&self.plan.cpus);
-        let mut progress = Progress::new(&self.plan, self.measured.seconds());
-        let mut unwritten = None;
-        let mut worth_keeping = self.measured.epochs() > 0;
-        let journal = &mut self.journal;
-        let measured = measure::measure(
+    ) -> Result<(Outcome, Option<JournalError>)> {
+        let mut taker = Taker {
+            progress: Progress::new(&self.plan, self.measured.seconds()),
+            journal: &mut self.journal,
+            interrupt,
+            unwritten: None,
+            worth_keeping: self.measured.epochs() > 0,
+        };
+        let outcome = place.measure(
             &*self.experiment,
             &self.plan,
-            &Monotonic::start(),
-            interrupt,
             self.measured.clone(),
-            &mut |event| {
-                progress.show(event);
-                worth_keeping |= matches!(event, Event::Trial { .. });
-                if unwritten.is_some() {
-                    return Ok(());
-                }
-                let mut written = journal.event(event);
-                if let (Ok(()), Event::EpochFinished { .. }) = (&written, event) {
-                    written = journal.disturbed(&watch.look());
-                }
-                // Keep what is in memory: end the run, and show what there is.
-                if let Err(error) = written {
-                    unwritten = Some(error);
-                    interrupt.store(true, Ordering::Relaxed);
-                }
-                Ok(())
-            },
+            interrupt,
+            &mut taker,
         );
-        progress.end();
-        let error = match measured {
-            Ok(measured) => {
-                return Ok((measured, self.earlier.merge(watch.look()), unwritten));
-            }
-            Err(error) => anyhow::Error::from(error),
+        taker.progress.end();
+        let error = match outcome {
+            Ok(outcome) => return Ok((outcome, taker.unwritten)),
+            Err(error) => error,
         };
+        let worth_keeping = taker.worth_keeping;
         let journal = self.journal.path();
         if worth_keeping {
             // The same time would be refused again.
-            let time = match error.downcast_ref() {
-                Some(measure::Error::TooShort { needed, .. }) => format!(" --time {needed:.0}s"),
-                _ => String::new(),
-            };
+            let time = needed_s(&error).map_or(String::new(), |s| format!(" --time {s:.0}s"));
             let kept = format!(
                 "What was measured until then is kept; go on with: bpfcost run --resume {}{time}",
                 journal.display()
@@ -282,45 +229,57 @@ impl Session {
     }
 }
 
+/// Takes down what happens: shows it, and writes it to the journal.
+struct Taker<'a> {
+    progress: Progress,
+    journal: &'a mut Journal,
+    interrupt: &'a AtomicBool,
+    unwritten: Option<JournalError>,
+    /// Whether there is a trial that would be lost without the journal.
+    worth_keeping: bool,
+}
+
+impl Taker<'_> {
+    fn written(&mut self, write: impl FnOnce(&mut Journal) -> Result<(), JournalError>) {
+        if self.unwritten.is_some() {
+            return;
+        }
+        // Keep what is in memory: end the run, and show what there is.
+        if let Err(error) = write(self.journal) {
+            self.unwritten = Some(error);
+            self.interrupt.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Observer for Taker<'_> {
+    fn event(&mut self, event: &Event) -> Result<()> {
+        self.progress.show(event);
+        self.worth_keeping |= matches!(event, Event::Trial { .. });
+        self.written(|journal| journal.event(event));
+        Ok(())
+    }
+
+    fn disturbed(&mut self, disturbance: &Disturbance) -> Result<()> {
+        self.written(|journal| journal.disturbed(disturbance));
+        Ok(())
+    }
+}
+
+/// The time that would have been enough, where an error is that there was too little.
+fn needed_s(error: &anyhow::Error) -> Option<f64> {
+    error.chain().find_map(|cause| {
+        if let Some(failure) = cause.downcast_ref::<Failure>() {
+            return failure.needed_s;
+        }
+        match cause.downcast_ref() {
+            Some(measure::Error::TooShort { needed, .. }) => Some(*needed),
+            _ => None,
+        }
+    })
+}
+
 /// Now, as records write it.
 fn now() -> String {
     Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::cli::exit::{Exit, sentence};
-
-    /// Why a machine with these files can't measure.
-    fn refused(files: &[(&str, &str)]) -> String {
-        let root = tempfile::TempDir::new().expect("a folder");
-        for (path, text) in files {
-            let path = root.path().join(path);
-            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-            fs::write(path, text).expect("a file");
-        }
-        let error = able(&Host::at(root.path())).expect_err("it can't");
-        assert_eq!(Exit::of(&error), Exit::Lacking);
-        sentence(&error)
-    }
-
-    const ROOT: (&str, &str) = ("proc/self/status", "CapEff:\t000001ffffffffff\n");
-    const NEW: (&str, &str) = ("proc/sys/kernel/osrelease", "6.12.0\n");
-    const OLD: (&str, &str) = ("proc/sys/kernel/osrelease", "5.10.0-44-amd64\n");
-    const BTF: (&str, &str) = ("sys/kernel/btf/vmlinux", "btf");
-
-    #[test]
-    fn machines_that_lack_something_are_refused_before_anything_is_loaded() {
-        let error = refused(&[OLD, BTF]);
-        assert!(
-            error.contains("CAP_BPF") && error.contains("setcap"),
-            "{error}"
-        );
-        let error = refused(&[ROOT, NEW]);
-        assert!(error.contains("CONFIG_DEBUG_INFO_BTF"), "{error}");
-        let error = refused(&[ROOT, OLD, BTF]);
-        assert!(error.contains("5.10.0-44-amd64 is too old"), "{error}");
-        assert!(error.contains("bpfcost check"), "{error}");
-    }
 }

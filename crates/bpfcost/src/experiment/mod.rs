@@ -3,6 +3,7 @@
 //! To add one: write a file here that implements [`Experiment`], and name it in [`all`].
 
 mod case;
+pub mod ladder;
 mod trial;
 pub mod twice;
 mod unit;
@@ -47,6 +48,11 @@ pub trait Experiment {
     /// Why a case can't run here (with the kernel or feature that it needs), or `None` where it can.
     fn unsupported(&self, case: &Case) -> Option<String>;
 
+    /// How many CPUs a case runs on at once, of its own accord. An exact target has one.
+    fn cpus(&self, _case: &Case) -> u32 {
+        1
+    }
+
     /// What loads and trials take beside the batch itself: for the estimate of `--dry-run` alone.
     fn overhead(&self) -> Overhead;
 
@@ -85,9 +91,16 @@ pub struct Setup {
     pub seed: u64,
     /// The number of the epoch, so that no two of them see the same sequences.
     pub epoch: usize,
+    /// Whether costs are counted in instructions: then nothing may be left to chance, for it would be
+    /// seen. Hash seeds are zero, trials of a case repeat the same sequence, and a trial is the batch
+    /// alone, without one in which the reset is done twice.
+    pub exact: bool,
 }
 
 /// Every experiment that this program knows, in the order of `bpfcost list`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![Box::new(xdp_lb::XdpLb::default())]
+    vec![
+        Box::new(xdp_lb::XdpLb::default()),
+        Box::new(ladder::KnownAnswers),
+    ]
 }

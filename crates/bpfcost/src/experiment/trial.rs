@@ -16,8 +16,16 @@ pub struct Trial {
     pub ops: u64,
     /// Time that the batch took, in nanoseconds of the target's clock.
     pub elapsed_ns: f64,
+    /// Ticks of the machine's timer that fell into the batch, where the experiment can tell.
+    #[serde(default, skip_serializing_if = "none")]
+    pub ticks: u64,
     /// Further values by name, e.g. `reset_twice` (ns/op with the reset done twice), `lru_misses`.
     pub secondary: BTreeMap<String, f64>,
+}
+
+/// Whether a count is 0, which journals leave out.
+fn none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// Why a trial has no value.

@@ -103,6 +103,10 @@ impl Experiment for Twice {
         self.inner.unsupported(&original(case))
     }
 
+    fn cpus(&self, case: &Case) -> u32 {
+        self.inner.cpus(&original(case))
+    }
+
     fn overhead(&self) -> Overhead {
         self.inner.overhead()
     }

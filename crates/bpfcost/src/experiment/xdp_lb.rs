@@ -19,8 +19,6 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    current_cpu,
-    ladder::Ladder,
     lb::{Datapath, Reset, Variant},
     timing::Loop,
 };
@@ -29,11 +27,9 @@ use self::{
     epoch::Epoch,
     scenario::{Action, Layer4, Scenario, Shape, Table},
 };
-use super::{Case, Experiment, Loaded, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit};
-
-/// The rung of the ladder that serves as sentinel, and how often it runs: about 1 ms.
-const SENTINEL_RUNG: u32 = 100;
-const SENTINEL_OPS: u64 = 10_000;
+use super::{
+    Case, Experiment, Loaded, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit, ladder,
+};
 
 /// The experiment. Its datapath is the right one, and its loop the cheapest, but in tests.
 #[derive(Debug)]
@@ -176,47 +172,19 @@ impl Experiment for XdpLb {
     }
 
     fn programs(&self) -> Result<Option<String>> {
-        let looping = match self.variant()?.looping {
-            Loop::CanLoop => "can_loop",
-            Loop::BpfLoop => "bpf_loop",
-        };
-        let clock = match Ladder::load(&[0], Loop::probe()?)?.batch(0, 1, current_cpu())? {
-            Some(seen) if seen.cpu_counter => "bpf_get_cpu_time_counter",
-            _ => "bpf_ktime_get_ns",
-        };
-        Ok(Some(format!(
-            "build {}, {looping}, {clock}",
-            bpfcost_bpf::BUILD
-        )))
+        ladder::programs(self.variant()?.looping).map(Some)
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(Epoch::load(setup, self.variant()?)?))
+        let variant = Variant {
+            exact: setup.exact,
+            ..self.variant()?
+        };
+        Ok(Box::new(Epoch::load(setup, variant)?))
     }
 
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        let cpu = *setup.cpus.first().context("no CPU was chosen")?;
-        let ladder = Ladder::load(&[SENTINEL_RUNG], Loop::probe()?)?;
-        Ok(Some(Box::new(Rung { ladder, cpu })))
-    }
-}
-
-struct Rung {
-    ladder: Ladder,
-    cpu: u32,
-}
-
-impl Sentinel for Rung {
-    fn trial(&mut self) -> Result<f64> {
-        let seen = self.ladder.batch(SENTINEL_RUNG, SENTINEL_OPS, self.cpu)?;
-        let seen = seen.context("the sentinel is not loaded")?;
-        anyhow::ensure!(
-            seen.ops == SENTINEL_OPS && seen.end_ns > seen.start_ns,
-            "the sentinel did not prove itself: {} of {SENTINEL_OPS} operations in {} ns",
-            seen.ops,
-            seen.elapsed_ns()
-        );
-        Ok(seen.ns_per_op())
+        ladder::sentinel(setup)
     }
 }
 

@@ -94,10 +94,17 @@ impl Run<'_> {
             return Ok(stop);
         }
         let setup = self.plan.setup(&self.live(), self.measured.epochs());
-        let mut sentinel = self
-            .experiment
-            .sentinel(&setup)
-            .map_err(|error| self.broken("loading the sentinel".to_owned(), error))?;
+        // Counts don't drift.
+        let mut sentinel = match self.plan.counts() {
+            true => None,
+            false => self
+                .experiment
+                .sentinel(&setup)
+                .map_err(|error| self.broken("loading the sentinel".to_owned(), error))?,
+        };
+        if self.plan.counts() {
+            self.calibrate_apart()?;
+        }
         loop {
             self.epoch(sentinel.as_deref_mut())?;
             if let Some(stop) = self.due()? {
@@ -108,7 +115,16 @@ impl Run<'_> {
 
     fn find_unsupported(&mut self) -> Result<(), Error> {
         for case in self.live() {
-            if let Some(reason) = self.experiment.unsupported(&self.plan.cases[case]) {
+            let of = &self.plan.cases[case];
+            let cpus = self.experiment.cpus(of);
+            let reason = match self.plan.counts() && cpus > 1 {
+                true => Some(format!(
+                    "needs {cpus} CPUs at once, and a guest that counts instructions has one; run it on \
+                     host or in vm:KERNEL"
+                )),
+                false => self.experiment.unsupported(of),
+            };
+            if let Some(reason) = reason {
                 self.tell(Event::Unsupported { case, reason })?;
             }
         }

@@ -20,21 +20,9 @@ impl Run<'_> {
         let epoch = self.measured.epochs();
         let begun = self.now_s();
         self.check_interrupt()?;
-        let mut loaded = self
-            .experiment
-            .load(&self.plan.setup(&self.live(), epoch))
-            .map_err(|error| self.broken(format!("loading epoch {epoch}"), error))?;
-
-        let outcome = self.inside(epoch, begun, loaded.as_mut(), sentinel);
-        let unloaded = loaded.unload().map_err(|source| super::Error::Broken {
-            doing: format!("unloading epoch {epoch}"),
-            source,
-        });
-        let rounds_s = match (outcome, unloaded) {
-            // What stays loaded is worse than an interruption, but not than what broke before.
-            (Ok(_) | Err(Halt::Interrupted), Err(error)) => return Err(error.into()),
-            (outcome, _) => outcome?,
-        };
+        let rounds_s = self.with_load(epoch, |run, loaded| {
+            run.inside(epoch, begun, loaded, sentinel)
+        })?;
         let seconds = self.now_s() - begun;
         self.tell(Event::EpochFinished {
             epoch,
@@ -42,6 +30,28 @@ impl Run<'_> {
             rounds_s,
         })?;
         Ok(())
+    }
+
+    /// Loads everything, does `inside`, and unloads it, whatever came of it.
+    pub(super) fn with_load<T>(
+        &mut self,
+        epoch: usize,
+        inside: impl FnOnce(&mut Self, &mut dyn Loaded) -> Result<T, Halt>,
+    ) -> Result<T, Halt> {
+        let mut loaded = self
+            .experiment
+            .load(&self.plan.setup(&self.live(), epoch))
+            .map_err(|error| self.broken(format!("loading epoch {epoch}"), error))?;
+        let outcome = inside(self, loaded.as_mut());
+        let unloaded = loaded.unload().map_err(|source| super::Error::Broken {
+            doing: format!("unloading epoch {epoch}"),
+            source,
+        });
+        match (outcome, unloaded) {
+            // What stays loaded is worse than an interruption, but not than what broke before.
+            (Ok(_) | Err(Halt::Interrupted), Err(error)) => Err(error.into()),
+            (outcome, _) => outcome,
+        }
     }
 
     /// From the load to the last round; how many seconds the rounds took.
@@ -68,6 +78,9 @@ impl Run<'_> {
         }
         self.calibrating_s += self.now_s() - calibrating;
         for case in self.live() {
+            if self.plan.counts() {
+                break; // no cache or predictor is counted
+            }
             let batch = warm_up(self.plan.cases[case].sizing, self.batch(case));
             self.trial(loaded, epoch, case, batch)?;
         }
@@ -77,11 +90,18 @@ impl Run<'_> {
             if round > 0 && self.late() {
                 break;
             }
-            for turn in turns(self.plan.seed, epoch, round, self.plan.cases.len()) {
+            // Counts have no drift that order could hide, and cases that share a table leave traces in
+            // it: the same order makes every load the same.
+            let drawn = if self.plan.counts() { 0 } else { epoch };
+            for turn in turns(self.plan.seed, drawn, round, self.plan.cases.len()) {
                 match turn {
                     Turn::Case(case) if self.measured.cases[case].live() => {
                         let batch = self.batch(case);
-                        if let Some(trial) = self.trial(loaded, epoch, case, batch)? {
+                        let trial = match self.plan.counts() {
+                            true => self.count(loaded, epoch, case, batch)?,
+                            false => self.trial(loaded, epoch, case, batch)?,
+                        };
+                        if let Some(trial) = trial {
                             self.tell(Event::Trial {
                                 epoch,
                                 round,
@@ -104,7 +124,7 @@ impl Run<'_> {
     }
 
     /// Finds a case's batch in the state that is measured, and tells what is odd about it.
-    fn calibrate(
+    pub(super) fn calibrate(
         &mut self,
         loaded: &mut dyn Loaded,
         epoch: usize,
@@ -112,6 +132,12 @@ impl Run<'_> {
     ) -> Result<(), Halt> {
         let plan = self.plan;
         let of = &plan.cases[case];
+        if plan.counts() {
+            if let Some(calibration) = self.calibrate_count(loaded, epoch, case)? {
+                self.tell(Event::Calibrated { case, calibration })?;
+            }
+            return Ok(());
+        }
         let outcome = calibrate(of.sizing, plan.goal_ns, |batch| {
             let trial = self.trial(loaded, epoch, case, batch);
             trial.map_err(Some)?.ok_or(None)

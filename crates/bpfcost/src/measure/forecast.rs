@@ -6,7 +6,7 @@ use bpfcost_stats::{
     rounds::DEFAULT_TRIALS,
 };
 
-use super::{LONGEST_S, Plan, Price};
+use super::{LONGEST_S, Plan, Price, count};
 use crate::experiment::{Experiment, Overhead, Role};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
@@ -61,6 +61,10 @@ pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Foreca
         trial_s,
         batches: per_trial,
     } = experiment.overhead();
+    if let Some(loads) = plan.loads() {
+        let rounds = plan.rounds.unwrap_or(count::rounds(plan.quick));
+        return counted(cases, loads, load_s, rounds);
+    }
     let batch_s = plan.goal_ns / 1e9;
     let all = |trials: f64, batches: f64| {
         cases as f64 * (trials * trial_s + per_trial * batches * batch_s)
@@ -101,5 +105,30 @@ pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Foreca
         // Case and baseline scatter both, if they share nothing of it.
         detectable: detectable_for_spread(spread * std::f64::consts::SQRT_2, epochs, pairs)
             .map(f64::exp_m1),
+    }
+}
+
+/// By how much a load takes longer where the CPU is emulated: seen with QEMU's TCG.
+const EMULATED_LOAD: f64 = 6.0;
+
+/// Seconds of a trial that counts: its two batches each wait for a tick. Seen with QEMU's TCG.
+const COUNTED_TRIAL_S: f64 = 0.02;
+
+/// The same for a run that counts instructions. The guest's boot is not part of it.
+fn counted(cases: usize, loads: usize, load_s: f64, rounds: u32) -> Forecast {
+    let load_s = EMULATED_LOAD * load_s;
+    let epoch_s = load_s + f64::from(rounds) * cases as f64 * COUNTED_TRIAL_S;
+    // A load of its own, and some eight batches a case.
+    let calibration_s = load_s + 4.0 * cases as f64 * COUNTED_TRIAL_S;
+    let seconds = calibration_s + loads as f64 * epoch_s;
+    Forecast {
+        cases,
+        calibration_s,
+        epoch_s,
+        first_look: loads,
+        first_look_s: seconds,
+        epochs: loads,
+        seconds,
+        detectable: None,
     }
 }

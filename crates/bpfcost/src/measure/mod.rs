@@ -7,6 +7,7 @@
 
 mod calibrate;
 mod clock;
+mod count;
 mod engine;
 mod epoch;
 mod error;
@@ -20,6 +21,7 @@ mod stopping;
 
 pub use calibrate::PROPORTIONALITY;
 pub use clock::{Clock, Monotonic};
+pub use count::COUNTING_GOAL_NS;
 pub use engine::measure;
 pub use error::Error;
 pub use event::{Event, Stop};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::count;
 use crate::experiment::{Case, Pair, Setup, Unit};
 
 /// All that decides a run before it starts; the first thing in a journal.
@@ -38,6 +39,16 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether the target's clock counts instructions, so that costs are counted, not timed.
+    pub fn counts(&self) -> bool {
+        self.unit == Unit::InstructionsPerOp
+    }
+
+    /// The number of epochs after which the run ends, where it does not depend on what is seen.
+    pub fn loads(&self) -> Option<usize> {
+        self.counts().then(|| count::loads(self.quick))
+    }
+
     /// What epoch number `epoch` is loaded for: the cases numbered in `live`.
     pub fn setup(&self, live: &[usize], epoch: usize) -> Setup {
         Setup {
@@ -48,6 +59,7 @@ impl Plan {
             cpus: self.cpus.clone(),
             seed: self.seed,
             epoch,
+            exact: self.counts(),
         }
     }
 }

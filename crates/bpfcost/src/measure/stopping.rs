@@ -10,7 +10,7 @@ use bpfcost_stats::{
     sample::epoch_medians,
 };
 
-use super::{CaseData, Error, Event, Measured, Plan, Price, Stop, Warning, engine::Run};
+use super::{CaseData, Error, Event, Measured, Plan, Price, Stop, Warning, count, engine::Run};
 use crate::experiment::Role;
 
 /// Seconds after which a run without a time limit ends. At the usual 2.4 s an epoch these are 1,500
@@ -35,7 +35,8 @@ const REACHABLE_S: f64 = 86_400.0;
 const MOST_NAMES: usize = 3;
 
 impl Run<'_> {
-    /// Why the run ends between two epochs, if it does. Looks at the data where a look is due.
+    /// Why the run ends between two epochs, if it does. Looks at the data where a look is due. A run that
+    /// counts has no precision to wait for, and its clock is not one of seconds: it ends after its loads.
     pub(super) fn due(&mut self) -> Result<Option<Stop>, Error> {
         if self.interrupted() {
             return Ok(Some(Stop::Interrupted));
@@ -44,6 +45,9 @@ impl Run<'_> {
             return Ok(Some(Stop::Rounds));
         }
         let epochs = self.measured.whole().count();
+        if let Some(loads) = self.plan.loads() {
+            return Ok((epochs >= loads).then_some(Stop::Rounds));
+        }
         if looks(self.plan.pairs.len())
             .take_while(|&look| look <= epochs)
             .any(|look| look == epochs)
@@ -88,6 +92,9 @@ impl Run<'_> {
     /// Whether the round that is to come within an epoch is too late: the epoch was expected to end half
     /// an epoch after the time asked for, at the latest.
     pub(super) fn late(&self) -> bool {
+        if self.plan.counts() {
+            return false;
+        }
         let over_s = self.spent_s() - self.limit_s();
         over_s > 0.0
             && self.measured.whole().count() >= first_look(self.plan.pairs.len())
@@ -116,6 +123,9 @@ impl Run<'_> {
 pub(super) fn rounds(plan: &Plan, measured: &Measured) -> u32 {
     if let Some(rounds) = plan.rounds {
         return rounds.max(1);
+    }
+    if plan.counts() {
+        return count::rounds(plan.quick);
     }
     let first = first_look(plan.pairs.len());
     let chosen = measured

@@ -15,15 +15,14 @@
 use std::collections::{HashMap, HashSet};
 
 use bpfcost_stats::{
-    Policy, judge_exact,
+    Policy,
     sessions::{Sides, judge_sessions},
-    verdict::Verdict as StatsVerdict,
 };
 
 use super::{
-    CaseRecord, CompareError, DEFAULT_SESSION_SPREAD, Machine, Record, Status, Verdict,
+    CaseRecord, CompareError, DEFAULT_SESSION_SPREAD, Outcome, Record, Status, Verdict,
     build::sense,
-    compat,
+    compat, exact,
     sides::{estimates, pooled},
 };
 use crate::experiment::{Role, Unit};
@@ -95,9 +94,6 @@ pub struct Difference {
     pub relative_ci95: Option<[f64; 2]>,
     /// What can be said: [`Verdict::Slower`] where it costs more here.
     pub verdict: Verdict,
-    /// Percent: the effect that would have been seen about three times in four; of counts, how far
-    /// loads alone differ.
-    pub detectable: Option<f64>,
 }
 
 /// The records of each experiment, in the order in which experiments first appear.
@@ -134,9 +130,9 @@ impl<'a> Across<'a> {
 }
 
 /// What tells one column from another.
-fn place(record: &Record) -> (&str, &str, Option<&str>) {
+fn place(record: &Record) -> (&str, &str, bool) {
     let machine = &record.machine;
-    (&record.target, &machine.kernel, machine.emulator.as_deref())
+    (&record.target, &machine.kernel, machine.emulates_time())
 }
 
 /// One record a target and kernel, in the order in which they first appear.
@@ -155,11 +151,12 @@ fn latest<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
 
 /// How a record's numbers came about: only numbers of one kind can be compared.
 fn kind(record: &Record) -> (Unit, Option<&str>) {
-    match record.unit.is_counted() {
-        // Another emulator is told, but counts are counts.
-        true => (record.unit, None),
-        false => (record.unit, record.machine.emulator.as_deref()),
-    }
+    // Another emulator of counts is told, but counts are counts; and KVM leaves the times to the CPU.
+    let emulator = record.machine.emulator.as_deref();
+    (
+        record.unit,
+        emulator.filter(|_| record.machine.emulates_time() && !record.unit.is_counted()),
+    )
 }
 
 fn standings<'a>(records: &[&'a Record]) -> Vec<Standing<'a>> {
@@ -195,12 +192,14 @@ fn standing<'a>(record: &'a Record, column: usize, first: &Record) -> Standing<'
     Standing {
         record,
         against,
-        also_differs: differences(&first.machine, &record.machine),
+        also_differs: differences(first, record),
     }
 }
 
-/// What two machines differ in besides the kernel, as far as costs depend on it.
-fn differences(one: &Machine, other: &Machine) -> Vec<String> {
+/// What two runs differ in besides the kernel, as far as costs depend on it.
+fn differences(one: &Record, other: &Record) -> Vec<String> {
+    let seed = one.unit.is_counted() && one.seed != other.seed;
+    let (one, other) = (&one.machine, &other.machine);
     let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
     let pairs = [
         ("CPU", one.cpu.clone(), other.cpu.clone()),
@@ -223,6 +222,9 @@ fn differences(one: &Machine, other: &Machine) -> Vec<String> {
     // Each is a sentence long; the page of a record has them all.
     if one.mitigations != other.mitigations {
         differs.push("mitigations".to_owned());
+    }
+    if seed {
+        differs.push("seed".to_owned());
     }
     if one.jit != other.jit {
         differs.push("JIT".to_owned());
@@ -324,7 +326,7 @@ fn judge(columns: &[Standing<'_>], rows: &mut [CaseAcross<'_>]) -> Option<(f64, 
                 continue;
             };
             match unit.is_counted() {
-                true => row.cells[place].difference = counted(old, new, unit),
+                true => row.cells[place].difference = counted(old, new),
                 false => timed.push((
                     index,
                     place,
@@ -353,12 +355,10 @@ fn judge(columns: &[Standing<'_>], rows: &mut [CaseAcross<'_>]) -> Option<(f64, 
         let Some(relative) = found.relative.filter(|relative| relative.value.is_finite()) else {
             continue;
         };
-        let (verdict, detectable) = verdict(found.verdict);
         rows[*row].cells[*column].difference = Some(Difference {
             relative: relative.value,
             relative_ci95: Some([relative.low, relative.high]),
-            verdict,
-            detectable,
+            verdict: Verdict::from(found.verdict),
         });
     }
     spread
@@ -382,33 +382,16 @@ fn measured<'a>(cell: &Cell<'a>) -> Option<&'a CaseRecord> {
 }
 
 /// The difference of two counts. They repeat, so the margin is zero.
-fn counted(old: &CaseRecord, new: &CaseRecord, unit: Unit) -> Option<Difference> {
-    let (old, new) = (old.raw.as_ref()?, new.raw.as_ref()?);
-    // The judgement goes by the smallest and the largest of the loads alone.
-    let loads = |raw: &super::Raw| raw.loads.unwrap_or([raw.value; 2]);
-    let (verdict, detectable) = verdict(judge_exact(&loads(new), &loads(old), sense(unit)));
-    let relative = match new.value == old.value {
-        true => 0.0,
-        false => new.value / old.value - 1.0,
-    };
-    relative.is_finite().then_some(Difference {
-        relative,
+fn counted(old: &CaseRecord, new: &CaseRecord) -> Option<Difference> {
+    let (outcome, relative) = exact::change(&[old], &[new], 0.0);
+    Some(Difference {
+        relative: relative?,
         relative_ci95: None,
-        verdict,
-        detectable,
+        verdict: match outcome {
+            Outcome::Regressed => Verdict::Slower,
+            Outcome::Improved => Verdict::Faster,
+            Outcome::Same => Verdict::Same,
+            Outcome::Unresolved | Outcome::Invalid => Verdict::Unresolved,
+        },
     })
-}
-
-fn verdict(found: StatsVerdict) -> (Verdict, Option<f64>) {
-    match found {
-        StatsVerdict::Slower => (Verdict::Slower, None),
-        StatsVerdict::Faster => (Verdict::Faster, None),
-        StatsVerdict::Same { .. } => (Verdict::Same, None),
-        StatsVerdict::Unresolved { detectable } => (
-            Verdict::Unresolved,
-            detectable
-                .map(|share| share * 100.0)
-                .filter(|percent| percent.is_finite()),
-        ),
-    }
 }

@@ -10,7 +10,7 @@ use bpfcost_stats::{
 
 use super::{
     Asked, BudgetVerdict, CaseRecord, Comparison, Machine, Mode, Raw, Record, SCHEMA, Spread,
-    Status, Verdict,
+    Status, Verdict, exact,
     net::{Parts, net, second_reset},
 };
 use crate::{
@@ -97,7 +97,7 @@ fn warnings(measured: &Measured, dropped: usize) -> Vec<Warning> {
 /// What a run saw, with everything of one shape: a list of epochs for each case.
 struct Seen {
     cases: Vec<CaseData>,
-    /// Epoch medians; NaN where an epoch has no trial.
+    /// Epoch medians, or counts where instructions are counted; NaN where an epoch has no trial.
     medians: Vec<Vec<f64>>,
 }
 
@@ -141,7 +141,10 @@ impl Seen {
             .collect();
         let medians = cases
             .iter()
-            .map(|data| epoch_medians(&data.samples))
+            .map(|data| match plan.counts() {
+                true => exact::load_counts(data),
+                false => epoch_medians(&data.samples),
+            })
             .collect();
         (Seen { cases, medians }, dropped)
     }
@@ -174,15 +177,20 @@ impl Seen {
             calibration: data.calibration,
             samples: data.samples.clone(),
             secondary: data.secondary.clone(),
-            raw: ok
-                .then(|| raw(&data.samples, &self.medians[index]))
-                .flatten(),
+            raw: match (ok, plan.counts()) {
+                (false, _) => None,
+                (true, false) => raw(&data.samples, &self.medians[index]),
+                (true, true) => exact::raw(data, &self.medians[index]),
+            },
             net: ok.then(|| self.net(plan, case, index)).flatten(),
         }
     }
 
     fn net(&self, plan: &Plan, case: &Case, index: usize) -> Option<super::Net> {
         let floor = self.valid(plan, case.floor.as_deref()?)?;
+        if plan.counts() {
+            return exact::net(&self.cases[index], &self.cases[floor]);
+        }
         let empty = match plan.cases[floor].floor.as_deref() {
             Some(name) => Some(self.valid(plan, name)?),
             None => None,
@@ -199,6 +207,14 @@ impl Seen {
 
     /// The plan's pairs whose two cases have values in the same epochs, judged as one family.
     fn comparisons(&self, plan: &Plan, measured: &Measured) -> Vec<Comparison> {
+        if plan.counts() {
+            let compared = plan.pairs.iter().filter_map(|pair| {
+                let case = &self.cases[self.valid(plan, &pair.case)?];
+                let baseline = &self.cases[self.valid(plan, &pair.baseline)?];
+                exact::comparison(pair, case, baseline, plan.budget)
+            });
+            return compared.collect();
+        }
         let (pairs, differences): (Vec<&Pair>, Vec<Differences>) = plan
             .pairs
             .iter()
@@ -247,6 +263,17 @@ impl Seen {
     }
 }
 
+impl From<StatsVerdict> for Verdict {
+    fn from(verdict: StatsVerdict) -> Self {
+        match verdict {
+            StatsVerdict::Slower => Verdict::Slower,
+            StatsVerdict::Faster => Verdict::Faster,
+            StatsVerdict::Same { .. } => Verdict::Same,
+            StatsVerdict::Unresolved { .. } => Verdict::Unresolved,
+        }
+    }
+}
+
 /// A case's own value and the description of its trials; `None` without trials.
 fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
     let trials = Sample::new(&samples.concat())?;
@@ -256,6 +283,7 @@ fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
         value: hodges_lehmann(medians)?,
         ci95: Estimate::of_case(medians).map(|e| [e.low, e.high]),
         loads: None,
+        repeats: None,
         min: trials.min(),
         max: trials.max(),
         p50: trials.median(),
@@ -295,12 +323,7 @@ fn comparison(
     epochs_needed: Option<usize>,
     epoch_s: Option<f64>,
 ) -> Option<Comparison> {
-    let verdict = match judged.verdict {
-        StatsVerdict::Slower => Verdict::Slower,
-        StatsVerdict::Faster => Verdict::Faster,
-        StatsVerdict::Same { .. } => Verdict::Same,
-        StatsVerdict::Unresolved { .. } => Verdict::Unresolved,
-    };
+    let verdict = Verdict::from(judged.verdict);
     let resolve_s = (verdict == Verdict::Unresolved)
         .then(|| Some(epochs_needed? as f64 * epoch_s?))
         .flatten();

@@ -119,6 +119,8 @@ pub enum Basis {
     Sessions,
     /// From intervals within sessions, widened by the spread between sessions.
     Widened,
+    /// From counts of instructions, which have no interval: by the ranges that they take over loads.
+    Counts,
 }
 
 /// A case that one side alone measured.

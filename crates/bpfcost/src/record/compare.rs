@@ -16,6 +16,10 @@
 //! could be trusted to be small. A case that is missing from one side does not, for people measure
 //! parts; it is listed.
 //!
+//! Counts of instructions have neither interval nor chance: a case has `regressed` where even its
+//! cheapest load of the new side costs more than the dearest of the old one and the threshold, which is
+//! zero there unless somebody asks for another.
+//!
 //! Several records a side are sessions: where they are enough for the exact two-sample test to show
 //! a change among so many cases (4 a side for one case, 7 for 24), they speak for themselves. Fewer
 //! count by their mean, with intervals widened by the spread between sessions.
@@ -31,31 +35,44 @@ use bpfcost_stats::{
 use super::{
     Basis, CaseRecord, Change, Changes, CompareError, Gate, Machine, Outcome, Record, SCHEMA,
     build::sense,
-    compat,
+    compat, exact,
     session::spread_between,
     sides::{
         Group, distinct, estimates, exact_suffices, failed, groups, named, one_sided, pooled, run,
         sessions, sessions_needed, side,
     },
 };
-use crate::{experiment::Role, measure::Warning};
+use crate::{
+    experiment::{Role, Unit},
+    measure::Warning,
+};
 
 /// The spread between sessions (relative standard deviation) that is assumed where nobody measured
 /// it: twice what two sessions of a kernel cost typically differ by on the shared virtual machine
 /// where bpfcost was made (1.6 %), and less than their worst (19 %).
 pub const DEFAULT_SESSION_SPREAD: f64 = 0.03;
 
+/// The rise of a cost that the gate lets pass where nobody says, twice what a kernel cost typically moves
+/// by between sessions.
+const DEFAULT_THRESHOLD: f64 = 0.02;
+
 /// Compares the records of two sides, several a side being sessions of the same.
 ///
-/// `threshold` is the relative rise of a cost that the gate lets pass (0.02 is 2 %). `known_spread`
+/// `threshold` is the relative rise of a cost that the gate lets pass (0.02 is 2 %); where it is not
+/// given, 2 %, or 0 where all records count instructions. `known_spread`
 /// tells the spread between sessions of a machine, as a share, where `self-test` measured it since;
 /// records bring their own along.
 pub fn compare(
     old: &[Record],
     new: &[Record],
-    threshold: f64,
+    threshold: Option<f64>,
     known_spread: impl Fn(&Machine) -> Option<f64>,
 ) -> Result<Changes, CompareError> {
+    let counted = |record: &Record| record.unit == Unit::InstructionsPerOp;
+    let threshold = threshold.unwrap_or(match old.iter().chain(new).all(counted) {
+        true => 0.0,
+        false => DEFAULT_THRESHOLD,
+    });
     if !(threshold.is_finite() && threshold >= 0.0) {
         return Err(CompareError::Threshold(threshold));
     }
@@ -155,6 +172,12 @@ fn beyond(interval: Option<[f64; 2]>, threshold: f64, sense: Sense) -> Option<Ou
 }
 
 impl Group<'_> {
+    /// Whether instructions were counted.
+    fn counts(&self) -> bool {
+        let mut records = self.new.iter().chain(&self.old);
+        records.all(|record| record.unit == Unit::InstructionsPerOp)
+    }
+
     /// Adds what is to say of this group; outcomes beyond `same` and `invalid` are decided later.
     fn compare(
         &self,
@@ -175,6 +198,21 @@ impl Group<'_> {
             } else if !old.is_empty() {
                 changes.only_old.push(one_sided(&self.old, &self.new, name));
             }
+        }
+        if self.counts() {
+            let change = |(name, old, new): &(String, Vec<_>, Vec<_>)| {
+                let (outcome, relative) = exact::change(old, new, threshold);
+                Change {
+                    outcome,
+                    old: side(old),
+                    new: side(new),
+                    relative,
+                    basis: Some(Basis::Counts),
+                    ..self.blank(name)
+                }
+            };
+            changes.cases.extend(matched.iter().map(change));
+            return;
         }
         let (spread, known) = self.spread(known_spread);
         let judged = self.judge(&matched, spread, threshold, family);
@@ -284,7 +322,7 @@ impl Group<'_> {
         Change {
             experiment: record.map(|r| r.experiment.clone()).unwrap_or_default(),
             target: record.map(|r| r.target.clone()).unwrap_or_default(),
-            unit: record.map_or(crate::experiment::Unit::NanosPerOp, |r| r.unit),
+            unit: record.map_or(Unit::NanosPerOp, |r| r.unit),
             case: name.to_owned(),
             group: self
                 .new

@@ -4,7 +4,7 @@ use bpfcost_stats::sample::median;
 use thiserror::Error;
 
 use super::{Machine, Record};
-use crate::measure::Warning;
+use crate::{experiment::Unit, measure::Warning};
 
 /// Why two sides can't be compared.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -57,8 +57,8 @@ pub enum CompareError {
     },
     /// Counts of instructions hold for one build of everything.
     #[error(
-        "{what}: counts of an exact target hold for one kernel, CPU and set of mitigations, and \
-         these differ ({differs}); measure both sides in the same guest"
+        "{what}: counts hold for one emulator, kernel, set of mitigations, build of the programs and \
+         seed, and these differ ({differs}); measure both sides in the same guest"
     )]
     Exact {
         /// `experiment on target`.
@@ -99,14 +99,19 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
                 other: counts.1,
             });
         }
-        if other.asked.quick != first.asked.quick {
+        let counts = first.unit == Unit::InstructionsPerOp;
+        if !counts && other.asked.quick != first.asked.quick {
             return Err(CompareError::Quick { what });
         }
         other_cpus |= other.asked.cpus != first.asked.cpus;
         if !versions.contains(&other.bpfcost.as_str()) {
             versions.push(&other.bpfcost);
         }
-        for difference in differences(&first.machine, &other.machine) {
+        let mut found = differences(&first.machine, &other.machine);
+        if counts && other.seed != first.seed {
+            found.push(format!("seed {} → {}", first.seed, other.seed));
+        }
+        for difference in found {
             if !differs.contains(&difference) {
                 differs.push(difference);
             }
@@ -117,7 +122,7 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
     };
     if !differs.is_empty() {
         let differs = differs.join("; ");
-        if first.target.starts_with("exact:") {
+        if first.unit == Unit::InstructionsPerOp {
             return Err(CompareError::Exact { what, differs });
         }
         warn(
@@ -182,6 +187,7 @@ fn differences(one: &Machine, other: &Machine) -> Vec<String> {
             ("kernel", m.kernel.clone()),
             ("kernel build", m.kernel_build.clone()),
             ("hypervisor", told(&m.virtualised)),
+            ("emulator", told(&m.emulator)),
             ("clock", m.clocksource.clone()),
             ("governor", told(&m.governor)),
             ("SMT", told(&m.smt.map(on))),

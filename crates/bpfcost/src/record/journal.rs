@@ -122,6 +122,16 @@ pub fn journal_path(out: &Path) -> PathBuf {
 }
 
 impl Journal {
+    /// Refuses early what [`create`](Self::create) would refuse because a journal is there already, for
+    /// a run that knows its machine only after a while.
+    pub fn vacant(out: &Path) -> Result<(), JournalError> {
+        let path = journal_path(out);
+        match path.exists() {
+            true => Err(in_the_way(&path)),
+            false => Ok(()),
+        }
+    }
+
     /// Starts the journal of the record `out`. One that is there already is left alone and refused.
     pub fn create(out: &Path, header: &Header) -> Result<Journal, JournalError> {
         let path = journal_path(out);

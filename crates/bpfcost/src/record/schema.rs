@@ -77,7 +77,8 @@ pub struct Machine {
     pub cpus: u32,
     /// The hypervisor's name, `container`, or null on bare metal.
     pub virtualised: Option<String>,
-    /// What emulated the CPU and how, in a guest that ran without hardware support.
+    /// Who ran this machine, where it was a guest of this program's: QEMU's version, what ran the
+    /// instructions (`kvm` or `tcg`), `-cpu`, and how the clock counted.
     #[serde(default)]
     pub emulator: Option<String>,
     /// The clock behind `bpf_ktime_get_ns`.
@@ -109,6 +110,16 @@ pub struct Machine {
     pub kernel_bytes: Option<u64>,
     /// Greatest resident memory of this program, in bytes.
     pub user_bytes: Option<u64>,
+}
+
+impl Machine {
+    /// Whether its times are those of an emulator, which says little of hardware. A clock that counts
+    /// instructions tells no times at all.
+    pub fn emulates_time(&self) -> bool {
+        self.emulator
+            .as_deref()
+            .is_some_and(|by| by.contains(", tcg") && !by.contains("-icount"))
+    }
 }
 
 /// One case as it was measured.
@@ -165,13 +176,18 @@ pub struct Raw {
     pub epochs: usize,
     /// Trials over all epochs.
     pub trials: usize,
-    /// Hodges–Lehmann estimate over epoch medians.
+    /// Hodges–Lehmann estimate over epoch medians; on exact targets the value on which most
+    /// trials agree, else their mean.
     pub value: f64,
     /// 95 % signed-rank interval over epochs; null with too few of them.
     pub ci95: Option<[f64; 2]>,
     /// Smallest and largest of the per-load values, on exact targets: the spread over loads.
     #[serde(default)]
     pub loads: Option<[f64; 2]>,
+    /// Trials that agree on `value`, on exact targets: where it is 0, the cost depends on a state that
+    /// differs from batch to batch, and `value` is a mean over batches.
+    #[serde(default)]
+    pub repeats: Option<usize>,
     /// Smallest trial.
     pub min: f64,
     /// Largest trial.

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// The columns of [`render`].
-const CASES: [&str; 31] = [
+const CASES: [&str; 32] = [
     "experiment",
     "target",
     "kernel",
@@ -27,6 +27,7 @@ const CASES: [&str; 31] = [
     "ci95_high",
     "loads_low",
     "loads_high",
+    "repeats",
     "net_low",
     "net_high",
     "net_value",
@@ -165,6 +166,7 @@ fn case_cells(case: &CaseRecord) -> Vec<String> {
         high,
         loads_low,
         loads_high,
+        whole(raw.and_then(|raw| raw.repeats)),
         net_low,
         net_high,
         plain(net.and_then(|net| net.value)),

@@ -115,7 +115,7 @@ pub fn case_row<'a>(case: &'a CaseRecord, record: &Record) -> CaseRow<'a> {
         case,
         name: text::line(&case.name),
         cost,
-        interval: raw.map_or_else(String::new, |raw| words::spread(raw, record.unit)),
+        interval: raw.map_or_else(String::new, |raw| words::spread(case, raw, record.unit)),
         net: raw.map_or_else(String::new, |_| words::net(case.net.as_ref(), record.unit)),
         notes: words::notes(case, record),
         tone,

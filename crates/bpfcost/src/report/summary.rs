@@ -94,8 +94,7 @@ fn repeated(record: &Record) -> Option<String> {
 /// Cases whose count is the same in every load; loads are several.
 pub fn same_in_every_load(record: &Record) -> usize {
     measured(record)
-        .filter_map(|(_, case)| case.raw.as_ref())
-        .filter(|raw| raw.epochs > 1 && raw.loads.is_some_and(|[low, high]| low == high))
+        .filter(|(_, case)| words::same_in_loads(case))
         .count()
 }
 

@@ -10,7 +10,7 @@ pub const EMULATED: &str = "emulated";
 
 /// Whether the times of a record are an emulator's. Counts are too, and are what they are.
 pub fn is_emulated(record: &Record) -> bool {
-    record.machine.emulator.is_some() && !record.unit.is_counted()
+    record.machine.emulates_time() && !record.unit.is_counted()
 }
 
 /// The target, with a mark where its times are not those of hardware.

@@ -3,7 +3,7 @@
 use crate::{
     experiment::{Role, Unit},
     measure::Stop,
-    record::{BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
+    record::{self, BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
     report::{
         number::{self, MISSING},
         style::Tone,
@@ -48,9 +48,9 @@ pub fn value(value: f64, ci95: Option<[f64; 2]>, unit: Unit) -> String {
 }
 
 /// What stands beside a value: its 95 % interval, or how a count spread over loads.
-pub fn spread(raw: &Raw, unit: Unit) -> String {
+pub fn spread(case: &CaseRecord, raw: &Raw, unit: Unit) -> String {
     if unit.is_counted() {
-        return loads(raw);
+        return loads(case, raw);
     }
     let decimals = number::estimate_decimals(raw.value, raw.ci95);
     raw.ci95
@@ -74,18 +74,26 @@ pub fn relative_heading(unit: Unit) -> &'static str {
 }
 
 /// `same in 3 loads`, `293–295 over 3 loads`.
-fn loads(raw: &Raw) -> String {
+fn loads(case: &CaseRecord, raw: &Raw) -> String {
     let loads = number::plural(raw.epochs, "load");
-    match (range(raw), raw.loads) {
-        (Some(range), _) => format!("{range} over {loads}"),
-        (None, Some([low, high])) if low == high && raw.epochs > 1 => format!("same in {loads}"),
-        _ => loads,
+    match range(case) {
+        Some(range) => format!("{range} over {loads}"),
+        None if same_in_loads(case) => format!("same in {loads}"),
+        None => loads,
     }
 }
 
+/// Whether a count is the same in all its loads, but for what the clock rounds; loads are several.
+pub fn same_in_loads(case: &CaseRecord) -> bool {
+    let raw = case.raw.as_ref().filter(|raw| raw.epochs > 1);
+    raw.and_then(|raw| raw.loads)
+        .is_some_and(|[low, high]| high - low <= record::clock_rounding(case))
+}
+
 /// `293–295`, where a count differs from load to load.
-pub fn range(raw: &Raw) -> Option<String> {
-    let [low, high] = raw.loads.filter(|[low, high]| low < high)?;
+pub fn range(case: &CaseRecord) -> Option<String> {
+    let loads = case.raw.as_ref()?.loads;
+    let [low, high] = loads.filter(|[low, high]| high - low > record::clock_rounding(case))?;
     let [low, high] = [low, high].map(|end| value(end, None, Unit::InstructionsPerOp));
     Some(format!("{low}–{high}"))
 }
@@ -134,6 +142,13 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
     let mut notes = Vec::new();
     if raw.modes.len() > 1 {
         notes.push(Note::new(Tone::Open, modes(raw)));
+    }
+    if raw.repeats == Some(0) {
+        let [low, high] = [raw.min, raw.max].map(|end| value(end, None, record.unit));
+        notes.push(Note::new(
+            Tone::Open,
+            format!("depends on a state: trials from {low} to {high}"),
+        ));
     }
     if raw.ci95.is_none() && !record.unit.is_counted() {
         let epochs = number::plural(raw.epochs, "epoch");
@@ -419,8 +434,8 @@ pub fn trials(unit: Unit) -> &'static str {
 pub fn percentile_caption(unit: Unit) -> &'static str {
     match unit.is_counted() {
         true => {
-            "A trial is what one of twice as many operations adds, over their number. The cost is the \
-             smallest value that came at least three times; what lies above it holds a timer tick."
+            "A trial is what a batch of twice as many operations adds, over their number. The cost is the \
+             value on which most trials agree; where they agree on none, their mean."
         }
         false => {
             "Percentiles are of batch means, each over many operations: never read them as the \

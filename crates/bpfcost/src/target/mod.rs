@@ -4,6 +4,7 @@
 mod checks;
 mod cpus;
 mod disturbance;
+pub mod guest;
 mod host;
 pub mod kernel;
 mod machine;

@@ -46,6 +46,7 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
         jit(machine),
         clocksource(machine),
         virtualised(machine),
+        emulated(machine),
     ]
     .into_iter()
     .flatten()
@@ -179,7 +180,20 @@ fn clocksource(machine: &Machine) -> Option<Warning> {
     )
 }
 
+fn emulated(machine: &Machine) -> Option<Warning> {
+    machine.emulates_time().then_some(())?;
+    warning(
+        "emulated",
+        "every instruction was emulated, so these times are those of the emulator: caches, branches and \
+         clock rates of a CPU are not in them. Cases of one run tell which does more work; for costs that \
+         repeat, count instructions with --on exact:KERNEL"
+            .to_owned(),
+    )
+}
+
 fn virtualised(machine: &Machine) -> Option<Warning> {
+    // A guest of this program's own: what runs it is known, and said where it matters.
+    machine.emulator.is_none().then_some(())?;
     let by = machine.virtualised.as_deref()?;
     let text = if by == "container" {
         "this is a container: what its neighbours on the same kernel do is in the numbers, and \
@@ -297,6 +311,19 @@ mod tests {
         assert_eq!(
             with(|m| m.virtualised = Some("KVM".into())),
             ["virtualised"]
+        );
+        assert_eq!(
+            with(|m| m.emulator = Some("QEMU 7.2, tcg, -cpu max".into())),
+            ["emulated"]
+        );
+        let quiet = |m: &mut Machine| {
+            m.virtualised = Some("KVM".into());
+            m.emulator = Some("QEMU 7.2, kvm, -cpu host".into());
+        };
+        assert_eq!(with(quiet), [""; 0]);
+        assert_eq!(
+            with(|m| m.emulator = Some("QEMU 7.2, tcg, -cpu max, -icount shift=0".into())),
+            [""; 0]
         );
     }
 

@@ -18,6 +18,7 @@ mod finished;
 mod help;
 mod interrupts;
 mod journals;
+mod kernel;
 mod kills;
 mod mistakes;
 mod pipes;

@@ -41,9 +41,14 @@ fn names_that_do_not_exist() {
         &["only floors", "Name a case too"],
     );
     tool.refuses(
-        "run xdp-lb --on vm:6.12",
+        "run xdp-lb --on guest:6.12",
         2,
-        &["no target vm:6.12", "measures on: host"],
+        &["no target guest:6.12", "host, vm:KERNEL"],
+    );
+    tool.refuses(
+        "run xdp-lb --on vm:/nowhere/vmlinuz",
+        2,
+        &["/nowhere/vmlinuz"],
     );
     tool.refuses("run xdp-lb xdp-lb", 2, &["named twice", "--out"]);
     tool.refuses(

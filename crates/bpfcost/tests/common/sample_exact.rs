@@ -11,7 +11,7 @@ use bpfcost::{
 
 use super::sample_record;
 
-const QEMU: &str = "QEMU 7.2.22, -cpu max -icount shift=0,sleep=off";
+const QEMU: &str = "QEMU 7.2.22, tcg, -cpu max, -icount shift=0,sleep=off";
 
 /// A record of `exact:6.12`.
 pub fn old() -> Record {
@@ -61,7 +61,7 @@ pub fn emulated(target: &str, kernel: &str, times: f64) -> Record {
     let mut record = sample_record::sized(14, 3);
     record.target = target.to_owned();
     record.machine.kernel = kernel.to_owned();
-    record.machine.emulator = Some("QEMU 7.2.22, -cpu max".to_owned());
+    record.machine.emulator = Some("QEMU 7.2.22, tcg, -cpu max".to_owned());
     record.spread.session = None;
     let by = |values: &mut [f64; 2]| values.iter_mut().for_each(|value| *value *= times);
     for case in &mut record.cases {
@@ -174,6 +174,7 @@ fn recount(index: usize, case: &mut CaseRecord, change: impl Fn(usize, f64) -> f
         value: count,
         ci95: None,
         loads: Some([count, count + spread]),
+        repeats: Some(if spread > 0.0 { 9 } else { 24 }),
         min: count,
         max: count + spread + 0.25,
         p50: count + spread / 2.0,

@@ -328,6 +328,7 @@ fn raw(samples: &[Vec<f64>]) -> Raw {
         value,
         ci95,
         loads: None,
+        repeats: None,
         min: at(0.0),
         max: at(1.0),
         p50: at(0.5),

@@ -1,6 +1,7 @@
 //! The engine on a scripted experiment and clock: what it runs, in which order, and when it stops.
 
 mod calibration;
+mod counts;
 mod faults;
 mod mock;
 mod precision;

@@ -14,7 +14,7 @@ use bpfcost::{
         Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role, Sentinel, Setup,
         Sizing, Trial, Unit,
     },
-    measure::{Clock, Error, Event, Measured, Plan, measure},
+    measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measured, Plan, measure},
 };
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -49,6 +49,8 @@ pub(crate) struct Lab {
     pub(crate) unloads: Cell<usize>,
     /// Epochs that are loaded now.
     pub(crate) held: Cell<isize>,
+    /// Ticks in the trial under way; a script may set it.
+    pub(crate) ticks: Cell<u64>,
 }
 
 impl Lab {
@@ -82,6 +84,8 @@ pub(crate) struct Mock {
     pub(crate) unload: Script<usize, Result<()>>,
     pub(crate) sentinel: bool,
     pub(crate) unsupported: Option<usize>,
+    /// The case that needs two CPUs.
+    pub(crate) on_two_cpus: Option<usize>,
 }
 
 impl Mock {
@@ -108,6 +112,7 @@ impl Mock {
             unload: Rc::new(|_, _| Ok(())),
             sentinel: true,
             unsupported: None,
+            on_two_cpus: None,
         }
     }
 
@@ -128,6 +133,17 @@ impl Mock {
             goal_ns: 1e7,
             margin: 0.01,
             budget: None,
+        }
+    }
+
+    /// The same where instructions are counted.
+    pub(crate) fn counting_plan(&self) -> Plan {
+        Plan {
+            unit: Unit::InstructionsPerOp,
+            rounds: None,
+            goal_ns: COUNTING_GOAL_NS,
+            margin: 0.0,
+            ..self.plan()
         }
     }
 
@@ -238,6 +254,11 @@ impl Experiment for Mock {
             .then(|| "needs Linux 9".to_owned())
     }
 
+    fn cpus(&self, case: &Case) -> u32 {
+        let index = self.cases.iter().position(|known| known == case);
+        1 + u32::from(self.on_two_cpus.is_some() && index == self.on_two_cpus)
+    }
+
     fn overhead(&self) -> Overhead {
         Overhead {
             load_s: LOAD_S,
@@ -320,6 +341,7 @@ impl Loaded for Held {
             value: elapsed_ns / batch.0 as f64,
             ops: batch.0,
             elapsed_ns,
+            ticks: self.lab.ticks.take(),
             secondary: BTreeMap::new(),
         })
     }

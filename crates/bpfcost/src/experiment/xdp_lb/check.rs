@@ -55,6 +55,18 @@ pub(super) fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
     })
 }
 
+/// Whether the CPU may have been idle over a batch whose instructions are counted.
+pub(super) fn waits(waits: u64) -> Option<Problem> {
+    (waits > 0).then(|| Problem {
+        check: "waits".into(),
+        expected: "0".into(),
+        got: waits.to_string(),
+        detail: "the thread waited for something over the batch: the CPU may have been idle, and a clock \
+                 that counts instructions leaps then"
+            .into(),
+    })
+}
+
 /// What a table holds of the flow that was used last.
 pub(super) fn entry(
     expected: Option<u32>,

@@ -12,6 +12,7 @@ pub(super) fn trial(seen: &[Seen], batch: Batch) -> Trial {
         value: mean_ns_per_op(seen),
         ops: batch.0,
         elapsed_ns: seen.iter().map(Seen::elapsed_ns).fold(0.0, f64::max),
+        ticks: seen.iter().map(|seen| seen.ticks).max().unwrap_or(0),
         secondary: BTreeMap::new(),
     };
     if seen.len() > 1 {

@@ -49,7 +49,7 @@ fn failures(cases: usize, a_side: usize, rise: f64, threshold: f64) -> (f64, f64
     let (mut gate, mut first) = (0, 0);
     for _ in 0..RUNS {
         let (old, new) = (side("old", 100.0), side("new", 100.0 * (1.0 + rise)));
-        let found = compare(&old, &new, threshold, |_| Some(SPREAD)).unwrap();
+        let found = compare(&old, &new, Some(threshold), |_| Some(SPREAD)).unwrap();
         gate += usize::from(found.gate == Gate::Regressed);
         first += usize::from(found.cases[0].outcome == Outcome::Regressed);
     }

@@ -2,6 +2,7 @@
 
 mod build;
 mod compare;
+mod counts;
 mod gate;
 mod keys;
 
@@ -60,6 +61,7 @@ pub(super) fn trial(value: f64, reset_twice: Option<f64>) -> Trial {
         value,
         ops: 1000,
         elapsed_ns: value * 1000.0,
+        ticks: 0,
         secondary: reset_twice
             .map(|value| (RESET_TWICE.to_owned(), value))
             .into_iter()

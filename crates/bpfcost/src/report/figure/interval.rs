@@ -111,7 +111,7 @@ fn value(row: &CaseRow<'_>, cost: &str) -> String {
         return format!("<div class=\"value {class}\">{}</div>", escape(&row.cost));
     }
     // Beside a count there is room for its range, and not for the number of loads.
-    let range = row.case.raw.as_ref().and_then(words::range);
+    let range = words::range(row.case);
     let mut out = format!(
         "<div class=\"value\"><b>{}</b> <span class=\"muted\">{}</span>",
         escape(cost),

@@ -291,7 +291,12 @@ fn heads(across: &Across<'_>) -> Vec<Head> {
             numbers: match (record.unit.is_counted(), emulator) {
                 (true, None) => "counted".to_owned(),
                 (true, Some(emulator)) => format!("counted in {emulator}"),
-                (false, Some(emulator)) => format!("timed in {emulator}"),
+                (false, Some(emulator)) if target::is_emulated(record) => {
+                    format!("timed in {emulator}")
+                }
+                (false, Some(guest)) => {
+                    format!("timed on {} in {guest}", text::line(&record.machine.cpu))
+                }
                 (false, None) => format!("timed on {}", text::line(&record.machine.cpu)),
             },
             against: match column.against {
@@ -327,7 +332,7 @@ fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> C
     CellText {
         value: row.cost,
         range: match record.unit.is_counted() {
-            true => raw.and_then(words::range).unwrap_or_default(),
+            true => raw.and_then(|_| words::range(case)).unwrap_or_default(),
             false => row.interval.clone(),
         },
         spread: row.interval,

@@ -154,7 +154,7 @@ fn strips(record: &Record) -> (Vec<String>, String) {
                        epoch, each plot from its own smallest to its largest trial, none left out. "
     );
     caption += match record.unit.is_counted() {
-        true => "The line is the count; what lies above it holds a timer tick.",
+        true => "The line is the count.",
         false => "The line is the estimate, the band its interval.",
     };
     let trials = |case: &&CaseRecord| case.samples.iter().map(Vec::len).sum::<usize>();
@@ -198,8 +198,8 @@ fn method(record: &Record) -> Vec<String> {
         paragraphs.push(
             "The emulated CPU's clock counts the instructions that it retires. A trial times some \
              operations and twice as many, and takes the difference, so that what a batch costs by itself \
-             drops out. A timer tick now and then adds thousands of instructions: the cost is the smallest \
-             value that came at least three times. It repeats, so it has no interval; what it does from \
+             drops out. The cost is the value on which most trials agree (where they agree on none, \
+             their mean). It repeats, so it has no interval; what it does from \
              load to load is told instead."
                 .to_owned(),
         );

@@ -1,6 +1,34 @@
-//! Kernels for guests: kept in the user's cache, named by version.
+//! Kernels for guests: kept in the user's cache, named by version, checked before use.
+//!
+//! One folder per release, laid out as virtme-ng looks for modules:
+//! `RELEASE/boot/vmlinuz-RELEASE`, `RELEASE/lib/modules/RELEASE/`, and `RELEASE/kernel.json`, which says
+//! where it came from and what it must look like.
+
+mod apt;
+mod command;
+mod debian;
+mod draft;
+mod error;
+mod frame_pointer;
+mod image;
+mod manifest;
+mod mirror;
+mod modules;
+mod observer;
+mod place;
+mod release;
+mod store;
+
+#[cfg(test)]
+mod tests;
 
 use std::path::PathBuf;
+
+pub use debian::KNOWN_SUITES;
+pub use error::Error;
+pub use manifest::{Manifest, Origin, Package};
+pub use observer::{Observer, Quiet};
+pub use store::{Added, Kept, State, Store};
 
 /// A kernel that a guest can boot.
 #[derive(Clone, Debug, PartialEq, Eq)]

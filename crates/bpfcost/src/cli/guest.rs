@@ -1,0 +1,134 @@
+//! `bpfcost guest`, hidden: what this program does for its own guests, inside them and beside them.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use anyhow::{Context, Result};
+
+use super::{
+    exit::{Exit, sentence},
+    place::{self, Observer, Outcome},
+    select,
+};
+use crate::{
+    measure::{self, Event, Measured},
+    record::{Disturbance, read_journal},
+    target::{
+        Host,
+        guest::{Desk, Failure, Message, launch, sweep},
+    },
+};
+
+/// What this program does for its own guests.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    part: Part,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Part {
+    /// Inside a guest: measure what the shared folder asks for.
+    Inside {
+        /// The shared folder.
+        folder: PathBuf,
+    },
+    /// Become QEMU, to die with the process of this number.
+    Launch {
+        /// The process that is to be its parent.
+        parent: u32,
+        /// QEMU and its arguments.
+        #[arg(last = true)]
+        command: Vec<String>,
+    },
+    /// Remove a guest's folder once standard input is closed.
+    Sweep {
+        /// The folder.
+        folder: PathBuf,
+    },
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    match &args.part {
+        Part::Inside { folder } => inside(folder),
+        Part::Launch { parent, command } => {
+            let program = command.first().cloned().unwrap_or_default();
+            Err(launch(*parent, command)).with_context(|| format!("starting {program}"))
+        }
+        Part::Sweep { folder } => {
+            sweep(folder)?;
+            Ok(Exit::Done)
+        }
+    }
+}
+
+/// Measures, and tells the host everything. That it failed is told too, and no failure of this program.
+fn inside(folder: &Path) -> Result<Exit> {
+    let mut desk = Desk::open(folder).context("the shared folder can't be read")?;
+    let last = match measured(&mut desk) {
+        Ok(outcome) => Message::Ended {
+            disturbance: outcome.disturbance,
+            others: outcome.others,
+            warnings: outcome.warnings,
+        },
+        Err(error) => Message::Failed(Failure {
+            text: sentence(&error),
+            exit: Exit::of(&error) as u8,
+            needed_s: match error.downcast_ref() {
+                Some(measure::Error::TooShort { needed, .. }) => Some(*needed),
+                _ => None,
+            },
+        }),
+    };
+    desk.say(&last)
+        .context("the shared folder can't be written")?;
+    Ok(Exit::Done)
+}
+
+fn measured(desk: &mut Desk) -> Result<Outcome> {
+    let job = desk.job().context("the job can't be read")?;
+    let host = Host::default();
+    let experiment = select::experiment(&job.plan.experiment)?;
+    place::able(&host)?;
+    let machine = place::fingerprint(&host, &*experiment)?;
+    let resumed = match job.resumed {
+        true => read_journal(&desk.journal())?.measured,
+        false => Measured::new(&job.plan),
+    };
+    let told = Message::Machine(Box::new(machine));
+    desk.say(&told)?;
+    let interrupt = AtomicBool::new(false);
+    let mut teller = Teller {
+        desk,
+        interrupt: &interrupt,
+    };
+    place::measure_here(
+        &host,
+        &*experiment,
+        &job.plan,
+        resumed,
+        &interrupt,
+        &mut teller,
+    )
+}
+
+/// Tells the host what happens, and hears from it whether to end.
+struct Teller<'a> {
+    desk: &'a mut Desk,
+    interrupt: &'a AtomicBool,
+}
+
+impl Observer for Teller<'_> {
+    fn event(&mut self, event: &Event) -> Result<()> {
+        if self.desk.stop_asked() {
+            self.interrupt.store(true, Ordering::Relaxed);
+        }
+        Ok(self.desk.say(&Message::Event(event.clone()))?)
+    }
+
+    fn disturbed(&mut self, disturbance: &Disturbance) -> Result<()> {
+        Ok(self.desk.say(&Message::Disturbed(*disturbance))?)
+    }
+}

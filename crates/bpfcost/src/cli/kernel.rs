@@ -1,0 +1,281 @@
+//! `bpfcost kernel`: kernels for guests.
+
+use std::{
+    io::{IsTerminal, stderr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::Result;
+use clap::Subcommand;
+use comfy_table::{CellAlignment, Table, presets::NOTHING};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use super::{
+    exit::Exit,
+    format::Format,
+    interrupt,
+    output::{note, say},
+};
+use crate::{
+    report::number::{bytes, plain_spaces},
+    target::kernel::{Added, Error, Kept, Manifest, Observer, Origin, State, Store},
+};
+
+/// Add, build, list and remove kernels for guests.
+///
+/// Guests boot them with --on vm:NAME or --on exact:NAME. A NAME is a release, a part of one (6.12 is the
+/// newest 6.12 that is there), a suite, or the path of an image. They are kept under
+/// $XDG_CACHE_HOME/bpfcost/kernels, else ~/.cache, and checked before each use.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  bpfcost kernel add trixie\n  bpfcost kernel add bookworm sid ./arch/x86/boot/bzImage\n  \
+                  bpfcost kernel list\n  bpfcost kernel remove 6.1"
+)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Add(Add),
+    Build(Build),
+    List(List),
+    Remove(Remove),
+}
+
+/// Add the newest kernel of a Debian suite, or one by its path.
+///
+/// A suite is fetched from the Debian mirror in the package sources of this system, through apt, with its
+/// signatures checked; nothing of the system is changed, and no root is needed. It takes some 100 MB of
+/// network, and 600 MB of disk while it goes on. An image is copied with its modules, where it has them in
+/// ../lib/modules/RELEASE or /lib/modules/RELEASE.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  bpfcost kernel add bookworm trixie sid   Linux 6.1, 6.12, the newest\n  \
+                        bpfcost kernel add ./arch/x86/boot/bzImage"
+)]
+struct Add {
+    /// A suite (bookworm, trixie, sid, or another of the mirror), or the path of an image.
+    #[arg(required = true, value_name = "SUITE|PATH")]
+    what: Vec<String>,
+}
+
+/// Build a kernel that Debian does not package.
+///
+/// A small Linux 6.12 with frame pointers, from Debian's source package linux-source-6.12 (of trixie), under the
+/// name 6.12-fp. It takes 5 to 10 minutes on 2 CPUs, 150 MB of network, and 3 GB of disk while it goes on; it needs
+/// gcc, make, flex, bison, bc, pahole and libelf's headers, and says which of them are missing.
+#[derive(Debug, clap::Args)]
+struct Build {
+    /// With frame pointers, by which stacks are walked then.
+    #[arg(long, required = true)]
+    frame_pointer: bool,
+}
+
+/// List the kernels that guests can have. Each is checked.
+#[derive(Debug, clap::Args)]
+struct List {
+    /// How to answer.
+    #[arg(long, value_enum, default_value_t)]
+    format: Format,
+}
+
+/// Remove kernels that were added.
+#[derive(Debug, clap::Args)]
+struct Remove {
+    /// A release, or a part of one that only one kernel has.
+    #[arg(required = true)]
+    name: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    let store = Store::of_user()?;
+    match &args.command {
+        Command::Add(args) => add(&store, args),
+        Command::Build(_) => build(&store),
+        Command::List(args) => list(&store, args.format),
+        Command::Remove(args) => remove(&store, args),
+    }
+}
+
+fn add(store: &Store, args: &Add) -> Result<Exit> {
+    let shown = Shown::new()?;
+    for what in &args.what {
+        told(store.add(what, &shown), &shown)?;
+    }
+    Ok(Exit::Done)
+}
+
+fn build(store: &Store) -> Result<Exit> {
+    let shown = Shown::new()?;
+    told(store.build_frame_pointer(&shown), &shown)?;
+    Ok(Exit::Done)
+}
+
+fn told(added: Result<Added, Error>, shown: &Shown) -> Result<()> {
+    shown.bar.finish_and_clear();
+    match added? {
+        Added::New(kernel) => say!("added {}\n  use it: {}", words(&kernel), usage(&kernel)),
+        Added::Already(kernel) => say!("{} is already there, as new as it gets", words(&kernel)),
+    }
+}
+
+/// `6.12.107+deb13-amd64 from trixie (6.12.107-1)`.
+fn words(kernel: &Manifest) -> String {
+    match &kernel.origin {
+        Origin::Built { .. } => format!("{}, {}", kernel.release, kernel.origin),
+        _ => format!("{} from {}", kernel.release, kernel.origin),
+    }
+}
+
+/// How to name it in a run: by its first two numbers, which is what people remember.
+fn usage(kernel: &Manifest) -> String {
+    let mut numbers = kernel.release.splitn(3, ['.', '-', '+']);
+    let short: Vec<&str> = numbers.by_ref().take(2).collect();
+    let name = match kernel.origin {
+        Origin::Built { .. } => format!("{}-fp", short.join(".")),
+        _ => short.join("."),
+    };
+    format!("bpfcost run xdp-lb --on vm:{name} --on exact:{name}")
+}
+
+/// A kernel, for programs.
+#[derive(Serialize)]
+struct Listed<'a> {
+    release: &'a str,
+    state: &'static str,
+    /// How a damaged one differs.
+    problem: Option<&'a str>,
+    bytes: u64,
+    origin: Option<&'a Origin>,
+    added: Option<&'a str>,
+}
+
+fn list(store: &Store, format: Format) -> Result<Exit> {
+    let kernels = store.list()?;
+    if let Format::Json = format {
+        let listed: Vec<Listed> = kernels
+            .iter()
+            .map(|kernel| Listed {
+                release: &kernel.release,
+                state: match kernel.state {
+                    State::Ok => "ok",
+                    State::Damaged(_) => "damaged",
+                    State::OfTheSystem => "system",
+                },
+                problem: problem(kernel),
+                bytes: kernel.bytes,
+                origin: kernel.manifest.as_ref().map(|one| &one.origin),
+                added: kernel.manifest.as_ref().map(|one| &*one.added),
+            })
+            .collect();
+        say!("{}", serde_json::to_string_pretty(&listed)?)?;
+        return Ok(Exit::Done);
+    }
+    if kernels.is_empty() {
+        say!(
+            "No kernels yet. Add one: bpfcost kernel add trixie (6.12), bookworm (6.1), sid (the newest)"
+        )?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new();
+    table
+        .load_style(NOTHING)
+        .set_header(["name", "from", "size", "added", "state"]);
+    if let Some(size) = table.column_mut(2) {
+        size.set_cell_alignment(CellAlignment::Right);
+    }
+    for kernel in &kernels {
+        let (from, added) = match (&kernel.manifest, &kernel.state) {
+            (Some(manifest), _) => (manifest.origin.to_string(), &*manifest.added),
+            (None, State::OfTheSystem) => ("/boot".to_owned(), ""),
+            (None, _) => ("unknown".to_owned(), ""),
+        };
+        table.add_row([
+            kernel.release.clone(),
+            from,
+            plain_spaces(&bytes(kernel.bytes)),
+            // The day is enough for people.
+            added.split('T').next().unwrap_or_default().to_owned(),
+            problem(kernel).map_or("ok".to_owned(), |what| format!("damaged: {what}")),
+        ]);
+    }
+    say!("{}", table.trim_fmt())?;
+    say!("\nUse one: --on vm:NAME, --on exact:NAME; a part of a name is enough, e.g. 6.12")?;
+    Ok(Exit::Done)
+}
+
+fn problem(kernel: &Kept) -> Option<&str> {
+    match &kernel.state {
+        State::Damaged(what) => Some(what),
+        State::Ok | State::OfTheSystem => None,
+    }
+}
+
+fn remove(store: &Store, args: &Remove) -> Result<Exit> {
+    let shown = Shown::new()?;
+    for name in &args.name {
+        say!("removed {}", store.remove(name, &shown)?)?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Work on a kernel, shown on stderr: a spinner and a bar on a terminal, a line a step elsewhere.
+pub(super) struct Shown {
+    bar: ProgressBar,
+    terminal: bool,
+    interrupted: Arc<AtomicBool>,
+}
+
+impl Shown {
+    pub(super) fn new() -> Result<Self> {
+        Ok(Shown {
+            bar: bar(),
+            terminal: stderr().is_terminal(),
+            interrupted: interrupt::on_signal()?,
+        })
+    }
+}
+
+/// The bar counts thousandths.
+const WHOLE: u64 = 1000;
+/// How often it shows that it is alive.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Draws on stderr, and nothing where that is no terminal.
+fn bar() -> ProgressBar {
+    // A wrong template is a mistake in this line, which the default then covers.
+    let style = ProgressStyle::with_template("{spinner} {bar:20} {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(WHOLE).with_style(style)
+}
+
+impl Observer for Shown {
+    fn doing(&self, step: &str) {
+        if self.terminal {
+            self.bar.reset();
+            self.bar.set_message(step.to_owned());
+            self.bar.enable_steady_tick(TICK);
+        } else {
+            note!("{step}");
+        }
+    }
+
+    fn progress(&self, share: f64) {
+        self.bar.set_position((share * WHOLE as f64) as u64);
+    }
+
+    fn notice(&self, text: &str) {
+        self.bar.suspend(|| note!("notice: {text}"));
+    }
+
+    fn interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,418 @@
+//! Where a run takes place: in this process, or in a guest that tells what happens in it. Whichever it
+//! is, events come to the same [`Observer`], so that journal, progress and record have one way.
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use bpfcost_bpf::{LoadedProgram, timing::Loop};
+
+use super::{
+    exit::{interrupted, lacking, usage},
+    kernel::Shown,
+    output::note,
+};
+use crate::{
+    experiment::Experiment,
+    measure::{self, Event, Measured, Monotonic, Plan, Stop, Warning},
+    record::{Disturbance, Machine},
+    target::{
+        CheckState, Host, Target,
+        guest::{
+            Acceleration, Failure, Guest, GuestError, Hooks, Job, Known, Message, Shape, Tools,
+        },
+        kernel::{Kernel, Store},
+    },
+};
+
+/// How often a guest is listened to: rarely enough to leave the CPUs to it.
+const LISTEN: Duration = Duration::from_millis(50);
+
+/// How long a guest may take to end the trial under way once it is asked to.
+const FAREWELL: Duration = Duration::from_secs(10);
+
+/// CPUs of a guest where nobody asks for more: one to measure on, one for everything else.
+const GUEST_CPUS: u32 = 2;
+
+/// Is told what happens in a run, as it happens.
+pub(super) trait Observer {
+    fn event(&mut self, event: &Event) -> Result<()>;
+    /// What disturbed the run so far.
+    fn disturbed(&mut self, disturbance: &Disturbance) -> Result<()>;
+}
+
+/// What came of measuring.
+pub(super) struct Outcome {
+    pub(super) measured: Measured,
+    pub(super) disturbance: Disturbance,
+    /// BPF programs of others that were loaded.
+    pub(super) others: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
+}
+
+/// Where a run takes place, ready to measure.
+pub(super) enum Place {
+    /// In this process.
+    Here(Host),
+    /// In a guest that has booted.
+    Guest(Box<Guest>),
+}
+
+impl Place {
+    /// Makes the target ready, and tells which machine it is. `journal` holds the run's earlier parts.
+    pub(super) fn ready(
+        experiment: &dyn Experiment,
+        plan: &Plan,
+        journal: Option<&Path>,
+        interrupt: &AtomicBool,
+    ) -> Result<(Place, Machine)> {
+        let target: Target = plan
+            .target
+            .parse()
+            .map_err(|error: crate::target::TargetError| usage(error.to_string()))?;
+        let Some(kernel) = kernel(&target)? else {
+            let host = Host::default();
+            able(&host)?;
+            let machine = fingerprint(&host, experiment)?;
+            return Ok((Place::Here(host), machine));
+        };
+        let (guest, machine) = boot(&target, kernel, plan, journal, interrupt)?;
+        Ok((Place::Guest(Box::new(guest)), machine))
+    }
+
+    /// Measures to the end.
+    pub(super) fn measure(
+        &mut self,
+        experiment: &dyn Experiment,
+        plan: &Plan,
+        resumed: Measured,
+        interrupt: &AtomicBool,
+        observer: &mut dyn Observer,
+    ) -> Result<Outcome> {
+        match self {
+            Place::Here(host) => measure_here(host, experiment, plan, resumed, interrupt, observer),
+            Place::Guest(guest) => measure_there(guest, &plan.target, resumed, interrupt, observer),
+        }
+    }
+}
+
+/// Refuses where the machine lacks what every run needs.
+pub(super) fn able(host: &Host) -> Result<()> {
+    let missing = host.missing_capabilities();
+    if !missing.is_empty() {
+        return Err(lacking(format!(
+            "this process lacks {}, without which the kernel loads no BPF programs\n  \
+             Run it as root: sudo bpfcost …, or give the capabilities: \
+             sudo setcap cap_bpf,cap_net_admin,cap_perfmon+ep $(command -v bpfcost)\n  \
+             See all that this machine lacks: bpfcost check",
+            missing.join(", ")
+        )));
+    }
+    let checks = host.checks();
+    if let Some(check) = checks
+        .iter()
+        .find(|check| check.state == CheckState::Missing)
+    {
+        return Err(lacking(format!(
+            "{}: {}\n  {}\n  See all that this machine lacks: bpfcost check",
+            check.name, check.text, check.advice
+        )));
+    }
+    // Files don't tell all: a user namespace or a container may forbid it still.
+    Loop::probe().map(|_| ()).map_err(|error| {
+        lacking(format!(
+            "{error}\n  Containers and user namespaces often forbid loading BPF programs: run outside \
+             of them, as the machine's own root\n  See all that this machine lacks: bpfcost check"
+        ))
+    })
+}
+
+/// The machine, and what an experiment runs on it.
+pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Machine> {
+    Ok(Machine {
+        programs: experiment.programs()?,
+        ..host.machine()
+    })
+}
+
+/// The kernel that a target's guest is to have, fetched again where it is damaged; `None` for the host.
+pub(super) fn kernel(target: &Target) -> Result<Option<Kernel>> {
+    let Some(name) = target.kernel() else {
+        return Ok(None);
+    };
+    Ok(Some(Store::of_user()?.ensure(name, &Shown::new()?)?))
+}
+
+/// How many CPUs a guest has, to run on these.
+pub(super) fn guest_cpus(target: &Target, asked: &[u32]) -> u32 {
+    let needed = asked.iter().max().map_or(1, |cpu| cpu.saturating_add(1));
+    match target.is_exact() {
+        true => 1,
+        false => needed.max(GUEST_CPUS.min(here())),
+    }
+}
+
+/// Refuses CPUs that a guest can't have.
+pub(super) fn guest_has(target: &Target, cpus: &[u32]) -> Result<()> {
+    let most = cpus.iter().max().copied().unwrap_or(0);
+    if target.is_exact() && most > 0 {
+        return Err(usage(format!(
+            "{target} has one CPU, CPU 0: with several, instructions can't be counted one after the \
+             other\n  Leave --cpus away, or run on host or a vm:KERNEL"
+        )));
+    }
+    if !target.is_exact() && most >= here() {
+        return Err(usage(format!(
+            "a guest can't have CPU {most} here: it has at most as many CPUs as this program may use, {}\n  \
+             --cpus names the guest's own, from 0 to {}",
+            here(),
+            here() - 1
+        )));
+    }
+    Ok(())
+}
+
+/// The most CPUs that a guest can have.
+pub(super) fn here() -> u32 {
+    u32::try_from(bpfcost_bpf::allowed_cpus().len().max(1)).unwrap_or(u32::MAX)
+}
+
+/// Measures in this process.
+pub(super) fn measure_here(
+    host: &Host,
+    experiment: &dyn Experiment,
+    plan: &Plan,
+    resumed: Measured,
+    interrupt: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
+    let name = |one: LoadedProgram| format!("{} {} ({})", one.kind, one.name, one.id);
+    let others = bpfcost_bpf::loaded_programs()
+        .into_iter()
+        .map(name)
+        .collect();
+    let mut watch = host.watch(&plan.cpus);
+    let clock = Monotonic::start();
+    let measured = measure::measure(experiment, plan, &clock, interrupt, resumed, &mut |event| {
+        observer.event(event)?;
+        match event {
+            Event::EpochFinished { .. } => observer.disturbed(&watch.look()),
+            _ => Ok(()),
+        }
+    })?;
+    let unseen = Warning::new(
+        "others-unseen",
+        "BPF programs of others may have run meanwhile: the kernel lists them only for CAP_SYS_ADMIN. \
+         Look as root with bpftool prog list, or measure as root",
+    );
+    Ok(Outcome {
+        measured,
+        disturbance: watch.look(),
+        others,
+        warnings: (!host.sees_other_programs())
+            .then_some(unseen)
+            .into_iter()
+            .collect(),
+    })
+}
+
+/// Boots a guest that is ready to measure.
+fn boot(
+    target: &Target,
+    kernel: Kernel,
+    plan: &Plan,
+    journal: Option<&Path>,
+    interrupt: &AtomicBool,
+) -> Result<(Guest, Machine)> {
+    let tools = Tools::find()?;
+    let job = Job {
+        plan: plan.clone(),
+        resumed: journal.is_some(),
+    };
+    let mut shape = Shape {
+        cpus: guest_cpus(target, &plan.cpus),
+        exact: target.is_exact(),
+        kernel,
+        acceleration: Acceleration::Emulated,
+        hooks: Hooks::of_environment(),
+    };
+    let known = match shape.exact {
+        // Only QEMU itself counts instructions.
+        true => Known::Unusable(String::new()),
+        false => Known::here(&tools),
+    };
+    let mut why = None;
+    if !matches!(known, Known::Unusable(_)) {
+        shape.acceleration = Acceleration::Kvm;
+        note!("booting {} in QEMU, with KVM…", shape.kernel.release);
+        match start(&tools, &shape, &job, journal, interrupt) {
+            Ok(started) => {
+                Known::Usable.keep(&tools);
+                return Ok(started);
+            }
+            Err(error) if matches!(error.downcast_ref(), Some(GuestError::Dead { .. })) => {
+                let first = error.to_string();
+                let first = first.lines().next().unwrap_or_default().to_owned();
+                note!("KVM is there but can't boot a guest ({first}): emulated instead");
+                why = Some(first);
+            }
+            Err(error) => return Err(error),
+        }
+        shape.acceleration = Acceleration::Emulated;
+    }
+    note!("booting {} in QEMU, emulated…", shape.kernel.release);
+    let started = start(&tools, &shape, &job, journal, interrupt)?;
+    // Where emulation fails too, it was not KVM's fault.
+    if let Some(why) = why {
+        Known::Unusable(why).keep(&tools);
+    }
+    Ok(started)
+}
+
+/// Starts a guest and waits until it has told which machine it is.
+fn start(
+    tools: &Tools,
+    shape: &Shape,
+    job: &Job,
+    journal: Option<&Path>,
+    interrupt: &AtomicBool,
+) -> Result<(Guest, Machine)> {
+    let mut guest = Guest::start(tools, shape, job, journal)?;
+    loop {
+        match guest.listen()? {
+            Some(Message::Machine(machine)) => {
+                let emulator = Some(guest.emulator().to_owned());
+                return Ok((
+                    guest,
+                    Machine {
+                        emulator,
+                        ..*machine
+                    },
+                ));
+            }
+            Some(Message::Failed(failure)) => {
+                return Err(inside(&job.plan.target, failure));
+            }
+            _ => sleep(LISTEN),
+        }
+        if interrupt.load(Ordering::Relaxed) {
+            return Err(interrupted(
+                "ended while the guest was booting; nothing was measured",
+            ));
+        }
+    }
+}
+
+/// What the program in a guest failed with, said by this one.
+fn inside(target: &str, failure: Failure) -> anyhow::Error {
+    anyhow::Error::new(failure).context(format!("in the guest {target}"))
+}
+
+/// Listens to a guest that measures.
+fn measure_there(
+    guest: &mut Guest,
+    target: &str,
+    mut measured: Measured,
+    interrupt: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<Outcome> {
+    let mut asked: Option<Instant> = None;
+    let mut seen = Disturbance::default();
+    measured.reopen();
+    loop {
+        let message = match guest.listen() {
+            Ok(message) => message,
+            Err(error) if asked.is_none() => return Err(error.into()),
+            Err(_) => break,
+        };
+        match message {
+            Some(Message::Event(event)) => {
+                observer.event(&event)?;
+                measured.apply(&event);
+            }
+            Some(Message::Disturbed(disturbance)) => {
+                observer.disturbed(&disturbance)?;
+                seen = disturbance;
+            }
+            Some(Message::Ended {
+                disturbance,
+                others,
+                warnings,
+            }) => {
+                return Ok(Outcome {
+                    measured,
+                    disturbance,
+                    others,
+                    warnings,
+                });
+            }
+            Some(Message::Failed(failure)) => return Err(inside(target, failure)),
+            Some(Message::Machine(_) | Message::Gone(_)) => {}
+            None => sleep(LISTEN),
+        }
+        match asked {
+            None if interrupt.load(Ordering::Relaxed) => {
+                guest.stop()?;
+                asked = Some(Instant::now());
+            }
+            Some(since) if since.elapsed() > FAREWELL => break,
+            _ => {}
+        }
+    }
+    // It was asked to end and did not: what it told until then counts.
+    let stopped = Event::Stopped {
+        stop: Stop::Interrupted,
+    };
+    observer.event(&stopped)?;
+    measured.apply(&stopped);
+    Ok(Outcome {
+        measured,
+        disturbance: seen,
+        others: Vec::new(),
+        warnings: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::cli::exit::{Exit, sentence};
+
+    /// Why a machine with these files can't measure.
+    fn refused(files: &[(&str, &str)]) -> String {
+        let root = tempfile::TempDir::new().expect("a folder");
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        }
+        let error = able(&Host::at(root.path())).expect_err("it can't");
+        assert_eq!(Exit::of(&error), Exit::Lacking);
+        sentence(&error)
+    }
+
+    const ROOT: (&str, &str) = ("proc/self/status", "CapEff:\t000001ffffffffff\n");
+    const NEW: (&str, &str) = ("proc/sys/kernel/osrelease", "6.12.0\n");
+    const OLD: (&str, &str) = ("proc/sys/kernel/osrelease", "5.10.0-44-amd64\n");
+    const BTF: (&str, &str) = ("sys/kernel/btf/vmlinux", "btf");
+
+    #[test]
+    fn machines_that_lack_something_are_refused_before_anything_is_loaded() {
+        let error = refused(&[OLD, BTF]);
+        assert!(
+            error.contains("CAP_BPF") && error.contains("setcap"),
+            "{error}"
+        );
+        let error = refused(&[ROOT, NEW]);
+        assert!(error.contains("CONFIG_DEBUG_INFO_BTF"), "{error}");
+        let error = refused(&[ROOT, OLD, BTF]);
+        assert!(error.contains("5.10.0-44-amd64 is too old"), "{error}");
+        assert!(error.contains("bpfcost check"), "{error}");
+    }
+}

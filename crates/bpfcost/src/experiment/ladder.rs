@@ -1,0 +1,300 @@
+//! `ladder`: is a known cost read back as what it is? Bodies with 0 to 1000 added instructions, each of
+//! which multiplies and needs the one before, so that no CPU can skip or overlap them.
+//!
+//! Where instructions are counted, a rung must read as exactly so many more than the lowest. One rung is
+//! the sentinel of other experiments' runs, for it shares no code with any case.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use bpfcost_bpf::{
+    Pinned, current_cpu,
+    ladder::{Ladder, RUNGS},
+    timing::{Loop, Seen},
+};
+
+use super::{
+    Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role, Sentinel, Setup, Sizing,
+    Trial, Unit,
+};
+
+/// The rung that serves as sentinel, and how often it runs: about 1 ms.
+const SENTINEL_RUNG: u32 = 100;
+const SENTINEL_OPS: u64 = 10_000;
+
+/// What the timed loop may run at most: half of the 2²³ turns that `can_loop` grants a program on kernels
+/// before 6.15.
+const MOST_OPS: u64 = 1 << 22;
+
+/// `XDP_PASS`, which a rung returns where its product is odd, and it always is.
+const PASS: u32 = 2;
+
+/// The experiment.
+#[derive(Debug, Default)]
+pub struct KnownAnswers;
+
+impl Experiment for KnownAnswers {
+    fn name(&self) -> &'static str {
+        "ladder"
+    }
+
+    fn about(&self) -> &'static str {
+        "known answers: bodies with 0 to 1000 added instructions"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::NanosPerOp
+    }
+
+    fn factors(&self) -> &'static [(&'static str, &'static str)] {
+        &[("added", "instructions in the body, each a multiplication")]
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        RUNGS.map(case).into()
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        let above = RUNGS.into_iter().filter(|&added| added > 0);
+        above
+            .map(|added| Pair {
+                case: name(added),
+                baseline: name(0),
+                about: format!("{added} more"),
+            })
+            .collect()
+    }
+
+    fn unsupported(&self, _case: &Case) -> Option<String> {
+        None
+    }
+
+    fn overhead(&self) -> Overhead {
+        Overhead {
+            load_s: 0.01,
+            trial_s: 0.0005,
+            batches: 1.0,
+        }
+    }
+
+    fn programs(&self) -> Result<Option<String>> {
+        programs(Loop::probe()?).map(Some)
+    }
+
+    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+        let [cpu] = setup.cpus[..] else {
+            anyhow::bail!("the ladder runs on one CPU at a time: give one with --cpus");
+        };
+        let rungs: Vec<u32> = setup.cases.iter().filter_map(added).collect();
+        Ok(Box::new(Rungs {
+            ladder: Ladder::load(&rungs, Loop::probe()?)?,
+            cpu,
+            exact: setup.exact,
+            _pinned: Pinned::to(cpu)?,
+        }))
+    }
+
+    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+        sentinel(setup)
+    }
+}
+
+/// What is timed with which loop and clock, for the record: the build of the programs, `can_loop` or
+/// `bpf_loop`, the kernel's clock or the CPU's counter.
+pub(super) fn programs(looping: Loop) -> Result<String> {
+    let name = match looping {
+        Loop::CanLoop => "can_loop",
+        Loop::BpfLoop => "bpf_loop",
+    };
+    let clock = match Ladder::load(&[0], Loop::probe()?)?.batch(0, 1, current_cpu(), false)? {
+        Some(seen) if seen.cpu_counter => "bpf_get_cpu_time_counter",
+        _ => "bpf_ktime_get_ns",
+    };
+    Ok(format!("build {}, {name}, {clock}", bpfcost_bpf::BUILD))
+}
+
+/// A rung that stays loaded through a run.
+pub(super) fn sentinel(setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+    let cpu = *setup.cpus.first().context("no CPU was chosen")?;
+    let ladder = Ladder::load(&[SENTINEL_RUNG], Loop::probe()?)?;
+    Ok(Some(Box::new(Rung { ladder, cpu })))
+}
+
+fn name(added: u32) -> String {
+    format!("added-{added}")
+}
+
+/// How many instructions a case adds.
+fn added(case: &Case) -> Option<u32> {
+    case.name.strip_prefix("added-")?.parse().ok()
+}
+
+fn case(added: u32) -> Case {
+    Case {
+        name: name(added),
+        group: "ladder".into(),
+        factors: BTreeMap::from([("added".into(), added.to_string())]),
+        about: match added {
+            0 => "the loop, the call, and a load and a store".into(),
+            1 => "the same, and a multiplication".into(),
+            more => format!("the same, and {more} multiplications"),
+        },
+        role: Role::Case,
+        floor: None,
+        sizing: Sizing::Calibrated {
+            most: Some(MOST_OPS),
+        },
+    }
+}
+
+/// Rungs, loaded.
+struct Rungs {
+    ladder: Ladder,
+    cpu: u32,
+    exact: bool,
+    _pinned: Pinned,
+}
+
+impl Loaded for Rungs {
+    fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
+        self.trial(case, Batch(16)).map(drop)
+    }
+
+    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
+        let added = added(case).with_context(|| format!("the ladder has no case {}", case.name))?;
+        let before = self.ladder.product();
+        let seen = self
+            .ladder
+            .batch(added, batch.0, self.cpu, self.exact)
+            .map_err(anyhow::Error::from)?
+            .with_context(|| format!("{} is not loaded", case.name))?;
+        let product = expected(before, u64::from(added) * batch.0);
+        if let Some(problem) = problem(&seen, batch, product, self.ladder.product(), self.exact) {
+            return Err(Fault::Invalid(problem));
+        }
+        Ok(Trial {
+            value: seen.ns_per_op(),
+            ops: seen.ops,
+            elapsed_ns: seen.elapsed_ns(),
+            ticks: seen.ticks,
+            secondary: BTreeMap::new(),
+        })
+    }
+
+    fn unload(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// The product after so many multiplications by 5.
+fn expected(product: u64, multiplications: u64) -> u64 {
+    let (mut power, mut square, mut left) = (1u64, 5u64, multiplications);
+    while left > 0 {
+        if left & 1 == 1 {
+            power = power.wrapping_mul(square);
+        }
+        square = square.wrapping_mul(square);
+        left >>= 1;
+    }
+    product.wrapping_mul(power)
+}
+
+/// What is wrong with a batch, if anything is.
+fn problem(seen: &Seen, batch: Batch, product: u64, got: u64, exact: bool) -> Option<Problem> {
+    let wrong = |check: &str, expected: String, got: String| {
+        (expected != got).then(|| Problem {
+            check: check.into(),
+            expected,
+            got,
+            detail: "the batch did not do what its number would stand for".into(),
+        })
+    };
+    wrong("operations", batch.0.to_string(), seen.ops.to_string())
+        .or_else(|| wrong("product", product.to_string(), got.to_string()))
+        .or_else(|| wrong("return code", PASS.to_string(), seen.code.to_string()))
+        .or_else(|| {
+            let moved = seen.end_ns > seen.start_ns;
+            wrong("clock moved", true.to_string(), moved.to_string())
+        })
+        .or_else(|| {
+            let waits = if exact { seen.waits } else { 0 };
+            wrong("waits", "0".into(), waits.to_string())
+        })
+}
+
+struct Rung {
+    ladder: Ladder,
+    cpu: u32,
+}
+
+impl Sentinel for Rung {
+    fn trial(&mut self) -> Result<f64> {
+        let seen = self
+            .ladder
+            .batch(SENTINEL_RUNG, SENTINEL_OPS, self.cpu, false)?;
+        let seen = seen.context("the sentinel is not loaded")?;
+        anyhow::ensure!(
+            seen.ops == SENTINEL_OPS && seen.end_ns > seen.start_ns,
+            "the sentinel did not prove itself: {} of {SENTINEL_OPS} operations in {} ns",
+            seen.ops,
+            seen.elapsed_ns()
+        );
+        Ok(seen.ns_per_op())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_are_those_of_the_loop() {
+        let mut product = 3u64;
+        for multiplications in 0..200 {
+            assert_eq!(expected(3, multiplications), product);
+            product = product.wrapping_mul(5);
+        }
+        assert_eq!(expected(expected(3, 1000), 24), expected(3, 1024));
+    }
+
+    #[test]
+    fn a_batch_must_prove_itself() {
+        let seen = Seen {
+            cpu: 0,
+            start_ns: 10,
+            end_ns: 20,
+            ops: 16,
+            together: true,
+            cpu_counter: false,
+            ticks: 0,
+            waits: 0,
+            code: PASS,
+            output: Vec::new(),
+        };
+        let check = |seen: &Seen, product: u64, exact: bool| {
+            problem(seen, Batch(16), 75, product, exact).map(|problem| problem.check)
+        };
+        assert_eq!(check(&seen, 75, true), None);
+        assert_eq!(check(&seen, 15, true).as_deref(), Some("product"));
+        let with = |change: fn(&mut Seen)| {
+            let mut seen = seen.clone();
+            change(&mut seen);
+            seen
+        };
+        let name = |seen: &Seen| check(seen, 75, true).unwrap();
+        assert_eq!(name(&with(|seen| seen.ops = 15)), "operations");
+        assert_eq!(name(&with(|seen| seen.code = 1)), "return code");
+        assert_eq!(name(&with(|seen| seen.end_ns = 10)), "clock moved");
+        let waited = with(|seen| seen.waits = 1);
+        assert_eq!(name(&waited), "waits");
+        assert_eq!(check(&waited, 75, false), None);
+    }
+
+    #[test]
+    fn names_say_what_is_added() {
+        let cases = KnownAnswers.cases();
+        let read: Vec<u32> = cases.iter().filter_map(added).collect();
+        assert_eq!(read, RUNGS);
+        assert_eq!(KnownAnswers.pairs().len(), RUNGS.len() - 1);
+    }
+}

@@ -1,0 +1,183 @@
+//! Counting, where the target's clock counts instructions: what an operation costs is then a number that
+//! repeats, and there is no noise to average out, only interruptions to keep out.
+//!
+//! A trial is two batches, of N operations and of 2N. Their difference over N is what an operation
+//! costs: all that is paid once a batch cancels. A batch into which the machine's timer ticked counts
+//! the tick's instructions too (some 3,000), so it is run again until there is one without. N is a
+//! power of two, so that work which the kernel does every so many operations (it refills a CPU's free
+//! list of an LRU table by 128) falls into N operations as often every time.
+
+use super::{
+    Calibration,
+    calibrate::calibrate,
+    engine::{Halt, Run},
+};
+use crate::experiment::{Batch, Loaded, Sizing, Trial};
+
+/// Batches of one trial until one without a tick is found; the one with the fewest counts else. Batches
+/// begin just after a tick where the experiment can have it so, and then the first try will do.
+const TRIES: u32 = 24;
+
+/// The same for a batch whose length is part of what the case means: if it is longer than a tick, no
+/// try is without.
+const FIXED_TRIES: u32 = 4;
+
+/// What a batch is calibrated to where instructions are counted, in nanoseconds of the target's clock, one
+/// of which is an instruction. A trial's larger batch is twice that, less than 1 ms: the shortest time
+/// between two ticks.
+pub const COUNTING_GOAL_NS: f64 = 4e5;
+
+/// Loads of a run, and of one with `--quick`: the fewest that have a spread.
+const LOADS: [usize; 2] = [5, 2];
+/// Trials of a case in each load. Where the work is the same every time, three would do; these are for the
+/// means of those whose work depends on a table's state.
+const ROUNDS: [u32; 2] = [8, 6];
+
+/// Epochs of a run that counts.
+pub(super) fn loads(quick: bool) -> usize {
+    LOADS[usize::from(quick)]
+}
+
+/// Rounds of each of its epochs.
+pub(super) fn rounds(quick: bool) -> u32 {
+    ROUNDS[usize::from(quick)]
+}
+
+impl Run<'_> {
+    /// Finds every case's batch on a load of its own, which is then thrown away: what a table costs may
+    /// depend on all that it lived through, so that the loads which count all live through the same.
+    pub(super) fn calibrate_apart(&mut self) -> Result<(), Halt> {
+        let unknown = |run: &Self, case: &usize| run.measured.cases[*case].calibration.is_none();
+        if !self.live().iter().any(|case| unknown(self, case)) {
+            return Ok(());
+        }
+        self.check_interrupt()?;
+        let epoch = self.measured.epochs();
+        self.with_load(epoch, |run, loaded| {
+            for case in run.live() {
+                run.prepare(loaded, epoch, case)?;
+            }
+            for case in run.live() {
+                if unknown(run, &case) {
+                    run.calibrate(loaded, epoch, case)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// One trial of a case: what an operation costs. `None` where that made the case invalid.
+    pub(super) fn count(
+        &mut self,
+        loaded: &mut dyn Loaded,
+        epoch: usize,
+        case: usize,
+        batch: Batch,
+    ) -> Result<Option<Trial>, Halt> {
+        if let Sizing::Fixed(_) = self.plan.cases[case].sizing {
+            return self.quiet(loaded, epoch, case, batch, FIXED_TRIES);
+        }
+        let Some(once) = self.quiet(loaded, epoch, case, batch, TRIES)? else {
+            return Ok(None);
+        };
+        let double = Batch(2 * batch.0);
+        let Some(twice) = self.quiet(loaded, epoch, case, double, TRIES)? else {
+            return Ok(None);
+        };
+        Ok(Some(Trial {
+            value: (twice.elapsed_ns - once.elapsed_ns) / batch.0 as f64,
+            ops: once.ops + twice.ops,
+            elapsed_ns: once.elapsed_ns + twice.elapsed_ns,
+            ticks: once.ticks + twice.ticks,
+            secondary: twice.secondary,
+        }))
+    }
+
+    /// A case's batch for counting. Never in doubt by noise, so that every run finds the same.
+    pub(super) fn calibrate_count(
+        &mut self,
+        loaded: &mut dyn Loaded,
+        epoch: usize,
+        case: usize,
+    ) -> Result<Option<Calibration>, Halt> {
+        let plan = self.plan;
+        let sizing = match plan.cases[case].sizing {
+            // A trial runs twice the batch.
+            Sizing::Calibrated { most } => Sizing::Calibrated {
+                most: most.map(|most| most / 2),
+            },
+            fixed => fixed,
+        };
+        let tries = match sizing {
+            Sizing::Fixed(_) => 1,
+            Sizing::Calibrated { .. } => TRIES,
+        };
+        let outcome = calibrate(sizing, plan.goal_ns, |batch| {
+            let trial = self.quiet(loaded, epoch, case, batch, tries);
+            trial.map_err(Some)?.ok_or(None)
+        });
+        match outcome {
+            Ok(found) => Ok(Some(Calibration {
+                batch: match sizing {
+                    Sizing::Fixed(_) => found.batch,
+                    Sizing::Calibrated { .. } => power_of_two(found.batch),
+                },
+                // The difference of N and 2N is the cost itself: there is nothing left to check.
+                ratio: None,
+                attempts: 0,
+                ..found
+            })),
+            Err(None) => Ok(None),
+            Err(Some(halt)) => Err(halt),
+        }
+    }
+
+    /// The first of `tries` batches without a tick, or else the one with the fewest.
+    fn quiet(
+        &mut self,
+        loaded: &mut dyn Loaded,
+        epoch: usize,
+        case: usize,
+        batch: Batch,
+        tries: u32,
+    ) -> Result<Option<Trial>, Halt> {
+        let mut best: Option<Trial> = None;
+        for _ in 0..tries {
+            let Some(trial) = self.trial(loaded, epoch, case, batch)? else {
+                return Ok(None);
+            };
+            if best.as_ref().is_none_or(|best| trial.ticks < best.ticks) {
+                best = Some(trial);
+            }
+            if best.as_ref().is_some_and(|best| best.ticks == 0) {
+                break;
+            }
+        }
+        Ok(best)
+    }
+}
+
+/// The largest power of two that is not more.
+fn power_of_two(batch: Batch) -> Batch {
+    Batch(1 << batch.0.max(1).ilog2())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_powers_of_two() {
+        for (found, batch) in [
+            (0, 1),
+            (1, 1),
+            (2, 2),
+            (127, 64),
+            (128, 128),
+            (255, 128),
+            (1000, 512),
+        ] {
+            assert_eq!(power_of_two(Batch(found)), Batch(batch));
+        }
+    }
+}

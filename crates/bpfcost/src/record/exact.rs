@@ -1,0 +1,282 @@
+//! What a record says where instructions are counted: numbers that repeat instead of intervals.
+//!
+//! Counts add up, as times do not: what a case costs less its floor is a number, and no bracket. A
+//! verdict needs no test, for there is no noise: two counts differ where the ranges that they take over
+//! loads do not meet. A case whose count repeats nowhere has the range of all its trials.
+
+use bpfcost_stats::{Count, Sample, count, judge_exact, verdict::Verdict as StatsVerdict};
+
+use super::{BudgetVerdict, CaseRecord, Comparison, Net, Outcome, Raw, Verdict, build::sense};
+use crate::{
+    experiment::{Pair, Unit},
+    measure::CaseData,
+};
+
+/// A case's count over all its loads. Where no trial repeats another, loads may still: each of them lives
+/// through the same states.
+fn whole(data: &CaseData) -> Option<Count> {
+    let trials = count(&data.samples.concat(), ops(data))?;
+    if trials.repeats > 0 {
+        return Some(trials);
+    }
+    let mut loads = load_counts(data);
+    loads.retain(|count| count.is_finite());
+    loads.sort_unstable_by(f64::total_cmp);
+    Some(Count {
+        // The lower of two in the middle: a count that was seen, not one between.
+        value: *loads.get(loads.len().checked_sub(1)? / 2)?,
+        repeats: 0,
+    })
+}
+
+/// The count of each load; NaN where a load has no trial.
+pub(super) fn load_counts(data: &CaseData) -> Vec<f64> {
+    let of_load =
+        |samples: &Vec<f64>| count(samples, ops(data)).map_or(f64::NAN, |count| count.value);
+    data.samples.iter().map(of_load).collect()
+}
+
+/// Operations over which the clock's rounding is spread.
+fn ops(data: &CaseData) -> u64 {
+    data.calibration.map_or(1, |found| found.batch.0)
+}
+
+/// By how much two values that are the same may differ: the clock rounds.
+fn rounding(data: &CaseData) -> f64 {
+    4.0 / ops(data) as f64
+}
+
+/// A case's count and the description of its trials; `None` without trials.
+pub(super) fn raw(data: &CaseData, load_counts: &[f64]) -> Option<Raw> {
+    let count = whole(data)?;
+    let trials = Sample::new(&data.samples.concat())?;
+    let loads = Sample::new(load_counts)?;
+    Some(Raw {
+        epochs: loads.len(),
+        trials: trials.len(),
+        value: count.value,
+        ci95: None,
+        loads: Some([loads.min(), loads.max()]),
+        repeats: Some(count.repeats),
+        min: trials.min(),
+        max: trials.max(),
+        p50: trials.median(),
+        p90: trials.quantile(0.90),
+        p99: trials.quantile(0.99),
+        stddev: trials.stddev().unwrap_or(0.0),
+        cv: trials.cv().unwrap_or(0.0),
+        // What is far from the rest met another state of the same tables: no accident.
+        outliers: 0,
+        modes: Vec::new(),
+    })
+}
+
+/// What is left of a case after its floor.
+pub(super) fn net(case: &CaseData, floor: &CaseData) -> Option<Net> {
+    let left = whole(case)?.value - whole(floor)?.value;
+    Some(Net {
+        bracket: [left, left],
+        value: Some(left),
+        ci95: None,
+        distinguishable: left > rounding(case).max(rounding(floor)),
+    })
+}
+
+/// The values of a case that a verdict goes by: one a load; or every trial where neither trials nor loads
+/// repeat, for few loads may lie apart by chance.
+fn values(data: &CaseData) -> Vec<f64> {
+    let loads = load_counts(data);
+    let alike = Sample::new(&loads).is_some_and(|s| s.max() - s.min() <= rounding(data));
+    match whole(data) {
+        Some(count) if count.repeats > 0 || alike => loads,
+        _ => data.samples.concat(),
+    }
+}
+
+/// A case against its baseline.
+pub(super) fn comparison(
+    pair: &Pair,
+    case: &CaseData,
+    baseline: &CaseData,
+    budget: Option<f64>,
+) -> Option<Comparison> {
+    let (value, base) = (whole(case)?.value, whole(baseline)?.value);
+    let relative = value / base - 1.0;
+    if !relative.is_finite() {
+        return None;
+    }
+    let (values, bases) = (values(case), values(baseline));
+    let judged = judge_exact(&values, &bases, sense(Unit::InstructionsPerOp));
+    let differs = matches!(judged, StatsVerdict::Slower | StatsVerdict::Faster);
+    let detectable = match judged {
+        StatsVerdict::Unresolved { detectable } => detectable,
+        _ => None,
+    };
+    Some(Comparison {
+        case: pair.case.clone(),
+        baseline: pair.baseline.clone(),
+        about: pair.about.clone(),
+        difference: value - base,
+        ci95: None,
+        relative,
+        relative_ci95: None,
+        // Nothing is left to chance, so that chance explains either nothing or everything.
+        p: if differs { 0.0 } else { 1.0 },
+        verdict: Verdict::from(judged),
+        detectable: detectable.map(|share| share * 100.0),
+        resolve_s: None,
+        budget: budget.and_then(|budget| within(&values, &bases, budget)),
+    })
+}
+
+/// What became of a case between two sides: by the ranges that its count takes over the loads of each
+/// (over all trials, where neither trials nor loads repeat).
+pub(super) fn change(
+    old: &[&CaseRecord],
+    new: &[&CaseRecord],
+    threshold: f64,
+) -> (Outcome, Option<f64>) {
+    let range = |side: &[&CaseRecord]| -> Option<[f64; 2]> {
+        let ranges: Vec<[f64; 2]> = side
+            .iter()
+            .filter_map(|case| recorded_range(case))
+            .collect();
+        let low = ranges.iter().map(|range| range[0]).reduce(f64::min)?;
+        Some([low, ranges.iter().map(|range| range[1]).reduce(f64::max)?])
+    };
+    let value = |side: &[&CaseRecord]| {
+        let values: Vec<f64> = side
+            .iter()
+            .filter_map(|c| Some(c.raw.as_ref()?.value))
+            .collect();
+        Some(Sample::new(&values)?.median())
+    };
+    let relative = value(new)
+        .zip(value(old))
+        .map(|(new, old)| new / old - 1.0)
+        .filter(|relative| relative.is_finite());
+    let (Some(old), Some(new)) = (range(old), range(new)) else {
+        return (Outcome::Unresolved, relative);
+    };
+    let (least, most) = (new[0] / old[1] - 1.0, new[1] / old[0] - 1.0);
+    let outcome = if least >= -threshold && most <= threshold {
+        Outcome::Same
+    } else if least > threshold {
+        Outcome::Regressed
+    } else if most < -threshold {
+        Outcome::Improved
+    } else {
+        Outcome::Unresolved
+    };
+    (outcome, relative)
+}
+
+/// The range of a case that a comparison goes by, from its record alone. What the clock rounds is no range.
+fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
+    let raw = case.raw.as_ref()?;
+    let [low, high] = raw.loads?;
+    Some(if high - low <= clock_rounding(case) {
+        [raw.value; 2]
+    } else if raw.repeats == Some(0) {
+        [raw.min, raw.max]
+    } else {
+        [low, high]
+    })
+}
+
+/// By how much two counts of a case may differ that are the same, from its record alone.
+pub(crate) fn clock_rounding(case: &CaseRecord) -> f64 {
+    4.0 / case.calibration.map_or(1, |found| found.batch.0) as f64
+}
+
+/// Whether even the dearest load is within a budget, or even the cheapest over.
+fn within(values: &[f64], bases: &[f64], budget: f64) -> Option<BudgetVerdict> {
+    let (values, bases) = (Sample::new(values)?, Sample::new(bases)?);
+    let least = values.min() / bases.max() - 1.0;
+    let most = values.max() / bases.min() - 1.0;
+    Some(if most <= budget {
+        BudgetVerdict::Within
+    } else if least > budget {
+        BudgetVerdict::Over
+    } else {
+        BudgetVerdict::CantTell
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{experiment::Batch, measure::Calibration};
+
+    fn case(samples: &[&[f64]]) -> CaseData {
+        CaseData {
+            samples: samples.iter().map(|load| load.to_vec()).collect(),
+            calibration: Some(Calibration {
+                batch: Batch(512),
+                ns_per_op: 900.0,
+                ratio: None,
+                attempts: 0,
+            }),
+            ..CaseData::default()
+        }
+    }
+
+    fn pair() -> Pair {
+        Pair {
+            case: "a".into(),
+            baseline: "b".into(),
+            about: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_count_repeats_over_loads() {
+        let data = case(&[
+            &[888.002, 888.0, 893.3],
+            &[888.0, 888.0, 888.0],
+            &[891.0; 3],
+        ]);
+        let raw = raw(&data, &load_counts(&data)).unwrap();
+        assert_eq!((raw.value, raw.repeats), (888.0, Some(5)));
+        // In the first load two samples agree, and two are too few: the mean stands for it.
+        assert_eq!(raw.loads, Some([888.0, 891.0]));
+        assert_eq!((raw.epochs, raw.trials, raw.ci95), (3, 9, None));
+        assert_eq!(super::raw(&case(&[]), &[]), None);
+    }
+
+    #[test]
+    fn net_is_a_number() {
+        let net = net(&case(&[&[888.0; 4]]), &case(&[&[103.0; 4]])).unwrap();
+        assert_eq!((net.bracket, net.value), ([785.0; 2], Some(785.0)));
+        assert!(net.distinguishable);
+        let nothing = super::net(&case(&[&[103.0; 4]]), &case(&[&[103.0; 4]])).unwrap();
+        assert!(!nothing.distinguishable);
+    }
+
+    #[test]
+    fn verdicts_need_ranges_that_do_not_meet() {
+        let verdict = |a: &[&[f64]], b: &[&[f64]]| {
+            let found = comparison(&pair(), &case(a), &case(b), Some(0.05)).unwrap();
+            (found.verdict, found.budget.unwrap(), found.p)
+        };
+        let exact: &[&[f64]] = &[&[100.0; 3], &[100.0; 3]];
+        assert_eq!(
+            verdict(exact, exact),
+            (Verdict::Same, BudgetVerdict::Within, 1.0)
+        );
+        let more: &[&[f64]] = &[&[101.0; 3], &[101.0; 3]];
+        assert_eq!(
+            verdict(more, exact),
+            (Verdict::Slower, BudgetVerdict::Within, 0.0)
+        );
+        assert_eq!(verdict(exact, more).0, Verdict::Faster);
+        let twice: &[&[f64]] = &[&[200.0; 3], &[200.0; 3]];
+        assert_eq!(verdict(twice, exact).1, BudgetVerdict::Over);
+        // What repeats nowhere has the range of its trials, however its medians lie.
+        let varying: &[&[f64]] = &[&[99.0, 108.0, 120.0], &[95.0, 109.0, 125.0]];
+        assert_eq!(
+            verdict(varying, exact),
+            (Verdict::Unresolved, BudgetVerdict::CantTell, 1.0)
+        );
+    }
+}

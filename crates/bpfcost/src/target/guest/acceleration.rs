@@ -1,0 +1,147 @@
+//! What runs a guest's instructions: KVM where it really works, else QEMU itself.
+//!
+//! That `/dev/kvm` is there says little: inside some virtual machines it is, and no guest gets through
+//! its boot. So the first guest is tried with it, and the answer kept until the machine boots again.
+
+use std::{
+    env, fs,
+    fs::OpenOptions,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::Tools;
+use crate::record::replace;
+
+/// What runs a guest's instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Acceleration {
+    /// The CPU, by KVM.
+    Kvm,
+    /// QEMU, which translates them (TCG).
+    Emulated,
+}
+
+/// What is known of KVM here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// A guest has booted with it.
+    Usable,
+    /// Why it can't be used.
+    Unusable(String),
+    /// It is there, and has not been tried since the machine booted.
+    Untried,
+}
+
+impl Acceleration {
+    /// How long a boot may take. Emulated ones take 5 to 20 s on an idle machine; with KVM 2 s, and one
+    /// that hangs must not be waited for long.
+    pub(super) fn boot(self) -> Duration {
+        match self {
+            Acceleration::Kvm => Duration::from_secs(18),
+            Acceleration::Emulated => Duration::from_secs(120),
+        }
+    }
+}
+
+/// The answer, as the cache keeps it.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Answer {
+    /// What it holds for.
+    key: String,
+    /// Why KVM can't be used; null where it can.
+    why: Option<String>,
+}
+
+impl Known {
+    /// What is known here.
+    pub fn here(tools: &Tools) -> Known {
+        if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
+            return Known::Unusable(format!("/dev/kvm: {error}"));
+        }
+        cache().map_or(Known::Untried, |file| Known::read(&file, &key(tools)))
+    }
+
+    fn read(file: &Path, key: &str) -> Known {
+        let answer = fs::read(file)
+            .ok()
+            .and_then(|bytes| serde_json::from_slice::<Answer>(&bytes).ok())
+            .filter(|answer| answer.key == key);
+        match answer {
+            None => Known::Untried,
+            Some(Answer { why: None, .. }) => Known::Usable,
+            Some(Answer { why: Some(why), .. }) => Known::Unusable(why),
+        }
+    }
+
+    /// Keeps what was found out. Where it can't be kept, it is found out again.
+    pub fn keep(&self, tools: &Tools) {
+        let why = match self {
+            Known::Untried => return,
+            Known::Usable => None,
+            Known::Unusable(why) => Some(why.clone()),
+        };
+        let answer = Answer {
+            key: key(tools),
+            why,
+        };
+        if let Some(file) = cache()
+            && let Ok(text) = serde_json::to_vec(&answer)
+            && let Some(folder) = file.parent()
+        {
+            let _ = fs::create_dir_all(folder);
+            let _ = replace(&file, |out| out.write_all(&text));
+        }
+    }
+}
+
+/// An answer holds for one boot of one kernel, and one QEMU.
+fn key(tools: &Tools) -> String {
+    let read = |path| fs::read_to_string(path).unwrap_or_default();
+    let boot = read("/proc/sys/kernel/random/boot_id");
+    let kernel = read("/proc/sys/kernel/osrelease");
+    format!("{} {} {}", boot.trim(), kernel.trim(), tools.qemu_version)
+}
+
+/// The file in the user's cache; `None` for a user without a home.
+fn cache() -> Option<PathBuf> {
+    let absolute = |name| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("bpfcost/kvm.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_holds_for_its_boot_alone() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let file = folder.path().join("kvm.json");
+        let keep = |why: Option<&str>| {
+            let answer = Answer {
+                key: "boot 1".into(),
+                why: why.map(str::to_owned),
+            };
+            fs::write(&file, serde_json::to_vec(&answer).expect("JSON")).expect("a file");
+        };
+        assert_eq!(Known::read(&file, "boot 1"), Known::Untried);
+        keep(None);
+        assert_eq!(Known::read(&file, "boot 1"), Known::Usable);
+        assert_eq!(Known::read(&file, "boot 2"), Known::Untried);
+        keep(Some("it hangs"));
+        assert_eq!(
+            Known::read(&file, "boot 1"),
+            Known::Unusable("it hangs".into())
+        );
+        fs::write(&file, "half").expect("a file");
+        assert_eq!(Known::read(&file, "boot 1"), Known::Untried);
+    }
+}

@@ -1,0 +1,186 @@
+//! A guest from its boot to its end. Everything is bounded: its boot, its silence, its death.
+
+use std::{
+    collections::VecDeque,
+    io::{ErrorKind, PipeReader, Read, pipe},
+    path::Path,
+    process::Child,
+    time::{Duration, Instant},
+};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+
+use super::{
+    Console, GuestError, Hooks, Job, Mailbox, Message, Shape, Tail, Tools, guard, trouble,
+};
+
+/// How long a guest that has booted may say nothing. The longest thing that it does without a word is
+/// to load an epoch: seconds, even emulated.
+const SILENCE: Duration = Duration::from_secs(180);
+
+/// How long a kernel may take to its first word. Emulated, on a busy machine, it comes after some 5 s.
+const FIRST_WORD: Duration = Duration::from_secs(45);
+
+/// A guest that runs. Dropping it ends it, and nothing of it is left.
+#[derive(Debug)]
+pub struct Guest {
+    /// QEMU. Dies with this process's main thread.
+    qemu: Child,
+    output: PipeReader,
+    console: Console,
+    mailbox: Mailbox,
+    tail: Tail,
+    unread: VecDeque<Message>,
+    kernel: String,
+    emulator: String,
+    /// When it last said something, at first when it was started.
+    heard: Instant,
+    booted: bool,
+    boot: Duration,
+    silence: Duration,
+}
+
+impl Guest {
+    /// Starts one, to do `job`; with the journal of the run's earlier parts where there are any. Call it
+    /// on the main thread.
+    pub fn start(
+        tools: &Tools,
+        shape: &Shape,
+        job: &Job,
+        journal: Option<&Path>,
+    ) -> Result<Guest, GuestError> {
+        let mailbox = Mailbox::new()?;
+        mailbox.fill(job, journal, shape.hooks.before.as_deref())?;
+        let composed = shape.compose(tools, mailbox.folder())?;
+        let starting = || GuestError::io("starting QEMU");
+        let (output, input) = pipe().map_err(starting())?;
+        fcntl_setfl(&output, OFlags::NONBLOCK).map_err(|error| starting()(error.into()))?;
+        let qemu = guard::launcher(&composed.args)
+            .stdout(input.try_clone().map_err(starting())?)
+            .stderr(input)
+            .spawn()
+            .map_err(starting())?;
+        Ok(Guest {
+            qemu,
+            output,
+            console: Console::default(),
+            tail: Tail::of(mailbox.folder()),
+            mailbox,
+            unread: VecDeque::new(),
+            kernel: shape.kernel.release.clone(),
+            emulator: composed.emulator,
+            heard: Instant::now(),
+            booted: false,
+            boot: Hooks::or(shape.hooks.boot_s, shape.acceleration.boot()),
+            silence: Hooks::or(shape.hooks.silence_s, SILENCE),
+        })
+    }
+
+    /// Who runs it, as records keep it.
+    pub fn emulator(&self) -> &str {
+        &self.emulator
+    }
+
+    /// The next thing that it says; `None` where it has nothing to say right now. An error is its end.
+    pub fn listen(&mut self) -> Result<Option<Message>, GuestError> {
+        if self.unread.is_empty() {
+            // Asked before the stream is read, so that the last words of one that ends are heard.
+            let ended = self
+                .qemu
+                .try_wait()
+                .map_err(GuestError::io("waiting for QEMU"))?;
+            self.read_console();
+            self.unread.extend(self.tail.read()?);
+            if self.unread.is_empty() {
+                return self.silent(ended.is_some()).map(|()| None);
+            }
+            self.heard = Instant::now();
+            self.booted = true;
+        }
+        match self.unread.pop_front() {
+            Some(Message::Gone(code)) => Err(self.gone(code)),
+            message => Ok(message),
+        }
+    }
+
+    /// Asks it to end after the trial under way.
+    pub fn stop(&self) -> Result<(), GuestError> {
+        self.mailbox.stop()
+    }
+
+    /// Whether silence is to be borne with.
+    fn silent(&mut self, ended: bool) -> Result<(), GuestError> {
+        let silent = self.heard.elapsed();
+        if ended {
+            // What was written at last may still be in the pipe.
+            self.read_console();
+            return Err(self.dead(match self.booted {
+                true => "ended in the middle of the run".to_owned(),
+                false if self.console.lines().is_empty() => {
+                    "ended at once: its image is no kernel or damaged, or it has too little memory"
+                        .to_owned()
+                }
+                false => "ended before it had booted".to_owned(),
+            }));
+        }
+        let mute = self.console.lines().is_empty();
+        if !self.booted && mute && silent > self.boot.min(FIRST_WORD) {
+            let s = silent.as_secs();
+            return Err(self.dead(format!(
+                "can't be booted: in {s} s its kernel has not said a word"
+            )));
+        }
+        if !self.booted && silent > self.boot {
+            let s = self.boot.as_secs();
+            return Err(self.dead(format!("has not booted within {s} s")));
+        }
+        if self.booted && silent > self.silence {
+            let s = self.silence.as_secs();
+            return Err(self.dead(format!("hangs: it has said nothing for {s} s")));
+        }
+        Ok(())
+    }
+
+    /// The program inside ended without a word.
+    fn gone(&mut self, code: i32) -> GuestError {
+        self.read_console();
+        self.dead(match code {
+            // 128 + SIGKILL, as shells have it: in a guest nobody kills but the kernel.
+            137 => "killed the program that measures".to_owned(),
+            126 | 127 => "can't start the program that measures".to_owned(),
+            _ => format!("ended the program that measures with exit code {code}"),
+        })
+    }
+
+    /// Its end, with what its console says of the cause, else `what` was seen.
+    fn dead(&self, what: String) -> GuestError {
+        if self.mailbox.is_full() {
+            return GuestError::NoRoom(self.mailbox.folder().to_owned());
+        }
+        GuestError::Dead {
+            kernel: self.kernel.clone(),
+            what: trouble(&self.console.lines()).unwrap_or(what),
+            console: self.console.last_words(),
+        }
+    }
+
+    fn read_console(&mut self) {
+        let mut bytes = [0; 16 << 10];
+        loop {
+            match self.output.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(read) => self.console.feed(&bytes[..read]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // Nothing in it is worth an orderly shutdown: its file system is this machine's, read-only.
+        let _ = self.qemu.kill();
+        let _ = self.qemu.wait();
+    }
+}

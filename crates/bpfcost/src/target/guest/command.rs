@@ -1,0 +1,270 @@
+//! The command line of a guest. virtme-ng composes it, since it knows how a kernel boots from another
+//! system's root; what bpfcost needs otherwise is put in here. Nothing is started.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use super::{Acceleration, GuestError, Hooks, Tools};
+use crate::target::kernel::Kernel;
+
+/// Memory of a guest in MiB. The largest experiment takes 70 MB in the kernel; with what QEMU itself
+/// takes, translated code included, a guest stays well below 2 GiB.
+const MEMORY_MIB: u32 = 1024;
+
+/// Translated code that QEMU keeps, in MiB. Its default grows with the guest's memory to 1 GiB; a boot
+/// and a run translate less than 100.
+const TRANSLATED_MIB: u32 = 256;
+
+/// What an exact guest is told of its clock in kHz: one instruction is one nanosecond. The kernel's own
+/// measurement is off by up to 63 kHz, differently at each boot, and moves when the clock ticks.
+pub const EXACT_KHZ: u32 = 1_000_000;
+
+/// One instruction a nanosecond, and no sleep while the guest idles.
+const COUNT: &str = "shift=0,sleep=off";
+
+/// Folders of the root file system that the guest may write to, for itself alone: those of virtme-ng.
+/// Programs under test write below them.
+const OVERLAYS: [&str; 8] = [
+    "/etc", "/lib", "/home", "/opt", "/srv", "/usr", "/var", "/tmp",
+];
+
+/// Where the guest sees the shared folder, and the modules. Both are its own, whatever lies there here.
+pub(super) const SHARED: &str = "/run/bpfcost";
+const MODULES: &str = "/run/modules";
+
+/// What a guest is like.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Shape {
+    /// What it boots.
+    pub kernel: Kernel,
+    /// How many CPUs it has.
+    pub cpus: u32,
+    /// Whether its clock counts instructions.
+    pub exact: bool,
+    /// What runs its instructions.
+    pub acceleration: Acceleration,
+    /// What a test changes.
+    pub hooks: Hooks,
+}
+
+/// A guest that can be started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Composed {
+    /// QEMU and its arguments.
+    pub(super) args: Vec<String>,
+    /// Who runs the guest, as records keep it.
+    pub(super) emulator: String,
+}
+
+impl Shape {
+    /// Composes a guest that shares `folder` and runs the file `start` in it.
+    pub(super) fn compose(&self, tools: &Tools, folder: &Path) -> Result<Composed, GuestError> {
+        self.lay_out(folder)
+            .map_err(GuestError::io("laying out the guest's folder"))?;
+        let said = Command::new(&tools.virtme_run)
+            .args(self.request(folder, tools))
+            .env("TMPDIR", folder)
+            // Its bytecode would be written beside the program, which may be another user's.
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .stdin(Stdio::null())
+            .output()
+            .map_err(GuestError::io(format!(
+                "starting {}",
+                tools.virtme_run.display()
+            )))?;
+        let line = String::from_utf8_lossy(&said.stdout);
+        // What it says besides comes before the command.
+        let words = line.lines().last().and_then(shlex::split);
+        match words.filter(|words| said.status.success() && words.len() > 1) {
+            Some(words) => Ok(self.adjusted(words, tools)),
+            None => Err(GuestError::Composing {
+                image: self.kernel.image.clone(),
+                said: last_line(&String::from_utf8_lossy(&said.stderr)),
+            }),
+        }
+    }
+
+    /// Lays the kernel out as virtme-ng looks for it: modules beside the image's folder. By links, under
+    /// names of our own, since it takes few characters in names.
+    fn lay_out(&self, folder: &Path) -> std::io::Result<()> {
+        let boot = folder.join("kernel/boot");
+        let modules = folder.join("kernel/lib/modules");
+        fs::create_dir_all(&boot)?;
+        fs::create_dir_all(&modules)?;
+        symlink(fs::canonicalize(&self.kernel.image)?, boot.join("vmlinuz"))?;
+        if let Some(path) = &self.kernel.modules {
+            let path = fs::canonicalize(path)?;
+            symlink(&path, modules.join(&self.kernel.release))?;
+            symlink(&path, folder.join("modules"))?;
+        }
+        fs::set_permissions(folder, Permissions::from_mode(0o700))
+    }
+
+    /// The words that virtme-ng is asked with.
+    fn request(&self, folder: &Path, tools: &Tools) -> Vec<String> {
+        let at = |name: &str| folder.join(name).display().to_string();
+        let mut words = vec!["--kimg".to_owned(), at("kernel/boot/vmlinuz")];
+        let mut add = |more: &[&str]| words.extend(more.iter().map(|word| (*word).to_owned()));
+        add(&["--qemu-bin", &tools.qemu.display().to_string()]);
+        add(&["--name", "bpfcost"]);
+        add(&["--cpus", &self.cpus.to_string()]);
+        let memory = self.hooks.memory_mib.unwrap_or(MEMORY_MIB);
+        add(&["--memory", &format!("{memory}M")]);
+        // virtiofs needs a daemon of its own, which a killed run would leave behind.
+        add(&["--force-9p", "--force-initramfs"]);
+        add(&["--save-initramfs", &at("initramfs")]);
+        add(&["--rwdir", &format!("{}={}", &SHARED[1..], folder.display())]);
+        match self.kernel.modules {
+            Some(_) => add(&[
+                "--mods",
+                "auto",
+                "--rodir",
+                &format!("{}={}", &MODULES[1..], at("modules")),
+            ]),
+            None => add(&["--mods", "none"]),
+        }
+        for overlay in OVERLAYS.into_iter().filter(|path| Path::new(path).is_dir()) {
+            add(&["--overlay-rwdir", overlay]);
+        }
+        if self.acceleration == Acceleration::Emulated {
+            add(&["--disable-kvm"]);
+        }
+        // Errors of the kernel tell why a guest dies; everything else would cost a second of printing.
+        add(&["--show-boot-console", "--kopt", "loglevel=4"]);
+        if self.exact {
+            add(&["--kopt", &format!("tsc_early_khz={EXACT_KHZ}")]);
+        }
+        add(&["--script-sh", &format!("sh {SHARED}/start")]);
+        add(&["--show-command", "--dry-run"]);
+        words
+    }
+
+    /// The command as it is to be run: what virtme-ng has no option for.
+    fn adjusted(&self, mut args: Vec<String>, tools: &Tools) -> Composed {
+        for arg in &mut args {
+            if arg.starts_with("accel=kvm") {
+                // Without a silent way back to emulation.
+                *arg = "accel=kvm".to_owned();
+            }
+        }
+        if let Some(append) = after(&mut args, "-append") {
+            let mut words: Vec<String> = append.split(' ').map(str::to_owned).collect();
+            for word in &mut words {
+                // The folder that it names may be hidden in the guest.
+                if word.starts_with("virtme_link_mods=") || word == "virtme_root_mods=1" {
+                    *word = format!("virtme_link_mods={MODULES}");
+                }
+            }
+            words.extend(self.hooks.kernel.clone());
+            *append = words.join(" ");
+        }
+        let cpu = after(&mut args, "-cpu").map_or(String::new(), |cpu| format!(", -cpu {cpu}"));
+        let by = match self.acceleration {
+            Acceleration::Kvm => "kvm",
+            Acceleration::Emulated => "tcg",
+        };
+        let mut emulator = format!("QEMU {}, {by}{cpu}", tools.qemu_version);
+        if self.acceleration == Acceleration::Emulated {
+            args.extend(["-accel".into(), format!("tcg,tb-size={TRANSLATED_MIB}")]);
+        }
+        if self.exact {
+            args.extend(["-icount".into(), COUNT.into()]);
+            emulator += &format!(", -icount {COUNT}");
+        }
+        Composed { args, emulator }
+    }
+}
+
+/// The value that follows an option.
+fn after<'a>(args: &'a mut [String], option: &str) -> Option<&'a mut String> {
+    let at = args.iter().position(|arg| arg == option)?;
+    args.get_mut(at + 1)
+}
+
+fn last_line(text: &str) -> String {
+    let line = text.lines().rev().find(|line| !line.trim().is_empty());
+    line.unwrap_or("it says nothing").trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(exact: bool) -> Shape {
+        Shape {
+            kernel: Kernel {
+                release: "6.12.1-amd64".into(),
+                image: "/k/boot/vmlinuz-6.12.1-amd64".into(),
+                modules: Some("/k/lib/modules/6.12.1-amd64".into()),
+            },
+            cpus: 1,
+            exact,
+            acceleration: Acceleration::Emulated,
+            hooks: Hooks::default(),
+        }
+    }
+
+    fn tools() -> Tools {
+        Tools {
+            qemu: "/usr/bin/qemu".into(),
+            qemu_version: "7.2.22 (Debian)".into(),
+            virtme_run: "/opt/virtme-run".into(),
+        }
+    }
+
+    /// What virtme-ng would answer, shortened.
+    fn answer() -> Vec<String> {
+        let line = "/usr/bin/qemu -cpu max -kernel k -append 'quiet virtme_link_mods=/k/l init=/i'";
+        shlex::split(line).expect("words")
+    }
+
+    #[test]
+    fn modules_are_found_where_the_guest_sees_them() {
+        let composed = shape(false).adjusted(answer(), &tools());
+        let append = composed.args.iter().find(|arg| arg.contains("quiet"));
+        assert_eq!(
+            append.map(String::as_str),
+            Some("quiet virtme_link_mods=/run/modules init=/i")
+        );
+        assert!(!composed.args.contains(&"-icount".to_owned()));
+        assert_eq!(composed.emulator, "QEMU 7.2.22 (Debian), tcg, -cpu max");
+    }
+
+    #[test]
+    fn exact_guests_count() {
+        let composed = shape(true).adjusted(answer(), &tools());
+        let end = &composed.args[composed.args.len() - 4..];
+        assert_eq!(
+            end,
+            ["-accel", "tcg,tb-size=256", "-icount", "shift=0,sleep=off"]
+        );
+        assert!(composed.emulator.ends_with("-icount shift=0,sleep=off"));
+        let words = shape(true).request(Path::new("/s"), &tools());
+        assert!(words.contains(&"tsc_early_khz=1000000".to_owned()));
+    }
+
+    #[test]
+    fn kvm_has_no_silent_way_back() {
+        let mut shape = shape(false);
+        shape.acceleration = Acceleration::Kvm;
+        let mut args = answer();
+        args.extend(["-machine".into(), "accel=kvm:tcg".into()]);
+        let composed = shape.adjusted(args, &tools());
+        assert_eq!(composed.args.last().map(String::as_str), Some("accel=kvm"));
+        let words = shape.request(Path::new("/s"), &tools());
+        assert!(!words.contains(&"--disable-kvm".to_owned()));
+    }
+
+    #[test]
+    fn a_kernel_without_modules_asks_for_none() {
+        let mut shape = shape(false);
+        shape.kernel.modules = None;
+        let words = shape.request(Path::new("/s"), &tools()).join(" ");
+        assert!(words.contains("--mods none"), "{words}");
+        assert!(!words.contains("--rodir"), "{words}");
+    }
+}

@@ -1,0 +1,38 @@
+//! Faults that tests put into guests, all by one variable in the environment. Nobody else sets it.
+
+use std::{env, time::Duration};
+
+use serde::{Deserialize, Serialize};
+
+/// The variable: JSON of [`Hooks`].
+pub const HOOKS: &str = "BPFCOST_TEST_GUEST";
+
+/// What a test changes about a guest.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Hooks {
+    /// Seconds that a boot may take.
+    pub boot_s: Option<f64>,
+    /// Seconds that the guest may be silent.
+    pub silence_s: Option<f64>,
+    /// Memory of the guest in MiB.
+    pub memory_mib: Option<u32>,
+    /// Added to the kernel's command line.
+    pub kernel: Option<String>,
+    /// A shell line that runs in the guest before anything is measured.
+    pub before: Option<String>,
+}
+
+impl Hooks {
+    /// Those of the environment: none, but in tests.
+    pub fn of_environment() -> Self {
+        let Ok(text) = env::var(HOOKS) else {
+            return Hooks::default();
+        };
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{HOOKS} is wrong: {error}"))
+    }
+
+    pub(super) fn or(seconds: Option<f64>, default: Duration) -> Duration {
+        seconds.map_or(default, Duration::from_secs_f64)
+    }
+}

@@ -1,0 +1,352 @@
+//! The shared folder: what goes into the guest, and what comes out of it.
+//!
+//! The host writes `start` (a shell script), `job.json` and, for a resumed run, `earlier.journal`; the guest
+//! appends to `stream`, a line of JSON in one write each; a file `stop` asks it to end. The folder is
+//! this user's alone and goes with the run: [`guard`](super::sweep) sees to that even where this process
+//! is killed, and what a killed machine left behind is removed by the next run.
+
+use std::{
+    env,
+    fs::{self, File, OpenOptions, TryLockError},
+    io::{self, Read, Write},
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use super::{GuestError, Job, Message, command::SHARED, guard};
+
+/// What the folders of all runs are called.
+pub(super) const PREFIX: &str = "bpfcost-guest-";
+
+/// Held locked by the run whose folder it is in.
+pub(super) const LOCK: &str = "lock";
+
+/// What earlier parts of the run saw.
+const JOURNAL: &str = "earlier.journal";
+
+/// A folder without a lock that is older was left behind: between its making and its locking lie
+/// milliseconds.
+const LEFT_BEHIND: Duration = Duration::from_secs(60);
+
+/// How often the guest looks whether it is to end, by its own clock: a look is a message to the host.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// The host's end.
+#[derive(Debug)]
+pub struct Mailbox {
+    folder: TempDir,
+    /// Locked while this lives.
+    _lock: File,
+    /// Removes the folder once the pipe to it is closed.
+    guard: Child,
+    pipe: Option<ChildStdin>,
+}
+
+impl Mailbox {
+    /// An empty folder, guarded.
+    pub fn new() -> Result<Self, GuestError> {
+        let base = base();
+        remove_left_behind(&base);
+        let doing = |what: &str| GuestError::io(format!("{what} in {}", base.display()));
+        let folder = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .tempdir_in(&base)
+            .map_err(doing("making a folder for the guest"))?;
+        let lock = File::create(folder.path().join(LOCK)).map_err(doing("making a lock"))?;
+        // Where there are no locks, the folder's age alone tells.
+        let _ = lock.try_lock();
+        let mut guard = guard::spawn(folder.path()).map_err(doing("guarding a folder"))?;
+        let pipe = guard.stdin.take();
+        let mailbox = Mailbox {
+            folder,
+            _lock: lock,
+            guard,
+            pipe,
+        };
+        mailbox.put("stream", b"")?;
+        Ok(mailbox)
+    }
+
+    /// Where it is here.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes what the guest is to do: the job, the journal that it goes on with, and the script that
+    /// starts this program there; `before` is a shell line to run first.
+    pub fn fill(
+        &self,
+        job: &Job,
+        journal: Option<&Path>,
+        before: Option<&str>,
+    ) -> Result<(), GuestError> {
+        let text =
+            serde_json::to_vec(job).map_err(|error| GuestError::Stream(error.to_string()))?;
+        self.put("job.json", &text)?;
+        if let Some(journal) = journal {
+            fs::copy(journal, self.folder().join(JOURNAL))
+                .map_err(|error| self.unwritten(JOURNAL, error))?;
+        }
+        let program = self.program()?;
+        let script = format!(
+            "{}\n'{}' guest inside {SHARED}\ncode=$?\n\
+             [ $code = 0 ] || echo \"{{\\\"gone\\\":$code}}\" >>{SHARED}/stream\n",
+            before.unwrap_or(":"),
+            program.display().to_string().replace('\'', r"'\''"),
+        );
+        self.put("start", script.as_bytes())
+    }
+
+    /// Where the guest finds this program: where it lies here or, where the guest has a file system of
+    /// its own in that place, in a copy.
+    fn program(&self) -> Result<PathBuf, GuestError> {
+        const HIDDEN: [&str; 8] = [
+            "/run",
+            "/dev",
+            "/proc",
+            "/sys",
+            "/var/cache",
+            "/var/lib",
+            "/var/log",
+            "/var/tmp",
+        ];
+        let here =
+            fs::read_link("/proc/self/exe").map_err(GuestError::io("finding this program"))?;
+        // A program that was replaced while it runs has another name there, or none.
+        if here.is_file() && !HIDDEN.iter().any(|folder| here.starts_with(folder)) {
+            return Ok(here);
+        }
+        fs::copy("/proc/self/exe", self.folder().join("bpfcost"))
+            .map_err(|error| self.unwritten("a copy of this program", error))?;
+        Ok(Path::new(SHARED).join("bpfcost"))
+    }
+
+    /// Asks the guest to end after the trial under way.
+    pub fn stop(&self) -> Result<(), GuestError> {
+        self.put("stop", b"")
+    }
+
+    /// Whether nothing more can be written into the folder.
+    pub fn is_full(&self) -> bool {
+        rustix::fs::statvfs(self.folder()).is_ok_and(|disk| disk.f_bavail == 0)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<(), GuestError> {
+        fs::write(self.folder().join(name), bytes).map_err(|error| self.unwritten(name, error))
+    }
+
+    fn unwritten(&self, name: &str, error: io::Error) -> GuestError {
+        if error.kind() == io::ErrorKind::StorageFull {
+            return GuestError::NoRoom(self.folder().to_owned());
+        }
+        GuestError::io(format!("writing {name} to {}", self.folder().display()))(error)
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        // The guard removes the folder when it sees the pipe closed, and is waited for, so that nothing
+        // is left when this program has ended. Where somebody killed it, TempDir does it.
+        drop(self.pipe.take());
+        let _ = self.guard.wait();
+    }
+}
+
+/// Where scratch folders go: the place that the user names, else one of theirs that is never on a disk.
+fn base() -> PathBuf {
+    let set = |name| env::var_os(name).map(PathBuf::from);
+    set("TMPDIR")
+        .or_else(|| set("XDG_RUNTIME_DIR"))
+        .filter(|path| path.is_absolute() && path.is_dir())
+        .unwrap_or_else(env::temp_dir)
+}
+
+/// Removes this user's folders in which no run lives any more.
+fn remove_left_behind(base: &Path) {
+    let me = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        let Ok(about) = entry.metadata() else {
+            continue;
+        };
+        if !ours || !about.is_dir() || about.uid() != me {
+            continue;
+        }
+        let dead = match File::open(entry.path().join(LOCK)).map(|lock| lock.try_lock()) {
+            Ok(Ok(())) => true,
+            Ok(Err(TryLockError::WouldBlock)) => false,
+            Ok(Err(TryLockError::Error(_))) | Err(_) => true,
+        };
+        let old = about
+            .modified()
+            .ok()
+            .and_then(|at| at.elapsed().ok())
+            .is_some_and(|age| age > LEFT_BEHIND);
+        if dead && old {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+/// Reads the stream as it grows.
+#[derive(Debug)]
+pub struct Tail {
+    path: PathBuf,
+    file: Option<File>,
+    partial: Vec<u8>,
+}
+
+impl Tail {
+    /// From the beginning of the stream in this folder.
+    pub fn of(folder: &Path) -> Self {
+        Tail {
+            path: folder.join("stream"),
+            file: None,
+            partial: Vec::new(),
+        }
+    }
+
+    /// The messages that have become whole since the last call. A last line without an end waits for it.
+    pub fn read(&mut self) -> Result<Vec<Message>, GuestError> {
+        let failed = || GuestError::io("reading what the guest writes");
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(File::open(&self.path).map_err(failed())?),
+        };
+        file.read_to_end(&mut self.partial).map_err(failed())?;
+        let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') else {
+            return Ok(Vec::new());
+        };
+        let rest = self.partial.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.partial, rest);
+        whole
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(|line| {
+                serde_json::from_slice(line).map_err(|error| GuestError::Stream(error.to_string()))
+            })
+            .collect()
+    }
+}
+
+/// The guest's end.
+#[derive(Debug)]
+pub struct Desk {
+    folder: PathBuf,
+    stream: File,
+    looked: Instant,
+}
+
+impl Desk {
+    /// The shared folder, as the guest sees it.
+    pub fn open(folder: &Path) -> io::Result<Self> {
+        Ok(Desk {
+            stream: OpenOptions::new()
+                .append(true)
+                .open(folder.join("stream"))?,
+            folder: folder.to_owned(),
+            looked: Instant::now(),
+        })
+    }
+
+    /// What is to be done.
+    pub fn job(&self) -> io::Result<Job> {
+        Ok(serde_json::from_slice(&fs::read(
+            self.folder.join("job.json"),
+        )?)?)
+    }
+
+    /// The journal of the run's earlier parts.
+    pub fn journal(&self) -> PathBuf {
+        self.folder.join(JOURNAL)
+    }
+
+    /// Says something, in one write.
+    pub fn say(&mut self, message: &Message) -> io::Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.stream.write_all(&line)
+    }
+
+    /// Whether the host asks for an end, looked at now and then. Call it between trials: a thread that
+    /// looked by itself would disturb what is measured.
+    pub fn stop_asked(&mut self) -> bool {
+        if self.looked.elapsed() < LOOK {
+            return false;
+        }
+        self.looked = Instant::now();
+        self.folder.join("stop").exists()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_whole_whatever_the_writes() {
+        let folder = TempDir::new().expect("a folder");
+        let path = folder.path().join("stream");
+        let mut tail = Tail::of(folder.path());
+        assert!(tail.read().is_err(), "there is none yet");
+        let mut file = File::create(&path).expect("a file");
+        let mut written = |text: &str| file.write_all(text.as_bytes()).expect("a write");
+        assert_eq!(tail.read().expect("nothing"), []);
+        written("{\"gone\":");
+        assert_eq!(tail.read().expect("half a line"), []);
+        written("7}\n{\"gone\":8}\n{\"go");
+        let both = [Message::Gone(7), Message::Gone(8)];
+        assert_eq!(tail.read().expect("two lines"), both);
+        assert_eq!(tail.read().expect("no more"), []);
+        written("ne\":9}\n\n");
+        assert_eq!(tail.read().expect("the third"), [Message::Gone(9)]);
+        written("nonsense\n");
+        let error = tail.read().expect_err("no message").to_string();
+        assert!(error.contains("report it"), "{error}");
+    }
+
+    #[test]
+    fn a_desk_writes_what_a_tail_reads() {
+        let folder = TempDir::new().expect("a folder");
+        File::create(folder.path().join("stream")).expect("a file");
+        let mut desk = Desk::open(folder.path()).expect("a desk");
+        desk.say(&Message::Gone(1)).expect("a line");
+        assert_eq!(
+            Tail::of(folder.path()).read().expect("a line"),
+            [Message::Gone(1)]
+        );
+        assert!(!desk.stop_asked());
+        File::create(folder.path().join("stop")).expect("a file");
+        desk.looked = Instant::now()
+            .checked_sub(2 * LOOK)
+            .expect("the machine is up for longer");
+        assert!(desk.stop_asked());
+    }
+
+    #[test]
+    fn folders_in_which_no_run_lives_are_removed() {
+        let base = TempDir::new().expect("a folder");
+        let folder = |name: &str, seconds_ago: u64| {
+            let path = base.path().join(name);
+            fs::create_dir(&path).expect("a folder");
+            let lock = File::create(path.join(LOCK)).expect("a file");
+            let at = std::time::SystemTime::now() - Duration::from_secs(seconds_ago);
+            File::open(&path)
+                .and_then(|folder| folder.set_modified(at))
+                .expect("its age");
+            (path, lock)
+        };
+        let (dead, _) = folder("bpfcost-guest-dead", 120);
+        let (young, _) = folder("bpfcost-guest-young", 0);
+        let (other, _) = folder("other", 120);
+        let (alive, lock) = folder("bpfcost-guest-alive", 120);
+        lock.try_lock().expect("a lock");
+        remove_left_behind(base.path());
+        assert!(!dead.exists());
+        assert!(young.exists() && other.exists() && alive.exists());
+    }
+}

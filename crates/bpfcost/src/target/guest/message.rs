@@ -1,0 +1,54 @@
+//! What host and guest say to each other, each a line of JSON.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    measure::{Event, Plan, Warning},
+    record::{Disturbance, Machine},
+};
+
+/// What the guest is to do: the one thing that the host writes before it boots.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// All that decides the run.
+    pub plan: Plan,
+    /// Whether the folder holds the journal of earlier parts of the run too.
+    pub resumed: bool,
+}
+
+/// What the guest says, in this order: its machine, what happens, and how it ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Message {
+    /// It has booted, can measure, and is this machine.
+    Machine(Box<Machine>),
+    /// Something happened in the run.
+    Event(Event),
+    /// What disturbed the run so far.
+    Disturbed(Disturbance),
+    /// The run came to its end. Nothing comes after it.
+    Ended {
+        /// What disturbed it in all.
+        disturbance: Disturbance,
+        /// BPF programs of others in the guest.
+        others: Vec<String>,
+        /// What a reader of the record should know.
+        warnings: Vec<Warning>,
+    },
+    /// The run failed. Nothing comes after it.
+    Failed(Failure),
+    /// The program inside ended without a word; its exit code, as a shell tells it.
+    Gone(i32),
+}
+
+/// Why a run in the guest failed, in the guest's own words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
+#[error("{text}")]
+pub struct Failure {
+    /// What, why, and what to do.
+    pub text: String,
+    /// The exit code that goes with it.
+    pub exit: u8,
+    /// The seconds that would have been enough, where the time was too short.
+    pub needed_s: Option<f64>,
+}

@@ -1,0 +1,29 @@
+//! Guests: another kernel in QEMU, with this machine's root file system read-only beneath it and one
+//! shared folder that both sides write.
+//!
+//! virtme-ng composes the guest ([`Shape::compose`]), and QEMU is started from here, as the only child
+//! process ([`Guest`]), so that its end is in one hand. What guest and host say to each other goes
+//! through the shared folder ([`Mailbox`]) alone: a guest without udev has no virtio console, and its
+//! exit code tells nothing. Inside, the same program runs the same plan as on the host.
+
+mod acceleration;
+mod boot;
+mod command;
+mod console;
+mod error;
+mod guard;
+mod hooks;
+mod mailbox;
+mod message;
+mod tools;
+
+pub use acceleration::{Acceleration, Known};
+pub use boot::Guest;
+pub use command::{EXACT_KHZ, Shape};
+pub use console::{Console, trouble};
+pub use error::GuestError;
+pub use guard::{launch, sweep};
+pub use hooks::{HOOKS, Hooks};
+pub use mailbox::{Desk, Mailbox, Tail};
+pub use message::{Failure, Job, Message};
+pub use tools::Tools;

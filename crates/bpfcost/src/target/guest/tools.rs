@@ -1,0 +1,99 @@
+//! The programs that guests need: QEMU, virtme-ng's composer, a static busybox.
+
+use std::{
+    env,
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::GuestError;
+
+/// The version of virtme-ng that `scripts/setup.sh` installs and the tests know.
+const VIRTME_NG: &str = "1.42";
+
+/// QEMU for this architecture: a guest runs the programs of its host.
+const QEMU: &str = if cfg!(target_arch = "aarch64") {
+    "qemu-system-aarch64"
+} else {
+    "qemu-system-x86_64"
+};
+
+/// Programs by their paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tools {
+    /// QEMU.
+    pub qemu: PathBuf,
+    /// Its version, e.g. `7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)`.
+    pub qemu_version: String,
+    /// virtme-ng's composer.
+    pub virtme_run: PathBuf,
+}
+
+impl Tools {
+    /// Those of this machine; a virtme-ng that `scripts/setup.sh` installed comes before one on `PATH`.
+    pub fn find() -> Result<Tools, GuestError> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let own = data_home().map(|data| data.join("bpfcost/virtme-ng/bin/virtme-run"));
+        let qemu = on_path(QEMU, &path).ok_or(GuestError::NoQemu(QEMU))?;
+        let virtme_run = own
+            .filter(|own| own.is_file())
+            .or_else(|| on_path("virtme-run", &path))
+            .ok_or(GuestError::NoVirtme(VIRTME_NG))?;
+        // virtme-ng looks for it in these folders, whatever PATH says.
+        let busybox = ["/usr/local", "/usr", ""]
+            .iter()
+            .flat_map(|root| ["bin", "sbin"].map(|bin| format!("{root}/{bin}")))
+            .flat_map(|folder| {
+                ["busybox-static", "busybox"].map(|name| Path::new(&folder).join(name))
+            })
+            .any(|path| path.is_file());
+        if !busybox && on_path("busybox", &path).is_none() {
+            return Err(GuestError::NoBusybox);
+        }
+        let said = Command::new(&qemu)
+            .arg("--version")
+            .output()
+            .map_err(GuestError::io(format!("{} --version", qemu.display())))?;
+        Ok(Tools {
+            qemu_version: version(&String::from_utf8_lossy(&said.stdout)),
+            qemu,
+            virtme_run,
+        })
+    }
+}
+
+/// The version in what `qemu --version` says; all of its first line where that has none.
+fn version(said: &str) -> String {
+    let first = said.lines().next().unwrap_or_default();
+    let version = first.split_once("version ").map_or(first, |(_, rest)| rest);
+    version.trim().to_owned()
+}
+
+fn on_path(name: &str, path: &OsStr) -> Option<PathBuf> {
+    env::split_paths(path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+fn data_home() -> Option<PathBuf> {
+    let absolute = |name| {
+        env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_told_with_its_build() {
+        let said = "QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)\nCopyright (c)\n";
+        assert_eq!(version(said), "7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)");
+        assert_eq!(version("something else\n"), "something else");
+        assert_eq!(version(""), "");
+    }
+}

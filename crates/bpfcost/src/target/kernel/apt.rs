@@ -1,0 +1,329 @@
+//! apt with a state of its own: reads one suite of one mirror, checks its signatures, and changes nothing
+//! of the system. Proxies and the like, as the system has them configured for apt, stay in force.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{
+    Error, Observer, Package,
+    command::{Program, Said, is_full},
+    error::failed,
+    mirror,
+};
+
+const APT_GET: Program = Program {
+    name: "apt-get",
+    package: "apt",
+    purpose: "fetching Debian's kernels",
+};
+const APT_CACHE: Program = Program {
+    name: "apt-cache",
+    ..APT_GET
+};
+
+/// Where Debian's packages of keys put them: Debian 12 and before, 13 and later.
+const KEYRINGS: [&str; 2] = [
+    "usr/share/keyrings/debian-archive-keyring.gpg",
+    "usr/share/keyrings/debian-archive-keyring.pgp",
+];
+
+/// Read after the system's own configuration. Paths are relative to the folder that apt runs in.
+///
+/// - The hooks of the system (cleaning its cache, telling its desktop) are not for these lists.
+/// - Insecure archives are refused even where the system allows them.
+/// - apt's sandbox user can't reach a folder in a user's home; apt itself would fall back to root with a
+///   warning. Hashes and signatures are checked all the same.
+const CONFIG: &str = r#"#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+Dir::Etc::SourceList "./sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::Preferences "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Dir::State::Lists "./lists/";
+Dir::State::Status "./status";
+Dir::State::Extended_States "./extended_states";
+Dir::Cache "./cache/";
+Dir::Cache::Archives "./cache/archives/";
+APT::Get::AllowUnauthenticated "false";
+Acquire::AllowInsecureRepositories "false";
+Acquire::AllowWeakRepositories "false";
+Acquire::AllowDowngradeToInsecureRepositories "false";
+APT::Update::Error-Mode "any";
+APT::Sandbox::User "root";
+APT::Status-Fd "1";
+Acquire::Languages "none";
+Acquire::Retries "2";
+Acquire::http::Timeout "30";
+Acquire::https::Timeout "30";
+"#;
+
+/// One suite of the system's mirror.
+pub(super) struct Apt<'a> {
+    folder: PathBuf,
+    suite: &'a str,
+    mirror: String,
+    observer: &'a dyn Observer,
+}
+
+/// What the lists say of a package.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) version: String,
+    /// Names of the packages that it depends on.
+    pub(super) depends: Vec<String>,
+    /// The size of its file.
+    pub(super) bytes: u64,
+    /// What it takes unpacked.
+    pub(super) installed_bytes: u64,
+}
+
+impl<'a> Apt<'a> {
+    /// Writes its configuration into a folder, which must exist.
+    pub(super) fn prepare(
+        folder: PathBuf,
+        system: &Path,
+        suite: &'a str,
+        observer: &'a dyn Observer,
+    ) -> Result<Self, Error> {
+        let mirror = mirror::of_system(system)?;
+        let keyring = KEYRINGS
+            .iter()
+            .map(|path| system.join(path))
+            .find(|path| path.is_file())
+            .ok_or_else(|| Error::NoKeyring {
+                looked: system.join(KEYRINGS[0]),
+            })?;
+        let source = format!(
+            "deb [signed-by={} target=Packages] {mirror} {suite} main\n",
+            keyring.display()
+        );
+        for partial in ["lists/partial", "cache/archives/partial"] {
+            let path = folder.join(partial);
+            fs::create_dir_all(&path).map_err(failed("make", &path))?;
+        }
+        for (name, text) in [
+            ("apt.conf", CONFIG),
+            ("sources.list", &*source),
+            // Nothing is installed, as far as this apt knows.
+            ("status", ""),
+        ] {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(failed("write", &path))?;
+        }
+        Ok(Apt {
+            folder,
+            suite,
+            mirror,
+            observer,
+        })
+    }
+
+    /// The mirror's address, as it may be shown.
+    pub(super) fn mirror(&self) -> String {
+        mirror::shown(&self.mirror)
+    }
+
+    /// Fetches the suite's lists and checks their signature.
+    pub(super) fn update(&self) -> Result<(), Error> {
+        let said = self.run(APT_GET, &["update"])?;
+        if said.ok {
+            return Ok(());
+        }
+        Err(self.error(&said))
+    }
+
+    /// The newest version of a package; `None` where the suite lacks it.
+    pub(super) fn show(&self, package: &str) -> Result<Option<Listed>, Error> {
+        let said = self.run(APT_CACHE, &["--no-all-versions", "show", package])?;
+        if said.ok {
+            return Ok(listed(&said.out));
+        }
+        if said.err.contains("No packages found") {
+            return Ok(None);
+        }
+        Err(self.error(&said))
+    }
+
+    /// Fetches packages in exactly these versions; gives their files. [`Error::NoPackage`] where the
+    /// suite no longer has one of them.
+    pub(super) fn download(&self, packages: &[Package]) -> Result<Vec<PathBuf>, Error> {
+        let names: Vec<String> = packages
+            .iter()
+            .map(|package| format!("{}={}", package.name, package.version))
+            .collect();
+        let mut arguments = vec!["download"];
+        arguments.extend(names.iter().map(String::as_str));
+        let said = self.run(APT_GET, &arguments)?;
+        if !said.ok {
+            let gone = [
+                "Unable to locate package",
+                "was not found",
+                "no installation candidate",
+            ];
+            if gone.iter().any(|words| said.err.contains(words)) {
+                return Err(self.no_package(&names.join(" ")));
+            }
+            return Err(self.error(&said));
+        }
+        let files = fs::read_dir(&self.folder).map_err(failed("read", &self.folder))?;
+        let mut files: Vec<PathBuf> = files
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|extension| extension == "deb"))
+            .collect();
+        files.sort();
+        Ok(files)
+    }
+
+    /// That the suite lacks a package.
+    pub(super) fn no_package(&self, package: &str) -> Error {
+        Error::NoPackage {
+            package: package.to_owned(),
+            suite: self.suite.to_owned(),
+            mirror: self.mirror(),
+        }
+    }
+
+    fn run(&self, program: Program, arguments: &[&str]) -> Result<Said, Error> {
+        let mut command: Command = program.command();
+        command
+            .current_dir(&self.folder)
+            .args(["-c", "./apt.conf", "-q"])
+            .args(arguments);
+        program.run(&mut command, self.observer, &mut |line| {
+            if let Some(share) = share(line) {
+                self.observer.progress(share);
+            }
+        })
+    }
+
+    /// What a failure of apt means.
+    fn error(&self, said: &Said) -> Error {
+        let any = |words: &[&str]| words.iter().any(|one| said.err.contains(one));
+        let words = complaint(said);
+        let (suite, mirror) = (self.suite.to_owned(), self.mirror());
+        if is_full(&said.err) {
+            APT_GET.failed(said, &self.folder)
+        } else if any(UNTRUSTED) {
+            Error::Signature {
+                suite,
+                mirror,
+                words,
+            }
+        } else if any(UNREACHED) {
+            Error::Unreachable { mirror, words }
+        } else if any(&["does not have a Release file"]) {
+            Error::NoSuite { suite, mirror }
+        } else if any(&["Failed to fetch"]) {
+            Error::Unreachable { mirror, words }
+        } else {
+            APT_GET.failed(said, &self.folder)
+        }
+    }
+}
+
+/// apt's words for archives that prove nothing, and for files that are not what was signed.
+const UNTRUSTED: &[&str] = &[
+    "is not signed",
+    "GPG error",
+    "OpenPGP",
+    "NO_PUBKEY",
+    "BADSIG",
+    "EXPKEYSIG",
+    "signature",
+    "Hash Sum mismatch",
+    "unexpected size",
+    "is expired",
+    "is not valid yet",
+    "NODATA",
+    "Clearsigned file",
+];
+
+/// … for mirrors that do not answer.
+const UNREACHED: &[&str] = &[
+    "Could not connect",
+    "Unable to connect",
+    "Could not resolve",
+    "Temporary failure resolving",
+    "Connection failed",
+    "Connection timed out",
+    "Could not handshake",
+    "Network is unreachable",
+];
+
+/// The complaint of apt that tells most, in one line: a warning says why a signature is wrong, the error
+/// after it only that it is.
+fn complaint(said: &Said) -> String {
+    let lines = || said.err.lines().map(str::trim);
+    let bare = |line: &str| {
+        line.trim_start_matches("W: ")
+            .trim_start_matches("E: ")
+            .to_owned()
+    };
+    lines()
+        .find(|line| line.starts_with("W: GPG error") || line.starts_with("W: OpenPGP"))
+        .or_else(|| lines().find(|line| line.starts_with("E: ")))
+        .or_else(|| lines().next())
+        .map_or_else(|| "it said nothing".to_owned(), bare)
+}
+
+/// `dlstatus:1:14.4774:Retrieving file 1 of 1`: a percentage, on apt's status line.
+fn share(line: &str) -> Option<f64> {
+    let mut parts = line.strip_prefix("dlstatus:")?.split(':');
+    let percent: f64 = parts.nth(1)?.parse().ok()?;
+    Some(percent / 100.0)
+}
+
+/// The first stanza of `apt-cache show`.
+fn listed(text: &str) -> Option<Listed> {
+    let stanza = text.split("\n\n").next()?;
+    let field = |key: &str| {
+        stanza
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))
+    };
+    let depends = field("Depends").unwrap_or_default();
+    Some(Listed {
+        version: field("Version")?.to_owned(),
+        depends: depends
+            .split(',')
+            .filter_map(|one| one.split_whitespace().next())
+            .map(str::to_owned)
+            .collect(),
+        bytes: field("Size")
+            .and_then(|size| size.parse().ok())
+            .unwrap_or(0),
+        installed_bytes: field("Installed-Size")
+            .and_then(|kib| kib.parse::<u64>().ok())
+            .map_or(0, |kib| kib * 1024),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_lists_say() {
+        let text = "Package: linux-image-7.2.13+deb14-amd64\nVersion: 7.2.13-1\nInstalled-Size: 15\n\
+                    Depends: dracut | initramfs-tools (>= 0.120), linux-base-7.2.13+deb14-amd64 (= 7.2.13-1)\n\
+                    Size: 1892\nDescription: x\n\nPackage: other\nVersion: 1\n";
+        let listed = listed(text).unwrap();
+        assert_eq!(listed.version, "7.2.13-1");
+        assert_eq!(listed.depends, ["dracut", "linux-base-7.2.13+deb14-amd64"]);
+        assert_eq!((listed.bytes, listed.installed_bytes), (1892, 15 * 1024));
+        assert_eq!(super::listed("Package: x\n"), None);
+    }
+
+    #[test]
+    fn how_far_a_download_is() {
+        assert_eq!(share("dlstatus:3:25.5:Retrieving file 3 of 3"), Some(0.255));
+        for other in ["dlstatus:", "dlstatus:1:x:y", "Get:1 http://a b"] {
+            assert_eq!(share(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Other programs: run to their end, with their words, unless somebody interrupts.
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, BufRead, BufReader, Read},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    thread,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::{Error, Observer};
+
+/// How often an interruption is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A program that may be missing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    /// The Debian package that has it.
+    pub(super) package: &'static str,
+    /// What it is needed for.
+    pub(super) purpose: &'static str,
+}
+
+/// What a program said.
+#[derive(Debug)]
+pub(super) struct Said {
+    pub(super) ok: bool,
+    pub(super) out: String,
+    pub(super) err: String,
+}
+
+/// Which stream a line came from.
+enum Line {
+    Out(String),
+    Err(String),
+}
+
+impl Program {
+    /// A command line of it; its words come in English.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(self.name);
+        command.env("LC_ALL", "C").env("PATH", path());
+        command
+    }
+
+    /// Runs it to its end. Each line on its stdout is shown to `hear`.
+    pub(super) fn run(
+        &self,
+        command: &mut Command,
+        observer: &dyn Observer,
+        hear: &mut dyn FnMut(&str),
+    ) -> Result<Said, Error> {
+        // A group of its own, so that all its children can be ended with it, and so that Ctrl-C on a
+        // terminal does not end it behind our back.
+        let mut child = command
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| self.not_started(&error))?;
+        let (sender, lines) = channel();
+        read(child.stdout.take(), sender.clone(), Line::Out);
+        read(child.stderr.take(), sender, Line::Err);
+        let (out, err) = match listen(&lines, observer, hear) {
+            Ok(heard) => heard,
+            Err(interrupted) => {
+                end(&mut child);
+                return Err(interrupted);
+            }
+        };
+        let status = child.wait().map_err(|error| self.not_started(&error))?;
+        Ok(Said {
+            ok: status.success(),
+            out,
+            err,
+        })
+    }
+
+    /// Runs it where there is nothing to hear, and fails with its last words; it writes to a folder.
+    pub(super) fn succeed(
+        &self,
+        command: &mut Command,
+        folder: &Path,
+        observer: &dyn Observer,
+    ) -> Result<String, Error> {
+        let said = self.run(command, observer, &mut |_| {})?;
+        if said.ok {
+            return Ok(said.out);
+        }
+        Err(self.failed(&said, folder))
+    }
+
+    /// Its failure, in its own last words; it was writing to a folder.
+    pub(super) fn failed(&self, said: &Said, folder: &Path) -> Error {
+        if is_full(&said.err) {
+            return Error::DiskFull {
+                path: folder.to_owned(),
+            };
+        }
+        Error::Failed {
+            program: self.name.to_owned(),
+            words: last_line(&said.err)
+                .or_else(|| last_line(&said.out))
+                .unwrap_or("it said nothing")
+                .to_owned(),
+        }
+    }
+
+    fn not_started(&self, error: &io::Error) -> Error {
+        if error.kind() == io::ErrorKind::NotFound {
+            return Error::NoProgram {
+                program: self.name.to_owned(),
+                purpose: self.purpose,
+                package: self.package,
+            };
+        }
+        Error::Failed {
+            program: self.name.to_owned(),
+            words: error.to_string(),
+        }
+    }
+}
+
+/// Whether words tell of a full disk.
+pub(super) fn is_full(words: &str) -> bool {
+    [
+        "No space left on device",
+        "enough free space",
+        "Disk quota exceeded",
+    ]
+    .iter()
+    .any(|full| words.contains(full))
+}
+
+fn last_line(text: &str) -> Option<&str> {
+    text.lines().map(str::trim).rfind(|line| !line.is_empty())
+}
+
+/// The user's PATH and the folders of root, where depmod lies.
+pub(super) fn path() -> OsString {
+    let mut path = env::var_os("PATH").unwrap_or_default();
+    path.push(":/usr/sbin:/sbin");
+    path
+}
+
+fn read(
+    stream: Option<impl Read + Send + 'static>,
+    sender: Sender<Line>,
+    line: impl Fn(String) -> Line + Send + 'static,
+) {
+    let Some(stream) = stream else { return };
+    thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        let mut bytes = Vec::new();
+        while let Ok(1..) = stream.read_until(b'\n', &mut bytes) {
+            let text = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+            if sender.send(line(text)).is_err() {
+                return;
+            }
+            bytes.clear();
+        }
+    });
+}
+
+/// Hears all lines until both streams end.
+fn listen(
+    lines: &Receiver<Line>,
+    observer: &dyn Observer,
+    hear: &mut dyn FnMut(&str),
+) -> Result<(String, String), Error> {
+    let (mut out, mut err) = (String::new(), String::new());
+    loop {
+        if observer.interrupted() {
+            return Err(Error::Interrupted);
+        }
+        match lines.recv_timeout(LOOK) {
+            Ok(Line::Out(line)) => {
+                hear(&line);
+                out += &line;
+                out.push('\n');
+            }
+            Ok(Line::Err(line)) => {
+                err += &line;
+                err.push('\n');
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return Ok((out, err)),
+        }
+    }
+}
+
+/// Ends a program and all that it started.
+fn end(child: &mut Child) {
+    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+    let _ = child.wait();
+}

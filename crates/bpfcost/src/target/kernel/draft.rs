@@ -1,0 +1,167 @@
+//! A kernel under way: made in a hidden folder beside the kept ones and renamed, so that a kill at any
+//! moment leaves no half kernel; and one at a time.
+
+use std::{
+    fs::{self, File, TryLockError},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with, statvfs};
+use tempfile::TempDir;
+
+use super::{
+    Error, Manifest, Observer, Origin,
+    command::Program,
+    error::failed,
+    manifest::{image_in, modules_in},
+};
+
+/// What hidden folders are called that a draft makes.
+const PREFIX: &str = ".draft-";
+const LOCK: &str = ".lock";
+const LOOK: Duration = Duration::from_millis(50);
+
+const DEPMOD: Program = Program {
+    name: "depmod",
+    package: "kmod",
+    purpose: "listing a kernel's modules",
+};
+
+/// A kernel that is being made.
+#[derive(Debug)]
+pub(super) struct Draft {
+    store: PathBuf,
+    /// Removed with all that is in it when the draft is dropped.
+    folder: TempDir,
+    /// Held until then.
+    _lock: File,
+}
+
+impl Draft {
+    /// Waits for others who make or remove kernels here, and clears away what a kill has left.
+    pub(super) fn begin(store: &Path, observer: &dyn Observer) -> Result<Self, Error> {
+        fs::create_dir_all(store).map_err(failed("make", store))?;
+        let lock = lock(store, observer)?;
+        for entry in fs::read_dir(store)
+            .map_err(failed("read", store))?
+            .flatten()
+        {
+            if entry
+                .file_name()
+                .as_encoded_bytes()
+                .starts_with(PREFIX.as_bytes())
+            {
+                let left = entry.path();
+                fs::remove_dir_all(&left).map_err(failed("remove", &left))?;
+            }
+        }
+        let folder = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .tempdir_in(store)
+            .map_err(failed("make a folder in", store))?;
+        Ok(Draft {
+            store: store.to_owned(),
+            folder,
+            _lock: lock,
+        })
+    }
+
+    /// Where to work; all of it goes away in the end.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What becomes the folder of the kernel.
+    pub(super) fn kernel(&self) -> PathBuf {
+        self.folder().join("kernel")
+    }
+
+    /// Where the image belongs, with a folder made for it.
+    pub(super) fn image(&self, release: &str) -> Result<PathBuf, Error> {
+        made(image_in(&self.kernel(), release))
+    }
+
+    /// Where the modules belong, with a folder made for that.
+    pub(super) fn modules(&self, release: &str) -> Result<PathBuf, Error> {
+        made(modules_in(&self.kernel(), release))
+    }
+
+    /// Refuses a disk without that much room.
+    pub(super) fn need_room(&self, needed: u64) -> Result<(), Error> {
+        let free = statvfs(self.folder())
+            .map_err(|error| failed("look at", self.folder())(error.into()))?;
+        let free = free.f_bavail.saturating_mul(free.f_frsize);
+        if free >= needed {
+            return Ok(());
+        }
+        Err(Error::NoRoom {
+            path: self.store.clone(),
+            free_mb: free / 1_000_000,
+            needed_mb: needed.div_ceil(1_000_000),
+        })
+    }
+
+    /// Makes the index that modprobe looks into.
+    pub(super) fn index_modules(
+        &self,
+        release: &str,
+        observer: &dyn Observer,
+    ) -> Result<(), Error> {
+        let mut command = DEPMOD.command();
+        command.arg("-b").arg(self.kernel()).arg(release);
+        DEPMOD
+            .succeed(&mut command, &self.kernel(), observer)
+            .map(drop)
+    }
+
+    /// Gives it its name. A kernel that has that name already is exchanged in one step.
+    pub(super) fn keep(self, release: &str, origin: Origin) -> Result<Manifest, Error> {
+        let manifest = Manifest::of(&self.kernel(), release, origin)?;
+        manifest.write(&self.kernel())?;
+        let place = self.store.join(release);
+        let flags = if place.exists() {
+            RenameFlags::EXCHANGE
+        } else {
+            RenameFlags::NOREPLACE
+        };
+        renameat_with(CWD, self.kernel(), CWD, &place, flags)
+            .map_err(|error| failed("make", &place)(error.into()))?;
+        Ok(manifest)
+    }
+
+    /// Takes a kept kernel out of the store.
+    pub(super) fn discard(self, release: &str) -> Result<(), Error> {
+        let place = self.store.join(release);
+        fs::rename(&place, self.kernel()).map_err(failed("remove", &place))?;
+        fs::remove_dir_all(self.kernel()).map_err(failed("remove", self.kernel()))
+    }
+}
+
+fn made(path: PathBuf) -> Result<PathBuf, Error> {
+    let folder = path.parent().unwrap_or(&path);
+    fs::create_dir_all(folder).map_err(failed("make", folder))?;
+    Ok(path)
+}
+
+fn lock(store: &Path, observer: &dyn Observer) -> Result<File, Error> {
+    let path = store.join(LOCK);
+    let file = File::create(&path).map_err(failed("write", &path))?;
+    let mut told = false;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::Error(error)) => return Err(failed("lock", &path)(error)),
+            Err(TryLockError::WouldBlock) => {}
+        }
+        if !told {
+            told = true;
+            observer.notice("another bpfcost is adding or removing a kernel; waiting for it");
+        }
+        if observer.interrupted() {
+            return Err(Error::Interrupted);
+        }
+        thread::sleep(LOOK);
+    }
+}

@@ -1,0 +1,260 @@
+//! A kernel with frame pointers, built from Debian's source package: for studies of stack walks, which
+//! Debian's own kernels do by ORC tables. Its configuration is `frame_pointer.config`.
+
+use std::{
+    env,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread::available_parallelism,
+};
+
+use jiff::Timestamp;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Added, Error, Manifest, Observer, Origin, Package,
+    command::{self, Program},
+    debian::Suite,
+    draft::Draft,
+    error::failed,
+    image::{self, hex},
+};
+
+const CONFIG: &str = include_str!("frame_pointer.config");
+
+/// The source: that of a long-term kernel, from the suite that has it.
+const SUITE: &str = "trixie";
+const SOURCE: &str = "linux-source-6.12";
+
+/// Source and objects, measured: 1.4 GB and 0.7 GB.
+const ROOM_BYTES: u64 = 3_000_000_000;
+
+/// Lines that make prints for this configuration, measured; they show how far it is.
+const LINES: f64 = 1800.0;
+
+const MAKE: Program = program("make", "make");
+const TAR: Program = program("tar", "tar");
+
+/// What a build calls, and the package that has it.
+const PROGRAMS: [Program; 9] = [
+    MAKE,
+    program("gcc", "gcc"),
+    program("ld", "binutils"),
+    program("flex", "flex"),
+    program("bison", "bison"),
+    program("bc", "bc"),
+    program("pahole", "dwarves"),
+    TAR,
+    program("xz", "xz-utils"),
+];
+
+/// A header that it includes, and its package.
+const HEADERS: [(&str, &str); 1] = [("usr/include/libelf.h", "libelf-dev")];
+
+const fn program(name: &'static str, package: &'static str) -> Program {
+    Program {
+        name,
+        package,
+        purpose: "building a kernel",
+    }
+}
+
+/// Builds it, unless it is there from the same source and configuration.
+pub(super) fn build(
+    store: &Path,
+    kept: &[String],
+    system: &Path,
+    observer: &dyn Observer,
+) -> Result<Added, Error> {
+    if env::consts::ARCH != "x86_64" {
+        return Err(Error::NoArchitecture {
+            arch: env::consts::ARCH.to_owned(),
+        });
+    }
+    look_for_tools(system)?;
+    let draft = Draft::begin(store, observer)?;
+    let suite = Suite::open(SUITE, system, &draft, observer)?;
+    let source = suite.package(SOURCE)?;
+    let origin = Origin::Built {
+        source: source.clone(),
+        config_sha256: hex(&Sha256::digest(CONFIG)),
+    };
+    for one in kept {
+        let folder = store.join(one);
+        if let Ok(manifest) = Manifest::read(&folder)
+            && manifest.origin == origin
+            && manifest.differs(&folder).is_none()
+        {
+            return Ok(Added::Already(manifest));
+        }
+    }
+    draft.need_room(ROOM_BYTES)?;
+    let tree = unpack(&suite, source, &draft, observer)?;
+    let built = make(&tree, &draft, observer)?;
+    let release = image::release(&built)?;
+    fs::rename(&built, draft.image(&release)?).map_err(failed("move", &built))?;
+    draft.keep(&release, origin).map(Added::New)
+}
+
+/// Names everything that is missing at once.
+fn look_for_tools(system: &Path) -> Result<(), Error> {
+    let path = command::path();
+    let there = |name: &str| env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    let programs = PROGRAMS
+        .iter()
+        .map(|one| (one.name, one.package, there(one.name)));
+    let headers = HEADERS
+        .iter()
+        .map(|(name, package)| (*name, *package, system.join(name).is_file()));
+    let (names, packages): (Vec<&str>, Vec<&str>) = programs
+        .chain(headers)
+        .filter(|(_, _, there)| !there)
+        .map(|(name, package, _)| (name, package))
+        .unzip();
+    if names.is_empty() {
+        return Ok(());
+    }
+    Err(Error::NoTools {
+        names: names.join(", "),
+        packages: packages.join(" "),
+    })
+}
+
+/// The source tree, without what no build for this machine reads.
+fn unpack(
+    suite: &Suite<'_>,
+    source: Package,
+    draft: &Draft,
+    observer: &dyn Observer,
+) -> Result<PathBuf, Error> {
+    let packed = suite
+        .extract(&[source])?
+        .join(format!("usr/src/{SOURCE}.tar.xz"));
+    observer.doing(&format!("unpacking {SOURCE}"));
+    let mut command = TAR.command();
+    command
+        .arg("--extract")
+        .arg("--file")
+        .arg(&packed)
+        .arg("--directory")
+        .arg(draft.folder());
+    for unread in [
+        "drivers/gpu/drm/amd/include",
+        "arch/arm",
+        "arch/arm64",
+        "arch/powerpc",
+        "arch/mips",
+    ] {
+        command.arg(format!("--exclude={SOURCE}/{unread}/*"));
+    }
+    TAR.succeed(&mut command, draft.folder(), observer)?;
+    fs::remove_file(&packed).map_err(failed("remove", &packed))?;
+    Ok(draft.folder().join(SOURCE))
+}
+
+/// Configures and builds; gives the image.
+fn make(tree: &Path, draft: &Draft, observer: &dyn Observer) -> Result<PathBuf, Error> {
+    let objects = draft.folder().join("objects");
+    let fragment = draft.folder().join("config");
+    fs::create_dir(&objects).map_err(failed("make", &objects))?;
+    fs::write(&fragment, CONFIG).map_err(failed("write", &fragment))?;
+    let command = |target: &str| -> Command {
+        let mut command = MAKE.command();
+        command
+            .arg("-C")
+            .arg(tree)
+            .arg(format!("O={}", objects.display()))
+            .arg("ARCH=x86")
+            // The same source makes the same kernel, whoever builds it and when.
+            .arg("KBUILD_BUILD_USER=bpfcost")
+            .arg("KBUILD_BUILD_HOST=bpfcost")
+            .arg(format!("KBUILD_BUILD_TIMESTAMP={}", written(tree)))
+            .arg(target);
+        command
+    };
+    observer.doing(&format!("configuring {SOURCE}"));
+    let mut configure = command("allnoconfig");
+    configure.env("KCONFIG_ALLCONFIG", &fragment);
+    MAKE.succeed(&mut configure, &objects, observer)?;
+    let config = objects.join(".config");
+    let config = fs::read_to_string(&config).map_err(failed("read", &config))?;
+    if let Some(missing) = missing(&config) {
+        return Err(Error::Failed {
+            program: "configuring the kernel".to_owned(),
+            words: format!("this source does not take {missing}"),
+        });
+    }
+    let jobs = available_parallelism().map_or(1, usize::from);
+    observer.doing(&format!("building {SOURCE} on {jobs} CPUs, some minutes"));
+    let mut lines = 0.0;
+    let mut build = command("bzImage");
+    build.arg(format!("-j{jobs}"));
+    let said = MAKE.run(&mut build, observer, &mut |_| {
+        lines += 1.0;
+        observer.progress(f64::min(lines / LINES, 1.0));
+    })?;
+    if !said.ok {
+        return Err(build_failed(&said, &objects));
+    }
+    Ok(objects.join("arch/x86/boot/bzImage"))
+}
+
+/// The first thing that a compiler or a linker complained of tells more than make's last words.
+fn build_failed(said: &command::Said, objects: &Path) -> Error {
+    let complaint = said
+        .err
+        .lines()
+        .find(|line| line.contains("error") || line.contains("undefined reference"));
+    match complaint {
+        Some(words) if !command::is_full(&said.err) => Error::Failed {
+            program: MAKE.name.to_owned(),
+            words: words.trim().to_owned(),
+        },
+        _ => MAKE.failed(said, objects),
+    }
+}
+
+/// A line of the fragment that the configuration lacks.
+fn missing(config: &str) -> Option<&'static str> {
+    CONFIG
+        .lines()
+        .filter(|line| line.starts_with("CONFIG_"))
+        .find(|wanted| !config.lines().any(|line| line == *wanted))
+}
+
+/// When the source was packed, as date(1) reads it.
+fn written(tree: &Path) -> String {
+    let at = fs::metadata(tree.join("Makefile"))
+        .and_then(|file| file.modified())
+        .ok()
+        .and_then(|at| Timestamp::try_from(at).ok())
+        .unwrap_or(Timestamp::UNIX_EPOCH);
+    let mut text = String::new();
+    // A format without mistakes can't fail.
+    let _ = write!(text, "{}", at.strftime("%Y-%m-%d %H:%M:%S UTC"));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_configuration_must_have_all_that_was_asked() {
+        assert_eq!(missing(CONFIG), None);
+        let without = CONFIG.replace("CONFIG_FPROBE=y", "# CONFIG_FPROBE is not set");
+        assert_eq!(missing(&without), Some("CONFIG_FPROBE=y"));
+        assert!(CONFIG.contains("\nCONFIG_LOCALVERSION=\"-bpfcost-fp\"\n"));
+    }
+
+    #[test]
+    fn what_is_missing_for_a_build_is_named() {
+        let Err(Error::NoTools { names, packages }) = look_for_tools(Path::new("/nothing")) else {
+            panic!("there is no header");
+        };
+        assert!(names.contains("libelf.h"), "{names}");
+        assert!(packages.contains("libelf-dev"), "{packages}");
+    }
+}

@@ -1,0 +1,70 @@
+//! Kernels that are not in the store: those under /boot, and images that are named by their path.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{Error, Kernel, image, release};
+
+/// The kernel in an image, used where it lies.
+pub(super) fn at(path: &Path, system: &Path) -> Result<Kernel, Error> {
+    let release = image::release(path)?;
+    let modules = modules_of(path, &release, system);
+    if let Some(folder) = &modules
+        && !folder.join("modules.dep").is_file()
+    {
+        return Err(Error::NoModulesDep {
+            path: folder.clone(),
+        });
+    }
+    Ok(Kernel {
+        image: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),
+        release,
+        modules,
+    })
+}
+
+/// Where the modules of an image lie: in the tree that it is part of, as distributions unpack it, or
+/// where the system keeps those of all kernels.
+pub(super) fn modules_of(image: &Path, release: &str, system: &Path) -> Option<PathBuf> {
+    let image = fs::canonicalize(image).ok()?;
+    let folder = image.parent()?;
+    let beside = || {
+        folder
+            .parent()
+            .map(|tree| tree.join("lib/modules").join(release))
+    };
+    let around = || {
+        folder
+            .ends_with(Path::new("lib/modules").join(release))
+            .then(|| folder.to_owned())
+    };
+    around()
+        .into_iter()
+        .chain(beside())
+        .chain([system.join("lib/modules").join(release)])
+        .find(|modules| modules.is_dir())
+}
+
+/// The kernels under /boot, by their file names: `vmlinuz-RELEASE`.
+pub(super) fn of_system(system: &Path) -> Vec<Kernel> {
+    let boot = system.join("boot");
+    let names = fs::read_dir(&boot).into_iter().flatten().flatten();
+    let mut kernels: Vec<Kernel> = names
+        .filter_map(|entry| {
+            let name = entry.file_name().into_string().ok()?;
+            let release = name
+                .strip_prefix("vmlinuz-")
+                .filter(|one| release::is_valid(one))?;
+            Some(Kernel {
+                image: entry.path(),
+                modules: Some(system.join("lib/modules").join(release))
+                    .filter(|path| path.is_dir()),
+                release: release.to_owned(),
+            })
+        })
+        .collect();
+    kernels.sort_by(|one, other| release::order(&one.release, &other.release));
+    kernels
+}

@@ -1,0 +1,408 @@
+//! The store: kernels that were added, and those that can be used where they lie.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    Error, KNOWN_SUITES, Kernel, Manifest, Observer, Origin,
+    debian::{self, Suite},
+    draft::Draft,
+    error::{WORDS, failed},
+    frame_pointer, image,
+    manifest::{image_in, modules_in},
+    modules, place, release,
+};
+
+/// Where kernels for guests are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    folder: PathBuf,
+    system: PathBuf,
+}
+
+/// What became of an addition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Added {
+    /// It is new, or was made anew.
+    New(Manifest),
+    /// It was there, and is whole.
+    Already(Manifest),
+}
+
+/// A kernel, as a list shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kept {
+    /// Its release, which is its name.
+    pub release: String,
+    /// What is known of it; `None` for one of the system, and where that can't be read.
+    pub manifest: Option<Manifest>,
+    /// Image and modules together.
+    pub bytes: u64,
+    /// Whether it can be used.
+    pub state: State,
+}
+
+/// Whether a kernel can be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It is as it was added.
+    Ok,
+    /// It is not, and how it differs.
+    Damaged(String),
+    /// It is the system's, used where it lies.
+    OfTheSystem,
+}
+
+impl Store {
+    /// The user's own: `$XDG_CACHE_HOME/bpfcost/kernels`, or under `~/.cache`. `BPFCOST_SYSTEM_ROOT`
+    /// stands in for `/` in tests.
+    pub fn of_user() -> Result<Self, Error> {
+        let cache =
+            cache_folder(|name| env::var_os(name).map(PathBuf::from)).ok_or(Error::NoHome)?;
+        let store = Store::at(cache.join("bpfcost/kernels"));
+        Ok(match env::var_os("BPFCOST_SYSTEM_ROOT") {
+            Some(root) => store.with_system(PathBuf::from(root)),
+            None => store,
+        })
+    }
+
+    /// In a folder, which is made when a kernel is added.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Store {
+            folder: folder.into(),
+            system: PathBuf::from("/"),
+        }
+    }
+
+    /// With another place for the system's own files: `boot`, `lib/modules`, `etc/apt`, keyrings.
+    pub fn with_system(mut self, root: impl Into<PathBuf>) -> Self {
+        self.system = root.into();
+        self
+    }
+
+    /// All kernels, each looked at: those that were added, oldest first, then those of the system.
+    pub fn list(&self) -> Result<Vec<Kept>, Error> {
+        let mut kernels: Vec<Kept> = self
+            .releases()?
+            .into_iter()
+            .map(|one| self.kept(one))
+            .collect();
+        for kernel in place::of_system(&self.system) {
+            if kernels.iter().all(|kept| kept.release != kernel.release) {
+                let image = fs::metadata(&kernel.image).map_or(0, |image| image.len());
+                kernels.push(Kept {
+                    bytes: image + kernel.modules.as_deref().map_or(0, modules::size),
+                    release: kernel.release,
+                    manifest: None,
+                    state: State::OfTheSystem,
+                });
+            }
+        }
+        Ok(kernels)
+    }
+
+    /// The kernel of that name, checked: a release, a part of one (the newest that has it), a suite (the
+    /// newest that came from it), `6.12-fp` (the one built with frame pointers), or the path of an image.
+    pub fn find(&self, name: &str) -> Result<Kernel, Error> {
+        if name.contains('/') {
+            return place::at(Path::new(name), &self.system);
+        }
+        if let Some(release) = self.named(name)?.pop() {
+            return self.checked(&release);
+        }
+        let mut of_system = place::of_system(&self.system);
+        of_system.retain(|kernel| release::names(name, &kernel.release));
+        match of_system.pop() {
+            // The name of a file proves nothing.
+            Some(kernel) => place::at(&kernel.image, &self.system),
+            None => Err(Error::NotThere {
+                name: name.to_owned(),
+                there: self.names()?,
+                advice: how_to_get(name),
+            }),
+        }
+    }
+
+    /// The same; a kernel that came from Debian and is damaged is fetched again.
+    pub fn ensure(&self, name: &str, observer: &dyn Observer) -> Result<Kernel, Error> {
+        let damaged = match self.find(name) {
+            Err(Error::Damaged {
+                release,
+                what,
+                advice,
+            }) => (release, what, advice),
+            found => return found,
+        };
+        let (release, what, _) = &damaged;
+        let origin = Manifest::read(&self.folder.join(release)).map(|manifest| manifest.origin);
+        let Ok(Origin::Debian { suite, packages }) = origin else {
+            let (release, what, advice) = damaged;
+            return Err(Error::Damaged {
+                release,
+                what,
+                advice,
+            });
+        };
+        observer.notice(&format!(
+            "the kernel {release} is damaged ({what}); fetching it again from {suite}"
+        ));
+        let draft = Draft::begin(&self.folder, observer)?;
+        let open = Suite::open(&suite, &self.system, &draft, observer)?;
+        let (new, packages) = match open.unpack(&packages) {
+            Ok(new) => (new, packages),
+            Err(Error::NoPackage { .. }) => {
+                let newest = open.newest()?;
+                (open.unpack(&newest)?, newest)
+            }
+            Err(error) => return Err(error),
+        };
+        drop(open);
+        if new != *release {
+            observer.notice(&format!(
+                "{suite} no longer has {release}; {new} takes its place"
+            ));
+        }
+        draft.keep(&new, debian::origin(&suite, packages))?;
+        if new != *release {
+            Draft::begin(&self.folder, observer)?.discard(release)?;
+        }
+        self.checked(&new)
+    }
+
+    /// Adds the newest kernel of a Debian suite, or the kernel at a path.
+    pub fn add(&self, word: &str, observer: &dyn Observer) -> Result<Added, Error> {
+        if word.contains('/') || Path::new(word).is_file() {
+            return self.add_path(Path::new(word), observer);
+        }
+        if !debian::can_be_suite(word) {
+            return Err(Error::NotASuite {
+                advice: match known_suite(word) {
+                    Some(suite) => {
+                        format!("Kernels are added by suite: bpfcost kernel add {suite}")
+                    }
+                    None => WORDS.to_owned(),
+                },
+                word: word.to_owned(),
+            });
+        }
+        self.add_suite(word, observer)
+    }
+
+    /// Builds the kernel with frame pointers, `6.12-fp`.
+    pub fn build_frame_pointer(&self, observer: &dyn Observer) -> Result<Added, Error> {
+        frame_pointer::build(&self.folder, &self.releases()?, &self.system, observer)
+    }
+
+    fn add_suite(&self, suite: &str, observer: &dyn Observer) -> Result<Added, Error> {
+        let draft = Draft::begin(&self.folder, observer)?;
+        let open = Suite::open(suite, &self.system, &draft, observer)?;
+        let packages = open.newest()?;
+        for one in self.releases()? {
+            let folder = self.folder.join(&one);
+            if let Ok(manifest) = Manifest::read(&folder)
+                && debian::is_of(&manifest, &packages)
+                && manifest.differs(&folder).is_none()
+            {
+                return Ok(Added::Already(manifest));
+            }
+        }
+        let release = open.unpack(&packages)?;
+        drop(open);
+        draft
+            .keep(&release, debian::origin(suite, packages))
+            .map(Added::New)
+    }
+
+    fn add_path(&self, path: &Path, observer: &dyn Observer) -> Result<Added, Error> {
+        let release = image::release(path)?;
+        let path = fs::canonicalize(path).map_err(failed("read", path))?;
+        let folder = self.folder.join(&release);
+        let modules = place::modules_of(&path, &release, &self.system);
+        if let Ok(manifest) = Manifest::read(&folder)
+            && manifest.image_sha256 == image::sha256(&path)?
+            && manifest.modules.is_some() == modules.is_some()
+            && manifest.differs(&folder).is_none()
+        {
+            return Ok(Added::Already(manifest));
+        }
+        let draft = Draft::begin(&self.folder, observer)?;
+        observer.doing(&format!("copying {release}"));
+        let size = fs::metadata(&path).map_or(0, |image| image.len());
+        draft.need_room(size + modules.as_deref().map_or(0, modules::size))?;
+        let image = draft.image(&release)?;
+        fs::copy(&path, &image).map_err(failed("write", &image))?;
+        match &modules {
+            Some(from) => {
+                modules::copy(from, &draft.modules(&release)?, observer)?;
+                draft.index_modules(&release, observer)?;
+            }
+            None => observer.notice(&format!(
+                "{release} has no modules at ../lib/modules/{release} or /lib/modules/{release}; it must \
+                 have all that a guest needs in its image"
+            )),
+        }
+        draft.keep(&release, Origin::Path(path)).map(Added::New)
+    }
+
+    /// Removes a kernel that was added; gives its release.
+    pub fn remove(&self, name: &str, observer: &dyn Observer) -> Result<String, Error> {
+        let all = self.releases()?;
+        let mut names: Vec<String> = if all.iter().any(|one| one == name) {
+            vec![name.to_owned()]
+        } else {
+            self.named(name)?
+        };
+        let Some(release) = names.pop() else {
+            let mut of_system = place::of_system(&self.system).into_iter();
+            return Err(
+                match of_system.find(|kernel| release::names(name, &kernel.release)) {
+                    Some(kernel) => Error::OfTheSystem {
+                        release: kernel.release,
+                    },
+                    None => Error::NotKept {
+                        name: name.to_owned(),
+                        there: all,
+                    },
+                },
+            );
+        };
+        if !names.is_empty() {
+            names.push(release);
+            return Err(Error::Ambiguous {
+                name: name.to_owned(),
+                names,
+            });
+        }
+        Draft::begin(&self.folder, observer)?.discard(&release)?;
+        Ok(release)
+    }
+
+    /// Releases of the kept kernels that a name means, oldest first.
+    fn named(&self, name: &str) -> Result<Vec<String>, Error> {
+        let all = self.releases()?;
+        if all.iter().any(|one| one == name) {
+            return Ok(vec![name.to_owned()]);
+        }
+        let means =
+            |one: &String| match Manifest::read(&self.folder.join(one)).map(|one| one.origin) {
+                // A kernel built for a study is no stand-in for Debian's; it has a name of its own.
+                Ok(Origin::Built { .. }) => name
+                    .strip_suffix("-fp")
+                    .is_some_and(|version| release::names(version, one)),
+                Ok(Origin::Debian { suite, packages }) => {
+                    suite == name
+                        || release::names(name, one)
+                        || packages
+                            .iter()
+                            .any(|package| release::names(name, &package.version))
+                }
+                Ok(Origin::Path(_)) | Err(_) => release::names(name, one),
+            };
+        Ok(all.into_iter().filter(means).collect())
+    }
+
+    /// A kept kernel, if it is as it was added.
+    fn checked(&self, release: &str) -> Result<Kernel, Error> {
+        let folder = self.folder.join(release);
+        let damaged = |what: String, advice: String| Error::Damaged {
+            release: release.to_owned(),
+            what,
+            advice,
+        };
+        let manifest = Manifest::read(&folder).map_err(|what| {
+            damaged(
+                what,
+                format!("Remove it and add it again: bpfcost kernel remove {release}"),
+            )
+        })?;
+        if let Some(what) = manifest.differs(&folder) {
+            let again = match &manifest.origin {
+                Origin::Debian { suite, .. } => format!("bpfcost kernel add {suite}"),
+                Origin::Path(path) => format!("bpfcost kernel add {}", path.display()),
+                Origin::Built { .. } => "bpfcost kernel build --frame-pointer".to_owned(),
+            };
+            return Err(damaged(what, format!("Add it again: {again}")));
+        }
+        Ok(Kernel {
+            image: image_in(&folder, release),
+            modules: manifest
+                .modules
+                .is_some()
+                .then(|| modules_in(&folder, release)),
+            release: release.to_owned(),
+        })
+    }
+
+    fn kept(&self, release: String) -> Kept {
+        let folder = self.folder.join(&release);
+        let (manifest, state) = match Manifest::read(&folder) {
+            Ok(manifest) => {
+                let state = manifest.differs(&folder).map_or(State::Ok, State::Damaged);
+                (Some(manifest), state)
+            }
+            Err(what) => (None, State::Damaged(what)),
+        };
+        Kept {
+            bytes: modules::size(&folder),
+            release,
+            manifest,
+            state,
+        }
+    }
+
+    /// Names of all kernels that can be found.
+    fn names(&self) -> Result<Vec<String>, Error> {
+        let mut names = self.releases()?;
+        for kernel in place::of_system(&self.system) {
+            if !names.contains(&kernel.release) {
+                names.push(kernel.release);
+            }
+        }
+        Ok(names)
+    }
+
+    /// The folders of the store, oldest release first; what is hidden is a draft.
+    fn releases(&self) -> Result<Vec<String>, Error> {
+        let entries = match fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed("read", &self.folder)(error)),
+        };
+        let mut releases: Vec<String> = entries
+            .flatten()
+            .filter(|entry| entry.path().is_dir())
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| release::is_valid(name))
+            .collect();
+        releases.sort_by(|one, other| release::order(one, other));
+        Ok(releases)
+    }
+}
+
+/// The suite that has a version, or that has this name.
+fn known_suite(name: &str) -> Option<&'static str> {
+    let known = |(version, suite): &&(&str, &str)| release::names(version, name) || *suite == name;
+    KNOWN_SUITES.iter().find(known).map(|(_, suite)| *suite)
+}
+
+/// What to do for a kernel that is not there.
+fn how_to_get(name: &str) -> String {
+    if name.ends_with("-fp") {
+        return "Build it: bpfcost kernel build --frame-pointer".to_owned();
+    }
+    match known_suite(name) {
+        Some(suite) => format!("Fetch it: bpfcost kernel add {suite}"),
+        None => {
+            "Add one: bpfcost kernel add bookworm (6.1), trixie (6.12), sid (the newest), or PATH"
+                .to_owned()
+        }
+    }
+}
+
+fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    // The specification has relative paths ignored.
+    let absolute = |name| variable(name).filter(|path| path.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
+}

@@ -1,0 +1,199 @@
+//! Kernels from a Debian archive: fetched, kept, listed, mended and removed.
+
+use std::fs;
+
+use bpfcost::target::kernel::{Quiet, Store};
+
+use super::{
+    archive::Archive,
+    lab::{Lab, image},
+};
+
+const OLD: &str = "6.12.9+deb13-amd64";
+const NEW: &str = "6.12.107+deb13-amd64";
+
+#[test]
+fn a_suite_from_nothing() {
+    let lab = Lab::new();
+    let Some(mut archive) = Archive::new(&lab) else {
+        return;
+    };
+    archive.kernel(OLD, "6.12.9-1");
+    archive.publish("trixie");
+    let said = lab.answers("add trixie");
+    assert!(
+        said.out
+            .contains("added 6.12.9+deb13-amd64 from trixie (6.12.9-1)"),
+        "{said:?}"
+    );
+    assert!(
+        said.out.contains("--on vm:6.12 --on exact:6.12"),
+        "{said:?}"
+    );
+    assert!(
+        said.err
+            .contains("trixie: reading the package lists of file:"),
+        "{said:?}"
+    );
+    assert_eq!(lab.kept(), [OLD]);
+    let folder = lab.tool.path("cache/bpfcost/kernels").join(OLD);
+    assert_eq!(
+        fs::read(folder.join(format!("boot/vmlinuz-{OLD}"))).expect("the image"),
+        image(OLD)
+    );
+    assert!(
+        folder
+            .join(format!("lib/modules/{OLD}/modules.dep"))
+            .is_file()
+    );
+    assert!(
+        folder
+            .join(format!("lib/modules/{OLD}/kernel/note"))
+            .is_file()
+    );
+
+    let said = lab.answers("add trixie");
+    assert!(said.out.contains("is already there"), "{said:?}");
+    archive.kernel(NEW, "6.12.107-1");
+    archive.publish("trixie");
+    lab.answers("add trixie");
+    assert_eq!(lab.kept(), [NEW, OLD]);
+
+    let table = lab.answers("list").out;
+    assert!(
+        table.contains("6.12.107+deb13-amd64  trixie (6.12.107-1)"),
+        "{table}"
+    );
+    let json: serde_json::Value =
+        serde_json::from_str(&lab.answers("list --format json").out).expect("JSON");
+    assert_eq!(json[0]["release"], OLD);
+    assert_eq!(json[0]["state"], "ok");
+    assert_eq!(json[0]["origin"]["debian"]["suite"], "trixie");
+
+    lab.refuses("remove 6.12", 2, &["several kernels", OLD, NEW]);
+    let said = lab.answers("remove 6.12.9");
+    assert!(said.out.contains("removed 6.12.9+deb13-amd64"), "{said:?}");
+    assert_eq!(lab.kept(), [NEW]);
+}
+
+#[test]
+fn one_that_is_split_into_packages() {
+    let lab = Lab::new();
+    let Some(mut archive) = Archive::new(&lab) else {
+        return;
+    };
+    let release = "7.2.13+deb14-amd64";
+    let [whole, base, binary, modules] =
+        ["image", "base", "binary", "modules"].map(|part| format!("linux-{part}-{release}"));
+    let at = format!("usr/lib/modules/{release}");
+    let all = format!(
+        "dracut | initramfs-tools, {base} (= 7.2.13-1), {binary} (= 7.2.13-1), {modules} (= 7.2.13-1)"
+    );
+    archive.package(&whole, "7.2.13-1", &all, &[]);
+    archive.package(
+        &base,
+        "7.2.13-1",
+        "",
+        &[
+            (format!("{at}/modules.builtin"), vec![]),
+            (format!("{at}/modules.order"), vec![]),
+        ],
+    );
+    archive.package(
+        &binary,
+        "7.2.13-1",
+        "",
+        &[(format!("{at}/vmlinuz"), image(release))],
+    );
+    archive.package(
+        &modules,
+        "7.2.13-1",
+        &base,
+        &[(format!("{at}/kernel/note"), vec![7; 100])],
+    );
+    archive.leads_to(&whole, "7.2.13-1");
+    archive.publish("sid");
+    lab.answers("add sid");
+    assert_eq!(lab.kept(), [release]);
+    let folder = lab.tool.path("cache/bpfcost/kernels").join(release);
+    assert_eq!(
+        fs::read(folder.join(format!("boot/vmlinuz-{release}"))).expect("the image"),
+        image(release)
+    );
+    for name in ["kernel/note", "modules.builtin", "modules.dep"] {
+        assert!(
+            folder
+                .join("lib/modules")
+                .join(release)
+                .join(name)
+                .is_file(),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn one_that_is_damaged_is_fetched_again() {
+    let lab = Lab::new();
+    let Some(mut archive) = Archive::new(&lab) else {
+        return;
+    };
+    archive.kernel(OLD, "6.12.9-1");
+    archive.publish("trixie");
+    lab.answers("add trixie");
+    let harm = || {
+        lab.write(
+            &format!("cache/bpfcost/kernels/{OLD}/boot/vmlinuz-{OLD}"),
+            "zap",
+        )
+    };
+    harm();
+    let table = lab.answers("list").out;
+    assert!(
+        table.contains("damaged: its image is not the one that was added"),
+        "{table}"
+    );
+    assert!(lab.answers("add trixie").out.contains("added"));
+    assert!(!lab.answers("list").out.contains("damaged"));
+
+    // A run asks the store for it: that version again, though there is a newer one.
+    let store =
+        Store::at(lab.tool.path("cache/bpfcost/kernels")).with_system(lab.tool.path("system"));
+    archive.kernel(NEW, "6.12.107-1");
+    archive.publish("trixie");
+    harm();
+    assert_eq!(store.ensure("6.12", &Quiet).expect("mended").release, OLD);
+    assert_eq!(lab.kept(), [OLD]);
+
+    // The newest takes its place where the suite no longer has it.
+    archive.forget(&format!("linux-image-{OLD}"));
+    archive.publish("trixie");
+    harm();
+    assert_eq!(store.ensure("6.12", &Quiet).expect("replaced").release, NEW);
+    assert_eq!(lab.kept(), [NEW]);
+}
+
+/// The real archive, as this machine is configured with it.
+#[test]
+fn trixie() {
+    let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
+    if !required.split(',').any(|one| one == "vm") {
+        eprintln!("SKIPPED: it takes a network and 100 MB; BPFCOST_REQUIRE=vm asks for it");
+        return;
+    }
+    let lab = Lab::new();
+    let mut command = lab.command("add trixie");
+    let said = crate::tool::said(
+        &command
+            .env_remove("BPFCOST_SYSTEM_ROOT")
+            .output()
+            .expect("the binary runs"),
+    );
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let kept = lab.kept();
+    assert!(kept.len() == 1 && kept[0].starts_with("6.12."), "{kept:?}");
+    let folder = lab.tool.path("cache/bpfcost/kernels").join(&kept[0]);
+    let index = fs::read_to_string(folder.join(format!("lib/modules/{}/modules.dep", kept[0])));
+    assert!(index.expect("an index").contains("virtio_net.ko"));
+    assert!(lab.answers("list").out.contains("  ok"));
+}

@@ -1,0 +1,185 @@
+//! Counting instructions: no noise to average out, only interruptions to keep out.
+
+use bpfcost::{
+    experiment::{Fault, Sizing},
+    measure::{Event, Stop},
+    record::{Record, Status, Verdict},
+};
+
+use crate::mock::{Ask, Mock};
+
+/// What a batch costs once, beside its operations: clock reads and entry.
+const ONCE: f64 = 137.0;
+/// What a tick costs.
+const TICK: f64 = 2700.0;
+
+fn counted(costs: &'static [f64]) -> Mock {
+    Mock::with(costs.len(), move |_, ask: Ask| {
+        Ok(ONCE + costs[ask.case] * ask.batch as f64)
+    })
+}
+
+fn record(mock: &Mock) -> Record {
+    let plan = mock.counting_plan();
+    let measured = mock.run(&plan).0.expect("it runs");
+    Record::build(
+        &plan,
+        &measured,
+        "2026-01-01T00:00:00Z",
+        Default::default(),
+        None,
+    )
+}
+
+#[test]
+fn what_is_paid_once_a_batch_cancels() {
+    let mock = counted(&[22.0, 888.0, 889.0]);
+    let record = record(&mock);
+    let values: Vec<f64> = record
+        .cases
+        .iter()
+        .map(|case| case.raw.as_ref().unwrap().value)
+        .collect();
+    assert_eq!(values, [22.0, 888.0, 889.0]);
+    let verdicts: Vec<Verdict> = record.comparisons.iter().map(|one| one.verdict).collect();
+    assert_eq!(verdicts, [Verdict::Slower; 2]);
+    assert_eq!(record.comparisons[0].difference, 866.0);
+    assert_eq!(record.stop, Stop::Rounds);
+}
+
+#[test]
+fn batches_are_powers_of_two_and_end_within_a_millisecond() {
+    let mock = counted(&[22.0, 888.0, 2100.0]);
+    let plan = mock.counting_plan();
+    let (measured, _) = mock.run(&plan);
+    let measured = measured.unwrap();
+    for (case, cost) in measured.cases.iter().zip([22.0, 888.0, 2100.0]) {
+        let batch = case.calibration.unwrap().batch.0;
+        assert!(batch.is_power_of_two(), "{batch}");
+        let twice = 2.0 * batch as f64 * cost;
+        assert!((2e5..1e6).contains(&twice), "{twice}");
+    }
+}
+
+#[test]
+fn every_load_that_counts_lives_through_the_same() {
+    let mock = counted(&[22.0, 888.0]);
+    let (measured, events) = mock.run(&mock.counting_plan());
+    measured.unwrap();
+    // One load more than there are epochs: the one in which batches were found.
+    let finished = |event: &&Event| matches!(event, Event::EpochFinished { .. });
+    let epochs = events.iter().filter(finished).count();
+    let loads = mock.lab.loads.borrow().len();
+    assert_eq!((epochs, loads), (5, 6));
+    assert_eq!((mock.lab.unloads.get(), mock.lab.held.get()), (6, 0));
+    let asks = mock.lab.asks.borrow();
+    let of_load = |load: usize| -> Vec<(usize, u64)> {
+        let own = asks.iter().filter(|ask| ask.epoch == load);
+        own.map(|ask| (ask.case, ask.batch)).collect()
+    };
+    assert!(!of_load(1).is_empty());
+    for load in 2..loads {
+        assert_eq!(of_load(load), of_load(1));
+    }
+    // Nothing runs twice there but N and 2N, eight times.
+    assert_eq!(of_load(1).len(), 2 * 2 * 8);
+}
+
+#[test]
+fn quick_takes_two_loads() {
+    let mock = counted(&[22.0, 888.0]);
+    let plan = bpfcost::measure::Plan {
+        quick: true,
+        ..mock.counting_plan()
+    };
+    let (_, events) = mock.run(&plan);
+    let finished = |event: &&Event| matches!(event, Event::EpochFinished { .. });
+    assert_eq!(events.iter().filter(finished).count(), 2);
+}
+
+#[test]
+fn a_batch_with_a_tick_is_run_again() {
+    // Two of three batches are ticked into.
+    let mock = Mock::with(2, |lab, ask: Ask| {
+        let tick = ask.total % 3 != 0;
+        lab.ticks.set(u64::from(tick));
+        let cost = [100.0, 300.0][ask.case];
+        Ok(ONCE + cost * ask.batch as f64 + if tick { TICK } else { 0.0 })
+    });
+    let record = record(&mock);
+    for (case, cost) in record.cases.iter().zip([100.0, 300.0]) {
+        let raw = case.raw.as_ref().unwrap();
+        assert_eq!((raw.min, raw.value, raw.max), (cost, cost, cost));
+        assert_eq!(raw.repeats, Some(raw.trials));
+    }
+}
+
+#[test]
+fn where_every_batch_has_a_tick_the_one_with_the_fewest_counts() {
+    let mock = Mock::with(1, |lab, ask: Ask| {
+        let ticks = 1 + ask.total as u64 % 2;
+        lab.ticks.set(ticks);
+        Ok(50.0 * ask.batch as f64 + TICK * ticks as f64)
+    });
+    let record = record(&mock);
+    assert_eq!(record.cases[0].raw.as_ref().unwrap().value, 50.0);
+}
+
+#[test]
+fn a_fixed_batch_is_counted_whole() {
+    let mut mock = counted(&[100.0, 300.0]);
+    mock.cases[1].sizing = Sizing::Fixed(6500);
+    let plan = mock.counting_plan();
+    let (measured, _) = mock.run(&plan);
+    let case = &measured.unwrap().cases[1];
+    assert_eq!(case.calibration.unwrap().batch.0, 6500);
+    assert!(
+        case.samples
+            .concat()
+            .iter()
+            .all(|v| *v == 300.0 + ONCE / 6500.0)
+    );
+    assert!(
+        mock.lab
+            .asks
+            .borrow()
+            .iter()
+            .all(|ask| ask.case == 0 || ask.batch == 6500)
+    );
+}
+
+#[test]
+fn what_needs_several_cpus_is_unsupported() {
+    let mut mock = counted(&[22.0, 888.0]);
+    mock.on_two_cpus = Some(1);
+    let record = record(&mock);
+    assert_eq!(record.cases[1].status, Status::Unsupported);
+    let reason = record.cases[1].reason.as_deref().unwrap();
+    assert!(reason.contains("2 CPUs"), "{reason}");
+    assert_eq!(record.cases[0].status, Status::Ok);
+    // On a clock of seconds it runs.
+    let timed = mock.run(&bpfcost::measure::Plan {
+        quick: true,
+        ..mock.plan()
+    });
+    assert!(timed.0.unwrap().cases[1].unsupported.is_none());
+}
+
+#[test]
+fn a_case_that_fails_while_its_batch_is_sought_is_invalid_and_the_others_run() {
+    let mock = Mock::with(2, |_, ask: Ask| {
+        if ask.case == 1 && ask.batch > 1 {
+            return Err(Fault::Invalid(bpfcost::experiment::Problem {
+                check: "waits".to_owned(),
+                expected: "0".to_owned(),
+                got: "1".to_owned(),
+                detail: String::new(),
+            }));
+        }
+        Ok(40.0 * ask.batch as f64)
+    });
+    let record = record(&mock);
+    assert_eq!(record.cases[1].status, Status::Invalid);
+    assert_eq!(record.cases[0].raw.as_ref().unwrap().value, 40.0);
+    assert_eq!(mock.lab.held.get(), 0);
+}

@@ -1,0 +1,57 @@
+//! Counts: the value of a case whose clock counts instructions.
+//!
+//! Each sample is (T(2N) − T(N)) / N, of two batches without an interruption. Where the work is the same
+//! every time, so is the sample, but for the clock's own rounding: the count is the value on which most
+//! samples agree. Where most agree on none, the work depends on a state that differs from batch to batch
+//! (a table's, say); the mean over the batches stands for it.
+//!
+//! Not the smallest value that repeats: an interruption in the smaller of the two batches makes a sample
+//! smaller, by much the same every time, and work that comes once in a while makes samples of several
+//! values, each of which repeats (METHODOLOGY.md).
+
+use crate::{Sample, pairwise::sorted, sample::median};
+
+/// So often a value must be seen to be a count, and in more than half of the samples.
+pub const REPEATS: usize = 3;
+
+/// A clock reading is up to one instruction below the truth, so that the difference of two batches,
+/// each the difference of two readings, is off by up to two; the rest is for the division.
+const ROUNDING: f64 = 2.01;
+
+/// What a case counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Count {
+    /// Instructions per operation: a whole number wherever one is within the clock's rounding.
+    pub value: f64,
+    /// Samples that agree on it; 0 where none repeats and `value` is the mean.
+    pub repeats: usize,
+}
+
+/// The count of samples that were taken with batches of `ops` and twice `ops` operations, by the clock's
+/// rounding over so many. `None` without a finite sample.
+#[must_use]
+pub fn count(samples: &[f64], ops: u64) -> Option<Count> {
+    let kept = sorted(samples);
+    let rounding = ROUNDING / ops.max(1) as f64;
+    // What more than half agree on holds the middle one. Two samples are each off by as much.
+    let middle = median(&kept)?;
+    let alike: Vec<f64> = kept
+        .iter()
+        .copied()
+        .filter(|sample| (sample - middle).abs() <= 2.0 * rounding)
+        .collect();
+    let (value, repeats) = if alike.len() >= REPEATS && 2 * alike.len() > kept.len() {
+        (median(&alike)?, alike.len())
+    } else {
+        (Sample::new(&kept)?.mean(), 0)
+    };
+    let whole = value.round();
+    Some(Count {
+        value: if (value - whole).abs() <= rounding {
+            whole
+        } else {
+            value
+        },
+        repeats,
+    })
+}
