@@ -30,7 +30,12 @@ run  libelf-dev       libbpf reads BPF objects with it
 run  zlib1g-dev       libelf needs it
 run  clang-19         compiles BPF C; older ones lack may_goto, which can_loop is made of
 run  kmod             indexes the modules of kernels that are added for guests
+run  qemu-system-x86  runs guests: other kernels, and exact counts
+run  busybox-static   the first programs of a guest
+run  file             tells virtme-ng which kernel an image is
+run  python3-venv     keeps virtme-ng, which composes guests, apart from the system's Python
 test gnupg            signs the package archive that tests fetch kernels from
+test xz-utils         packs a source for tests of kernel build
 test bpftool          shows what is loaded, so that tests see nothing is left behind
 test chromium         renders the HTML report in its test
 lint clang-format-19  format of BPF C
@@ -41,6 +46,9 @@ END
 
 # The version that deny.toml is written for. A newer one that is already there is left alone.
 readonly CARGO_DENY=0.20.2
+
+# The version that guests are composed by (crates/bpfcost/src/target/guest/tools.rs).
+readonly VIRTME_NG=1.42
 
 root_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root_dir
@@ -162,6 +170,22 @@ install_cargo_deny() {
         die "cargo-deny could not be built" "Is there a network? It is needed by make lint only."
 }
 
+# From PyPI, into a folder of the user's own: Debian 12 has no virtme-ng. Only guests need it, so that a
+# machine without a way there can measure itself all the same.
+install_virtme_ng() {
+    local folder=${XDG_DATA_HOME:-$HOME/.local/share}/bpfcost/virtme-ng python=/usr/bin/python3
+    if compgen -G "$folder/lib/python3*/site-packages/virtme_ng-$VIRTME_NG.dist-info" >/dev/null; then return 0; fi
+    if [ "$(vng --version 2>/dev/null | awk '{ print $2 }')" = "$VIRTME_NG" ]; then return 0; fi
+    # Another python3 that comes first on PATH may be gone tomorrow.
+    [ -x "$python" ] || python=python3
+    say "installing virtme-ng $VIRTME_NG (composes guests) into $folder"
+    if ! { rm -rf "$folder" && "$python" -m venv "$folder" &&
+        "$folder/bin/pip" install --quiet --disable-pip-version-check "virtme-ng==$VIRTME_NG"; } >&2; then
+        rm -rf "$folder"
+        say "virtme-ng could not be installed: --on vm:KERNEL and exact:KERNEL will not work. Is there a network?"
+    fi
+}
+
 main() {
     local purpose=${1:-all} missing
     case $purpose in
@@ -179,6 +203,7 @@ main() {
     fi
     missing=$(missing_packages "$purpose")
     [ -z "$missing" ] || install_packages "$missing"
+    [ "$purpose" = lint ] || install_virtme_ng
     case $purpose in
     lint | all)
         install_rust_components

@@ -285,6 +285,7 @@ fn start(
     loop {
         match guest.listen()? {
             Some(Message::Machine(machine)) => {
+                assert!(!shape.hooks.panic, "a test asked for a panic");
                 let emulator = Some(guest.emulator().to_owned());
                 return Ok((
                     guest,

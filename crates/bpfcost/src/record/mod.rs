@@ -25,7 +25,7 @@ pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
 pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;
 pub use disturbance::Disturbance;
-pub(crate) use exact::clock_rounding;
+pub(crate) use exact::recorded_rounding;
 pub(crate) use file::replace;
 pub use file::{FileError, load, writable, write};
 pub use journal::{Contents, Header, Journal, Note, journal_path, read_journal};

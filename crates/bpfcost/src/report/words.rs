@@ -87,13 +87,13 @@ fn loads(case: &CaseRecord, raw: &Raw) -> String {
 pub fn same_in_loads(case: &CaseRecord) -> bool {
     let raw = case.raw.as_ref().filter(|raw| raw.epochs > 1);
     raw.and_then(|raw| raw.loads)
-        .is_some_and(|[low, high]| high - low <= record::clock_rounding(case))
+        .is_some_and(|[low, high]| high - low <= record::recorded_rounding(case))
 }
 
 /// `293–295`, where a count differs from load to load.
 pub fn range(case: &CaseRecord) -> Option<String> {
     let loads = case.raw.as_ref()?.loads;
-    let [low, high] = loads.filter(|[low, high]| high - low > record::clock_rounding(case))?;
+    let [low, high] = loads.filter(|[low, high]| high - low > record::recorded_rounding(case))?;
     let [low, high] = [low, high].map(|end| value(end, None, Unit::InstructionsPerOp));
     Some(format!("{low}–{high}"))
 }

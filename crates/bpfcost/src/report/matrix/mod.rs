@@ -344,7 +344,11 @@ fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> C
 }
 
 fn difference_text(difference: Difference) -> DifferenceText {
-    let percent = difference.relative * 100.0;
+    let percent = match (difference.relative_ci95, difference.verdict) {
+        // Counts that are the same differ at most by what the clock rounds.
+        (None, Verdict::Same) => 0.0,
+        _ => difference.relative * 100.0,
+    };
     let ci95 = difference
         .relative_ci95
         .map(|ends| ends.map(|end| end * 100.0));

@@ -127,7 +127,7 @@ impl Guest {
         if !self.booted && mute && silent > self.boot.min(FIRST_WORD) {
             let s = silent.as_secs();
             return Err(self.dead(format!(
-                "can't be booted: in {s} s its kernel has not said a word"
+                "can't be booted: in {s} s its image has not said a word"
             )));
         }
         if !self.booted && silent > self.boot {

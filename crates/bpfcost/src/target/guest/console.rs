@@ -135,7 +135,7 @@ fn cause(lines: &[String]) -> Option<(usize, String)> {
     known.or_else(|| {
         lines.iter().enumerate().find_map(|(index, line)| {
             let (_, why) = line.split_once("Kernel panic - not syncing: ")?;
-            Some((index, format!("panicked: {why}")))
+            Some((index, format!("had a kernel panic: {why}")))
         })
     })
 }
@@ -216,7 +216,7 @@ mod tests {
         for (line, clause) in [
             (
                 "[ 1.2] Kernel panic - not syncing: sysrq triggered crash",
-                "panicked: sysrq triggered crash",
+                "had a kernel panic: sysrq triggered crash",
             ),
             (
                 "[ 9.1] Out of memory: Killed process 93 (tail)",

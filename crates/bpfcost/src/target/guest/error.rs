@@ -50,7 +50,7 @@ pub enum GuestError {
     Dead {
         /// The kernel's release.
         kernel: String,
-        /// What was seen, as a clause: `panicked: …`.
+        /// What was seen, as a clause: `had a kernel panic: …`.
         what: String,
         /// Its last words, each on a line of its own, indented; empty where there are none.
         console: String,

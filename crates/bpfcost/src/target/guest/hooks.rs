@@ -21,6 +21,8 @@ pub struct Hooks {
     pub kernel: Option<String>,
     /// A shell line that runs in the guest before anything is measured.
     pub before: Option<String>,
+    /// Whether this program panics once the guest has booted.
+    pub panic: bool,
 }
 
 impl Hooks {

@@ -1,0 +1,156 @@
+//! Each way in which a guest can fail: one sentence, its last words, exit code 4, within a bounded time,
+//! and nothing left.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    require,
+    tool::Tool,
+    visit::{QUICK, refused},
+};
+
+/// A run on the usual kernel with a fault put in.
+#[track_caller]
+fn fails(hooks: &str, words: &[&str]) {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let line = format!("{QUICK} --on vm:{kernel}");
+    refused(&Tool::new(), &line, hooks, words);
+}
+
+#[test]
+fn panics() {
+    fails(
+        r#"{"before": "echo c >/proc/sysrq-trigger"}"#,
+        &[
+            "had a kernel panic: sysrq triggered crash",
+            "Last on its console:",
+        ],
+    );
+}
+
+#[test]
+fn panics_while_it_boots() {
+    fails(
+        r#"{"kernel": "init=/nowhere"}"#,
+        &["had a kernel panic: ", "Last on its console:"],
+    );
+}
+
+#[test]
+fn hangs_while_it_boots() {
+    fails(
+        r#"{"before": "sleep 1000", "boot_s": 30}"#,
+        &["has not booted within 30 s", "Last on its console:"],
+    );
+}
+
+#[test]
+fn hangs_in_the_middle() {
+    // It stops everything else as soon as something is in the stream.
+    fails(
+        r#"{"before": "(while [ ! -s /run/bpfcost/stream ]; do sleep 0.1; done; killall -STOP bpfcost) &",
+            "silence_s": 6}"#,
+        &["hangs: it has said nothing for 6 s"],
+    );
+}
+
+#[test]
+fn the_program_in_it_is_killed() {
+    fails(
+        r#"{"before": "(while [ ! -s /run/bpfcost/stream ]; do sleep 0.1; done; killall -KILL bpfcost) &"}"#,
+        &["killed the program that measures"],
+    );
+}
+
+#[test]
+fn runs_out_of_memory() {
+    fails(
+        r#"{"memory_mib": 160, "before": "echo 1 >/proc/sys/vm/panic_on_oom; tail /dev/zero"}"#,
+        &["ran out of memory", "Last on its console:"],
+    );
+}
+
+#[test]
+fn has_too_little_memory_for_the_experiment() {
+    fails(
+        r#"{"memory_mib": 100}"#,
+        &["in the guest", "Cannot allocate memory"],
+    );
+}
+
+#[test]
+fn has_too_little_memory_to_boot() {
+    fails(r#"{"memory_mib": 24}"#, &["too little memory"]);
+}
+
+#[test]
+fn has_no_btf() {
+    fails(
+        r#"{"before": "mount -t tmpfs none /sys/kernel/btf"}"#,
+        &["in the guest", "CONFIG_DEBUG_INFO_BTF is not set"],
+    );
+}
+
+/// A kernel of the test's own: its image made from a good one, its modules those of `modules`.
+fn kernel(tool: &Tool, make: impl Fn(&[u8]) -> Vec<u8>, modules: Option<&Path>) -> Option<PathBuf> {
+    let image = require::image(require::kernel()?);
+    let name = image.file_name().expect("a name");
+    let boot = tool.path("boot");
+    fs::create_dir(&boot).expect("a folder");
+    fs::write(boot.join(name), make(&fs::read(&image).expect("an image"))).expect("an image");
+    if let Some(modules) = modules {
+        fs::create_dir(tool.path("lib")).expect("a folder");
+        symlink(modules, tool.path("lib/modules")).expect("a link");
+    }
+    Some(boot.join(name))
+}
+
+#[track_caller]
+fn does_not_boot(make: impl Fn(&[u8]) -> Vec<u8>, modules: Option<&Path>, words: &[&str]) {
+    let tool = Tool::new();
+    let Some(image) = kernel(&tool, make, modules) else {
+        return;
+    };
+    let said = crate::visit::says(
+        &tool,
+        &format!("{QUICK} --on vm:{}", image.display()),
+        r#"{"boot_s": 20}"#,
+    );
+    assert!(matches!(said.code, Some(2 | 4)), "{said:?}");
+    said.complains(words);
+}
+
+#[test]
+fn has_an_image_that_is_none() {
+    does_not_boot(|_| vec![0x5a; 100_000], None, &["image"]);
+}
+
+#[test]
+fn has_half_an_image() {
+    does_not_boot(|image| image[..image.len() / 4].to_vec(), None, &["image"]);
+}
+
+#[test]
+fn has_an_image_with_a_good_header_alone() {
+    does_not_boot(
+        |image| {
+            let mut image = image.to_vec();
+            image[65536..].fill(0);
+            image
+        },
+        None,
+        &["image"],
+    );
+}
+
+#[test]
+fn has_no_modules() {
+    let empty = Tool::new();
+    does_not_boot(<[u8]>::to_vec, Some(&empty.path("")), &["modules"]);
+}

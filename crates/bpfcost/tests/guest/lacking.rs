@@ -1,0 +1,96 @@
+//! Machines that lack something for guests: what is missing, how to get it, and KVM that is there and
+//! does not work.
+
+use std::{env, fs, os::unix::fs::PermissionsExt};
+
+use bpfcost::target::guest::Tools;
+
+use crate::{
+    require,
+    tool::{Tool, said},
+    visit::{self, QUICK, assert_nothing_left},
+};
+
+/// A file that can be run.
+fn program(tool: &Tool, name: &str, text: &str) {
+    fs::create_dir_all(tool.path("bin")).expect("a folder");
+    tool.write(&format!("bin/{name}"), text);
+    let mode = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(tool.path(&format!("bin/{name}")), mode).expect("its mode");
+}
+
+#[test]
+fn programs_that_are_missing_are_named_with_a_way_to_get_them() {
+    let tool = Tool::new();
+    // A kernel that looks like one is enough: nothing gets as far as booting it.
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let refuses = |words: &[&str]| {
+        let mut command = visit::command(&tool, &format!("{QUICK} --on vm:{kernel} --out x.json"));
+        command
+            .env("PATH", tool.path("bin"))
+            .env("XDG_DATA_HOME", tool.path("data"));
+        let said = said(&command.output().expect("the binary runs"));
+        assert_eq!(said.code, Some(4), "{said:?}");
+        said.complains(words);
+        assert_nothing_left(&tool);
+    };
+    refuses(&["there is no qemu-system-", "scripts/setup.sh run"]);
+    program(&tool, "qemu-system-x86_64", "#!/bin/sh\necho QEMU\n");
+    program(&tool, "qemu-system-aarch64", "#!/bin/sh\necho QEMU\n");
+    refuses(&["virtme-ng", "scripts/setup.sh run", "pip install"]);
+    program(&tool, "virtme-run", "#!/bin/sh\necho broken >&2\nexit 3\n");
+    refuses(&["virtme-ng can't compose a guest", "broken"]);
+}
+
+#[test]
+fn kvm_that_hangs_is_found_out_once() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let kvm = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/kvm");
+    if kvm.is_err() {
+        eprintln!("SKIPPED: there is no /dev/kvm that could be thought usable");
+        return;
+    }
+    let real = Tools::find().expect("guests can be had").qemu;
+    let tool = Tool::new();
+    let name = real
+        .file_name()
+        .expect("a name")
+        .to_string_lossy()
+        .into_owned();
+    program(
+        &tool,
+        &name,
+        &format!(
+            "#!/bin/sh\ncase \"$*\" in *accel=kvm*) exec sleep 1000 ;; esac\nexec {} \"$@\"\n",
+            real.display()
+        ),
+    );
+    let path = env::var("PATH").unwrap_or_default();
+    // By its path, since kernels are kept in a cache too.
+    let line = format!("{QUICK} --on vm:{}", require::image(kernel).display());
+    let runs = || {
+        let mut command = visit::command(&tool, &line);
+        command
+            .env("PATH", format!("{}:{path}", tool.path("bin").display()))
+            // Where nobody has asked before.
+            .env("XDG_CACHE_HOME", tool.path("cache"));
+        let said = said(&command.output().expect("the binary runs"));
+        assert_nothing_left(&tool);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        said.err
+    };
+    let first = runs();
+    assert!(
+        first.contains("KVM is there but can't boot a guest"),
+        "{first}"
+    );
+    let second = runs();
+    assert!(!second.contains("KVM"), "{second}");
+}

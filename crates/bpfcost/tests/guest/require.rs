@@ -1,0 +1,50 @@
+//! Whether guests can be had here; a skip says why, and is a failure where `BPFCOST_REQUIRE` names `vm`.
+
+use std::{path::PathBuf, sync::OnceLock};
+
+use crate::{tool::Tool, visit};
+
+/// The kernel that tests boot, where nobody names another one by `BPFCOST_TEST_KERNEL`.
+const KERNEL: &str = "6.12";
+
+/// The kernel to boot, as `--on vm:` takes it; `None` where there can be no guest, and why is printed.
+pub(crate) fn kernel() -> Option<&'static str> {
+    static KNOWN: OnceLock<Result<String, String>> = OnceLock::new();
+    match KNOWN.get_or_init(find) {
+        Ok(kernel) => Some(kernel),
+        Err(why) => {
+            let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
+            assert!(
+                !required.split(',').any(|one| one == "vm"),
+                "vm is required, but there can be no guest: {why}"
+            );
+            eprintln!("SKIPPED: there can be no guest: {why}");
+            None
+        }
+    }
+}
+
+fn find() -> Result<String, String> {
+    let kernel = std::env::var("BPFCOST_TEST_KERNEL").unwrap_or_else(|_| KERNEL.to_owned());
+    bpfcost::target::guest::Tools::find().map_err(|error| error.to_string())?;
+    let tool = Tool::new();
+    let line = format!("run xdp-lb --on vm:{kernel} --dry-run");
+    let said = visit::command(&tool, &line).output();
+    let said = crate::tool::said(&said.expect("the binary runs"));
+    match said.code {
+        Some(0) => Ok(kernel),
+        _ => Err(said.err),
+    }
+}
+
+/// Its image, as the program itself names it.
+pub(crate) fn image(kernel: &str) -> PathBuf {
+    let tool = Tool::new();
+    let line = format!("run xdp-lb --on vm:{kernel} --dry-run");
+    let said = visit::command(&tool, &line).output();
+    let out = crate::tool::said(&said.expect("the binary runs")).out;
+    let named = out.lines().find(|line| line.starts_with("in a guest"));
+    let path = named.and_then(|line| line.split_once('('));
+    let (_, path) = path.expect("the kernel is named");
+    PathBuf::from(path.trim_end_matches(')'))
+}

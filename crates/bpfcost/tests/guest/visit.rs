@@ -1,0 +1,156 @@
+//! A run in a guest: its command, its journal while it goes on, and what it leaves behind.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Child, Command},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use bpfcost::target::guest::HOOKS;
+
+use crate::tool::{Said, Tool, said};
+
+/// No wait in these tests is longer. On an idle machine a guest is measured in 20 s.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// One of the cheapest cases.
+pub(crate) const QUICK: &str = "run xdp-lb --quick --seed 7 --case pass-non-ip";
+
+/// The command line with a home of its own, but with this user's kernels and programs, and what is known
+/// of KVM.
+pub(crate) fn command(tool: &Tool, line: &str) -> Command {
+    let home = |name: &str, below: &str| {
+        let set = env::var_os(name).map(PathBuf::from);
+        let home = env::var_os("HOME").map(|home| Path::new(&home).join(below));
+        set.filter(|path| path.is_absolute())
+            .or(home)
+            .unwrap_or_default()
+    };
+    let scratch = tool.path("scratch");
+    fs::create_dir_all(&scratch).expect("a folder");
+    let mut command = tool.command(line);
+    command
+        .env("TMPDIR", scratch)
+        .env("XDG_CACHE_HOME", home("XDG_CACHE_HOME", ".cache"))
+        .env("XDG_DATA_HOME", home("XDG_DATA_HOME", ".local/share"));
+    command
+}
+
+/// A run that goes on. Killed when dropped.
+pub(crate) struct Visit {
+    child: Option<Child>,
+    journal: PathBuf,
+}
+
+impl Visit {
+    /// Starts it. `line` says nothing of `--out`, which is `x.json`; `hooks` are faults to put in, as
+    /// JSON.
+    pub(crate) fn start(tool: &Tool, line: &str, hooks: &str) -> Self {
+        let mut command = command(tool, &format!("{line} --out x.json"));
+        let child = command.env(HOOKS, hooks).spawn();
+        Visit {
+            child: Some(child.expect("the binary runs")),
+            journal: tool.path("x.json.journal"),
+        }
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.as_ref().expect("it has not ended").id()
+    }
+
+    /// Waits until its journal is as wanted.
+    #[track_caller]
+    pub(crate) fn until(&mut self, wanted: impl Fn(&str) -> bool) {
+        self.wait_for(|visit| wanted(&fs::read_to_string(&visit.journal).unwrap_or_default()));
+    }
+
+    #[track_caller]
+    pub(crate) fn wait_for(&mut self, ready: impl Fn(&Visit) -> bool) {
+        let begun = Instant::now();
+        while !ready(self) {
+            let child = self.child.as_mut().expect("it has not ended");
+            assert!(child.try_wait().expect("a child").is_none(), "it has ended");
+            assert!(begun.elapsed() < PATIENCE, "it takes too long");
+            sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Sends a signal by its name.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("sh")
+            .args(["-c", &format!("kill -{name} {}", self.id())])
+            .status();
+        assert!(sent.expect("sh runs").success());
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(mut self) -> Said {
+        let child = self.child.take().expect("it has not ended");
+        said(&child.wait_with_output().expect("a child"))
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Runs it to its end, and looks at what it leaves.
+#[track_caller]
+pub(crate) fn says(tool: &Tool, line: &str, hooks: &str) -> Said {
+    let said = Visit::start(tool, line, hooks).end();
+    assert_nothing_left(tool);
+    said
+}
+
+/// A run that ends with exit code 4 and all of `words`, and leaves nothing, not even a journal.
+#[track_caller]
+pub(crate) fn refused(tool: &Tool, line: &str, hooks: &str, words: &[&str]) -> Said {
+    let said = says(tool, line, hooks);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    said.complains(words);
+    assert!(!tool.names().iter().any(|name| name.starts_with("x.json")));
+    said
+}
+
+/// The processes that have something to do with this home.
+pub(crate) fn processes(tool: &Tool) -> Vec<String> {
+    let scratch = tool.path("scratch").display().to_string();
+    fs::read_dir("/proc")
+        .expect("processes")
+        .flatten()
+        .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
+        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
+        .filter(|line| line.contains(&scratch))
+        .collect()
+}
+
+/// No process, no file, no mount. The guard that removes them may take a moment.
+#[track_caller]
+pub(crate) fn assert_nothing_left(tool: &Tool) {
+    let begun = Instant::now();
+    let scratch = tool.path("scratch");
+    loop {
+        let files: Vec<_> = fs::read_dir(&scratch)
+            .expect("a folder")
+            .flatten()
+            .collect();
+        let processes = processes(tool);
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
+        let mounted = mounts.contains(&scratch.display().to_string());
+        if files.is_empty() && processes.is_empty() && !mounted {
+            return;
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "left: {files:?}, {processes:?}, mounted: {mounted}"
+        );
+        sleep(Duration::from_millis(20));
+    }
+}
