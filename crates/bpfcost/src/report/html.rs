@@ -26,7 +26,7 @@ pub fn render(records: &[Record]) -> Result<String> {
         [record] => format!(
             "What {} costs on {}",
             text::line(&record.experiment),
-            text::line(&record.target)
+            super::words::target(record)
         ),
         _ => format!("What eBPF costs: {} runs", records.len()),
     };

@@ -17,7 +17,7 @@ pub fn render(record: &Record) -> String {
     let title = format!(
         "{} on {}",
         text::line(&record.experiment),
-        text::line(&record.target)
+        words::target(record)
     );
     let _ = writeln!(out, "### {}\n", escape(&title));
     let _ = writeln!(out, "{}\n", escape(&summary::sentence(record)));

@@ -40,7 +40,7 @@ pub fn measured(record: &Record) -> impl Iterator<Item = (f64, &CaseRecord)> {
 
 fn costs(record: &Record) -> String {
     let experiment = text::line(&record.experiment);
-    let target = text::line(&record.target);
+    let target = words::target(record);
     let order = |a: &(f64, &CaseRecord), b: &(f64, &CaseRecord)| a.0.total_cmp(&b.0);
     let (Some(least), Some(most)) = (
         measured(record).min_by(order),

@@ -237,6 +237,15 @@ pub fn stop(stop: Stop) -> &'static str {
     }
 }
 
+/// Where a record comes from, with what a reader must not miss: that its times are an emulator's.
+pub fn target(record: &Record) -> String {
+    let name = text::line(&record.target);
+    match record.machine.emulates_time() {
+        true => format!("{name} (emulated)"),
+        false => name,
+    }
+}
+
 /// What to know to read the costs of this record.
 pub fn cost_caption(record: &Record) -> String {
     let unit = record.unit;

@@ -68,7 +68,7 @@ impl Section {
             title: format!(
                 "{} on {}",
                 text::line(&record.experiment),
-                text::line(&record.target)
+                words::target(record)
             ),
             started: text::line(&record.started),
             summary: summary::sentence(record),
