@@ -35,6 +35,7 @@ run  busybox-static   the first programs of a guest
 run  file             tells virtme-ng which kernel an image is
 run  python3-venv     keeps virtme-ng, which composes guests, apart from the system's Python
 test gnupg            signs the package archive that tests fetch kernels from
+test xz-utils         packs a source for tests of kernel build
 test bpftool          shows what is loaded, so that tests see nothing is left behind
 test chromium         renders the HTML report in its test
 lint clang-format-19  format of BPF C

@@ -356,7 +356,7 @@ impl LoadBalancer {
                 ops,
                 resets,
                 cpus: &cpus,
-                after_tick: self.variant.exact,
+                undisturbed: self.variant.exact,
             },
             &packets,
         )

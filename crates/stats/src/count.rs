@@ -3,7 +3,8 @@
 //! Each sample is (T(2N) − T(N)) / N, of two batches without an interruption. Where the work is the same
 //! every time, so is the sample, but for the clock's own rounding: the count is the value on which most
 //! samples agree. Where most agree on none, the work depends on a state that differs from batch to batch
-//! (a table's, say); the mean over the batches stands for it.
+//! (a table's, say); the mean over the batches stands for it. It repeats from load to load where every load
+//! lives through the same states.
 //!
 //! Not the smallest value that repeats: an interruption in the smaller of the two batches makes a sample
 //! smaller, by much the same every time, and work that comes once in a while makes samples of several

@@ -259,8 +259,8 @@ fn bar() -> ProgressBar {
 impl Observer for Shown {
     fn doing(&self, step: &str) {
         if self.terminal {
-            self.bar.reset();
             self.bar.set_message(step.to_owned());
+            self.bar.reset();
             self.bar.enable_steady_tick(TICK);
         } else {
             note!("{step}");

@@ -136,6 +136,10 @@ pub(super) fn change(
     new: &[&CaseRecord],
     threshold: f64,
 ) -> (Outcome, Option<f64>) {
+    let cases = || old.iter().chain(new);
+    let rounding = cases()
+        .map(|case| recorded_rounding(case))
+        .fold(0.0, f64::max);
     let range = |side: &[&CaseRecord]| -> Option<[f64; 2]> {
         let ranges: Vec<[f64; 2]> = side
             .iter()
@@ -159,6 +163,8 @@ pub(super) fn change(
         return (Outcome::Unresolved, relative);
     };
     let (least, most) = (new[0] / old[1] - 1.0, new[1] / old[0] - 1.0);
+    // What the clock rounds is no change.
+    let threshold = threshold + rounding / old[0].abs();
     let outcome = if least >= -threshold && most <= threshold {
         Outcome::Same
     } else if least > threshold {
@@ -171,12 +177,16 @@ pub(super) fn change(
     (outcome, relative)
 }
 
+/// [`rounding`] of a case, from its record.
+fn recorded_rounding(case: &CaseRecord) -> f64 {
+    4.0 / case.calibration.map_or(1, |found| found.batch.0) as f64
+}
+
 /// The range of a case that a comparison goes by, from its record alone. What the clock rounds is no range.
 fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
     let raw = case.raw.as_ref()?;
     let [low, high] = raw.loads?;
-    let rounding = 4.0 / case.calibration.map_or(1, |found| found.batch.0) as f64;
-    Some(if high - low <= rounding {
+    Some(if high - low <= recorded_rounding(case) {
         [raw.value; 2]
     } else if raw.repeats == Some(0) {
         [raw.min, raw.max]

@@ -49,7 +49,9 @@ fn one_instruction_more_fails_the_gate() {
     assert_eq!(gate(888.0), (Outcome::Same, Gate::Passed));
     assert_eq!(gate(889.0), (Outcome::Regressed, Gate::Regressed));
     assert_eq!(gate(887.0), (Outcome::Improved, Gate::Passed));
-    // Unless somebody allows for it.
+    // A mean over the states of a table is off by what the clock rounds.
+    assert_eq!(gate(888.007), (Outcome::Same, Gate::Passed));
+    // One instruction passes where somebody allows for it.
     let allowed = outcome(&old, &steady("new", 889.0), Some(0.01));
     assert_eq!(allowed, (Outcome::Same, Gate::Passed));
 }

@@ -206,20 +206,22 @@ impl<'a> Apt<'a> {
         let any = |words: &[&str]| words.iter().any(|one| said.err.contains(one));
         let words = complaint(said);
         let (suite, mirror) = (self.suite.to_owned(), self.mirror());
+        let untrusted = || Error::Signature {
+            suite: suite.clone(),
+            mirror: mirror.clone(),
+            words: words.clone(),
+        };
         if is_full(&said.err) {
             APT_GET.failed(said, &self.folder)
         } else if any(UNTRUSTED) {
-            Error::Signature {
-                suite,
-                mirror,
-                words,
-            }
+            untrusted()
         } else if any(UNREACHED) {
+            // What a mirror refuses to give is then called unsigned, too.
             Error::Unreachable { mirror, words }
         } else if any(&["does not have a Release file"]) {
             Error::NoSuite { suite, mirror }
-        } else if any(&["Failed to fetch"]) {
-            Error::Unreachable { mirror, words }
+        } else if any(&["is not signed"]) {
+            untrusted()
         } else {
             APT_GET.failed(said, &self.folder)
         }
@@ -228,7 +230,6 @@ impl<'a> Apt<'a> {
 
 /// apt's words for archives that prove nothing, and for files that are not what was signed.
 const UNTRUSTED: &[&str] = &[
-    "is not signed",
     "GPG error",
     "OpenPGP",
     "NO_PUBKEY",
@@ -243,7 +244,7 @@ const UNTRUSTED: &[&str] = &[
     "Clearsigned file",
 ];
 
-/// … for mirrors that do not answer.
+/// … for mirrors that do not answer, or not with what was asked for.
 const UNREACHED: &[&str] = &[
     "Could not connect",
     "Unable to connect",
@@ -253,6 +254,7 @@ const UNREACHED: &[&str] = &[
     "Connection timed out",
     "Could not handshake",
     "Network is unreachable",
+    "Failed to fetch",
 ];
 
 /// The complaint of apt that tells most, in one line: a warning says why a signature is wrong, the error

@@ -12,8 +12,10 @@ pub(super) const WORDS: &str = "Suites: bookworm (6.1), trixie (6.12), sid (the 
 #[derive(Debug, Error)]
 pub enum Error {
     /// No kernel has that name.
-    #[error("there is no kernel {name}{}\n  {advice}", here(.there))]
+    #[error("there is no kernel {name} in {folder}{}\n  {advice}", here(.there))]
     NotThere {
+        /// Where it was looked for; root has another cache than its user.
+        folder: PathBuf,
         /// As it was asked for.
         name: String,
         /// Those that there are.
@@ -220,7 +222,7 @@ pub enum Error {
     },
     /// A program failed in a way that is not known here.
     #[error(
-        "{program} failed: {words}\n  Its words are above; try again, or add a kernel by its path: bpfcost kernel add PATH"
+        "{program} failed: {words}\n  Try again, or add a kernel by its path: bpfcost kernel add PATH"
     )]
     Failed {
         /// Its name.

@@ -118,6 +118,7 @@ impl Store {
             // The name of a file proves nothing.
             Some(kernel) => place::at(&kernel.image, &self.system),
             None => Err(Error::NotThere {
+                folder: self.folder.clone(),
                 name: name.to_owned(),
                 there: self.names()?,
                 advice: how_to_get(name),
@@ -149,6 +150,10 @@ impl Store {
             "the kernel {release} is damaged ({what}); fetching it again from {suite}"
         ));
         let draft = Draft::begin(&self.folder, observer)?;
+        // Somebody else may have mended it while this one waited.
+        if let Ok(kernel) = self.find(name) {
+            return Ok(kernel);
+        }
         let open = Suite::open(&suite, &self.system, &draft, observer)?;
         let (new, packages) = match open.unpack(&packages) {
             Ok(new) => (new, packages),

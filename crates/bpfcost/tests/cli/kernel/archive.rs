@@ -21,6 +21,7 @@ impl<'a> Archive<'a> {
             "dpkg-deb",
             "apt-get",
             "depmod",
+            "xz",
             "sha256sum",
         ] {
             let found = Command::new("sh")

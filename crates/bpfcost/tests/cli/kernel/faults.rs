@@ -1,10 +1,10 @@
 //! What goes wrong while a kernel is fetched: one sentence, what to do next, and nothing left behind.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
     net::TcpListener,
     process::Command,
-    thread::sleep,
+    thread::{sleep, spawn},
     time::Duration,
 };
 
@@ -26,6 +26,35 @@ fn a_mirror_out_of_reach() {
             "Could not connect",
             "network",
         ],
+    );
+    assert_eq!(lab.kept(), [""; 0]);
+}
+
+#[test]
+fn a_mirror_that_refuses() {
+    let lab = Lab::new();
+    lab.write("system/usr/share/keyrings/debian-archive-keyring.gpg", "");
+    let mirror = TcpListener::bind("127.0.0.1:0").expect("a port");
+    lab.mirror(&format!(
+        "http://{}/debian",
+        mirror.local_addr().expect("an address")
+    ));
+    spawn(move || {
+        for call in mirror.incoming().flatten() {
+            let mut asked = BufReader::new(call.try_clone().expect("a socket"));
+            let mut line = String::new();
+            while asked.read_line(&mut line).is_ok_and(|read| read > 2) {
+                line.clear();
+            }
+            let _ = (&call).write_all(
+                b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            );
+        }
+    });
+    lab.refuses(
+        "add trixie",
+        4,
+        &["can't be reached", "403  Forbidden", "proxies"],
     );
     assert_eq!(lab.kept(), [""; 0]);
 }
@@ -148,6 +177,23 @@ fn a_system_without_apt() {
         "fetching Debian's kernels",
         "apt-get install apt",
     ]);
+    assert_eq!(lab.kept(), [""; 0]);
+}
+
+#[test]
+fn a_system_without_compilers() {
+    let lab = Lab::new();
+    let mut command = lab.command("build --frame-pointer");
+    let said = said(
+        &command
+            .env("PATH", "/nothing")
+            .output()
+            .expect("the binary runs"),
+    );
+    assert_eq!(said.code, Some(4), "{said:?}");
+    let names = "make, gcc, ld, flex, bison, bc, pahole, tar, xz, usr/include/libelf.h";
+    let install = "apt-get install make gcc binutils flex bison bc dwarves tar xz-utils libelf-dev";
+    said.complains(&[names, install]);
     assert_eq!(lab.kept(), [""; 0]);
 }
 

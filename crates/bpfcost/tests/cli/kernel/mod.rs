@@ -2,6 +2,7 @@
 //! that nothing depends on a network; and from the real one where `BPFCOST_REQUIRE` asks for guests.
 
 mod archive;
+mod builds;
 mod faults;
 mod fetches;
 mod lab;

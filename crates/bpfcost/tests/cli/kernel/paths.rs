@@ -4,7 +4,7 @@ use super::lab::{Lab, image};
 
 #[test]
 fn help() {
-    for command in ["", "add", "list", "remove"] {
+    for command in ["", "add", "build", "list", "remove"] {
         let text = Lab::new().answers(&format!("{command} --help")).out;
         insta::assert_snapshot!(format!("help {command}").trim().replace(' ', "_"), text);
     }
@@ -95,6 +95,7 @@ fn words_that_are_neither_suite_nor_path() {
         &["6.12 is neither", "bpfcost kernel add trixie"],
     );
     lab.refuses("add", 2, &["SUITE|PATH"]);
+    lab.refuses("build", 2, &["--frame-pointer"]);
     lab.refuses("remove", 2, &["NAME"]);
     lab.refuses(
         "remove 6.12",
