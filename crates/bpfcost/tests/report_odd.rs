@@ -191,6 +191,27 @@ fn colour_only_where_asked() {
 }
 
 #[test]
+fn emulated_times_are_called_so_beside_their_target() {
+    let mut record = sample_record::sized(3, 12);
+    record.target = "vm:6.12".into();
+    let told = |record: &Record| {
+        let style = Style::default();
+        [
+            table::render(record, style),
+            verbose::render(record, style),
+            markdown::render(record),
+            html::render(std::slice::from_ref(record)).unwrap(),
+        ]
+        .map(|view| view.contains("vm:6.12 (emulated)"))
+    };
+    assert_eq!(told(&record), [false; 4]);
+    record.machine.emulator = Some("QEMU 7.2, tcg, -cpu max".into());
+    assert_eq!(told(&record), [true; 4]);
+    record.machine.emulator = Some("QEMU 7.2, kvm, -cpu host".into());
+    assert_eq!(told(&record), [false; 4]);
+}
+
+#[test]
 fn thousands_of_cases() {
     let mut record = sample_record::sized(6, 2);
     let few = record.cases.clone();
