@@ -12,7 +12,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bpfcost::{record::Record, report::html};
 use common::{
     browser::{self, Browser},
-    sample_record,
+    sample_exact, sample_record,
 };
 use serde_json::json;
 
@@ -190,6 +190,59 @@ fn several_runs_and_hostile_names() -> Result<()> {
         )?;
         assert_eq!(links, json!(3));
         keep(&mut browser, &format!("several-{width}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn several_targets_have_a_matrix() -> Result<()> {
+    let Some(mut browser) = start() else {
+        return Ok(());
+    };
+    let name = "</title><script>document.title='owned'</script><img src=x onerror=alert(1)>";
+    let mut hostile = sample_exact::counted("exact:7.3", "7.3.0", |_, count| count * 0.7);
+    hostile.target = format!("exact:{name}");
+    hostile.cases[2].name.push_str(name);
+    let records = [
+        sample_exact::old(),
+        sample_exact::flawed(),
+        sample_exact::emulated("vm:6.1", "6.1.0-40-amd64", 20.0),
+        sample_record::flawed(),
+        hostile,
+    ];
+    for (what, records) in [("matrix", &records[..4]), ("matrix-hostile", &records)] {
+        let (_folder, file) = page(records)?;
+        for width in [390, 1280] {
+            for look in ["light", "dark"] {
+                let what = format!("{what}-{look}-{width}");
+                browser.open(&file, width, look)?;
+                check(&mut browser, &what)?;
+                keep(&mut browser, &what)?;
+            }
+            // A row for each case, a cell for each target, each with what it says in words.
+            let cells = browser.eval(
+                "[...document.querySelectorAll('#matrix-1 svg.heat')].map(e => e.querySelectorAll('g').length)",
+            )?;
+            let cells: Vec<u64> = serde_json::from_value(cells)?;
+            assert!(
+                cells.len() >= 29 && cells.iter().all(|count| *count as usize == records.len()),
+                "{cells:?}"
+            );
+            let unnamed = browser.eval(
+                "[...document.querySelectorAll('svg.heat g')].filter(e => !e.querySelector('title')?.textContent).length",
+            )?;
+            assert_eq!(unnamed, json!(0));
+            // What stands in a cell stays in it.
+            let wide = browser.eval(
+                "[...document.querySelectorAll('svg.heat g')].filter(e => {
+                    const [tile, text] = [e.querySelector('rect'), e.querySelector('text')].map(e => e.getBoundingClientRect());
+                    return text.left < tile.left - 1 || text.right > tile.right + 1;
+                }).map(e => e.textContent)",
+            )?;
+            assert_eq!(wide, json!([]), "{what}-{width}");
+            assert_eq!(browser.eval("document.images.length")?, json!(0));
+            assert_eq!(browser.eval("document.scripts.length")?, json!(1));
+        }
     }
     Ok(())
 }

@@ -16,7 +16,12 @@ use crate::{
     experiment::{Experiment, Unit},
     measure::{COUNTING_GOAL_NS, Plan, forecast},
     record::{self, Record, Status},
-    report::{self, number::duration, style::Style},
+    report::{
+        self,
+        matrix::{self, Part},
+        number::duration,
+        style::Style,
+    },
     target::{Host, Target, TargetError, parse_cpus},
 };
 
@@ -374,16 +379,37 @@ fn show(args: &Args, records: &[Record]) -> Result<()> {
     let text = match args.format {
         Format::Json => report::json::render(records)?,
         Format::Csv => report::csv::render(records)?,
-        Format::Markdown => records.iter().map(report::markdown::render).collect(),
+        Format::Markdown => matrix::parts(records)
+            .iter()
+            .map(|part| match part {
+                Part::Matrix(matrix, records) => {
+                    matrix::markdown(matrix) + &each(records, report::markdown::render)
+                }
+                Part::Alone(records) => each(records, report::markdown::render),
+            })
+            .collect(),
         Format::Table => {
             let style = Style::for_stdout();
-            records
+            let tables = |records: &[&Record]| each(records, |record| table(args, record, style));
+            matrix::parts(records)
                 .iter()
-                .map(|record| table(args, record, style))
+                .map(|part| match part {
+                    // A table a target only repeats what the matrix says, and is long.
+                    Part::Matrix(matrix, _) if !args.verbose => matrix::table(matrix, style, false),
+                    Part::Matrix(matrix, records) => {
+                        matrix::table(matrix, style, true) + "\n" + &tables(records)
+                    }
+                    Part::Alone(records) => tables(records),
+                })
                 .collect()
         }
     };
     answer(format_args!("{text}"))
+}
+
+/// Records one after the other.
+fn each(records: &[&Record], show: impl Fn(&Record) -> String) -> String {
+    records.iter().map(|record| show(record)).collect()
 }
 
 fn table(args: &Args, record: &Record, style: Style) -> String {

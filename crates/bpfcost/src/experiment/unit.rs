@@ -15,6 +15,13 @@ pub enum Unit {
     InstructionsPerOp,
 }
 
+impl Unit {
+    /// Whether values are counted, so that they repeat and have no interval.
+    pub fn is_counted(self) -> bool {
+        self == Unit::InstructionsPerOp
+    }
+}
+
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -178,7 +178,7 @@ pub(super) fn change(
 }
 
 /// [`rounding`] of a case, from its record.
-fn recorded_rounding(case: &CaseRecord) -> f64 {
+pub(crate) fn recorded_rounding(case: &CaseRecord) -> f64 {
     4.0 / case.calibration.map_or(1, |found| found.batch.0) as f64
 }
 

@@ -3,6 +3,7 @@
 //! While a run goes on, its [`Journal`] takes down every event; at its end [`Record::build`] makes
 //! the record of them, [`write()`] puts it on disk whole, and [`load`] and [`compare()`] read it again.
 
+mod across;
 mod build;
 mod changes;
 mod compare;
@@ -19,10 +20,12 @@ mod sides;
 #[cfg(test)]
 mod tests;
 
+pub use across::{Across, Against, CaseAcross, Cell, Difference, Standing, by_experiment};
 pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
 pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;
 pub use disturbance::Disturbance;
+pub(crate) use exact::recorded_rounding;
 pub(crate) use file::replace;
 pub use file::{FileError, load, writable, write};
 pub use journal::{Contents, Header, Journal, Note, journal_path, read_journal};

@@ -10,9 +10,10 @@ use crate::{
 };
 
 /// The columns of [`render`].
-const CASES: [&str; 28] = [
+const CASES: [&str; 32] = [
     "experiment",
     "target",
+    "kernel",
     "started",
     "unit",
     "case",
@@ -24,6 +25,9 @@ const CASES: [&str; 28] = [
     "value",
     "ci95_low",
     "ci95_high",
+    "loads_low",
+    "loads_high",
+    "repeats",
     "net_low",
     "net_high",
     "net_value",
@@ -68,8 +72,13 @@ pub fn render(records: &[Record]) -> Result<String> {
     writer.write_record(CASES)?;
     for record in records {
         for case in &record.cases {
-            let head =
-                [&record.experiment, &record.target, &record.started].map(|text| text::line(text));
+            let head = [
+                &record.experiment,
+                &record.target,
+                &record.machine.kernel,
+                &record.started,
+            ]
+            .map(|text| text::line(text));
             let cells = head
                 .into_iter()
                 .chain([record.unit.to_string()])
@@ -142,6 +151,7 @@ fn case_cells(case: &CaseRecord) -> Vec<String> {
     let whole =
         |number: Option<usize>| number.map_or_else(String::new, |number| number.to_string());
     let [low, high] = ends(raw.and_then(|raw| raw.ci95));
+    let [loads_low, loads_high] = ends(raw.and_then(|raw| raw.loads));
     let [net_low, net_high] = ends(net.map(|net| net.bracket));
     let [net_ci_low, net_ci_high] = ends(net.and_then(|net| net.ci95));
     vec![
@@ -154,6 +164,9 @@ fn case_cells(case: &CaseRecord) -> Vec<String> {
         plain(raw.map(|raw| raw.value)),
         low,
         high,
+        loads_low,
+        loads_high,
+        whole(raw.and_then(|raw| raw.repeats)),
         net_low,
         net_high,
         plain(net.and_then(|net| net.value)),

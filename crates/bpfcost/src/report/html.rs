@@ -12,7 +12,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{
     record::Record,
-    report::{page::Section, text},
+    report::{
+        matrix::{self, Matrix, Part},
+        page::{MatrixSection, Section},
+        target, text,
+    },
 };
 
 const TEMPLATE: &str = include_str!("templates/report.html");
@@ -22,14 +26,34 @@ const SCRIPT: &str = include_str!("templates/report.js");
 /// The records as one page; several become sections with a list of contents.
 pub fn render(records: &[Record]) -> Result<String> {
     let sections: Vec<Section> = records.iter().enumerate().map(Section::new).collect();
-    let title = match records {
-        [record] => format!(
+    let parts = matrix::parts(records);
+    let matrices: Vec<&Matrix<'_>> = parts
+        .iter()
+        .filter_map(|part| match part {
+            Part::Matrix(matrix, _) => Some(&**matrix),
+            Part::Alone(_) => None,
+        })
+        .collect();
+    let title = match (records, matrices.as_slice()) {
+        ([record], _) => format!(
             "What {} costs on {}",
             text::line(&record.experiment),
-            text::line(&record.target)
+            target::label(record)
         ),
+        (_, [matrix]) if parts.len() == 1 => {
+            format!(
+                "What {} costs on {} targets",
+                matrix.experiment,
+                matrix.heads.len()
+            )
+        }
         _ => format!("What eBPF costs: {} runs", records.len()),
     };
+    let matrices: Vec<MatrixSection> = matrices
+        .into_iter()
+        .enumerate()
+        .map(MatrixSection::new)
+        .collect();
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
     templates
@@ -40,6 +64,7 @@ pub fn render(records: &[Record]) -> Result<String> {
         .and_then(|template| {
             template.render(context! {
                 title,
+                matrices => Value::from(Serde(&matrices)),
                 sections => Value::from(Serde(&sections)),
                 style => STYLE,
                 script => SCRIPT,

@@ -7,7 +7,7 @@ use crate::{
     report::{
         cpus,
         number::{self, MISSING},
-        rows, summary, text, words,
+        rows, summary, target, text, words,
     },
 };
 
@@ -17,16 +17,17 @@ pub fn render(record: &Record) -> String {
     let title = format!(
         "{} on {}",
         text::line(&record.experiment),
-        text::line(&record.target)
+        target::label(record)
     );
     let _ = writeln!(out, "### {}\n", escape(&title));
     let _ = writeln!(out, "{}\n", escape(&summary::sentence(record)));
     for group in rows::groups(record) {
         let _ = writeln!(
             out,
-            "| {} | {} | 95 % interval | net | note |",
+            "| {} | {} | {} | net | note |",
             escape(&group.name),
-            record.unit
+            record.unit,
+            words::spread_heading(record.unit)
         );
         out.push_str("|:--|--:|:--|:--|:--|\n");
         for row in &group.rows {
@@ -43,8 +44,8 @@ pub fn render(record: &Record) -> String {
         out.push('\n');
     }
     if !record.cases.is_empty() {
-        let _ = writeln!(out, "{}  ", escape(&words::cost_caption(record)));
-        let _ = writeln!(out, "{}\n", escape(&words::session_caption(record)));
+        let captions: Vec<String> = words::captions(record).iter().map(|c| escape(c)).collect();
+        let _ = writeln!(out, "{}\n", captions.join("  \n"));
     }
     several_cpus(&mut out, record);
     comparisons(&mut out, record);
@@ -67,8 +68,14 @@ pub fn origin(record: &Record) -> String {
         true => MISSING.to_owned(),
         false => text::line(&machine.kernel),
     };
+    let emulator = machine
+        .emulator
+        .as_deref()
+        .map_or_else(String::new, |emulator| {
+            format!(" in {}", text::line(emulator))
+        });
     format!(
-        "bpfcost {}, {}, Linux {kernel} on {}, seed {}.",
+        "bpfcost {}, {}, Linux {kernel} on {}{emulator}, seed {}.",
         text::line(&record.bpfcost),
         text::line(&record.started),
         text::line(&machine.cpu),
@@ -83,7 +90,12 @@ fn several_cpus(out: &mut String, record: &Record) {
         return;
     }
     let columns = cpus::columns(record);
-    let _ = writeln!(out, "| ns/op on each CPU | {} |", columns.join(" | "));
+    let _ = writeln!(
+        out,
+        "| {} on each CPU | {} |",
+        record.unit,
+        columns.join(" | ")
+    );
     let _ = writeln!(out, "|:--|{}", "--:|".repeat(columns.len()));
     for row in rows {
         let cells: Vec<String> = row.cells().iter().map(|(text, _)| escape(text)).collect();
@@ -99,20 +111,19 @@ fn comparisons(out: &mut String, record: &Record) {
     }
     let _ = writeln!(
         out,
-        "| case | against | difference ({}) | relative, 95 % | verdict |",
-        record.unit
+        "| case | against | difference ({}) | {} | verdict |",
+        record.unit,
+        words::relative_heading(record.unit)
     );
     out.push_str("|:--|:--|:--|:--|:--|\n");
     for pair in &pairs {
         let _ = writeln!(
             out,
-            "| {} | {} | {} {} | {} {} | {} |",
+            "| {} | {} | {} | {} | {} |",
             code(&pair.case),
             code(&pair.baseline),
-            pair.difference,
-            escape(&pair.difference_interval),
-            pair.relative,
-            escape(&pair.interval),
+            escape(format!("{} {}", pair.difference, pair.difference_interval).trim_end()),
+            escape(format!("{} {}", pair.relative, pair.interval).trim_end()),
             escape(&pair.verdict)
         );
     }

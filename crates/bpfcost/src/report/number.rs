@@ -35,6 +35,15 @@ pub fn estimate_decimals(value: f64, ci95: Option<[f64; 2]>) -> usize {
     .min(MOST_DECIMALS)
 }
 
+/// Decimals for a value that was counted: none where it is whole, else two at most (amortised costs).
+pub fn counted_decimals(value: f64) -> usize {
+    match (value * 100.0).round() {
+        hundredths if hundredths % 100.0 == 0.0 => 0,
+        hundredths if hundredths % 10.0 == 0.0 => 1,
+        _ => 2,
+    }
+}
+
 /// `value` with a fixed number of decimals, digits in threes, a true minus sign.
 pub fn fixed(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
@@ -189,6 +198,18 @@ mod tests {
         assert_eq!(fixed(f64::NAN, 2), MISSING);
         assert_eq!(fixed(f64::INFINITY, 2), MISSING);
         assert_eq!(fixed(1e300, 2), "1.00e300");
+    }
+
+    #[test]
+    fn counts_have_decimals_only_where_they_need_them() {
+        let counted = |value| fixed(value, counted_decimals(value));
+        assert_eq!(counted(293.0), "293");
+        assert_eq!(counted(2_972.5), "2,972.5");
+        assert_eq!(counted(0.333), "0.33");
+        assert_eq!(counted(292.999), "293");
+        assert_eq!(counted(-3.0), "−3");
+        assert_eq!(counted(f64::NAN), MISSING);
+        assert_eq!(counted(f64::INFINITY), MISSING);
     }
 
     #[test]

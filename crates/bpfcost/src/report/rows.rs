@@ -30,7 +30,7 @@ pub struct CaseRow<'a> {
     pub name: String,
     /// The estimate, or why there is none.
     pub cost: String,
-    /// `[82.98, 83.30]`, empty where there is none.
+    /// `[82.98, 83.30]`, or how a count spread over loads; empty where neither is known.
     pub interval: String,
     /// What is left after the harness.
     pub net: String,
@@ -65,7 +65,7 @@ pub struct PairRow<'a> {
     pub difference_interval: String,
     /// `+0.4 %`.
     pub relative: String,
-    /// Its interval, or that there is none.
+    /// Its interval, or that there is none; empty for counts, which have none.
     pub interval: String,
     /// What can be said.
     pub verdict: String,
@@ -109,21 +109,14 @@ pub fn case_row<'a>(case: &'a CaseRecord, record: &Record) -> CaseRow<'a> {
         (Status::Invalid, _) => ("INVALID".to_owned(), Tone::Alarm),
         (Status::Unsupported, _) => ("not run".to_owned(), Tone::Quiet),
         (Status::Ok, None) => (MISSING.to_owned(), Tone::Quiet),
-        (Status::Ok, Some(raw)) => {
-            let decimals = number::estimate_decimals(raw.value, raw.ci95);
-            (number::fixed(raw.value, decimals), Tone::Plain)
-        }
+        (Status::Ok, Some(raw)) => (words::value(raw.value, raw.ci95, record.unit), Tone::Plain),
     };
-    let interval = raw.and_then(|raw| {
-        let decimals = number::estimate_decimals(raw.value, raw.ci95);
-        raw.ci95.map(|ci95| number::interval(ci95, decimals))
-    });
     CaseRow {
         case,
         name: text::line(&case.name),
         cost,
-        interval: interval.unwrap_or_default(),
-        net: raw.map_or_else(String::new, |_| words::net(case.net.as_ref())),
+        interval: raw.map_or_else(String::new, |raw| words::spread(case, raw, record.unit)),
+        net: raw.map_or_else(String::new, |_| words::net(case.net.as_ref(), record.unit)),
         notes: words::notes(case, record),
         tone,
     }
@@ -135,7 +128,7 @@ pub fn pairs(record: &Record) -> Vec<PairRow<'_>> {
         .comparisons
         .iter()
         .map(|comparison| {
-            let decimals = number::estimate_decimals(comparison.difference, comparison.ci95);
+            let decimals = words::decimals(comparison.difference, comparison.ci95, record.unit);
             let (relative, interval) = words::relative(comparison);
             let (verdict, tone) = words::verdict(comparison, record);
             PairRow {
@@ -149,7 +142,7 @@ pub fn pairs(record: &Record) -> Vec<PairRow<'_>> {
                     format!("[{low}, {high}]")
                 }),
                 relative,
-                interval: match interval.is_empty() {
+                interval: match interval.is_empty() && !record.unit.is_counted() {
                     true => "(no interval)".to_owned(),
                     false => interval,
                 },

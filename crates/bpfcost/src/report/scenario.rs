@@ -4,12 +4,13 @@
 use std::fmt::Write;
 
 use crate::{
+    experiment::Unit,
     record::{CaseRecord, Raw, Record, Status},
     report::{
         histogram::{self, Histogram},
         number, rows,
         style::Style,
-        table, text, words,
+        table, target, text, words,
     },
 };
 
@@ -26,7 +27,7 @@ pub fn render(record: &Record, name: &str, style: Style) -> Option<String> {
         style,
     };
     page.head(case, record);
-    page.trust(case);
+    page.trust(case, record.unit);
     match (case.status, &case.raw) {
         (Status::Unsupported, _) => {
             let reason = case.reason.as_deref().unwrap_or("not on this target");
@@ -34,7 +35,7 @@ pub fn render(record: &Record, name: &str, style: Style) -> Option<String> {
         }
         (Status::Ok, Some(raw)) => {
             page.value(case, raw, record);
-            page.percentiles(case, raw);
+            page.percentiles(case, raw, record.unit);
             page.secondary(case);
             page.pairs(case, record);
             page.histogram(case, record);
@@ -77,24 +78,34 @@ impl Page {
         }
     }
 
-    fn trust(&mut self, case: &CaseRecord) {
+    fn trust(&mut self, case: &CaseRecord, unit: Unit) {
         if let Some(found) = case.calibration {
             let batch_ns = found.ns_per_op * found.batch.0 as f64;
-            let decimals = number::plain_decimals(found.ns_per_op);
+            // The clock of an exact target counts instructions: a ns is one.
+            let (decimals, length) = match unit.is_counted() {
+                true => (
+                    number::counted_decimals(found.ns_per_op),
+                    format!("{} instructions", number::fixed(batch_ns, 0)),
+                ),
+                false => (
+                    number::plain_decimals(found.ns_per_op),
+                    number::duration(batch_ns / 1e9),
+                ),
+            };
             self.line(
                 "Calibration",
                 &format!(
-                    "{} ns/op, so {} operations make a batch of {}",
+                    "{} {unit}, so {} operations make a batch of {length}",
                     number::fixed(found.ns_per_op, decimals),
                     number::count(found.batch.0),
-                    number::duration(batch_ns / 1e9)
                 ),
             );
             let proportional = match found.ratio {
                 None => "not checked: the size of the batch is part of the case".to_owned(),
                 Some(ratio) => format!(
-                    "twice the batch took {} times as long ({}{})",
+                    "twice the batch took {} times {} ({}{})",
                     number::fixed(ratio, 4),
+                    words::as_much(unit),
                     match (ratio / 2.0 - 1.0).abs() <= 0.05 {
                         true => "within 5 % of 2",
                         false => "more than 5 % off 2: the cost depends on the batch",
@@ -146,11 +157,12 @@ impl Page {
         let width = words::half_width(raw)
             .map(|width| format!(", ±{}", number::percent(width)))
             .unwrap_or_default();
-        let interval = match row.interval.is_empty() {
-            true => "(no interval)".to_owned(),
-            false => format!("{} (95 %{width})", row.interval),
+        let spread = match (record.unit.is_counted(), row.interval.as_str()) {
+            (true, loads) => format!("({loads})"),
+            (false, "") => "(no interval)".to_owned(),
+            (false, interval) => format!("{interval} (95 %{width})"),
         };
-        self.line("Cost", &format!("{} {} {interval}", row.cost, record.unit));
+        self.line("Cost", &format!("{} {} {spread}", row.cost, record.unit));
         if !row.net.is_empty() {
             let floor = case.floor.as_deref().map(text::line).unwrap_or_default();
             let against = if floor.is_empty() {
@@ -160,6 +172,7 @@ impl Page {
             };
             let net = match row.net.as_str() {
                 "≈ harness" => "not distinguishable from the harness".to_owned(),
+                net if record.unit.is_counted() => format!("{net} {}", record.unit),
                 net => {
                     let interval = words::net_interval(case.net.as_ref());
                     format!("{net} {} {interval}", record.unit)
@@ -172,14 +185,22 @@ impl Page {
         for note in &row.notes {
             self.line("Note", &note.text);
         }
+        let told = [target::unit_caption(record), target::identity(record)];
+        for words in told.into_iter().flatten() {
+            self.line("", &words);
+        }
     }
 
-    fn percentiles(&mut self, case: &CaseRecord, raw: &Raw) {
+    fn percentiles(&mut self, case: &CaseRecord, raw: &Raw, unit: Unit) {
         let values = histogram::sorted(&case.samples);
         let decimals = number::decimals(raw.stddev);
-        let fixed = |value| number::fixed(value, decimals);
+        let fixed = |value| match unit.is_counted() {
+            true => words::value(value, None, unit),
+            false => number::fixed(value, decimals),
+        };
+        let trials = words::trials(unit);
         self.line(
-            "Batch means",
+            &rows::heading(trials),
             &format!(
                 "median {}, stddev {}, CV {}, min {}, max {}; outliers, kept: {}",
                 fixed(raw.p50),
@@ -198,7 +219,7 @@ impl Page {
         if !listed.is_empty() {
             self.line(
                 "Percentiles",
-                &format!("{} (of batch means)", listed.join(", ")),
+                &format!("{} (of {trials})", listed.join(", ")),
             );
         }
     }
@@ -235,8 +256,11 @@ impl Page {
             self.line(
                 "Comparison",
                 &format!(
-                    "{} against {}: {} {}, {}",
-                    pair.case, pair.baseline, pair.relative, pair.interval, pair.verdict
+                    "{} against {}: {}, {}",
+                    pair.case,
+                    pair.baseline,
+                    format!("{} {}", pair.relative, pair.interval).trim_end(),
+                    pair.verdict
                 ),
             );
         }
@@ -248,10 +272,13 @@ impl Page {
             return;
         };
         let step = histogram.step_text();
-        let head = format!("Batch means, {} (bins of {step})", record.unit);
+        let trials = rows::heading(words::trials(record.unit));
+        let head = format!("{trials}, {} (bins of {step})", record.unit);
         let _ = writeln!(self.out, "\n{}", self.style.bold(&head));
         self.out.push_str(&histogram.render("  "));
-        if let Some(skew) = histogram::skew(&values) {
+        // Counts have a tail by their nature: what a timer tick adds.
+        let skew = histogram::skew(&values).filter(|_| !record.unit.is_counted());
+        if let Some(skew) = skew {
             let (side, other, times) = match skew > 1.0 {
                 true => ("right", "p1 lies below it", skew),
                 false => ("left", "p99 lies above it", 1.0 / skew),
@@ -267,6 +294,10 @@ impl Page {
                 let _ = writeln!(self.out, "{}", self.style.caution(&words));
             }
         }
-        table::caption(&mut self.out, words::PERCENTILE_CAPTION, self.style);
+        table::caption(
+            &mut self.out,
+            words::percentile_caption(record.unit),
+            self.style,
+        );
     }
 }

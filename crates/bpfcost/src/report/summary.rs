@@ -4,7 +4,7 @@ use crate::{
     experiment::Role,
     measure::Stop,
     record::{CaseRecord, Record, Status, Verdict},
-    report::{number, text, words},
+    report::{number, target, text, words},
 };
 
 /// The record in one sentence.
@@ -40,7 +40,7 @@ pub fn measured(record: &Record) -> impl Iterator<Item = (f64, &CaseRecord)> {
 
 fn costs(record: &Record) -> String {
     let experiment = text::line(&record.experiment);
-    let target = text::line(&record.target);
+    let target = target::label(record);
     let order = |a: &(f64, &CaseRecord), b: &(f64, &CaseRecord)| a.0.total_cmp(&b.0);
     let (Some(least), Some(most)) = (
         measured(record).min_by(order),
@@ -50,11 +50,15 @@ fn costs(record: &Record) -> String {
     };
     let named = |(value, case): (f64, &CaseRecord)| {
         let ci95 = case.raw.as_ref().and_then(|raw| raw.ci95);
-        let value = number::fixed(value, number::estimate_decimals(value, ci95).min(1));
+        let decimals = words::decimals(value, ci95, record.unit);
+        let value = number::fixed(value, decimals.min(1));
         format!("{value} {} ({})", record.unit, text::line(&case.name))
     };
-    let known = typical_half_width(record)
-        .map(|width| format!(", typically known to ±{}", number::percent(width)))
+    let known = repeated(record)
+        .or_else(|| {
+            let width = number::percent(typical_half_width(record)?);
+            Some(format!(", typically known to ±{width}"))
+        })
         .unwrap_or_default();
     match measured(record).count() {
         1 => format!(
@@ -69,6 +73,29 @@ fn costs(record: &Record) -> String {
             named(most)
         ),
     }
+}
+
+/// How many counts are the same in every load; `None` for times.
+fn repeated(record: &Record) -> Option<String> {
+    if !record.unit.is_counted() {
+        return None;
+    }
+    let all = measured(record).count();
+    Some(match same_in_every_load(record) {
+        0 => String::new(),
+        same if same == all => ", the same in every load".to_owned(),
+        same => format!(
+            ", {} of them the same in every load",
+            number::count(same as u64)
+        ),
+    })
+}
+
+/// Cases whose count is the same in every load; loads are several.
+pub fn same_in_every_load(record: &Record) -> usize {
+    measured(record)
+        .filter(|(_, case)| words::same_in_loads(case))
+        .count()
 }
 
 fn comparisons(record: &Record) -> Option<String> {

@@ -47,7 +47,8 @@ pub(super) fn costs(out: &mut String, record: &Record, style: Style) {
     number::align(&mut costs, ' ', ' ');
     let mut costs = costs.into_iter();
     let unit = record.unit.to_string();
-    let header = ["case", unit.as_str(), "95 % interval", "net", "note"];
+    let spread = words::spread_heading(record.unit);
+    let header = ["case", unit.as_str(), spread, "net", "note"];
     let mut grid = Grid::new(&header, &[1], style);
     for group in &groups {
         grid.heading(&group.name);
@@ -68,9 +69,8 @@ pub(super) fn costs(out: &mut String, record: &Record, style: Style) {
         }
     }
     out.push_str(&grid.render());
-    caption(out, &words::cost_caption(record), style);
-    if !record.target.starts_with("exact") {
-        caption(out, &words::session_caption(record), style);
+    for words in words::captions(record) {
+        caption(out, &words, style);
     }
     if let Some(memory) = words::memory_caption(record) {
         caption(out, &memory, style);
@@ -85,7 +85,8 @@ pub(super) fn several_cpus(out: &mut String, record: &Record, style: Style) {
         return;
     }
     let columns = cpus::columns(record);
-    let mut header = vec!["ns/op on each CPU"];
+    let head = format!("{} on each CPU", record.unit);
+    let mut header = vec![head.as_str()];
     header.extend(columns.iter().map(String::as_str));
     let numbers: Vec<usize> = (1..header.len()).collect();
     let mut grid = Grid::new(&header, &numbers, style);
@@ -116,7 +117,7 @@ pub(super) fn comparisons(out: &mut String, record: &Record, style: Style) {
         "case",
         "against",
         &difference,
-        "relative, 95 %",
+        words::relative_heading(record.unit),
         "",
         "verdict",
     ];

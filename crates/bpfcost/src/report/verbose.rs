@@ -1,6 +1,7 @@
 //! `--verbose`: the tables of [`table`], then how the batch means of every case lie.
 
 use crate::{
+    experiment::Unit,
     record::{Raw, Record, Status},
     report::{
         number, rows,
@@ -26,21 +27,26 @@ pub fn render(record: &Record, style: Style) -> String {
 /// Where the batch means of every case lie.
 fn batch_means(out: &mut String, record: &Record, style: Style) {
     let unit = record.unit.to_string();
-    let header = [
-        "batch means",
-        "epochs",
-        "n",
-        unit.as_str(),
-        "stddev",
-        "CV",
-        "min",
-        "p90",
-        "p99",
-        "max",
-        "outliers",
-    ];
+    let counted = record.unit.is_counted();
+    let header: &[&str] = match counted {
+        // What ticks add to some trials has no spread worth telling.
+        true => &["trials", "loads", "n", "median", "min", "p90", "p99", "max"],
+        false => &[
+            "batch means",
+            "epochs",
+            "n",
+            unit.as_str(),
+            "stddev",
+            "CV",
+            "min",
+            "p90",
+            "p99",
+            "max",
+            "outliers",
+        ],
+    };
     let right: Vec<usize> = (1..header.len()).collect();
-    let mut grid = Grid::new(&header, &right, style);
+    let mut grid = Grid::new(header, &right, style);
     let mut any = false;
     for group in rows::groups(record) {
         let rows: Vec<(&str, &Raw)> = group
@@ -55,14 +61,20 @@ fn batch_means(out: &mut String, record: &Record, style: Style) {
         any = true;
         grid.heading(&group.name);
         for (name, raw) in rows {
-            let cells = [format!("  {name}")].into_iter().chain(cells(raw));
+            let cells = match counted {
+                true => counted_cells(raw, record.unit).to_vec(),
+                false => cells(raw).to_vec(),
+            };
+            let cells = [format!("  {name}")].into_iter().chain(cells);
             grid.row(cells.map(|cell| (cell, Tone::Plain)).collect());
         }
     }
     if any {
         out.push_str(&grid.render());
-        table::caption(out, words::PERCENTILE_CAPTION, style);
-        table::caption(out, &words::spread_caption(record), style);
+        table::caption(out, words::percentile_caption(record.unit), style);
+        if !counted {
+            table::caption(out, &words::spread_caption(record), style);
+        }
         out.push('\n');
     }
 }
@@ -83,5 +95,19 @@ fn cells(raw: &Raw) -> [String; 10] {
         fixed(raw.p99),
         fixed(raw.max),
         number::count(raw.outliers as u64),
+    ]
+}
+
+/// Loads, trials, median, min, p90, p99, max.
+fn counted_cells(raw: &Raw, unit: Unit) -> [String; 7] {
+    let count = |value| words::value(value, None, unit);
+    [
+        number::count(raw.epochs as u64),
+        number::count(raw.trials as u64),
+        count(raw.p50),
+        count(raw.min),
+        count(raw.p90),
+        count(raw.p99),
+        count(raw.max),
     ]
 }

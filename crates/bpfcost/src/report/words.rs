@@ -1,13 +1,13 @@
 //! What a record says, in words: verdicts, notes, captions. Every view uses these.
 
 use crate::{
-    experiment::Role,
+    experiment::{Role, Unit},
     measure::Stop,
-    record::{BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
+    record::{self, BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
     report::{
         number::{self, MISSING},
         style::Tone,
-        text,
+        target, text,
     },
 };
 
@@ -34,11 +34,86 @@ impl Note {
     }
 }
 
+/// Decimals of a value: as many as its interval supports, or as a count needs.
+pub fn decimals(value: f64, ci95: Option<[f64; 2]>, unit: Unit) -> usize {
+    match unit.is_counted() {
+        true => number::counted_decimals(value),
+        false => number::estimate_decimals(value, ci95),
+    }
+}
+
+/// A value without its unit.
+pub fn value(value: f64, ci95: Option<[f64; 2]>, unit: Unit) -> String {
+    number::fixed(value, decimals(value, ci95, unit))
+}
+
+/// What stands beside a value: its 95 % interval, or how a count spread over loads.
+pub fn spread(case: &CaseRecord, raw: &Raw, unit: Unit) -> String {
+    if unit.is_counted() {
+        return loads(case, raw);
+    }
+    let decimals = number::estimate_decimals(raw.value, raw.ci95);
+    raw.ci95
+        .map_or_else(String::new, |ci95| number::interval(ci95, decimals))
+}
+
+/// The heading above it.
+pub fn spread_heading(unit: Unit) -> &'static str {
+    match unit.is_counted() {
+        true => "loads",
+        false => "95 % interval",
+    }
+}
+
+/// The heading above relative differences.
+pub fn relative_heading(unit: Unit) -> &'static str {
+    match unit.is_counted() {
+        true => "relative",
+        false => "relative, 95 %",
+    }
+}
+
+/// `same in 3 loads`, `293–295 over 3 loads`.
+fn loads(case: &CaseRecord, raw: &Raw) -> String {
+    let loads = number::plural(raw.epochs, "load");
+    match range(case) {
+        Some(range) => format!("{range} over {loads}"),
+        None if same_in_loads(case) => format!("same in {loads}"),
+        None => loads,
+    }
+}
+
+/// Whether a count is the same in all its loads, but for what the clock rounds; loads are several.
+pub fn same_in_loads(case: &CaseRecord) -> bool {
+    let raw = case.raw.as_ref().filter(|raw| raw.epochs > 1);
+    raw.and_then(|raw| raw.loads)
+        .is_some_and(|[low, high]| high - low <= record::recorded_rounding(case))
+}
+
+/// `293–295`, where a count differs from load to load.
+pub fn range(case: &CaseRecord) -> Option<String> {
+    let loads = case.raw.as_ref()?.loads;
+    let [low, high] = loads.filter(|[low, high]| high - low > record::recorded_rounding(case))?;
+    let [low, high] = [low, high].map(|end| value(end, None, Unit::InstructionsPerOp));
+    Some(format!("{low}–{high}"))
+}
+
 /// Half the width of a case's interval, as a share of its value.
 pub fn half_width(raw: &Raw) -> Option<f64> {
     let [low, high] = raw.ci95?;
     let share = (high - low) / 2.0 / raw.value.abs();
     share.is_finite().then_some(share)
+}
+
+/// How far a value is open, as a share of it: half its interval, or the whole range over loads.
+pub fn relative_spread(raw: &Raw, unit: Unit) -> Option<f64> {
+    match unit.is_counted() {
+        true => {
+            let [low, high] = raw.loads?;
+            Some((high - low) / raw.value.abs()).filter(|share| share.is_finite())
+        }
+        false => half_width(raw),
+    }
 }
 
 /// What is to know of a case beyond its numbers, most important first.
@@ -68,7 +143,14 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
     if raw.modes.len() > 1 {
         notes.push(Note::new(Tone::Open, modes(raw)));
     }
-    if raw.ci95.is_none() && !record.target.starts_with("exact") {
+    if raw.repeats == Some(0) {
+        let [low, high] = [raw.min, raw.max].map(|end| value(end, None, record.unit));
+        notes.push(Note::new(
+            Tone::Open,
+            format!("depends on a state: trials from {low} to {high}"),
+        ));
+    }
+    if raw.ci95.is_none() && !record.unit.is_counted() {
         let epochs = number::plural(raw.epochs, "epoch");
         notes.push(Note::new(
             Tone::Open,
@@ -96,7 +178,10 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
         let ratio = number::fixed(ratio, 2);
         notes.push(Note::new(
             Tone::Open,
-            format!("twice the batch took {ratio} times as long"),
+            format!(
+                "twice the batch took {ratio} times {}",
+                as_much(record.unit)
+            ),
         ));
     }
     notes
@@ -122,11 +207,22 @@ fn modes(raw: &Raw) -> String {
     format!("{number} modes: {}", modes.join(", "))
 }
 
+/// What twice a batch takes twice of, behind `2 times`.
+pub fn as_much(unit: Unit) -> &'static str {
+    match unit.is_counted() {
+        true => "as many instructions",
+        false => "as long",
+    }
+}
+
 /// What is left after the harness: one number, a range, or that it can't be told from it.
-pub fn net(net: Option<&Net>) -> String {
+pub fn net(net: Option<&Net>, unit: Unit) -> String {
     let Some(net) = net else {
         return String::new();
     };
+    if let Some(count) = net.value.filter(|_| unit.is_counted()) {
+        return value(count, None, unit);
+    }
     if !net.distinguishable {
         return "≈ harness".to_owned();
     }
@@ -169,6 +265,7 @@ pub fn verdict(comparison: &Comparison, record: &Record) -> (String, Tone) {
             )
         }
         Verdict::Same => ("same".to_owned(), Tone::Quiet),
+        Verdict::Unresolved if record.unit.is_counted() => (overlapping(comparison), Tone::Open),
         Verdict::Unresolved => (unresolved(comparison, &margin), Tone::Open),
     };
     if let Some(budget) = comparison.budget {
@@ -198,6 +295,17 @@ fn unresolved(comparison: &Comparison, margin: &str) -> String {
     match parts.is_empty() {
         true => "unresolved".to_owned(),
         false => format!("unresolved: {}", parts.join("; ")),
+    }
+}
+
+/// Counts that can't be told apart, for they differ from load to load.
+fn overlapping(comparison: &Comparison) -> String {
+    match comparison.detectable.filter(|percent| percent.is_finite()) {
+        Some(percent) => {
+            let percent = number::percent(percent / 100.0);
+            format!("unresolved: loads alone differ by {percent}")
+        }
+        None => "unresolved".to_owned(),
     }
 }
 
@@ -240,10 +348,11 @@ pub fn stop(stop: Stop) -> &'static str {
 /// What to know to read the costs of this record.
 pub fn cost_caption(record: &Record) -> String {
     let unit = record.unit;
-    if record.target.starts_with("exact") {
+    if unit.is_counted() {
         return format!(
-            "cost: {unit}, counted on a target that repeats; caches, branches and TLBs are not part \
-             of it. net: without what the harness costs."
+            "cost: {unit}, retired instructions per operation, counted under emulation, so that they \
+             repeat; in place of an interval, how they spread over loads. net: without what the \
+             harness costs."
         );
     }
     format!(
@@ -255,6 +364,11 @@ pub fn cost_caption(record: &Record) -> String {
 
 /// What to know to read the comparisons of this record.
 pub fn pair_caption(record: &Record) -> String {
+    if record.unit.is_counted() {
+        return "Differences of counts have no interval. same: equal in every load; more or less: the \
+                loads of one and of the other do not meet."
+            .to_owned();
+    }
     let several = match record.comparisons.len() {
         0 | 1 => String::new(),
         number => format!(" for each comparison alone, verdicts allow for all {number} of them"),
@@ -278,8 +392,23 @@ pub fn memory_caption(record: &Record) -> Option<String> {
     (!known.is_empty()).then(|| format!("Memory at most: {}.", known.join(", ")))
 }
 
-/// How far an interval reaches: sessions differ by more.
-pub fn session_caption(record: &Record) -> String {
+/// What to know below the costs of a record, most important first.
+pub fn captions(record: &Record) -> Vec<String> {
+    let below = [
+        target::unit_caption(record),
+        session_caption(record),
+        target::identity(record),
+    ];
+    std::iter::once(cost_caption(record))
+        .chain(below.into_iter().flatten())
+        .collect()
+}
+
+/// How far an interval reaches: sessions differ by more. Counts have none, and repeat.
+pub fn session_caption(record: &Record) -> Option<String> {
+    if record.unit.is_counted() {
+        return None;
+    }
     let size = match record.spread.session.filter(|spread| spread.is_finite()) {
         Some(spread) => format!(
             "typically {} here, as self-test measured",
@@ -287,15 +416,33 @@ pub fn session_caption(record: &Record) -> String {
         ),
         None => "`bpfcost self-test` measures by how much".to_owned(),
     };
-    format!(
+    Some(format!(
         "Two sessions minutes apart differ by more than this interval knows ({size}): to compare two \
          things, measure them in one run."
-    )
+    ))
+}
+
+/// What trials are called.
+pub fn trials(unit: Unit) -> &'static str {
+    match unit.is_counted() {
+        true => "trials",
+        false => "batch means",
+    }
 }
 
 /// How to read percentiles.
-pub const PERCENTILE_CAPTION: &str = "Percentiles are of batch means, each over many operations: \
-    never read them as the latency of one operation.";
+pub fn percentile_caption(unit: Unit) -> &'static str {
+    match unit.is_counted() {
+        true => {
+            "A trial is what a batch of twice as many operations adds, over their number. The cost is the \
+             value on which most trials agree; where they agree on none, their mean."
+        }
+        false => {
+            "Percentiles are of batch means, each over many operations: never read them as the \
+             latency of one operation."
+        }
+    }
+}
 
 /// How much moved with what.
 pub fn spread_caption(record: &Record) -> String {

@@ -7,7 +7,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 use super::{relative, verdict};
 use crate::{
     record::{Change, Changes, OneSided, Outcome},
-    report::{number, text},
+    report::{number, text, words},
 };
 
 /// The comparison as JUnit XML.
@@ -47,11 +47,12 @@ fn test_case(change: &Change, threshold: f64) -> TestCase {
     let (relative, interval) = relative(change);
     let (verdict, _) = verdict(change, threshold, &relative);
     let value = |side: Option<crate::record::Side>| match side {
-        Some(side) => number::fixed(side.value, number::estimate_decimals(side.value, side.ci95)),
+        Some(side) => words::value(side.value, side.ci95, change.unit),
         None => number::MISSING.to_owned(),
     };
     let words = format!(
-        "{verdict}: {relative} {interval}, {} → {} {}",
+        "{verdict}: {}, {} → {} {}",
+        format!("{relative} {interval}").trim_end(),
         value(change.old),
         value(change.new),
         change.unit

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{all_rows, caption, one_sided, sentence};
+use super::{all_rows, captions, one_sided, sentence};
 use crate::{
     record::Changes,
     report::{
@@ -15,30 +15,31 @@ use crate::{
 pub fn render(changes: &Changes) -> String {
     let mut out = format!("**{}**\n\n", escape(&sentence(changes)));
     let rows = all_rows(changes);
+    let counted = changes.cases.iter().all(|change| change.unit.is_counted());
+    let change = if counted { "change" } else { "change, 95 %" };
     let mut heading = None;
     for row in &rows {
         if heading != Some(&row.heading) {
             let gap = if heading.is_some() { "\n" } else { "" };
             let _ = writeln!(
                 out,
-                "{gap}| {} | old | new | change, 95 % | verdict |\n|:--|--:|--:|:--|:--|",
+                "{gap}| {} | old | new | {change} | verdict |\n|:--|--:|--:|:--|:--|",
                 escape(&row.heading)
             );
             heading = Some(&row.heading);
         }
         let _ = writeln!(
             out,
-            "| {} | {} | {} | {} {} | {} |",
+            "| {} | {} | {} | {} | {} |",
             code(&row.case),
             row.old,
             row.new,
-            row.relative,
-            escape(&row.interval),
+            escape(format!("{} {}", row.relative, row.interval).trim_end()),
             escape(&row.verdict)
         );
     }
     if !rows.is_empty() {
-        let _ = writeln!(out, "\n{}", caption(changes));
+        let _ = writeln!(out, "\n{}", captions(changes).join("  \n"));
     }
     let warnings = changes
         .warnings

@@ -15,7 +15,7 @@ use crate::{
         number::{self, HOLD, MISSING},
         rows,
         style::Tone,
-        text,
+        text, words,
     },
 };
 
@@ -35,7 +35,7 @@ struct Row {
     new: String,
     /// `+5.1 %`.
     relative: String,
-    /// Its interval, or that there is none.
+    /// Its interval, or that there is none; empty for counts, which have none.
     interval: String,
     verdict: String,
     tone: Tone,
@@ -65,10 +65,7 @@ fn row(change: &Change, changes: &Changes, name_run: bool) -> Row {
         false => group,
     };
     let side = |side: Option<crate::record::Side>| match side {
-        Some(side) => {
-            let decimals = number::estimate_decimals(side.value, side.ci95);
-            number::fixed(side.value, decimals)
-        }
+        Some(side) => words::value(side.value, side.ci95, change.unit),
         None => MISSING.to_owned(),
     };
     let (relative, interval) = relative(change);
@@ -93,13 +90,14 @@ fn relative(change: &Change) -> (String, String) {
     let value = relative * 100.0;
     let ci95 = change.relative_ci95.map(|ends| ends.map(|end| end * 100.0));
     let decimals = number::estimate_decimals(value, ci95).min(1);
-    let interval = ci95.map_or_else(
-        || "(no interval)".to_owned(),
-        |ends| {
+    let interval = match ci95 {
+        Some(ends) => {
             let [low, high] = ends.map(|end| number::signed(end, decimals));
             format!("[{low}, {high}]")
-        },
-    );
+        }
+        None if change.unit.is_counted() => String::new(),
+        None => "(no interval)".to_owned(),
+    };
     (
         format!("{}{HOLD}%", number::signed(value, decimals)),
         interval,
@@ -184,13 +182,24 @@ fn singular(words: &str) -> String {
     }
 }
 
-/// What to know to read the intervals.
-fn caption(changes: &Changes) -> &'static str {
-    let widened = changes
+/// What to know to read the numbers.
+fn captions(changes: &Changes) -> Vec<&'static str> {
+    let (counted, timed): (Vec<&Change>, Vec<&Change>) = changes
         .cases
         .iter()
-        .any(|change| change.basis == Some(Basis::Widened));
-    match widened {
+        .partition(|change| change.unit.is_counted());
+    let counted = (!counted.is_empty()).then_some(
+        "insn/op: counts of instructions, which repeat and have no interval. insn are not ns: caches, \
+         branches and TLBs are not modelled.",
+    );
+    let timed = (!timed.is_empty()).then(|| intervals(&timed));
+    counted.into_iter().chain(timed).collect()
+}
+
+/// Where the intervals of times come from.
+fn intervals(timed: &[&Change]) -> &'static str {
+    let widened = |change: &&Change| change.basis == Some(Basis::Widened);
+    match timed.iter().any(widened) {
         true => {
             "Old and new are different sessions: their intervals are widened by how much sessions differ. \
              Several records a side, or both in one interleaved run, tell more."

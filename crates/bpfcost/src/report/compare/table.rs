@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{all_rows, caption, one_sided, sentence};
+use super::{all_rows, captions, one_sided, sentence};
 use crate::{
     record::{Changes, Gate},
     report::{
@@ -30,7 +30,9 @@ pub fn render(changes: &Changes, style: Style) -> String {
         ];
         number::align(&mut old, ' ', ' ');
         number::align(&mut new, ' ', ' ');
-        let header = ["case", "old", "new", "change, 95 %", "", "verdict"];
+        let counted = changes.cases.iter().all(|change| change.unit.is_counted());
+        let change = if counted { "change" } else { "change, 95 %" };
+        let header = ["case", "old", "new", change, "", "verdict"];
         let mut grid = Grid::new(&header, &[1, 2, 3], style);
         let mut heading = None;
         for ((row, old), new) in rows.iter().zip(old).zip(new) {
@@ -48,7 +50,9 @@ pub fn render(changes: &Changes, style: Style) -> String {
             ]);
         }
         out.push_str(&grid.render());
-        table::caption(&mut out, caption(changes), style);
+        for words in captions(changes) {
+            table::caption(&mut out, words, style);
+        }
     }
     for line in one_sided(changes) {
         table::caption(&mut out, &line, style);

@@ -12,7 +12,7 @@ use crate::{
     report::{
         number,
         rows::{CaseRow, Group},
-        text,
+        text, words,
     },
 };
 
@@ -58,6 +58,7 @@ fn reach(row: &CaseRow<'_>) -> Vec<f64> {
     };
     let mut values = vec![raw.value];
     values.extend(raw.ci95.into_iter().flatten());
+    values.extend(raw.loads.into_iter().flatten());
     values.extend(raw.modes.iter().map(|mode| mode.value));
     values.retain(|value| value.is_finite());
     values
@@ -92,7 +93,7 @@ fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
     for mode in raw.modes.iter().filter(|mode| mode.value.is_finite()) {
         svg.dot("mode", (axis.place(mode.value), 0.0), 6.5);
     }
-    if let Some([low, high]) = raw.ci95 {
+    if let Some([low, high]) = raw.ci95.or(raw.loads) {
         svg.line("ci", (axis.place(low), 0.0), (axis.place(high), 0.0));
     }
     svg.dot("point", (axis.place(raw.value), 0.0), 4.0);
@@ -109,10 +110,12 @@ fn value(row: &CaseRow<'_>, cost: &str) -> String {
         };
         return format!("<div class=\"value {class}\">{}</div>", escape(&row.cost));
     }
+    // Beside a count there is room for its range, and not for the number of loads.
+    let range = words::range(row.case);
     let mut out = format!(
         "<div class=\"value\"><b>{}</b> <span class=\"muted\">{}</span>",
         escape(cost),
-        escape(&row.interval)
+        escape(range.as_ref().unwrap_or(&row.interval))
     );
     if !row.net.is_empty() {
         let net = match row.net.as_str() {

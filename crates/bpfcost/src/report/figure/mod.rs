@@ -6,6 +6,7 @@
 
 mod axis;
 pub(super) mod forest;
+pub(super) mod heat;
 pub(super) mod interval;
 mod svg;
 pub(super) mod trials;

@@ -37,7 +37,10 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     let high = trials.iter().map(|trial| trial.1).reduce(f64::max)?;
     let name = text::line(&case.name);
     let decimals = number::decimals((high - low) / 4.0).min(2);
-    let [least, most] = [low, high].map(|end| number::fixed(end, decimals));
+    let [least, most] = [low, high].map(|end| match record.unit.is_counted() {
+        true => words::value(end, None, record.unit),
+        false => number::fixed(end, decimals),
+    });
     let count = number::plural(trials.len(), "trial");
     let title = format!("{name}: {count}, {least} to {most} {}", record.unit);
     let desc = match case.raw.as_ref().and_then(words::half_width) {

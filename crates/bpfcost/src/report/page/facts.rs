@@ -53,12 +53,18 @@ pub(super) fn facts(record: &Record) -> Vec<Fact> {
             tone: (invalid > 0).then_some(Tone::Alarm),
             ..fact("invalid cases", number::count(invalid as u64))
         },
-        fact("typical half-width of the 95\u{A0}% interval", {
-            let width = summary::typical_half_width(record);
-            width.map_or(number::MISSING.to_owned(), |width| {
-                format!("±{}", number::percent(width))
-            })
-        }),
+        match record.unit.is_counted() {
+            true => fact(
+                "cases that count the same in every load",
+                number::count(summary::same_in_every_load(record) as u64),
+            ),
+            false => fact("typical half-width of the 95\u{A0}% interval", {
+                let width = summary::typical_half_width(record);
+                width.map_or(number::MISSING.to_owned(), |width| {
+                    format!("±{}", number::percent(width))
+                })
+            }),
+        },
         fact(
             "epochs, everything loaded afresh",
             number::count(epochs as u64),
@@ -97,6 +103,7 @@ pub(super) fn machine(record: &Record) -> Vec<Fact> {
             format!("{} × {}", machine.cpus, text::line(&machine.cpu)),
         ),
         fact("Virtualised", or_none(&machine.virtualised, "no")),
+        fact("Emulator", or_none(&machine.emulator, "none")),
         fact("Clock", text::line(&machine.clocksource)),
         fact("Governor", or_none(&machine.governor, "none")),
         fact("Sibling threads", machine.smt.map_or("unknown", on)),

@@ -1,14 +1,16 @@
 //! What the HTML page shows of a record, as the template takes it: texts, figures, tables.
 
 mod facts;
+mod matrix;
 mod tables;
 
 use serde::Serialize;
 
+pub(super) use self::matrix::MatrixSection;
 use self::{facts::Fact, tables::Table};
 use crate::{
     record::{CaseRecord, Record, Status},
-    report::{figure, markdown, number, rows, summary, text, words},
+    report::{figure, markdown, number, rows, summary, target, text, words},
 };
 
 /// More cases than this get no plot of their trials, but those whose intervals are widest.
@@ -26,7 +28,11 @@ pub(super) struct Section {
     warnings: Vec<String>,
     any_modes: bool,
     groups: Vec<GroupFigure>,
-    session_caption: String,
+    /// Words that differ between times and counts.
+    spread_key: &'static str,
+    captions: Vec<String>,
+    target_note: Option<String>,
+    forest_caption: &'static str,
     forest: Option<String>,
     margin: Option<String>,
     pair_caption: String,
@@ -68,7 +74,7 @@ impl Section {
             title: format!(
                 "{} on {}",
                 text::line(&record.experiment),
-                text::line(&record.target)
+                target::label(record)
             ),
             started: text::line(&record.started),
             summary: summary::sentence(record),
@@ -91,7 +97,19 @@ impl Section {
                     figure: figure::interval::render(group, record),
                 })
                 .collect(),
-            session_caption: words::session_caption(record),
+            spread_key: match record.unit.is_counted() {
+                true => "count and its range over loads",
+                false => "estimate and 95\u{A0}% interval",
+            },
+            captions: [words::session_caption(record), target::identity(record)]
+                .into_iter()
+                .flatten()
+                .collect(),
+            target_note: target::unit_caption(record),
+            forest_caption: match record.unit.is_counted() {
+                true => "Relative difference of counts.",
+                false => "Relative difference with its 95\u{A0}% interval.",
+            },
             forest: (!pairs.is_empty()).then(|| figure::forest::render(&pairs, record)),
             margin: (margin > 0.0).then(|| number::round_percent(margin)),
             pair_caption: words::pair_caption(record),
@@ -127,10 +145,18 @@ fn strips(record: &Record) -> (Vec<String>, String) {
             case.status == Status::Ok && case.samples.iter().any(|epoch| !epoch.is_empty())
         })
         .collect();
-    let mut caption = "Each trial is one batch, in the order in which they ran: left to right by \
-                       epoch, each plot from its own smallest to its largest trial, none left out. \
-                       The line is the estimate, the band its interval."
-        .to_owned();
+    let trial = match record.unit.is_counted() {
+        true => "what one batch adds over another half as long",
+        false => "one batch",
+    };
+    let mut caption = format!(
+        "Each trial is {trial}, in the order in which they ran: left to right by \
+                       epoch, each plot from its own smallest to its largest trial, none left out. "
+    );
+    caption += match record.unit.is_counted() {
+        true => "The line is the count.",
+        false => "The line is the estimate, the band its interval.",
+    };
     let trials = |case: &&CaseRecord| case.samples.iter().map(Vec::len).sum::<usize>();
     if cases
         .iter()
@@ -163,20 +189,32 @@ fn strips(record: &Record) -> (Vec<String>, String) {
 /// The method in a few paragraphs.
 fn method(record: &Record) -> Vec<String> {
     let margin = number::round_percent(record.asked.margin);
-    let exact = record.target.starts_with("exact");
     let mut paragraphs = vec![
         "An epoch loads everything afresh and runs every case a few times, in an order drawn anew each \
-         round. Each case is reduced to its median in the epoch, and only epochs are inferred from: \
-         trials within one share its luck."
+         round."
             .to_owned(),
     ];
-    if exact {
+    if record.unit.is_counted() {
         paragraphs.push(
-            "This target counts instructions, so a cost is a number that repeats and has no interval. \
-             Caches, branches and TLBs are not part of it: counts are not nanoseconds of a real machine."
+            "The emulated CPU's clock counts the instructions that it retires. A trial times some \
+             operations and twice as many, and takes the difference, so that what a batch costs by itself \
+             drops out. The cost is the value on which most trials agree (where they agree on none, \
+             their mean). It repeats, so it has no interval; what it does from \
+             load to load is told instead."
+                .to_owned(),
+        );
+        paragraphs.push(
+            "insn are not ns. An instruction that waits for memory counts as much as one that does not: \
+             caches, branches and TLBs are not modelled. Counts are for comparing the same path with \
+             itself, from one version or kernel to the next."
                 .to_owned(),
         );
     } else {
+        paragraphs.push(
+            "Each case is reduced to its median in the epoch, and only epochs are inferred from: trials \
+             within one share its luck."
+                .to_owned(),
+        );
         paragraphs.push(format!(
             "Estimates are Hodges–Lehmann, intervals come from the exact signed-rank test over epochs. \
              Comparisons are taken within epochs. A pair is the same where its 90 % interval lies within \

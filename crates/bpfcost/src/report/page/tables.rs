@@ -3,9 +3,11 @@
 use serde::Serialize;
 
 use crate::{
-    record::{Record, Status},
+    record::{Raw, Record, Status},
     report::{
-        cpus, number,
+        cpus,
+        matrix::{CellText, Matrix, mark},
+        number,
         rows::{Group, PairRow},
         style::Tone,
         words,
@@ -103,6 +105,10 @@ pub(super) fn cost_table(groups: &[Group<'_>], record: &Record) -> Table {
                 .as_ref()
                 .filter(|_| row.case.status == Status::Ok);
             let net = row.case.net.as_ref().filter(|_| raw.is_some());
+            let net_interval = match record.unit.is_counted() {
+                true => String::new(),
+                false => words::net_interval(net),
+            };
             let cells = Cells { decimals: 2 };
             Row {
                 tone: Some(row.tone).filter(|tone| *tone != Tone::Plain),
@@ -110,12 +116,13 @@ pub(super) fn cost_table(groups: &[Group<'_>], record: &Record) -> Table {
                     words_cell(row.name.clone()),
                     words_cell(group.name.clone()),
                     number_cell(row.cost.clone(), raw.map(|raw| raw.value)),
-                    number_cell(row.interval.clone(), raw.and_then(|raw| Some(raw.ci95?[0]))),
-                    cells.share(raw.and_then(words::half_width)),
                     number_cell(
-                        format!("{} {}", row.net, words::net_interval(net))
-                            .trim()
-                            .to_owned(),
+                        row.interval.clone(),
+                        raw.and_then(|raw| Some(raw.ci95.or(raw.loads)?[0])),
+                    ),
+                    cells.share(raw.and_then(|raw| words::relative_spread(raw, record.unit))),
+                    number_cell(
+                        format!("{} {net_interval}", row.net).trim().to_owned(),
                         net.map(|net| net.value.unwrap_or(net.bracket[0])),
                     ),
                     Cell {
@@ -126,6 +133,10 @@ pub(super) fn cost_table(groups: &[Group<'_>], record: &Record) -> Table {
             }
         })
     });
+    let (spread, width) = match record.unit.is_counted() {
+        true => ("loads", "apart"),
+        false => ("95\u{A0}% interval", "±"),
+    };
     Table {
         title: "All costs",
         caption: words::cost_caption(record),
@@ -134,8 +145,8 @@ pub(super) fn cost_table(groups: &[Group<'_>], record: &Record) -> Table {
             ("case", false),
             ("group", false),
             (&unit, true),
-            ("95\u{A0}% interval", true),
-            ("±", true),
+            (spread, true),
+            (width, true),
             ("net", true),
             ("note", false),
         ]),
@@ -185,6 +196,10 @@ pub(super) fn batch_table(groups: &[Group<'_>], record: &Record) -> Table {
             let cells = Cells {
                 decimals: number::decimals(raw.stddev).min(2),
             };
+            let value = |value| match record.unit.is_counted() {
+                true => number_cell(words::value(value, None, record.unit), Some(value)),
+                false => cells.value(Some(value)),
+            };
             Some(Row {
                 tone: None,
                 cells: vec![
@@ -193,22 +208,30 @@ pub(super) fn batch_table(groups: &[Group<'_>], record: &Record) -> Table {
                     cells.count(Some(raw.trials)),
                     cells.value(Some(raw.stddev)),
                     cells.share(Some(raw.cv)),
-                    cells.value(Some(raw.min)),
-                    cells.value(Some(raw.p50)),
-                    cells.value(Some(raw.p90)),
-                    cells.value(Some(raw.p99)),
-                    cells.value(Some(raw.max)),
+                    value(raw.min),
+                    value(raw.p50),
+                    value(raw.p90),
+                    value(raw.p99),
+                    value(raw.max),
                     cells.count(Some(raw.outliers)),
                 ],
             })
         });
     Table {
-        title: "All batch means",
+        title: match record.unit.is_counted() {
+            true => "All trials",
+            false => "All batch means",
+        },
         caption: format!(
             "{} {}",
-            words::PERCENTILE_CAPTION,
-            words::spread_caption(record)
-        ),
+            words::percentile_caption(record.unit),
+            match record.unit.is_counted() {
+                true => String::new(),
+                false => words::spread_caption(record),
+            }
+        )
+        .trim_end()
+        .to_owned(),
         rows: rows.collect(),
         columns: columns(&[
             ("case", false),
@@ -226,53 +249,118 @@ pub(super) fn batch_table(groups: &[Group<'_>], record: &Record) -> Table {
     }
 }
 
-/// Every comparison.
+/// Every comparison; counts have no intervals, so no columns of them.
 pub(super) fn pair_table(pairs: &[PairRow<'_>], record: &Record) -> Table {
-    let rows = pairs
-        .iter()
-        .map(|pair| {
-            let comparison = pair.comparison;
-            let low = |ends: Option<[f64; 2]>| ends.map(|ends| ends[0]);
-            Row {
-                tone: None,
-                cells: vec![
-                    words_cell(pair.case.clone()),
-                    words_cell(pair.baseline.clone()),
-                    number_cell(pair.relative.clone(), Some(comparison.relative)),
-                    number_cell(pair.interval.clone(), low(comparison.relative_ci95)),
-                    Cell {
-                        class: match pair.tone {
-                            Tone::More => "wrap more",
-                            Tone::Less => "wrap less",
-                            Tone::Open => "wrap open",
-                            _ => "wrap",
-                        },
-                        ..words_cell(pair.verdict.clone())
-                    },
-                    number_cell(pair.difference.clone(), Some(comparison.difference)),
-                    number_cell(pair.difference_interval.clone(), low(comparison.ci95)),
-                    Cell {
-                        class: "wrap",
-                        ..words_cell(pair.about.clone())
-                    },
-                ],
-            }
-        })
-        .collect();
+    let timed = !record.unit.is_counted();
+    let row = |pair: &PairRow<'_>| {
+        let comparison = pair.comparison;
+        let low = |ends: Option<[f64; 2]>| ends.map(|ends| ends[0]);
+        let interval = |text: &str, ends| timed.then(|| number_cell(text, low(ends)));
+        let mut cells = vec![
+            words_cell(pair.case.clone()),
+            words_cell(pair.baseline.clone()),
+            number_cell(pair.relative.clone(), Some(comparison.relative)),
+        ];
+        cells.extend(interval(&pair.interval, comparison.relative_ci95));
+        cells.push(verdict_cell(&pair.verdict, pair.tone));
+        cells.push(number_cell(
+            pair.difference.clone(),
+            Some(comparison.difference),
+        ));
+        cells.extend(interval(&pair.difference_interval, comparison.ci95));
+        cells.push(Cell {
+            class: "wrap",
+            ..words_cell(pair.about.clone())
+        });
+        Row { tone: None, cells }
+    };
     let difference = record.unit.to_string();
+    let interval = timed.then_some(("95\u{A0}% interval", true));
+    let mut names = vec![("case", false), ("against", false), ("relative", true)];
+    names.extend(interval);
+    names.extend([("verdict", false), (difference.as_str(), true)]);
+    names.extend(interval);
+    names.push(("question", false));
     Table {
         title: "All comparisons",
         caption: words::pair_caption(record),
-        columns: columns(&[
-            ("case", false),
-            ("against", false),
-            ("relative", true),
-            ("95\u{A0}% interval", true),
-            ("verdict", false),
-            (&difference, true),
-            ("95\u{A0}% interval", true),
-            ("question", false),
-        ]),
-        rows,
+        columns: columns(&names),
+        rows: pairs.iter().map(row).collect(),
     }
+}
+
+/// A verdict in its colour.
+fn verdict_cell(verdict: &str, tone: Tone) -> Cell {
+    Cell {
+        class: match tone {
+            Tone::More => "wrap more",
+            Tone::Less => "wrap less",
+            Tone::Open => "wrap open",
+            _ => "wrap",
+        },
+        ..words_cell(verdict)
+    }
+}
+
+/// Every case on every target.
+pub(super) fn matrix_table(matrix: &Matrix<'_>) -> Table {
+    let mut names = vec![("case".to_owned(), false)];
+    for (head, column) in matrix.heads.iter().zip(&matrix.across.columns) {
+        names.push((format!("{}, {}", head.label, head.unit), true));
+        names.push((words::spread_heading(column.record.unit).to_owned(), true));
+        if let Some(first) = head.against.and_then(|first| matrix.heads.get(first)) {
+            names.push((format!("against {}", first.label), true));
+            names.push(("verdict".to_owned(), false));
+        }
+    }
+    let names: Vec<(&str, bool)> = names.iter().map(|name| (name.0.as_str(), name.1)).collect();
+    let rows = matrix.rows().map(|row| {
+        let case = &matrix.across.rows[row.index];
+        let mut cells = vec![words_cell(row.name.clone())];
+        for ((text, head), cell) in row.cells.iter().zip(&matrix.heads).zip(&case.cells) {
+            let raw = cell.case.and_then(|case| case.raw.as_ref());
+            cells.extend(target_cells(text, raw, head.against.is_some()));
+        }
+        Row { tone: None, cells }
+    });
+    Table {
+        title: "All cases on all targets",
+        caption: "Every number of the figure, with what surrounds it.".to_owned(),
+        rows: rows.collect(),
+        columns: columns(&names),
+    }
+}
+
+/// One case on one target: its cost, how far that is open, and the difference where it is compared.
+fn target_cells(text: &CellText, raw: Option<&Raw>, compared: bool) -> Vec<Cell> {
+    let value = format!("{}{}", text.value, mark(text.footnote));
+    let spread = match text.spread.starts_with("same") {
+        true => "same",
+        false => text.range.as_str(),
+    };
+    let mut cells = vec![
+        Cell {
+            class: match text.tone {
+                Tone::Alarm => "n alarm",
+                _ => "n",
+            },
+            ..number_cell(value, raw.map(|raw| raw.value))
+        },
+        number_cell(spread, raw.and_then(|raw| Some(raw.ci95.or(raw.loads)?[0]))),
+    ];
+    if compared {
+        let found = text.difference.as_ref();
+        let relative = found.map_or_else(String::new, |found| {
+            format!("{} {}", found.relative, found.interval)
+        });
+        cells.push(number_cell(
+            relative.trim_end(),
+            found.map(|found| found.difference.relative),
+        ));
+        cells.push(found.map_or_else(
+            || words_cell(""),
+            |found| verdict_cell(found.verdict, found.tone),
+        ));
+    }
+    cells
 }

@@ -1,0 +1,397 @@
+//! One experiment on several targets, side by side: what each case costs where, and how targets
+//! differ.
+//!
+//! This describes; it gates nothing. [`compare()`](super::compare()) answers "did it get dearer?" and
+//! refuses counts of different kernels, emulators or builds, for a gate that fails must mean the
+//! program under test. Here the kernel *is* the question, so counts of two kernels are held against
+//! each other, and what else differs between the two is told beside it.
+//!
+//! Only what is measured alike is compared: counts with counts, times of hardware with times of
+//! hardware, and times of one emulator with its own. The first target of each kind is what the others
+//! of that kind are compared with. Times are those of separate sessions and judged as such, intervals
+//! widened by the spread between sessions, as one family over all cases and targets; counts repeat and
+//! are judged with a margin of zero.
+
+use std::collections::{HashMap, HashSet};
+
+use bpfcost_stats::{
+    Policy,
+    sessions::{Sides, judge_sessions},
+};
+
+use super::{
+    CaseRecord, CompareError, DEFAULT_SESSION_SPREAD, Outcome, Record, Status, Verdict,
+    build::sense,
+    compat, exact,
+    sides::{estimates, pooled},
+};
+use crate::experiment::{Role, Unit};
+
+/// Records of one experiment, one a target.
+#[derive(Debug)]
+pub struct Across<'a> {
+    /// The targets, in the order given.
+    pub columns: Vec<Standing<'a>>,
+    /// Every case of every record once, in the experiment's order, floors last.
+    pub rows: Vec<CaseAcross<'a>>,
+    /// The spread between sessions that widened the intervals of times, as a share, and whether all
+    /// records told theirs; `None` where no times are compared.
+    pub session_spread: Option<(f64, bool)>,
+    /// Earlier sessions of the same targets, which are left out.
+    pub left_out: usize,
+}
+
+/// One target and what it is held against.
+#[derive(Debug)]
+pub struct Standing<'a> {
+    /// Its record.
+    pub record: &'a Record,
+    /// What it is compared with.
+    pub against: Against,
+    /// What else than the kernel differs from that: the programs, the CPU, ….
+    pub also_differs: Vec<String>,
+}
+
+/// What a target is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// The first of its kind: others are compared with it.
+    First,
+    /// The target in this column.
+    Column(usize),
+    /// Nothing, though there is one of its kind: the reason.
+    Nothing(String),
+}
+
+/// One case on every target.
+#[derive(Debug)]
+pub struct CaseAcross<'a> {
+    /// The case's name.
+    pub name: &'a str,
+    /// The heading under which tables show it.
+    pub group: &'a str,
+    /// `case`, or `floor` for a part of the harness.
+    pub role: Role,
+    /// A cell for each column.
+    pub cells: Vec<Cell<'a>>,
+}
+
+/// One case on one target.
+#[derive(Debug)]
+pub struct Cell<'a> {
+    /// What was measured; `None` where it was no part of that run.
+    pub case: Option<&'a CaseRecord>,
+    /// How it differs from the target that this one is compared with.
+    pub difference: Option<Difference>,
+}
+
+/// How a case differs between two targets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// here ∕ there − 1.
+    pub relative: f64,
+    /// Its 95 % interval, the spread between sessions included; `None` for counts.
+    pub relative_ci95: Option<[f64; 2]>,
+    /// What can be said: [`Verdict::Slower`] where it costs more here.
+    pub verdict: Verdict,
+}
+
+/// The records of each experiment, in the order in which experiments first appear.
+pub fn by_experiment(records: &[Record]) -> Vec<Vec<&Record>> {
+    let mut groups: Vec<Vec<&Record>> = Vec::new();
+    for record in records {
+        match groups
+            .iter_mut()
+            .find(|group| group[0].experiment == record.experiment)
+        {
+            Some(group) => group.push(record),
+            None => groups.push(vec![record]),
+        }
+    }
+    groups
+}
+
+impl<'a> Across<'a> {
+    /// The records of one experiment side by side; of several sessions on the same target and kernel,
+    /// the one that started last.
+    pub fn new(records: &[&'a Record]) -> Self {
+        let records_given = records.len();
+        let records = latest(records);
+        let columns = standings(&records);
+        let mut rows = rows(&records);
+        let session_spread = judge(&columns, &mut rows);
+        Across {
+            left_out: records_given - columns.len(),
+            columns,
+            rows,
+            session_spread,
+        }
+    }
+}
+
+/// What tells one column from another.
+fn place(record: &Record) -> (&str, &str, bool) {
+    let machine = &record.machine;
+    (&record.target, &machine.kernel, machine.emulates_time())
+}
+
+/// One record a target and kernel, in the order in which they first appear.
+fn latest<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
+    let mut kept: Vec<&Record> = Vec::new();
+    for &record in records {
+        match kept.iter_mut().find(|one| place(one) == place(record)) {
+            // RFC 3339 in UTC sorts as text.
+            Some(one) if one.started <= record.started => *one = record,
+            Some(_) => {}
+            None => kept.push(record),
+        }
+    }
+    kept
+}
+
+/// How a record's numbers came about: only numbers of one kind can be compared.
+fn kind(record: &Record) -> (Unit, Option<&str>) {
+    // Another emulator of counts is told, but counts are counts; and KVM leaves the times to the CPU.
+    let emulator = record.machine.emulator.as_deref();
+    (
+        record.unit,
+        emulator.filter(|_| record.machine.emulates_time() && !record.unit.is_counted()),
+    )
+}
+
+fn standings<'a>(records: &[&'a Record]) -> Vec<Standing<'a>> {
+    let mut columns: Vec<Standing<'a>> = Vec::new();
+    for (index, &record) in records.iter().enumerate() {
+        let first = records[..index]
+            .iter()
+            .position(|other| kind(other) == kind(record));
+        columns.push(match first {
+            None => Standing {
+                record,
+                against: Against::First,
+                also_differs: Vec::new(),
+            },
+            Some(first) => standing(record, first, records[first]),
+        });
+    }
+    columns
+}
+
+/// A record against the first of its kind, in that column.
+fn standing<'a>(record: &'a Record, column: usize, first: &Record) -> Standing<'a> {
+    let against = match compat::compatible(&[first, record]) {
+        // Refused in a gate; the very question here.
+        Ok(_) | Err(CompareError::Exact { .. }) => Against::Column(column),
+        Err(CompareError::Quick { .. }) => Against::Nothing(
+            "one was measured with --quick and the other not; batches of different lengths cost \
+             differently wherever data is cold"
+                .to_owned(),
+        ),
+        Err(error) => Against::Nothing(error.to_string()),
+    };
+    Standing {
+        record,
+        against,
+        also_differs: differences(first, record),
+    }
+}
+
+/// What two runs differ in besides the kernel, as far as costs depend on it.
+fn differences(one: &Record, other: &Record) -> Vec<String> {
+    let seed = one.unit.is_counted() && one.seed != other.seed;
+    let (one, other) = (&one.machine, &other.machine);
+    let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
+    let pairs = [
+        ("CPU", one.cpu.clone(), other.cpu.clone()),
+        (
+            "hypervisor",
+            told(&one.virtualised),
+            told(&other.virtualised),
+        ),
+        ("emulator", told(&one.emulator), told(&other.emulator)),
+        ("programs", told(&one.programs), told(&other.programs)),
+    ];
+    let mut differs: Vec<String> = pairs
+        .into_iter()
+        .filter(|(_, one, other)| one != other)
+        .map(|(name, one, other)| {
+            let (one, other) = unlike_parts(&one, &other);
+            format!("{name} ({one} → {other})")
+        })
+        .collect();
+    // Each is a sentence long; the page of a record has them all.
+    if one.mitigations != other.mitigations {
+        differs.push("mitigations".to_owned());
+    }
+    if seed {
+        differs.push("seed".to_owned());
+    }
+    if one.jit != other.jit {
+        differs.push("JIT".to_owned());
+    }
+    differs
+}
+
+/// Lists without what both have: `build 1, can_loop` and `build 1, bpf_loop` differ in the loop.
+fn unlike_parts(one: &str, other: &str) -> (String, String) {
+    let without = |list: &str, parts: &str| {
+        let parts: HashSet<&str> = parts.split(", ").collect();
+        let rest: Vec<&str> = list
+            .split(", ")
+            .filter(|part| !parts.contains(part))
+            .collect();
+        rest.join(", ")
+    };
+    match (without(one, other), without(other, one)) {
+        (one, other) if !one.is_empty() && !other.is_empty() => (one, other),
+        _ => (one.to_owned(), other.to_owned()),
+    }
+}
+
+/// Every case once. A case that only later records have stands where they have it.
+fn rows<'a>(records: &[&'a Record]) -> Vec<CaseAcross<'a>> {
+    let mut order: Vec<&'a CaseRecord> = Vec::new();
+    let mut known: HashSet<&str> = HashSet::new();
+    for record in records {
+        let places: HashMap<&str, usize> = order
+            .iter()
+            .enumerate()
+            .map(|(place, case)| (case.name.as_str(), place))
+            .collect();
+        // New cases go behind the one that stands before them in their record.
+        let mut behind: Vec<Vec<&'a CaseRecord>> = vec![Vec::new(); order.len() + 1];
+        let mut at = 0;
+        for case in &record.cases {
+            match places.get(case.name.as_str()) {
+                Some(place) => at = place + 1,
+                None if known.insert(&case.name) => behind[at].push(case),
+                None => {}
+            }
+        }
+        let mut behind = behind.into_iter();
+        let mut merged = behind.next().unwrap_or_default();
+        for (case, new) in order.into_iter().zip(behind) {
+            merged.push(case);
+            merged.extend(new);
+        }
+        order = merged;
+    }
+    order.sort_by_key(|case| case.role == Role::Floor);
+    let cases: Vec<HashMap<&str, &'a CaseRecord>> = records
+        .iter()
+        .map(|record| {
+            // The first of a name counts, as everywhere.
+            let by_name = record.cases.iter().rev();
+            by_name.map(|case| (case.name.as_str(), case)).collect()
+        })
+        .collect();
+    let row = |case: &'a CaseRecord| CaseAcross {
+        name: &case.name,
+        group: &case.group,
+        role: case.role,
+        cells: cases
+            .iter()
+            .map(|cases| Cell {
+                case: cases.get(case.name.as_str()).copied(),
+                difference: None,
+            })
+            .collect(),
+    };
+    order.into_iter().map(row).collect()
+}
+
+/// Fills in the differences; returns the spread between sessions that times were judged with.
+fn judge(columns: &[Standing<'_>], rows: &mut [CaseAcross<'_>]) -> Option<(f64, bool)> {
+    let mut timed: Vec<(usize, usize, Sides)> = Vec::new();
+    let mut spread: Option<(f64, bool)> = None;
+    let margin = columns
+        .iter()
+        .map(|column| column.record.asked.margin)
+        .fold(0.0, f64::max);
+    for (place, column) in columns.iter().enumerate() {
+        let Against::Column(first) = column.against else {
+            continue;
+        };
+        let unit = column.record.unit;
+        if !unit.is_counted() {
+            let told = told_spread([column.record, columns[first].record]);
+            let (share, known) =
+                told.map_or((DEFAULT_SESSION_SPREAD, false), |share| (share, true));
+            spread = Some(spread.map_or((share, known), |(most, all)| {
+                (most.max(share), all && known)
+            }));
+        }
+        for (index, row) in rows.iter_mut().enumerate() {
+            let [Some(old), Some(new)] = [first, place].map(|at| measured(&row.cells[at])) else {
+                continue;
+            };
+            match unit.is_counted() {
+                true => row.cells[place].difference = counted(old, new),
+                false => timed.push((
+                    index,
+                    place,
+                    Sides {
+                        old: estimates(&[old]),
+                        new: estimates(&[new]),
+                    },
+                )),
+            }
+        }
+    }
+    let (share, _) = spread?;
+    let policy = Policy {
+        margin,
+        budget: None,
+        sense: sense(Unit::NanosPerOp),
+    };
+    let sides: Vec<Sides> = timed
+        .iter()
+        .map(|(.., sides)| Sides {
+            old: pooled(&sides.old, share),
+            new: pooled(&sides.new, share),
+        })
+        .collect();
+    for ((row, column, _), found) in timed.iter().zip(judge_sessions(&sides, 0.0, &policy)) {
+        let Some(relative) = found.relative.filter(|relative| relative.value.is_finite()) else {
+            continue;
+        };
+        rows[*row].cells[*column].difference = Some(Difference {
+            relative: relative.value,
+            relative_ci95: Some([relative.low, relative.high]),
+            verdict: Verdict::from(found.verdict),
+        });
+    }
+    spread
+}
+
+/// The larger spread between sessions that two records tell, as a share.
+fn told_spread(records: [&Record; 2]) -> Option<f64> {
+    records
+        .into_iter()
+        .filter_map(|record| record.spread.session)
+        .map(|percent| percent / 100.0)
+        .filter(|share| share.is_finite() && *share >= 0.0)
+        .reduce(f64::max)
+}
+
+/// A case whose numbers count.
+fn measured<'a>(cell: &Cell<'a>) -> Option<&'a CaseRecord> {
+    cell.case.filter(|case| {
+        case.status == Status::Ok && case.raw.as_ref().is_some_and(|raw| raw.value.is_finite())
+    })
+}
+
+/// The difference of two counts. They repeat, so the margin is zero.
+fn counted(old: &CaseRecord, new: &CaseRecord) -> Option<Difference> {
+    let (outcome, relative) = exact::change(&[old], &[new], 0.0);
+    Some(Difference {
+        relative: relative?,
+        relative_ci95: None,
+        verdict: match outcome {
+            Outcome::Regressed => Verdict::Slower,
+            Outcome::Improved => Verdict::Faster,
+            Outcome::Same => Verdict::Same,
+            Outcome::Unresolved | Outcome::Invalid => Verdict::Unresolved,
+        },
+    })
+}

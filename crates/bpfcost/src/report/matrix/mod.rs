@@ -1,0 +1,418 @@
+//! Several targets in one view: what each case costs on each, and where they differ, by verdict.
+//!
+//! What is compared with what is decided in [`Across`]; here it becomes text, once for all views.
+
+mod markdown;
+mod summary;
+mod table;
+
+pub use self::{markdown::render as markdown, summary::sentence, table::render as table};
+use crate::{
+    experiment::Role,
+    record::{Across, Against, Cell, Difference, Record, Status, Verdict, by_experiment},
+    report::{
+        number::{self, MISSING},
+        rows,
+        style::Tone,
+        target, text, words,
+    },
+};
+
+/// Stands where a case was no part of a run.
+const ABSENT: &str = "—";
+
+/// One experiment on several targets, as text.
+#[derive(Debug)]
+pub struct Matrix<'a> {
+    /// What the text was made from.
+    pub across: Across<'a>,
+    /// The experiment's name.
+    pub experiment: String,
+    /// The targets.
+    pub heads: Vec<Head>,
+    /// The cases by heading.
+    pub groups: Vec<Group>,
+    /// Why cells have no number; each is marked where it holds.
+    pub footnotes: Vec<String>,
+}
+
+/// One target.
+#[derive(Debug)]
+pub struct Head {
+    /// `vm:6.1 (emulated)`.
+    pub label: String,
+    /// `Linux 6.1.0`.
+    pub kernel: String,
+    /// `ns/op`.
+    pub unit: String,
+    /// What its numbers are.
+    pub numbers: String,
+    /// The column that it is compared with.
+    pub against: Option<usize>,
+}
+
+/// The cases of one heading.
+#[derive(Debug)]
+pub struct Group {
+    /// The heading.
+    pub name: String,
+    /// Its cases.
+    pub rows: Vec<Row>,
+}
+
+/// One case on every target.
+#[derive(Debug)]
+pub struct Row {
+    /// Its place in [`Across::rows`].
+    pub index: usize,
+    /// The case's name.
+    pub name: String,
+    /// What it costs on each target.
+    pub cells: Vec<CellText>,
+}
+
+/// One case on one target.
+#[derive(Debug, Default)]
+pub struct CellText {
+    /// The cost, or why there is none.
+    pub value: String,
+    /// Its 95 % interval, or how it spread over loads.
+    pub spread: String,
+    /// As `spread`, of counts only where loads differ, and without their number.
+    pub range: String,
+    /// `±0.2 %`; empty for counts and without an interval.
+    pub width: String,
+    /// Of what it says beyond the words.
+    pub tone: Tone,
+    /// The place of the footnote that says why there is no number.
+    pub footnote: Option<usize>,
+    /// How it differs from the target that this one is compared with.
+    pub difference: Option<DifferenceText>,
+}
+
+/// A difference, as text.
+#[derive(Clone, Debug)]
+pub struct DifferenceText {
+    /// What the text was made from.
+    pub difference: Difference,
+    /// `−4.1 %`.
+    pub relative: String,
+    /// `[−6.0, −2.1]`; empty for counts.
+    pub interval: String,
+    /// `costs less`.
+    pub verdict: &'static str,
+    /// The tone of the verdict.
+    pub tone: Tone,
+}
+
+/// What is shown of some records: a matrix where an experiment has several targets, and every record.
+#[derive(Debug)]
+pub enum Part<'a> {
+    /// One experiment on several targets.
+    Matrix(Box<Matrix<'a>>, Vec<&'a Record>),
+    /// Records of one experiment on one target.
+    Alone(Vec<&'a Record>),
+}
+
+/// Records by experiment.
+pub fn parts(records: &[Record]) -> Vec<Part<'_>> {
+    let part = |records: Vec<_>| match Matrix::new(&records) {
+        Some(matrix) => Part::Matrix(Box::new(matrix), records),
+        None => Part::Alone(records),
+    };
+    by_experiment(records).into_iter().map(part).collect()
+}
+
+impl<'a> Matrix<'a> {
+    /// The records of one experiment; `None` where they have fewer than two targets.
+    pub fn new(records: &[&'a Record]) -> Option<Self> {
+        let across = Across::new(records);
+        let first = across
+            .columns
+            .first()
+            .filter(|_| across.columns.len() > 1)?;
+        let experiment = text::line(&first.record.experiment);
+        let mut footnotes = Vec::new();
+        let mut groups: Vec<Group> = Vec::new();
+        let mut places = std::collections::HashMap::new();
+        for (index, case) in across.rows.iter().enumerate() {
+            // Floors may share a heading with cases, and stand last all the same.
+            let place = *places
+                .entry((case.group, case.role == Role::Floor))
+                .or_insert_with(|| {
+                    groups.push(Group {
+                        name: rows::heading(case.group),
+                        rows: Vec::new(),
+                    });
+                    groups.len() - 1
+                });
+            let cells = case.cells.iter().zip(&across.columns);
+            groups[place].rows.push(Row {
+                index,
+                name: text::line(case.name),
+                cells: cells
+                    .map(|(cell, column)| cell_text(cell, column.record, &mut footnotes))
+                    .collect(),
+            });
+        }
+        Some(Matrix {
+            heads: heads(&across),
+            experiment,
+            groups,
+            footnotes,
+            across,
+        })
+    }
+
+    /// The rows of all groups.
+    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+        self.groups.iter().flat_map(|group| &group.rows)
+    }
+
+    /// The differences of the cases (not of floors) in a column.
+    pub fn differences(&self, column: usize) -> impl Iterator<Item = Difference> {
+        self.across
+            .rows
+            .iter()
+            .filter(|row| row.role == Role::Case)
+            .filter_map(move |row| row.cells.get(column)?.difference)
+    }
+
+    /// What to know to read it.
+    pub fn captions(&self) -> Vec<String> {
+        let columns = &self.across.columns;
+        let counted = |unit: crate::experiment::Unit| unit.is_counted();
+        let any =
+            |wanted: &dyn Fn(&Record) -> bool| columns.iter().any(|column| wanted(column.record));
+        let compared = |is_counted: bool| {
+            columns.iter().any(|column| {
+                matches!(column.against, Against::Column(_))
+                    && counted(column.record.unit) == is_counted
+            })
+        };
+        let mut captions = Vec::new();
+        if any(&|record| counted(record.unit)) {
+            captions.push(
+                "insn/op: retired instructions per operation, counted under emulation. insn are not ns: \
+                 caches, branches and TLBs are not modelled."
+                    .to_owned(),
+            );
+        }
+        if compared(true) {
+            captions.push(
+                "Counts differ where the loads on one kernel and on the other do not meet; same means equal \
+                 in every load. This describes kernels: as a gate, `bpfcost compare` refuses counts of \
+                 different ones."
+                    .to_owned(),
+            );
+        }
+        captions.extend(self.sessions_caption());
+        if any(&target::is_emulated) {
+            captions.push(
+                "emulated: times of an emulator, not of hardware; they are compared with nothing but times \
+                 of the same emulator."
+                    .to_owned(),
+            );
+        }
+        let kinds = columns
+            .iter()
+            .filter(|column| column.against == Against::First);
+        if kinds.count() > 1 {
+            captions.push(
+                "Targets that measure differently stand side by side and are not compared."
+                    .to_owned(),
+            );
+        }
+        for (column, head) in columns.iter().zip(&self.heads) {
+            captions.extend(self.column_caption(column, head));
+        }
+        if self.across.left_out > 0 {
+            let sessions = number::plural(self.across.left_out, "earlier session");
+            captions.push(format!("Of the same targets, {sessions} left out here."));
+        }
+        captions
+    }
+
+    fn sessions_caption(&self) -> Option<String> {
+        let (share, known) = self.across.session_spread?;
+        let timed = |column: &crate::record::Standing<'_>| {
+            matches!(column.against, Against::Column(_)) && !column.record.unit.is_counted()
+        };
+        let all: usize = (0..self.heads.len())
+            .filter(|index| timed(&self.across.columns[*index]))
+            .map(|index| self.differences(index).count())
+            .sum();
+        let margin = self
+            .across
+            .columns
+            .iter()
+            .map(|column| column.record.asked.margin);
+        let margin = number::round_percent(margin.fold(0.0, f64::max));
+        let known = if known {
+            ""
+        } else {
+            ", as is assumed where nobody ran self-test"
+        };
+        Some(format!(
+            "Times are those of separate sessions: 95 % intervals of differences are widened by how far \
+             sessions differ ({}{known}), verdicts allow for all {all} comparisons; same: surely within \
+             {margin}.",
+            number::round_percent(share)
+        ))
+    }
+
+    fn column_caption(&self, column: &crate::record::Standing<'_>, head: &Head) -> Option<String> {
+        match &column.against {
+            Against::First => None,
+            Against::Nothing(reason) => Some(format!(
+                "{} is not compared: {}.",
+                head.label,
+                text::line(reason)
+            )),
+            Against::Column(_) if column.also_differs.is_empty() => None,
+            Against::Column(first) => Some(format!(
+                "{} differs from {} in more than the kernel, and differences include that: {}.",
+                head.label,
+                self.heads[*first].label,
+                text::line(&column.also_differs.join("; "))
+            )),
+        }
+    }
+}
+
+fn heads(across: &Across<'_>) -> Vec<Head> {
+    let head = |column: &crate::record::Standing<'_>| {
+        let record = column.record;
+        let emulator = record.machine.emulator.as_deref().map(text::line);
+        Head {
+            label: target::label(record),
+            kernel: target::kernel(record),
+            unit: record.unit.to_string(),
+            numbers: match (record.unit.is_counted(), emulator) {
+                (true, None) => "counted".to_owned(),
+                (true, Some(emulator)) => format!("counted in {emulator}"),
+                (false, Some(emulator)) if target::is_emulated(record) => {
+                    format!("timed in {emulator}")
+                }
+                (false, Some(guest)) => {
+                    format!("timed on {} in {guest}", text::line(&record.machine.cpu))
+                }
+                (false, None) => format!("timed on {}", text::line(&record.machine.cpu)),
+            },
+            against: match column.against {
+                Against::Column(first) => Some(first),
+                Against::First | Against::Nothing(_) => None,
+            },
+        }
+    };
+    across.columns.iter().map(head).collect()
+}
+
+fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> CellText {
+    let Some(case) = cell.case else {
+        return CellText {
+            value: ABSENT.to_owned(),
+            tone: Tone::Quiet,
+            ..CellText::default()
+        };
+    };
+    let row = rows::case_row(case, record);
+    let footnote = (case.status != Status::Ok).then(|| {
+        let why = row.note();
+        let place = footnotes.iter().position(|note| *note == why);
+        place.unwrap_or_else(|| {
+            footnotes.push(why);
+            footnotes.len() - 1
+        })
+    });
+    let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
+    let width = raw
+        .filter(|_| !record.unit.is_counted())
+        .and_then(words::half_width);
+    CellText {
+        value: row.cost,
+        range: match record.unit.is_counted() {
+            true => raw.and_then(|_| words::range(case)).unwrap_or_default(),
+            false => row.interval.clone(),
+        },
+        spread: row.interval,
+        width: width.map_or_else(String::new, |width| format!("±{}", number::percent(width))),
+        tone: row.tone,
+        footnote,
+        difference: cell.difference.map(difference_text),
+    }
+}
+
+fn difference_text(difference: Difference) -> DifferenceText {
+    let percent = match (difference.relative_ci95, difference.verdict) {
+        // Counts that are the same differ at most by what the clock rounds.
+        (None, Verdict::Same) => 0.0,
+        _ => difference.relative * 100.0,
+    };
+    let ci95 = difference
+        .relative_ci95
+        .map(|ends| ends.map(|end| end * 100.0));
+    let decimals = match (ci95, percent.abs()) {
+        (_, 0.0) => 0,
+        (Some(_), size) if size < 9.95 => number::estimate_decimals(percent, ci95),
+        // As many as leave a digit: one instruction in thousands is a difference.
+        (_, size) if size < 0.0095 => 4,
+        (_, size) if size < 0.095 => 2,
+        _ => 1,
+    };
+    let relative = match number::signed(percent, decimals).as_str() {
+        MISSING => MISSING.to_owned(),
+        text => format!("{text}{}%", number::HOLD),
+    };
+    let (verdict, tone) = match difference.verdict {
+        Verdict::Slower => ("costs more", Tone::More),
+        Verdict::Faster => ("costs less", Tone::Less),
+        Verdict::Same => ("same", Tone::Quiet),
+        Verdict::Unresolved => ("unresolved", Tone::Open),
+    };
+    DifferenceText {
+        difference,
+        relative,
+        interval: ci95.map_or_else(String::new, |ends| {
+            let [low, high] = ends.map(|end| number::signed(end, decimals));
+            format!("[{low}, {high}]")
+        }),
+        verdict,
+        tone,
+    }
+}
+
+/// The mark of a footnote: its number, raised.
+pub fn mark(footnote: Option<usize>) -> String {
+    const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let digits = footnote.map_or_else(String::new, |place| (place + 1).to_string());
+    digits
+        .bytes()
+        .filter_map(|digit| RAISED.get(usize::from(digit - b'0')))
+        .collect()
+}
+
+/// The blocks of the cases that are invalid on any target: the target with the problem, its details.
+pub fn invalid_lines(matrix: &Matrix<'_>) -> Vec<(String, Vec<String>)> {
+    let columns = matrix.across.columns.iter().zip(&matrix.heads);
+    columns
+        .flat_map(|(column, head)| {
+            let cases = column.record.cases.iter();
+            cases
+                .filter(|case| case.status == Status::Invalid)
+                .flat_map(|case| words::invalid_lines(case, column.record))
+                .map(|(problem, details)| (format!("{}: {problem}", head.label), details))
+        })
+        .collect()
+}
+
+/// The warnings of all records, each with its target.
+pub fn warnings(matrix: &Matrix<'_>) -> Vec<String> {
+    let columns = matrix.across.columns.iter().zip(&matrix.heads);
+    columns
+        .flat_map(|(column, head)| {
+            let warnings = column.record.warnings.iter();
+            warnings.map(|warning| format!("{}: {}", head.label, text::line(&warning.text)))
+        })
+        .collect()
+}

@@ -1,0 +1,74 @@
+//! Where a record was measured, in words: what its numbers are there, and what they are not.
+
+use crate::{
+    record::Record,
+    report::{number, text},
+};
+
+/// What stands beside the name of a target whose times are an emulator's.
+pub const EMULATED: &str = "emulated";
+
+/// Whether the times of a record are an emulator's. Counts are too, and are what they are.
+pub fn is_emulated(record: &Record) -> bool {
+    record.machine.emulates_time() && !record.unit.is_counted()
+}
+
+/// The target, with a mark where its times are not those of hardware.
+pub fn label(record: &Record) -> String {
+    let target = text::line(&record.target);
+    match is_emulated(record) {
+        true => format!("{target} ({EMULATED})"),
+        false => target,
+    }
+}
+
+/// `Linux 6.12.107`, or nothing where nobody told.
+pub fn kernel(record: &Record) -> String {
+    match record.machine.kernel.as_str() {
+        "" => String::new(),
+        kernel => format!("Linux{}{}", number::HOLD, text::line(kernel)),
+    }
+}
+
+/// What the unit leaves out: of counts and of emulated times.
+pub fn unit_caption(record: &Record) -> Option<String> {
+    if record.unit.is_counted() {
+        return Some(
+            "insn are not ns: an instruction counts the same whatever it waits for. Caches, branches \
+             and TLBs are not modelled."
+                .to_owned(),
+        );
+    }
+    is_emulated(record).then(|| {
+        "emulated: times of an emulator, not of hardware. They tell neither what hardware takes nor \
+         which of two cases is dearer there."
+            .to_owned()
+    })
+}
+
+/// What counts hold for; nothing for times.
+pub fn identity(record: &Record) -> Option<String> {
+    if !record.unit.is_counted() {
+        return None;
+    }
+    let machine = &record.machine;
+    let told = |text: &Option<String>, what: &str| match text.as_deref() {
+        Some(known) => text::line(known),
+        None => format!("an unknown {what}"),
+    };
+    let kernel = format!("{} {}", kernel(record), text::line(&machine.kernel_build));
+    let mut parts = vec![
+        told(&machine.emulator, "emulator"),
+        kernel.trim().to_owned(),
+        format!(
+            "programs {}",
+            told(&machine.programs, "build").trim_start_matches("programs ")
+        ),
+    ];
+    parts.push(match machine.mitigations.len() {
+        0 => "no mitigations".to_owned(),
+        more => number::plural(more, "mitigation"),
+    });
+    parts.retain(|part| !part.is_empty());
+    Some(format!("Counts hold for {}.", parts.join("; ")))
+}
