@@ -69,7 +69,7 @@ struct Add {
 /// Build a kernel that Debian does not package.
 ///
 /// A small Linux 6.12 with frame pointers, from Debian's source package linux-source-6.12 (of trixie), under the
-/// name 6.12-fp. It takes 5 to 10 minutes on 2 CPUs, 150 MB of network, and 3 GB of disk while it goes on; it needs
+/// name 6.12-fp. It takes some 10 minutes on 2 idle CPUs, 150 MB of network, and 3 GB of disk while it goes on; it needs
 /// gcc, make, flex, bison, bc, pahole and libelf's headers, and says which of them are missing.
 #[derive(Debug, clap::Args)]
 struct Build {
@@ -140,7 +140,9 @@ fn usage(kernel: &Manifest) -> String {
     let short: Vec<&str> = numbers.by_ref().take(2).collect();
     let name = match kernel.origin {
         Origin::Built { .. } => format!("{}-fp", short.join(".")),
-        _ => short.join("."),
+        Origin::Debian { .. } => short.join("."),
+        // A newer one of Debian's may go by the short name.
+        Origin::Path(_) => kernel.release.clone(),
     };
     format!("bpfcost run xdp-lb --on vm:{name} --on exact:{name}")
 }
