@@ -1,7 +1,7 @@
 //! Guests: another kernel in QEMU, with this machine's root file system read-only beneath it and one
 //! shared folder that both sides write.
 //!
-//! virtme-ng composes the guest ([`Shape::compose`]), and QEMU is started from here, as the only child
+//! virtme-ng composes the guest ([`Shape`]), and QEMU is started from here, as the only child
 //! process ([`Guest`]), so that its end is in one hand. What guest and host say to each other goes
 //! through the shared folder ([`Mailbox`]) alone: a guest without udev has no virtio console, and its
 //! exit code tells nothing. Inside, the same program runs the same plan as on the host.
