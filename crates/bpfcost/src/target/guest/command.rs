@@ -172,7 +172,11 @@ impl Shape {
         };
         let mut emulator = format!("QEMU {}, {by}{cpu}", tools.qemu_version);
         if self.acceleration == Acceleration::Emulated {
-            args.extend(["-accel".into(), format!("tcg,tb-size={TRANSLATED_MIB}")]);
+            // One thread for all CPUs: with one each, a guest kernel now and then dies in its timers.
+            args.extend([
+                "-accel".into(),
+                format!("tcg,thread=single,tb-size={TRANSLATED_MIB}"),
+            ]);
         }
         if self.exact {
             args.extend(["-icount".into(), COUNT.into()]);
@@ -243,7 +247,12 @@ mod tests {
         let end = &composed.args[composed.args.len() - 4..];
         assert_eq!(
             end,
-            ["-accel", "tcg,tb-size=256", "-icount", "shift=0,sleep=off"]
+            [
+                "-accel",
+                "tcg,thread=single,tb-size=256",
+                "-icount",
+                "shift=0,sleep=off"
+            ]
         );
         assert!(composed.emulator.ends_with("-icount shift=0,sleep=off"));
         let words = shape(true).request(Path::new("/s"), &tools());
