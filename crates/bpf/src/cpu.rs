@@ -1,6 +1,4 @@
-//! The calling thread and its CPU: kept there, left alone there; undone when dropped.
-
-#![allow(unsafe_code)]
+//! The calling thread and its CPU: kept there, undone when dropped.
 
 use std::{panic, thread};
 
@@ -61,40 +59,6 @@ pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T> + Send) -> 
 /// The CPU on which the caller runs just now.
 pub fn current_cpu() -> u32 {
     sched_getcpu() as u32
-}
-
-/// Keeps others from wanting the calling thread's CPU: while some other thread waits for it, each
-/// unlocking in the kernel costs the instructions that ask whether to make way. Drop it on the same thread.
-#[derive(Debug)]
-pub(crate) struct Undisturbed;
-
-impl Undisturbed {
-    /// Makes the calling thread a real-time one, which needs CAP_SYS_NICE.
-    pub(crate) fn now() -> Result<Self> {
-        schedule(libc::SCHED_FIFO, 1)?;
-        Ok(Undisturbed)
-    }
-}
-
-impl Drop for Undisturbed {
-    fn drop(&mut self) {
-        // Going back is always allowed.
-        let _ = schedule(libc::SCHED_OTHER, 0);
-    }
-}
-
-fn schedule(policy: libc::c_int, priority: libc::c_int) -> Result<()> {
-    let parameters = libc::sched_param {
-        sched_priority: priority,
-    };
-    // SAFETY: the parameters outlive the call, and 0 names the calling thread.
-    match unsafe { libc::sched_setscheduler(0, policy, &parameters) } {
-        0 => Ok(()),
-        _ => Err(Error::Cpu {
-            cpu: current_cpu(),
-            source: std::io::Error::last_os_error(),
-        }),
-    }
 }
 
 /// How often the calling thread has given up its CPU to wait for something.

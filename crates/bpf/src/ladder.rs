@@ -52,14 +52,14 @@ impl Ladder {
         bss.map_or(0, |data| timing::fetch(&data.product_so_far))
     }
 
-    /// Times `ops` runs of a rung on `cpu`, undisturbed where that is asked for. `None` where the rung
+    /// Times `ops` runs of a rung on `cpu`, just after a tick where that is asked for. `None` where the rung
     /// was not loaded.
     pub fn batch(
         &mut self,
         rung: u32,
         ops: u64,
         cpu: u32,
-        undisturbed: bool,
+        after_tick: bool,
     ) -> Result<Option<Seen>> {
         let looping = self.looping;
         let skeleton = &mut *self.skeleton;
@@ -84,7 +84,7 @@ impl Ladder {
             ops,
             resets: 1,
             cpus: &[cpu],
-            undisturbed,
+            after_tick,
         };
         Ok(timing::batch(&program.into(), area, &request, &[PACKET.to_vec()])?.pop())
     }

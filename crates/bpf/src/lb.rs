@@ -356,7 +356,7 @@ impl LoadBalancer {
                 ops,
                 resets,
                 cpus: &cpus,
-                undisturbed: self.variant.exact,
+                after_tick: self.variant.exact,
             },
             &packets,
         )

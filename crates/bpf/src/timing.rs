@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! bpfcost_bpf::timing_area!(my_skel::types::bss);
-//! let seen = timing::batch(&(&program).into(), area, &Request { ops, resets: 1, cpus: &[0], undisturbed: false }, &[packet])?;
+//! let seen = timing::batch(&(&program).into(), area, &Request { ops, resets: 1, cpus: &[0], after_tick: false }, &[packet])?;
 //! ```
 //!
 //! `tests/example.rs` does all of it with `bpf/example.bpf.c`.
@@ -22,7 +22,7 @@ use std::{
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
-    cpu::{Pinned, Undisturbed},
+    cpu::Pinned,
     error::{Error, Result},
     run::{self, Program, Ran},
 };
@@ -64,10 +64,9 @@ pub struct Request<'a> {
     pub resets: u64,
     /// CPUs that run a batch each, starting together.
     pub cpus: &'a [u32],
-    /// For targets that count instructions, and one CPU: whether the batch begins just after a tick of the
-    /// timer, so that a batch shorter than the time between two of them has none in it, and while no other
-    /// thread wants the CPU. Needs CAP_SYS_NICE.
-    pub undisturbed: bool,
+    /// Whether the batch begins just after a tick of the timer, so that a batch shorter than the time
+    /// between two of them has none in it. For one CPU.
+    pub after_tick: bool,
 }
 
 /// What one CPU saw of a batch.
@@ -225,11 +224,7 @@ fn attempt<A: Area>(
     area.ask(request);
     let left: Vec<Ran> = match (request.cpus, packets) {
         (&[cpu], [packet]) => {
-            let _undisturbed = match request.undisturbed {
-                true => Some(Undisturbed::now()?),
-                false => None,
-            };
-            if request.undisturbed {
+            if request.after_tick {
                 wait_for_tick();
             }
             vec![run::on_cpu(program, cpu, packet)?]

@@ -45,7 +45,7 @@ fn an_outside_program_times_itself() {
         ops: OPS,
         resets: 1,
         cpus: &[0, 1],
-        undisturbed: false,
+        after_tick: false,
     };
     let refused = timing::batch(&program, area, &two, std::slice::from_ref(&packet));
     assert!(refused.is_err(), "two CPUs, one packet: {refused:?}");
@@ -54,7 +54,7 @@ fn an_outside_program_times_itself() {
         ops: OPS,
         resets: 1,
         cpus: &[0],
-        undisturbed: false,
+        after_tick: false,
     };
     let seen = timing::batch(&program, area, &request, std::slice::from_ref(&packet)).expect("run");
 

@@ -94,6 +94,7 @@ fn counts_of_different_guests_are_not_compared() {
         |record| record.machine.programs = Some("build 2".into())
     ));
     assert!(refused(|record| record.seed += 1));
+    assert!(refused(|record| record.cases.push(record.cases[0].clone())));
     // Short batches are as good: nothing is paid for cold caches.
     assert!(!refused(|record| record.asked.quick = !record.asked.quick));
 }
