@@ -237,6 +237,7 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
                     .time
                     .or(default.then_some(DEFAULT_TIME))
                     .map(|time| time.as_secs_f64()),
+                patient: args.time.is_none(),
                 quick: args.quick,
                 rounds: args.quick.then_some(QUICK_ROUNDS),
                 goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
@@ -357,6 +358,7 @@ fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> 
         )?;
     }
     if let Some(seconds) = plan.seconds
+        && !plan.patient
         && seconds < forecast.first_look_s
     {
         say!(

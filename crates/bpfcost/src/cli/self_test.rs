@@ -168,6 +168,7 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
             cpus: vec![cpu],
             precision: None,
             seconds: None,
+            patient: false,
             quick: true,
             rounds: Some(ROUNDS),
             goal_ns: BATCH_NS,

@@ -100,6 +100,7 @@ impl Session {
         let (journal, mut contents) = Journal::resume(path, &now())?;
         let mut plan = contents.header.plan.clone();
         plan.seconds = time.map(|time| time.as_secs_f64()).or(plan.seconds);
+        plan.patient &= time.is_none();
         plan.precision = precision.or(plan.precision);
         let experiment = select::experiment(&plan.experiment)?;
         let ended = contents.ended.is_some() && time.is_none() && precision.is_none();

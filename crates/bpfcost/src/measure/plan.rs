@@ -26,6 +26,10 @@ pub struct Plan {
     pub precision: Option<f64>,
     /// Stop after this many seconds of measuring.
     pub seconds: Option<f64>,
+    /// Whether the first look is waited for where it comes later than that: so where nobody asked for the
+    /// time, and it is only what usually does.
+    #[serde(default)]
+    pub patient: bool,
     /// Stop at the first look.
     pub quick: bool,
     /// Rounds per epoch where they are fixed; else chosen from the spread, starting at 3.

@@ -80,11 +80,13 @@ impl Run<'_> {
         }
         let needed = self.spent_s() + (first - epochs) as f64 * epoch_s;
         match self.plan.seconds {
-            Some(seconds) if needed > seconds * (1.0 + PROJECTION_ERROR) => Err(Error::TooShort {
-                seconds,
-                needed: needed.ceil(),
-                epochs: first,
-            }),
+            Some(seconds) if !self.plan.patient && needed > seconds * (1.0 + PROJECTION_ERROR) => {
+                Err(Error::TooShort {
+                    seconds,
+                    needed: needed.ceil(),
+                    epochs: first,
+                })
+            }
             _ => Ok(false),
         }
     }

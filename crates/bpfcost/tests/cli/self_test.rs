@@ -31,6 +31,7 @@ fn cases_entered_twice_are_measured_twice() {
             cpus: vec![bpfcost_bpf::allowed_cpus()[0]],
             precision: None,
             seconds: None,
+            patient: false,
             quick: true,
             rounds: Some(2),
             goal_ns: 1e6,

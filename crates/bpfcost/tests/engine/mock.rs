@@ -128,6 +128,7 @@ impl Mock {
             cpus: vec![0],
             precision: None,
             seconds: None,
+            patient: false,
             quick: false,
             rounds: Some(3),
             goal_ns: 1e7,

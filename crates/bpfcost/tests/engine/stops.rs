@@ -216,6 +216,20 @@ fn a_time_too_short_for_the_first_look_is_refused_after_one_epoch() {
 }
 
 #[test]
+fn a_time_that_nobody_asked_for_waits_for_the_first_look() {
+    let mock = Mock::new(&[10.0, 20.0, 30.0]);
+    let plan = Plan {
+        seconds: Some(1.5),
+        patient: true,
+        ..mock.plan()
+    };
+    let (outcome, events) = mock.run(&plan);
+    let measured = outcome.unwrap();
+    assert_eq!(measured.stop, Some(Stop::Time));
+    assert_eq!((epochs(&measured), looked(&events)[0].0), (10, 10));
+}
+
+#[test]
 fn time_for_the_first_look_is_not_refused_for_calibration() {
     // Ten epochs take 2.63 s, and calibration 0.6 s once. Projected with ten calibrations it would
     // be 8 s.

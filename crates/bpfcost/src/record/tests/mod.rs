@@ -48,6 +48,7 @@ pub(super) fn plan() -> Plan {
         cpus: vec![0],
         precision: Some(0.01),
         seconds: None,
+        patient: false,
         quick: false,
         rounds: None,
         goal_ns: 1e7,
