@@ -101,7 +101,7 @@ fn quick_takes_two_loads() {
 fn a_batch_with_a_tick_is_run_again() {
     // Two of three batches are ticked into.
     let mock = Mock::with(2, |lab, ask: Ask| {
-        let tick = ask.total % 3 != 0;
+        let tick = !ask.total.is_multiple_of(3);
         lab.ticks.set(u64::from(tick));
         let cost = [100.0, 300.0][ask.case];
         Ok(ONCE + cost * ask.batch as f64 + if tick { TICK } else { 0.0 })
