@@ -4,12 +4,14 @@
 
 mod case;
 pub mod ladder;
+mod remedy;
 mod trial;
 pub mod twice;
 mod unit;
 pub mod xdp_lb;
 
 use anyhow::Result;
+use bpfcost_bpf::Feature;
 
 pub use case::{Batch, Case, Pair, Role, Sizing};
 pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
@@ -17,8 +19,9 @@ pub use unit::Unit;
 
 /// A named question: its cases, what they are compared with, and how they are loaded.
 ///
-/// Everything but [`load`](Experiment::load) and [`sentinel`](Experiment::sentinel) is pure, so
-/// that listing and planning need no privilege.
+/// Everything that `list` and `--dry-run` ask is pure, so that they need no privilege: names, cases, pairs,
+/// needs, overhead. The kernel is asked by [`unsupported`](Experiment::unsupported),
+/// [`programs`](Experiment::programs), [`load`](Experiment::load) and [`sentinel`](Experiment::sentinel).
 pub trait Experiment {
     /// The name on the command line, e.g. `xdp-lb`.
     fn name(&self) -> &'static str;
@@ -45,8 +48,22 @@ pub trait Experiment {
     /// run is dropped.
     fn pairs(&self) -> Vec<Pair>;
 
-    /// Why a case can't run here (with the kernel or feature that it needs), or `None` where it can.
-    fn unsupported(&self, case: &Case) -> Option<String>;
+    /// What the kernel must have for a case, what tells most of it first. A case that lacks something is
+    /// `unsupported`, and the first that is missing is the reason.
+    fn needs(&self, _case: &Case) -> Vec<Feature> {
+        Vec::new()
+    }
+
+    /// Why a case can't run here, and what to do about it; `None` where it can. Follows from
+    /// [`needs`](Experiment::needs), which is what experiments declare; tests of the engine script it.
+    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
+        for feature in self.needs(case) {
+            if let Some(missing) = feature.missing()? {
+                return Ok(Some(remedy::with_remedy(&missing)));
+            }
+        }
+        Ok(None)
+    }
 
     /// How many CPUs a case runs on at once, of its own accord. An exact target has one.
     fn cpus(&self, _case: &Case) -> u32 {
