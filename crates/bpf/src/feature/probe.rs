@@ -23,8 +23,9 @@ const TRACE_FSESSION_MULTI: sys::bpf_attach_type = 61;
 
 /// A function that the kernel has for tests of tracing, and calls for nothing else.
 const TRACED: &str = "bpf_fentry_test1";
-/// The one that it has for tests of changed return values.
-const MODIFIED: &str = "bpf_modify_return_test";
+/// Functions whose return value may be changed: those of security modules always, the one for tests before
+/// Linux 6.3 only with CONFIG_FUNCTION_ERROR_INJECTION, which Debian's 6.1 lacks.
+const MODIFIED: [&str; 2] = ["security_file_open", "bpf_modify_return_test"];
 /// The type of a tracepoint that every kernel has.
 const TRACEPOINT: &str = "btf_trace_sched_switch";
 /// A hook of security modules that every kernel has.
@@ -348,7 +349,7 @@ fn btf() -> Option<Targets> {
         };
         Some(Targets {
             traced: number(TRACED),
-            modified: number(MODIFIED),
+            modified: MODIFIED.into_iter().find_map(number),
             tracepoint: number(TRACEPOINT),
             hook: number(HOOK),
         })

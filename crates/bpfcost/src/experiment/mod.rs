@@ -121,3 +121,86 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(ladder::KnownAnswers),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One case, with these needs.
+    struct Needs(Vec<Feature>);
+
+    impl Experiment for Needs {
+        fn name(&self) -> &'static str {
+            "needs"
+        }
+
+        fn about(&self) -> &'static str {
+            ""
+        }
+
+        fn unit(&self) -> Unit {
+            Unit::NanosPerOp
+        }
+
+        fn factors(&self) -> &'static [(&'static str, &'static str)] {
+            &[]
+        }
+
+        fn cases(&self) -> Vec<Case> {
+            let mut cases = ladder::KnownAnswers.cases();
+            cases.truncate(1);
+            cases
+        }
+
+        fn pairs(&self) -> Vec<Pair> {
+            Vec::new()
+        }
+
+        fn needs(&self, _case: &Case) -> Vec<Feature> {
+            self.0.clone()
+        }
+
+        fn overhead(&self) -> Overhead {
+            ladder::KnownAnswers.overhead()
+        }
+
+        fn load(&self, _setup: &Setup) -> Result<Box<dyn Loaded>> {
+            anyhow::bail!("nothing to load")
+        }
+
+        fn sentinel(&self, _setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+            Ok(None)
+        }
+    }
+
+    fn unsupported(needs: &[Feature]) -> Option<String> {
+        let experiment = Needs(needs.to_vec());
+        experiment.unsupported(&experiment.cases()[0]).unwrap()
+    }
+
+    /// Whatever machine this is, with whatever privilege: each feature decides alone, and of two that are
+    /// missing the first one speaks.
+    #[test]
+    fn the_first_need_that_is_missing_is_the_reason() {
+        assert_eq!(unsupported(&[]), None);
+        let (missing, there): (Vec<_>, Vec<_>) = Feature::ALL
+            .into_iter()
+            .partition(|feature| feature.missing().unwrap().is_some());
+        assert_eq!(unsupported(&there), None);
+        for &feature in &missing {
+            let words = feature.missing().unwrap().unwrap().to_string();
+            let before = [&there[..], &[feature], &missing[..]].concat();
+            let reason = unsupported(&before).unwrap();
+            assert!(reason.starts_with(&words), "{reason}");
+        }
+    }
+
+    #[test]
+    fn cases_entered_twice_need_what_they_need_once() {
+        let twice = twice::Twice::of(Box::new(Needs(vec![Feature::Lsm])), &["added-0"]);
+        for case in twice.cases() {
+            assert_eq!(twice.needs(&case), [Feature::Lsm], "{}", case.name);
+        }
+        assert_eq!(twice.cases().len(), 2);
+    }
+}
