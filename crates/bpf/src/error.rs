@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::feature::{Feature, Missing};
+
 /// A result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -51,6 +53,17 @@ pub enum Error {
         cpus: usize,
         /// Packets that came with it.
         packets: usize,
+    },
+    /// The kernel lacks something, or does not allow it.
+    #[error("{0}")]
+    Missing(Missing),
+    /// Whether the kernel has something could not be told.
+    #[error("whether this kernel has {feature} can't be told: {words}")]
+    Probe {
+        /// What.
+        feature: Feature,
+        /// The kernel's answer.
+        words: String,
     },
     /// A CPU can't be used.
     #[error("CPU {cpu} can't be used: {source}")]

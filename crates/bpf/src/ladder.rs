@@ -1,14 +1,12 @@
 //! The ladder: known amounts of added work. `self-test` reads it back; one rung is the sentinel.
 
-use std::sync::OnceLock;
-
 use libbpf_rs::{
-    ErrorKind, ProgramMut,
+    ProgramMut,
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
 use crate::{
-    error::{Error, Result},
+    error::Result,
     object::Owned,
     skel::ladder::{LadderSkel, LadderSkelBuilder, types},
     timing::{self, Loop, Request, Seen},
@@ -88,32 +86,6 @@ impl Ladder {
         };
         Ok(timing::batch(&program.into(), area, &request, &[PACKET.to_vec()])?.pop())
     }
-}
-
-impl Loop {
-    /// What this kernel takes, found by loading a small program once.
-    pub fn probe() -> Result<Self> {
-        static FOUND: OnceLock<Loop> = OnceLock::new();
-        if let Some(found) = FOUND.get() {
-            return Ok(*found);
-        }
-        let found = match Ladder::load(&[0], Loop::CanLoop) {
-            Ok(_) => Loop::CanLoop,
-            // Whatever else the kernel says, a lack of memory for one, says nothing of the loop.
-            Err(refused) if !is_refusal(&refused) => return Err(refused),
-            Err(refused) => match Ladder::load(&[0], Loop::BpfLoop) {
-                Ok(_) => Loop::BpfLoop,
-                // Not the loop then: the first answer says more.
-                Err(_) => return Err(refused),
-            },
-        };
-        Ok(*FOUND.get_or_init(|| found))
-    }
-}
-
-/// Whether the verifier does not know what it was given (EINVAL): so kernels before 6.9 take `can_loop`.
-fn is_refusal(error: &Error) -> bool {
-    matches!(error, Error::Load { source, .. } if source.kind() == ErrorKind::InvalidInput)
 }
 
 fn program_name(rung: u32, looping: Loop) -> String {

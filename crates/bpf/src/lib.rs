@@ -1,11 +1,12 @@
 //! BPF programs that time themselves, and the one place of bpfcost that speaks libbpf.
 //!
 //! [`timing`] is the Rust half of `bpf/timing.bpf.h`, open to outside programs too; [`lb`] is the
-//! load-balancer datapath, [`ladder`] a set of known costs. What they measure and what is not in
+//! load-balancer datapath, [`ladder`] a set of known costs, [`feature`] what the kernel has. What they measure and what is not in
 //! the number stands at the head of each `bpf/*.bpf.c`.
 
 mod cpu;
 mod error;
+pub mod feature;
 pub mod ladder;
 pub mod lb;
 mod mapping;
@@ -18,6 +19,7 @@ pub mod timing;
 
 pub use cpu::{Pinned, allowed_cpus, current_cpu};
 pub use error::{Error, Result};
+pub use feature::Feature;
 pub use programs::{LoadedProgram, loaded_maps, loaded_programs};
 
 /// Tells one build of the BPF programs from another: a hash of their sources and their compiler.

@@ -24,6 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::{
     cpu::Pinned,
     error::{Error, Result},
+    feature::Feature,
     run::{self, Program, Ran},
 };
 
@@ -46,6 +47,17 @@ pub enum Loop {
 }
 
 impl Loop {
+    /// What this kernel takes: the cheaper one where it has both.
+    pub fn probe() -> Result<Self> {
+        if Feature::CanLoop.missing()?.is_none() {
+            return Ok(Loop::CanLoop);
+        }
+        match Feature::BpfLoop.missing()? {
+            None => Ok(Loop::BpfLoop),
+            Some(missing) => Err(Error::Missing(missing)),
+        }
+    }
+
     /// What a timed program of this kind has behind its name.
     pub fn suffix(self) -> &'static str {
         match self {

@@ -4,7 +4,8 @@ use std::fmt::{self, Write};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use bpfcost_bpf::timing::Loop;
+use bpfcost_bpf::{Feature, feature::Missing, timing::Loop};
+use serde::Serialize;
 
 use super::{
     exit::Exit,
@@ -21,16 +22,23 @@ use crate::target::{
 /// Exit code 4 where something is missing without which nothing can be measured.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// Tell what of BPF this kernel has, one feature a line, and why others are missing.
+    #[arg(long)]
+    features: bool,
     /// How to answer.
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
+    if args.features {
+        return list_features(args.format);
+    }
     let host = Host::default();
     let mut checks = host.checks();
     if host.missing_capabilities().is_empty() {
         checks.push(timed_loop());
+        checks.push(summary(&features()?));
     }
     checks.push(guests());
     let missing = checks
@@ -68,6 +76,79 @@ fn timed_loop() -> Check {
         text,
         advice: advice.into(),
     }
+}
+
+/// A feature, and what is missing of it here.
+#[derive(Serialize)]
+struct Told {
+    name: &'static str,
+    since: String,
+    config: Option<&'static str>,
+    missing: Option<String>,
+}
+
+/// Every feature, asked of the kernel.
+fn features() -> Result<Vec<Told>> {
+    let told = |feature: Feature| {
+        Ok(Told {
+            name: feature.name(),
+            since: feature.since().to_string(),
+            config: feature.config(),
+            missing: feature.missing()?.as_ref().map(Missing::to_string),
+        })
+    };
+    Feature::ALL.into_iter().map(told).collect()
+}
+
+/// All features in a line. What is missing is never in the way of everything: `unsupported` cases tell.
+fn summary(features: &[Told]) -> Check {
+    let missing: Vec<&str> = features
+        .iter()
+        .filter(|one| one.missing.is_some())
+        .map(|one| one.name)
+        .collect();
+    let (all, there) = (features.len(), features.len() - missing.len());
+    let (text, advice) = match missing.is_empty() {
+        true => (format!("all {all} that experiments ask for are there"), ""),
+        false => (
+            format!("{there} of {all} are there; not {}", missing.join(", ")),
+            "see why: bpfcost check --features; guests have other kernels: --on exact:6.12",
+        ),
+    };
+    Check {
+        name: "BPF features".into(),
+        state: CheckState::Ok,
+        text,
+        advice: advice.into(),
+    }
+}
+
+/// What of BPF this kernel has.
+fn list_features(format: Format) -> Result<Exit> {
+    let features = features()?;
+    match format {
+        Format::Json => say!("{}", serde_json::to_string_pretty(&features)?)?,
+        Format::Table => answer(format_args!("{}", feature_table(&features)?))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn feature_table(features: &[Told]) -> Result<String, fmt::Error> {
+    let width = features.iter().map(|one| one.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for one in features {
+        let (word, color, why) = match &one.missing {
+            None => ("there  ", AnsiColor::Green, ""),
+            Some(why) => ("missing", AnsiColor::Yellow, why.as_str()),
+        };
+        let style = Style::new().fg_color(Some(color.into()));
+        let line = format!(
+            "{style}{word}{style:#}  {:width$}  Linux {:4}  {why}",
+            one.name, one.since
+        );
+        writeln!(text, "{}", line.trim_end())?;
+    }
+    Ok(text)
 }
 
 /// Whether guests can be had, and what would run them. Never missing: the host is measured without.

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     experiment::Experiment,
     measure::{self, Event, Measured, Monotonic, Plan, Stop, Warning},
-    record::{Disturbance, Machine},
+    record::{Disturbance, Feature, Machine},
     target::{
         CheckState, Host, Target,
         guest::{
@@ -135,8 +135,20 @@ pub(super) fn able(host: &Host) -> Result<()> {
 pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Machine> {
     Ok(Machine {
         programs: experiment.programs()?,
+        features: features()?,
         ..host.machine()
     })
+}
+
+/// What of BPF the kernel of this process has and lacks.
+pub(super) fn features() -> Result<Vec<Feature>> {
+    let told = |feature: bpfcost_bpf::Feature| {
+        Ok(Feature {
+            name: feature.to_string(),
+            missing: feature.missing()?.map(|missing| missing.to_string()),
+        })
+    };
+    bpfcost_bpf::Feature::ALL.into_iter().map(told).collect()
 }
 
 /// The kernel that a target's guest is to have, fetched again where it is damaged; `None` for the host.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    Pinned, current_cpu,
+    Feature, Pinned, current_cpu,
     ladder::{Ladder, RUNGS},
     timing::{Loop, Seen},
 };
@@ -65,8 +65,9 @@ impl Experiment for KnownAnswers {
             .collect()
     }
 
-    fn unsupported(&self, _case: &Case) -> Option<String> {
-        None
+    fn needs(&self, _case: &Case) -> Vec<Feature> {
+        // can_loop where there is one, and this where not.
+        vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop]
     }
 
     fn overhead(&self) -> Overhead {

@@ -4,12 +4,14 @@
 
 mod case;
 pub mod ladder;
+mod remedy;
 mod trial;
 pub mod twice;
 mod unit;
 pub mod xdp_lb;
 
 use anyhow::Result;
+use bpfcost_bpf::Feature;
 
 pub use case::{Batch, Case, Pair, Role, Sizing};
 pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
@@ -17,8 +19,9 @@ pub use unit::Unit;
 
 /// A named question: its cases, what they are compared with, and how they are loaded.
 ///
-/// Everything but [`load`](Experiment::load) and [`sentinel`](Experiment::sentinel) is pure, so
-/// that listing and planning need no privilege.
+/// Everything that `list` and `--dry-run` ask is pure, so that they need no privilege: names, cases, pairs,
+/// needs, overhead. The kernel is asked by [`unsupported`](Experiment::unsupported),
+/// [`programs`](Experiment::programs), [`load`](Experiment::load) and [`sentinel`](Experiment::sentinel).
 pub trait Experiment {
     /// The name on the command line, e.g. `xdp-lb`.
     fn name(&self) -> &'static str;
@@ -45,8 +48,22 @@ pub trait Experiment {
     /// run is dropped.
     fn pairs(&self) -> Vec<Pair>;
 
-    /// Why a case can't run here (with the kernel or feature that it needs), or `None` where it can.
-    fn unsupported(&self, case: &Case) -> Option<String>;
+    /// What the kernel must have for a case, what tells most of it first. A case that lacks something is
+    /// `unsupported`, and the first that is missing is the reason.
+    fn needs(&self, _case: &Case) -> Vec<Feature> {
+        Vec::new()
+    }
+
+    /// Why a case can't run here, and what to do about it; `None` where it can. Follows from
+    /// [`needs`](Experiment::needs), which is what experiments declare; tests of the engine script it.
+    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
+        for feature in self.needs(case) {
+            if let Some(missing) = feature.missing()? {
+                return Ok(Some(remedy::with_remedy(&missing)));
+            }
+        }
+        Ok(None)
+    }
 
     /// How many CPUs a case runs on at once, of its own accord. An exact target has one.
     fn cpus(&self, _case: &Case) -> u32 {
@@ -103,4 +120,87 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(xdp_lb::XdpLb::default()),
         Box::new(ladder::KnownAnswers),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One case, with these needs.
+    struct Needs(Vec<Feature>);
+
+    impl Experiment for Needs {
+        fn name(&self) -> &'static str {
+            "needs"
+        }
+
+        fn about(&self) -> &'static str {
+            ""
+        }
+
+        fn unit(&self) -> Unit {
+            Unit::NanosPerOp
+        }
+
+        fn factors(&self) -> &'static [(&'static str, &'static str)] {
+            &[]
+        }
+
+        fn cases(&self) -> Vec<Case> {
+            let mut cases = ladder::KnownAnswers.cases();
+            cases.truncate(1);
+            cases
+        }
+
+        fn pairs(&self) -> Vec<Pair> {
+            Vec::new()
+        }
+
+        fn needs(&self, _case: &Case) -> Vec<Feature> {
+            self.0.clone()
+        }
+
+        fn overhead(&self) -> Overhead {
+            ladder::KnownAnswers.overhead()
+        }
+
+        fn load(&self, _setup: &Setup) -> Result<Box<dyn Loaded>> {
+            anyhow::bail!("nothing to load")
+        }
+
+        fn sentinel(&self, _setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+            Ok(None)
+        }
+    }
+
+    fn unsupported(needs: &[Feature]) -> Option<String> {
+        let experiment = Needs(needs.to_vec());
+        experiment.unsupported(&experiment.cases()[0]).unwrap()
+    }
+
+    /// Whatever machine this is, with whatever privilege: each feature decides alone, and of two that are
+    /// missing the first one speaks.
+    #[test]
+    fn the_first_need_that_is_missing_is_the_reason() {
+        assert_eq!(unsupported(&[]), None);
+        let (missing, there): (Vec<_>, Vec<_>) = Feature::ALL
+            .into_iter()
+            .partition(|feature| feature.missing().unwrap().is_some());
+        assert_eq!(unsupported(&there), None);
+        for &feature in &missing {
+            let words = feature.missing().unwrap().unwrap().to_string();
+            let before = [&there[..], &[feature], &missing[..]].concat();
+            let reason = unsupported(&before).unwrap();
+            assert!(reason.starts_with(&words), "{reason}");
+        }
+    }
+
+    #[test]
+    fn cases_entered_twice_need_what_they_need_once() {
+        let twice = twice::Twice::of(Box::new(Needs(vec![Feature::Lsm])), &["added-0"]);
+        for case in twice.cases() {
+            assert_eq!(twice.needs(&case), [Feature::Lsm], "{}", case.name);
+        }
+        assert_eq!(twice.cases().len(), 2);
+    }
 }

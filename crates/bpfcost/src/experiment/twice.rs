@@ -2,6 +2,7 @@
 //! itself. Whatever it finds is false; `self-test` counts how often it does.
 
 use anyhow::{Context, Result};
+use bpfcost_bpf::Feature;
 
 use super::{Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Sentinel, Setup, Trial, Unit};
 
@@ -99,8 +100,8 @@ impl Experiment for Twice {
         self.cases.iter().map(pair).collect()
     }
 
-    fn unsupported(&self, case: &Case) -> Option<String> {
-        self.inner.unsupported(&original(case))
+    fn needs(&self, case: &Case) -> Vec<Feature> {
+        self.inner.needs(&original(case))
     }
 
     fn cpus(&self, case: &Case) -> u32 {

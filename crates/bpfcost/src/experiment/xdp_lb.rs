@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
+    Feature,
     lb::{Datapath, Reset, Variant},
     timing::Loop,
 };
@@ -156,8 +157,19 @@ impl Experiment for XdpLb {
         .into()
     }
 
-    fn unsupported(&self, _case: &Case) -> Option<String> {
-        None
+    fn needs(&self, _case: &Case) -> Vec<Feature> {
+        // All cases share their maps, and are replayed before they are timed. The loop is can_loop where
+        // there is one.
+        vec![
+            Feature::Btf,
+            Feature::XdpTestRun,
+            Feature::BpfLoop,
+            Feature::XdpLoadBytes,
+            Feature::LruHash,
+            Feature::MmapableArray,
+            Feature::PercpuBatch,
+            Feature::Ktime,
+        ]
     }
 
     fn overhead(&self) -> Overhead {

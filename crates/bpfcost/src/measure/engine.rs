@@ -113,7 +113,7 @@ impl Run<'_> {
         }
     }
 
-    fn find_unsupported(&mut self) -> Result<(), Error> {
+    fn find_unsupported(&mut self) -> Result<(), Halt> {
         for case in self.live() {
             let of = &self.plan.cases[case];
             let cpus = self.experiment.cpus(of);
@@ -122,7 +122,9 @@ impl Run<'_> {
                     "needs {cpus} CPUs at once, and a guest that counts instructions has one; run it on \
                      host or in vm:KERNEL"
                 )),
-                false => self.experiment.unsupported(of),
+                false => self.experiment.unsupported(of).map_err(|error| {
+                    self.broken(format!("asking whether {} can run", of.name), error)
+                })?,
             };
             if let Some(reason) = reason {
                 self.tell(Event::Unsupported { case, reason })?;

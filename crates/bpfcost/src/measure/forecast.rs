@@ -52,7 +52,6 @@ pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Foreca
         plan.cases
             .iter()
             .filter(|case| role.is_none_or(|role| role == case.role))
-            .filter(|case| experiment.unsupported(case).is_none())
             .count()
     };
     let cases = runs(None);

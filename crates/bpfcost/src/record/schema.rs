@@ -96,6 +96,9 @@ pub struct Machine {
     /// What was timed and with what: the build of the BPF programs, their loop and their clock.
     #[serde(default)]
     pub programs: Option<String>,
+    /// What of BPF its kernel has and lacks.
+    #[serde(default)]
+    pub features: Vec<Feature>,
     /// Time that the hypervisor took away while measuring, summed over CPUs.
     pub steal_ms: f64,
     /// Moves of this program's measuring threads between CPUs.
@@ -110,6 +113,15 @@ pub struct Machine {
     pub kernel_bytes: Option<u64>,
     /// Greatest resident memory of this program, in bytes.
     pub user_bytes: Option<u64>,
+}
+
+/// Something of BPF that a kernel has or lacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feature {
+    /// Its name, e.g. `kprobe.multi`.
+    pub name: String,
+    /// Why it is missing; null where it is there.
+    pub missing: Option<String>,
 }
 
 impl Machine {

@@ -43,6 +43,13 @@ fn lists_for_programs() {
     let check = tool.says("check --format json").out;
     let check: serde_json::Value = serde_json::from_str(&check).expect("JSON");
     assert!(check[0]["state"].is_string());
+    let features = json("check --features --format json");
+    let features = features.as_array().expect("an array");
+    let kprobe = |one: &&serde_json::Value| one["name"] == "kprobe.multi";
+    let kprobe = features.iter().find(kprobe).expect("kprobe.multi");
+    assert_eq!(kprobe["since"], "5.18");
+    assert_eq!(kprobe["config"], "CONFIG_FPROBE");
+    assert!(kprobe["missing"].is_null() || kprobe["missing"].is_string());
 }
 
 #[test]

@@ -385,6 +385,7 @@ fn machine() -> Machine {
         kernel_build: "#1 SMP PREEMPT_DYNAMIC".to_owned(),
         cpu: "Intel(R) Xeon(R) Platinum 8481C CPU @ 2.70GHz".to_owned(),
         cpus: 2,
+        features: Vec::new(),
         virtualised: Some("kvm".to_owned()),
         emulator: None,
         clocksource: "tsc".to_owned(),

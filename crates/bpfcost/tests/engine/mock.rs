@@ -249,10 +249,10 @@ impl Experiment for Mock {
             .collect()
     }
 
-    fn unsupported(&self, case: &Case) -> Option<String> {
+    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
         let index = self.cases.iter().position(|known| known == case);
-        (self.unsupported.is_some() && index == self.unsupported)
-            .then(|| "needs Linux 9".to_owned())
+        Ok((self.unsupported.is_some() && index == self.unsupported)
+            .then(|| "needs Linux 9".to_owned()))
     }
 
     fn cpus(&self, case: &Case) -> u32 {

@@ -8,6 +8,7 @@ mod tool;
 mod ends;
 mod exact;
 mod faults;
+mod features;
 mod kernels;
 mod lacking;
 mod measures;

@@ -54,6 +54,10 @@ fn a_record_has_the_keys_of_schema_1() {
         got: "g".into(),
         detail: "d".into(),
     });
+    record.machine.features.push(super::super::Feature {
+        name: "f".into(),
+        missing: None,
+    });
     let value = serde_json::to_value(&record).unwrap();
     let mut found = BTreeSet::new();
     keys(&value, "", &mut found);

@@ -1,0 +1,295 @@
+//! The questions to the kernel, each one system call. What is made in asking is closed at once.
+
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::c_char,
+    fmt,
+    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    ptr,
+};
+
+use libbpf_rs::libbpf_sys::{self as sys, __BindgenBitfieldUnit, bpf_insn};
+
+/// An address that no process has: the kernel that knows what it would find there says EFAULT, after it
+/// looked at everything else, and before it does anything.
+const NOWHERE: usize = 1;
+
+/// Room for what the verifier says of programs of a few instructions.
+const LOG_BYTES: usize = 4096;
+
+/// What the kernel answered instead of yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct No {
+    /// The error's number.
+    pub(super) errno: i32,
+    /// The verifier's words, where it was asked.
+    pub(super) log: String,
+}
+
+impl No {
+    pub(super) fn of(errno: i32) -> Self {
+        No {
+            errno,
+            log: String::new(),
+        }
+    }
+}
+
+impl fmt::Display for No {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // As the C library has no word for it.
+        match self.errno {
+            ENOTSUPP => f.write_str("Operation not supported by the kernel (os error 524)"),
+            errno => std::io::Error::from_raw_os_error(errno).fmt(f),
+        }
+    }
+}
+
+/// The kernel's own "not supported", which no header of user space has.
+pub(super) const ENOTSUPP: i32 = 524;
+
+/// A program to load.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Program<'a> {
+    pub(super) kind: sys::bpf_prog_type,
+    pub(super) attach: sys::bpf_attach_type,
+    /// What of the kernel's BTF it attaches to.
+    pub(super) target: u32,
+    pub(super) instructions: &'a [bpf_insn],
+}
+
+/// Sets register 0.
+pub(super) const MOVE: u8 = 0xb7;
+/// Calls a helper.
+pub(super) const CALL: u8 = 0x85;
+/// Jumps.
+pub(super) const GOTO: u8 = 0x05;
+/// Jumps once a budget is used up (BPF_JCOND).
+pub(super) const MAY_GOTO: u8 = 0xe5;
+/// Returns register 0.
+pub(super) const EXIT: u8 = 0x95;
+
+/// An instruction on register 0.
+pub(super) const fn instruction(code: u8, jump: i16, value: i32) -> bpf_insn {
+    bpf_insn {
+        code,
+        _bitfield_align_1: [],
+        _bitfield_1: __BindgenBitfieldUnit::new([0]),
+        off: jump,
+        imm: value,
+    }
+}
+
+/// The shortest program.
+pub(super) fn returns_0(kind: sys::bpf_prog_type) -> Program<'static> {
+    const RETURNS_0: &[bpf_insn] = &[instruction(MOVE, 0, 0), instruction(EXIT, 0, 0)];
+    Program {
+        kind,
+        instructions: RETURNS_0,
+        ..Program::default()
+    }
+}
+
+/// Loads a program.
+pub(super) fn load(program: Program<'_>) -> Result<OwnedFd, No> {
+    let mut log = vec![0u8; LOG_BYTES];
+    let mut options = sys::bpf_prog_load_opts {
+        sz: size_of::<sys::bpf_prog_load_opts>() as _,
+        // One: an answer of EAGAIN is no answer, and is told.
+        attempts: 1,
+        expected_attach_type: program.attach,
+        attach_btf_id: program.target,
+        log_level: 1,
+        log_size: log.len() as u32,
+        log_buf: log.as_mut_ptr().cast(),
+        ..Default::default()
+    };
+    // SAFETY: name, licence, instructions and log outlive the call, and their sizes are those named.
+    let answer = unsafe {
+        sys::bpf_prog_load(
+            program.kind,
+            ptr::null(),
+            c"Dual BSD/GPL".as_ptr(),
+            program.instructions.as_ptr(),
+            program.instructions.len() as _,
+            &mut options,
+        )
+    };
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
+    owned(answer).map_err(|no| No {
+        log: String::from_utf8_lossy(&log[..end]).into_owned(),
+        ..no
+    })
+}
+
+/// Makes a map.
+pub(super) fn map(
+    kind: sys::bpf_map_type,
+    [key, value, entries]: [u32; 3],
+    flags: u32,
+) -> Result<OwnedFd, No> {
+    let options = sys::bpf_map_create_opts {
+        sz: size_of::<sys::bpf_map_create_opts>() as _,
+        map_flags: flags,
+        ..Default::default()
+    };
+    // SAFETY: the options outlive the call; a map may be without a name.
+    owned(unsafe { sys::bpf_map_create(kind, ptr::null(), key, value, entries, &options) })
+}
+
+/// Reads the one entry of a per-CPU array of 8 bytes for each of `cpus`.
+pub(super) fn read_batch(map: &OwnedFd, cpus: usize) -> Result<(), No> {
+    let mut values = vec![0u64; cpus];
+    let (mut key, mut position, mut count) = (0u32, 0u32, 1u32);
+    // SAFETY: there is room for one key, and for one value of each possible CPU.
+    let answer = unsafe {
+        sys::bpf_map_lookup_batch(
+            map.as_raw_fd(),
+            ptr::null_mut(),
+            ptr::from_mut(&mut position).cast(),
+            ptr::from_mut(&mut key).cast(),
+            values.as_mut_ptr().cast(),
+            &mut count,
+            ptr::null(),
+        )
+    };
+    done(answer)
+}
+
+/// Runs a program on 64 bytes.
+pub(super) fn test_run(program: &OwnedFd) -> Result<(), No> {
+    let packet = [0u8; 64];
+    let mut options = sys::bpf_test_run_opts {
+        sz: size_of::<sys::bpf_test_run_opts>() as _,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: packet.len() as u32,
+        repeat: 1,
+        ..Default::default()
+    };
+    // SAFETY: the packet outlives the call and is as long as is named.
+    done(unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) })
+}
+
+/// Links a program to a network interface.
+pub(super) fn link_interface(
+    program: &OwnedFd,
+    interface: i32,
+    attach: sys::bpf_attach_type,
+    flags: u32,
+) -> Result<OwnedFd, No> {
+    let options = sys::bpf_link_create_opts {
+        sz: size_of::<sys::bpf_link_create_opts>() as _,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: the options outlive the call.
+    owned(unsafe { sys::bpf_link_create(program.as_raw_fd(), interface, attach, &options) })
+}
+
+/// Asks for kprobes at addresses that stand [`NOWHERE`]: nothing is attached, whatever the answer.
+pub(super) fn link_kprobes_nowhere(
+    program: &OwnedFd,
+    attach: sys::bpf_attach_type,
+) -> Result<OwnedFd, No> {
+    let mut options = sys::bpf_link_create_opts {
+        sz: size_of::<sys::bpf_link_create_opts>() as _,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.kprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_2 {
+        cnt: 1,
+        addrs: ptr::without_provenance(NOWHERE),
+        ..Default::default()
+    };
+    // SAFETY: libbpf hands the address on as a number; the kernel alone reads there, and may not.
+    owned(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, attach, &options) })
+}
+
+/// Asks for uprobes in a file whose name stands [`NOWHERE`]: nothing is attached, whatever the answer.
+pub(super) fn link_uprobes_nowhere(
+    program: &OwnedFd,
+    attach: sys::bpf_attach_type,
+) -> Result<OwnedFd, No> {
+    let mut options = sys::bpf_link_create_opts {
+        sz: size_of::<sys::bpf_link_create_opts>() as _,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.uprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_3 {
+        cnt: 1,
+        path: ptr::without_provenance::<c_char>(NOWHERE),
+        offsets: ptr::without_provenance(NOWHERE),
+        ..Default::default()
+    };
+    // SAFETY: as for kprobes.
+    owned(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, attach, &options) })
+}
+
+/// Asks perf for a probe of this type, at a function or in a file whose name stands [`NOWHERE`].
+pub(super) fn probe_nowhere(kind: u32) -> Result<OwnedFd, No> {
+    let mut event = sys::perf_event_attr {
+        type_: kind,
+        ..Default::default()
+    };
+    event.__bindgen_anon_3.config1 = NOWHERE as u64;
+    open_event(event)
+}
+
+/// Opens the event of this process that counts page faults, not started.
+pub(super) fn page_faults() -> Result<OwnedFd, No> {
+    open_event(sys::perf_event_attr {
+        type_: sys::PERF_TYPE_SOFTWARE,
+        config: sys::PERF_COUNT_SW_PAGE_FAULTS.into(),
+        ..Default::default()
+    })
+}
+
+fn open_event(mut event: sys::perf_event_attr) -> Result<OwnedFd, No> {
+    event.size = size_of::<sys::perf_event_attr>() as u32;
+    event.set_disabled(1);
+    let (this_process, any_cpu, no_group) = (0, -1, -1);
+    // SAFETY: the event outlives the call, and says how long it is.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &event,
+            this_process,
+            any_cpu,
+            no_group,
+            sys::PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    match answer {
+        0.. => owned(answer as i32),
+        _ => Err(last()),
+    }
+}
+
+/// The numbers of the security modules that are on; `None` before Linux 6.8, which did not tell so.
+pub(super) fn security_modules() -> Option<Vec<u64>> {
+    /// lsm_list_modules(2), by the same number everywhere; the C library has no name for it yet.
+    const LSM_LIST_MODULES: libc::c_long = 461;
+    let mut numbers = vec![0u64; 64];
+    let mut bytes = (numbers.len() * size_of::<u64>()) as u32;
+    // SAFETY: there is as much room as `bytes` says, and both outlive the call.
+    let count = unsafe { libc::syscall(LSM_LIST_MODULES, numbers.as_mut_ptr(), &mut bytes, 0u32) };
+    numbers.truncate(usize::try_from(count).ok()?);
+    Some(numbers)
+}
+
+fn owned(answer: i32) -> Result<OwnedFd, No> {
+    done(answer)?;
+    // SAFETY: not negative, it is a descriptor that the kernel has just opened for this call alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(answer) })
+}
+
+/// libbpf answers with the negative number of the error.
+fn done(answer: i32) -> Result<(), No> {
+    match answer {
+        0.. => Ok(()),
+        error => Err(No::of(-error)),
+    }
+}
+
+fn last() -> No {
+    No::of(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
+}

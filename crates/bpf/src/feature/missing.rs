@@ -1,0 +1,191 @@
+//! What is missing, and why, in words that a person can act on.
+
+use std::{fmt, fs};
+
+use super::Feature;
+
+/// A version of Linux: 6.12 is `(6, 12)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub (u32, u32));
+
+impl Version {
+    /// Of a release such as `6.12.107+deb13-amd64`.
+    pub fn of_release(release: &str) -> Option<Self> {
+        let mut parts = release.split(|c: char| !c.is_ascii_digit());
+        Some(Version((
+            parts.next()?.parse().ok()?,
+            parts.next()?.parse().ok()?,
+        )))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Version((major, minor)) = self;
+        write!(f, "{major}.{minor}")
+    }
+}
+
+/// Why a feature is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The kernel is older than the feature.
+    TooOld,
+    /// The kernel could have it, and was built without the option that it needs.
+    NotBuiltIn,
+    /// The kernel should have it, and does not: its words.
+    Unexplained(String),
+    /// This process lacks these capabilities.
+    NotAllowed(Vec<&'static str>),
+    /// This process has all capabilities that it takes, and the kernel refuses still: its words.
+    Refused(String),
+    /// It is there, and off: what is off, and how to turn it on.
+    Off(&'static str),
+}
+
+/// A feature that is missing here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// What.
+    pub feature: Feature,
+    /// Why.
+    pub why: Why,
+    /// This kernel's release.
+    pub release: String,
+}
+
+impl Missing {
+    /// The kernel has nothing of the kind, and said so with `words`: by its version, for what reason.
+    pub(super) fn absent(feature: Feature, words: String) -> Self {
+        let release = release();
+        let old = Version::of_release(&release).is_some_and(|version| version < feature.since());
+        let why = match (old, feature.config()) {
+            (true, _) => Why::TooOld,
+            (false, Some(_)) => Why::NotBuiltIn,
+            (false, None) => Why::Unexplained(words),
+        };
+        Missing {
+            feature,
+            why,
+            release,
+        }
+    }
+
+    /// The kernel forbids it, and said so with `words`; it takes capabilities of these bits.
+    pub(super) fn refused(feature: Feature, words: String, needed: &[(u32, &'static str)]) -> Self {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let effective = status
+            .lines()
+            .find_map(|line| line.strip_prefix("CapEff:"))
+            .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+            .unwrap_or(0);
+        let has = |bit: u32| effective >> bit & 1 == 1 || effective >> SYS_ADMIN & 1 == 1;
+        let lacks: Vec<_> = needed
+            .iter()
+            .filter(|(bit, _)| !has(*bit))
+            .map(|(_, name)| *name)
+            .collect();
+        Missing {
+            feature,
+            why: match lacks.is_empty() {
+                true => Why::Refused(words),
+                false => Why::NotAllowed(lacks),
+            },
+            release: release(),
+        }
+    }
+
+    pub(super) fn off(feature: Feature, how: &'static str) -> Self {
+        Missing {
+            feature,
+            why: Why::Off(how),
+            release: release(),
+        }
+    }
+}
+
+/// Stands for every other capability here, as the kernel itself has it.
+const SYS_ADMIN: u32 = 21;
+
+fn release() -> String {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    release.trim().to_owned()
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Missing {
+            feature,
+            why,
+            release,
+        } = self;
+        let since = feature.since();
+        let with = match feature.config() {
+            Some(option) => format!(" with {option}"),
+            None => String::new(),
+        };
+        match why {
+            Why::TooOld => write!(
+                f,
+                "this kernel has no {feature} (needs Linux {since}{with}; this is {release})"
+            ),
+            Why::NotBuiltIn => write!(
+                f,
+                "this kernel has no {feature} (needs Linux {since}{with}; this is {release} without it)"
+            ),
+            Why::Unexplained(words) => write!(
+                f,
+                "this kernel has no {feature} (Linux {since} brought it, and this is {release}: {words})"
+            ),
+            Why::NotAllowed(lacks) => {
+                write!(
+                    f,
+                    "this process may not use {feature} (lacks {}; run it as root)",
+                    lacks.join(", ")
+                )
+            }
+            Why::Refused(words) => write!(
+                f,
+                "this machine does not allow {feature} ({words}, though this process has the \
+                 capabilities: lockdown, a security module or a container forbids it)"
+            ),
+            Why::Off(how) => write!(f, "{feature} is off here ({how})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(why: Why) -> String {
+        let missing = Missing {
+            feature: Feature::KprobeMulti,
+            why,
+            release: "5.17.3-lab".into(),
+        };
+        missing.to_string()
+    }
+
+    #[test]
+    fn each_reason_has_its_words() {
+        assert_eq!(
+            said(Why::TooOld),
+            "this kernel has no kprobe.multi (needs Linux 5.18 with CONFIG_FPROBE; this is 5.17.3-lab)"
+        );
+        assert!(said(Why::NotBuiltIn).ends_with("this is 5.17.3-lab without it)"));
+        assert!(
+            said(Why::NotAllowed(vec!["CAP_PERFMON"]))
+                .contains("lacks CAP_PERFMON; run it as root")
+        );
+    }
+
+    #[test]
+    fn releases_have_versions() {
+        let version = |release| Version::of_release(release).map(|Version(version)| version);
+        assert_eq!(version("6.12.107+deb13-amd64"), Some((6, 12)));
+        assert_eq!(version("7.0-rc1"), Some((7, 0)));
+        assert_eq!(version("custom"), None);
+        assert!(Version((6, 9)) < Version((6, 12)));
+    }
+}

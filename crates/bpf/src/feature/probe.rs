@@ -1,0 +1,357 @@
+//! How each feature is asked for. A program of two instructions is loaded; where loading does not tell,
+//! the last step of attaching is asked for with an argument that no kernel takes, so that nothing is ever
+//! attached: the error tells a kernel that knows the mechanism from one that doesn't.
+//!
+//! libbpf's own probes are not used: they take every failure for absence, a lack of descriptors too.
+
+use std::{fs, path::Path, sync::OnceLock};
+
+use libbpf_rs::{Btf, btf::BtfType, libbpf_sys as sys, num_possible_cpus};
+
+use super::{
+    Feature, Missing,
+    kernel::{
+        self, CALL, ENOTSUPP, EXIT, GOTO, MAY_GOTO, MOVE, No, Program, instruction, returns_0,
+    },
+};
+use crate::error::{Error, Result};
+
+/// Attach types of Linux 7.2 that this libbpf has no names for.
+const TRACE_FENTRY_MULTI: sys::bpf_attach_type = 59;
+const TRACE_FEXIT_MULTI: sys::bpf_attach_type = 60;
+const TRACE_FSESSION_MULTI: sys::bpf_attach_type = 61;
+
+/// A function that the kernel has for tests of tracing, and calls for nothing else.
+const TRACED: &str = "bpf_fentry_test1";
+/// Functions whose return value may be changed: those of security modules always, the one for tests before
+/// Linux 6.3 only with CONFIG_FUNCTION_ERROR_INJECTION, which Debian's 6.1 lacks.
+const MODIFIED: [&str; 2] = ["security_file_open", "bpf_modify_return_test"];
+/// The type of a tracepoint that every kernel has.
+const TRACEPOINT: &str = "btf_trace_sched_switch";
+/// A hook of security modules that every kernel has.
+const HOOK: &str = "bpf_lsm_file_open";
+
+/// The loopback interface, in every network namespace.
+const LOOPBACK: i32 = 1;
+
+/// BPF's number among the security modules (LSM_ID_BPF).
+const BPF_MODULE: u64 = 110;
+
+const BPF: (u32, &str) = (39, "CAP_BPF");
+const PERFMON: (u32, &str) = (38, "CAP_PERFMON");
+const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
+
+/// What came of asking.
+enum Answer {
+    There,
+    No(No),
+    Off(&'static str),
+}
+
+/// What is missing of a feature.
+pub(super) fn missing(feature: Feature) -> Result<Option<Missing>> {
+    let no = match ask(feature) {
+        Answer::There => return Ok(None),
+        Answer::Off(how) => return Ok(Some(Missing::off(feature, how))),
+        Answer::No(no) => no,
+    };
+    match no.errno {
+        libc::EPERM | libc::EACCES => Ok(Some(Missing::refused(
+            feature,
+            no.to_string(),
+            capabilities(feature),
+        ))),
+        libc::EINVAL | libc::E2BIG | libc::EOPNOTSUPP | ENOTSUPP | libc::ENOSYS | libc::ENOENT => {
+            Ok(Some(Missing::absent(feature, no.to_string())))
+        }
+        _ => Err(Error::Probe {
+            feature,
+            words: no.to_string(),
+        }),
+    }
+}
+
+/// What it takes to be allowed.
+fn capabilities(feature: Feature) -> &'static [(u32, &'static str)] {
+    match feature {
+        Feature::Btf | Feature::LruHash | Feature::MmapableArray => &[BPF],
+        Feature::PercpuBatch | Feature::RingBuffer | Feature::Tracefs => &[BPF],
+        Feature::XdpTestRun | Feature::XdpLoadBytes | Feature::BpfLoop | Feature::Ktime => {
+            &[BPF, NET_ADMIN]
+        }
+        Feature::CgroupSkb | Feature::Tcx | Feature::Netfilter | Feature::XdpLink => {
+            &[BPF, NET_ADMIN]
+        }
+        Feature::CanLoop => &[BPF, NET_ADMIN, PERFMON],
+        _ => &[BPF, PERFMON],
+    }
+}
+
+fn ask(feature: Feature) -> Answer {
+    let xdp = sys::BPF_PROG_TYPE_XDP;
+    match feature {
+        Feature::Btf => match btf() {
+            Some(_) => Answer::There,
+            None => Answer::No(No::of(libc::ENOENT)),
+        },
+        Feature::XdpTestRun => {
+            answer(kernel::load(returns_0(xdp)).and_then(|program| kernel::test_run(&program)))
+        }
+        Feature::LruHash => map(sys::BPF_MAP_TYPE_LRU_HASH, [4, 8, 64], 0),
+        Feature::MmapableArray => map(sys::BPF_MAP_TYPE_ARRAY, [4, 8, 1], sys::BPF_F_MMAPABLE),
+        Feature::PercpuBatch => percpu_batch(),
+        Feature::XdpLoadBytes => helper(xdp, sys::BPF_FUNC_xdp_load_bytes),
+        Feature::BpfLoop => helper(xdp, sys::BPF_FUNC_loop),
+        Feature::CanLoop => load(Program {
+            instructions: &[
+                instruction(MOVE, 0, 0),
+                // Over the jump back, or on to it: a loop without another end.
+                instruction(MAY_GOTO, 1, 0),
+                instruction(GOTO, -2, 0),
+                instruction(EXIT, 0, 0),
+            ],
+            kind: xdp,
+            ..Program::default()
+        }),
+        Feature::Ktime => helper(xdp, sys::BPF_FUNC_ktime_get_ns),
+        Feature::RingBuffer => map(sys::BPF_MAP_TYPE_RINGBUF, [0, 0, 1 << 16], 0),
+        Feature::StackMap => match map(sys::BPF_MAP_TYPE_STACK_TRACE, [4, 8, 1], 0) {
+            Answer::There => helper(sys::BPF_PROG_TYPE_RAW_TRACEPOINT, sys::BPF_FUNC_get_stackid),
+            other => other,
+        },
+        Feature::Tracefs => tracefs(),
+        Feature::Tracepoint => load(returns_0(sys::BPF_PROG_TYPE_TRACEPOINT)),
+        Feature::RawTracepoint => load(returns_0(sys::BPF_PROG_TYPE_RAW_TRACEPOINT)),
+        Feature::TpBtf => tracing(sys::BPF_TRACE_RAW_TP, targets().tracepoint),
+        Feature::Kprobe => perf_probe("kprobe"),
+        Feature::Uprobe => perf_probe("uprobe"),
+        Feature::KprobeMulti => kprobes(sys::BPF_TRACE_KPROBE_MULTI),
+        Feature::KprobeSession => kprobes(sys::BPF_TRACE_KPROBE_SESSION),
+        Feature::UprobeMulti => uprobes(sys::BPF_TRACE_UPROBE_MULTI),
+        Feature::UprobeSession => uprobes(sys::BPF_TRACE_UPROBE_SESSION),
+        // Loading tells: attaching would patch the kernel's code and wait for every CPU to see it.
+        Feature::Fentry => tracing(sys::BPF_TRACE_FENTRY, targets().traced),
+        Feature::Fexit => tracing(sys::BPF_TRACE_FEXIT, targets().traced),
+        Feature::FmodRet => tracing(sys::BPF_MODIFY_RETURN, targets().modified),
+        Feature::Fsession => tracing(sys::BPF_TRACE_FSESSION, targets().traced),
+        // Which functions is said by the link alone.
+        Feature::FentryMulti => tracing(TRACE_FENTRY_MULTI, Some(0)),
+        Feature::FexitMulti => tracing(TRACE_FEXIT_MULTI, Some(0)),
+        Feature::FsessionMulti => tracing(TRACE_FSESSION_MULTI, Some(0)),
+        Feature::Lsm => lsm(),
+        Feature::PerfEvent => match load(returns_0(sys::BPF_PROG_TYPE_PERF_EVENT)) {
+            Answer::There => answer(kernel::page_faults()),
+            other => other,
+        },
+        Feature::CgroupSkb => load(Program {
+            attach: sys::BPF_CGROUP_INET_EGRESS,
+            ..returns_0(sys::BPF_PROG_TYPE_CGROUP_SKB)
+        }),
+        // No interface has this number.
+        Feature::Tcx => link(
+            Program {
+                attach: sys::BPF_TCX_INGRESS,
+                ..returns_0(sys::BPF_PROG_TYPE_SCHED_CLS)
+            },
+            |program| kernel::link_interface(program, i32::MAX, sys::BPF_TCX_INGRESS, 0),
+            &[libc::ENODEV],
+        ),
+        Feature::Netfilter => load(Program {
+            attach: sys::BPF_NETFILTER,
+            ..returns_0(sys::BPF_PROG_TYPE_NETFILTER)
+        }),
+        // The loopback interface has no driver that could run XDP; where someone else has a program
+        // there already, the kernel says that instead.
+        Feature::XdpLink => link(
+            Program {
+                attach: sys::BPF_XDP,
+                ..returns_0(xdp)
+            },
+            |program| {
+                kernel::link_interface(program, LOOPBACK, sys::BPF_XDP, sys::XDP_FLAGS_DRV_MODE)
+            },
+            &[libc::EOPNOTSUPP, libc::EEXIST, libc::EBUSY],
+        ),
+    }
+}
+
+fn answer<T>(said: std::result::Result<T, No>) -> Answer {
+    match said {
+        Ok(_) => Answer::There,
+        Err(no) => Answer::No(no),
+    }
+}
+
+fn load(program: Program<'_>) -> Answer {
+    answer(kernel::load(program))
+}
+
+fn map(kind: sys::bpf_map_type, shape: [u32; 3], flags: u32) -> Answer {
+    answer(kernel::map(kind, shape, flags))
+}
+
+/// A program that attaches to something of the kernel's BTF.
+fn tracing(attach: sys::bpf_attach_type, target: Option<u32>) -> Answer {
+    let Some(target) = target else {
+        return Answer::No(No::of(libc::ENOENT));
+    };
+    load(Program {
+        attach,
+        target,
+        ..returns_0(sys::BPF_PROG_TYPE_TRACING)
+    })
+}
+
+/// A link that can't be: there, where the kernel says one of `knows` of it.
+fn link<T>(
+    program: Program<'_>,
+    ask: impl FnOnce(&std::os::fd::OwnedFd) -> std::result::Result<T, No>,
+    knows: &[i32],
+) -> Answer {
+    match kernel::load(program).and_then(|program| ask(&program)) {
+        Err(no) if knows.contains(&no.errno) => Answer::There,
+        said => answer(said),
+    }
+}
+
+fn kprobes(attach: sys::bpf_attach_type) -> Answer {
+    let program = Program {
+        attach,
+        ..returns_0(sys::BPF_PROG_TYPE_KPROBE)
+    };
+    let ask = |program: &_| kernel::link_kprobes_nowhere(program, attach);
+    link(program, ask, &[libc::EFAULT])
+}
+
+fn uprobes(attach: sys::bpf_attach_type) -> Answer {
+    let program = Program {
+        attach,
+        ..returns_0(sys::BPF_PROG_TYPE_KPROBE)
+    };
+    let ask = |program: &_| kernel::link_uprobes_nowhere(program, attach);
+    link(program, ask, &[libc::EFAULT])
+}
+
+/// Perf lists the kinds of probes that it makes, each with a number.
+fn perf_probe(kind: &str) -> Answer {
+    let listed = fs::read_to_string(format!("/sys/bus/event_source/devices/{kind}/type"));
+    let Some(number) = listed.ok().and_then(|text| text.trim().parse().ok()) else {
+        return Answer::No(No::of(libc::ENOENT));
+    };
+    match kernel::probe_nowhere(number) {
+        Err(no) if no.errno == libc::EFAULT => load(returns_0(sys::BPF_PROG_TYPE_KPROBE)),
+        said => answer(said),
+    }
+}
+
+fn percpu_batch() -> Answer {
+    let Ok(cpus) = num_possible_cpus() else {
+        return Answer::No(No::of(libc::EIO));
+    };
+    let map = kernel::map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, [4, 8, 1], 0);
+    match map.and_then(|map| kernel::read_batch(&map, cpus)) {
+        // So it says that it has come to the end of the map.
+        Err(no) if no.errno == libc::ENOENT => Answer::There,
+        said => answer(said),
+    }
+}
+
+/// The verifier refuses a helper without its arguments; one that it doesn't know, it names.
+fn helper(kind: sys::bpf_prog_type, helper: sys::bpf_func_id) -> Answer {
+    let call = Program {
+        instructions: &[
+            instruction(CALL, 0, helper as i32),
+            instruction(MOVE, 0, 0),
+            instruction(EXIT, 0, 0),
+        ],
+        kind,
+        ..Program::default()
+    };
+    let unknown = |log: &str| {
+        ["invalid func", "unknown func", "cannot use helper"]
+            .iter()
+            .any(|words| log.contains(words))
+    };
+    match kernel::load(call) {
+        Err(no)
+            if matches!(no.errno, libc::EACCES | libc::EINVAL)
+                && !no.log.is_empty()
+                && !unknown(&no.log) =>
+        {
+            Answer::There
+        }
+        said => answer(said),
+    }
+}
+
+fn tracefs() -> Answer {
+    let mounted = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
+        .iter()
+        .any(|folder| Path::new(folder).join("events").exists());
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    match (mounted, known.contains("\ttracefs\n")) {
+        (true, _) => Answer::There,
+        (false, true) => Answer::Off("mount -t tracefs tracefs /sys/kernel/tracing"),
+        (false, false) => Answer::No(No::of(libc::ENOENT)),
+    }
+}
+
+/// Programs load and attach whether or not the hooks call them: that takes `bpf` among the modules.
+fn lsm() -> Answer {
+    let Some(target) = targets().hook else {
+        return Answer::No(No::of(libc::ENOENT));
+    };
+    let loaded = load(Program {
+        attach: sys::BPF_LSM_MAC,
+        target,
+        ..returns_0(sys::BPF_PROG_TYPE_LSM)
+    });
+    if !matches!(loaded, Answer::There) {
+        return loaded;
+    }
+    let by_name = || fs::read_to_string("/sys/kernel/security/lsm").ok();
+    let on = match kernel::security_modules() {
+        Some(numbers) => Some(numbers.contains(&BPF_MODULE)),
+        None => by_name().map(|names| names.trim().split(',').any(|name| name == "bpf")),
+    };
+    match on {
+        Some(true) => Answer::There,
+        Some(false) => {
+            Answer::Off("boot with bpf in lsm=, beside what /sys/kernel/security/lsm says")
+        }
+        None => {
+            Answer::Off("or can't be told: mount -t securityfs securityfs /sys/kernel/security")
+        }
+    }
+}
+
+/// What programs are loaded for, by its number in the kernel's BTF.
+#[derive(Clone, Copy, Default)]
+struct Targets {
+    traced: Option<u32>,
+    modified: Option<u32>,
+    tracepoint: Option<u32>,
+    hook: Option<u32>,
+}
+
+fn targets() -> Targets {
+    btf().unwrap_or_default()
+}
+
+/// The kernel's BTF, read once; `None` where there is none.
+fn btf() -> Option<Targets> {
+    static READ: OnceLock<Option<Targets>> = OnceLock::new();
+    *READ.get_or_init(|| {
+        let btf = Btf::from_vmlinux().ok()?;
+        let number = |name| {
+            btf.type_by_name::<BtfType<'_>>(name)
+                .map(|found| found.type_id().into())
+        };
+        Some(Targets {
+            traced: number(TRACED),
+            modified: MODIFIED.into_iter().find_map(number),
+            tracepoint: number(TRACEPOINT),
+            hook: number(HOOK),
+        })
+    })
+}

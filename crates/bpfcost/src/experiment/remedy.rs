@@ -1,0 +1,58 @@
+//! What to do where the kernel lacks what a case needs.
+
+use bpfcost_bpf::feature::{Missing, Version, Why};
+
+/// Debian's stable kernel, which `kernel add trixie` brings.
+const STABLE: Version = Version((6, 12));
+
+/// What is missing, and the way to it: another kernel in a guest, where no setting of this machine helps.
+pub(super) fn with_remedy(missing: &Missing) -> String {
+    let (kernel, suite) = match missing.feature.since() <= STABLE {
+        true => ("6.12", "trixie"),
+        false => ("sid", "sid"),
+    };
+    match missing.why {
+        Why::NotAllowed(_) | Why::Off(_) => missing.to_string(),
+        Why::TooOld | Why::NotBuiltIn | Why::Unexplained(_) | Why::Refused(_) => format!(
+            "{missing}. Run it in a guest: --on exact:{kernel} (get that kernel once: bpfcost kernel add {suite})"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfcost_bpf::Feature;
+
+    use super::*;
+
+    fn said(feature: Feature, why: Why) -> String {
+        with_remedy(&Missing {
+            feature,
+            why,
+            release: "6.18.44".to_owned(),
+        })
+    }
+
+    #[test]
+    fn another_kernel_is_named_where_one_would_have_it() {
+        let kprobe = said(Feature::KprobeMulti, Why::NotBuiltIn);
+        assert_eq!(
+            kprobe,
+            "this kernel has no kprobe.multi (needs Linux 5.18 with CONFIG_FPROBE; this is 6.18.44 \
+             without it). Run it in a guest: --on exact:6.12 (get that kernel once: bpfcost kernel add \
+             trixie)"
+        );
+        assert!(said(Feature::Fsession, Why::TooOld).contains("--on exact:sid"));
+    }
+
+    #[test]
+    fn what_this_machine_can_have_needs_no_guest() {
+        let root = said(Feature::TpBtf, Why::NotAllowed(vec!["CAP_PERFMON"]));
+        assert!(
+            root.contains("run it as root") && !root.contains("guest"),
+            "{root}"
+        );
+        let off = said(Feature::Tracefs, Why::Off("mount it"));
+        assert!(off.contains("mount it") && !off.contains("guest"), "{off}");
+    }
+}
