@@ -14,6 +14,7 @@ use bpfcost_bpf::{
     feature::{Missing, Version, Why},
     loaded_maps, loaded_programs,
 };
+use nix::sys::resource::{Resource, setrlimit};
 
 /// The options that this kernel was built with; `None` where it doesn't tell.
 fn options() -> Option<String> {
@@ -43,7 +44,7 @@ fn version() -> Version {
     Version::of_release(&release()).expect("a version")
 }
 
-/// Whether the capability of that name is in effect, as capsh(1) or the kernel's bits have it.
+/// Whether the capability of that name is in effect, by the kernel's numbers.
 fn capable(name: &str) -> bool {
     let status = fs::read_to_string("/proc/self/status").expect("a process");
     let effective = status
@@ -173,9 +174,7 @@ fn asking_is_quick_and_leaves_nothing() {
 fn who_may_not_is_told_which_capability_it_takes() {
     const HERE: &str = "BPFCOST_TEST_FEATURE_HERE";
     if std::env::var_os(HERE).is_some() {
-        let missing = Feature::Kprobe.missing().expect("an answer");
-        let raw = Feature::RawTracepoint.missing().expect("an answer");
-        println!("said: {raw:?} {}", missing.is_some());
+        println!("said: {:?}", Feature::RawTracepoint.missing());
         return;
     }
     if !require::host() {
@@ -200,4 +199,40 @@ fn who_may_not_is_told_which_capability_it_takes() {
         }
     };
     assert!(said.contains("NotAllowed([\"CAP_PERFMON\"])"), "{said}");
+}
+
+/// A process that can open nothing learns nothing of the kernel.
+#[test]
+fn a_question_without_an_answer_is_an_error() {
+    const HERE: &str = "BPFCOST_TEST_FEATURE_STARVED";
+    if std::env::var_os(HERE).is_some() {
+        setrlimit(Resource::RLIMIT_NOFILE, 0, 0).expect("a limit");
+        for feature in [
+            Feature::RingBuffer,
+            Feature::RawTracepoint,
+            Feature::XdpLink,
+        ] {
+            let error = feature.missing().expect_err("no answer").to_string();
+            println!("said: {error}");
+        }
+        return;
+    }
+    if !require::host() {
+        return;
+    }
+    let said = Command::new(std::env::current_exe().expect("this test"))
+        .args([
+            "--exact",
+            "--nocapture",
+            "a_question_without_an_answer_is_an_error",
+        ])
+        .env(HERE, "1")
+        .output()
+        .expect("this test runs");
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert_eq!(
+        said.matches("can't be told: Too many open files").count(),
+        3,
+        "{said}"
+    );
 }
