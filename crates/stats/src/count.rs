@@ -3,14 +3,15 @@
 //! Each sample is (T(2N) − T(N)) / N, of two batches without an interruption. Where the work is the same
 //! every time, so is the sample, but for the clock's own rounding: the count is the value on which most
 //! samples agree. Where most agree on none, the work depends on a state that differs from batch to batch
-//! (a table's, say); the mean over the batches stands for it. It repeats from load to load where every load
+//! (a table's, say); the median over the batches stands for it, which an interruption that was not seen
+//! hardly moves. It repeats from load to load where every load
 //! lives through the same states.
 //!
 //! Not the smallest value that repeats: an interruption in the smaller of the two batches makes a sample
 //! smaller, by much the same every time, and work that comes once in a while makes samples of several
 //! values, each of which repeats (METHODOLOGY.md).
 
-use crate::{Sample, pairwise::sorted, sample::median};
+use crate::{pairwise::sorted, sample::median};
 
 /// So often a value must be seen to be a count, and in more than half of the samples.
 pub const REPEATS: usize = 3;
@@ -24,7 +25,7 @@ const ROUNDING: f64 = 2.01;
 pub struct Count {
     /// Instructions per operation: a whole number wherever one is within the clock's rounding.
     pub value: f64,
-    /// Samples that agree on it; 0 where none repeats and `value` is the mean.
+    /// Samples that agree on it; 0 where none repeats and `value` is the median.
     pub repeats: usize,
 }
 
@@ -44,7 +45,7 @@ pub fn count(samples: &[f64], ops: u64) -> Option<Count> {
     let (value, repeats) = if alike.len() >= REPEATS && 2 * alike.len() > kept.len() {
         (median(&alike)?, alike.len())
     } else {
-        (Sample::new(&kept)?.mean(), 0)
+        (middle, 0)
     };
     let whole = value.round();
     Some(Count {

@@ -246,9 +246,10 @@ pub(crate) fn budget(log_ratio: Option<Interval>, budget: f64, sense: Sense) -> 
 /// Judges two cases on an exact target, where a cost repeats and there is no interval: from all loads'
 /// values of either side. `Same` when every value equals every other; `Slower` or `Faster` when the
 /// ranges of the two sides do not meet; else unresolved by the spread over loads, relative to the
-/// baseline. A side without a finite value is unresolved.
+/// baseline. A side without a finite value is unresolved. Values that differ by no more than `rounding`,
+/// what the clock may have rounded, are equal.
 #[must_use]
-pub fn judge_exact(case: &[f64], baseline: &[f64], sense: Sense) -> Verdict {
+pub fn judge_exact(case: &[f64], baseline: &[f64], rounding: f64, sense: Sense) -> Verdict {
     let range = |values: &[f64]| {
         let kept = crate::pairwise::sorted(values);
         Some(Interval {
@@ -259,8 +260,8 @@ pub fn judge_exact(case: &[f64], baseline: &[f64], sense: Sense) -> Verdict {
     let (Some(case), Some(baseline)) = (range(case), range(baseline)) else {
         return Verdict::Unresolved { detectable: None };
     };
-    let more = case.low > baseline.high;
-    let less = case.high < baseline.low;
+    let more = case.low > baseline.high + rounding;
+    let less = case.high < baseline.low - rounding;
     if more || less {
         return if more == (sense == Sense::Cost) {
             Verdict::Slower
@@ -268,7 +269,7 @@ pub fn judge_exact(case: &[f64], baseline: &[f64], sense: Sense) -> Verdict {
             Verdict::Faster
         };
     }
-    if case == baseline && case.low == case.high {
+    if case.high.max(baseline.high) - case.low.min(baseline.low) <= rounding {
         return Verdict::Same { margin: 0.0 };
     }
     let spread = (case.high - case.low).max(baseline.high - baseline.low) / baseline.low.abs();

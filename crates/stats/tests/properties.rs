@@ -176,7 +176,7 @@ proptest! {
         let pairs = [Differences::pair(&a, &b), Differences { absolute: a.clone(), log_ratio: b.clone(), missing: 0 }];
         let judged = judge(&pairs, &policy);
         prop_assert!(judged.iter().all(|c| (0.0..=1.0).contains(&c.p)));
-        let _ = (judge_exact(&a, &b, sense), power::detectable(&a, k), power::epochs_to_resolve(&a, x, k));
+        let _ = (judge_exact(&a, &b, 0.0, sense), power::detectable(&a, k), power::epochs_to_resolve(&a, x, k));
         let _ = (power::detectable_for_spread(x, k, k), power::epochs_for_spread(x, y, k));
         let _ = (looks::first_look(k), looks::next_look(k));
         let spread = Spread::of(&[&a, &b]);

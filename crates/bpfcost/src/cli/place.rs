@@ -95,7 +95,7 @@ impl Place {
     ) -> Result<Outcome> {
         match self {
             Place::Here(host) => measure_here(host, experiment, plan, resumed, interrupt, observer),
-            Place::Guest(guest) => measure_there(guest, &plan.target, resumed, interrupt, observer),
+            Place::Guest(guest) => measure_there(guest, plan, resumed, interrupt, observer),
         }
     }
 }
@@ -276,7 +276,15 @@ fn boot(
         }
         shape.acceleration = Acceleration::Emulated;
     }
-    note!("booting {} in QEMU, emulated…", shape.kernel.release);
+    match (&known, &why) {
+        (Known::Unusable(known), None) if !known.is_empty() => {
+            note!(
+                "booting {} in QEMU, emulated, for KVM is of no use here ({known})…",
+                shape.kernel.release
+            );
+        }
+        _ => note!("booting {} in QEMU, emulated…", shape.kernel.release),
+    }
     let started = start(&tools, &shape, &job, journal, interrupt)?;
     // Where emulation fails too, it was not KVM's fault.
     if let Some(why) = why {
@@ -325,15 +333,36 @@ fn inside(target: &str, failure: Failure) -> anyhow::Error {
     anyhow::Error::new(failure).context(format!("in the guest {target}"))
 }
 
+/// Times the epochs of a guest whose own clock counts instructions, and leaps where it waits.
+struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// Puts this machine's seconds in the place of the guest's.
+    fn retime(&mut self, event: &mut Event) {
+        let passed = self.0.elapsed().as_secs_f64();
+        match event {
+            Event::EpochStarted { load_s, .. } => *load_s = passed,
+            Event::EpochFinished {
+                seconds, rounds_s, ..
+            } => {
+                (*seconds, *rounds_s) = (passed, rounds_s.min(passed));
+                self.0 = Instant::now();
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Listens to a guest that measures.
 fn measure_there(
     guest: &mut Guest,
-    target: &str,
+    plan: &Plan,
     mut measured: Measured,
     interrupt: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
     let mut asked: Option<Instant> = None;
+    let mut stopwatch = Stopwatch(Instant::now());
     let mut seen = Disturbance::default();
     measured.reopen();
     loop {
@@ -343,7 +372,10 @@ fn measure_there(
             Err(_) => break,
         };
         match message {
-            Some(Message::Event(event)) => {
+            Some(Message::Event(mut event)) => {
+                if plan.counts() {
+                    stopwatch.retime(&mut event);
+                }
                 observer.event(&event)?;
                 measured.apply(&event);
             }
@@ -363,7 +395,7 @@ fn measure_there(
                     warnings,
                 });
             }
-            Some(Message::Failed(failure)) => return Err(inside(target, failure)),
+            Some(Message::Failed(failure)) => return Err(inside(&plan.target, failure)),
             Some(Message::Machine(_) | Message::Gone(_)) => {}
             None => sleep(LISTEN),
         }

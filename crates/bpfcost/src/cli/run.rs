@@ -15,7 +15,7 @@ use super::{
 use crate::{
     experiment::{Experiment, Unit},
     measure::{COUNTING_GOAL_NS, Plan, forecast},
-    record::{self, Record, Status},
+    record::{self, Journal, Record, Status},
     report::{
         self,
         matrix::{self, Part},
@@ -161,6 +161,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         )?;
         // Better now than after the runs before it.
         record::writable(&out)?;
+        Journal::vacant(&out)?;
         jobs.push((experiment, plan, out));
     }
     let interrupted = interrupt::on_signal()?;

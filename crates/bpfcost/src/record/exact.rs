@@ -82,11 +82,16 @@ pub(super) fn net(case: &CaseData, floor: &CaseData) -> Option<Net> {
     })
 }
 
+/// So many loads must agree to stand for a case whose trials don't: two may by chance.
+const AGREEING_LOADS: usize = 3;
+
 /// The values of a case that a verdict goes by: one a load; or every trial where neither trials nor loads
 /// repeat, for few loads may lie apart by chance.
 fn values(data: &CaseData) -> Vec<f64> {
     let loads = load_counts(data);
-    let alike = Sample::new(&loads).is_some_and(|s| s.max() - s.min() <= rounding(data));
+    let alike = Sample::new(&loads).is_some_and(|loads| {
+        loads.len() >= AGREEING_LOADS && loads.max() - loads.min() <= rounding(data)
+    });
     match whole(data) {
         Some(count) if count.repeats > 0 || alike => loads,
         _ => data.samples.concat(),
@@ -106,7 +111,8 @@ pub(super) fn comparison(
         return None;
     }
     let (values, bases) = (values(case), values(baseline));
-    let judged = judge_exact(&values, &bases, sense(Unit::InstructionsPerOp));
+    let rounding = rounding(case).max(rounding(baseline));
+    let judged = judge_exact(&values, &bases, rounding, sense(Unit::InstructionsPerOp));
     let differs = matches!(judged, StatsVerdict::Slower | StatsVerdict::Faster);
     let detectable = match judged {
         StatsVerdict::Unresolved { detectable } => detectable,
@@ -186,7 +192,8 @@ pub(crate) fn recorded_rounding(case: &CaseRecord) -> f64 {
 fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
     let raw = case.raw.as_ref()?;
     let [low, high] = raw.loads?;
-    Some(if high - low <= recorded_rounding(case) {
+    let repeats = raw.repeats != Some(0) || raw.epochs >= AGREEING_LOADS;
+    Some(if repeats && high - low <= recorded_rounding(case) {
         [raw.value; 2]
     } else if raw.repeats == Some(0) {
         [raw.min, raw.max]
@@ -244,7 +251,7 @@ mod tests {
         ]);
         let raw = raw(&data, &load_counts(&data)).unwrap();
         assert_eq!((raw.value, raw.repeats), (888.0, Some(5)));
-        // In the first load two samples agree, and two are too few: the mean stands for it.
+        // In the first load two samples agree, and two are too few: the median stands for it.
         assert_eq!(raw.loads, Some([888.0, 891.0]));
         assert_eq!((raw.epochs, raw.trials, raw.ci95), (3, 9, None));
         assert_eq!(super::raw(&case(&[]), &[]), None);

@@ -52,12 +52,13 @@ impl Header {
         machine: &Machine,
     ) -> Result<(), JournalError> {
         let of = |m: &Machine| {
-            let programs = m.programs.clone().unwrap_or_default();
             [
                 m.cpu.clone(),
                 m.kernel.clone(),
                 m.kernel_build.clone(),
-                programs,
+                m.emulator.clone().unwrap_or_default(),
+                m.mitigations.join(", "),
+                m.programs.clone().unwrap_or_default(),
             ]
         };
         let (then, now) = (of(&self.machine), of(machine));

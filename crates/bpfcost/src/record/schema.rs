@@ -189,7 +189,7 @@ pub struct Raw {
     /// Trials over all epochs.
     pub trials: usize,
     /// Hodges–Lehmann estimate over epoch medians; on exact targets the value on which most
-    /// trials agree, else their mean.
+    /// trials agree, else the median of a load.
     pub value: f64,
     /// 95 % signed-rank interval over epochs; null with too few of them.
     pub ci95: Option<[f64; 2]>,
@@ -197,7 +197,7 @@ pub struct Raw {
     #[serde(default)]
     pub loads: Option<[f64; 2]>,
     /// Trials that agree on `value`, on exact targets: where it is 0, the cost depends on a state that
-    /// differs from batch to batch, and `value` is a mean over batches.
+    /// differs from batch to batch, and `value` is a median over batches.
     #[serde(default)]
     pub repeats: Option<usize>,
     /// Smallest trial.

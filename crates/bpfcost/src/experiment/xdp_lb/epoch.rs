@@ -319,8 +319,11 @@ impl Epoch {
             Some(route) if scenario.table == Table::Warm => route,
             _ => return Ok(()),
         };
+        let exact = self.exact;
         let own = &mut self.entries[entry];
-        if own.warmed_ns != 0 && now - own.warmed_ns < WARM_NS {
+        // A clock that counts instructions leaps where its CPU waits for the host, so that time would
+        // decide what is in the table; there every batch meets it as freshly filled.
+        if !exact && own.warmed_ns != 0 && now - own.warmed_ns < WARM_NS {
             return Ok(());
         }
         own.warmed_ns = now;

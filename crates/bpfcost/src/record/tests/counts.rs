@@ -66,6 +66,25 @@ fn loads_that_differ_must_lie_apart() {
     assert_eq!(gate(&new(940.0, [939.0, 941.0])), Outcome::Improved);
     // What repeats nowhere has the range of its trials.
     let varying = |value: f64| counted("new", &[("a", value, [value, value + 2.0], 0)]);
+    let by_chance = |value: f64, epochs: usize| {
+        let mut records = counted("new", &[("a", value, [value; 2], 0)]);
+        records[0].cases[0].raw.as_mut().unwrap().epochs = epochs;
+        records
+    };
+    let old_by_chance = |epochs| {
+        let mut records = by_chance(2000.0, epochs);
+        records[0].started = "old".into();
+        records
+    };
+    // Two loads that agree prove nothing where trials don't; five do.
+    assert_eq!(
+        outcome(&old_by_chance(2), &by_chance(2001.0, 2), None).0,
+        Outcome::Unresolved
+    );
+    assert_eq!(
+        outcome(&old_by_chance(5), &by_chance(2001.0, 5), None).0,
+        Outcome::Regressed
+    );
     let old = varying(2000.0);
     assert_eq!(outcome(&old, &varying(2004.0), None).0, Outcome::Unresolved);
     assert_eq!(outcome(&old, &varying(2030.0), None).0, Outcome::Regressed);
@@ -95,6 +114,5 @@ fn counts_of_different_guests_are_not_compared() {
     ));
     assert!(refused(|record| record.seed += 1));
     assert!(refused(|record| record.cases.push(record.cases[0].clone())));
-    // Short batches are as good: nothing is paid for cold caches.
-    assert!(!refused(|record| record.asked.quick = !record.asked.quick));
+    assert!(refused(|record| record.asked.quick = !record.asked.quick));
 }

@@ -2,8 +2,8 @@
 //! system's root; what bpfcost needs otherwise is put in here. Nothing is started.
 
 use std::{
-    fs::{self, Permissions},
-    os::unix::fs::{PermissionsExt, symlink},
+    fs,
+    os::unix::{fs::symlink, process::CommandExt},
     path::Path,
     process::{Command, Stdio},
 };
@@ -71,6 +71,8 @@ impl Shape {
             // Its bytecode would be written beside the program, which may be another user's.
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::null())
+            // Ctrl-C on a terminal is this program's to answer.
+            .process_group(0)
             .output()
             .map_err(GuestError::io(format!(
                 "starting {}",
@@ -101,7 +103,7 @@ impl Shape {
             symlink(&path, modules.join(&self.kernel.release))?;
             symlink(&path, folder.join("modules"))?;
         }
-        fs::set_permissions(folder, Permissions::from_mode(0o700))
+        Ok(())
     }
 
     /// The words that virtme-ng is asked with.

@@ -7,9 +7,9 @@
 
 use std::{
     env,
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, Read, Write},
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, ChildStdin},
     time::{Duration, Instant},
@@ -31,6 +31,11 @@ const JOURNAL: &str = "earlier.journal";
 /// A folder without a lock that is older was left behind: between its making and its locking lie
 /// milliseconds.
 const LEFT_BEHIND: Duration = Duration::from_secs(60);
+
+/// What is read of a stream in one go, and how long a line of it may be, in bytes: a guest must not fill
+/// the host's memory. A machine with all its features takes some ten thousand.
+const MOST_AT_ONCE: u64 = 4 << 20;
+const LONGEST_LINE: u64 = 16 << 20;
 
 /// How often the guest looks whether it is to end, by its own clock: a look is a message to the host.
 const LOOK: Duration = Duration::from_millis(100);
@@ -54,10 +59,11 @@ impl Mailbox {
         let doing = |what: &str| GuestError::io(format!("{what} in {}", base.display()));
         let folder = tempfile::Builder::new()
             .prefix(PREFIX)
+            .permissions(Permissions::from_mode(0o700))
             .tempdir_in(&base)
             .map_err(doing("making a folder for the guest"))?;
         let lock = File::create(folder.path().join(LOCK)).map_err(doing("making a lock"))?;
-        // Where there are no locks, the folder's age alone tells.
+        // Nobody else tries it while the folder is young. Where there are no locks, nobody will.
         let _ = lock.try_lock();
         let mut guard = guard::spawn(folder.path()).map_err(doing("guarding a folder"))?;
         let pipe = guard.stdin.take();
@@ -127,7 +133,14 @@ impl Mailbox {
 
     /// Asks the guest to end after the trial under way.
     pub fn stop(&self) -> Result<(), GuestError> {
-        self.put("stop", b"")
+        // Never through what the guest may have put there.
+        let made = File::create_new(self.folder().join("stop")).map(drop);
+        match made {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                Err(self.unwritten("stop", error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whether nothing more can be written into the folder.
@@ -176,17 +189,17 @@ fn remove_left_behind(base: &Path) {
         if !ours || !about.is_dir() || about.uid() != me {
             continue;
         }
-        let dead = match File::open(entry.path().join(LOCK)).map(|lock| lock.try_lock()) {
-            Ok(Ok(())) => true,
-            Ok(Err(TryLockError::WouldBlock)) => false,
-            Ok(Err(TryLockError::Error(_))) | Err(_) => true,
-        };
         let old = about
             .modified()
             .ok()
             .and_then(|at| at.elapsed().ok())
             .is_some_and(|age| age > LEFT_BEHIND);
-        if dead && old {
+        // A lock that is tried is held for that moment, and its owner must not meet it so.
+        if !old {
+            continue;
+        }
+        let locked = File::open(entry.path().join(LOCK)).map(|lock| lock.try_lock());
+        if let Ok(Ok(())) = locked {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -204,8 +217,8 @@ impl Tail {
     /// From the beginning of the stream in this folder.
     pub fn of(folder: &Path) -> Self {
         Tail {
+            file: File::open(folder.join("stream")).ok(),
             path: folder.join("stream"),
-            file: None,
             partial: Vec::new(),
         }
     }
@@ -217,7 +230,12 @@ impl Tail {
             Some(file) => file,
             none => none.insert(File::open(&self.path).map_err(failed())?),
         };
-        file.read_to_end(&mut self.partial).map_err(failed())?;
+        file.take(MOST_AT_ONCE)
+            .read_to_end(&mut self.partial)
+            .map_err(failed())?;
+        if self.partial.len() as u64 > LONGEST_LINE + MOST_AT_ONCE {
+            return Err(GuestError::Stream("a line without an end".to_owned()));
+        }
         let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(Vec::new());
         };

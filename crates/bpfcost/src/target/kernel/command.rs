@@ -148,7 +148,11 @@ fn last_line(text: &str) -> Option<&str> {
 /// The user's PATH and the folders of root, where depmod lies.
 pub(super) fn path() -> OsString {
     let mut path = env::var_os("PATH").unwrap_or_default();
-    path.push(":/usr/sbin:/sbin");
+    // An empty one would be the current folder.
+    if !path.is_empty() {
+        path.push(":");
+    }
+    path.push("/usr/sbin:/sbin:/usr/bin:/bin");
     path
 }
 
