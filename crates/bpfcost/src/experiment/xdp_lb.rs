@@ -9,6 +9,7 @@ mod epoch;
 mod memory;
 mod model;
 mod packet;
+mod proof;
 mod scenario;
 mod sequence;
 #[cfg(test)]
