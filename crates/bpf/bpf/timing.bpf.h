@@ -66,7 +66,10 @@ __u64 timing_arrived; /* CPUs that wait; user space sets it to 0 before a batch 
 __u64 timing_zero; /* always 0, unknown to the verifier */
 struct timing_sample timing_samples[TIMING_MAX_CPUS];
 
-/* CPU time counter kfuncs of Linux 7.1 and later: one instruction, without the call. */
+/*
+ * CPU time counter kfuncs, where the kernel has them (Debian's 7.2 does not): one
+ * instruction, without the call.
+ */
 extern __u64 bpf_get_cpu_time_counter(void) __ksym __weak;
 extern __u64 bpf_cpu_time_counter_to_ns(__u64 counter) __ksym __weak;
 

@@ -198,7 +198,10 @@ fn standing<'a>(record: &'a Record, column: usize, first: &Record) -> Standing<'
 
 /// What two runs differ in besides the kernel, as far as costs depend on it.
 fn differences(one: &Record, other: &Record) -> Vec<String> {
-    let seed = one.unit.is_counted() && one.seed != other.seed;
+    let counted = one.unit.is_counted();
+    let seed = counted && one.seed != other.seed;
+    let quick = counted && one.asked.quick != other.asked.quick;
+    let choice = counted && compat::names(one) != compat::names(other);
     let (one, other) = (&one.machine, &other.machine);
     let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
     let pairs = [
@@ -223,9 +226,17 @@ fn differences(one: &Record, other: &Record) -> Vec<String> {
     if one.mitigations != other.mitigations {
         differs.push("mitigations".to_owned());
     }
-    if seed {
-        differs.push("seed".to_owned());
-    }
+    let counts = [
+        (seed, "seed"),
+        (quick, "--quick"),
+        (choice, "choice of cases"),
+    ];
+    differs.extend(
+        counts
+            .into_iter()
+            .filter(|one| one.0)
+            .map(|one| one.1.to_owned()),
+    );
     if one.jit != other.jit {
         differs.push("JIT".to_owned());
     }

@@ -188,7 +188,7 @@ pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<Warning
 }
 
 /// The cases that ran together.
-fn names(record: &Record) -> Vec<&str> {
+pub(super) fn names(record: &Record) -> Vec<&str> {
     let cases = record.cases.iter();
     cases.map(|case| case.name.as_str()).collect()
 }
