@@ -20,8 +20,14 @@ const AGREEMENT: f64 = 0.001;
 /// Runs it in a guest of its own; the record.
 #[track_caller]
 fn counted(line: &str, kernel: &str) -> Record {
+    counted_with(line, kernel, "{}")
+}
+
+/// The same, with a fault put in.
+#[track_caller]
+fn counted_with(line: &str, kernel: &str, hooks: &str) -> Record {
     let tool = Tool::new();
-    let said = says(&tool, &format!("{line} --on exact:{kernel} --quick"), "{}");
+    let said = says(&tool, &format!("{line} --on exact:{kernel} --quick"), hooks);
     assert_eq!(said.code, Some(0), "{said:?}");
     let text = fs::read_to_string(tool.path("x.json")).expect("a record");
     let record: Record = serde_json::from_str(&text).expect("a record");
@@ -95,6 +101,31 @@ fn boots_agree_on_a_busy_machine_too() {
     }
     // Those whose work is the same for every packet: 7 of one flow, 2 of many, 7 that leave early, 4 floors.
     assert!(to_the_instruction >= 20, "{to_the_instruction} of 29");
+}
+
+/// The clock of an exact guest leaps while it waits, for the host's disk above all: nothing may go by it.
+#[test]
+fn a_clock_that_leaps_changes_no_count() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let line = "run xdp-lb --case tcp-v4-lru-diverse --case udp-v4-lru-diverse";
+    let steady = counted(line, kernel);
+    let leaping = counted_with(
+        line,
+        kernel,
+        r#"{"before": "export BPFCOST_TEST_GUEST='{\"doze_s\": 11}'"}"#,
+    );
+    let (steady, leaping) = (counts(&steady), counts(&leaping));
+    assert_eq!(steady.len(), 4, "two cases and their floors");
+    for (name, (count, repeated)) in steady {
+        let (again, repeated_again) = leaping[name];
+        assert!(repeated && repeated_again, "{name}");
+        assert!(
+            (again - count).abs() < 0.05,
+            "{name}: {count}, then {again}"
+        );
+    }
 }
 
 /// Does something while a thread on every CPU keeps it busy.

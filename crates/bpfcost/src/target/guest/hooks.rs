@@ -21,6 +21,9 @@ pub struct Hooks {
     pub kernel: Option<String>,
     /// A shell line that runs in the guest before anything is measured.
     pub before: Option<String>,
+    /// Seconds that the guest sleeps after each message: set in the guest, by `before`. An exact guest's
+    /// clock leaps so far at once, as it does where the host is slow.
+    pub doze_s: Option<f64>,
     /// Whether this program panics once the guest has booted.
     pub panic: bool,
 }

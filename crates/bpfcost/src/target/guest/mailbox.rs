@@ -17,7 +17,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{GuestError, Job, Message, command::SHARED, guard};
+use super::{GuestError, Hooks, Job, Message, command::SHARED, guard};
 
 /// What the folders of all runs are called.
 pub(super) const PREFIX: &str = "bpfcost-guest-";
@@ -257,6 +257,7 @@ pub struct Desk {
     folder: PathBuf,
     stream: File,
     looked: Instant,
+    doze: Duration,
 }
 
 impl Desk {
@@ -268,6 +269,7 @@ impl Desk {
                 .open(folder.join("stream"))?,
             folder: folder.to_owned(),
             looked: Instant::now(),
+            doze: Hooks::or(Hooks::of_environment().doze_s, Duration::ZERO),
         })
     }
 
@@ -287,7 +289,11 @@ impl Desk {
     pub fn say(&mut self, message: &Message) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        self.stream.write_all(&line)
+        self.stream.write_all(&line)?;
+        if !self.doze.is_zero() {
+            std::thread::sleep(self.doze);
+        }
+        Ok(())
     }
 
     /// Whether the host asks for an end, looked at now and then. Call it between trials: a thread that
