@@ -40,6 +40,12 @@ pub enum GuestError {
         /// Why.
         source: io::Error,
     },
+    /// The scratch folder's name has characters that mean something else to QEMU or virtme-ng.
+    #[error(
+        "the folder {0} has a comma, an =, a quote or a \\ in its name, and guests can't be given such a folder\n  \
+         Name another place: TMPDIR=DIR"
+    )]
+    Name(PathBuf),
     /// The scratch folder is full.
     #[error(
         "no room is left in {0} for what the guest writes; make room there, or name another place: TMPDIR=DIR"

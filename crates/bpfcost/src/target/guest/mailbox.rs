@@ -55,6 +55,9 @@ impl Mailbox {
     /// An empty folder, guarded.
     pub fn new() -> Result<Self, GuestError> {
         let base = base();
+        if base.to_string_lossy().contains([',', '=', '\'', '"', '\\']) {
+            return Err(GuestError::Name(base));
+        }
         remove_left_behind(&base);
         let doing = |what: &str| GuestError::io(format!("{what} in {}", base.display()));
         let folder = tempfile::Builder::new()

@@ -152,7 +152,7 @@ pub(super) fn path() -> OsString {
     if !path.is_empty() {
         path.push(":");
     }
-    path.push("/usr/sbin:/sbin:/usr/bin:/bin");
+    path.push("/usr/sbin:/sbin");
     path
 }
 
