@@ -10,3 +10,4 @@ pub mod measure;
 pub mod record;
 pub mod report;
 pub mod target;
+mod xdg;

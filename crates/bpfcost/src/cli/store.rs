@@ -1,7 +1,7 @@
 //! Where records go when nobody says: the user's state folder, so that no finished trial is lost.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use jiff::Timestamp;
 
 use super::exit::usage;
+use crate::xdg::Folder;
 
 /// Where the record of a run goes. `out` may be a file or a folder; several records need a folder.
 pub(super) fn record_path(
@@ -48,16 +49,10 @@ pub(super) fn record_path(
 /// `$XDG_STATE_HOME/bpfcost/records`, or under `~/.local/state`; the current folder for a user
 /// without a home.
 fn records_folder() -> Result<PathBuf> {
-    let absolute = |name| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
-    let Some(state) = state else {
+    let Some(state) = Folder::State.of_user() else {
         return Ok(PathBuf::from("."));
     };
-    let folder = state.join("bpfcost/records");
+    let folder = state.join("records");
     fs::create_dir_all(&folder).with_context(|| {
         format!(
             "can't make the folder for records {}; choose a file with --out",

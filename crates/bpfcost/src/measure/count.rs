@@ -30,7 +30,7 @@ pub const COUNTING_GOAL_NS: f64 = 4e5;
 /// Loads of a run, and of one with `--quick`: the fewest that have a spread.
 const LOADS: [usize; 2] = [5, 2];
 /// Trials of a case in each load. Where the work is the same every time, three would do; these are for the
-/// means of those whose work depends on a table's state.
+/// medians of those whose work depends on a table's state.
 const ROUNDS: [u32; 2] = [8, 6];
 
 /// Epochs of a run that counts.

@@ -275,7 +275,7 @@ impl From<StatsVerdict> for Verdict {
 }
 
 /// A case's own value and the description of its trials; `None` without trials.
-fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
+pub(super) fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
     let trials = Sample::new(&samples.concat())?;
     Some(Raw {
         epochs: medians.iter().filter(|median| median.is_finite()).count(),

@@ -6,7 +6,10 @@
 
 use bpfcost_stats::{Count, Sample, count, judge_exact, verdict::Verdict as StatsVerdict};
 
-use super::{BudgetVerdict, CaseRecord, Comparison, Net, Outcome, Raw, Verdict, build::sense};
+use super::{
+    BudgetVerdict, CaseRecord, Comparison, Net, Outcome, Raw, Verdict,
+    build::{self, sense},
+};
 use crate::{
     experiment::{Pair, Unit},
     measure::CaseData,
@@ -49,25 +52,16 @@ fn rounding(data: &CaseData) -> f64 {
 /// A case's count and the description of its trials; `None` without trials.
 pub(super) fn raw(data: &CaseData, load_counts: &[f64]) -> Option<Raw> {
     let count = whole(data)?;
-    let trials = Sample::new(&data.samples.concat())?;
     let loads = Sample::new(load_counts)?;
     Some(Raw {
-        epochs: loads.len(),
-        trials: trials.len(),
         value: count.value,
         ci95: None,
         loads: Some([loads.min(), loads.max()]),
         repeats: Some(count.repeats),
-        min: trials.min(),
-        max: trials.max(),
-        p50: trials.median(),
-        p90: trials.quantile(0.90),
-        p99: trials.quantile(0.99),
-        stddev: trials.stddev().unwrap_or(0.0),
-        cv: trials.cv().unwrap_or(0.0),
         // What is far from the rest met another state of the same tables: no accident.
         outliers: 0,
         modes: Vec::new(),
+        ..build::raw(&data.samples, load_counts)?
     })
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    env, fs, io,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -15,6 +15,7 @@ use super::{
     file::{FileError, replace},
 };
 use crate::experiment::Role;
+use crate::xdg::Folder;
 
 /// What `self-test` measured on one machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,8 +61,8 @@ impl SessionFile {
     /// The user's own: `$XDG_STATE_HOME/bpfcost/session.json`, or under `~/.local/state`. `None` for
     /// a user without a home.
     pub fn of_user() -> Option<Self> {
-        let folder = state_folder(env::var_os("XDG_STATE_HOME"), env::var_os("HOME"))?;
-        Some(SessionFile::at(folder.join("bpfcost/session.json")))
+        let folder = Folder::State.of_user()?;
+        Some(SessionFile::at(folder.join("session.json")))
     }
 
     /// Where it lies.
@@ -140,18 +141,6 @@ fn key(machine: &Machine) -> String {
     format!("{} | {}", machine.cpu, machine.kernel)
 }
 
-fn state_folder(
-    xdg: Option<std::ffi::OsString>,
-    home: Option<std::ffi::OsString>,
-) -> Option<PathBuf> {
-    // The specification has relative paths ignored.
-    let xdg = xdg.map(PathBuf::from).filter(|path| path.is_absolute());
-    xdg.or_else(|| {
-        let home = home.map(PathBuf::from).filter(|path| path.is_absolute())?;
-        Some(home.join(".local/state"))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use tempfile::TempDir;
@@ -218,17 +207,5 @@ mod tests {
             file.save(&machine("x"), &spread(1.0)),
             Err(FileError::Newer { schema: 2, .. })
         ));
-    }
-
-    #[test]
-    fn the_state_folder_follows_the_specification() {
-        let path = |xdg: Option<&str>, home: Option<&str>| {
-            state_folder(xdg.map(Into::into), home.map(Into::into))
-        };
-        assert_eq!(path(Some("/s"), Some("/h")), Some("/s".into()));
-        assert_eq!(path(Some("s"), Some("/h")), Some("/h/.local/state".into()));
-        assert_eq!(path(None, Some("/h")), Some("/h/.local/state".into()));
-        assert_eq!(path(None, None), None);
-        assert_eq!(path(Some(""), Some("")), None);
     }
 }

@@ -4,7 +4,7 @@
 //! its boot. So the first guest is tried with it, and the answer kept until the machine boots again.
 
 use std::{
-    env, fs,
+    fs,
     fs::OpenOptions,
     path::{Path, PathBuf},
     time::Duration,
@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Tools;
 use crate::record::replace;
+use crate::xdg::Folder;
 
 /// What runs a guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,13 +109,7 @@ fn key(tools: &Tools) -> String {
 
 /// The file in the user's cache; `None` for a user without a home.
 fn cache() -> Option<PathBuf> {
-    let absolute = |name| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
-    Some(cache.join("bpfcost/kvm.json"))
+    Some(Folder::Cache.of_user()?.join("kvm.json"))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::GuestError;
+use crate::xdg::Folder;
 
 /// The version of virtme-ng that `scripts/setup.sh` installs and the tests know.
 const VIRTME_NG: &str = "1.42";
@@ -34,7 +35,9 @@ impl Tools {
     /// Those of this machine; a virtme-ng that `scripts/setup.sh` installed comes before one on `PATH`.
     pub fn find() -> Result<Tools, GuestError> {
         let path = env::var_os("PATH").unwrap_or_default();
-        let own = data_home().map(|data| data.join("bpfcost/virtme-ng/bin/virtme-run"));
+        let own = Folder::Data
+            .of_user()
+            .map(|data| data.join("virtme-ng/bin/virtme-run"));
         let qemu = on_path(QEMU, &path).ok_or(GuestError::NoQemu(QEMU))?;
         let virtme_run = own
             .filter(|own| own.is_file())
@@ -74,15 +77,6 @@ fn on_path(name: &str, path: &OsStr) -> Option<PathBuf> {
     env::split_paths(path)
         .map(|folder| folder.join(name))
         .find(|file| file.is_file())
-}
-
-fn data_home() -> Option<PathBuf> {
-    let absolute = |name| {
-        env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    absolute("XDG_DATA_HOME").or_else(|| Some(absolute("HOME")?.join(".local/share")))
 }
 
 #[cfg(test)]

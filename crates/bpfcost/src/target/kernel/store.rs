@@ -14,6 +14,7 @@ use super::{
     manifest::{image_in, modules_in},
     modules, place, release,
 };
+use crate::xdg::Folder;
 
 /// Where kernels for guests are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,9 +60,8 @@ impl Store {
     /// The user's own: `$XDG_CACHE_HOME/bpfcost/kernels`, or under `~/.cache`. `BPFCOST_SYSTEM_ROOT`
     /// stands in for `/` in tests.
     pub fn of_user() -> Result<Self, Error> {
-        let cache =
-            cache_folder(|name| env::var_os(name).map(PathBuf::from)).ok_or(Error::NoHome)?;
-        let store = Store::at(cache.join("bpfcost/kernels"));
+        let cache = Folder::Cache.of_user().ok_or(Error::NoHome)?;
+        let store = Store::at(cache.join("kernels"));
         Ok(match env::var_os("BPFCOST_SYSTEM_ROOT") {
             Some(root) => store.with_system(PathBuf::from(root)),
             None => store,
@@ -404,10 +404,4 @@ fn how_to_get(name: &str) -> String {
                 .to_owned()
         }
     }
-}
-
-fn cache_folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    // The specification has relative paths ignored.
-    let absolute = |name| variable(name).filter(|path| path.is_absolute());
-    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
 }
