@@ -2,7 +2,10 @@
 
 use std::io;
 
-use crate::feature::{Feature, Missing};
+use crate::{
+    attach::{Attach, Driver},
+    feature::{Feature, Missing},
+};
 
 /// A result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -30,6 +33,27 @@ pub enum Error {
         /// The kernel's answer.
         source: libbpf_rs::Error,
     },
+    /// A program could not be attached, or what it needs for that not be made.
+    #[error("{what}: {action}: {source}")]
+    Attach {
+        /// The attach type, or the thing that it needs.
+        what: String,
+        /// What was tried.
+        action: &'static str,
+        /// The kernel's answer.
+        source: libbpf_rs::Error,
+    },
+    /// A driver was asked to attach what is not of its family.
+    #[error("{attach} is not attached to events of {driver}")]
+    Stranger {
+        /// The attach type.
+        attach: Attach,
+        /// The driver.
+        driver: Driver,
+    },
+    /// A program was asked for that is not part of what was loaded.
+    #[error("{0} is not loaded")]
+    NotLoaded(String),
     /// A test run failed.
     #[error("running {program} on CPU {cpu}: {source}")]
     Run {

@@ -1,9 +1,11 @@
 //! BPF programs that time themselves, and the one place of bpfcost that speaks libbpf.
 //!
 //! [`timing`] is the Rust half of `bpf/timing.bpf.h`, open to outside programs too; [`lb`] is the
-//! load-balancer datapath, [`ladder`] a set of known costs, [`feature`] what the kernel has. What they measure and what is not in
+//! load-balancer datapath, [`ladder`] a set of known costs, [`attach`] every way to attach a program and
+//! the events for it, [`feature`] what the kernel has. What they measure and what is not in
 //! the number stands at the head of each `bpf/*.bpf.c`.
 
+pub mod attach;
 mod cpu;
 mod error;
 pub mod feature;
@@ -15,6 +17,7 @@ mod percpu;
 mod plain;
 mod programs;
 pub mod run;
+pub mod stats;
 pub mod timing;
 
 pub use cpu::{Pinned, allowed_cpus, current_cpu};
@@ -29,8 +32,18 @@ pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
 /// workspace's lints.
 mod skel {
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod driver {
+        include!(concat!(env!("OUT_DIR"), "/driver.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod ladder {
         include!(concat!(env!("OUT_DIR"), "/ladder.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod probe {
+        include!(concat!(env!("OUT_DIR"), "/probe.skel.rs"));
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]

@@ -1,4 +1,4 @@
-//! Running an XDP program once, on a chosen CPU.
+//! Running a program once, on a chosen CPU.
 
 #![allow(unsafe_code)]
 
@@ -41,21 +41,24 @@ pub struct Ran {
     pub waits: u64,
 }
 
-/// Runs a program once on `cpu`.
+/// Runs a program once on `cpu`: an XDP program on a packet, one of type `syscall` on none (an empty one).
 pub fn on_cpu(program: &Program<'_>, cpu: u32, packet: &[u8]) -> Result<Ran> {
     let _pinned = Pinned::to(cpu)?;
     debug_assert_eq!(current_cpu(), cpu);
-    let mut output = vec![0u8; OUTPUT_BYTES];
+    let mut output = vec![0u8; if packet.is_empty() { 0 } else { OUTPUT_BYTES }];
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
-        data_in: packet.as_ptr().cast(),
-        data_size_in: packet.len() as u32,
-        data_out: output.as_mut_ptr().cast(),
-        data_size_out: output.len() as u32,
-        // With more, the kernel rebuilds the XDP dispatcher before and after.
-        repeat: 1,
         ..Default::default()
     };
+    // Programs of type `syscall` have no packet, and the kernel refuses to be given a place for one.
+    if !packet.is_empty() {
+        options.data_in = packet.as_ptr().cast();
+        options.data_size_in = packet.len() as u32;
+        options.data_out = output.as_mut_ptr().cast();
+        options.data_size_out = output.len() as u32;
+        // With more, the kernel rebuilds the XDP dispatcher before and after.
+        options.repeat = 1;
+    }
     let waits_before = cpu::waits()?;
     // SAFETY: the buffers outlive the call and have the sizes that are named beside them.
     let failure =

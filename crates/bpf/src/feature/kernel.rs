@@ -56,6 +56,7 @@ pub(super) struct Program<'a> {
     pub(super) attach: sys::bpf_attach_type,
     /// What of the kernel's BTF it attaches to.
     pub(super) target: u32,
+    pub(super) flags: u32,
     pub(super) instructions: &'a [bpf_insn],
 }
 
@@ -100,6 +101,7 @@ pub(super) fn load(program: Program<'_>) -> Result<OwnedFd, No> {
         attempts: 1,
         expected_attach_type: program.attach,
         attach_btf_id: program.target,
+        prog_flags: program.flags,
         log_level: 1,
         log_size: log.len() as u32,
         log_buf: log.as_mut_ptr().cast(),

@@ -12,6 +12,7 @@ mod probe;
 use std::{fmt, sync::OnceLock};
 
 pub use missing::{Missing, Version, Why};
+pub(crate) use probe::{TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI};
 
 use crate::error::Result;
 
@@ -86,11 +87,15 @@ pub enum Feature {
     Netfilter,
     /// XDP programs attached by a link.
     XdpLink,
+    /// Programs that user space runs, and that may call bpf(2).
+    SyscallProgram,
+    /// The function `bpf_modify_return_test_tp`, made to be traced.
+    TriggerKfunc,
 }
 
 impl Feature {
     /// All of them, in the order of `bpfcost check --features`.
-    pub const ALL: [Feature; 34] = [
+    pub const ALL: [Feature; 36] = [
         Feature::Btf,
         Feature::XdpTestRun,
         Feature::LruHash,
@@ -125,6 +130,8 @@ impl Feature {
         Feature::Tcx,
         Feature::Netfilter,
         Feature::XdpLink,
+        Feature::SyscallProgram,
+        Feature::TriggerKfunc,
     ];
 
     /// As people know it.
@@ -232,6 +239,10 @@ impl Feature {
             Feature::Netfilter => with("netfilter", (6, 4), "CONFIG_NETFILTER_BPF_LINK"),
             // aa8d3a716b59
             Feature::XdpLink => plain("XDP links", (5, 9)),
+            // 79a7f8bdb159
+            Feature::SyscallProgram => plain("syscall programs", (5, 14)),
+            // 3124591f6861
+            Feature::TriggerKfunc => plain("bpf_modify_return_test_tp", (6, 10)),
         }
     }
 }

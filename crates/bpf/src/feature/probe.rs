@@ -17,9 +17,9 @@ use super::{
 use crate::error::{Error, Result};
 
 /// Attach types of Linux 7.2 that this libbpf has no names for.
-const TRACE_FENTRY_MULTI: sys::bpf_attach_type = 59;
-const TRACE_FEXIT_MULTI: sys::bpf_attach_type = 60;
-const TRACE_FSESSION_MULTI: sys::bpf_attach_type = 61;
+pub(crate) const TRACE_FENTRY_MULTI: sys::bpf_attach_type = 59;
+pub(crate) const TRACE_FEXIT_MULTI: sys::bpf_attach_type = 60;
+pub(crate) const TRACE_FSESSION_MULTI: sys::bpf_attach_type = 61;
 
 /// A function that the kernel has for tests of tracing, and calls for nothing else.
 const TRACED: &str = "bpf_fentry_test1";
@@ -30,6 +30,9 @@ const MODIFIED: [&str; 2] = ["security_file_open", "bpf_modify_return_test"];
 const TRACEPOINT: &str = "btf_trace_sched_switch";
 /// A hook of security modules that every kernel has.
 const HOOK: &str = "bpf_lsm_file_open";
+
+/// A function with a tracepoint in it, made to be called by BPF programs.
+const TRIGGER: &str = "bpf_modify_return_test_tp";
 
 /// The loopback interface, in every network namespace.
 const LOOPBACK: i32 = 1;
@@ -172,6 +175,14 @@ fn ask(feature: Feature) -> Answer {
             },
             &[libc::EOPNOTSUPP, libc::EEXIST, libc::EBUSY],
         ),
+        Feature::SyscallProgram => load(Program {
+            flags: sys::BPF_F_SLEEPABLE,
+            ..returns_0(sys::BPF_PROG_TYPE_SYSCALL)
+        }),
+        Feature::TriggerKfunc => match targets().trigger {
+            Some(_) => Answer::There,
+            None => Answer::No(No::of(libc::ENOENT)),
+        },
     }
 }
 
@@ -332,6 +343,7 @@ struct Targets {
     modified: Option<u32>,
     tracepoint: Option<u32>,
     hook: Option<u32>,
+    trigger: Option<u32>,
 }
 
 fn targets() -> Targets {
@@ -352,6 +364,7 @@ fn btf() -> Option<Targets> {
             modified: MODIFIED.into_iter().find_map(number),
             tracepoint: number(TRACEPOINT),
             hook: number(HOOK),
+            trigger: number(TRIGGER),
         })
     })
 }

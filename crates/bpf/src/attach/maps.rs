@@ -1,0 +1,165 @@
+//! The maps that bodies write to: made once an epoch, shared by the programs of all attach types, of
+//! which one is attached at a time.
+
+use std::{cell::Cell, rc::Rc};
+
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, RingBufferBuilder, libbpf_sys as sys};
+
+use super::Body;
+use crate::{
+    error::{Error, Result},
+    skel::probe::OpenProbeSkel,
+};
+
+/// Bytes of an event (`struct probe_event`).
+const EVENT_BYTES: usize = 64;
+/// The kernel's header before each event in the buffer.
+const HEADER_BYTES: usize = 8;
+/// See `bpf/probe.h`.
+const RING_BYTES: u32 = 8 << 20;
+const STACK_DEPTH: u32 = 127;
+const ENTRIES: u32 = 1024;
+
+/// What stands in the per-CPU array before a program writes there: no process and no CPU has it as its
+/// number.
+const UNWRITTEN: u8 = 0xff;
+
+/// Maps of all bodies.
+pub struct Maps {
+    last_pid: MapHandle,
+    hits_by_pid: MapHandle,
+    events: MapHandle,
+    stacks: MapHandle,
+}
+
+impl Maps {
+    /// Makes them. With `exact`, hashes have no seed, so that every load has the same buckets.
+    pub fn make(exact: bool) -> Result<Self> {
+        let seed = if exact { sys::BPF_F_ZERO_SEED } else { 0 };
+        let make = |map, kind, [key, value, entries]: [u32; 3], flags| {
+            let options = sys::bpf_map_create_opts {
+                sz: size_of::<sys::bpf_map_create_opts>() as _,
+                map_flags: flags,
+                ..Default::default()
+            };
+            MapHandle::create(kind, Some(map), key, value, entries, &options).map_err(|source| {
+                Error::Map {
+                    map,
+                    action: "making it",
+                    source,
+                }
+            })
+        };
+        Ok(Maps {
+            last_pid: make("last_pid", MapType::PercpuArray, [4, 8, 1], 0)?,
+            hits_by_pid: make("hits_by_pid", MapType::Hash, [8, 8, ENTRIES], seed)?,
+            events: make("events", MapType::RingBuf, [0, 0, RING_BYTES], 0)?,
+            stacks: make(
+                "stacks",
+                MapType::StackTrace,
+                [4, 8 * STACK_DEPTH, ENTRIES],
+                0,
+            )?,
+        })
+    }
+
+    /// Has an object use these instead of making its own.
+    pub(super) fn lend(&self, open: &mut OpenProbeSkel<'_>) -> libbpf_rs::Result<()> {
+        use std::os::fd::AsFd as _;
+        open.maps.last_pid.reuse_fd(self.last_pid.as_fd())?;
+        open.maps.hits_by_pid.reuse_fd(self.hits_by_pid.as_fd())?;
+        open.maps.events.reuse_fd(self.events.as_fd())?;
+        open.maps.stacks.reuse_fd(self.stacks.as_fd())
+    }
+
+    /// The largest batch after which everything that a body left can be accounted for.
+    pub fn most(body: Body) -> Option<u64> {
+        body.fills_ring()
+            .then_some(RING_BYTES as u64 / (EVENT_BYTES + HEADER_BYTES) as u64 - 1)
+    }
+
+    /// Empties what a body fills, and returns how many things were in it: runs counted in the hash map,
+    /// events in the ring buffer, CPUs in the array, stacks in the map of stacks.
+    pub fn take(&self, body: Body) -> Result<u64> {
+        match body {
+            Body::Empty => Ok(0),
+            Body::Map => self.take_last_pid(),
+            Body::Hash => self.take_hits(),
+            Body::Ringbuf | Body::RingbufWakeup => self.take_events(),
+            Body::Stack => self.take_stacks(),
+        }
+    }
+
+    fn take_last_pid(&self) -> Result<u64> {
+        let key = 0u32.to_ne_bytes();
+        let values = self.last_pid.lookup_percpu(&key, MapFlags::ANY);
+        let values = values
+            .map_err(failed("last_pid", "reading it"))?
+            .unwrap_or_default();
+        let written = values
+            .iter()
+            .filter(|value| value.iter().any(|byte| *byte != UNWRITTEN));
+        let written = written.count() as u64;
+        let unwritten = vec![vec![UNWRITTEN; 8]; values.len()];
+        self.last_pid
+            .update_percpu(&key, &unwritten, MapFlags::ANY)
+            .map_err(failed("last_pid", "writing it"))?;
+        Ok(written)
+    }
+
+    fn take_hits(&self) -> Result<u64> {
+        let mut sum = 0;
+        let keys: Vec<Vec<u8>> = self.hits_by_pid.keys().collect();
+        for key in keys {
+            let value = self
+                .hits_by_pid
+                .lookup(&key, MapFlags::ANY)
+                .map_err(failed("hits_by_pid", "reading it"))?;
+            sum += value
+                .and_then(|value| value.try_into().ok())
+                .map_or(0, u64::from_ne_bytes);
+            // Counts begin again, and the entry stays: a batch finds it there.
+            self.hits_by_pid
+                .update(&key, &0u64.to_ne_bytes(), MapFlags::EXIST)
+                .map_err(failed("hits_by_pid", "writing it"))?;
+        }
+        Ok(sum)
+    }
+
+    fn take_events(&self) -> Result<u64> {
+        let whole = Rc::new(Cell::new(0u64));
+        let counting = Rc::clone(&whole);
+        let mut builder = RingBufferBuilder::new();
+        builder
+            .add(&self.events, move |event: &[u8]| {
+                counting.set(counting.get() + u64::from(event.len() == EVENT_BYTES));
+                0
+            })
+            .map_err(failed("events", "mapping it"))?;
+        let ring = builder.build().map_err(failed("events", "mapping it"))?;
+        ring.consume().map_err(failed("events", "reading it"))?;
+        Ok(whole.get())
+    }
+
+    fn take_stacks(&self) -> Result<u64> {
+        let mut stacks = 0;
+        let keys: Vec<Vec<u8>> = self.stacks.keys().collect();
+        for key in keys {
+            // Stacks stay, as they do where a tool counts by stack: a batch finds its own there.
+            let stack = self
+                .stacks
+                .lookup(&key, MapFlags::ANY)
+                .map_err(failed("stacks", "reading it"))?;
+            stacks += u64::from(stack.is_some());
+        }
+        Ok(stacks)
+    }
+}
+
+fn failed(map: &'static str, action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
+    move |source| Error::Map {
+        map,
+        action,
+        source,
+    }
+}
