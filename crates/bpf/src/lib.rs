@@ -12,6 +12,7 @@ pub mod feature;
 pub mod ladder;
 pub mod lb;
 mod mapping;
+mod mount;
 mod object;
 mod percpu;
 mod plain;
