@@ -10,6 +10,12 @@ use crate::{
     feature::Feature,
 };
 
+/// Half of what `can_loop` grants a program before Linux 6.15, as in other experiments.
+const MOST_CALLS: u64 = 1 << 22;
+
+/// Pages that a thread can find missing in one batch: 128 MiB of addresses, no memory.
+pub(super) const MOST_FAULTS: u64 = 1 << 15;
+
 /// Who makes the events of a family of attach types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Driver {
@@ -109,6 +115,15 @@ impl Driver {
         }
     }
 
+    /// The largest batch that makes sense; `None` where there is no limit.
+    pub fn most(self) -> Option<u64> {
+        match self {
+            Driver::Helper | Driver::Kfunc | Driver::Printk | Driver::SysBpf => Some(MOST_CALLS),
+            Driver::PageFault => Some(MOST_FAULTS),
+            _ => None,
+        }
+    }
+
     /// Gets ready to make events: programs loaded, interfaces made. Dropping it undoes all of it.
     pub fn start(self) -> Result<Box<dyn Events>> {
         match self {
@@ -159,11 +174,6 @@ pub trait Events {
 
     /// Makes events, and times them.
     fn batch(&mut self, ask: &Ask) -> Result<Driven>;
-
-    /// The largest batch that makes sense; `None` where there is no limit.
-    fn most(&self) -> Option<u64> {
-        None
-    }
 }
 
 /// A program that is attached. Dropping it detaches the program, and puts back every setting.

@@ -15,9 +15,6 @@ use crate::{
 
 crate::timing_area!(types::bss);
 
-/// What `can_loop` grants a program before Linux 6.15, halved as in other experiments.
-const MOST_EVENTS: u64 = 1 << 22;
-
 /// A driver that runs in the kernel.
 pub(super) struct Kernel {
     driver: Driver,
@@ -117,10 +114,6 @@ impl Events for Kernel {
             ticks: seen.ticks,
             waits: seen.waits,
         })
-    }
-
-    fn most(&self) -> Option<u64> {
-        Some(MOST_EVENTS)
     }
 }
 

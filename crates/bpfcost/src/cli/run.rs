@@ -225,12 +225,14 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
             let (cases, pairs) = select::cases(&*experiment, &args.cases)?;
             let default = args.time.is_none() && args.precision.is_none() && !args.quick;
             let margin = experiment.margin();
+            let loads = cases.iter().map(|case| experiment.loads(case)).max();
             let timed = Plan {
                 experiment: experiment.name().into(),
                 target: target.clone(),
                 unit: experiment.unit(),
                 seed: args.seed.unwrap_or_else(session::draw_seed),
                 cases,
+                grid: experiment.grid(),
                 pairs,
                 cpus,
                 precision: args.precision.or(default.then_some(DEFAULT_PRECISION)),
@@ -241,6 +243,7 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
                 patient: args.time.is_none(),
                 quick: args.quick,
                 rounds: args.quick.then_some(QUICK_ROUNDS),
+                least_loads: loads.unwrap_or_default(),
                 goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
                 margin,
                 budget: args.budget,

@@ -174,6 +174,8 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
             goal_ns: BATCH_NS,
             margin: experiment.margin(),
             budget: None,
+            grid: None,
+            least_loads: 0,
         };
         let empty = Measured::new(&plan);
         let measured = measure::measure(

@@ -62,3 +62,12 @@ pub struct Pair {
     /// The question that the pair answers, in a few words ("hit against consistent hash").
     pub about: String,
 }
+
+/// Two factors that span a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grid {
+    /// The factor whose values are the rows.
+    pub rows: String,
+    /// The factor whose values are the columns.
+    pub columns: String,
+}

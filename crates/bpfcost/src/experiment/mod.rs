@@ -2,6 +2,7 @@
 //!
 //! To add one: write a file here that implements [`Experiment`], and name it in [`all`].
 
+pub mod attach;
 mod case;
 pub mod ladder;
 mod remedy;
@@ -13,7 +14,7 @@ pub mod xdp_lb;
 use anyhow::Result;
 use bpfcost_bpf::Feature;
 
-pub use case::{Batch, Case, Pair, Role, Sizing};
+pub use case::{Batch, Case, Grid, Pair, Role, Sizing};
 pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
 pub use unit::Unit;
 
@@ -41,6 +42,11 @@ pub trait Experiment {
     /// Factor names and what each of them means, for `bpfcost list EXPERIMENT`.
     fn factors(&self) -> &'static [(&'static str, &'static str)];
 
+    /// The two factors whose values are best seen as rows and columns of one table, where there are such.
+    fn grid(&self) -> Option<Grid> {
+        None
+    }
+
     /// Every case, floors included, in the order in which tables show them.
     fn cases(&self) -> Vec<Case>;
 
@@ -57,16 +63,16 @@ pub trait Experiment {
     /// Why a case can't run here, and what to do about it; `None` where it can. Follows from
     /// [`needs`](Experiment::needs), which is what experiments declare; tests of the engine script it.
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        for feature in self.needs(case) {
-            if let Some(missing) = feature.missing()? {
-                return Ok(Some(remedy::with_remedy(&missing)));
-            }
-        }
-        Ok(None)
+        missing(&self.needs(case))
     }
 
     /// How many CPUs a case runs on at once, of its own accord. An exact target has one.
     fn cpus(&self, _case: &Case) -> u32 {
+        1
+    }
+
+    /// The fewest loads that a case's spread needs where instructions are counted.
+    fn loads(&self, _case: &Case) -> usize {
         1
     }
 
@@ -84,6 +90,16 @@ pub trait Experiment {
 
     /// The program that stays loaded through the whole run, to tell drift from the luck of a load.
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>>;
+}
+
+/// The first of these that the kernel lacks, and what to do about it.
+fn missing(needs: &[Feature]) -> Result<Option<String>> {
+    for feature in needs {
+        if let Some(missing) = feature.missing()? {
+            return Ok(Some(remedy::with_remedy(&missing)));
+        }
+    }
+    Ok(None)
 }
 
 /// What loads and trials take beside the batch itself.
@@ -118,6 +134,7 @@ pub struct Setup {
 pub fn all() -> Vec<Box<dyn Experiment>> {
     vec![
         Box::new(xdp_lb::XdpLb::default()),
+        Box::new(attach::AttachTypes),
         Box::new(ladder::KnownAnswers),
     ]
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::count;
-use crate::experiment::{Case, Pair, Setup, Unit};
+use crate::experiment::{Case, Grid, Pair, Setup, Unit};
 
 /// All that decides a run before it starts; the first thing in a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +18,9 @@ pub struct Plan {
     pub seed: u64,
     /// The cases, floors included, in the experiment's order.
     pub cases: Vec<Case>,
+    /// The two factors that span a table, where there are such.
+    #[serde(default)]
+    pub grid: Option<Grid>,
     /// The comparisons; their number decides the first look.
     pub pairs: Vec<Pair>,
     /// CPUs that run each case at once.
@@ -34,6 +37,9 @@ pub struct Plan {
     pub quick: bool,
     /// Rounds per epoch where they are fixed; else chosen from the spread, starting at 3.
     pub rounds: Option<u32>,
+    /// The fewest loads where instructions are counted.
+    #[serde(default)]
+    pub least_loads: usize,
     /// What a batch is calibrated to, in nanoseconds.
     pub goal_ns: f64,
     /// The relative difference below which two cases count as the same.
@@ -50,7 +56,8 @@ impl Plan {
 
     /// The number of epochs after which the run ends, where it does not depend on what is seen.
     pub fn loads(&self) -> Option<usize> {
-        self.counts().then(|| count::loads(self.quick))
+        self.counts()
+            .then(|| count::loads(self.quick).max(self.least_loads))
     }
 
     /// What epoch number `epoch` is loaded for: the cases numbered in `live`.

@@ -55,6 +55,7 @@ impl Record {
                 ..machine
             },
             warnings: warnings(measured, dropped),
+            grid: plan.grid.clone(),
             comparisons: seen.comparisons(plan, measured),
             spread: seen.spread(plan, measured, session_spread),
             cases,

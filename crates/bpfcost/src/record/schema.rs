@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    experiment::{Problem, Role, Unit},
+    experiment::{Grid, Problem, Role, Unit},
     measure::{Calibration, Stop, Warning},
 };
 
@@ -39,6 +39,9 @@ pub struct Record {
     pub machine: Machine,
     /// What a reader should know.
     pub warnings: Vec<Warning>,
+    /// The two factors that span a table of the cases, where there are such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grid: Option<Grid>,
     /// Every case, floors included, in the experiment's order.
     pub cases: Vec<CaseRecord>,
     /// The experiment's pairs, where both cases have values.

@@ -37,6 +37,8 @@ fn cases_entered_twice_are_measured_twice() {
             goal_ns: 1e6,
             margin: twice.margin(),
             budget: None,
+            grid: None,
+            least_loads: 0,
         };
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);

@@ -169,6 +169,7 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
                     .to_owned(),
         }],
         cases,
+        grid: None,
         comparisons,
         spread: Spread {
             sentinel: Some(90.2),

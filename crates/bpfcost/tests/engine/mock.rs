@@ -134,6 +134,8 @@ impl Mock {
             goal_ns: 1e7,
             margin: 0.01,
             budget: None,
+            grid: None,
+            least_loads: 0,
         }
     }
 

@@ -54,6 +54,8 @@ pub(super) fn plan() -> Plan {
         goal_ns: 1e7,
         margin: 0.01,
         budget: Some(0.05),
+        grid: None,
+        least_loads: 0,
     }
 }
 

@@ -1,0 +1,167 @@
+//! `attach`: what does each way to attach a program cost, event by event? Study 003 asked it of
+//! tracepoints, kprobes and trampolines under iperf3, where the network hid the answer.
+//!
+//! Each driver makes one kind of event, as fast as it can. The driver alone is the floor of its family;
+//! what a case costs is the same events with a program attached, less that. Costs are compared within a
+//! family, and split: the mechanism with a program that only counts its runs, what a body adds, and the
+//! tax of `bpf_stats`.
+//!
+//! Not covered: struct_ops, socket programs (sk_skb, sk_msg, sk_lookup, sockops, reuseport), iterators,
+//! lightweight tunnels, flow dissectors, sysctl and device programs of control groups.
+
+mod case;
+mod epoch;
+mod proof;
+
+use anyhow::Result;
+use bpfcost_bpf::{Feature, attach::Body, timing::Loop};
+
+use super::{
+    Case, Experiment, Grid, Loaded, Overhead, Pair, Sentinel, Setup, Unit, ladder, missing,
+};
+use case::Way;
+
+/// Loads of a run that counts instructions and has cases with stacks: what such a program costs goes by
+/// how the stack hashes, and so by where the kernel lies in memory.
+const STACK_LOADS: usize = 8;
+
+/// The experiment.
+#[derive(Debug, Default)]
+pub struct AttachTypes;
+
+impl Experiment for AttachTypes {
+    fn name(&self) -> &'static str {
+        "attach"
+    }
+
+    fn about(&self) -> &'static str {
+        "every way to attach a program, event by event: mechanism, body, tax of bpf_stats"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::NanosPerOp
+    }
+
+    fn factors(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("attach", "how the program is attached"),
+            (
+                "body",
+                "what it does beside counting its runs: empty, map, hash, ringbuf, ringbuf-wakeup, stack",
+            ),
+            ("stats", "whether the kernel keeps account of run times"),
+            (
+                "driver",
+                "who makes the events; none/DRIVER is the same without a program",
+            ),
+        ]
+    }
+
+    fn grid(&self) -> Option<Grid> {
+        Some(Grid {
+            rows: "attach".into(),
+            columns: "body".into(),
+        })
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        case::all().map(case::case).collect()
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        case::all().filter_map(case::pair).collect()
+    }
+
+    fn needs(&self, case: &Case) -> Vec<Feature> {
+        Way::of(case).map_or_else(Vec::new, Way::needs)
+    }
+
+    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
+        let never = Way::of(case).and_then(Way::never);
+        match never {
+            Some(reason) => Ok(Some(reason.to_owned())),
+            None => missing(&self.needs(case)),
+        }
+    }
+
+    fn loads(&self, case: &Case) -> usize {
+        match Way::of(case) {
+            Some(Way::Program {
+                body: Body::Stack, ..
+            }) => STACK_LOADS,
+            _ => 1,
+        }
+    }
+
+    fn overhead(&self) -> Overhead {
+        Overhead {
+            // Seen on a shared virtual machine, all cases that a host without kprobes has.
+            load_s: 0.3,
+            trial_s: 0.03,
+            batches: 1.1,
+        }
+    }
+
+    fn programs(&self) -> Result<Option<String>> {
+        ladder::programs(Loop::probe()?).map(Some)
+    }
+
+    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+        Ok(Box::new(epoch::Epoch::load(setup)?))
+    }
+
+    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+        ladder::sentinel(setup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::experiment::Role;
+
+    #[test]
+    fn every_case_has_its_driver_as_floor() {
+        let cases = AttachTypes.cases();
+        let names: HashSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names.len(), cases.len());
+        for case in &cases {
+            assert_eq!(
+                case.role == Role::Floor,
+                case.floor.is_none(),
+                "{}",
+                case.name
+            );
+            if let Some(floor) = &case.floor {
+                assert!(names.contains(floor.as_str()), "{}", case.name);
+                assert_eq!(*floor, format!("none/{}", case.factors["driver"]));
+            }
+        }
+        for pair in AttachTypes.pairs() {
+            assert!(names.contains(pair.case.as_str()) && names.contains(pair.baseline.as_str()));
+        }
+    }
+
+    #[test]
+    fn names_lead_back_to_what_they_mean() {
+        let cases = AttachTypes.cases();
+        for (way, case) in case::all().zip(&cases) {
+            assert_eq!(Way::of(case), Some(way), "{}", case.name);
+        }
+        let name = |at: usize| cases[at].name.as_str();
+        assert_eq!(
+            [name(0), name(1), name(2)],
+            ["kprobe/empty", "kprobe/empty/stats", "kprobe/map"]
+        );
+    }
+
+    #[test]
+    fn packets_have_no_stack() {
+        let cases = AttachTypes.cases();
+        let tcx = cases.iter().find(|case| case.name == "tcx/stack").unwrap();
+        let reason = AttachTypes.unsupported(tcx).unwrap().unwrap();
+        assert!(reason.contains("packets"), "{reason}");
+    }
+}

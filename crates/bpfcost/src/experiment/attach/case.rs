@@ -1,0 +1,178 @@
+//! Cases: a driver alone, or with a program attached, of some body, with or without `bpf_stats`.
+
+use std::collections::BTreeMap;
+
+use bpfcost_bpf::{
+    Feature,
+    attach::{Attach, Body, Driver, Maps},
+};
+
+use crate::experiment::{Case, Pair, Role, Sizing};
+
+/// What a case means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A driver's events with nothing attached.
+    Alone(Driver),
+    /// A program attached to them.
+    Program {
+        /// How.
+        attach: Attach,
+        /// What it does.
+        body: Body,
+        /// Whether `bpf_stats` is on.
+        stats: bool,
+    },
+}
+
+/// Every case, in the order of tables: families together, their floors last.
+pub(super) fn all() -> impl Iterator<Item = Way> {
+    let programs = Attach::ALL.into_iter().flat_map(|attach| {
+        Body::ALL.into_iter().flat_map(move |body| {
+            let stats = [false, true]
+                .into_iter()
+                .filter(move |&on| !on || taxed(body));
+            stats.map(move |stats| Way::Program {
+                attach,
+                body,
+                stats,
+            })
+        })
+    });
+    programs.chain(Driver::ALL.into_iter().map(Way::Alone))
+}
+
+/// Bodies that run with `bpf_stats` too: those of study 003. The tax is one of the mechanism, so that two
+/// bodies tell whether it is the same for all.
+fn taxed(body: Body) -> bool {
+    matches!(body, Body::Empty | Body::Map)
+}
+
+impl Way {
+    /// What a case means; `None` where it is none of this experiment.
+    pub(super) fn of(case: &Case) -> Option<Self> {
+        let factor = |name: &str| case.factors.get(name).map(String::as_str);
+        let driver = Driver::ALL
+            .into_iter()
+            .find(|driver| Some(driver.name()) == factor("driver"))?;
+        if case.role == Role::Floor {
+            return Some(Way::Alone(driver));
+        }
+        let named = |attach: &Attach| Some(attach.name()) == factor("attach");
+        Some(Way::Program {
+            attach: Attach::ALL.into_iter().find(named)?,
+            body: Body::ALL
+                .into_iter()
+                .find(|body| Some(body.name()) == factor("body"))?,
+            stats: factor("stats") == Some("on"),
+        })
+    }
+
+    pub(super) fn driver(self) -> Driver {
+        match self {
+            Way::Alone(driver) => driver,
+            Way::Program { attach, .. } => attach.driver(),
+        }
+    }
+
+    fn name(self) -> String {
+        match self {
+            Way::Alone(driver) => format!("none/{driver}"),
+            Way::Program {
+                attach,
+                body,
+                stats,
+            } => format!("{attach}/{body}{}", if stats { "/stats" } else { "" }),
+        }
+    }
+
+    /// What the kernel must have, what tells most of it first.
+    pub(super) fn needs(self) -> Vec<Feature> {
+        match self {
+            Way::Alone(driver) => driver.needs().to_vec(),
+            Way::Program { attach, body, .. } => {
+                let mut needs = attach.needs();
+                match body {
+                    Body::Ringbuf | Body::RingbufWakeup => needs.push(Feature::RingBuffer),
+                    Body::Stack => needs.push(Feature::StackMap),
+                    Body::Empty | Body::Map | Body::Hash => {}
+                }
+                needs
+            }
+        }
+    }
+
+    /// Why no kernel has it.
+    pub(super) fn never(self) -> Option<&'static str> {
+        match self {
+            Way::Program { attach, body, .. } if !attach.takes(body) => {
+                Some("no kernel gives programs that see packets the helper for stacks")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The case of that meaning.
+pub(super) fn case(way: Way) -> Case {
+    let driver = way.driver();
+    let mut factors = BTreeMap::from([("driver".to_owned(), driver.name().to_owned())]);
+    let (role, about, most) = match way {
+        Way::Alone(_) => (Role::Floor, driver.about().to_owned(), driver.most()),
+        Way::Program {
+            attach,
+            body,
+            stats,
+        } => {
+            factors.insert("attach".into(), attach.name().into());
+            factors.insert("body".into(), body.name().into());
+            factors.insert("stats".into(), if stats { "on" } else { "off" }.into());
+            let tax = if stats { ", bpf_stats on" } else { "" };
+            let most = [driver.most(), Maps::most(body)]
+                .into_iter()
+                .flatten()
+                .min();
+            (Role::Case, format!("{}{tax}", body.about()), most)
+        }
+    };
+    Case {
+        name: way.name(),
+        group: match role {
+            Role::Case => driver.about().into(),
+            Role::Floor => "nothing attached".into(),
+        },
+        factors,
+        about,
+        role,
+        floor: (role == Role::Case).then(|| Way::Alone(driver).name()),
+        sizing: Sizing::Calibrated { most },
+    }
+}
+
+/// What a case is compared with: a body with the empty one, `bpf_stats` on with off. What the empty one
+/// costs is its net.
+pub(super) fn pair(way: Way) -> Option<Pair> {
+    let Way::Program {
+        attach,
+        body,
+        stats,
+    } = way
+    else {
+        return None;
+    };
+    let (baseline, about) = match (body, stats) {
+        (_, true) => (body, "tax of bpf_stats"),
+        (Body::Empty, false) => return None,
+        (_, false) => (Body::Empty, "body"),
+    };
+    Some(Pair {
+        case: way.name(),
+        baseline: Way::Program {
+            attach,
+            body: baseline,
+            stats: false,
+        }
+        .name(),
+        about: about.to_owned(),
+    })
+}

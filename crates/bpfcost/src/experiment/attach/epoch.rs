@@ -1,0 +1,241 @@
+//! An epoch: drivers started, programs loaded; one program attached at a time, for its trials alone.
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use anyhow::{Context, Result};
+use bpfcost_bpf::{
+    Pinned,
+    attach::{Ask, Attach, Attached, Body, Driven, Driver, Events, Maps, Probe, Seen, Trouble},
+    stats::{self, RunStats, StatsOn},
+};
+
+use super::{
+    case::Way,
+    proof::{self, Proof},
+};
+use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial};
+
+/// Events between attaching and the first batch that counts: the kernel may change how a probe works at
+/// its first hits, and maps get their entries.
+const FIRST_EVENTS: u64 = 64;
+
+/// What is loaded. The field that is attached goes first, for it hangs on the others.
+pub(super) struct Epoch {
+    now: Option<Now>,
+    probes: BTreeMap<Attach, Probe>,
+    drivers: BTreeMap<Driver, Box<dyn Events>>,
+    maps: Maps,
+    cpu: u32,
+    exact: bool,
+    _pinned: Pinned,
+}
+
+/// What is attached just now.
+struct Now {
+    way: Way,
+    attached: Option<Box<dyn Attached>>,
+    _stats: Option<StatsOn>,
+}
+
+impl Epoch {
+    pub(super) fn load(setup: &Setup) -> Result<Self> {
+        let [cpu] = setup.cpus[..] else {
+            anyhow::bail!("attach runs on one CPU at a time: give one with --cpus");
+        };
+        let pinned = Pinned::to(cpu)?;
+        let maps = Maps::make(setup.exact)?;
+        let mut bodies: BTreeMap<Attach, Vec<Body>> = BTreeMap::new();
+        let mut drivers: BTreeMap<Driver, Box<dyn Events>> = BTreeMap::new();
+        for way in setup.cases.iter().filter_map(Way::of) {
+            if let Entry::Vacant(place) = drivers.entry(way.driver()) {
+                let driver = way.driver();
+                let events = driver.start();
+                place.insert(events.with_context(|| format!("starting the driver {driver}"))?);
+            }
+            if let Way::Program { attach, body, .. } = way {
+                let bodies = bodies.entry(attach).or_default();
+                if !bodies.contains(&body) {
+                    bodies.push(body);
+                }
+            }
+        }
+        let probes = bodies
+            .into_iter()
+            .map(|(attach, bodies)| {
+                let probe = Probe::load(attach, &bodies, &maps);
+                Ok((attach, probe.with_context(|| format!("loading {attach}"))?))
+            })
+            .collect::<Result<_>>()?;
+        Ok(Epoch {
+            now: None,
+            probes,
+            drivers,
+            maps,
+            cpu,
+            exact: setup.exact,
+            _pinned: pinned,
+        })
+    }
+
+    /// Attaches what a case means, and nothing else.
+    fn turn_to(&mut self, way: Way) -> Result<(), Fault> {
+        if self.now.as_ref().is_some_and(|now| now.way == way) {
+            return Ok(());
+        }
+        // What was attached goes first: the two may share an event.
+        self.now = None;
+        let events = events(&mut self.drivers, way.driver())?;
+        let mut now = Now {
+            way,
+            attached: None,
+            _stats: None,
+        };
+        if let Way::Program {
+            attach,
+            body,
+            stats,
+        } = way
+        {
+            if !stats && stats::enabled_by_sysctl() {
+                return Err(Fault::Broken(anyhow::anyhow!(
+                    "kernel.bpf_stats_enabled is on, and would be part of every cost\n  \
+                     Turn it off: sysctl kernel.bpf_stats_enabled=0"
+                )));
+            }
+            let probe = probe(&mut self.probes, attach)?;
+            if stats {
+                now._stats = Some(StatsOn::start().map_err(anyhow::Error::from)?);
+            }
+            let attached = events
+                .attach(probe, body)
+                .with_context(|| format!("attaching {attach}"))?;
+            now.attached = Some(attached);
+        }
+        self.now = Some(now);
+        self.events(way, FIRST_EVENTS)?;
+        Ok(())
+    }
+
+    /// Has events made. Just after a tick where instructions are counted.
+    fn events(&mut self, way: Way, events: u64) -> Result<Driven, Fault> {
+        let ask = Ask {
+            events,
+            cpu: self.cpu,
+            after_tick: self.exact,
+        };
+        let driven = self::events(&mut self.drivers, way.driver())?.batch(&ask);
+        Ok(driven.map_err(anyhow::Error::from)?)
+    }
+
+    /// What is wrong with how the program is attached, if anything is.
+    fn trouble(&mut self) -> Result<Option<Trouble>> {
+        let attached = self.now.as_mut().and_then(|now| now.attached.as_mut());
+        Ok(attached.map_or(Ok(None), |attached| attached.trouble())?)
+    }
+
+    fn missed(&mut self) -> Result<u64> {
+        let attached = self.now.as_mut().and_then(|now| now.attached.as_mut());
+        Ok(attached.map_or(Ok(0), |attached| attached.missed())?)
+    }
+
+    /// Lets all counts begin again, and says where those begin that can't.
+    fn begin(&mut self, way: Way) -> Result<Before, Fault> {
+        if let Some(trouble) = self.trouble()? {
+            return Err(Fault::Invalid(proof::trouble(&trouble)));
+        }
+        let Way::Program { attach, body, .. } = way else {
+            return Ok(Before::default());
+        };
+        let missed = self.missed()?;
+        let probe = probe(&mut self.probes, attach)?;
+        probe.forget();
+        self.maps.take(body).map_err(anyhow::Error::from)?;
+        Ok(Before {
+            missed,
+            stats: probe.run_stats(body).map_err(anyhow::Error::from)?,
+        })
+    }
+
+    /// What came of a batch.
+    fn proof(&mut self, way: Way, driven: Driven, before: Before) -> Result<Proof, Fault> {
+        let mut proof = Proof {
+            way,
+            driven,
+            exact: self.exact,
+            seen: Seen::default(),
+            left: 0,
+            missed: 0,
+            stats: RunStats::default(),
+        };
+        if let Way::Program { attach, body, .. } = way {
+            proof.missed = self.missed()? - before.missed;
+            let probe = probe(&mut self.probes, attach)?;
+            proof.seen = probe.seen();
+            let stats = probe.run_stats(body).map_err(anyhow::Error::from)?;
+            proof.stats = stats.since(before.stats);
+            proof.left = self.maps.take(body).map_err(anyhow::Error::from)?;
+        }
+        Ok(proof)
+    }
+}
+
+/// Counts that begin somewhere.
+#[derive(Default)]
+struct Before {
+    missed: u64,
+    stats: RunStats,
+}
+
+fn events(
+    drivers: &mut BTreeMap<Driver, Box<dyn Events>>,
+    driver: Driver,
+) -> Result<&mut dyn Events> {
+    let events = drivers.get_mut(&driver);
+    Ok(&mut **events.with_context(|| format!("the driver {driver} was not started"))?)
+}
+
+fn probe(probes: &mut BTreeMap<Attach, Probe>, attach: Attach) -> Result<&mut Probe> {
+    probes
+        .get_mut(&attach)
+        .with_context(|| format!("programs for {attach} were not loaded"))
+}
+
+impl Loaded for Epoch {
+    /// Nothing: each trial attaches what it is about, and proves itself.
+    fn prepare(&mut self, _case: &Case) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
+        let way = Way::of(case).with_context(|| format!("attach has no case {}", case.name))?;
+        self.turn_to(way)?;
+        let before = self.begin(way)?;
+        let driven = self.events(way, batch.0)?;
+        let proof = self.proof(way, driven, before)?;
+        if let Some(problem) = self.problem(batch, &proof)? {
+            return Err(Fault::Invalid(problem));
+        }
+        Ok(Trial {
+            value: driven.elapsed_ns / driven.events as f64,
+            ops: driven.events,
+            elapsed_ns: driven.elapsed_ns,
+            ticks: driven.ticks,
+            secondary: proof.secondary(),
+        })
+    }
+
+    fn unload(mut self: Box<Self>) -> Result<()> {
+        self.now = None;
+        Ok(())
+    }
+}
+
+impl Epoch {
+    fn problem(&mut self, batch: Batch, proof: &Proof) -> Result<Option<Problem>> {
+        let trouble = self.trouble()?;
+        Ok(trouble
+            .as_ref()
+            .map(proof::trouble)
+            .or_else(|| proof.problem(batch)))
+    }
+}
