@@ -99,12 +99,13 @@ static __always_inline void body_ringbuf(__u64 who, __u64 flags)
 	bpf_ringbuf_submit(event, flags);
 }
 
-#define STACK(ctx)                                           \
-	({                                                   \
-		__s64 id = bpf_get_stackid(ctx, &stacks, 0); \
-		if (id < 0)                                  \
-			errors++;                            \
-		stack_id = id;                               \
+/* Stacks that fall into one bucket take turns there: a tool would lose the second one. */
+#define STACK(ctx)                                                             \
+	({                                                                     \
+		__s64 id = bpf_get_stackid(ctx, &stacks, BPF_F_REUSE_STACKID); \
+		if (id < 0)                                                    \
+			errors++;                                              \
+		stack_id = id;                                                 \
 	})
 
 /* Programs of one kind: NAME__BODY. `mine` says whether an event is one that the driver made. */

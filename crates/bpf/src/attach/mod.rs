@@ -245,6 +245,11 @@ impl Attach {
         }
     }
 
+    /// Whether its programs are called for what others do as well, and tell it apart by themselves.
+    pub fn sees_others(self) -> bool {
+        matches!(self.kind(), Kind::KprobeAll | Kind::Lsm | Kind::Security)
+    }
+
     /// Whether its programs can have this body.
     pub fn takes(self, body: Body) -> bool {
         body != Body::Stack || !self.kind().sees_packets()

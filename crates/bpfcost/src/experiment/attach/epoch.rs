@@ -19,6 +19,10 @@ use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial};
 /// its first hits, and maps get their entries.
 const FIRST_EVENTS: u64 = 64;
 
+/// What to do where the kernel has no room for the maps.
+const MEMORY: &str = "making the maps that programs write to: some 10 MiB that the kernel never swaps out \
+                      (where memory is short, or ulimit -l on kernels before 5.11: raise the limit)";
+
 /// What is loaded. The field that is attached goes first, for it hangs on the others.
 pub(super) struct Epoch {
     now: Option<Now>,
@@ -43,7 +47,7 @@ impl Epoch {
             anyhow::bail!("attach runs on one CPU at a time: give one with --cpus");
         };
         let pinned = Pinned::to(cpu)?;
-        let maps = Maps::make(setup.exact)?;
+        let maps = Maps::make(setup.exact).context(MEMORY)?;
         let mut bodies: BTreeMap<Attach, Vec<Body>> = BTreeMap::new();
         let mut drivers: BTreeMap<Driver, Box<dyn Events>> = BTreeMap::new();
         for way in setup.cases.iter().filter_map(Way::of) {

@@ -75,10 +75,28 @@ impl Proof {
                 let missed = if everywhere { 0 } else { self.stats.recursion_misses };
                 differs("recursions", 0, missed, "the program was called while it ran, and the kernel passed over that")
             })
-            .or_else(|| match stats {
-                true => differs("runs that bpf_stats counted", runs + seen.strangers, self.stats.run_cnt, "the kernel's account is of other runs than these"),
-                false => differs("runs that bpf_stats counted", 0, self.stats.run_cnt, "somebody keeps bpf_stats on (bpftop, bpftool prog profile, …), and it is part of the cost"),
-            })
+            .or_else(|| self.account(attach, stats, runs))
+    }
+
+    /// What is wrong with the kernel's account of the runs, which is kept only with `bpf_stats`.
+    fn account(&self, attach: Attach, stats: bool, runs: u64) -> Option<Problem> {
+        let counted = self.stats.run_cnt;
+        let check = "runs that bpf_stats counted";
+        match (stats, attach.sees_others()) {
+            (false, _) => differs(
+                check,
+                0,
+                counted,
+                "somebody keeps bpf_stats on (bpftop, bpftool prog profile, …), and it is part of the cost",
+            ),
+            (true, true) => at_least(check, runs, counted),
+            (true, false) => differs(
+                check,
+                runs,
+                counted,
+                "the kernel's account is of other runs than these",
+            ),
+        }
     }
 
     /// What else the trial tells.
@@ -130,4 +148,135 @@ fn at_least(check: &str, expected: u64, got: u64) -> Option<Problem> {
         got: got.to_string(),
         detail: "the batch did not do what its number would stand for".to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EVENTS: u64 = 100;
+
+    /// A batch that went well.
+    fn good(attach: Attach, body: Body, stats: bool) -> Proof {
+        let runs = EVENTS * attach.runs_per_event();
+        Proof {
+            way: Way::Program {
+                attach,
+                body,
+                stats,
+            },
+            driven: Driven {
+                events: EVENTS,
+                made: EVENTS,
+                elapsed_ns: 5e3,
+                ticks: 0,
+                waits: 0,
+            },
+            exact: true,
+            seen: Seen {
+                hits: runs,
+                ..Seen::default()
+            },
+            left: match body {
+                Body::Empty => 0,
+                Body::Map => 1,
+                Body::Stack => 2,
+                Body::Hash | Body::Ringbuf | Body::RingbufWakeup => runs,
+            },
+            missed: 0,
+            stats: RunStats {
+                run_cnt: if stats { runs } else { 0 },
+                run_time_ns: if stats { 20 * runs } else { 0 },
+                recursion_misses: 0,
+            },
+        }
+    }
+
+    fn check(proof: &Proof) -> Option<String> {
+        proof.problem(Batch(EVENTS)).map(|problem| problem.check)
+    }
+
+    #[test]
+    fn what_went_well_is_proved() {
+        for attach in Attach::ALL {
+            for body in Body::ALL {
+                for stats in [false, true] {
+                    assert_eq!(check(&good(attach, body, stats)), None, "{attach}/{body}");
+                }
+            }
+        }
+    }
+
+    /// Each check fails for its own reason: one value that is not as it should be.
+    #[test]
+    fn each_fault_is_found() {
+        let spoilt = |body: Body, stats: bool, spoil: fn(&mut Proof)| {
+            let mut proof = good(Attach::Kprobe, body, stats);
+            spoil(&mut proof);
+            check(&proof).unwrap_or_default()
+        };
+        let empty = |spoil| spoilt(Body::Empty, false, spoil);
+        assert_eq!(empty(|proof| proof.driven.events -= 1), "events");
+        assert_eq!(empty(|proof| proof.driven.elapsed_ns = 0.0), "clock moved");
+        assert_eq!(empty(|proof| proof.driven.waits = 1), "waits");
+        assert_eq!(empty(|proof| proof.seen.hits -= 1), "hits");
+        assert_eq!(empty(|proof| proof.seen.hits += 1), "hits");
+        assert_eq!(empty(|proof| proof.seen.errors = 1), "errors of helpers");
+        assert_eq!(empty(|proof| proof.missed = 1), "missed events");
+        assert_eq!(
+            empty(|proof| proof.stats.recursion_misses = 1),
+            "recursions"
+        );
+        let account = "runs that bpf_stats counted";
+        assert_eq!(empty(|proof| proof.stats.run_cnt = 1), account);
+        assert_eq!(
+            spoilt(Body::Empty, true, |proof| proof.stats.run_cnt -= 1),
+            account
+        );
+        assert_eq!(
+            spoilt(Body::Map, false, |proof| proof.left = 0),
+            "CPUs that wrote"
+        );
+        assert_eq!(spoilt(Body::Stack, false, |proof| proof.left = 0), "stacks");
+        for body in [Body::Hash, Body::Ringbuf, Body::RingbufWakeup] {
+            let check = spoilt(body, false, |proof| proof.left -= 1);
+            assert_eq!(check, "entries of the body's map");
+        }
+        let dropped = spoilt(Body::Ringbuf, false, |proof| proof.seen.drops = 1);
+        assert_eq!(dropped, "ring buffer drops");
+    }
+
+    /// A session runs twice an event; one run each would be half of what it means.
+    #[test]
+    fn sessions_run_twice() {
+        let mut session = good(Attach::KprobeSession, Body::Empty, false);
+        assert_eq!(session.seen.hits, 2 * EVENTS);
+        session.seen.hits = EVENTS;
+        assert_eq!(check(&session).as_deref(), Some("hits"));
+    }
+
+    /// What is attached to everything misses some of it, and says so; it must not miss its target.
+    #[test]
+    fn misses_elsewhere_are_told() {
+        let mut all = good(Attach::KprobeMultiAll, Body::Empty, false);
+        all.missed = 3;
+        all.stats.recursion_misses = 4;
+        all.seen.strangers = 5;
+        assert_eq!(check(&all), None);
+        let told = all.secondary();
+        assert_eq!((told[MISSED], told[STRANGERS]), (7.0, 5.0));
+        all.seen.hits -= 1;
+        assert_eq!(check(&all).as_deref(), Some("hits"));
+    }
+
+    #[test]
+    fn the_kernels_own_figure_is_of_one_run() {
+        let told = good(Attach::Fsession, Body::Empty, true).secondary();
+        assert_eq!(told[KERNEL_NS], 20.0);
+        assert!(
+            good(Attach::Fsession, Body::Empty, false)
+                .secondary()
+                .is_empty()
+        );
+    }
 }
