@@ -8,7 +8,7 @@
 //! list of an LRU table by 128) falls into N operations as often every time.
 
 use super::{
-    Calibration,
+    Calibration, Event,
     calibrate::calibrate,
     engine::{Halt, Run},
 };
@@ -66,8 +66,33 @@ impl Run<'_> {
         })
     }
 
+    /// All rounds of an epoch, case by case: counts have no drift that order could hide, cases that share
+    /// a table leave the same traces in it in every load, and what is attached for a case stays so.
+    pub(super) fn count_rounds(
+        &mut self,
+        loaded: &mut dyn Loaded,
+        epoch: usize,
+        rounds: usize,
+    ) -> Result<(), Halt> {
+        for case in self.live() {
+            let batch = self.batch(case);
+            for round in 0..rounds {
+                let Some(trial) = self.count(loaded, epoch, case, batch)? else {
+                    break;
+                };
+                self.tell(Event::Trial {
+                    epoch,
+                    round,
+                    case,
+                    trial,
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// One trial of a case: what an operation costs. `None` where that made the case invalid.
-    pub(super) fn count(
+    fn count(
         &mut self,
         loaded: &mut dyn Loaded,
         epoch: usize,

@@ -60,7 +60,7 @@ impl Run<'_> {
         epoch: usize,
         begun: f64,
         loaded: &mut dyn Loaded,
-        mut sentinel: Option<&mut (dyn Sentinel + '_)>,
+        sentinel: Option<&mut (dyn Sentinel + '_)>,
     ) -> Result<f64, Halt> {
         self.tell(Event::EpochStarted {
             epoch,
@@ -77,31 +77,38 @@ impl Run<'_> {
             }
         }
         self.calibrating_s += self.now_s() - calibrating;
+        let rounds = rounds(self.plan, &self.measured) as usize;
+        if self.plan.counts() {
+            let begun = self.now_s();
+            self.count_rounds(loaded, epoch, rounds)?;
+            return Ok(self.now_s() - begun);
+        }
         for case in self.live() {
-            if self.plan.counts() {
-                break; // no cache or predictor is counted
-            }
             let batch = warm_up(self.plan.cases[case].sizing, self.batch(case));
             self.trial(loaded, epoch, case, batch)?;
         }
+        let begun = self.now_s();
+        self.time_rounds(loaded, epoch, rounds, sentinel)?;
+        Ok(self.now_s() - begun)
+    }
 
-        let rounds_begun = self.now_s();
-        for round in 0..rounds(self.plan, &self.measured) as usize {
+    /// Rounds of timed trials: each case once in each, in an order of its own.
+    fn time_rounds(
+        &mut self,
+        loaded: &mut dyn Loaded,
+        epoch: usize,
+        rounds: usize,
+        mut sentinel: Option<&mut (dyn Sentinel + '_)>,
+    ) -> Result<(), Halt> {
+        for round in 0..rounds {
             if round > 0 && self.late() {
                 break;
             }
-            // Counts have no drift that order could hide, and cases that share a table leave traces in
-            // it: the same order makes every load the same.
-            let drawn = if self.plan.counts() { 0 } else { epoch };
-            for turn in turns(self.plan.seed, drawn, round, self.plan.cases.len()) {
+            for turn in turns(self.plan.seed, epoch, round, self.plan.cases.len()) {
                 match turn {
                     Turn::Case(case) if self.measured.cases[case].live() => {
                         let batch = self.batch(case);
-                        let trial = match self.plan.counts() {
-                            true => self.count(loaded, epoch, case, batch)?,
-                            false => self.trial(loaded, epoch, case, batch)?,
-                        };
-                        if let Some(trial) = trial {
+                        if let Some(trial) = self.trial(loaded, epoch, case, batch)? {
                             self.tell(Event::Trial {
                                 epoch,
                                 round,
@@ -120,7 +127,7 @@ impl Run<'_> {
                 }
             }
         }
-        Ok(self.now_s() - rounds_begun)
+        Ok(())
     }
 
     /// Finds a case's batch in the state that is measured, and tells what is odd about it.
@@ -155,7 +162,7 @@ impl Run<'_> {
     }
 
     /// The batch that calibration found.
-    fn batch(&self, case: usize) -> Batch {
+    pub(super) fn batch(&self, case: usize) -> Batch {
         let calibration = self.measured.cases[case].calibration;
         calibration.map_or(Batch(1), |calibration| calibration.batch)
     }
