@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, btree_map::Entry};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
     Pinned,
     attach::{Ask, Attach, Attached, Body, Driven, Driver, Events, Maps, Probe, Seen, Trouble},
@@ -23,11 +23,15 @@ const FIRST_EVENTS: u64 = 64;
 const MEMORY: &str = "making the maps that programs write to: some 10 MiB that the kernel never swaps out \
                       (where memory is short, or ulimit -l on kernels before 5.11: raise the limit)";
 
+/// What could be loaded and started, and why the rest could not: a finding about its cases alone.
+type Probes = BTreeMap<Attach, bpfcost_bpf::Result<Probe>>;
+type Drivers = BTreeMap<Driver, bpfcost_bpf::Result<Box<dyn Events>>>;
+
 /// What is loaded. The field that is attached goes first, for it hangs on the others.
 pub(super) struct Epoch {
     now: Option<Now>,
-    probes: BTreeMap<Attach, Probe>,
-    drivers: BTreeMap<Driver, Box<dyn Events>>,
+    probes: Probes,
+    drivers: Drivers,
     maps: Maps,
     cpu: u32,
     exact: bool,
@@ -49,12 +53,10 @@ impl Epoch {
         let pinned = Pinned::to(cpu)?;
         let maps = Maps::make(setup.exact).context(MEMORY)?;
         let mut bodies: BTreeMap<Attach, Vec<Body>> = BTreeMap::new();
-        let mut drivers: BTreeMap<Driver, Box<dyn Events>> = BTreeMap::new();
+        let mut drivers = Drivers::new();
         for way in setup.cases.iter().filter_map(Way::of) {
             if let Entry::Vacant(place) = drivers.entry(way.driver()) {
-                let driver = way.driver();
-                let events = driver.start();
-                place.insert(events.with_context(|| format!("starting the driver {driver}"))?);
+                place.insert(way.driver().start());
             }
             if let Way::Program { attach, body, .. } = way {
                 let bodies = bodies.entry(attach).or_default();
@@ -65,11 +67,8 @@ impl Epoch {
         }
         let probes = bodies
             .into_iter()
-            .map(|(attach, bodies)| {
-                let probe = Probe::load(attach, &bodies, &maps);
-                Ok((attach, probe.with_context(|| format!("loading {attach}"))?))
-            })
-            .collect::<Result<_>>()?;
+            .map(|(attach, bodies)| (attach, Probe::load(attach, &bodies, &maps)))
+            .collect();
         Ok(Epoch {
             now: None,
             probes,
@@ -108,11 +107,12 @@ impl Epoch {
             }
             let probe = probe(&mut self.probes, attach)?;
             if stats {
-                now._stats = Some(StatsOn::start().map_err(anyhow::Error::from)?);
+                let on = StatsOn::start();
+                now._stats = Some(on.map_err(|error| invalid("bpf_stats", &error))?);
             }
             let attached = events
                 .attach(probe, body)
-                .with_context(|| format!("attaching {attach}"))?;
+                .map_err(|error| invalid("attached", &error))?;
             now.attached = Some(attached);
         }
         self.now = Some(now);
@@ -190,18 +190,36 @@ struct Before {
     stats: RunStats,
 }
 
-fn events(
-    drivers: &mut BTreeMap<Driver, Box<dyn Events>>,
-    driver: Driver,
-) -> Result<&mut dyn Events> {
-    let events = drivers.get_mut(&driver);
-    Ok(&mut **events.with_context(|| format!("the driver {driver} was not started"))?)
+fn events(drivers: &mut Drivers, driver: Driver) -> Result<&mut dyn Events, Fault> {
+    match drivers.get_mut(&driver) {
+        Some(Ok(events)) => Ok(&mut **events),
+        Some(Err(error)) => Err(invalid("driver", error)),
+        None => Err(Fault::Broken(anyhow!(
+            "the driver {driver} was not started"
+        ))),
+    }
 }
 
-fn probe(probes: &mut BTreeMap<Attach, Probe>, attach: Attach) -> Result<&mut Probe> {
-    probes
-        .get_mut(&attach)
-        .with_context(|| format!("programs for {attach} were not loaded"))
+fn probe(probes: &mut Probes, attach: Attach) -> Result<&mut Probe, Fault> {
+    match probes.get_mut(&attach) {
+        Some(Ok(probe)) => Ok(probe),
+        Some(Err(error)) => Err(invalid("program", error)),
+        None => Err(Fault::Broken(anyhow!(
+            "programs for {attach} were not loaded"
+        ))),
+    }
+}
+
+/// What the kernel refused, though it has what the case needs.
+fn invalid(check: &str, error: &bpfcost_bpf::Error) -> Fault {
+    let text = error.to_string();
+    let (got, detail) = text.split_once('\n').unwrap_or((&text, ""));
+    Fault::Invalid(Problem {
+        check: check.to_owned(),
+        expected: "no error".to_owned(),
+        got: got.to_owned(),
+        detail: detail.to_owned(),
+    })
 }
 
 impl Loaded for Epoch {
