@@ -57,6 +57,18 @@ static __always_inline int call_sys_bpf(void *ctx)
 	return 0;
 }
 
+__u64 peek_address; /* in: of the kernel's code */
+__u64 peeked; /* out: its first 8 bytes; 0 where they can't be read */
+
+/* What stands in the kernel's code: whether a kprobe is a breakpoint or a jump there. Not timed. */
+SEC("?syscall")
+int peek(void *ctx)
+{
+	if (bpf_probe_read_kernel(&peeked, sizeof(peeked), (void *)peek_address))
+		peeked = 0;
+	return 0;
+}
+
 TIMED_PROGRAM("syscall", drive_helper, void, call_helper, reset)
 TIMED_PROGRAM("syscall", drive_kfunc, void, call_kfunc, reset)
 TIMED_PROGRAM("syscall", drive_printk, void, call_printk, reset)

@@ -43,6 +43,14 @@ pub enum Error {
         /// The kernel's answer.
         source: libbpf_rs::Error,
     },
+    /// A program could not be attached, for a reason that is known.
+    #[error("{attach}: {words}")]
+    Unattachable {
+        /// The attach type.
+        attach: Attach,
+        /// Why, and what can be done.
+        words: String,
+    },
     /// A driver was asked to attach what is not of its family.
     #[error("{attach} is not attached to events of {driver}")]
     Stranger {

@@ -6,17 +6,37 @@ use std::{
     path::PathBuf,
 };
 
-use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use rustix::{
+    fs::{CWD, Mode, OFlags, fstatfs, openat},
+    io::Errno,
+    mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen},
+};
 
 use crate::error::{Error, Result};
 
-/// An opened file system (Linux 5.2; needs CAP_SYS_ADMIN).
+/// Where file systems are mounted by custom, and the number that tells them.
+const CUSTOM: [(&str, &str, u64); 3] = [
+    ("tracefs", "/sys/kernel/tracing", 0x7472_6163),
+    ("debugfs", "/sys/kernel/debug", 0x6462_6720),
+    ("securityfs", "/sys/kernel/security", 0x7363_6673),
+];
+
+/// An opened file system (Linux 5.2; needs CAP_SYS_ADMIN, unless it is mounted by custom).
 #[derive(Debug)]
 pub(crate) struct Opened(OwnedFd);
 
 impl Opened {
     /// The kernel's file system of that type, e.g. `tracefs`.
     pub(crate) fn new(kind: &'static str) -> Result<Self> {
+        Opened::ask(kind).map_err(|errno| Error::Attach {
+            what: kind.to_owned(),
+            action: "opening the file system",
+            source: libbpf_rs::Error::from_raw_os_error(errno.raw_os_error()),
+        })
+    }
+
+    /// The same, with the kernel's answer.
+    pub(crate) fn ask(kind: &str) -> std::result::Result<Self, Errno> {
         let opened = || {
             let context = fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
             fsconfig_create(&context)?;
@@ -26,13 +46,10 @@ impl Opened {
                 MountAttrFlags::empty(),
             )
         };
-        opened()
-            .map(Opened)
-            .map_err(|errno: rustix::io::Errno| Error::Attach {
-                what: kind.to_owned(),
-                action: "opening the file system",
-                source: libbpf_rs::Error::from_raw_os_error(errno.raw_os_error()),
-            })
+        match opened() {
+            Ok(opened) => Ok(Opened(opened)),
+            Err(errno) => mounted(kind).map(Opened).ok_or(errno),
+        }
     }
 
     /// Where a file of it is found, by this process alone.
@@ -41,19 +58,11 @@ impl Opened {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_opened_is_mounted_nowhere() {
-        let mounts = || std::fs::read_to_string("/proc/self/mounts").expect("mounts");
-        let before = mounts();
-        let Ok(opened) = Opened::new("proc") else {
-            eprintln!("skipped: opening a file system needs CAP_SYS_ADMIN");
-            return;
-        };
-        assert!(opened.path("uptime").exists());
-        assert_eq!(mounts(), before);
-    }
+/// The folder where that file system is mounted by custom, if it is.
+fn mounted(kind: &str) -> Option<OwnedFd> {
+    let (_, folder, number) = CUSTOM.iter().find(|(name, _, _)| *name == kind)?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = openat(CWD, *folder, flags, Mode::empty()).ok()?;
+    let is_it = fstatfs(&folder).is_ok_and(|status| status.f_type as u64 == *number);
+    is_it.then_some(folder)
 }

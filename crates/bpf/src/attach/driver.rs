@@ -4,7 +4,10 @@ use std::{any::Any, fmt};
 
 use libbpf_rs::Link;
 
-use super::{Body, Probe, kernel::Kernel};
+use super::{
+    Body, Probe,
+    kernel::{self, Kernel},
+};
 use crate::{
     error::{Error, Result},
     feature::Feature,
@@ -200,9 +203,17 @@ pub struct Trouble {
     pub got: String,
 }
 
-impl Attached for Link {}
+impl Attached for Link {
+    fn missed(&mut self) -> Result<u64> {
+        kernel::missed(self)
+    }
+}
 
 /// Keeps something alive as long as a link: a perf event, an interface.
 pub(super) struct With<T: Any>(pub(super) Link, pub(super) T);
 
-impl<T: Any> Attached for With<T> {}
+impl<T: Any> Attached for With<T> {
+    fn missed(&mut self) -> Result<u64> {
+        kernel::missed(&self.0)
+    }
+}

@@ -15,6 +15,7 @@ use std::fmt;
 
 pub use body::Body;
 pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
+pub use kernel::others::others;
 pub use maps::Maps;
 pub use probe::{Probe, Seen};
 

@@ -155,8 +155,10 @@ fn aim(program: &mut OpenProgramMut<'_>, attach: Attach) -> libbpf_rs::Result<()
 /// Names what of the kernel's BTF a program is for.
 fn target(program: &mut OpenProgramMut<'_>, attach: Attach) -> libbpf_rs::Result<()> {
     match (attach.kind(), attach) {
-        // Which functions is said by the link alone, and libbpf would look for one.
+        // Which functions is said by the link alone. libbpf insists on one by the name of the section,
+        // which it forgets when the type changes.
         (_, Attach::FentryMulti | Attach::FexitMulti | Attach::FsessionMulti) => {
+            program.set_prog_type(ProgramType::Unspec);
             program.set_prog_type(ProgramType::Tracing);
             Ok(())
         }

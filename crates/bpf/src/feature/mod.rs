@@ -12,7 +12,7 @@ mod probe;
 use std::{fmt, sync::OnceLock};
 
 pub use missing::{Missing, Version, Why};
-pub(crate) use probe::{TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI};
+pub(crate) use probe::{TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI, btf_number};
 
 use crate::error::Result;
 

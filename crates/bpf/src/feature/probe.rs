@@ -4,9 +4,10 @@
 //!
 //! libbpf's own probes are not used: they take every failure for absence, a lack of descriptors too.
 
-use std::{fs, path::Path, sync::OnceLock};
+use std::{collections::HashMap, fs, sync::OnceLock};
 
 use libbpf_rs::{Btf, btf::BtfType, libbpf_sys as sys, num_possible_cpus};
+use rustix::io::Errno;
 
 use super::{
     Feature, Missing,
@@ -14,7 +15,10 @@ use super::{
         self, CALL, ENOTSUPP, EXIT, GOTO, MAY_GOTO, MOVE, No, Program, instruction, returns_0,
     },
 };
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    mount::Opened,
+};
 
 /// Attach types of Linux 7.2 that this libbpf has no names for.
 pub(crate) const TRACE_FENTRY_MULTI: sys::bpf_attach_type = 59;
@@ -42,6 +46,7 @@ const BPF_MODULE: u64 = 110;
 
 const BPF: (u32, &str) = (39, "CAP_BPF");
 const PERFMON: (u32, &str) = (38, "CAP_PERFMON");
+const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
 
 /// What came of asking.
@@ -78,7 +83,8 @@ pub(super) fn missing(feature: Feature) -> Result<Option<Missing>> {
 fn capabilities(feature: Feature) -> &'static [(u32, &'static str)] {
     match feature {
         Feature::Btf | Feature::LruHash | Feature::MmapableArray => &[BPF],
-        Feature::PercpuBatch | Feature::RingBuffer | Feature::Tracefs => &[BPF],
+        Feature::PercpuBatch | Feature::RingBuffer => &[BPF],
+        Feature::Tracefs => &[SYS_ADMIN],
         Feature::XdpTestRun | Feature::XdpLoadBytes | Feature::BpfLoop | Feature::Ktime => {
             &[BPF, NET_ADMIN]
         }
@@ -125,7 +131,7 @@ fn ask(feature: Feature) -> Answer {
         Feature::Tracefs => tracefs(),
         Feature::Tracepoint => load(returns_0(sys::BPF_PROG_TYPE_TRACEPOINT)),
         Feature::RawTracepoint => load(returns_0(sys::BPF_PROG_TYPE_RAW_TRACEPOINT)),
-        Feature::TpBtf => tracing(sys::BPF_TRACE_RAW_TP, targets().tracepoint),
+        Feature::TpBtf => tracing(sys::BPF_TRACE_RAW_TP, btf_number(TRACEPOINT)),
         Feature::Kprobe => perf_probe("kprobe"),
         Feature::Uprobe => perf_probe("uprobe"),
         Feature::KprobeMulti => kprobes(sys::BPF_TRACE_KPROBE_MULTI),
@@ -133,10 +139,13 @@ fn ask(feature: Feature) -> Answer {
         Feature::UprobeMulti => uprobes(sys::BPF_TRACE_UPROBE_MULTI),
         Feature::UprobeSession => uprobes(sys::BPF_TRACE_UPROBE_SESSION),
         // Loading tells: attaching would patch the kernel's code and wait for every CPU to see it.
-        Feature::Fentry => tracing(sys::BPF_TRACE_FENTRY, targets().traced),
-        Feature::Fexit => tracing(sys::BPF_TRACE_FEXIT, targets().traced),
-        Feature::FmodRet => tracing(sys::BPF_MODIFY_RETURN, targets().modified),
-        Feature::Fsession => tracing(sys::BPF_TRACE_FSESSION, targets().traced),
+        Feature::Fentry => tracing(sys::BPF_TRACE_FENTRY, btf_number(TRACED)),
+        Feature::Fexit => tracing(sys::BPF_TRACE_FEXIT, btf_number(TRACED)),
+        Feature::FmodRet => tracing(
+            sys::BPF_MODIFY_RETURN,
+            MODIFIED.into_iter().find_map(btf_number),
+        ),
+        Feature::Fsession => tracing(sys::BPF_TRACE_FSESSION, btf_number(TRACED)),
         // Which functions is said by the link alone.
         Feature::FentryMulti => tracing(TRACE_FENTRY_MULTI, Some(0)),
         Feature::FexitMulti => tracing(TRACE_FEXIT_MULTI, Some(0)),
@@ -179,7 +188,7 @@ fn ask(feature: Feature) -> Answer {
             flags: sys::BPF_F_SLEEPABLE,
             ..returns_0(sys::BPF_PROG_TYPE_SYSCALL)
         }),
-        Feature::TriggerKfunc => match targets().trigger {
+        Feature::TriggerKfunc => match btf_number(TRIGGER) {
             Some(_) => Answer::There,
             None => Answer::No(No::of(libc::ENOENT)),
         },
@@ -296,20 +305,17 @@ fn helper(kind: sys::bpf_prog_type, helper: sys::bpf_func_id) -> Answer {
 }
 
 fn tracefs() -> Answer {
-    let mounted = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"]
-        .iter()
-        .any(|folder| Path::new(folder).join("events").exists());
-    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
-    match (mounted, known.contains("\ttracefs\n")) {
-        (true, _) => Answer::There,
-        (false, true) => Answer::Off("mount -t tracefs tracefs /sys/kernel/tracing"),
-        (false, false) => Answer::No(No::of(libc::ENOENT)),
+    match Opened::ask("tracefs") {
+        Ok(tracefs) if tracefs.path("events").exists() => Answer::There,
+        // A kernel without it says so with a word for devices.
+        Ok(_) | Err(Errno::NODEV) => Answer::No(No::of(libc::ENOENT)),
+        Err(errno) => Answer::No(No::of(errno.raw_os_error())),
     }
 }
 
 /// Programs load and attach whether or not the hooks call them: that takes `bpf` among the modules.
 fn lsm() -> Answer {
-    let Some(target) = targets().hook else {
+    let Some(target) = btf_number(HOOK) else {
         return Answer::No(No::of(libc::ENOENT));
     };
     let loaded = load(Program {
@@ -320,7 +326,10 @@ fn lsm() -> Answer {
     if !matches!(loaded, Answer::There) {
         return loaded;
     }
-    let by_name = || fs::read_to_string("/sys/kernel/security/lsm").ok();
+    let by_name = || {
+        let securityfs = Opened::ask("securityfs").ok()?;
+        fs::read_to_string(securityfs.path("lsm")).ok()
+    };
     let on = match kernel::security_modules() {
         Some(numbers) => Some(numbers.contains(&BPF_MODULE)),
         None => by_name().map(|names| names.trim().split(',').any(|name| name == "bpf")),
@@ -336,35 +345,41 @@ fn lsm() -> Answer {
     }
 }
 
-/// What programs are loaded for, by its number in the kernel's BTF.
-#[derive(Clone, Copy, Default)]
-struct Targets {
-    traced: Option<u32>,
-    modified: Option<u32>,
-    tracepoint: Option<u32>,
-    hook: Option<u32>,
-    trigger: Option<u32>,
-}
+/// What is looked for in the kernel's BTF: what features are asked with, and what programs attach to.
+const TYPES: [&str; 12] = [
+    TRACED,
+    MODIFIED[0],
+    MODIFIED[1],
+    TRACEPOINT,
+    HOOK,
+    TRIGGER,
+    "bpf_get_numa_node_id",
+    "bpf_trace_printk",
+    "security_bpf",
+    "bpf_lsm_bpf",
+    "btf_trace_bpf_trigger_tp",
+    "btf_trace_bpf_trace_printk",
+];
 
-fn targets() -> Targets {
-    btf().unwrap_or_default()
+/// The number of one of [`TYPES`] in the kernel's BTF, where it has it.
+pub(crate) fn btf_number(name: &str) -> Option<u32> {
+    debug_assert!(TYPES.contains(&name), "{name}");
+    btf().and_then(|known| known.get(name).copied())
 }
 
 /// The kernel's BTF, read once; `None` where there is none.
-fn btf() -> Option<Targets> {
-    static READ: OnceLock<Option<Targets>> = OnceLock::new();
-    *READ.get_or_init(|| {
+fn btf() -> Option<&'static HashMap<&'static str, u32>> {
+    static READ: OnceLock<Option<HashMap<&'static str, u32>>> = OnceLock::new();
+    let read = || {
         let btf = Btf::from_vmlinux().ok()?;
-        let number = |name| {
-            btf.type_by_name::<BtfType<'_>>(name)
-                .map(|found| found.type_id().into())
-        };
-        Some(Targets {
-            traced: number(TRACED),
-            modified: MODIFIED.into_iter().find_map(number),
-            tracepoint: number(TRACEPOINT),
-            hook: number(HOOK),
-            trigger: number(TRIGGER),
-        })
-    })
+        // One walk over all of them: to look for a name takes libbpf as long, where they are not sorted.
+        let named = (1..btf.len() as u32).filter_map(|number| {
+            let found = btf.type_by_id::<BtfType<'_>>(number.into())?;
+            let name = found.name()?.to_str()?;
+            let wanted = TYPES.into_iter().find(|wanted| *wanted == name)?;
+            Some((wanted, number))
+        });
+        Some(named.collect())
+    };
+    READ.get_or_init(read).as_ref()
 }

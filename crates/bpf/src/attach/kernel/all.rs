@@ -1,0 +1,142 @@
+//! An fprobe on every function that can be traced.
+
+use std::{ffi::CString, fs};
+
+use libbpf_rs::{Link, ProgramMut, query::LinkTypeInfo};
+
+use super::link::{self, Places};
+use crate::{
+    attach::Attach,
+    error::{Error, Result},
+    mount::Opened,
+};
+
+/// Functions that run where the kernel does not watch for RCU, or that change themselves: the kernel's own
+/// benchmark of kprobe.multi leaves them out too (selftests/bpf/prog_tests/kprobe_multi_test.c).
+const LEFT_OUT: [&str; 5] = [
+    "arch_cpu_idle",
+    "default_idle",
+    "rcu_",
+    "bpf_dispatcher_xdp_func",
+    "__ftrace_invalid_address__",
+];
+
+/// The functions, and which of them is the one that counts.
+pub(super) struct All {
+    places: Found,
+    pub(super) target: u64,
+}
+
+enum Found {
+    Names(Vec<CString>),
+    /// Quicker: the kernel needs to look up nothing (Linux 6.5).
+    Addresses(Vec<u64>),
+}
+
+impl All {
+    /// Lists them. The program lends itself to learn where `function` is.
+    pub(super) fn find(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<Self> {
+        let tracefs = Opened::new("tracefs")?;
+        let places = match fs::read_to_string(tracefs.path("available_filter_functions_addrs")) {
+            Ok(list) => Found::Addresses(addresses(&list)),
+            Err(_) => {
+                let list = fs::read_to_string(tracefs.path("available_filter_functions"));
+                let list = list.map_err(|source| Error::Attach {
+                    what: attach.name().to_owned(),
+                    action: "listing the functions that can be traced, in tracefs",
+                    source: source.into(),
+                })?;
+                Found::Names(names(&list))
+            }
+        };
+        Ok(All {
+            places,
+            target: address(attach, program, function)?,
+        })
+    }
+
+    pub(super) fn attach(&self, program: &ProgramMut<'_>) -> libbpf_rs::Result<Link> {
+        let places = match &self.places {
+            Found::Names(names) => Places::Names(names),
+            Found::Addresses(addresses) => Places::Addresses(addresses),
+        };
+        link::fprobe(program, &places, false)
+    }
+}
+
+/// Where a function is: a link to it alone tells (Linux 6.6), else the list of all symbols, which takes an
+/// emulated guest seconds to read.
+fn address(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<u64> {
+    let name = CString::new(function).unwrap_or_default();
+    let info = link::fprobe(program, &Places::Names(&[name]), false)
+        .and_then(|link| link.info())
+        .map_err(|source| super::function::explain(attach, function, source))?;
+    let told = match info.info {
+        LinkTypeInfo::KprobeMulti(multi) => multi.addrs.first().copied(),
+        _ => None,
+    };
+    told.filter(|&address| address != 0)
+        .or_else(|| listed(function))
+        .ok_or_else(|| Error::Unattachable {
+            attach,
+            words: format!(
+                "where {function} is can't be told: the kernel hides its addresses; allow them with \
+                 sysctl kernel.kptr_restrict=1"
+            ),
+        })
+}
+
+fn listed(function: &str) -> Option<u64> {
+    let symbols = fs::read_to_string("/proc/kallsyms").ok()?;
+    let line = symbols
+        .lines()
+        .find(|line| line.split_whitespace().nth(2) == Some(function))?;
+    let address = u64::from_str_radix(line.split_whitespace().next()?, 16).ok()?;
+    (address != 0).then_some(address)
+}
+
+/// Lines such as `ffffffff81000000 name [module]`.
+fn addresses(list: &str) -> Vec<u64> {
+    let mut found: Vec<u64> = list
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(_, name)| !left_out(name))
+        .filter_map(|(address, _)| u64::from_str_radix(address, 16).ok())
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Lines such as `name [module]`.
+fn names(list: &str) -> Vec<CString> {
+    let mut found: Vec<&str> = list
+        .lines()
+        .filter(|name| !left_out(name))
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().flat_map(CString::new).collect()
+}
+
+fn left_out(name: &str) -> bool {
+    LEFT_OUT.iter().any(|start| name.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_tracefs_are_read() {
+        let list = "ffffffff81000010 second\nffffffff81000000 first [veth]\n\
+                    ffffffff81000010 again\nffffffff81000020 rcu_idle_enter\n";
+        assert_eq!(
+            addresses(list),
+            [0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010]
+        );
+        let list = "second\nfirst [veth]\nsecond\n__ftrace_invalid_address___12\n";
+        assert_eq!(names(list), [c"first".to_owned(), c"second".to_owned()]);
+    }
+}

@@ -1,0 +1,158 @@
+//! Why a function can't be attached to, in words.
+
+use std::fs;
+
+use crate::{
+    attach::{Attach, Kind},
+    error::Error,
+    mount::Opened,
+};
+
+/// What the kernel forbids in each mode, as the file that tells the mode names them.
+const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
+
+/// Turns the kernel's refusal to attach to a function into what is known of it. Reads the kernel's list of
+/// symbols, which takes a while: for failures alone.
+pub(super) fn explain(attach: Attach, function: &str, source: libbpf_rs::Error) -> Error {
+    let words = match source.kind() {
+        libbpf_rs::ErrorKind::PermissionDenied => locked_down(),
+        _ => unfit(attach, function),
+    };
+    match words {
+        Some(words) => Error::Unattachable {
+            attach,
+            words: format!("{words} ({source})"),
+        },
+        None => Error::Attach {
+            what: format!("{attach} at {function}"),
+            action: "attaching it",
+            source,
+        },
+    }
+}
+
+/// What is wrong with the function itself.
+fn unfit(attach: Attach, function: &str) -> Option<String> {
+    match count(function)? {
+        0 => {
+            return Some(format!(
+                "this kernel has no function {function}; it may be inlined, or part of an option that \
+                 this kernel was built without; /proc/kallsyms lists those that it has"
+            ));
+        }
+        1 => {}
+        several => {
+            return Some(format!(
+                "{function} is ambiguous: {several} functions of this kernel have that name; attach to \
+                 a function whose name is its own"
+            ));
+        }
+    }
+    if attach.kind() == Kind::Kprobe && forbidden(function)? {
+        return Some(format!(
+            "{function} can't be probed: the kernel forbids it where a probe could not be handled \
+             (it is in debugfs's kprobes/blacklist); attach to a function that calls it"
+        ));
+    }
+    if !traceable(function)? {
+        return Some(format!(
+            "{function} can't be traced: it has no call of ftrace, being notrace or in assembly (it is \
+             not in tracefs's available_filter_functions); attach to a function that calls it"
+        ));
+    }
+    None
+}
+
+/// How many functions have that name; `None` where the kernel doesn't tell.
+fn count(function: &str) -> Option<usize> {
+    let symbols = fs::read_to_string("/proc/kallsyms").ok()?;
+    let is_code = |kind: &str| matches!(kind, "t" | "T" | "w" | "W" | "i");
+    let mut names = symbols.lines().filter_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        words.next().filter(|kind| is_code(kind))?;
+        words.next()
+    });
+    let known = names.next()?;
+    Some(usize::from(known == function) + names.filter(|name| *name == function).count())
+}
+
+fn forbidden(function: &str) -> Option<bool> {
+    let list = Opened::new("debugfs").ok()?.path("kprobes/blacklist");
+    let list = fs::read_to_string(list).ok()?;
+    // Addresses and a name: `0xffffffff81000000-0xffffffff81000010\tdo_int3`.
+    Some(
+        list.lines()
+            .any(|line| line.split_whitespace().nth(1) == Some(function)),
+    )
+}
+
+fn traceable(function: &str) -> Option<bool> {
+    let list = Opened::new("tracefs")
+        .ok()?
+        .path("available_filter_functions");
+    let list = fs::read_to_string(list).ok()?;
+    Some(
+        list.lines()
+            .any(|line| line.split_whitespace().next() == Some(function)),
+    )
+}
+
+fn locked_down() -> Option<String> {
+    let text = match fs::read_to_string(LOCKDOWN) {
+        Ok(text) => text,
+        Err(_) => fs::read_to_string(Opened::new("securityfs").ok()?.path("lockdown")).ok()?,
+    };
+    let mode = text.split('[').nth(1)?.split(']').next()?;
+    (mode != "none").then(|| {
+        format!(
+            "this kernel is in lockdown ({mode}), which forbids it; boot without lockdown, or measure \
+             in a guest: --on exact:KERNEL"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(attach: Attach, function: &str, errno: i32) -> String {
+        explain(attach, function, libbpf_rs::Error::from_raw_os_error(errno)).to_string()
+    }
+
+    fn is_root() -> bool {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        status.contains("CapEff:\t000001ffffffffff") || status.contains("CapEff:\t0000003fffffffff")
+    }
+
+    #[test]
+    fn a_function_that_is_not_there_is_told() {
+        let words = said(Attach::Kprobe, "no_such_function", libc::ENOENT);
+        assert!(words.contains("no function no_such_function"), "{words}");
+    }
+
+    #[test]
+    fn a_name_that_several_functions_have_is_told() {
+        let symbols = fs::read_to_string("/proc/kallsyms").expect("symbols");
+        let mut names: Vec<&str> = symbols
+            .lines()
+            .filter_map(|line| line.split_once(" t ").map(|(_, name)| name))
+            .collect();
+        names.sort_unstable();
+        let twice = names.windows(2).find(|pair| pair[0] == pair[1]);
+        let twice = twice.expect("names that are not unique")[0];
+        let words = said(Attach::Kprobe, twice, libc::EADDRNOTAVAIL);
+        assert!(words.contains("is ambiguous"), "{words}");
+    }
+
+    #[test]
+    fn a_function_that_can_not_be_traced_is_told() {
+        // An entry of interrupts, in assembly.
+        let entry = "asm_exc_int3";
+        if !is_root() || traceable(entry).is_none() {
+            eprintln!("SKIPPED: this kernel does not list what it can trace, or not to this user");
+            return;
+        }
+        let words = said(Attach::KprobeMulti, entry, libc::EINVAL);
+        assert!(words.contains("can't be"), "{words}");
+    }
+}

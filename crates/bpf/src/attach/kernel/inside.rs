@@ -1,0 +1,167 @@
+//! Kprobes inside a function: by a breakpoint, or by the jump that the kernel puts in its place.
+
+use std::{cell::RefCell, rc::Rc, thread, time::Duration};
+
+use libbpf_rs::{Link, ProgramMut};
+
+use super::{
+    link,
+    optimisation::{Keeper, Turned},
+    peek::Peek,
+    state::{List, State, trouble},
+};
+use crate::{
+    attach::{
+        Attach,
+        driver::{Attached, Trouble},
+    },
+    error::{Error, Result},
+};
+
+/// Where a kprobe is tried first: behind `endbr64` and the call of ftrace, then behind that call alone.
+const LIKELY: [u32; 2] = [9, 5];
+/// How far into a function it is tried at all.
+const FARTHEST: u32 = 64;
+
+/// How often the kernel is asked whether it has optimised a kprobe, which takes it some 2 s. A number of
+/// times, and no time: clocks of emulated guests leap while they wait.
+const ASKS: u32 = 1000;
+const BETWEEN_ASKS: Duration = Duration::from_millis(10);
+
+/// What it takes to be there, made once.
+pub(super) struct Tools {
+    list: List,
+    keeper: Option<Rc<Keeper>>,
+    peek: Rc<RefCell<Peek>>,
+    /// Where in the function the kernel took a kprobe.
+    offset: Option<u32>,
+}
+
+impl Tools {
+    pub(super) fn make() -> Result<Self> {
+        Ok(Tools {
+            list: List::open()?,
+            keeper: Keeper::start()?,
+            peek: Rc::new(RefCell::new(Peek::load()?)),
+            offset: None,
+        })
+    }
+}
+
+/// A kprobe inside a function.
+pub(super) struct Inside {
+    /// Dropped before the switch is turned back.
+    link: Link,
+    _turned: Option<Turned>,
+    function: &'static str,
+    offset: u32,
+    expected: State,
+    list: List,
+    peek: Rc<RefCell<Peek>>,
+}
+
+/// Attaches to the function where it was possible before, else at the first place that the kernel takes
+/// and that is not ftrace's.
+pub(super) fn attach(
+    attach: Attach,
+    program: &ProgramMut<'_>,
+    function: &'static str,
+    tools: &mut Tools,
+) -> Result<Inside> {
+    let optimised = attach == Attach::KprobeOptimised;
+    let turned = match &tools.keeper {
+        Some(keeper) => Some(keeper.turn(optimised)?),
+        None if optimised => {
+            return Err(Error::Unattachable {
+                attach,
+                words: "this kernel has no optimised kprobes (it has no sysctl \
+                        debug.kprobes-optimization: CONFIG_OPTPROBES is not set)"
+                    .to_owned(),
+            });
+        }
+        None => None,
+    };
+    let (link, offset) = place(attach, program, function, tools)?;
+    tools.offset = Some(offset);
+    let mut inside = Inside {
+        link,
+        _turned: turned,
+        function,
+        offset,
+        expected: match optimised {
+            true => State::Optimised,
+            false => State::Breakpoint,
+        },
+        list: tools.list.clone(),
+        peek: Rc::clone(&tools.peek),
+    };
+    if optimised {
+        inside.await_optimised(attach)?;
+    }
+    Ok(inside)
+}
+
+fn place(
+    attach: Attach,
+    program: &ProgramMut<'_>,
+    function: &str,
+    tools: &Tools,
+) -> Result<(Link, u32)> {
+    let others = (1..FARTHEST).filter(|offset| !LIKELY.contains(offset));
+    let mut refused = None;
+    for offset in tools.offset.into_iter().chain(LIKELY).chain(others) {
+        match link::inside(program, function, offset as usize) {
+            Ok(link) => {
+                let listed = tools.list.find(function, offset..=offset)?;
+                if listed.is_some_and(|listed| listed.state != State::Ftrace) {
+                    return Ok((link, offset));
+                }
+            }
+            // No instruction begins there.
+            Err(no) => refused = refused.or(Some(no)),
+        }
+    }
+    match refused {
+        Some(source) => Err(super::function::explain(attach, function, source)),
+        None => Err(Error::Unattachable {
+            attach,
+            words: format!(
+                "the kernel takes no kprobe in the first {FARTHEST} bytes of {function}"
+            ),
+        }),
+    }
+}
+
+impl Inside {
+    fn await_optimised(&mut self, attach: Attach) -> Result<()> {
+        for _ in 0..ASKS {
+            if self.trouble()?.is_none() {
+                return Ok(());
+            }
+            thread::sleep(BETWEEN_ASKS);
+        }
+        Err(Error::Unattachable {
+            attach,
+            words: format!(
+                "the kernel did not optimise the kprobe at {}+{:#x} while it was asked {ASKS} times",
+                self.function, self.offset
+            ),
+        })
+    }
+}
+
+impl Attached for Inside {
+    fn trouble(&mut self) -> Result<Option<Trouble>> {
+        let got = match self.list.find(self.function, self.offset..=self.offset)? {
+            Some(listed) if matches!(listed.state, State::Breakpoint | State::Optimised) => {
+                self.peek.borrow_mut().state(listed.address)?
+            }
+            listed => listed.map(|listed| listed.state),
+        };
+        Ok(trouble(self.expected, got))
+    }
+
+    fn missed(&mut self) -> Result<u64> {
+        link::missed(&self.link)
+    }
+}

@@ -1,0 +1,201 @@
+//! Links that libbpf-rs has no call for: kprobes inside a function, fprobes by address or with a session,
+//! and trampolines for many functions, which this libbpf doesn't know.
+
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::CString,
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd},
+    ptr::{self, NonNull},
+};
+
+use libbpf_rs::{
+    AsRawLibbpf as _, Link, ProgramMut,
+    libbpf_sys::{self as sys},
+    query::{LinkInfo, LinkTypeInfo, PerfEventType},
+};
+
+use crate::{
+    attach::driver::Attached,
+    error::{Error, Result},
+};
+
+/// Attaches a kprobe that many bytes behind the start of a function.
+pub(super) fn inside(
+    program: &ProgramMut<'_>,
+    function: &str,
+    offset: usize,
+) -> libbpf_rs::Result<Link> {
+    let options = sys::bpf_kprobe_opts {
+        sz: size_of::<sys::bpf_kprobe_opts>() as _,
+        offset: offset as _,
+        ..Default::default()
+    };
+    let function = text(function)?;
+    // SAFETY: the program is loaded; name and options outlive the call.
+    taken(unsafe {
+        sys::bpf_program__attach_kprobe_opts(
+            program.as_libbpf_object().as_ptr(),
+            function.as_ptr(),
+            &options,
+        )
+    })
+}
+
+/// What an fprobe is to be on.
+pub(super) enum Places<'a> {
+    Names(&'a [CString]),
+    Addresses(&'a [u64]),
+}
+
+/// Attaches an fprobe; with `session`, to entry and return in one.
+pub(super) fn fprobe(
+    program: &ProgramMut<'_>,
+    places: &Places<'_>,
+    session: bool,
+) -> libbpf_rs::Result<Link> {
+    let mut names: Vec<_> = match places {
+        Places::Names(names) => names.iter().map(|name| name.as_ptr()).collect(),
+        Places::Addresses(_) => Vec::new(),
+    };
+    let mut options = sys::bpf_kprobe_multi_opts {
+        sz: size_of::<sys::bpf_kprobe_multi_opts>() as _,
+        session,
+        ..Default::default()
+    };
+    match places {
+        Places::Names(_) => {
+            options.syms = names.as_mut_ptr();
+            options.cnt = names.len() as _;
+        }
+        Places::Addresses(addresses) => {
+            options.addrs = addresses.as_ptr();
+            options.cnt = addresses.len() as _;
+        }
+    }
+    // SAFETY: the program is loaded; the options and the lists in them outlive the call, and are as long
+    // as is said.
+    taken(unsafe {
+        sys::bpf_program__attach_kprobe_multi_opts(
+            program.as_libbpf_object().as_ptr(),
+            ptr::null(),
+            &options,
+        )
+    })
+}
+
+/// Attaches a program to the perf event, which the link keeps.
+pub(super) fn perf(program: &ProgramMut<'_>, event: OwnedFd) -> libbpf_rs::Result<Link> {
+    let link = program.attach_perf_event(event.as_raw_fd())?;
+    // libbpf closes it with the link.
+    let _ = event.into_raw_fd();
+    Ok(link)
+}
+
+/// The part of bpf(2)'s attributes that makes a link for trampolines of many functions (Linux 7.2).
+#[repr(C)]
+#[derive(Default)]
+struct TracingMulti {
+    program: u32,
+    target: u32,
+    attach: u32,
+    flags: u32,
+    /// Numbers of functions in the kernel's BTF.
+    ids: u64,
+    cookies: u64,
+    count: u32,
+    padding: u32,
+}
+
+/// A link that libbpf knows nothing of. Closing its descriptor detaches the program.
+pub(super) struct Plain(#[allow(dead_code, reason = "held for what its closing does")] OwnedFd);
+
+impl Attached for Plain {}
+
+/// Attaches trampolines to functions, by their numbers in the kernel's BTF.
+pub(super) fn trampolines(
+    program: &ProgramMut<'_>,
+    attach: sys::bpf_attach_type,
+    functions: &[u32],
+) -> libbpf_rs::Result<Plain> {
+    let attributes = TracingMulti {
+        program: program.as_fd().as_raw_fd() as u32,
+        attach,
+        ids: functions.as_ptr().expose_provenance() as u64,
+        count: functions.len() as u32,
+        ..Default::default()
+    };
+    // SAFETY: the attributes and the list that they name outlive the call, and are as long as is said.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            sys::BPF_LINK_CREATE,
+            &attributes,
+            size_of::<TracingMulti>(),
+        )
+    };
+    if answer < 0 {
+        return Err(io::Error::last_os_error().into());
+    }
+    // SAFETY: not negative, it is a descriptor that the kernel has just opened for this call alone.
+    Ok(Plain(unsafe { OwnedFd::from_raw_fd(answer as i32) }))
+}
+
+/// Opens the event of a tracepoint, not started. Programs attached to it run on every CPU, for everyone.
+pub(super) fn tracepoint_event(number: u64) -> io::Result<OwnedFd> {
+    let event = sys::perf_event_attr {
+        type_: sys::PERF_TYPE_TRACEPOINT,
+        size: size_of::<sys::perf_event_attr>() as u32,
+        config: number,
+        ..Default::default()
+    };
+    let (everyone, first_cpu, no_group) = (-1, 0, -1);
+    // SAFETY: the event outlives the call, and says how long it is.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &event,
+            everyone,
+            first_cpu,
+            no_group,
+            sys::PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    if answer < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: not negative, it is a descriptor that the kernel has just opened for this call alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(answer as i32) })
+}
+
+/// What the kernel says that a link has missed; 0 where it doesn't say (before Linux 6.7, and for
+/// mechanisms that can't miss).
+pub(in crate::attach) fn missed(link: &Link) -> Result<u64> {
+    let info = LinkInfo::from_fd(link.as_fd()).map_err(|source| Error::Attach {
+        what: "a link".to_owned(),
+        action: "asking what it missed",
+        source,
+    })?;
+    Ok(match info.info {
+        LinkTypeInfo::KprobeMulti(multi) => multi.missed,
+        LinkTypeInfo::PerfEvent(event) => match event.event_type {
+            PerfEventType::Kprobe { missed, .. } => missed,
+            _ => 0,
+        },
+        _ => 0,
+    })
+}
+
+fn text(name: &str) -> libbpf_rs::Result<CString> {
+    CString::new(name).map_err(|_| libbpf_rs::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// libbpf answers with nothing, and leaves the reason in errno.
+fn taken(link: *mut sys::bpf_link) -> libbpf_rs::Result<Link> {
+    match NonNull::new(link) {
+        // SAFETY: libbpf made it for this call alone, and nobody else has it.
+        Some(link) => Ok(unsafe { Link::from_ptr(link) }),
+        None => Err(io::Error::last_os_error().into()),
+    }
+}

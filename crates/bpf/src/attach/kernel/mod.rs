@@ -1,0 +1,269 @@
+//! Events made inside the kernel: BPF calls a function in a timed loop (`bpf/driver.bpf.c`).
+
+mod all;
+mod function;
+mod inside;
+mod link;
+mod optimisation;
+pub(super) mod others;
+mod peek;
+mod printk;
+mod state;
+mod tracepoint;
+
+use std::ffi::CString;
+
+use libbpf_rs::{
+    KprobeMultiOpts, Link, ProgramMut,
+    skel::{OpenSkel as _, SkelBuilder as _},
+};
+pub(super) use link::missed;
+
+use self::{
+    all::All,
+    state::{List, State, trouble},
+};
+use super::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble};
+use crate::{
+    error::{Error, Result},
+    feature::{self, TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI},
+    object::Owned,
+    skel::driver::{DriverSkel, DriverSkelBuilder, types},
+    timing::{self, Loop, Request},
+};
+
+crate::timing_area!(types::bss);
+
+/// Bytes that ftrace's call and what stands before it take at most.
+const ENTRY_BYTES: u32 = 4;
+
+/// A driver that runs in the kernel, and what its attach types need and is dear to get.
+pub(super) struct Kernel {
+    driver: Driver,
+    looping: Loop,
+    skeleton: Owned<DriverSkel<'static>>,
+    kprobes: Option<List>,
+    inside: Option<inside::Tools>,
+    all: Option<All>,
+    tracepoint: Option<u64>,
+}
+
+impl Kernel {
+    pub(super) fn load(driver: Driver) -> Result<Self> {
+        let looping = Loop::probe()?;
+        let name = format!("{}{}", program(driver), looping.suffix());
+        let _quiet = (driver == Driver::Printk).then(printk::Quiet::note);
+        let skeleton = Owned::new("driver", |storage| {
+            let mut open = DriverSkelBuilder::default().open(storage)?;
+            for mut program in open.open_object_mut().progs_mut() {
+                let chosen = program.name() == name.as_str();
+                program.set_autoload(chosen);
+            }
+            open.load()
+        })?;
+        Ok(Kernel {
+            driver,
+            looping,
+            skeleton,
+            kprobes: List::open().ok(),
+            inside: None,
+            all: None,
+            tracepoint: None,
+        })
+    }
+}
+
+impl Events for Kernel {
+    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
+        let attach = probe.attach();
+        if attach.driver() != self.driver {
+            return Err(Error::Stranger {
+                attach,
+                driver: self.driver,
+            });
+        }
+        match attach {
+            Attach::Tracepoint | Attach::TracepointPrintk => self.tracepoint(probe, body),
+            Attach::KprobeInt3 | Attach::KprobeOptimised => self.inside(probe, body),
+            Attach::KprobeMultiAll => self.everywhere(probe, body),
+            Attach::FentryMulti => self.trampoline(probe, body, TRACE_FENTRY_MULTI),
+            Attach::FexitMulti => self.trampoline(probe, body, TRACE_FEXIT_MULTI),
+            Attach::FsessionMulti => self.trampoline(probe, body, TRACE_FSESSION_MULTI),
+            _ => self.by_libbpf(probe, body),
+        }
+    }
+
+    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+        let skeleton = &mut *self.skeleton;
+        let programs = &skeleton.progs;
+        let program: &ProgramMut<'_> = match (self.driver, self.looping) {
+            (Driver::Kfunc, Loop::CanLoop) => &programs.drive_kfunc,
+            (Driver::Kfunc, Loop::BpfLoop) => &programs.drive_kfunc__bpf_loop,
+            (Driver::Printk, Loop::CanLoop) => &programs.drive_printk,
+            (Driver::Printk, Loop::BpfLoop) => &programs.drive_printk__bpf_loop,
+            (Driver::SysBpf, Loop::CanLoop) => &programs.drive_sys_bpf,
+            (Driver::SysBpf, Loop::BpfLoop) => &programs.drive_sys_bpf__bpf_loop,
+            (_, Loop::CanLoop) => &programs.drive_helper,
+            (_, Loop::BpfLoop) => &programs.drive_helper__bpf_loop,
+        };
+        let Some(area) = skeleton.maps.bss_data.as_deref_mut() else {
+            return Err(Error::NoArea { object: "driver" });
+        };
+        let request = Request {
+            ops: ask.events,
+            resets: 1,
+            cpus: &[ask.cpu],
+            after_tick: ask.after_tick,
+        };
+        let seen = timing::batch(&program.into(), area, &request, &[Vec::new()])?.remove(0);
+        Ok(Driven {
+            events: seen.ops,
+            made: seen.ops,
+            elapsed_ns: seen.elapsed_ns(),
+            ticks: seen.ticks,
+            waits: seen.waits,
+        })
+    }
+}
+
+impl Kernel {
+    fn by_libbpf(&self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
+        let attach = probe.attach();
+        let program = probe.program(body)?;
+        let function = self.driver.function().unwrap_or_default();
+        let tracepoint = self.driver.tracepoint().unwrap_or_default();
+        let link = match attach {
+            Attach::Kprobe => program.attach_kprobe(false, function),
+            Attach::Kretprobe => program.attach_kprobe(true, function),
+            Attach::KprobeMulti => multi(&program, function, false),
+            Attach::KretprobeMulti => multi(&program, function, true),
+            Attach::KprobeSession => {
+                let name = CString::new(function).unwrap_or_default();
+                link::fprobe(&program, &link::Places::Names(&[name]), true)
+            }
+            Attach::RawTp | Attach::RawTpPrintk => program.attach_raw_tracepoint(tracepoint),
+            Attach::Lsm => program.attach_lsm(),
+            _ => program.attach_trace(),
+        };
+        let link = link.map_err(|source| function::explain(attach, self.target(), source))?;
+        match (attach, &self.kprobes) {
+            (Attach::Kprobe | Attach::Kretprobe, Some(list)) => Ok(Box::new(OnEntry {
+                link,
+                function,
+                list: list.clone(),
+            })),
+            _ => Ok(Box::new(link)),
+        }
+    }
+
+    fn inside(&mut self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
+        let tools = match self.inside.take() {
+            Some(tools) => tools,
+            None => inside::Tools::make()?,
+        };
+        let tools = self.inside.insert(tools);
+        let program = probe.program(body)?;
+        let function = self.driver.function().unwrap_or_default();
+        let inside = inside::attach(probe.attach(), &program, function, tools)?;
+        Ok(Box::new(inside))
+    }
+
+    fn everywhere(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
+        let attach = probe.attach();
+        let all = match self.all.take() {
+            Some(all) => all,
+            None => {
+                let function = self.driver.function().unwrap_or_default();
+                All::find(attach, &probe.program(body)?, function)?
+            }
+        };
+        let all = self.all.insert(all);
+        probe.count_only(all.target);
+        match all.attach(&probe.program(body)?) {
+            Ok(link) => Ok(Box::new(link)),
+            Err(source) => Err(Error::Attach {
+                what: attach.name().to_owned(),
+                action: "attaching it",
+                source,
+            }),
+        }
+    }
+
+    fn tracepoint(&mut self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
+        let attach = probe.attach();
+        let number = match self.tracepoint {
+            Some(number) => number,
+            None => tracepoint::number(attach, self.driver)?,
+        };
+        self.tracepoint = Some(number);
+        let failed = |action| {
+            move |source| Error::Attach {
+                what: attach.name().to_owned(),
+                action,
+                source,
+            }
+        };
+        let event = link::tracepoint_event(number)
+            .map_err(|error| failed("opening the tracepoint's event")(error.into()))?;
+        let link = link::perf(&probe.program(body)?, event).map_err(failed("attaching it"))?;
+        Ok(Box::new(link))
+    }
+
+    fn trampoline(&self, probe: &Probe, body: Body, how: u32) -> Result<Box<dyn Attached>> {
+        let attach = probe.attach();
+        let function = self.target();
+        let Some(number) = feature::btf_number(function) else {
+            let source = libbpf_rs::Error::from_raw_os_error(libc::ENOENT);
+            return Err(function::explain(attach, function, source));
+        };
+        match link::trampolines(&probe.program(body)?, how, &[number]) {
+            Ok(link) => Ok(Box::new(link)),
+            Err(source) => Err(function::explain(attach, function, source)),
+        }
+    }
+
+    /// What programs are attached to, by name.
+    fn target(&self) -> &'static str {
+        let function = self.driver.function();
+        function.or(self.driver.tracepoint()).unwrap_or_default()
+    }
+}
+
+/// A kprobe at the entry of a function, where ftrace has its call.
+struct OnEntry {
+    link: Link,
+    function: &'static str,
+    list: List,
+}
+
+impl Attached for OnEntry {
+    fn trouble(&mut self) -> Result<Option<Trouble>> {
+        let listed = self.list.find(self.function, 0..=ENTRY_BYTES)?;
+        Ok(trouble(State::Ftrace, listed.map(|listed| listed.state)))
+    }
+
+    fn missed(&mut self) -> Result<u64> {
+        missed(&self.link)
+    }
+}
+
+fn multi(
+    program: &ProgramMut<'_>,
+    function: &str,
+    retprobe: bool,
+) -> libbpf_rs::Result<libbpf_rs::Link> {
+    program.attach_kprobe_multi_with_opts(KprobeMultiOpts {
+        symbols: vec![function.to_owned()],
+        retprobe,
+        ..Default::default()
+    })
+}
+
+fn program(driver: Driver) -> &'static str {
+    match driver {
+        Driver::Kfunc => "drive_kfunc",
+        Driver::Printk => "drive_printk",
+        Driver::SysBpf => "drive_sys_bpf",
+        _ => "drive_helper",
+    }
+}

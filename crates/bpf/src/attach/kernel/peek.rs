@@ -1,0 +1,54 @@
+//! Reads the kernel's code. debugfs says `[OPTIMIZED]` of a kprobe as soon as that is planned, up to some
+//! seconds before it is so; the code tells what is there.
+
+use libbpf_rs::{
+    ProgramMut,
+    skel::{OpenSkel as _, SkelBuilder as _},
+};
+
+use super::state::State;
+use crate::{
+    cpu::current_cpu,
+    error::{Error, Result},
+    object::Owned,
+    run,
+    skel::driver::{DriverSkel, DriverSkelBuilder},
+    timing::{fetch, store},
+};
+
+/// The first bytes of `int3` and of a `jmp` to an address.
+const BREAKPOINT: u8 = 0xcc;
+const JUMP: u8 = 0xe9;
+
+/// A program that reads there.
+pub(super) struct Peek(Owned<DriverSkel<'static>>);
+
+impl Peek {
+    pub(super) fn load() -> Result<Self> {
+        let load = |storage| {
+            let mut open = DriverSkelBuilder::default().open(storage)?;
+            for mut program in open.open_object_mut().progs_mut() {
+                let chosen = program.name() == "peek";
+                program.set_autoload(chosen);
+            }
+            open.load()
+        };
+        Ok(Peek(Owned::new("driver", load)?))
+    }
+
+    /// What takes hits at that address; `None` where it is neither.
+    pub(super) fn state(&mut self, address: u64) -> Result<Option<State>> {
+        let area = || Error::NoArea { object: "driver" };
+        let skeleton = &mut *self.0;
+        let bss = skeleton.maps.bss_data.as_deref_mut().ok_or_else(area)?;
+        store(&mut bss.peek_address, address);
+        let program: &ProgramMut<'_> = &skeleton.progs.peek;
+        run::on_cpu(&program.into(), current_cpu(), &[])?;
+        let [first, ..] = fetch(&bss.peeked).to_ne_bytes();
+        Ok(match first {
+            BREAKPOINT => Some(State::Breakpoint),
+            JUMP => Some(State::Optimised),
+            _ => None,
+        })
+    }
+}

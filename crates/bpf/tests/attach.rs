@@ -1,0 +1,261 @@
+//! Programs attached to events of the kernel: they run for every event, what they leave is as it should
+//! be, and nothing of them is left. What this kernel lacks is skipped, with the reason.
+
+mod require;
+
+use std::{
+    fs,
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bpfcost_bpf::{
+    Pinned, allowed_cpus,
+    attach::{Ask, Attach, Body, Driver, Events, Maps, Probe, others},
+    loaded_programs,
+};
+
+const EVENTS: u64 = 1000;
+const DRIVERS: [Driver; 4] = [
+    Driver::Helper,
+    Driver::Kfunc,
+    Driver::Printk,
+    Driver::SysBpf,
+];
+
+/// What must be as before once all is dropped.
+#[derive(Debug, PartialEq)]
+struct Left {
+    programs: usize,
+    mounts: String,
+    optimisation: Option<String>,
+    kprobes: Option<usize>,
+}
+
+fn left() -> Left {
+    Left {
+        programs: loaded_programs().len(),
+        mounts: fs::read_to_string("/proc/self/mounts").expect("mounts"),
+        optimisation: fs::read_to_string("/proc/sys/debug/kprobes-optimization").ok(),
+        kprobes: fs::read_to_string("/sys/kernel/debug/kprobes/list")
+            .ok()
+            .map(|list| list.lines().count()),
+    }
+}
+
+/// The kernel frees programs some time after the last who held them is gone, and other tests come and go.
+fn await_as_before(before: &Left) {
+    let begun = Instant::now();
+    while left() != *before {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", left());
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Whether this kernel can have it; says why not.
+fn can(attach: Attach) -> bool {
+    for feature in attach.needs() {
+        if let Some(missing) = feature.missing().expect("an answer") {
+            eprintln!("skipped: {attach}: {missing}");
+            return false;
+        }
+    }
+    true
+}
+
+fn of(driver: Driver) -> impl Iterator<Item = Attach> {
+    Attach::ALL
+        .into_iter()
+        .filter(move |attach| attach.driver() == driver)
+}
+
+fn ask(events: u64) -> Ask {
+    Ask {
+        events,
+        cpu: allowed_cpus()[0],
+        after_tick: false,
+    }
+}
+
+/// Attaches the program with that body, makes events, and looks at all that came of them.
+fn check(events: &mut dyn Events, probe: &mut Probe, maps: &Maps, body: Body) {
+    let attach = probe.attach();
+    let mut attached = events
+        .attach(probe, body)
+        .unwrap_or_else(|error| panic!("{attach}/{body}: {error}"));
+    assert_eq!(attached.trouble().expect("an answer"), None, "{attach}");
+    // So that a batch finds its own entry there.
+    events.batch(&ask(10)).expect("events");
+    maps.take(body).expect("maps");
+    probe.forget();
+
+    let driven = events.batch(&ask(EVENTS)).expect("events");
+    let (seen, taken) = (probe.seen(), maps.take(body).expect("maps"));
+    assert_eq!((driven.events, driven.made), (EVENTS, EVENTS), "{attach}");
+    let runs = EVENTS * attach.runs_per_event();
+    assert_eq!(seen.hits, runs, "{attach}/{body}");
+    assert_eq!((seen.drops, seen.errors), (0, 0), "{attach}/{body}");
+    let expected = match body {
+        Body::Empty => 0..=0,
+        Body::Map => 1..=1,
+        Body::Hash | Body::Ringbuf | Body::RingbufWakeup => runs..=runs,
+        Body::Stack => 1..=u64::MAX,
+    };
+    assert!(expected.contains(&taken), "{attach}/{body}: {taken} taken");
+    assert_eq!(attached.trouble().expect("an answer"), None, "{attach}");
+    if attach != Attach::KprobeMultiAll {
+        assert_eq!(attached.missed().expect("an answer"), 0, "{attach}");
+        assert_eq!(seen.strangers, 0, "{attach}");
+    }
+    drop(attached);
+
+    // Nobody is there any more.
+    probe.forget();
+    events.batch(&ask(EVENTS)).expect("events");
+    assert_eq!(probe.seen().hits, 0, "{attach}/{body} after it");
+}
+
+/// All attach types of a driver; one test each, as they disturb one another: see `one_at_a_time`.
+fn check_driver(driver: Driver) {
+    let bodies = |attach: Attach| {
+        Body::ALL
+            .into_iter()
+            .filter(move |&body| attach.takes(body))
+    };
+    for feature in driver.needs() {
+        if let Some(missing) = feature.missing().expect("an answer") {
+            eprintln!("skipped: {driver}: {missing}");
+            return;
+        }
+    }
+    assert_eq!(others(driver).expect("an answer"), None, "{driver}");
+    let mut events = driver.start().expect("events");
+    let before = loaded_programs().len();
+    for attach in of(driver).filter(|&attach| can(attach)) {
+        let maps = Maps::make(false).expect("maps");
+        let all: Vec<Body> = bodies(attach).collect();
+        let mut probe =
+            Probe::load(attach, &all, &maps).unwrap_or_else(|error| panic!("{attach}: {error}"));
+        assert!(loaded_programs().len() >= before + all.len(), "{attach}");
+        // Attaching to everything takes an emulated guest many seconds.
+        let some = match attach {
+            Attach::KprobeMultiAll => &all[..1],
+            _ => &all[..],
+        };
+        for &body in some {
+            check(&mut *events, &mut probe, &maps, body);
+        }
+        eprintln!("checked: {attach}");
+    }
+    assert_eq!(others(driver).expect("an answer"), None, "{driver}");
+}
+
+/// One test for all, since what is attached to the machine is one: they would see each other.
+#[test]
+fn every_type_runs_for_every_event_and_leaves_nothing() {
+    if !require::host() {
+        return;
+    }
+    let _pinned = Pinned::to(allowed_cpus()[0]).expect("a CPU");
+    let before = left();
+    for driver in DRIVERS {
+        check_driver(driver);
+        await_as_before(&before);
+    }
+    who_else_is_there_is_told();
+    what_is_not_of_a_family_is_refused();
+    await_as_before(&before);
+    a_killed_process_leaves_nothing();
+    await_as_before(&before);
+}
+
+/// Somebody's program on the tracepoint or the function is seen, by its name.
+fn who_else_is_there_is_told() {
+    let maps = Maps::make(false).expect("maps");
+    for attach in DRIVERS
+        .into_iter()
+        .flat_map(of)
+        .filter(|&attach| can(attach))
+    {
+        // Everything is too much to take; and a link of many trampolines is told by ftrace alone.
+        if attach == Attach::KprobeMultiAll {
+            continue;
+        }
+        let driver = attach.driver();
+        let mut events = driver.start().expect("events");
+        let mut probe = Probe::load(attach, &[Body::Empty], &maps).expect("a probe");
+        let attached = events.attach(&mut probe, Body::Empty).expect("attached");
+        let begun = Instant::now();
+        let said = others(driver).expect("an answer");
+        let took = begun.elapsed();
+        assert!(said.is_some(), "{attach} is not seen");
+        eprintln!("seen: {attach}: {} ({took:?})", said.unwrap_or_default());
+        drop(attached);
+        assert_eq!(others(driver).expect("an answer"), None, "{attach}");
+    }
+}
+
+fn what_is_not_of_a_family_is_refused() {
+    if !can(Attach::RawTpPrintk) || !can(Attach::RawTp) {
+        return;
+    }
+    let maps = Maps::make(false).expect("maps");
+    let mut probe = Probe::load(Attach::RawTpPrintk, &[Body::Empty], &maps).expect("a probe");
+    let mut events = Driver::Kfunc.start().expect("events");
+    let refused = events.attach(&mut probe, Body::Empty).map(|_| ());
+    let words = refused.expect_err("another family").to_string();
+    assert!(
+        words.contains("raw_tp-printk") && words.contains("kfunc"),
+        "{words}"
+    );
+}
+
+/// This process again, which attaches one and waits to be killed.
+fn a_killed_process_leaves_nothing() {
+    let types = [
+        Attach::KprobeInt3,
+        Attach::KprobeOptimised,
+        Attach::RawTpPrintk,
+    ];
+    for attach in types.into_iter().filter(|&attach| can(attach)) {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "--nocapture", "attached_until_killed"])
+            .env(HERE, attach.name())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("this test starts");
+        let stderr = child.stderr.take().expect("a pipe");
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(stderr));
+        let is_attached = |line: std::io::Result<String>| line.expect("a line") == "attached";
+        assert!(lines.any(is_attached), "{attach}");
+        assert!(others(attach.driver()).expect("an answer").is_some());
+        child.kill().expect("a child");
+        child.wait().expect("a child");
+        let begun = Instant::now();
+        while others(attach.driver()).expect("an answer").is_some() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(20),
+                "{attach} is still there"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+const HERE: &str = "BPFCOST_TEST_ATTACH_HERE";
+
+#[test]
+fn attached_until_killed() {
+    let Some(name) = std::env::var_os(HERE) else {
+        return;
+    };
+    let mut all = Attach::ALL.into_iter();
+    let attach = all.find(|attach| *attach.name() == *name).expect("a type");
+    let maps = Maps::make(false).expect("maps");
+    let mut probe = Probe::load(attach, &[Body::Empty], &maps).expect("a probe");
+    let mut events = attach.driver().start().expect("events");
+    let _attached = events.attach(&mut probe, Body::Empty).expect("attached");
+    eprintln!("attached");
+    thread::sleep(Duration::from_secs(60));
+}
