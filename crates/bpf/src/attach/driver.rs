@@ -4,7 +4,7 @@ use std::{any::Any, fmt};
 
 use libbpf_rs::Link;
 
-use super::{Body, Probe, kernel::Kernel};
+use super::{Body, Probe, fault::Faults, kernel::Kernel, user::Calls};
 use crate::{
     error::{Error, Result},
     feature::Feature,
@@ -114,6 +114,10 @@ impl Driver {
         match self {
             Driver::Helper | Driver::Kfunc | Driver::Printk | Driver::SysBpf => {
                 Ok(Box::new(Kernel::load(self)?))
+            }
+            Driver::PageFault => Ok(Box::new(Faults::map()?)),
+            Driver::UserNop | Driver::UserNop5 | Driver::UserPush | Driver::UserRet => {
+                Ok(Box::new(Calls::of(self)?))
             }
             _ => Err(Error::NotLoaded(self.name().to_owned())),
         }
