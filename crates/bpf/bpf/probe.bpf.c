@@ -100,13 +100,15 @@ static __always_inline void body_ringbuf(__u64 who, __u64 flags)
 }
 
 /* Stacks that fall into one bucket take turns there: a tool would lose the second one. */
-#define STACK(ctx)                                                             \
-	({                                                                     \
-		__s64 id = bpf_get_stackid(ctx, &stacks, BPF_F_REUSE_STACKID); \
-		if (id < 0)                                                    \
-			errors++;                                              \
-		stack_id = id;                                                 \
+#define STACK(ctx, whose)                                                                \
+	({                                                                               \
+		__s64 id = bpf_get_stackid(ctx, &stacks, (whose) | BPF_F_REUSE_STACKID); \
+		if (id < 0)                                                              \
+			errors++;                                                        \
+		stack_id = id;                                                           \
 	})
+
+#define KERNEL_STACK 0
 
 /* Programs of one kind: NAME__BODY. `mine` says whether an event is one that the driver made. */
 #define PROBE(section, kind, body_name, ctx_t, mine, verdict, body) \
@@ -130,7 +132,12 @@ static __always_inline void body_ringbuf(__u64 who, __u64 flags)
 
 #define PROBES(section, kind, ctx_t, mine, verdict)                        \
 	PROBES_WITHOUT_STACK(section, kind, ctx_t, mine, verdict, PROCESS) \
-	PROBE(section, kind, stack, ctx_t, mine, verdict, STACK(ctx))
+	PROBE(section, kind, stack, ctx_t, mine, verdict, STACK(ctx, KERNEL_STACK))
+
+/* Events of user space: the kernel came straight from there and has no stack, so theirs is taken. */
+#define USER_PROBES(section, kind, ctx_t)                         \
+	PROBES_WITHOUT_STACK(section, kind, ctx_t, 1, 0, PROCESS) \
+	PROBE(section, kind, stack, ctx_t, 1, 0, STACK(ctx, BPF_F_USER_STACK))
 
 /* kprobe.multi on all functions: the target's hits count, the others are told apart. */
 static __always_inline _Bool is_function(struct pt_regs *ctx)
@@ -150,13 +157,14 @@ static __always_inline _Bool is_driver_call(unsigned long long *ctx)
 
 PROBES("kprobe", kprobe, struct pt_regs, 1, 0)
 PROBES("kprobe", kprobe_all, struct pt_regs, is_function(ctx), 0)
-PROBES("usdt", usdt, struct pt_regs, 1, 0)
+USER_PROBES("uprobe", uprobe, struct pt_regs)
+USER_PROBES("usdt", usdt, struct pt_regs)
 PROBES("tp", tp, void, 1, 0)
 PROBES("raw_tp", raw_tp, void, 1, 0)
 PROBES("fentry", tracing, unsigned long long, 1, 0)
 PROBES("fentry", security, unsigned long long, is_driver_call(ctx), 0)
 PROBES("lsm", lsm, unsigned long long, is_driver_call(ctx), 0)
-PROBES("perf_event", perf_event, struct bpf_perf_event_data, 1, 0)
+USER_PROBES("perf_event", perf_event, struct bpf_perf_event_data)
 PROBES_WITHOUT_STACK("cgroup_skb/egress", cgroup_skb, struct __sk_buff, 1, 1, PROCESSOR)
 PROBES_WITHOUT_STACK("tcx/egress", tcx, struct __sk_buff, 1, -1, PROCESSOR)
 PROBES_WITHOUT_STACK("netfilter", netfilter, void, 1, 1, PROCESSOR)

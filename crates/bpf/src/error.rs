@@ -59,6 +59,15 @@ pub enum Error {
         /// The driver.
         driver: Driver,
     },
+    /// A driver is written in another machine's language.
+    #[error(
+        "{driver} calls functions written for x86-64, and this machine is {}",
+        std::env::consts::ARCH
+    )]
+    Architecture {
+        /// The driver.
+        driver: Driver,
+    },
     /// A program was asked for that is not part of what was loaded.
     #[error("{0} is not loaded")]
     NotLoaded(String),

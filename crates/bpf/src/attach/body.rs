@@ -15,7 +15,7 @@ pub enum Body {
     Ringbuf,
     /// The same, and whoever waits is woken; nobody does.
     RingbufWakeup,
-    /// The number of the kernel's stack in a map of stacks.
+    /// The number of the stack in a map of stacks: the kernel's, or for events of user space theirs.
     Stack,
 }
 
@@ -50,7 +50,7 @@ impl Body {
             Body::Hash => "a hash map counts by process",
             Body::Ringbuf => "64 bytes into a ring buffer, nobody woken",
             Body::RingbufWakeup => "64 bytes into a ring buffer, a wakeup each",
-            Body::Stack => "the kernel's stack looked up in a map of stacks",
+            Body::Stack => "the stack looked up in a map of stacks",
         }
     }
 

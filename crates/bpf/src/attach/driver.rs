@@ -6,7 +6,9 @@ use libbpf_rs::Link;
 
 use super::{
     Body, Probe,
+    fault::Faults,
     kernel::{self, Kernel},
+    user::Calls,
 };
 use crate::{
     error::{Error, Result},
@@ -16,8 +18,9 @@ use crate::{
 /// Half of what `can_loop` grants a program before Linux 6.15, as in other experiments.
 const MOST_CALLS: u64 = 1 << 22;
 
-/// Pages that a thread can find missing in one batch: 128 MiB of addresses, no memory.
-pub(super) const MOST_FAULTS: u64 = 1 << 15;
+/// Pages that a thread can find missing in one batch: 256 MiB of addresses and half a MiB of page tables
+/// where pages have 4 KiB, and no memory.
+pub(super) const MOST_FAULTS: u64 = 1 << 16;
 
 /// Who makes the events of a family of attach types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -132,6 +135,10 @@ impl Driver {
         match self {
             Driver::Helper | Driver::Kfunc | Driver::Printk | Driver::SysBpf => {
                 Ok(Box::new(Kernel::load(self)?))
+            }
+            Driver::PageFault => Ok(Box::new(Faults::map()?)),
+            Driver::UserNop | Driver::UserNop5 | Driver::UserPush | Driver::UserRet => {
+                Ok(Box::new(Calls::of(self)?))
             }
             _ => Err(Error::NotLoaded(self.name().to_owned())),
         }

@@ -7,9 +7,13 @@
 
 mod body;
 mod driver;
+mod fault;
 mod kernel;
 mod maps;
 mod probe;
+mod routine;
+mod stopwatch;
+mod user;
 
 use std::fmt;
 
@@ -126,6 +130,7 @@ struct Known {
 pub(crate) enum Kind {
     Kprobe,
     KprobeAll,
+    Uprobe,
     Usdt,
     Tp,
     RawTp,
@@ -144,6 +149,7 @@ impl Kind {
         match self {
             Kind::Kprobe => "kprobe",
             Kind::KprobeAll => "kprobe_all",
+            Kind::Uprobe => "uprobe",
             Kind::Usdt => "usdt",
             Kind::Tp => "tp",
             Kind::RawTp => "raw_tp",
@@ -375,50 +381,50 @@ impl Attach {
                 Kind::PerfEvent,
                 &[Feature::PerfEvent],
             ),
-            Attach::UprobeNop => of("uprobe-nop", D::UserNop, Kind::Kprobe, &[Feature::Uprobe]),
-            Attach::UprobeNop5 => of("uprobe-nop5", D::UserNop5, Kind::Kprobe, &[Feature::Uprobe]),
-            Attach::UprobePush => of("uprobe-push", D::UserPush, Kind::Kprobe, &[Feature::Uprobe]),
-            Attach::UprobeRet => of("uprobe-ret", D::UserRet, Kind::Kprobe, &[Feature::Uprobe]),
+            Attach::UprobeNop => of("uprobe-nop", D::UserNop, Kind::Uprobe, &[Feature::Uprobe]),
+            Attach::UprobeNop5 => of("uprobe-nop5", D::UserNop5, Kind::Uprobe, &[Feature::Uprobe]),
+            Attach::UprobePush => of("uprobe-push", D::UserPush, Kind::Uprobe, &[Feature::Uprobe]),
+            Attach::UprobeRet => of("uprobe-ret", D::UserRet, Kind::Uprobe, &[Feature::Uprobe]),
             Attach::UretprobeNop => of(
                 "uretprobe-nop",
                 D::UserNop,
-                Kind::Kprobe,
+                Kind::Uprobe,
                 &[Feature::Uprobe],
             ),
             Attach::UretprobeNop5 => of(
                 "uretprobe-nop5",
                 D::UserNop5,
-                Kind::Kprobe,
+                Kind::Uprobe,
                 &[Feature::Uprobe],
             ),
             Attach::UretprobePush => of(
                 "uretprobe-push",
                 D::UserPush,
-                Kind::Kprobe,
+                Kind::Uprobe,
                 &[Feature::Uprobe],
             ),
             Attach::UretprobeRet => of(
                 "uretprobe-ret",
                 D::UserRet,
-                Kind::Kprobe,
+                Kind::Uprobe,
                 &[Feature::Uprobe],
             ),
             Attach::UprobeMulti => of(
                 "uprobe.multi",
                 D::UserNop,
-                Kind::Kprobe,
+                Kind::Uprobe,
                 &[Feature::UprobeMulti],
             ),
             Attach::UretprobeMulti => of(
                 "uretprobe.multi",
                 D::UserNop,
-                Kind::Kprobe,
+                Kind::Uprobe,
                 &[Feature::UprobeMulti],
             ),
             Attach::UprobeSession => of(
                 "uprobe.session",
                 D::UserNop,
-                Kind::Kprobe,
+                Kind::Uprobe,
                 &[Feature::UprobeSession],
             ),
             Attach::UsdtNop => of("usdt-nop", D::UserNop, Kind::Usdt, &[Feature::Uprobe]),

@@ -1,0 +1,239 @@
+//! Page faults: pages of an anonymous mapping are read, each for the first time, and perf counts them.
+//!
+//! In the number: the exception, the search for the mapping, and the entry of the kernel's page of
+//! zeros; no page is allocated. Not in it: page tables, which are made once and stay, and the release of
+//! the pages after each batch.
+
+#![allow(unsafe_code)]
+
+use std::{
+    io,
+    os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd},
+    ptr,
+    rc::{Rc, Weak},
+    slice,
+};
+
+use libbpf_rs::{Link, libbpf_sys as sys};
+use rustix::{
+    io::Errno,
+    ioctl::{NoArg, ioctl, opcode},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap},
+    param::page_size,
+};
+
+use super::{
+    Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, driver::MOST_FAULTS, routine,
+    stopwatch,
+};
+use crate::error::{Error, Result};
+
+/// Pages of the mapping, as many as the largest batch has.
+const PAGES: usize = MOST_FAULTS as usize;
+
+/// Pages released at a time. Since Linux 6.14 a page table goes too when all of its pages are released
+/// at once, and making it again would be in the number; so only a half of each (it has 512 entries).
+const RELEASED: usize = 256;
+
+/// Faults before the first batch, so that all else that the loop needs is in memory.
+const FIRST_FAULTS: usize = 16;
+
+/// A driver that reads pages.
+pub(super) struct Faults {
+    memory: Memory,
+    /// The event of what is attached, while it is.
+    event: Weak<OwnedFd>,
+}
+
+impl Faults {
+    pub(super) fn map() -> Result<Self> {
+        let memory = Memory::map(PAGES)
+            .map_err(failed("page-fault", "mapping memory whose pages are read"))?;
+        memory.make_tables();
+        memory.read(FIRST_FAULTS);
+        memory
+            .release(PAGES)
+            .map_err(failed("page-fault", "releasing the pages"))?;
+        Ok(Faults {
+            memory,
+            event: Weak::new(),
+        })
+    }
+}
+
+impl Events for Faults {
+    /// Events of the calling thread are counted, so batches must be made by it too.
+    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
+        let attach = probe.attach();
+        if attach != Attach::PerfEvent {
+            return Err(Error::Stranger {
+                attach,
+                driver: Driver::PageFault,
+            });
+        }
+        let event = open_event().map_err(failed(attach.name(), "opening the event"))?;
+        let ours = event.try_clone().map_err(|error| Error::Attach {
+            what: attach.name().to_owned(),
+            action: "keeping the event",
+            source: error.into(),
+        })?;
+        let link = probe
+            .program(body)?
+            .attach_perf_event(event.as_raw_fd())
+            .map_err(|source| Error::Attach {
+                what: attach.name().to_owned(),
+                action: "attaching it",
+                source,
+            })?;
+        // The link closes it now.
+        let _ = event.into_raw_fd();
+        // Attaching has switched it on; faults count in batches alone.
+        switch(&ours, false).map_err(failed(attach.name(), "switching it off"))?;
+        let ours = Rc::new(ours);
+        self.event = Rc::downgrade(&ours);
+        Ok(Box::new(Counted {
+            _link: link,
+            _event: ours,
+        }))
+    }
+
+    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+        let pages = usize::try_from(ask.events).map_or(PAGES, |events| events.min(PAGES));
+        let ask = Ask {
+            events: pages as u64,
+            ..*ask
+        };
+        let event = self.event.upgrade();
+        let turn = |on| match &event {
+            Some(event) => switch(event, on).map_err(failed("perf_event", "switching it")),
+            None => Ok(()),
+        };
+        turn(true)?;
+        let driven = stopwatch::time(&ask, || self.memory.read(pages));
+        turn(false)?;
+        self.memory
+            .release(pages)
+            .map_err(failed("page-fault", "releasing the pages"))?;
+        driven
+    }
+}
+
+/// A program on the event, which goes with both.
+struct Counted {
+    _link: Link,
+    _event: Rc<OwnedFd>,
+}
+
+impl Attached for Counted {}
+
+/// Addresses that can be read, and have no memory of their own.
+struct Memory {
+    start: ptr::NonNull<u8>,
+    pages: usize,
+}
+
+impl Memory {
+    fn map(pages: usize) -> rustix::io::Result<Self> {
+        let bytes = pages * page_size();
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new mapping, where the kernel finds room; it is unmapped in `drop` alone.
+        let start = unsafe { mmap_anonymous(ptr::null_mut(), bytes, ProtFlags::READ, flags)? };
+        let start = ptr::NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        let memory = Memory { start, pages };
+        // One huge page would be one fault. Kernels without them refuse the advice.
+        // SAFETY: advice on a mapping of our own, which changes nothing that is read from it.
+        let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxNoHugepage) };
+        Ok(memory)
+    }
+
+    /// All of it: zeros.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: mapped as long as this lives, readable, and never written to.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.pages * page_size()) }
+    }
+
+    /// Reads the first pages.
+    fn read(&self, pages: usize) {
+        let size = page_size();
+        routine::read_pages(&self.bytes()[..pages * size], size);
+    }
+
+    /// Has the kernel make every page table, by a page in each.
+    fn make_tables(&self) {
+        let stride = RELEASED * page_size();
+        routine::read_pages(self.bytes(), stride);
+    }
+
+    /// Has the first pages be as if they had never been read.
+    fn release(&self, pages: usize) -> rustix::io::Result<()> {
+        let size = page_size();
+        for first in (0..pages).step_by(RELEASED) {
+            let count = RELEASED.min(self.pages - first);
+            // SAFETY: a part of the mapping; it is zeros before and after.
+            unsafe {
+                let start = self.start.as_ptr().add(first * size);
+                madvise(start.cast(), count * size, Advice::LinuxDontNeed)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: mapped in `map`, and nothing refers to it any more.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.pages * page_size()) };
+    }
+}
+
+/// Opens the event of every page fault of the calling thread, switched off.
+fn open_event() -> rustix::io::Result<OwnedFd> {
+    let mut event = sys::perf_event_attr {
+        type_: sys::PERF_TYPE_SOFTWARE,
+        size: size_of::<sys::perf_event_attr>() as u32,
+        config: sys::PERF_COUNT_SW_PAGE_FAULTS.into(),
+        ..Default::default()
+    };
+    event.__bindgen_anon_1.sample_period = 1;
+    event.set_disabled(1);
+    let (this_thread, any_cpu, no_group) = (0, -1, -1);
+    // SAFETY: the event outlives the call, and says how long it is.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &event,
+            this_thread,
+            any_cpu,
+            no_group,
+            sys::PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    match i32::try_from(answer) {
+        // SAFETY: a new file descriptor that nobody else has.
+        Ok(fd @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
+    }
+}
+
+/// Switches an event on or off.
+fn switch(event: &OwnedFd, on: bool) -> rustix::io::Result<()> {
+    // PERF_EVENT_IOC_ENABLE and PERF_EVENT_IOC_DISABLE.
+    const ON: rustix::ioctl::Opcode = opcode::none(b'$', 0);
+    const OFF: rustix::ioctl::Opcode = opcode::none(b'$', 1);
+    // SAFETY: both take no argument here (a group's flag would be one, and 0 is none).
+    unsafe {
+        if on {
+            ioctl(event, NoArg::<ON>::new())
+        } else {
+            ioctl(event, NoArg::<OFF>::new())
+        }
+    }
+}
+
+fn failed(what: &'static str, action: &'static str) -> impl FnOnce(Errno) -> Error {
+    move |errno| Error::Attach {
+        what: what.to_owned(),
+        action,
+        source: libbpf_rs::Error::from_raw_os_error(errno.raw_os_error()),
+    }
+}

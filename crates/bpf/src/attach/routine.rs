@@ -1,0 +1,213 @@
+//! Routines in assembly: functions to be probed, and the loops that make events of user space.
+//!
+//! In assembly so that an event costs the same instructions in every build, and the bytes that a probe
+//! replaces are known. They fill a page of their own, one routine a cache line. The USDT notes are what
+//! `sys/sdt.h` would leave: provider `bpfcost`, names `nop` and `nop5`, no arguments.
+//!
+//! Both loops run under eight frames that lead nowhere further, so that a walk of the stack finds the
+//! same in every build too.
+
+#![allow(unsafe_code)]
+
+use super::Driver;
+use crate::error::{Error, Result};
+
+/// A function that can be probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Routine {
+    /// `nop; ret`, the `nop` of one byte.
+    Nop,
+    /// The same with five bytes.
+    Nop5,
+    /// `push; pop; ret`.
+    Push,
+    /// `ret`.
+    Ret,
+}
+
+impl Routine {
+    /// The one that a driver calls.
+    pub(super) fn of(driver: Driver) -> Result<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(Error::Architecture { driver });
+        }
+        match driver {
+            Driver::UserNop => Ok(Routine::Nop),
+            Driver::UserNop5 => Ok(Routine::Nop5),
+            Driver::UserPush => Ok(Routine::Push),
+            Driver::UserRet => Ok(Routine::Ret),
+            other => Err(Error::NotLoaded(other.name().to_owned())),
+        }
+    }
+
+    /// The name of its static probe; only the two nops have one.
+    pub(super) fn usdt(self) -> &'static str {
+        match self {
+            Routine::Nop5 => "nop5",
+            _ => "nop",
+        }
+    }
+}
+
+pub(super) use machine::{address, call};
+pub(super) use machine::{first_byte, read_pages};
+
+#[cfg(target_arch = "x86_64")]
+mod machine {
+    use std::{arch::global_asm, ptr};
+
+    use super::Routine;
+
+    global_asm!(
+        ".macro bpfcost_routine name",
+        ".p2align 6, 0xcc",
+        ".globl \\name",
+        ".hidden \\name",
+        ".type \\name, @function",
+        "\\name:",
+        ".endm",
+        // As _SDT_ASM_BODY of sys/sdt.h.
+        ".macro bpfcost_usdt name, place",
+        ".pushsection .note.stapsdt, \"\", @note",
+        ".balign 4",
+        ".4byte 3f - 2f, 5f - 4f, 3",
+        "2: .asciz \"stapsdt\"",
+        "3: .balign 4",
+        "4: .8byte \\place, _.stapsdt.base, 0",
+        ".asciz \"bpfcost\"",
+        ".asciz \"\\name\"",
+        ".asciz \"\"",
+        "5: .balign 4",
+        ".popsection",
+        ".endm",
+        // Eight frames above the caller's; the first leads to none.
+        ".macro bpfcost_frames",
+        "push rbp",
+        "xor ebp, ebp",
+        "lea rax, [rip + 6f]",
+        ".rept 8",
+        "push rax",
+        "push rbp",
+        "mov rbp, rsp",
+        ".endr",
+        "6:",
+        ".endm",
+        ".macro bpfcost_no_frames",
+        "add rsp, 8 * 16",
+        "pop rbp",
+        ".endm",
+        // So that they end at this program's end only, and begin a page.
+        ".pushsection .text.bpfcost_routines, \"ax\", @progbits",
+        ".p2align 12, 0xcc",
+        "bpfcost_routine bpfcost_nop",
+        "nop",
+        "ret",
+        "bpfcost_routine bpfcost_nop5",
+        ".byte 0x0f, 0x1f, 0x44, 0x00, 0x00",
+        "ret",
+        "bpfcost_routine bpfcost_push",
+        "push rbp",
+        "pop rbp",
+        "ret",
+        "bpfcost_routine bpfcost_ret",
+        "ret",
+        // rdi: a routine; rsi: how often to call it, at least once.
+        "bpfcost_routine bpfcost_call",
+        "bpfcost_frames",
+        ".p2align 6",
+        "2: call rdi",
+        "dec rsi",
+        "jnz 2b",
+        "bpfcost_no_frames",
+        "ret",
+        // rdi: the first page; rsi: pages, at least one; rdx: bytes of a page.
+        "bpfcost_routine bpfcost_read_pages",
+        "bpfcost_frames",
+        ".p2align 6",
+        "2: mov al, byte ptr [rdi]",
+        "add rdi, rdx",
+        "dec rsi",
+        "jnz 2b",
+        "bpfcost_no_frames",
+        "ret",
+        ".p2align 12, 0xcc",
+        ".popsection",
+        ".pushsection .stapsdt.base, \"aG\", @progbits, .stapsdt.base, comdat",
+        ".weak _.stapsdt.base",
+        ".hidden _.stapsdt.base",
+        "_.stapsdt.base: .space 1",
+        ".size _.stapsdt.base, 1",
+        ".popsection",
+        "bpfcost_usdt nop, bpfcost_nop",
+        "bpfcost_usdt nop5, bpfcost_nop5",
+    );
+
+    // SAFETY: as they are written above, in the C calling convention.
+    unsafe extern "C" {
+        fn bpfcost_nop();
+        fn bpfcost_nop5();
+        fn bpfcost_push();
+        fn bpfcost_ret();
+        fn bpfcost_call(routine: unsafe extern "C" fn(), times: u64);
+        fn bpfcost_read_pages(first: *const u8, pages: u64, stride: usize);
+    }
+
+    fn entry(routine: Routine) -> unsafe extern "C" fn() {
+        match routine {
+            Routine::Nop => bpfcost_nop,
+            Routine::Nop5 => bpfcost_nop5,
+            Routine::Push => bpfcost_push,
+            Routine::Ret => bpfcost_ret,
+        }
+    }
+
+    pub(in super::super) fn address(routine: Routine) -> usize {
+        entry(routine) as usize
+    }
+
+    /// What stands at its beginning just now.
+    pub(in super::super) fn first_byte(routine: Routine) -> u8 {
+        // SAFETY: code of this program, which can be read; volatile, since the kernel changes it.
+        unsafe { ptr::read_volatile(address(routine) as *const u8) }
+    }
+
+    /// Calls it so often, at least once.
+    pub(in super::super) fn call(routine: Routine, times: u64) {
+        // SAFETY: the routines do nothing; the loop keeps to the calling convention.
+        unsafe { bpfcost_call(entry(routine), times.max(1)) }
+    }
+
+    /// Reads a byte of each page.
+    pub(in super::super) fn read_pages(memory: &[u8], stride: usize) {
+        let pages = memory.len() / stride.max(1);
+        if pages > 0 {
+            // SAFETY: all that is read lies in the slice.
+            unsafe { bpfcost_read_pages(memory.as_ptr(), pages as u64, stride) }
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod machine {
+    use std::hint::black_box;
+
+    use super::Routine;
+
+    // No driver has a routine here: `Routine::of` makes none.
+    pub(in super::super) fn address(_: Routine) -> usize {
+        0
+    }
+
+    pub(in super::super) fn first_byte(_: Routine) -> u8 {
+        0
+    }
+
+    pub(in super::super) fn call(_: Routine, _: u64) {}
+
+    /// Reads a byte of each page.
+    pub(in super::super) fn read_pages(memory: &[u8], stride: usize) {
+        for page in memory.chunks_exact(stride.max(1)) {
+            black_box(page[0]);
+        }
+    }
+}

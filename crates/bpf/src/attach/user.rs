@@ -1,0 +1,170 @@
+//! Events of user space: calls of a small function of this program, at whose first instruction probes
+//! are placed.
+//!
+//! The loop is the same with and without a probe. Probes are placed in `/proc/self/exe`, which leads to
+//! the program that runs, also where its file has been replaced or removed since; for this process alone.
+
+use std::{fs, process};
+
+use libbpf_rs::{Link, UprobeMultiOpts};
+
+use super::{
+    Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble,
+    routine::{self, Routine},
+    stopwatch,
+};
+use crate::error::{Error, Result};
+
+const PROGRAM: &str = "/proc/self/exe";
+const PROVIDER: &str = "bpfcost";
+
+/// Calls after attaching that nobody times: what the kernel makes at the first hits (the area where it
+/// executes replaced instructions, the trampoline that takes a breakpoint's place) is there then.
+const FIRST_CALLS: u64 = 10;
+
+/// What the kernel places: a breakpoint; since Linux 6.18 a call in place of some nops, after a first hit.
+const INT3: u8 = 0xcc;
+const CALL: u8 = 0xe8;
+
+/// A driver that calls a routine.
+pub(super) struct Calls {
+    driver: Driver,
+    routine: Routine,
+    /// Where the routine lies in the program's file.
+    offset: usize,
+}
+
+impl Calls {
+    pub(super) fn of(driver: Driver) -> Result<Self> {
+        let routine = Routine::of(driver)?;
+        let offset = file_offset(routine::address(routine)).map_err(|source| Error::Attach {
+            what: driver.name().to_owned(),
+            action: "looking its function up in /proc/self/maps",
+            source: source.into(),
+        })?;
+        routine::call(routine, FIRST_CALLS);
+        Ok(Calls {
+            driver,
+            routine,
+            offset,
+        })
+    }
+}
+
+impl Events for Calls {
+    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
+        let attach = probe.attach();
+        if attach.driver() != self.driver {
+            return Err(Error::Stranger {
+                attach,
+                driver: self.driver,
+            });
+        }
+        let program = probe.program(body)?;
+        let pid = process::id() as i32;
+        let one = |retprobe| program.attach_uprobe(retprobe, pid, PROGRAM, self.offset);
+        let many = |retprobe, session| {
+            let options = UprobeMultiOpts {
+                offsets: vec![self.offset],
+                retprobe,
+                session,
+                ..Default::default()
+            };
+            program.attach_uprobe_multi_with_opts(pid, PROGRAM, "", options)
+        };
+        let link = match attach {
+            Attach::UprobeNop | Attach::UprobeNop5 | Attach::UprobePush | Attach::UprobeRet => {
+                one(false)
+            }
+            Attach::UretprobeNop
+            | Attach::UretprobeNop5
+            | Attach::UretprobePush
+            | Attach::UretprobeRet => one(true),
+            Attach::UprobeMulti => many(false, false),
+            Attach::UretprobeMulti => many(true, false),
+            Attach::UprobeSession => many(false, true),
+            _ => program.attach_usdt(pid, PROGRAM, PROVIDER, self.routine.usdt()),
+        };
+        let link = link.map_err(|source| Error::Attach {
+            what: attach.name().to_owned(),
+            action: "attaching it",
+            source,
+        })?;
+        routine::call(self.routine, FIRST_CALLS);
+        Ok(Box::new(Placed::now(link, self.routine)))
+    }
+
+    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+        stopwatch::time(ask, || routine::call(self.routine, ask.events))
+    }
+}
+
+/// A probe at a routine.
+struct Placed {
+    _link: Link,
+    routine: Routine,
+    expected: u8,
+}
+
+impl Placed {
+    /// After the first hits. Which nops the kernel replaces by calls differs between kernels, so what it
+    /// made of a nop of five bytes is taken as it is, and has to stay.
+    fn now(link: Link, routine: Routine) -> Self {
+        let called = routine == Routine::Nop5 && routine::first_byte(routine) == CALL;
+        Placed {
+            _link: link,
+            routine,
+            expected: if called { CALL } else { INT3 },
+        }
+    }
+}
+
+impl Attached for Placed {
+    fn trouble(&mut self) -> Result<Option<Trouble>> {
+        let got = routine::first_byte(self.routine);
+        Ok((got != self.expected).then(|| Trouble {
+            check: "the instruction that the kernel placed",
+            expected: instruction(self.expected),
+            got: instruction(got),
+        }))
+    }
+}
+
+fn instruction(byte: u8) -> String {
+    match byte {
+        INT3 => "int3".to_owned(),
+        CALL => "call".to_owned(),
+        other => format!("{other:#04x}"),
+    }
+}
+
+/// Where the code at an address stands in the file that is mapped there.
+fn file_offset(address: usize) -> std::io::Result<usize> {
+    let maps = fs::read_to_string("/proc/self/maps")?;
+    let offset = maps.lines().find_map(|line| offset_by(line, address));
+    offset.ok_or_else(|| std::io::Error::other("no file is mapped there"))
+}
+
+/// The same by one line: `start-end rights offset device inode path`.
+fn offset_by(line: &str, address: usize) -> Option<usize> {
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let offset = words.nth(1)?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    let (start, end) = (number(start)?, number(end)?);
+    let inside = (start..end).contains(&address);
+    inside.then_some(number(offset)? + (address - start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_maps_tells_where_an_address_stands_in_the_file() {
+        let line = "55d0-55e0 r-xp 0000a000 fe:00 123   /usr/bin/two words";
+        assert_eq!(offset_by(line, 0x55d8), Some(0xa008));
+        assert_eq!(offset_by(line, 0x55e0), None);
+        assert_eq!(offset_by("no map", 0), None);
+    }
+}
