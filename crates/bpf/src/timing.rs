@@ -266,7 +266,7 @@ fn attempt<A: Area>(
 }
 
 /// Waits, without sleeping, until the kernel's coarse clock moves: it does so at each tick.
-fn wait_for_tick() {
+pub(crate) fn wait_for_tick() {
     let coarse = || clock_gettime(ClockId::MonotonicCoarse);
     let (before, begun) = (coarse(), Instant::now());
     while coarse() == before && begun.elapsed() < LONGEST_TICK {}

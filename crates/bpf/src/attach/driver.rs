@@ -4,7 +4,11 @@ use std::{any::Any, fmt};
 
 use libbpf_rs::Link;
 
-use super::{Body, Probe, kernel::Kernel};
+use super::{
+    Body, Probe,
+    kernel::Kernel,
+    net::{Frames, Sendto},
+};
 use crate::{
     error::{Error, Result},
     feature::Feature,
@@ -99,8 +103,13 @@ impl Driver {
                 Feature::SyscallProgram,
                 Feature::BpfLoop,
             ],
-            Driver::Sendto => &[],
-            Driver::Frames => &[],
+            Driver::Sendto => &[Feature::Veth],
+            Driver::Frames => &[
+                Feature::Btf,
+                Feature::Veth,
+                Feature::XdpFrames,
+                Feature::BpfLoop,
+            ],
             Driver::PageFault
             | Driver::UserNop
             | Driver::UserNop5
@@ -115,6 +124,8 @@ impl Driver {
             Driver::Helper | Driver::Kfunc | Driver::Printk | Driver::SysBpf => {
                 Ok(Box::new(Kernel::load(self)?))
             }
+            Driver::Sendto => Ok(Box::new(Sendto::start()?)),
+            Driver::Frames => Ok(Box::new(Frames::start()?)),
             _ => Err(Error::NotLoaded(self.name().to_owned())),
         }
     }

@@ -9,6 +9,7 @@ mod body;
 mod driver;
 mod kernel;
 mod maps;
+pub(crate) mod net;
 mod probe;
 
 use std::fmt;
