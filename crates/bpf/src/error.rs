@@ -68,6 +68,19 @@ pub enum Error {
         /// The driver.
         driver: Driver,
     },
+    /// Packets of a driver did not all come to the end of their way.
+    #[error(
+        "{driver}: of {sent} packets, {arrived} came to the other end of the veth in time; the machine \
+         may be too busy for its softirqs. Try again, or with fewer events"
+    )]
+    Lost {
+        /// The driver.
+        driver: Driver,
+        /// Packets since it started.
+        sent: u64,
+        /// Those that came.
+        arrived: u64,
+    },
     /// A program was asked for that is not part of what was loaded.
     #[error("{0} is not loaded")]
     NotLoaded(String),

@@ -38,6 +38,11 @@ mod skel {
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod feeder {
+        include!(concat!(env!("OUT_DIR"), "/feeder.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod ladder {
         include!(concat!(env!("OUT_DIR"), "/ladder.skel.rs"));
     }

@@ -138,7 +138,7 @@ fn the_largest_batch_of_page_faults_is_whole() {
     let mut events = Driver::PageFault.start().expect("driver");
     let mut probe = Probe::load(Attach::PerfEvent, &[Body::Empty], &maps).expect("load");
     let _attached = events.attach(&mut probe, Body::Empty).expect("attach");
-    let most = events.most().expect("a limit");
+    let most = Driver::PageFault.most().expect("a limit");
     let ask = Ask {
         events: most,
         cpu: current_cpu(),

@@ -1,6 +1,6 @@
 //! Drivers: who makes the events, and what a batch of them is.
 
-use std::{any::Any, fmt};
+use std::fmt;
 
 use libbpf_rs::Link;
 
@@ -8,12 +8,10 @@ use super::{
     Body, Probe,
     fault::Faults,
     kernel::{self, Kernel},
+    net::{Frames, Sendto},
     user::Calls,
 };
-use crate::{
-    error::{Error, Result},
-    feature::Feature,
-};
+use crate::{error::Result, feature::Feature};
 
 /// Half of what `can_loop` grants a program before Linux 6.15, as in other experiments.
 const MOST_CALLS: u64 = 1 << 22;
@@ -111,8 +109,13 @@ impl Driver {
                 Feature::SyscallProgram,
                 Feature::BpfLoop,
             ],
-            Driver::Sendto => &[],
-            Driver::Frames => &[],
+            Driver::Sendto => &[Feature::Veth],
+            Driver::Frames => &[
+                Feature::Btf,
+                Feature::Veth,
+                Feature::XdpFrames,
+                Feature::BpfLoop,
+            ],
             Driver::PageFault
             | Driver::UserNop
             | Driver::UserNop5
@@ -140,7 +143,8 @@ impl Driver {
             Driver::UserNop | Driver::UserNop5 | Driver::UserPush | Driver::UserRet => {
                 Ok(Box::new(Calls::of(self)?))
             }
-            _ => Err(Error::NotLoaded(self.name().to_owned())),
+            Driver::Sendto => Ok(Box::new(Sendto::start()?)),
+            Driver::Frames => Ok(Box::new(Frames::start()?)),
         }
     }
 }
@@ -213,14 +217,5 @@ pub struct Trouble {
 impl Attached for Link {
     fn missed(&mut self) -> Result<u64> {
         kernel::missed(self)
-    }
-}
-
-/// Keeps something alive as long as a link: a perf event, an interface.
-pub(super) struct With<T: Any>(pub(super) Link, pub(super) T);
-
-impl<T: Any> Attached for With<T> {
-    fn missed(&mut self) -> Result<u64> {
-        kernel::missed(&self.0)
     }
 }

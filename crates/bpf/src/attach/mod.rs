@@ -10,6 +10,7 @@ mod driver;
 mod fault;
 mod kernel;
 mod maps;
+pub(crate) mod net;
 mod probe;
 mod routine;
 mod stopwatch;

@@ -173,6 +173,23 @@ pub(super) fn test_run(program: &OwnedFd) -> Result<(), No> {
     done(unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) })
 }
 
+/// Asks for a run that passes frames on, in larger batches than there are: nothing runs.
+pub(super) fn run_frames(program: &OwnedFd) -> Result<(), No> {
+    const TOO_MANY: u32 = 1 << 16;
+    let packet = [0u8; 64];
+    let mut options = sys::bpf_test_run_opts {
+        sz: size_of::<sys::bpf_test_run_opts>() as _,
+        data_in: packet.as_ptr().cast(),
+        data_size_in: packet.len() as u32,
+        repeat: 1,
+        flags: sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+        batch_size: TOO_MANY,
+        ..Default::default()
+    };
+    // SAFETY: as for a run on 64 bytes.
+    done(unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) })
+}
+
 /// Links a program to a network interface.
 pub(super) fn link_interface(
     program: &OwnedFd,

@@ -79,7 +79,8 @@ impl Missing {
             .find_map(|line| line.strip_prefix("CapEff:"))
             .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
             .unwrap_or(0);
-        let has = |bit: u32| effective >> bit & 1 == 1 || effective >> SYS_ADMIN & 1 == 1;
+        let in_effect = |bit: u32| effective >> bit & 1 == 1;
+        let has = |bit: u32| in_effect(bit) || feature.by_bpf() && in_effect(SYS_ADMIN);
         let lacks: Vec<_> = needed
             .iter()
             .filter(|(bit, _)| !has(*bit))
@@ -104,7 +105,7 @@ impl Missing {
     }
 }
 
-/// Stands for every other capability here, as the kernel itself has it.
+/// Stands for every other capability where bpf(2) is asked, as the kernel itself has it.
 const SYS_ADMIN: u32 = 21;
 
 fn release() -> String {

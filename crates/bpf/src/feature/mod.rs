@@ -91,11 +91,15 @@ pub enum Feature {
     SyscallProgram,
     /// The function `bpf_modify_return_test_tp`, made to be traced.
     TriggerKfunc,
+    /// Pairs of connected network interfaces, in a network namespace of this process's own.
+    Veth,
+    /// XDP programs whose test runs pass frames on.
+    XdpFrames,
 }
 
 impl Feature {
     /// All of them, in the order of `bpfcost check --features`.
-    pub const ALL: [Feature; 36] = [
+    pub const ALL: [Feature; 38] = [
         Feature::Btf,
         Feature::XdpTestRun,
         Feature::LruHash,
@@ -132,6 +136,8 @@ impl Feature {
         Feature::XdpLink,
         Feature::SyscallProgram,
         Feature::TriggerKfunc,
+        Feature::Veth,
+        Feature::XdpFrames,
     ];
 
     /// As people know it.
@@ -243,6 +249,10 @@ impl Feature {
             Feature::SyscallProgram => plain("syscall programs", (5, 14)),
             // 3124591f6861
             Feature::TriggerKfunc => plain("bpf_modify_return_test_tp", (6, 10)),
+            // e314dbdc1c0d: 2.6.24.
+            Feature::Veth => with("veth", (2, 6), "CONFIG_VETH"),
+            // b530e9e1063e
+            Feature::XdpFrames => plain("XDP test runs with live frames", (5, 18)),
         }
     }
 }

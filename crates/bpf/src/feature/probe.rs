@@ -16,6 +16,7 @@ use super::{
     },
 };
 use crate::{
+    attach::net,
     error::{Error, Result},
     mount::Opened,
 };
@@ -46,8 +47,8 @@ const BPF_MODULE: u64 = 110;
 
 const BPF: (u32, &str) = (39, "CAP_BPF");
 const PERFMON: (u32, &str) = (38, "CAP_PERFMON");
-const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
+const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 
 /// What came of asking.
 enum Answer {
@@ -92,7 +93,16 @@ fn capabilities(feature: Feature) -> &'static [(u32, &'static str)] {
             &[BPF, NET_ADMIN]
         }
         Feature::CanLoop => &[BPF, NET_ADMIN, PERFMON],
+        Feature::Veth => &[NET_ADMIN, SYS_ADMIN],
+        Feature::XdpFrames => &[BPF, NET_ADMIN],
         _ => &[BPF, PERFMON],
+    }
+}
+
+impl Feature {
+    /// Whether it is bpf(2) that says who may, or else perf: CAP_SYS_ADMIN stands for all else there.
+    pub(super) fn by_bpf(self) -> bool {
+        self != Feature::Veth
     }
 }
 
@@ -192,6 +202,9 @@ fn ask(feature: Feature) -> Answer {
             Some(_) => Answer::There,
             None => Answer::No(No::of(libc::ENOENT)),
         },
+        Feature::Veth => veth(),
+        // No kernel takes batches of so many; one without live frames takes no batch at all.
+        Feature::XdpFrames => link(returns_0(xdp), kernel::run_frames, &[libc::E2BIG]),
     }
 }
 
@@ -301,6 +314,22 @@ fn helper(kind: sys::bpf_prog_type, helper: sys::bpf_func_id) -> Answer {
             Answer::There
         }
         said => answer(said),
+    }
+}
+
+/// In a namespace that ends with its thread, a pair is asked for with an address that no interface can have:
+/// a kernel with veth says so of the address.
+fn veth() -> Answer {
+    let asked = std::thread::Builder::new().spawn(net::refused_veth);
+    let error = match asked.map(std::thread::JoinHandle::join) {
+        Ok(Ok(Err(error))) | Err(error) => error,
+        // It was made after all, and is gone with the thread.
+        Ok(Ok(Ok(()))) => return Answer::There,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+    };
+    match error.raw_os_error().unwrap_or(libc::EIO) {
+        libc::EADDRNOTAVAIL => Answer::There,
+        errno => Answer::No(No::of(errno)),
     }
 }
 

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
     Pinned,
-    attach::{Ask, Attach, Attached, Body, Driven, Driver, Events, Maps, Probe, Seen, Trouble},
+    attach::{
+        self, Ask, Attach, Attached, Body, Driven, Driver, Events, Maps, Probe, Seen, Trouble,
+    },
     stats::{self, RunStats, StatsOn},
 };
 
@@ -25,7 +27,7 @@ const MEMORY: &str = "making the maps that programs write to: some 10 MiB that t
 
 /// What could be loaded and started, and why the rest could not: a finding about its cases alone.
 type Probes = BTreeMap<Attach, bpfcost_bpf::Result<Probe>>;
-type Drivers = BTreeMap<Driver, bpfcost_bpf::Result<Box<dyn Events>>>;
+type Drivers = BTreeMap<Driver, Result<Box<dyn Events>, Problem>>;
 
 /// What is loaded. The field that is attached goes first, for it hangs on the others.
 pub(super) struct Epoch {
@@ -56,7 +58,7 @@ impl Epoch {
         let mut drivers = Drivers::new();
         for way in setup.cases.iter().filter_map(Way::of) {
             if let Entry::Vacant(place) = drivers.entry(way.driver()) {
-                place.insert(way.driver().start());
+                place.insert(start(way.driver()));
             }
             if let Way::Program { attach, body, .. } = way {
                 let bodies = bodies.entry(attach).or_default();
@@ -190,10 +192,26 @@ struct Before {
     stats: RunStats,
 }
 
+/// Starts a driver, unless somebody else is attached to its events: that would be part of every cost.
+fn start(driver: Driver) -> Result<Box<dyn Events>, Problem> {
+    let others = attach::others(driver).map_err(|error| problem("driver", &error))?;
+    if let Some(who) = others {
+        return Err(Problem {
+            check: "nothing else attached".to_owned(),
+            expected: "nobody".to_owned(),
+            got: who,
+            detail: format!(
+                "others see the events of {driver} too, and would be part of every cost"
+            ),
+        });
+    }
+    driver.start().map_err(|error| problem("driver", &error))
+}
+
 fn events(drivers: &mut Drivers, driver: Driver) -> Result<&mut dyn Events, Fault> {
     match drivers.get_mut(&driver) {
         Some(Ok(events)) => Ok(&mut **events),
-        Some(Err(error)) => Err(invalid("driver", error)),
+        Some(Err(problem)) => Err(Fault::Invalid(problem.clone())),
         None => Err(Fault::Broken(anyhow!(
             "the driver {driver} was not started"
         ))),
@@ -211,15 +229,19 @@ fn probe(probes: &mut Probes, attach: Attach) -> Result<&mut Probe, Fault> {
 }
 
 /// What the kernel refused, though it has what the case needs.
-fn invalid(check: &str, error: &bpfcost_bpf::Error) -> Fault {
+fn problem(check: &str, error: &bpfcost_bpf::Error) -> Problem {
     let text = error.to_string();
     let (got, detail) = text.split_once('\n').unwrap_or((&text, ""));
-    Fault::Invalid(Problem {
+    Problem {
         check: check.to_owned(),
         expected: "no error".to_owned(),
         got: got.to_owned(),
         detail: detail.to_owned(),
-    })
+    }
+}
+
+fn invalid(check: &str, error: &bpfcost_bpf::Error) -> Fault {
+    Fault::Invalid(problem(check, error))
 }
 
 impl Loaded for Epoch {

@@ -1,0 +1,233 @@
+//! Frames of the kernel's own, redirected into a veth by `bpf/feeder.bpf.c`.
+
+use std::io;
+
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+
+use super::{
+    failed,
+    hook::{self, Hook},
+    live,
+    veth::{HERE, RECEIVING, Receiver, SENDING, STRANGER, THERE, Veth},
+};
+use crate::{
+    attach::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe},
+    error::{Error, Result},
+    feature::Feature,
+    object::Owned,
+    skel::feeder::{FeederSkel, FeederSkelBuilder},
+    timing::{fetch, store},
+};
+
+/// How often a run is begun again after a signal came.
+const TRIES: u32 = 20;
+
+/// Frames of a run that are not timed: a batch before, and one frame of the batch after, in which the clock
+/// is read.
+const AROUND: u64 = live::BATCH + 1;
+
+/// Most frames of a run: as many as its count has room for.
+const MOST_EVENTS: u64 = (i32::MAX as u64 - AROUND) / live::BATCH * live::BATCH;
+
+/// A veth, and the program that fills it.
+pub(in crate::attach) struct Frames {
+    feeder: Owned<FeederSkel<'static>>,
+    veth: Veth,
+    frame: Vec<u8>,
+}
+
+impl Frames {
+    pub(in crate::attach) fn start() -> Result<Self> {
+        if let Some(missing) = Feature::XdpFrames.missing()? {
+            return Err(Error::Missing(missing));
+        }
+        let veth = Veth::make(Driver::Frames, Receiver::Napi)?;
+        let feeder = Owned::new("feeder", |storage| {
+            let mut open = FeederSkelBuilder::default().open(storage)?;
+            open.progs.feed.set_autoload(true);
+            // Tests attach it.
+            open.progs.count_arrival.set_autoload(cfg!(test));
+            open.load()
+        })?;
+        Ok(Frames {
+            feeder,
+            veth,
+            frame: datagram(),
+        })
+    }
+
+    /// Runs the feeder once; false where a signal ended it early.
+    fn run(&self, frames: u64) -> Result<bool> {
+        let feeder = &self.feeder.progs.feed;
+        self.veth
+            .within(|| match live::run(feeder, &self.frame, frames as u32) {
+                Ok(()) => Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+                Err(error) => Err(failed("the feeder of frames", "running it")(error)),
+            })
+    }
+
+    /// Frames until this one, from its start.
+    fn fed(&self) -> u64 {
+        let bss = self.feeder.maps.bss_data.as_deref();
+        bss.map_or(0, |bss| fetch(&bss.frames))
+    }
+}
+
+impl Events for Frames {
+    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
+        let attach = probe.attach();
+        if attach != Attach::XdpNative {
+            return Err(Error::Stranger {
+                attach,
+                driver: Driver::Frames,
+            });
+        }
+        let program = probe.program(body)?;
+        let link = self.veth.within(|| {
+            hook::link(&program, RECEIVING.index, Hook::XdpNative)
+                .map_err(failed(attach.name(), "attaching it"))
+        })?;
+        Ok(Box::new(link))
+    }
+
+    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+        let events = ask
+            .events
+            .clamp(1, MOST_EVENTS)
+            .next_multiple_of(live::BATCH);
+        let mut made = 0;
+        for _ in 0..TRIES {
+            let Some(bss) = self.feeder.maps.bss_data.as_deref_mut() else {
+                return Err(Error::NoArea { object: "feeder" });
+            };
+            store(&mut bss.frames, 0);
+            store(&mut bss.first, live::BATCH);
+            store(&mut bss.last, live::BATCH + events);
+            store(&mut bss.after_tick, ask.after_tick.into());
+            store(&mut bss.interface, SENDING.index);
+            let whole = self.run(events + AROUND)?;
+            let fed = self.fed();
+            self.veth.settle(fed)?;
+            made += fed;
+            if whole {
+                return Ok(self.driven(events, made));
+            }
+        }
+        Err(failed("the feeder of frames", "running it")(
+            io::ErrorKind::Interrupted.into(),
+        ))
+    }
+}
+
+impl Frames {
+    /// What the feeder read between whole batches.
+    fn driven(&self, events: u64, made: u64) -> Driven {
+        let read = self.feeder.maps.bss_data.as_deref().map(|bss| {
+            let between = |before: &u64, after: &u64| fetch(after).saturating_sub(fetch(before));
+            (
+                between(&bss.before.clock, &bss.after.clock),
+                between(&bss.before.ticks, &bss.after.ticks),
+                between(&bss.before.waits, &bss.after.waits),
+            )
+        });
+        let (elapsed, ticks, waits) = read.unwrap_or_default();
+        Driven {
+            events,
+            made,
+            elapsed_ns: elapsed as f64,
+            ticks,
+            waits,
+        }
+    }
+}
+
+/// A datagram of one byte, as the sending end would send it, with what Ethernet fills it up with.
+fn datagram() -> Vec<u8> {
+    /// The shortest frame, without its checksum.
+    const FRAME_BYTES: usize = 60;
+    const IPV4: [u8; 2] = [0x08, 0x00];
+    // Version and length of header; service; length; number, not to be cut; hops; UDP; checksum below.
+    let mut header = [
+        0x45, 0, 0, 29, 0, 0, 0x40, 0, 64, 17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+    ];
+    header[12..16].copy_from_slice(&HERE.ip().octets());
+    header[16..].copy_from_slice(&THERE.ip().octets());
+    let sum: u32 = header
+        .chunks_exact(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum();
+    let checksum = !((sum & 0xffff) + (sum >> 16)) as u16;
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    let mut frame = [&STRANGER[..], &SENDING.mac, &IPV4, &header].concat();
+    // Ports, length, no checksum, the byte.
+    frame.extend(HERE.port().to_be_bytes());
+    frame.extend(THERE.port().to_be_bytes());
+    frame.extend([0, 9, 0, 0, 0]);
+    frame.resize(FRAME_BYTES, 0);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What of a batch comes out of the veth before the next batch begins: all of it. By a program that
+    /// counts on the other end, and the feeder's look at the count when it reads the clock.
+    #[test]
+    fn a_batch_has_come_before_the_next_one_begins() {
+        let mut frames = match Frames::start() {
+            Ok(frames) => frames,
+            Err(error) => {
+                eprintln!("SKIPPED: {error}");
+                return;
+            }
+        };
+        let cpu = crate::current_cpu();
+        let _pinned = crate::Pinned::to(cpu).expect("pinned");
+        let counter = &frames.feeder.progs.count_arrival;
+        let link = || {
+            hook::link(counter, RECEIVING.index, Hook::XdpNative)
+                .map_err(failed("a counter", "attaching it"))
+        };
+        let _link = frames.veth.within(link).expect("a counter");
+        // A softirq that somebody else's work puts off is no fault of the driver: once must do.
+        let came = (0..20).any(|_| {
+            let ask = Ask {
+                events: 1000,
+                cpu,
+                after_tick: true,
+            };
+            let before = arrivals(&frames);
+            let driven = frames.batch(&ask).expect("a batch");
+            assert_eq!((driven.events, driven.made), (1024, 1024 + 65));
+            assert_eq!(arrivals(&frames) - before, driven.made);
+            let bss = frames.feeder.maps.bss_data.as_deref().expect(".bss");
+            let seen = [&bss.before, &bss.after].map(|read| fetch(&read.arrivals) - before);
+            eprintln!("{driven:?}, arrived before the clock was read: {seen:?}");
+            seen == [64, 64 + 1024]
+        });
+        assert!(came);
+    }
+
+    fn arrivals(frames: &Frames) -> u64 {
+        let bss = frames.feeder.maps.bss_data.as_deref().expect(".bss");
+        fetch(&bss.arrivals)
+    }
+
+    #[test]
+    fn the_frame_is_a_datagram() {
+        let frame = datagram();
+        let sliced = etherparse::SlicedPacket::from_ethernet(&frame).expect("a packet");
+        let Some(etherparse::NetSlice::Ipv4(ip)) = &sliced.net else {
+            panic!("no IPv4: {sliced:?}");
+        };
+        let header = ip.header().to_header();
+        assert_eq!(header.header_checksum, header.calc_header_checksum());
+        assert_eq!(header.destination, THERE.ip().octets());
+        let Some(etherparse::TransportSlice::Udp(udp)) = &sliced.transport else {
+            panic!("no UDP: {sliced:?}");
+        };
+        assert_eq!(udp.payload(), [0]);
+    }
+}

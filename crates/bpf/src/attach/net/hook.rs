@@ -1,0 +1,68 @@
+//! Links to hooks of an interface, for which libbpf-rs has no call, or none with flags.
+
+#![allow(unsafe_code)]
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+};
+
+use libbpf_rs::libbpf_sys as sys;
+
+use crate::attach::Attached;
+
+/// A link. Closing it detaches the program.
+pub(super) struct Hooked(#[allow(dead_code, reason = "held for what its closing does")] OwnedFd);
+
+impl Attached for Hooked {}
+
+/// A hook of an interface.
+#[derive(Clone, Copy)]
+pub(super) enum Hook {
+    /// Traffic control, outgoing, after whatever is there.
+    Egress,
+    /// XDP after the kernel has made its own structure of a frame.
+    XdpGeneric,
+    /// XDP in the driver.
+    XdpNative,
+}
+
+/// Attaches a program to a hook of an interface in the calling thread's namespace.
+pub(super) fn link(program: &impl AsFd, interface: u32, hook: Hook) -> io::Result<Hooked> {
+    let (attach, flags) = match hook {
+        Hook::Egress => (sys::BPF_TCX_EGRESS, 0),
+        Hook::XdpGeneric => (sys::BPF_XDP, sys::XDP_FLAGS_SKB_MODE),
+        Hook::XdpNative => (sys::BPF_XDP, sys::XDP_FLAGS_DRV_MODE),
+    };
+    let options = sys::bpf_link_create_opts {
+        sz: size_of::<sys::bpf_link_create_opts>() as _,
+        flags,
+        ..Default::default()
+    };
+    let program = program.as_fd().as_raw_fd();
+    // SAFETY: the options outlive the call.
+    let answer = unsafe { sys::bpf_link_create(program, interface as i32, attach, &options) };
+    match answer {
+        // SAFETY: not negative, it is a descriptor that the kernel opened for this call alone.
+        0.. => Ok(Hooked(unsafe { OwnedFd::from_raw_fd(answer) })),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// How many programs run for the outgoing packets of a control group, its ancestors' among them.
+pub(super) fn programs_on(group: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut options = sys::bpf_prog_query_opts {
+        sz: size_of::<sys::bpf_prog_query_opts>() as _,
+        query_flags: sys::BPF_F_QUERY_EFFECTIVE,
+        ..Default::default()
+    };
+    // SAFETY: the options outlive the call, and have no room for numbers of programs, and say so.
+    let answer = unsafe {
+        sys::bpf_prog_query_opts(group.as_raw_fd(), sys::BPF_CGROUP_INET_EGRESS, &mut options)
+    };
+    match answer {
+        // SAFETY: a number, in a union whose other members are the same number by older names.
+        0.. => Ok(unsafe { options.__bindgen_anon_1.count }),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}

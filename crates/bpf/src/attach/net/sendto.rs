@@ -1,0 +1,199 @@
+//! Datagrams of one byte, sent by a thread. Each goes down through IPv4, out of one end of a veth and, in a
+//! softirq on the same CPU before the system call returns, up to where IPv4 drops it as another machine's.
+
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
+
+use libbpf_rs::{Link, NetfilterOpts};
+use rustix::{
+    net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with},
+    time::{ClockId, Timespec, clock_getres, clock_gettime},
+};
+
+use super::{
+    failed,
+    group::Group,
+    hook::{self, Hook},
+    veth::{HERE, RECEIVING, Receiver, SENDING, THERE, Veth},
+};
+use crate::{
+    attach::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble},
+    cpu,
+    error::{Error, Result},
+    timing,
+};
+
+/// NFPROTO_IPV4 and NF_INET_LOCAL_OUT; after all that has a place of its own there (NF_IP_PRI_*).
+const LOCAL_OUT: NetfilterOpts = NetfilterOpts {
+    protocol_family: 2,
+    hooknum: 3,
+    priority: 1000,
+    flags: 0,
+    _non_exhaustive: (),
+};
+
+/// A socket, and the veth that its datagrams go through.
+pub(in crate::attach) struct Sendto {
+    // Closed first: what it sent can't be under way any more.
+    socket: OwnedFd,
+    /// The socket's; `None` where none could be made, for only one attach type needs it.
+    group: Option<Group>,
+    veth: Veth,
+}
+
+impl Sendto {
+    pub(in crate::attach) fn start() -> Result<Self> {
+        let mut veth = Veth::make(Driver::Sendto, Receiver::Plain)?;
+        let grouped = Group::make().and_then(|group| {
+            let socket = group.inside(|| socket(&veth))?;
+            Ok((socket, Some(group)))
+        });
+        let (socket, group) = match grouped {
+            Ok(made) => made,
+            Err(_) => (socket(&veth)?, None),
+        };
+        // The first one looks its way up and keeps it.
+        push(&socket)?;
+        veth.settle(1)?;
+        Ok(Sendto {
+            socket,
+            group,
+            veth,
+        })
+    }
+
+    /// The socket's control group. Where there is none yet, the error says why, or there is one now.
+    fn group(&mut self) -> Result<&Group> {
+        let group = match self.group.take() {
+            Some(group) => group,
+            None => {
+                let group = Group::make()?;
+                self.socket = group.inside(|| socket(&self.veth))?;
+                group
+            }
+        };
+        Ok(self.group.insert(group))
+    }
+}
+
+/// A socket in the veth's namespace that sends to the machine that is not there.
+fn socket(veth: &Veth) -> Result<OwnedFd> {
+    veth.within(|| {
+        let made = || {
+            let kind = (AddressFamily::INET, SocketType::DGRAM);
+            let socket = socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None)?;
+            bind(&socket, &HERE)?;
+            connect(&socket, &THERE)?;
+            Ok(socket)
+        };
+        made().map_err(|errno: rustix::io::Errno| {
+            failed("a socket", "making one that sends into a veth")(errno.into())
+        })
+    })
+}
+
+fn push(socket: &OwnedFd) -> Result<()> {
+    match send(socket, &[0], SendFlags::empty()) {
+        Ok(_) => Ok(()),
+        Err(errno) => Err(failed("a datagram", "sending it into a veth")(errno.into())),
+    }
+}
+
+impl Events for Sendto {
+    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
+        let attach = probe.attach();
+        let program = probe.program(body)?;
+        let failed = |source| Error::Attach {
+            what: attach.name().to_owned(),
+            action: "attaching it",
+            source,
+        };
+        let (end, hook) = match attach {
+            Attach::CgroupSkb => {
+                let group = self.group()?;
+                let link = program.attach_cgroup(group.as_fd().as_raw_fd());
+                return Ok(Box::new(OnGroup {
+                    _link: link.map_err(failed)?,
+                    group: group
+                        .as_fd()
+                        .try_clone_to_owned()
+                        .map_err(|error| failed(error.into()))?,
+                }));
+            }
+            Attach::Netfilter => {
+                let link = self.veth.within(|| {
+                    let link = program.attach_netfilter_with_opts(LOCAL_OUT);
+                    link.map_err(failed)
+                })?;
+                return Ok(Box::new(link));
+            }
+            Attach::Tcx => (SENDING, Hook::Egress),
+            Attach::XdpGeneric => (RECEIVING, Hook::XdpGeneric),
+            Attach::XdpNativeVethSkb => (RECEIVING, Hook::XdpNative),
+            _ => {
+                return Err(Error::Stranger {
+                    attach,
+                    driver: Driver::Sendto,
+                });
+            }
+        };
+        let link = self.veth.within(|| {
+            hook::link(&program, end.index, hook).map_err(|error| failed(error.into()))
+        })?;
+        Ok(Box::new(link))
+    }
+
+    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+        let waits_before = cpu::waits()?;
+        if ask.after_tick {
+            timing::wait_for_tick();
+        }
+        let tick = clock_gettime(ClockId::MonotonicCoarse);
+        let start = clock_gettime(ClockId::Monotonic);
+        for _ in 0..ask.events {
+            push(&self.socket)?;
+        }
+        let end = clock_gettime(ClockId::Monotonic);
+        let ticks = ticks_since(tick);
+        let waits = cpu::waits()? - waits_before;
+        self.veth.settle(ask.events)?;
+        Ok(Driven {
+            events: ask.events,
+            made: ask.events,
+            elapsed_ns: nanos(end).saturating_sub(nanos(start)) as f64,
+            ticks,
+            waits,
+        })
+    }
+}
+
+/// The coarse clock moves at each tick, by the time between two of them.
+fn ticks_since(before: Timespec) -> u64 {
+    let moved = nanos(clock_gettime(ClockId::MonotonicCoarse)).saturating_sub(nanos(before));
+    let tick = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1);
+    // It is adjusted to true time, by less than a tick.
+    moved.div_ceil(tick).min(moved)
+}
+
+fn nanos(time: Timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// A program on a control group's packets.
+struct OnGroup {
+    _link: Link,
+    group: OwnedFd,
+}
+
+impl Attached for OnGroup {
+    fn trouble(&mut self) -> Result<Option<Trouble>> {
+        let programs = hook::programs_on(self.group.as_fd()).map_err(failed(
+            "cgroup_skb",
+            "asking what else is attached to the control group",
+        ))?;
+        Ok((programs != 1).then(|| Trouble {
+            check: "programs on the packets of the control group and those above",
+            expected: "1".to_owned(),
+            got: programs.to_string(),
+        }))
+    }
+}
