@@ -42,6 +42,8 @@ pub(super) struct Kernel {
     driver: Driver,
     looping: Loop,
     skeleton: Owned<DriverSkel<'static>>,
+    /// Dropped behind the program.
+    _quiet: Option<printk::Quiet>,
     kprobes: Option<List>,
     inside: Option<inside::Tools>,
     all: Option<All>,
@@ -52,7 +54,7 @@ impl Kernel {
     pub(super) fn load(driver: Driver) -> Result<Self> {
         let looping = Loop::probe()?;
         let name = format!("{}{}", program(driver), looping.suffix());
-        let _quiet = (driver == Driver::Printk).then(printk::Quiet::note);
+        let quiet = (driver == Driver::Printk).then(printk::Quiet::note);
         let skeleton = Owned::new("driver", |storage| {
             let mut open = DriverSkelBuilder::default().open(storage)?;
             for mut program in open.open_object_mut().progs_mut() {
@@ -61,10 +63,14 @@ impl Kernel {
             }
             open.load()
         })?;
+        if let Some(quiet) = &quiet {
+            quiet.restore();
+        }
         Ok(Kernel {
             driver,
             looping,
             skeleton,
+            _quiet: quiet,
             kprobes: List::open().ok(),
             inside: None,
             all: None,

@@ -1,32 +1,67 @@
 //! The tracepoint of `bpf_trace_printk`: the kernel switches it on, for the trace buffer, when a program
-//! that calls it is loaded, and leaves it so.
+//! that calls it is loaded, and leaves it so. It does that behind the load's answer (Linux 6.18), or with it.
 
-use std::fs;
+use std::{fs, thread, time::Duration};
 
 use super::tracepoint;
 use crate::{attach::Driver, mount::Opened};
 
-/// Remembers that the tracepoint was off, and switches it off again when dropped. Where somebody has it on,
-/// it stays on.
+/// How long the kernel is watched: so many times in a row it must not have switched it on again, since
+/// it does so several times a load.
+const LOOKS: u32 = 10;
+const MOST_LOOKS: u32 = 200;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
+
+/// Remembers that the tracepoint was off, to switch it off again. Where somebody has it on, it stays on.
 pub(super) struct Quiet(Option<Opened>);
 
 impl Quiet {
     pub(super) fn note() -> Self {
         let tracefs = Opened::new("tracefs").ok();
-        Quiet(tracefs.filter(|tracefs| read(tracefs).is_some_and(|text| text.trim() == "0")))
+        Quiet(tracefs.filter(|tracefs| is_on(tracefs) == Some(false)))
+    }
+
+    /// To be called once the program is loaded.
+    pub(super) fn restore(&self) {
+        let Some(tracefs) = &self.0 else { return };
+        let mut quiet = 0;
+        for _ in 0..MOST_LOOKS {
+            match is_on(tracefs) {
+                Some(true) => {
+                    switch_off(tracefs);
+                    quiet = 0;
+                }
+                _ => quiet += 1,
+            }
+            if quiet == LOOKS {
+                return;
+            }
+            thread::sleep(BETWEEN_LOOKS);
+        }
     }
 }
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        if let Some((tracefs, folder)) = self.0.as_ref().zip(tracepoint::folder(Driver::Printk)) {
-            // Where it can't be, others() tells of it.
-            let _ = fs::write(tracefs.path(folder).join("enable"), "0");
+        if let Some(tracefs) = self
+            .0
+            .as_ref()
+            .filter(|tracefs| is_on(tracefs) == Some(true))
+        {
+            switch_off(tracefs);
         }
     }
 }
 
-fn read(tracefs: &Opened) -> Option<String> {
+fn switch_off(tracefs: &Opened) {
+    if let Some(folder) = tracepoint::folder(Driver::Printk) {
+        // Where it can't be, others() tells of it.
+        let _ = fs::write(tracefs.path(folder).join("enable"), "0");
+    }
+}
+
+fn is_on(tracefs: &Opened) -> Option<bool> {
     let folder = tracepoint::folder(Driver::Printk)?;
-    fs::read_to_string(tracefs.path(folder).join("enable")).ok()
+    let text = fs::read_to_string(tracefs.path(folder).join("enable")).ok()?;
+    Some(text.trim() != "0")
 }
