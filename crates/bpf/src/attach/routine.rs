@@ -49,8 +49,7 @@ impl Routine {
     }
 }
 
-pub(super) use machine::{address, call};
-pub(super) use machine::{first_byte, read_pages};
+pub(super) use machine::{address, call, first_byte, read_pages};
 
 #[cfg(target_arch = "x86_64")]
 mod machine {
@@ -96,7 +95,7 @@ mod machine {
         "add rsp, 8 * 16",
         "pop rbp",
         ".endm",
-        // So that they end at this program's end only, and begin a page.
+        // A page of their own: nothing else moves with them, or is copied when a probe is placed.
         ".pushsection .text.bpfcost_routines, \"ax\", @progbits",
         ".p2align 12, 0xcc",
         "bpfcost_routine bpfcost_nop",

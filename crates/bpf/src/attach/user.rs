@@ -22,7 +22,8 @@ const PROVIDER: &str = "bpfcost";
 /// executes replaced instructions, the trampoline that takes a breakpoint's place) is there then.
 const FIRST_CALLS: u64 = 10;
 
-/// What the kernel places: a breakpoint; since Linux 6.18 a call in place of some nops, after a first hit.
+/// What the kernel places: a breakpoint; after a first hit, Linux 6.18 puts a call in place of a nop of
+/// five bytes. 7.2 leaves the breakpoint there (it replaces nops of ten bytes instead).
 const INT3: u8 = 0xcc;
 const CALL: u8 = 0xe8;
 
@@ -107,8 +108,8 @@ struct Placed {
 }
 
 impl Placed {
-    /// After the first hits. Which nops the kernel replaces by calls differs between kernels, so what it
-    /// made of a nop of five bytes is taken as it is, and has to stay.
+    /// After the first hits. What becomes of a nop of five bytes differs between kernels, so it is taken
+    /// as it is, and has to stay.
     fn now(link: Link, routine: Routine) -> Self {
         let called = routine == Routine::Nop5 && routine::first_byte(routine) == CALL;
         Placed {
