@@ -257,3 +257,45 @@ fn what_a_kill_leaves_is_removed_by_the_next() {
     drop(Driver::Sendto.start().expect("events"));
     assert_nothing_left(&before);
 }
+
+/// Who can make no control group is told so where one is needed, and only there.
+#[test]
+fn without_a_control_group_the_other_types_go_on() {
+    let name = "without_a_control_group_the_other_types_go_on";
+    if std::env::var_os(AGAIN).is_some() {
+        let maps = Maps::make(false).expect("maps");
+        let mut events = Driver::Sendto.start().expect("events");
+        for attach in [Attach::CgroupSkb, Attach::XdpGeneric] {
+            let mut probe = Probe::load(attach, &[Body::Empty], &maps).expect("programs");
+            match events.attach(&mut probe, Body::Empty) {
+                Ok(_attached) => println!("said: {attach} is attached"),
+                Err(error) => println!("said: {attach}: {error}"),
+            }
+        }
+        return;
+    }
+    if !require::host() || !here(Attach::CgroupSkb) {
+        return;
+    }
+    let _alone = alone();
+    let before = State::now();
+    // In a mount namespace of its own, where the hierarchy can't be written to.
+    let said = Command::new("unshare")
+        .args(["--mount", "sh", "-c"])
+        .arg(
+            "mount -t cgroup2 | while read -r _ _ path _; do mount -o remount,bind,ro $path; done\n\
+             exec \"$0\" \"$@\"",
+        )
+        .arg(std::env::current_exe().expect("this test"))
+        .args(["--exact", "--nocapture", name])
+        .env(AGAIN, "1")
+        .output()
+        .expect("unshare");
+    let said = String::from_utf8_lossy(&said.stdout);
+    assert!(
+        said.contains("said: cgroup_skb: a control group (cgroup2): making one: Read-only"),
+        "{said}"
+    );
+    assert!(said.contains("said: xdp-generic is attached"), "{said}");
+    assert_nothing_left(&before);
+}

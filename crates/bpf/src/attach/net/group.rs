@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Write as _},
     os::{
         fd::{AsFd, BorrowedFd},
         unix::fs::MetadataExt as _,
@@ -54,11 +54,14 @@ impl Group {
         /// It is the whole process that moves, so one thread at a time.
         static MOVING: Mutex<()> = Mutex::new(());
         let _moving = MOVING.lock().unwrap_or_else(PoisonError::into_inner);
-        let home = home().map_err(failed(WHAT, "asking which one this process is in"))?;
-        let home = self.hierarchy.0.join(home.trim_start_matches('/'));
-        enter(&self.path).map_err(failed(WHAT, "moving this process into its own"))?;
+        // The door back is opened first: who may not come back does not go.
+        let home = home()
+            .and_then(|home| door(&self.hierarchy.0.join(home.trim_start_matches('/'))))
+            .map_err(failed(WHAT, "opening the one that this process is in"))?;
+        let own = door(&self.path).map_err(failed(WHAT, "opening the new one"))?;
+        enter(own).map_err(failed(WHAT, "moving this process into the new one"))?;
         let done = work();
-        enter(&home).map_err(failed(WHAT, "moving this process back to where it was"))?;
+        enter(home).map_err(failed(WHAT, "moving this process back to where it was"))?;
         done
     }
 }
@@ -113,12 +116,19 @@ fn mounted_at(line: &str) -> Option<PathBuf> {
 fn home() -> io::Result<String> {
     let groups = fs::read_to_string("/proc/self/cgroup")?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
-    own.map(str::to_owned)
+    // Beyond the root that this process may see, there is no way.
+    own.filter(|path| !path.starts_with("/.."))
+        .map(str::to_owned)
         .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
 
-fn enter(group: &Path) -> io::Result<()> {
-    fs::write(group.join("cgroup.procs"), process::id().to_string())
+/// Through which processes come into a control group.
+fn door(group: &Path) -> io::Result<File> {
+    File::options().write(true).open(group.join("cgroup.procs"))
+}
+
+fn enter(mut door: File) -> io::Result<()> {
+    door.write_all(process::id().to_string().as_bytes())
 }
 
 fn make_in(root: &Path) -> io::Result<(PathBuf, File)> {

@@ -42,7 +42,7 @@ pub(in crate::attach) struct Sendto {
 
 impl Sendto {
     pub(in crate::attach) fn start() -> Result<Self> {
-        let mut veth = Veth::make(Driver::Sendto, Receiver::Plain)?;
+        let veth = Veth::make(Driver::Sendto, Receiver::Plain)?;
         let grouped = Group::make().and_then(|group| {
             let socket = group.inside(|| socket(&veth))?;
             Ok((socket, Some(group)))
@@ -52,8 +52,9 @@ impl Sendto {
             Err(_) => (socket(&veth)?, None),
         };
         // The first one looks its way up and keeps it.
+        let arrived = veth.arrived()?;
         push(&socket)?;
-        veth.settle(1)?;
+        veth.settle(arrived, 1)?;
         Ok(Sendto {
             socket,
             group,
@@ -143,6 +144,7 @@ impl Events for Sendto {
     }
 
     fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+        let arrived = self.veth.arrived()?;
         let waits_before = cpu::waits()?;
         if ask.after_tick {
             timing::wait_for_tick();
@@ -155,7 +157,7 @@ impl Events for Sendto {
         let end = clock_gettime(ClockId::Monotonic);
         let ticks = ticks_since(tick);
         let waits = cpu::waits()? - waits_before;
-        self.veth.settle(ask.events)?;
+        self.veth.settle(arrived, ask.events)?;
         Ok(Driven {
             events: ask.events,
             made: ask.events,

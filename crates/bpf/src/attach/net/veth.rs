@@ -2,6 +2,7 @@
 
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -52,10 +53,11 @@ pub(super) struct Veth {
     namespace: Namespace,
     netlink: Netlink,
     driver: Driver,
-    /// Packets dropped on the receiving end when counting began; `None` where the kernel doesn't tell.
-    dropped_before: Option<u64>,
-    sent: u64,
 }
+
+/// A count of packets; `None` where the kernel keeps none.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived(Option<u64>);
 
 impl Veth {
     /// Makes one, both ends up.
@@ -76,7 +78,9 @@ impl Veth {
             netlink
                 .add_address(SENDING.index, *HERE.ip(), NETWORK_BITS)
                 .map_err(step("giving it an address"))?;
-            for end in [SENDING, RECEIVING] {
+            // In this order: an end that comes up before its peer drops what is sent until a worker of the
+            // kernel has seen that the peer is there.
+            for end in [RECEIVING, SENDING] {
                 netlink.set_up(end.index).map_err(step("setting it up"))?;
             }
             netlink
@@ -84,15 +88,11 @@ impl Veth {
                 .map_err(step("naming its neighbour"))?;
             Ok(netlink)
         })?;
-        let mut veth = Veth {
+        Ok(Veth {
             namespace,
             netlink,
             driver,
-            dropped_before: None,
-            sent: 0,
-        };
-        veth.dropped_before = veth.dropped()?;
-        Ok(veth)
+        })
     }
 
     /// Does `work` with the calling thread in the veth's namespace.
@@ -100,36 +100,35 @@ impl Veth {
         self.namespace.within(work)
     }
 
-    /// Waits until all of `packets` more have come to the end of their way. They have, as a rule: the
-    /// softirq that takes them runs on the same CPU before the sender goes on.
-    pub(super) fn settle(&mut self, packets: u64) -> Result<()> {
-        self.sent += packets;
-        let (sent, begun) = (self.sent, Instant::now());
+    /// Packets that have come to the end of their way so far; asked before a batch.
+    pub(super) fn arrived(&self) -> Result<Arrived> {
+        self.dropped().map(Arrived)
+    }
+
+    /// Waits until `sent` packets have come to the end of their way since `before`. They have, as a rule:
+    /// the softirq that takes them runs on the same CPU before the sender goes on.
+    pub(super) fn settle(&self, before: Arrived, sent: u64) -> Result<()> {
+        let begun = Instant::now();
         loop {
-            let Some(arrived) = self.arrived()? else {
+            let (Arrived(Some(before)), Some(now)) = (before, self.dropped()?) else {
                 return Ok(());
             };
+            let arrived = now.saturating_sub(before);
             if arrived == sent {
                 return Ok(());
             }
             if begun.elapsed() > ARRIVAL {
-                // The next batch is not to blame for this one.
-                self.sent = arrived;
                 return Err(Error::Lost {
                     driver: self.driver,
                     sent,
                     arrived,
                 });
             }
-            std::thread::sleep(Duration::from_millis(1));
+            thread::sleep(Duration::from_millis(1));
         }
     }
 
-    fn arrived(&self) -> Result<Option<u64>> {
-        let since = |now: u64| Some(now.saturating_sub(self.dropped_before?));
-        Ok(self.dropped()?.and_then(since))
-    }
-
+    /// The last step of their way is to be dropped as another machine's.
     fn dropped(&self) -> Result<Option<u64>> {
         self.netlink
             .strangers_dropped(RECEIVING.index)
