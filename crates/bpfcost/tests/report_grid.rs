@@ -5,7 +5,7 @@ mod common;
 use bpfcost::{
     record::{Record, Verdict},
     report::{
-        markdown,
+        atlas, html, markdown,
         matrix::{self, Matrix},
         style::Style,
         table, verbose,
@@ -139,4 +139,123 @@ fn every_cell_is_there_once() {
             .rows()
             .all(|row| !matrix.across.rows[row.index].name.contains("/stats"))
     );
+}
+
+#[test]
+fn the_atlas() {
+    let records = kernels();
+    let text = atlas::render(&records);
+    insta::assert_snapshot!(text);
+    assert_eq!(text, atlas::render(&records));
+    // Their order is that of their kernels, however the files are called.
+    let mut shuffled = records.clone();
+    shuffled.swap(0, 2);
+    assert_eq!(text, atlas::render(&shuffled));
+}
+
+#[test]
+fn an_atlas_of_less() {
+    let records = kernels();
+    let one = atlas::render(&records[1..2]);
+    assert!(
+        one.contains("## In instructions") && !one.contains("## In nanoseconds"),
+        "{one}"
+    );
+    let host = atlas::render(&records[3..]);
+    assert!(
+        host.contains("## In nanoseconds") && !host.contains("## In instructions"),
+        "{host}"
+    );
+    // What spans no grid is Markdown as ever.
+    let other = [common::sample_exact::old(), common::sample_exact::new()];
+    let other = atlas::render(&other);
+    assert!(
+        other.starts_with("### xdp-lb on 2 targets") && other.contains("### xdp-lb on exact:7.2")
+    );
+    assert_eq!(atlas::render(&[]), "");
+}
+
+#[test]
+fn hostile_and_odd_records() {
+    let text = "\u{1b}]0;x\u{7}|`<b>\r\n\u{0}\u{202e}\u{E000}1";
+    let mut hostile = sample_grid::new();
+    hostile.target = text.to_owned();
+    hostile.experiment = text.to_owned();
+    hostile.machine.kernel = text.to_owned();
+    hostile.machine.kernel_build = text.to_owned();
+    hostile.machine.programs = Some(text.to_owned());
+    for case in &mut hostile.cases {
+        case.name = format!("{text}{}", case.name);
+        case.factors = case
+            .factors
+            .iter()
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        if let Some(attach) = case.factors.get_mut("attach") {
+            *attach = format!("{text}{attach}");
+        }
+        case.reason = case.reason.as_ref().map(|_| text.to_owned());
+        case.about = text.to_owned();
+    }
+    let mut old = sample_grid::old();
+    old.experiment = text.to_owned();
+    let mut numberless = sample_grid::old();
+    for (index, case) in numberless.cases.iter_mut().enumerate() {
+        let value = [f64::NAN, 0.0, f64::INFINITY, -1.0][index % 4];
+        if let Some(net) = &mut case.net {
+            (net.value, net.bracket) = (Some(value), [value; 2]);
+        }
+        if let Some(raw) = &mut case.raw {
+            (raw.value, raw.loads) = (value, Some([value; 2]));
+        }
+    }
+    let mut no_floors = sample_grid::new();
+    no_floors.cases.retain(|case| case.floor.is_some());
+    for case in &mut no_floors.cases {
+        case.net = None;
+    }
+    let mut empty = sample_grid::new();
+    empty.cases.clear();
+    for records in [
+        vec![hostile.clone()],
+        vec![old, hostile],
+        vec![sample_grid::new(), numberless.clone()],
+        vec![numberless, sample_grid::new(), sample_grid::host()],
+        vec![no_floors.clone()],
+        vec![sample_grid::old(), no_floors],
+        vec![empty.clone()],
+        vec![sample_grid::old(), empty],
+    ] {
+        for view in views(&records) {
+            let odd = view
+                .split(|c: char| !c.is_alphanumeric())
+                .find(|word| ["NaN", "inf"].contains(word));
+            assert_eq!(odd, None, "{view}");
+            assert!(!view.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{view}");
+        }
+    }
+}
+
+/// Every view of some records.
+fn views(records: &[Record]) -> Vec<String> {
+    let mut views = vec![atlas::render(records)];
+    let page = html::render(records).unwrap();
+    views.extend(page.split("<script>").next().map(str::to_owned));
+    let widths = [1, 60, 100, 300];
+    for style in widths.map(|width| Style {
+        colour: false,
+        width,
+    }) {
+        for record in records {
+            views.push(table::render(record, style));
+            views.push(verbose::render(record, style));
+        }
+        if let Some(matrix) = Matrix::new(&records.iter().collect::<Vec<_>>()) {
+            views.push(matrix::table(&matrix, style, false));
+            views.push(matrix::table(&matrix, style, true));
+            views.push(matrix::markdown(&matrix));
+        }
+    }
+    views.extend(records.iter().map(markdown::render));
+    views
 }

@@ -1,36 +1,39 @@
 //! What can't run anywhere in a view, in a line a reason instead of rows without numbers.
 
 /// A reason of a case that can't run, and the way out that follows it, if there is one.
-pub fn parted(reason: &str) -> (&str, Option<&str>) {
+pub(super) fn parted(reason: &str) -> (&str, Option<&str>) {
     match reason.split_once(". ") {
         Some((why, remedy)) => (why, Some(remedy)),
         None => (reason, None),
     }
 }
 
-/// Names with their reasons as lines: those of one reason together, ways out once at the end.
-pub fn lines(absent: &[(String, String)]) -> Vec<String> {
+/// Names with their reasons as lines, those of one reason together.
+pub(super) fn reasons(absent: &[(String, String)]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    let mut remedies: Vec<&str> = Vec::new();
     for (name, reason) in absent {
-        let (why, remedy) = parted(reason);
+        let (why, _) = parted(reason);
         match reasons.iter_mut().find(|one| one.0 == why) {
             Some((_, names)) => names.push(name),
             None => reasons.push((why, vec![name])),
         }
+    }
+    let line = |(why, names): (&str, Vec<&str>)| {
+        let names = names.join(", ");
+        format!("Not here: {names}: {}.", why.trim_end_matches('.'))
+    };
+    reasons.into_iter().map(line).collect()
+}
+
+/// The ways out, each once.
+pub(super) fn remedies(absent: &[(String, String)]) -> Vec<String> {
+    let mut remedies: Vec<&str> = Vec::new();
+    for (_, reason) in absent {
+        let remedy = parted(reason).1;
         remedies.extend(remedy.filter(|remedy| !remedies.contains(remedy)));
     }
-    let lines = reasons.into_iter().map(|(why, names)| {
-        format!(
-            "Not here: {}: {}.",
-            names.join(", "),
-            why.trim_end_matches('.')
-        )
-    });
-    let remedies = remedies
-        .iter()
-        .map(|remedy| format!("{}.", remedy.trim_end_matches('.')));
-    lines.chain(remedies).collect()
+    let line = |remedy: &str| format!("{}.", remedy.trim_end_matches('.'));
+    remedies.into_iter().map(line).collect()
 }
 
 #[cfg(test)]
@@ -46,12 +49,12 @@ mod tests {
             of("c", "no kprobes (needs 4.17; this is 6.18.5). Go there"),
         ];
         assert_eq!(
-            lines(&absent),
+            reasons(&absent),
             [
                 "Not here: a, c: no kprobes (needs 4.17; this is 6.18.5).",
-                "Not here: b: no stacks.",
-                "Go there."
+                "Not here: b: no stacks."
             ]
         );
+        assert_eq!(remedies(&absent), ["Go there."]);
     }
 }

@@ -5,6 +5,7 @@
 //! can't disagree; the files beside them only lay it out.
 
 mod absent;
+pub mod atlas;
 pub mod compare;
 pub mod cost;
 pub mod cpus;

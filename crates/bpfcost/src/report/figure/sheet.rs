@@ -73,7 +73,10 @@ fn tile(cell: &Cell<'_>, column: &str, sheet: &Sheet<'_>, (low, high): (f64, f64
     Tile {
         class,
         // Short enough for a phone.
-        text: format!("{}{}", text.value.to_lowercase(), mark(cell.footnote)),
+        text: match cell.case {
+            Some(_) => format!("{}{}", text.value.to_lowercase(), mark(cell.footnote)),
+            None => "·".to_owned(),
+        },
         title,
     }
 }

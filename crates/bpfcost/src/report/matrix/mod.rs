@@ -226,7 +226,7 @@ impl<'a> Matrix<'a> {
             let note = self.footnotes.get(place)?;
             Some(format!("{} {note}", mark(Some(place))))
         });
-        absent::lines(&self.absent)
+        absent::reasons(&self.absent)
             .into_iter()
             .chain(footnotes)
             .collect()

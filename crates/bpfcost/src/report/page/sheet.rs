@@ -25,7 +25,7 @@ impl SheetPart {
         SheetPart {
             figure: figure::sheet::render(sheet),
             caption: sheet.caption(),
-            notes: sheet.notes(),
+            notes: sheet.notes().into_iter().chain(sheet.ways_out()).collect(),
         }
     }
 }

@@ -99,20 +99,27 @@ impl<'a> Sheet<'a> {
     pub fn notes(&self) -> Vec<String> {
         let footnotes = self.footnotes.iter().enumerate();
         let footnotes = footnotes.map(|(place, note)| format!("{} {note}", mark(Some(place))));
-        absent::lines(&self.absent)
+        absent::reasons(&self.absent)
             .into_iter()
             .chain(footnotes)
             .collect()
     }
 
-    /// What to know to read it.
+    /// Where the rows run that can't run here.
+    pub fn ways_out(&self) -> Vec<String> {
+        absent::remedies(&self.absent)
+    }
+
+    /// Where the rows run that can't run here, and what to know to read the others.
     pub fn captions(&self) -> Vec<String> {
         let below = [
             target::unit_caption(self.record),
             words::session_caption(self.record),
             target::identity(self.record),
         ];
-        std::iter::once(self.caption())
+        self.ways_out()
+            .into_iter()
+            .chain([self.caption()])
             .chain(below.into_iter().flatten())
             .collect()
     }
