@@ -2,7 +2,7 @@
 # Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run report test bench lint clean
+.PHONY: help setup build run report atlas test bench lint clean
 
 # The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
 export CLANG ?= clang-19
@@ -36,6 +36,13 @@ run: build ## Measure the XDP load balancer on this machine and write report.htm
 
 report: ## Write report.html again, from the record of the last run
 	$(BPFCOST) report out/xdp-lb.json -o report.html
+
+atlas: build ## Measure every way to attach, on three kernels and here: docs/ATLAS.md
+	$(BPFCOST) kernel add bookworm trixie sid
+	mkdir -p out/atlas docs
+	$(AS_ROOT) $(BPFCOST) run attach --on exact:6.1 --on exact:6.12 --on exact:7.2 --out out/atlas
+	$(AS_ROOT) $(BPFCOST) run attach --on host --out out/atlas
+	$(BPFCOST) report out/atlas -o docs/ATLAS.md
 
 test: ## Run all tests, the privileged ones as root
 	@scripts/setup.sh test

@@ -12,7 +12,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bpfcost::{record::Record, report::html};
 use common::{
     browser::{self, Browser},
-    sample_exact, sample_record,
+    sample_exact, sample_grid, sample_record,
 };
 use serde_json::json;
 
@@ -244,5 +244,41 @@ fn several_targets_have_a_matrix() -> Result<()> {
             assert_eq!(browser.eval("document.scripts.length")?, json!(1));
         }
     }
+    Ok(())
+}
+
+#[test]
+fn grids_have_a_figure_of_all_cells() -> Result<()> {
+    let Some(mut browser) = start() else {
+        return Ok(());
+    };
+    let records = [
+        sample_grid::oldest(),
+        sample_grid::old(),
+        sample_grid::new(),
+        sample_grid::host(),
+    ];
+    let (_folder, file) = page(&records)?;
+    for width in [390, 1280] {
+        for look in ["light", "dark"] {
+            let what = format!("grid-{look}-{width}");
+            browser.open(&file, width, look)?;
+            check(&mut browser, &what)?;
+            keep(&mut browser, &what)?;
+            // What stands in a cell stays in it.
+            let wide = browser.eval(
+                "[...document.querySelectorAll('svg.heat g')].filter(e => {
+                    const [tile, text] = [e.querySelector('rect'), e.querySelector('text')].map(e => e.getBoundingClientRect());
+                    return text.left < tile.left - 1 || text.right > tile.right + 1;
+                }).map(e => e.textContent)",
+            )?;
+            assert_eq!(wide, json!([]), "{what}");
+        }
+    }
+    // A row a way, a cell a body; those that can't run have a line instead.
+    let cells = browser.eval(
+        "['#matrix-1', '#run-1', '#run-3'].map(id => [...document.querySelectorAll(id + ' svg.heat')].map(e => e.querySelectorAll('g').length))",
+    )?;
+    assert_eq!(cells, json!([vec![4; 11], vec![5; 6], vec![5; 11]]));
     Ok(())
 }

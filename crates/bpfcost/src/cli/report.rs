@@ -1,4 +1,4 @@
-//! `bpfcost report`: records as one HTML page.
+//! `bpfcost report`: records as one HTML page, or as Markdown.
 
 use std::{
     fs,
@@ -16,16 +16,19 @@ use crate::{
     report,
 };
 
-/// Make one self-contained HTML page of records.
+/// Make one self-contained HTML page of records, or one Markdown document.
 ///
-/// The page needs no network and no server: send it, print it, keep it.
+/// The page needs no network and no server: send it, print it, keep it. Markdown says the same in text; the
+/// same records give the same file. Of `attach`, it is an atlas: what each way to attach costs on each kernel.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  bpfcost report run1.json run2.json -o report.html")]
+#[command(after_help = "Examples:
+  bpfcost report run1.json run2.json -o report.html
+  bpfcost report records/ -o atlas.md              Markdown, by the name's ending")]
 pub(super) struct Args {
     /// Records, or folders of them.
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// Where the page goes.
+    /// Where it goes: Markdown where the name ends in .md, else HTML.
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
 }
@@ -40,7 +43,11 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             "these folders hold no record; make one with: bpfcost run xdp-lb",
         ));
     }
-    let page = report::html::render(&records)?;
+    let markdown = args.out.extension().is_some_and(|ending| ending == "md");
+    let page = match markdown {
+        true => report::atlas::render(&records),
+        false => report::html::render(&records)?,
+    };
     write(&args.out, &page)?;
     note!("wrote {}", args.out.display());
     Ok(Exit::Done)

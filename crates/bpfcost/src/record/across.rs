@@ -10,7 +10,8 @@
 //! hardware, and times of one emulator with its own. The first target of each kind is what the others
 //! of that kind are compared with. Times are those of separate sessions and judged as such, intervals
 //! widened by the spread between sessions, as one family over all cases and targets; counts repeat and
-//! are judged with a margin of zero.
+//! are judged with a margin of zero. Cases of a grid are compared by what they cost without their floors
+//! ([`Record::cost`]), and only they and the floors are shown.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,19 +21,19 @@ use bpfcost_stats::{
 };
 
 use super::{
-    CaseRecord, CompareError, DEFAULT_SESSION_SPREAD, Outcome, Record, Status, Verdict,
+    CaseRecord, CompareError, Cost, DEFAULT_SESSION_SPREAD, Outcome, Record, Verdict,
     build::sense,
     compat, exact,
     sides::{estimates, pooled},
 };
-use crate::experiment::{Role, Unit};
+use crate::experiment::{Grid, Role, Unit};
 
 /// Records of one experiment, one a target.
 #[derive(Debug)]
 pub struct Across<'a> {
     /// The targets, in the order given.
     pub columns: Vec<Standing<'a>>,
-    /// Every case of every record once, in the experiment's order, floors last.
+    /// Every case of every record once, in the experiment's order, floors last; of a grid, its cells.
     pub rows: Vec<CaseAcross<'a>>,
     /// The spread between sessions that widened the intervals of times, as a share, and whether all
     /// records told theirs; `None` where no times are compared.
@@ -273,7 +274,9 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CaseAcross<'a>> {
         let mut behind: Vec<Vec<&'a CaseRecord>> = vec![Vec::new(); order.len() + 1];
         let mut at = 0;
         for case in &record.cases {
+            let outside = |grid: &Grid| case.role == Role::Case && grid.place(case).is_none();
             match places.get(case.name.as_str()) {
+                _ if record.grid.as_ref().is_some_and(outside) => {}
                 Some(place) => at = place + 1,
                 None if known.insert(&case.name) => behind[at].push(case),
                 None => {}
@@ -313,7 +316,7 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CaseAcross<'a>> {
 
 /// Fills in the differences; returns the spread between sessions that times were judged with.
 fn judge(columns: &[Standing<'_>], rows: &mut [CaseAcross<'_>]) -> Option<(f64, bool)> {
-    let mut timed: Vec<(usize, usize, Sides)> = Vec::new();
+    let mut timed: Vec<(usize, usize, [Cost; 2])> = Vec::new();
     let mut spread: Option<(f64, bool)> = None;
     let margin = columns
         .iter()
@@ -333,19 +336,14 @@ fn judge(columns: &[Standing<'_>], rows: &mut [CaseAcross<'_>]) -> Option<(f64, 
             }));
         }
         for (index, row) in rows.iter_mut().enumerate() {
-            let [Some(old), Some(new)] = [first, place].map(|at| measured(&row.cells[at])) else {
+            let [Some(old), Some(new)] =
+                [first, place].map(|at| comparable(&row.cells[at], columns[at].record))
+            else {
                 continue;
             };
             match unit.is_counted() {
                 true => row.cells[place].difference = counted(old, new),
-                false => timed.push((
-                    index,
-                    place,
-                    Sides {
-                        old: estimates(&[old]),
-                        new: estimates(&[new]),
-                    },
-                )),
+                false => timed.push((index, place, [old, new])),
             }
         }
     }
@@ -357,9 +355,9 @@ fn judge(columns: &[Standing<'_>], rows: &mut [CaseAcross<'_>]) -> Option<(f64, 
     };
     let sides: Vec<Sides> = timed
         .iter()
-        .map(|(.., sides)| Sides {
-            old: pooled(&sides.old, share),
-            new: pooled(&sides.new, share),
+        .map(|(.., costs)| {
+            let [old, new] = costs.map(|cost| pooled(&estimates(&[cost]), share / cost.part));
+            Sides { old, new }
         })
         .collect();
     for ((row, column, _), found) in timed.iter().zip(judge_sessions(&sides, 0.0, &policy)) {
@@ -385,15 +383,14 @@ fn told_spread(records: [&Record; 2]) -> Option<f64> {
         .reduce(f64::max)
 }
 
-/// A case whose numbers count.
-fn measured<'a>(cell: &Cell<'a>) -> Option<&'a CaseRecord> {
-    cell.case.filter(|case| {
-        case.status == Status::Ok && case.raw.as_ref().is_some_and(|raw| raw.value.is_finite())
-    })
+/// A case whose cost can be compared. Of what can't be told from nothing, no share is worth telling.
+fn comparable(cell: &Cell<'_>, record: &Record) -> Option<Cost> {
+    let cost = record.cost(cell.case?)?;
+    (record.grid.is_none() || cost.is_something()).then_some(cost)
 }
 
 /// The difference of two counts. They repeat, so the margin is zero.
-fn counted(old: &CaseRecord, new: &CaseRecord) -> Option<Difference> {
+fn counted(old: Cost, new: Cost) -> Option<Difference> {
     let (outcome, relative) = exact::change(&[old], &[new], 0.0);
     Some(Difference {
         relative: relative?,

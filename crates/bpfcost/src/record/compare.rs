@@ -38,8 +38,8 @@ use super::{
     compat, exact,
     session::spread_between,
     sides::{
-        Group, distinct, estimates, exact_suffices, failed, groups, named, one_sided, pooled, run,
-        sessions, sessions_needed, side,
+        Group, costs, distinct, estimates, exact_suffices, failed, groups, named, one_sided,
+        pooled, run, sessions, sessions_needed, side,
     },
 };
 use crate::{
@@ -201,7 +201,7 @@ impl Group<'_> {
         }
         if self.counts() {
             let change = |(name, old, new): &(String, Vec<_>, Vec<_>)| {
-                let (outcome, relative) = exact::change(old, new, threshold);
+                let (outcome, relative) = exact::change(&costs(old), &costs(new), threshold);
                 Change {
                     outcome,
                     old: side(old),
@@ -240,7 +240,7 @@ impl Group<'_> {
         let sides: Vec<Sides> = matched
             .iter()
             .map(|(_, old, new)| {
-                let (old, new) = (estimates(old), estimates(new));
+                let (old, new) = (estimates(&costs(old)), estimates(&costs(new)));
                 if exact_suffices(old.len(), new.len(), family) {
                     return Sides { old, new };
                 }

@@ -7,7 +7,7 @@
 use bpfcost_stats::{Count, Sample, count, judge_exact, verdict::Verdict as StatsVerdict};
 
 use super::{
-    BudgetVerdict, CaseRecord, Comparison, Net, Outcome, Raw, Verdict,
+    BudgetVerdict, CaseRecord, Comparison, Cost, Net, Outcome, Raw, Verdict,
     build::{self, sense},
 };
 use crate::{
@@ -131,28 +131,16 @@ pub(super) fn comparison(
 
 /// What became of a case between two sides: by the ranges that its count takes over the loads of each
 /// (over all trials, where neither trials nor loads repeat).
-pub(super) fn change(
-    old: &[&CaseRecord],
-    new: &[&CaseRecord],
-    threshold: f64,
-) -> (Outcome, Option<f64>) {
-    let cases = || old.iter().chain(new);
-    let rounding = cases()
-        .map(|case| recorded_rounding(case))
-        .fold(0.0, f64::max);
-    let range = |side: &[&CaseRecord]| -> Option<[f64; 2]> {
-        let ranges: Vec<[f64; 2]> = side
-            .iter()
-            .filter_map(|case| recorded_range(case))
-            .collect();
+pub(super) fn change(old: &[Cost], new: &[Cost], threshold: f64) -> (Outcome, Option<f64>) {
+    let costs = || old.iter().chain(new);
+    let rounding = costs().map(|cost| cost.rounding).fold(0.0, f64::max);
+    let range = |side: &[Cost]| -> Option<[f64; 2]> {
+        let ranges: Vec<[f64; 2]> = side.iter().filter_map(|cost| cost.ends).collect();
         let low = ranges.iter().map(|range| range[0]).reduce(f64::min)?;
         Some([low, ranges.iter().map(|range| range[1]).reduce(f64::max)?])
     };
-    let value = |side: &[&CaseRecord]| {
-        let values: Vec<f64> = side
-            .iter()
-            .filter_map(|c| Some(c.raw.as_ref()?.value))
-            .collect();
+    let value = |side: &[Cost]| {
+        let values: Vec<f64> = side.iter().map(|cost| cost.value).collect();
         Some(Sample::new(&values)?.median())
     };
     let relative = value(new)
@@ -183,7 +171,7 @@ pub(crate) fn recorded_rounding(case: &CaseRecord) -> f64 {
 }
 
 /// The range of a case that a comparison goes by, from its record alone. What the clock rounds is no range.
-fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
+pub(super) fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
     let raw = case.raw.as_ref()?;
     let [low, high] = raw.loads?;
     let repeats = raw.repeats != Some(0) || raw.epochs >= AGREEING_LOADS;

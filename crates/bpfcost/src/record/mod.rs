@@ -5,9 +5,11 @@
 
 mod across;
 mod build;
+mod cells;
 mod changes;
 mod compare;
 mod compat;
+mod cost;
 mod disturbance;
 mod exact;
 mod file;
@@ -21,9 +23,11 @@ mod sides;
 mod tests;
 
 pub use across::{Across, Against, CaseAcross, Cell, Difference, Standing, by_experiment};
+pub use cells::Cells;
 pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
 pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;
+pub use cost::Cost;
 pub use disturbance::Disturbance;
 pub(crate) use exact::recorded_rounding;
 pub(crate) use file::replace;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use bpfcost_stats::{Estimate, hodges_lehmann, power::FALSE_ALARM_LEVEL};
 
-use super::{CaseRecord, CompareError, OneSided, Record, Side, Status, compat};
+use super::{CaseRecord, CompareError, Cost, OneSided, Record, Side, Status, compat};
 use crate::{experiment::Role, measure::Warning};
 
 /// The records of one experiment on one target.
@@ -69,19 +69,24 @@ pub(super) fn failed(side: &[&Record], name: &str) -> Option<String> {
     })
 }
 
-pub(super) fn estimates(cases: &[&CaseRecord]) -> Vec<Estimate> {
-    cases
+/// What times of several sessions are, where they have intervals.
+pub(super) fn estimates(costs: &[Cost]) -> Vec<Estimate> {
+    costs
         .iter()
-        .filter_map(|case| {
-            let raw = case.raw.as_ref()?;
-            let [low, high] = raw.ci95?;
+        .filter_map(|cost| {
+            let [low, high] = cost.ends?;
             Some(Estimate {
-                value: raw.value,
+                value: cost.value,
                 low,
                 high,
             })
         })
         .collect()
+}
+
+/// What the cases of a side cost as measured.
+pub(super) fn costs(cases: &[&CaseRecord]) -> Vec<Cost> {
+    cases.iter().filter_map(|case| Cost::raw(case)).collect()
 }
 
 /// Whether so many sessions a side can show a change at all by the exact test among `family` cases:

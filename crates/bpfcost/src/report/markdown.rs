@@ -7,7 +7,9 @@ use crate::{
     report::{
         cpus,
         number::{self, MISSING},
-        rows, summary, target, text, words,
+        rows,
+        sheet::{self, Sheet},
+        summary, target, text, words,
     },
 };
 
@@ -21,6 +23,32 @@ pub fn render(record: &Record) -> String {
     );
     let _ = writeln!(out, "### {}\n", escape(&title));
     let _ = writeln!(out, "{}\n", escape(&summary::sentence(record)));
+    match Sheet::new(record) {
+        Some(sheet) => sheet_and_notes(&mut out, &sheet),
+        None => cases(&mut out, record),
+    }
+    invalid(&mut out, record);
+    if !record.warnings.is_empty() {
+        out.push_str("**Warnings**\n\n");
+        for warning in &record.warnings {
+            let _ = writeln!(out, "- {}", escape(&text::line(&warning.text)));
+        }
+        out.push('\n');
+    }
+    let _ = writeln!(out, "{}", escape(&origin(record)));
+    number::plain_spaces(&out)
+}
+
+/// One table of all cells, and what is to know of it.
+fn sheet_and_notes(out: &mut String, sheet: &Sheet<'_>) {
+    out.push_str(&sheet::markdown(sheet));
+    let notes = sheet.notes().into_iter().chain(sheet.captions());
+    let lines: Vec<String> = notes.map(|line| escape(&line)).collect();
+    let _ = writeln!(out, "\n{}\n", lines.join("  \n"));
+}
+
+/// Every case, and what differs from what.
+fn cases(out: &mut String, record: &Record) {
     for group in rows::groups(record) {
         let _ = writeln!(
             out,
@@ -47,18 +75,8 @@ pub fn render(record: &Record) -> String {
         let captions: Vec<String> = words::captions(record).iter().map(|c| escape(c)).collect();
         let _ = writeln!(out, "{}\n", captions.join("  \n"));
     }
-    several_cpus(&mut out, record);
-    comparisons(&mut out, record);
-    invalid(&mut out, record);
-    if !record.warnings.is_empty() {
-        out.push_str("**Warnings**\n\n");
-        for warning in &record.warnings {
-            let _ = writeln!(out, "- {}", escape(&text::line(&warning.text)));
-        }
-        out.push('\n');
-    }
-    let _ = writeln!(out, "{}", escape(&origin(record)));
-    number::plain_spaces(&out)
+    several_cpus(out, record);
+    comparisons(out, record);
 }
 
 /// Where a record comes from, in a line.

@@ -4,7 +4,10 @@
 //! [`rows`] and [`words`] turn a record into text once, so that the terminal, Markdown and HTML
 //! can't disagree; the files beside them only lay it out.
 
+mod absent;
+pub mod atlas;
 pub mod compare;
+pub mod cost;
 pub mod cpus;
 pub mod csv;
 mod figure;
@@ -17,6 +20,7 @@ pub mod number;
 mod page;
 pub mod rows;
 pub mod scenario;
+pub mod sheet;
 pub mod style;
 pub mod summary;
 pub mod table;

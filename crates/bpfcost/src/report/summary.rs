@@ -4,13 +4,22 @@ use crate::{
     experiment::Role,
     measure::Stop,
     record::{CaseRecord, Record, Status, Verdict},
-    report::{number, target, text, words},
+    report::{
+        number,
+        sheet::{self, Sheet},
+        target, text, words,
+    },
 };
 
 /// The record in one sentence.
 pub fn sentence(record: &Record) -> String {
-    let mut parts = vec![costs(record)];
-    parts.extend(comparisons(record));
+    let sheet = Sheet::new(record).and_then(|sheet| sheet::sentence(&sheet));
+    let mut parts = match sheet {
+        Some(sheet) => vec![sheet],
+        None => std::iter::once(costs(record))
+            .chain(comparisons(record))
+            .collect(),
+    };
     parts.extend(failures(record));
     let start = match record.stop {
         Stop::Interrupted => format!("Interrupted after {}: ", number::duration(record.seconds)),

@@ -11,18 +11,31 @@ use crate::{
     record::{Record, Status},
     report::{
         cpus, number, rows,
+        sheet::{self, Sheet},
         style::{Style, Tone},
         summary, text, words,
     },
 };
 
+/// Where the rest is, of a record that one table shows.
+const EVERY_CASE: &str = "Every case as measured, floors included, and what differs from what: --verbose, or `bpfcost report`.";
+
 /// The record as a person reads it on a terminal.
 pub fn render(record: &Record, style: Style) -> String {
     let mut out = String::new();
     sentence(&mut out, record, style);
-    costs(&mut out, record, style);
-    several_cpus(&mut out, record, style);
-    comparisons(&mut out, record, style);
+    match Sheet::new(record) {
+        Some(sheet) => {
+            out.push_str(&sheet::table(&sheet, style, false));
+            caption(&mut out, EVERY_CASE, style);
+            out.push('\n');
+        }
+        None => {
+            costs(&mut out, record, style);
+            several_cpus(&mut out, record, style);
+            comparisons(&mut out, record, style);
+        }
+    }
     invalid(&mut out, record, style);
     warnings(&mut out, record, style);
     number::plain_spaces(&out)
@@ -173,6 +186,28 @@ pub(super) fn warning_lines(out: &mut String, warnings: &[Warning], style: Style
 pub(super) fn caption(out: &mut String, words: &str, style: Style) {
     let _ = writeln!(out, "{}", style.dim(&text::wrap(words, style.width, "")));
 }
+
+/// A column of a table that may come in several blocks.
+pub(super) struct Column {
+    /// Its heading.
+    pub(super) header: String,
+    /// Whether it is aligned to the right.
+    pub(super) right: bool,
+    /// A cell a row.
+    pub(super) cells: Vec<(String, Tone)>,
+}
+
+impl Column {
+    /// What it takes of a line.
+    pub(super) fn width(&self) -> usize {
+        let cells = self.cells.iter().map(|(text, _)| text.as_str());
+        let texts = self.header.lines().chain(cells);
+        texts.map(|text| text.chars().count()).max().unwrap_or(0)
+    }
+}
+
+/// Columns between them are this far apart.
+pub(super) const GAP: usize = 2;
 
 /// Marks a line that becomes a heading; never part of a record's text ([`text::line`]).
 const HEADING: char = '\u{E000}';

@@ -5,6 +5,7 @@ use crate::{
     record::{Raw, Record, Status},
     report::{
         number, rows,
+        sheet::{self, Sheet},
         style::{Style, Tone},
         table::{self, Grid},
         words,
@@ -15,6 +16,9 @@ use crate::{
 pub fn render(record: &Record, style: Style) -> String {
     let mut out = String::new();
     table::sentence(&mut out, record, style);
+    if let Some(sheet) = Sheet::new(record) {
+        out.push_str(&sheet::table(&sheet, style, true));
+    }
     table::costs(&mut out, record, style);
     table::several_cpus(&mut out, record, style);
     batch_means(&mut out, record, style);

@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use super::{
     forest::{class, sign},
-    svg::{Svg, escape},
+    svg::escape,
+    tiles::{self, Tile},
 };
 use crate::{
     record::Verdict,
@@ -15,10 +16,6 @@ use crate::{
     },
 };
 
-/// Pixels of a row.
-const HEIGHT: f64 = 26.0;
-/// Free between cells, in percent of the width and in pixels.
-const GAP: (f64, f64) = (0.5, 2.0);
 /// More targets than this make several figures, or a cell would not hold its words on a phone.
 pub(crate) const MOST: usize = 5;
 /// Shares beyond which a difference is shown darker.
@@ -26,68 +23,36 @@ const LEVELS: [f64; 3] = [0.01, 0.05, 0.20];
 
 /// The figure of the targets in these columns.
 pub(crate) fn render(matrix: &Matrix<'_>, columns: &[usize]) -> String {
-    let mut out = String::from(
-        "<div class=\"rows heat\"><div class=\"row head\"><div class=\"label\"></div><div class=\"heads\">",
-    );
-    for head in columns
+    let heads = columns
         .iter()
-        .filter_map(|column| matrix.heads.get(*column))
-    {
+        .filter_map(|column| matrix.heads.get(*column));
+    let heads = heads.map(|head| {
         let below = match head.against.and_then(|first| matrix.heads.get(first)) {
             Some(first) => format!("against {}", first.label),
             None => head.unit.clone(),
         };
-        let _ = write!(
-            out,
-            "<div><b>{}</b> <span class=\"muted\">{}</span></div>",
-            escape(&head.label),
-            escape(&below)
-        );
-    }
-    out.push_str("</div></div>");
-    for group in &matrix.groups {
+        (head.label.clone(), below)
+    });
+    let mut out = tiles::heads(&heads.collect::<Vec<_>>());
+    for group in matrix.shown(false) {
         let _ = write!(out, "<h3>{}</h3>", escape(&group.name));
         for row in &group.rows {
-            let _ = write!(
-                out,
-                "<div class=\"row\"><div class=\"label\"><code>{}</code></div><div>{}</div></div>",
-                escape(&row.name),
-                cells(row, matrix, columns)
-            );
+            out.push_str(&tiles::row(&row.name, &cells(row, matrix, columns)));
         }
     }
     out + "</div>"
 }
 
-fn cells(row: &Row, matrix: &Matrix<'_>, columns: &[usize]) -> String {
-    let shown: Vec<(&CellText, &Head)> = columns
+fn cells(row: &Row, matrix: &Matrix<'_>, columns: &[usize]) -> Vec<Tile> {
+    let shown = columns
         .iter()
-        .filter_map(|column| Some((row.cells.get(*column)?, matrix.heads.get(*column)?)))
-        .collect();
-    let told: Vec<String> = shown
-        .iter()
-        .map(|(cell, head)| words(cell, head, matrix))
-        .collect();
-    let title = format!("{}: {}", row.name, told.join("; "));
-    let mut svg = Svg::new("heat", HEIGHT, &title, "");
-    let width = 100.0 / shown.len().max(1) as f64;
-    for (place, ((cell, _), told)) in shown.iter().zip(&told).enumerate() {
-        let left = place as f64 * width;
-        svg.raw(&format!(
-            "<g class=\"{}\"><title>{}</title>",
-            classes(cell),
-            escape(told)
-        ));
-        let ends = (left + GAP.0 / 2.0, left + width - GAP.0 / 2.0);
-        svg.band("tile", ends, GAP.1 / 2.0, HEIGHT - GAP.1);
-        svg.text(
-            "middle",
-            (left + width / 2.0, HEIGHT / 2.0 + 4.5),
-            &text(cell),
-        );
-        svg.raw("</g>");
-    }
-    svg.finish()
+        .filter_map(|column| Some((row.cells.get(*column)?, matrix.heads.get(*column)?)));
+    let tile = |(cell, head): (&CellText, &Head)| Tile {
+        class: classes(cell),
+        text: text(cell),
+        title: words(cell, head, matrix),
+    };
+    shown.map(tile).collect()
 }
 
 /// What stands in a cell.

@@ -8,5 +8,7 @@ mod axis;
 pub(super) mod forest;
 pub(super) mod heat;
 pub(super) mod interval;
+pub(super) mod sheet;
 mod svg;
+mod tiles;
 pub(super) mod trials;

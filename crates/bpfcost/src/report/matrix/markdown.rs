@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{CellText, Matrix, mark, sentence};
+use super::{CellText, Matrix, changes, mark, sentence};
 use crate::report::{
     markdown::{code, escape},
     number,
@@ -14,6 +14,9 @@ pub fn render(matrix: &Matrix<'_>) -> String {
     let title = format!("{} on {} targets", matrix.experiment, matrix.heads.len());
     let _ = writeln!(out, "### {}\n", escape(&title));
     let _ = writeln!(out, "{}\n", escape(&sentence(matrix)));
+    for change in changes(matrix) {
+        let _ = writeln!(out, "{}\n", escape(&change));
+    }
     out.push_str("| target | kernel | costs are |\n|:--|:--|:--|\n");
     for head in &matrix.heads {
         let cells = [&head.label, &head.kernel, &head.numbers].map(|text| escape(text));
@@ -42,14 +45,11 @@ pub fn render(matrix: &Matrix<'_>) -> String {
             let _ = writeln!(out, "| {line} |");
         }
     }
-    let notes = matrix
-        .footnotes
+    let lines: Vec<String> = matrix
+        .notes(true)
         .iter()
-        .enumerate()
-        .map(|(place, note)| format!("{} {note}", mark(Some(place))));
-    let lines: Vec<String> = notes
-        .chain(matrix.captions())
-        .map(|line| escape(&line))
+        .chain(&matrix.captions())
+        .map(|line| escape(line))
         .collect();
     let _ = writeln!(out, "\n{}\n", lines.join("  \n"));
     number::plain_spaces(&out)

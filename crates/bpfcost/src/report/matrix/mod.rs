@@ -2,15 +2,23 @@
 //!
 //! What is compared with what is decided in [`Across`]; here it becomes text, once for all views.
 
+mod changes;
+mod grid;
 mod markdown;
 mod summary;
 mod table;
 
-pub use self::{markdown::render as markdown, summary::sentence, table::render as table};
+pub use self::{
+    changes::changes, markdown::render as markdown, summary::sentence, table::render as table,
+};
 use crate::{
-    experiment::Role,
-    record::{Across, Against, Cell, Difference, Record, Status, Verdict, by_experiment},
+    experiment::{Grid, Role},
+    record::{
+        Across, Against, CaseAcross, Cell, Difference, Record, Status, Verdict, by_experiment,
+    },
     report::{
+        absent,
+        cost::CostText,
         number::{self, MISSING},
         rows,
         style::Tone,
@@ -32,6 +40,10 @@ pub struct Matrix<'a> {
     pub heads: Vec<Head>,
     /// The cases by heading.
     pub groups: Vec<Group>,
+    /// The factors whose values are groups and rows, where cases span a grid.
+    pub grid: Option<Grid>,
+    /// What no target can run, with the reason; of a grid alone.
+    pub absent: Vec<(String, String)>,
     /// Why cells have no number; each is marked where it holds.
     pub footnotes: Vec<String>,
 }
@@ -90,6 +102,25 @@ pub struct CellText {
     pub difference: Option<DifferenceText>,
 }
 
+/// Where a row stands.
+struct Placed {
+    /// Its place in [`Across::rows`].
+    index: usize,
+    group: String,
+    name: String,
+}
+
+impl Placed {
+    /// Under its own heading, by its own name.
+    fn plain(index: usize, row: &CaseAcross<'_>) -> Self {
+        Placed {
+            index,
+            group: row.group.to_owned(),
+            name: text::line(row.name),
+        }
+    }
+}
+
 /// A difference, as text.
 #[derive(Clone, Debug)]
 pub struct DifferenceText {
@@ -132,24 +163,34 @@ impl<'a> Matrix<'a> {
             .first()
             .filter(|_| across.columns.len() > 1)?;
         let experiment = text::line(&first.record.experiment);
+        let grid = first.record.grid.as_ref();
+        let (placed, absent) = match grid {
+            Some(grid) => grid::placed(&across, grid),
+            None => {
+                let rows = across.rows.iter().enumerate();
+                let placed = rows.map(|(index, row)| Placed::plain(index, row));
+                (placed.collect(), Vec::new())
+            }
+        };
         let mut footnotes = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
         let mut places = std::collections::HashMap::new();
-        for (index, case) in across.rows.iter().enumerate() {
+        for placed in placed {
+            let case = &across.rows[placed.index];
             // Floors may share a heading with cases, and stand last all the same.
             let place = *places
-                .entry((case.group, case.role == Role::Floor))
+                .entry((placed.group.clone(), case.role == Role::Floor))
                 .or_insert_with(|| {
                     groups.push(Group {
-                        name: rows::heading(case.group),
+                        name: rows::heading(&placed.group),
                         rows: Vec::new(),
                     });
                     groups.len() - 1
                 });
             let cells = case.cells.iter().zip(&across.columns);
             groups[place].rows.push(Row {
-                index,
-                name: text::line(case.name),
+                index: placed.index,
+                name: placed.name,
                 cells: cells
                     .map(|(cell, column)| cell_text(cell, column.record, &mut footnotes))
                     .collect(),
@@ -159,9 +200,36 @@ impl<'a> Matrix<'a> {
             heads: heads(&across),
             experiment,
             groups,
+            grid: grid.cloned(),
+            absent,
             footnotes,
             across,
         })
+    }
+
+    /// The groups of a short view: of a grid, those of its first column.
+    pub fn shown(&self, all: bool) -> &[Group] {
+        match self.grid.is_some() && !all {
+            true => &self.groups[..self.groups.len().min(1)],
+            false => &self.groups,
+        }
+    }
+
+    /// What has no number in a view, and why, one line each.
+    pub fn notes(&self, all: bool) -> Vec<String> {
+        let rows = self.shown(all).iter().flat_map(|group| &group.rows);
+        let cells = rows.flat_map(|row| &row.cells);
+        let mut places: Vec<usize> = cells.filter_map(|cell| cell.footnote).collect();
+        places.sort_unstable();
+        places.dedup();
+        let footnotes = places.into_iter().filter_map(|place| {
+            let note = self.footnotes.get(place)?;
+            Some(format!("{} {note}", mark(Some(place))))
+        });
+        absent::reasons(&self.absent)
+            .into_iter()
+            .chain(footnotes)
+            .collect()
     }
 
     /// The rows of all groups.
@@ -191,6 +259,13 @@ impl<'a> Matrix<'a> {
             })
         };
         let mut captions = Vec::new();
+        if self.grid.is_some() {
+            captions.push(
+                "Costs are net: what an event costs with the program attached, less what it costs without \
+                 (its floor). What is compared is net too. Sorted by the cost on the first target."
+                    .to_owned(),
+            );
+        }
         if any(&|record| counted(record.unit)) {
             captions.push(
                 "insn/op: retired instructions per operation, counted under emulation. insn are not ns: \
@@ -253,9 +328,13 @@ impl<'a> Matrix<'a> {
         } else {
             ", as is assumed where nobody ran self-test"
         };
+        let of = match self.grid {
+            Some(_) => " of what was measured, floor and all",
+            None => "",
+        };
         Some(format!(
             "Times are those of separate sessions: 95 % intervals of differences are widened by how far \
-             sessions differ ({}{known}), verdicts allow for all {all} comparisons; same: surely within \
+             sessions differ ({}{of}{known}), verdicts allow for all {all} comparisons; same: surely within \
              {margin}.",
             number::round_percent(share)
         ))
@@ -316,28 +395,25 @@ fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> C
             ..CellText::default()
         };
     };
-    let row = rows::case_row(case, record);
-    let footnote = (case.status != Status::Ok).then(|| {
-        let why = row.note();
-        let place = footnotes.iter().position(|note| *note == why);
+    let text = CostText::new(case, record);
+    // A way out of every cell of a grid would be the same over and over.
+    let why = text.why.as_deref().map(|why| match record.grid {
+        Some(_) if case.status == Status::Unsupported => absent::parted(why).0,
+        _ => why,
+    });
+    let footnote = why.map(|why| {
+        let place = footnotes.iter().position(|note| note == why);
         place.unwrap_or_else(|| {
-            footnotes.push(why);
+            footnotes.push(why.to_owned());
             footnotes.len() - 1
         })
     });
-    let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
-    let width = raw
-        .filter(|_| !record.unit.is_counted())
-        .and_then(words::half_width);
     CellText {
-        value: row.cost,
-        range: match record.unit.is_counted() {
-            true => raw.and_then(|_| words::range(case)).unwrap_or_default(),
-            false => row.interval.clone(),
-        },
-        spread: row.interval,
-        width: width.map_or_else(String::new, |width| format!("±{}", number::percent(width))),
-        tone: row.tone,
+        value: text.value,
+        range: text.range,
+        spread: text.spread,
+        width: text.width,
+        tone: text.tone,
         footnote,
         difference: cell.difference.map(difference_text),
     }

@@ -3,12 +3,14 @@
 
 use std::fmt::Write;
 
-use super::{CellText, DifferenceText, Matrix, invalid_lines, mark, sentence, warnings};
+use super::{
+    CellText, DifferenceText, Matrix, Row, changes, invalid_lines, mark, sentence, warnings,
+};
 use crate::report::{
     number,
     style::{Style, Tone},
     summary,
-    table::{self, Grid},
+    table::{self, Column, GAP, Grid},
     text,
 };
 
@@ -17,15 +19,18 @@ pub fn render(matrix: &Matrix<'_>, style: Style, verbose: bool) -> String {
     let mut out = String::new();
     let summary = text::wrap(&sentence(matrix), style.width, "");
     let _ = writeln!(out, "{}\n", style.bold(&summary));
+    for change in changes(matrix) {
+        let _ = writeln!(out, "{}\n", text::wrap(&change, style.width, ""));
+    }
     targets(&mut out, matrix, style);
     for block in blocks(matrix, style, verbose) {
-        out.push_str(&render_block(matrix, &block, style));
+        out.push_str(&render_block(matrix, &block, style, verbose));
         out.push('\n');
     }
     // Footnotes and captions belong to the table above.
     out.pop();
-    for (place, note) in matrix.footnotes.iter().enumerate() {
-        table::caption(&mut out, &format!("{} {note}", mark(Some(place))), style);
+    for note in matrix.notes(verbose) {
+        table::caption(&mut out, &note, style);
     }
     for caption in matrix.captions() {
         table::caption(&mut out, &caption, style);
@@ -54,9 +59,12 @@ fn without_tables(out: &mut String, matrix: &Matrix<'_>, style: Style) {
         );
         let _ = writeln!(out, "{}", words.replace('\n', "\n  "));
     }
-    let more = "Each target's own table, with net and the comparisons within it: --verbose, or \
-                    `bpfcost report` of the records.";
-    table::caption(out, more, style);
+    let more = match matrix.grid {
+        Some(_) => "Everything else, each target's own tables too",
+        None => "Each target's own table, with net and the comparisons within it",
+    };
+    let more = format!("{more}: --verbose, or `bpfcost report` of the records.");
+    table::caption(out, &more, style);
     for warning in warnings(matrix) {
         let words = format!("warning: {warning}");
         let words = text::wrap(&words, style.width.saturating_sub(2), "");
@@ -74,27 +82,9 @@ fn targets(out: &mut String, matrix: &Matrix<'_>, style: Style) {
     let _ = writeln!(out, "{}", grid.render());
 }
 
-/// A column of the table; a target takes several.
-struct Column {
-    header: String,
-    right: bool,
-    cells: Vec<(String, Tone)>,
-}
-
-impl Column {
-    fn width(&self) -> usize {
-        let cells = self.cells.iter().map(|(text, _)| text.as_str());
-        let texts = self.header.lines().chain(cells);
-        texts.map(|text| text.chars().count()).max().unwrap_or(0)
-    }
-}
-
-/// Columns between them are this far apart.
-const GAP: usize = 2;
-
 /// The columns of each block.
 fn blocks(matrix: &Matrix<'_>, style: Style, verbose: bool) -> Vec<Vec<Column>> {
-    let names = matrix.rows().map(|row| row.name.chars().count() + 2);
+    let names = shown(matrix, verbose).map(|row| row.name.chars().count() + 2);
     let name = names.max().unwrap_or(0).max(4).min(style.width * 2 / 5);
     let width = |columns: &[Column]| -> usize {
         name + columns
@@ -128,7 +118,9 @@ fn columns(matrix: &Matrix<'_>, index: usize, verbose: bool, differences: bool) 
     let column = |header: String, right: bool, cell: &dyn Fn(&CellText) -> (String, Tone)| Column {
         header,
         right,
-        cells: matrix.rows().map(|row| cell(&row.cells[index])).collect(),
+        cells: shown(matrix, verbose)
+            .map(|row| cell(&row.cells[index]))
+            .collect(),
     };
     let mut values = column(format!("{}\n{}", head.label, head.unit), true, &|cell| {
         (format!("{}{}", cell.value, mark(cell.footnote)), cell.tone)
@@ -165,7 +157,12 @@ fn columns(matrix: &Matrix<'_>, index: usize, verbose: bool, differences: bool) 
     columns
 }
 
-fn render_block(matrix: &Matrix<'_>, columns: &[Column], style: Style) -> String {
+/// The rows that are shown.
+fn shown<'a>(matrix: &'a Matrix<'_>, verbose: bool) -> impl Iterator<Item = &'a Row> {
+    matrix.shown(verbose).iter().flat_map(|group| &group.rows)
+}
+
+fn render_block(matrix: &Matrix<'_>, columns: &[Column], style: Style, verbose: bool) -> String {
     let mut header = vec!["case"];
     header.extend(columns.iter().map(|column| column.header.as_str()));
     let right: Vec<usize> = (1..)
@@ -175,7 +172,7 @@ fn render_block(matrix: &Matrix<'_>, columns: &[Column], style: Style) -> String
         .collect();
     let mut grid = Grid::new(&header, &right, style);
     let mut place = 0;
-    for group in &matrix.groups {
+    for group in matrix.shown(verbose) {
         grid.heading(&group.name);
         for row in &group.rows {
             let cells = columns.iter().map(|column| column.cells[place].clone());

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::tables::{self, Table};
 use crate::report::{
     figure::heat,
-    matrix::{Head, Matrix, invalid_lines, mark, sentence},
+    matrix::{Head, Matrix, changes, invalid_lines, sentence},
 };
 
 /// One experiment on several targets.
@@ -14,6 +14,8 @@ pub(crate) struct MatrixSection {
     id: String,
     title: String,
     summary: String,
+    /// What got dearer and cheaper, by name.
+    changes: Vec<String>,
     targets: Vec<TargetFact>,
     figures: Vec<String>,
     compares: bool,
@@ -34,20 +36,18 @@ struct TargetFact {
 impl MatrixSection {
     /// The section of the matrix with this index.
     pub(crate) fn new((index, matrix): (usize, &Matrix<'_>)) -> Self {
-        let notes = matrix.footnotes.iter().enumerate();
         MatrixSection {
             id: format!("matrix-{}", index + 1),
             title: format!("{} on {} targets", matrix.experiment, matrix.heads.len()),
             summary: sentence(matrix),
+            changes: changes(matrix),
             targets: matrix.heads.iter().map(|head| fact(head, matrix)).collect(),
             figures: figures(matrix)
                 .iter()
                 .map(|columns| heat::render(matrix, columns))
                 .collect(),
             compares: matrix.heads.iter().any(|head| head.against.is_some()),
-            notes: notes
-                .map(|(place, note)| format!("{} {note}", mark(Some(place))))
-                .collect(),
+            notes: matrix.notes(true),
             captions: matrix.captions(),
             invalid: invalid_lines(matrix)
                 .into_iter()

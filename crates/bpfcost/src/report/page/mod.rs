@@ -2,15 +2,16 @@
 
 mod facts;
 mod matrix;
+mod sheet;
 mod tables;
 
 use serde::Serialize;
 
 pub(super) use self::matrix::MatrixSection;
-use self::{facts::Fact, tables::Table};
+use self::{facts::Fact, sheet::SheetPart, tables::Table};
 use crate::{
     record::{CaseRecord, Record, Status},
-    report::{figure, markdown, number, rows, summary, target, text, words},
+    report::{figure, markdown, number, rows, sheet::Sheet, summary, target, text, words},
 };
 
 /// More cases than this get no plot of their trials, but those whose intervals are widest.
@@ -27,6 +28,8 @@ pub(super) struct Section {
     invalid: Vec<Invalid>,
     warnings: Vec<String>,
     any_modes: bool,
+    /// All cells of a grid, in place of the groups.
+    sheet: Option<SheetPart>,
     groups: Vec<GroupFigure>,
     /// Words that differ between times and counts.
     spread_key: &'static str,
@@ -63,7 +66,9 @@ impl Section {
         let pairs = rows::pairs(record);
         let (strips, strip_caption) = strips(record);
         let margin = record.asked.margin;
-        let mut tables = vec![tables::cost_table(&groups, record)];
+        let cells = Sheet::new(record);
+        let mut tables: Vec<Table> = cells.iter().map(sheet::table).collect();
+        tables.push(tables::cost_table(&groups, record));
         tables.extend(tables::cpu_table(record));
         if !pairs.is_empty() {
             tables.push(tables::pair_table(&pairs, record));
@@ -90,8 +95,10 @@ impl Section {
                 .iter()
                 .filter_map(|case| case.raw.as_ref())
                 .any(|raw| !raw.modes.is_empty()),
+            sheet: cells.as_ref().map(SheetPart::new),
             groups: groups
                 .iter()
+                .filter(|_| cells.is_none())
                 .map(|group| GroupFigure {
                     name: group.name.clone(),
                     figure: figure::interval::render(group, record),

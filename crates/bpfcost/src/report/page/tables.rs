@@ -10,41 +10,43 @@ use crate::{
         number,
         rows::{Group, PairRow},
         style::Tone,
-        words,
+        text, words,
     },
 };
 
 /// A table.
 #[derive(Serialize)]
 pub(super) struct Table {
-    title: &'static str,
-    caption: String,
-    columns: Vec<Column>,
-    rows: Vec<Row>,
+    pub(super) title: &'static str,
+    pub(super) caption: String,
+    pub(super) columns: Vec<Column>,
+    pub(super) rows: Vec<Row>,
 }
 
+/// The head of a column.
 #[derive(Serialize)]
-struct Column {
+pub(super) struct Column {
     name: String,
     number: bool,
 }
 
+/// A row.
 #[derive(Serialize)]
-struct Row {
-    tone: Option<Tone>,
-    cells: Vec<Cell>,
+pub(super) struct Row {
+    pub(super) tone: Option<Tone>,
+    pub(super) cells: Vec<Cell>,
 }
 
 /// A cell; `key` is what it sorts by where that is not its text, empty where it has no value.
 #[derive(Serialize)]
-struct Cell {
-    text: String,
-    key: Option<String>,
-    class: &'static str,
+pub(super) struct Cell {
+    pub(super) text: String,
+    pub(super) key: Option<String>,
+    pub(super) class: &'static str,
 }
 
 /// A cell that sorts by its text.
-fn words_cell(text: impl Into<String>) -> Cell {
+pub(super) fn words_cell(text: impl Into<String>) -> Cell {
     Cell {
         text: text.into(),
         key: None,
@@ -53,7 +55,7 @@ fn words_cell(text: impl Into<String>) -> Cell {
 }
 
 /// A cell that sorts by a number.
-fn number_cell(text: impl Into<String>, key: Option<f64>) -> Cell {
+pub(super) fn number_cell(text: impl Into<String>, key: Option<f64>) -> Cell {
     let key = key.filter(|key| key.is_finite());
     Cell {
         text: text.into(),
@@ -62,7 +64,7 @@ fn number_cell(text: impl Into<String>, key: Option<f64>) -> Cell {
     }
 }
 
-fn columns(names: &[(&str, bool)]) -> Vec<Column> {
+pub(super) fn columns(names: &[(&str, bool)]) -> Vec<Column> {
     names
         .iter()
         .map(|(name, number)| Column {
@@ -316,7 +318,7 @@ pub(super) fn matrix_table(matrix: &Matrix<'_>) -> Table {
     let names: Vec<(&str, bool)> = names.iter().map(|name| (name.0.as_str(), name.1)).collect();
     let rows = matrix.rows().map(|row| {
         let case = &matrix.across.rows[row.index];
-        let mut cells = vec![words_cell(row.name.clone())];
+        let mut cells = vec![words_cell(text::line(case.name))];
         for ((text, head), cell) in row.cells.iter().zip(&matrix.heads).zip(&case.cells) {
             let raw = cell.case.and_then(|case| case.raw.as_ref());
             cells.extend(target_cells(text, raw, head.against.is_some()));
@@ -325,7 +327,7 @@ pub(super) fn matrix_table(matrix: &Matrix<'_>) -> Table {
     });
     Table {
         title: "All cases on all targets",
-        caption: "Every number of the figure, with what surrounds it.".to_owned(),
+        caption: "Every number, with what surrounds it.".to_owned(),
         rows: rows.collect(),
         columns: columns(&names),
     }

@@ -1,0 +1,131 @@
+//! What a case costs, as text: as measured, or net where cases span a grid ([`Record::cost`]).
+
+use crate::{
+    experiment::Role,
+    record::{CaseRecord, Record, Status},
+    report::{
+        number::{self, MISSING},
+        rows,
+        style::Tone,
+        words,
+    },
+};
+
+/// Stands for a net that can't be told from nothing.
+const NOTHING: &str = "≈\u{A0}0";
+
+/// A cost, as text.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CostText {
+    /// The cost, or why there is none.
+    pub value: String,
+    /// Its 95 % interval, or how it spread over loads.
+    pub spread: String,
+    /// As `spread`, of counts only where loads differ, and without their number.
+    pub range: String,
+    /// Half the interval: `±0.2 %`, or `±0.3` of a net; empty for counts and without an interval.
+    pub width: String,
+    /// Of what it says beyond the words.
+    pub tone: Tone,
+    /// Why there is no number.
+    pub why: Option<String>,
+}
+
+impl CostText {
+    /// The text of a case.
+    pub fn new(case: &CaseRecord, record: &Record) -> Self {
+        match (&record.grid, case.role) {
+            (Some(_), Role::Case) => net(case, record),
+            _ => raw(case, record),
+        }
+    }
+}
+
+fn raw(case: &CaseRecord, record: &Record) -> CostText {
+    let row = rows::case_row(case, record);
+    let why = (case.status != Status::Ok).then(|| row.note());
+    let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
+    let width = raw
+        .filter(|_| !record.unit.is_counted())
+        .and_then(words::half_width);
+    CostText {
+        value: row.cost,
+        range: match record.unit.is_counted() {
+            true => raw.and_then(|_| words::range(case)).unwrap_or_default(),
+            false => row.interval.clone(),
+        },
+        spread: row.interval,
+        width: width.map_or_else(String::new, |width| format!("±{}", number::percent(width))),
+        tone: row.tone,
+        why,
+    }
+}
+
+fn net(case: &CaseRecord, record: &Record) -> CostText {
+    let without = |value: &str, tone, why: String| CostText {
+        value: value.to_owned(),
+        tone,
+        why: Some(why),
+        ..CostText::default()
+    };
+    let note = || rows::case_row(case, record).note();
+    match case.status {
+        Status::Invalid => return without("INVALID", Tone::Alarm, note()),
+        Status::Unsupported => return without(MISSING, Tone::Quiet, note()),
+        Status::Ok => {}
+    }
+    let counted = record.unit.is_counted();
+    let Some(cost) = record.cost(case) else {
+        // A bracket is shown as one; else a part is missing.
+        return match words::net(case.net.as_ref(), record.unit).as_str() {
+            "" | MISSING => {
+                let floor = case.floor.as_deref().unwrap_or("its floor");
+                let why = format!("there is no number for it without {floor}");
+                without(MISSING, Tone::Quiet, crate::report::text::line(&why))
+            }
+            bracket => CostText {
+                value: bracket.to_owned(),
+                ..CostText::default()
+            },
+        };
+    };
+    let ci95 = cost.ends.filter(|_| !counted);
+    let decimals = words::decimals(cost.value, ci95, record.unit);
+    if counted {
+        let range = cost.range().map_or_else(String::new, |ends| {
+            let [low, high] = ends.map(|end| words::value(end, None, record.unit));
+            format!("{low}–{high}")
+        });
+        let loads = case.raw.as_ref().map_or(0, |raw| raw.epochs);
+        let loads = number::plural(loads, "load");
+        return CostText {
+            value: number::fixed(cost.value, decimals),
+            spread: match range.as_str() {
+                "" if words::same_in_loads(case) => format!("same in {loads}"),
+                "" => loads,
+                range => format!("{range} over {loads}"),
+            },
+            range,
+            ..CostText::default()
+        };
+    }
+    let spread = ci95.map_or_else(String::new, |ends| number::interval(ends, decimals));
+    if case.net.as_ref().is_some_and(|net| !net.distinguishable) {
+        return CostText {
+            value: NOTHING.to_owned(),
+            range: spread.clone(),
+            spread,
+            tone: Tone::Quiet,
+            ..CostText::default()
+        };
+    }
+    CostText {
+        value: number::fixed(cost.value, decimals),
+        width: ci95.map_or_else(String::new, |[low, high]| {
+            format!("±{}", number::fixed((high - low) / 2.0, decimals))
+        }),
+        range: spread.clone(),
+        spread,
+        ..CostText::default()
+    }
+}

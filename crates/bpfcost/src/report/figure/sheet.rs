@@ -1,0 +1,82 @@
+//! What each way costs: a cell for each row and column of a grid, darker for dearer. Costs differ by
+//! magnitudes, so the shade goes by the logarithm.
+
+use super::tiles::{self, Tile};
+use crate::report::{
+    matrix::mark,
+    sheet::{Cell, Sheet},
+    style::Tone,
+};
+
+/// Shades, from the cheapest to the dearest.
+const SHADES: f64 = 6.0;
+
+/// The figure.
+pub(crate) fn render(sheet: &Sheet<'_>) -> String {
+    let below = |_| sheet.record.unit.to_string();
+    let heads: Vec<(String, String)> = sheet
+        .columns
+        .iter()
+        .map(|column| (column.clone(), below(column)))
+        .collect();
+    let mut out = tiles::heads(&heads);
+    let ends = ends(sheet);
+    for row in &sheet.rows {
+        let tiles: Vec<Tile> = row
+            .cells
+            .iter()
+            .zip(&sheet.columns)
+            .map(|(cell, column)| tile(cell, column, sheet, ends))
+            .collect();
+        out.push_str(&tiles::row(&row.name, &tiles));
+    }
+    out + "</div>"
+}
+
+/// The logarithms of the cheapest and the dearest cell.
+fn ends(sheet: &Sheet<'_>) -> (f64, f64) {
+    let cells = sheet.rows.iter().flat_map(|row| &row.cells);
+    let costs = cells.filter_map(|cell| cell.cost.map(|cost| cost.value));
+    let logs = costs.filter(|value| *value > 0.0).map(f64::ln);
+    logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| {
+        (low.min(log), high.max(log))
+    })
+}
+
+fn tile(cell: &Cell<'_>, column: &str, sheet: &Sheet<'_>, (low, high): (f64, f64)) -> Tile {
+    let text = &cell.text;
+    let class = match (text.tone, cell.cost) {
+        (Tone::Alarm, _) => "none alarm".to_owned(),
+        (Tone::Plain, Some(cost)) => {
+            let share = (cost.value.ln() - low) / (high - low);
+            let shade = match share.is_finite() {
+                true => (share * SHADES).floor().clamp(0.0, SHADES - 1.0),
+                false => 0.0,
+            };
+            format!("cost s{shade}")
+        }
+        _ => "none".to_owned(),
+    };
+    let mut title = format!("{column}: {}", text.value);
+    if cell.case.is_none() {
+        title.push_str("no part of this run");
+    }
+    if text.tone == Tone::Plain && cell.case.is_some() {
+        title = format!("{title} {}", sheet.record.unit);
+    }
+    if !text.spread.is_empty() {
+        title = format!("{title}, {}", text.spread);
+    }
+    if let Some(why) = &text.why {
+        title = format!("{title}, {why}");
+    }
+    Tile {
+        class,
+        // Short enough for a phone.
+        text: match cell.case {
+            Some(_) => format!("{}{}", text.value.to_lowercase(), mark(cell.footnote)),
+            None => "·".to_owned(),
+        },
+        title,
+    }
+}

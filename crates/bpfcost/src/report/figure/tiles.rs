@@ -1,0 +1,65 @@
+//! Rows of tiles under heads: what figures of many cells share.
+
+use std::fmt::Write;
+
+use super::svg::{Svg, escape};
+
+/// Pixels of a row.
+const HEIGHT: f64 = 26.0;
+/// Free between cells, in percent of the width and in pixels.
+const GAP: (f64, f64) = (0.5, 2.0);
+
+/// A tile.
+pub(super) struct Tile {
+    /// Its classes.
+    pub(super) class: String,
+    /// What stands in it.
+    pub(super) text: String,
+    /// The same in words.
+    pub(super) title: String,
+}
+
+/// The beginning of a figure: a head and what stands below it for each column.
+pub(super) fn heads(heads: &[(String, String)]) -> String {
+    let mut out = String::from(
+        "<div class=\"rows heat\"><div class=\"row head\"><div class=\"label\"></div><div class=\"heads\">",
+    );
+    for (head, below) in heads {
+        let _ = write!(
+            out,
+            "<div><b>{}</b> <span class=\"muted\">{}</span></div>",
+            escape(head),
+            escape(below)
+        );
+    }
+    out + "</div></div>"
+}
+
+/// A row of tiles.
+pub(super) fn row(name: &str, tiles: &[Tile]) -> String {
+    let told: Vec<&str> = tiles.iter().map(|tile| tile.title.as_str()).collect();
+    let title = format!("{name}: {}", told.join("; "));
+    let mut svg = Svg::new("heat", HEIGHT, &title, "");
+    let width = 100.0 / tiles.len().max(1) as f64;
+    for (place, tile) in tiles.iter().enumerate() {
+        let left = place as f64 * width;
+        svg.raw(&format!(
+            "<g class=\"{}\"><title>{}</title>",
+            tile.class,
+            escape(&tile.title)
+        ));
+        let ends = (left + GAP.0 / 2.0, left + width - GAP.0 / 2.0);
+        svg.band("tile", ends, GAP.1 / 2.0, HEIGHT - GAP.1);
+        svg.text(
+            "middle",
+            (left + width / 2.0, HEIGHT / 2.0 + 4.5),
+            &tile.text,
+        );
+        svg.raw("</g>");
+    }
+    format!(
+        "<div class=\"row\"><div class=\"label\"><code>{}</code></div><div>{}</div></div>",
+        escape(name),
+        svg.finish()
+    )
+}
