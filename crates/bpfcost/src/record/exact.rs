@@ -183,7 +183,7 @@ pub(crate) fn recorded_rounding(case: &CaseRecord) -> f64 {
 }
 
 /// The range of a case that a comparison goes by, from its record alone. What the clock rounds is no range.
-fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
+pub(super) fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
     let raw = case.raw.as_ref()?;
     let [low, high] = raw.loads?;
     let repeats = raw.repeats != Some(0) || raw.epochs >= AGREEING_LOADS;

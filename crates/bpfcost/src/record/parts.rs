@@ -19,7 +19,7 @@
 
 use bpfcost_stats::{
     Additive, Estimate, Sample,
-    additive::{Judged, Square, Sum, judge_sums},
+    additive::{Square, Sum, judge_sums},
     hodges_lehmann,
     sample::epoch_medians,
 };
@@ -120,7 +120,9 @@ impl Parts {
             .into_iter()
             .filter_map(|attach| seen.row(attach, &bodies))
             .collect();
-        seen.judge(&mut rows);
+        for (attach, sum) in seen.sums(&rows, &bodies) {
+            rows[attach].sums.push(sum);
+        }
         let order = |row: &AttachParts| row.mechanism.map_or(f64::INFINITY, |part| part.value);
         rows.sort_by(|a, b| order(a).total_cmp(&order(b)));
         (!rows.is_empty()).then_some(Parts { bodies, rows })
@@ -128,14 +130,9 @@ impl Parts {
 
     /// Every sum, with the attach type that it is of.
     pub fn sums(&self) -> impl Iterator<Item = (&AttachParts, &PartsSum)> {
-        let sums = |row| Iterator::map(AttachParts::sums(row), move |sum| (row, sum));
-        self.rows.iter().flat_map(sums)
-    }
-}
-
-impl AttachParts {
-    fn sums(&self) -> std::slice::Iter<'_, PartsSum> {
-        self.sums.iter()
+        self.rows
+            .iter()
+            .flat_map(|row| row.sums.iter().map(move |sum| (row, sum)))
     }
 }
 
@@ -183,10 +180,7 @@ impl Seen<'_> {
             bodies: bodies.iter().map(body).collect(),
             tax: taxed.and_then(|taxed| self.difference(taxed, empty)),
             kernel_empty: taxed.and_then(|taxed| self.part(&kernel(taxed)?)),
-            sums: bodies
-                .iter()
-                .filter_map(|body| self.sum(&attach, body))
-                .collect(),
+            sums: Vec::new(),
             passed: self.passed(empty),
             attach,
         })
@@ -227,84 +221,53 @@ impl Seen<'_> {
         })
     }
 
-    /// A sum that is still to be judged.
-    fn sum(&self, attach: &str, body: &str) -> Option<PartsSum> {
-        let both = self.case(attach, body, true)?;
-        let taxed = self.case(attach, PLAIN, true)?;
-        let total = self.net(both)?;
+    /// The sums of all rows, judged together; each with the place of its row.
+    fn sums(&self, rows: &[AttachParts], bodies: &[String]) -> Vec<(usize, PartsSum)> {
+        let mut found = Vec::new();
+        for (place, row) in rows.iter().enumerate() {
+            let squares = bodies
+                .iter()
+                .filter_map(|body| self.square(&row.attach, body));
+            found.extend(squares.map(|square| (place, square)));
+        }
+        let squares: Vec<&Corners<'_>> = found.iter().map(|(_, square)| square).collect();
+        let judged = match self.record.unit.is_counted() {
+            true => squares.iter().map(|square| square.counted()).collect(),
+            false => timed(&squares, self.record.asked.margin),
+        };
+        let sums = found.iter().zip(judged);
+        sums.map(|((place, square), judged)| (*place, self.sum(square, judged)))
+            .collect()
+    }
+
+    fn sum(&self, square: &Corners<'_>, judged: Residual) -> PartsSum {
         let kernel = || {
-            let (body, empty) = (kernel(both)?, kernel(taxed)?);
-            let pairs = body.iter().zip(&empty);
+            let (both, empty) = (kernel(square.both)?, kernel(square.second)?);
+            let pairs = both.iter().zip(&empty);
             self.part(&pairs.map(|(a, b)| a - b).collect::<Vec<f64>>())
         };
-        Some(PartsSum {
-            case: both.name.clone(),
-            body: body.to_owned(),
-            epochs: 0,
-            total,
-            residual: Part {
-                value: 0.0,
-                ci95: None,
-            },
-            adds_up: Additive::CantTell,
+        let body = square.both.factors.get(&self.grid.columns);
+        PartsSum {
+            case: square.both.name.clone(),
+            body: body.cloned().unwrap_or_default(),
+            epochs: judged.epochs,
+            total: square.total,
+            residual: judged.part,
+            adds_up: judged.adds_up,
             kernel: kernel(),
+        }
+    }
+
+    /// The four cases of a sum, where all of them have values.
+    fn square(&self, attach: &str, body: &str) -> Option<Corners<'_>> {
+        let both = self.case(attach, body, true)?;
+        Some(Corners {
+            neither: self.case(attach, PLAIN, false)?,
+            first: self.case(attach, body, false)?,
+            second: self.case(attach, PLAIN, true)?,
+            both,
+            total: self.net(both)?,
         })
-    }
-
-    /// The four cases of a sum: neither, body, tax, both.
-    fn square(&self, attach: &str, body: &str) -> Option<[&CaseRecord; 4]> {
-        Some([
-            self.case(attach, PLAIN, false)?,
-            self.case(attach, body, false)?,
-            self.case(attach, PLAIN, true)?,
-            self.case(attach, body, true)?,
-        ])
-    }
-
-    /// Judges all sums together, and leaves out those that have no residual.
-    fn judge(&self, rows: &mut [AttachParts]) {
-        let mut squares = Vec::new();
-        for row in rows.iter_mut() {
-            let attach = row.attach.clone();
-            row.sums.retain(|sum| match self.square(&attach, &sum.body) {
-                Some(square) => {
-                    squares.push((square, sum.total.value));
-                    true
-                }
-                None => false,
-            });
-        }
-        let judged: Vec<Judged> = match self.record.unit.is_counted() {
-            true => squares
-                .iter()
-                .map(|(square, total)| counted(square, *total))
-                .collect(),
-            false => {
-                let margin = self.record.asked.margin;
-                let sums: Vec<Sum> = squares
-                    .iter()
-                    .map(|(square, total)| sum_of(square, margin * total.abs()))
-                    .collect();
-                judge_sums(&sums)
-                    .into_iter()
-                    .zip(&sums)
-                    .map(|(judged, sum)| with_value(judged, sum))
-                    .collect()
-            }
-        };
-        let sums = rows.iter_mut().flat_map(|row| &mut row.sums);
-        for (sum, judged) in sums.zip(judged) {
-            let counted = self.record.unit.is_counted();
-            sum.epochs = judged.epochs;
-            sum.adds_up = judged.additive;
-            if let Some(residual) = judged.residual {
-                let known = !counted && residual.low <= residual.high;
-                sum.residual = Part {
-                    value: residual.value,
-                    ci95: known.then_some([residual.low, residual.high]),
-                };
-            }
-        }
     }
 
     fn passed(&self, case: &CaseRecord) -> Option<Passed> {
@@ -327,4 +290,90 @@ impl Seen<'_> {
 
 fn medians(case: &CaseRecord) -> Vec<f64> {
     epoch_medians(&case.samples)
+}
+
+/// The kernel's account of a case's runs, by epoch.
+fn kernel(case: &CaseRecord) -> Option<Vec<f64>> {
+    Some(epoch_medians(case.secondary.get(KERNEL_NS)?))
+}
+
+/// The cases of a sum.
+struct Corners<'a> {
+    /// The empty program.
+    neither: &'a CaseRecord,
+    /// The body.
+    first: &'a CaseRecord,
+    /// The tax.
+    second: &'a CaseRecord,
+    /// Both.
+    both: &'a CaseRecord,
+    /// What `both` costs, less its events.
+    total: Part,
+}
+
+/// What a sum's parts leave over.
+struct Residual {
+    epochs: usize,
+    part: Part,
+    adds_up: Additive,
+}
+
+impl Corners<'_> {
+    /// Without noise there is nothing to test: the residual is a number, or a range where a case's count
+    /// differs from load to load.
+    fn counted(&self) -> Residual {
+        let cases = [self.both, self.neither, self.first, self.second];
+        let value = |case: &CaseRecord| case.raw.as_ref().map_or(f64::NAN, |raw| raw.value);
+        let range = |case: &CaseRecord| recorded_range(case).unwrap_or([f64::NAN; 2]);
+        let [both, neither, first, second] = cases.map(value);
+        let residual = (both - first) - (second - neither);
+        let [both, neither, first, second] = cases.map(range);
+        let low = both[0] + neither[0] - first[1] - second[1];
+        let high = both[1] + neither[1] - first[0] - second[0];
+        // Each of two differences is rounded.
+        let rounding = 2.0 * cases.map(recorded_rounding).into_iter().fold(0.0, f64::max);
+        let tolerance = rounding.max(COUNTED_MARGIN * self.total.value.abs());
+        Residual {
+            epochs: self.both.raw.as_ref().map_or(0, |raw| raw.epochs),
+            part: Part {
+                value: residual,
+                ci95: None,
+            },
+            adds_up: match () {
+                () if residual.abs() <= tolerance => Additive::Yes,
+                () if low > tolerance || high < -tolerance => Additive::No,
+                () => Additive::CantTell,
+            },
+        }
+    }
+}
+
+/// Times: all sums together, each against a margin of its total.
+fn timed(squares: &[&Corners<'_>], margin: f64) -> Vec<Residual> {
+    let sum = |corners: &&Corners<'_>| {
+        let cases = [corners.neither, corners.first, corners.second, corners.both];
+        let [neither, first, second, both] = cases.map(medians);
+        Sum {
+            residuals: Square {
+                neither: &neither,
+                first: &first,
+                second: &second,
+                both: &both,
+            }
+            .residuals(),
+            tolerance: margin * corners.total.value.abs(),
+        }
+    };
+    let sums: Vec<Sum> = squares.iter().map(sum).collect();
+    let judged = judge_sums(&sums).into_iter().zip(&sums);
+    judged
+        .map(|(judged, sum)| Residual {
+            epochs: judged.epochs,
+            part: Part {
+                value: hodges_lehmann(&sum.residuals).unwrap_or(f64::NAN),
+                ci95: judged.residual.map(|e| [e.low, e.high]),
+            },
+            adds_up: judged.additive,
+        })
+        .collect()
 }
