@@ -7,7 +7,7 @@ use crate::{
     report::{
         cpus,
         number::{self, MISSING},
-        rows, summary, target, text, words,
+        parts, rows, summary, target, text, words,
     },
 };
 
@@ -49,6 +49,9 @@ pub fn render(record: &Record) -> String {
     }
     several_cpus(&mut out, record);
     comparisons(&mut out, record);
+    for block in parts::blocks(record) {
+        block.markdown(&mut out);
+    }
     invalid(&mut out, record);
     if !record.warnings.is_empty() {
         out.push_str("**Warnings**\n\n");

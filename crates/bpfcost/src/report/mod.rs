@@ -4,6 +4,7 @@
 //! [`rows`] and [`words`] turn a record into text once, so that the terminal, Markdown and HTML
 //! can't disagree; the files beside them only lay it out.
 
+pub mod block;
 pub mod compare;
 pub mod cpus;
 pub mod csv;
@@ -15,6 +16,7 @@ pub mod markdown;
 pub mod matrix;
 pub mod number;
 mod page;
+pub mod parts;
 pub mod rows;
 pub mod scenario;
 pub mod style;
