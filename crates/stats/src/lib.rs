@@ -6,7 +6,7 @@
 //! The path of a run: trials → [`sample::epoch_medians`] → per case [`Estimate::of_case`], per comparison
 //! [`Differences::pair`] → at each look [`looks::precise_enough`] → once, at the end, [`judge`]. Records of
 //! separate sessions are compared by [`sessions::judge_sessions`]. Where instructions are counted instead, a
-//! case's value is its [`count()`] and a comparison is one of ranges, [`judge_exact`]. `METHODOLOGY.md` says why it is done so,
+//! case's value is its [`count()`] and a comparison is one of ranges, [`judge_exact`]. Whether parts add up, [`judge_sums`] tells. `METHODOLOGY.md` says why it is done so,
 //! and how well it holds by simulation.
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@
 #[doc = include_str!("../README.md")]
 pub struct Readme;
 
+pub mod additive;
 pub mod count;
 pub mod estimate;
 pub mod holm;
@@ -31,6 +32,7 @@ mod signed_rank;
 pub mod spread;
 pub mod verdict;
 
+pub use additive::{Additive, judge_sums};
 pub use count::{Count, REPEATS, count};
 pub use estimate::{
     CONFIDENCE, Estimate, Interval, hodges_lehmann, signed_rank_interval, signed_rank_p,

@@ -5,6 +5,8 @@
 mod claims;
 #[path = "../examples/coverage/noise.rs"]
 mod noise;
+#[path = "../examples/coverage/sums.rs"]
+mod sums;
 
 use bpfcost_stats::sessions::session_spread;
 use bpfcost_stats::{Spread, spread};
@@ -83,6 +85,27 @@ fn two_modes_are_seen_where_they_are() {
     for (distance, share, epochs) in [(5.0, 0.2, 60), (5.0, 0.5, 30), (8.0, 0.3, 15)] {
         let seen = claims::two_modes_seen(Shape::Two(distance, share), epochs, 500, 18);
         assert!(seen >= 0.9, "{distance} σ, {share} at {epochs}: {seen}");
+    }
+}
+
+#[test]
+fn parts_that_add_up_are_rarely_said_not_to() {
+    for noise in Noise::ALL {
+        for (types, runs) in [(1, 400), (10, 100)] {
+            let answers = sums::sums(noise, types, 0.0, runs, 24);
+            // 5 % plus three standard errors
+            let bound = 0.05 + 3.0 * (0.05 * 0.95 / runs as f64).sqrt();
+            assert!(answers.alarms <= bound, "{noise:?}, {types}: {answers:?}");
+            assert!(answers.alarms <= answers.strict_alarms);
+        }
+    }
+}
+
+#[test]
+fn a_tax_that_depends_on_the_body_is_found_among_ten() {
+    for noise in Noise::ALL {
+        let answers = sums::sums(noise, 10, 0.10, 60, 25);
+        assert!(answers.found >= 0.9, "{noise:?}: {answers:?}");
     }
 }
 

@@ -20,6 +20,9 @@ const RING_BYTES: u32 = 8 << 20;
 const STACK_DEPTH: u32 = 127;
 const ENTRIES: u32 = 1024;
 
+/// Room for what a driver makes beside the timed events: frames come in sets of 64, with two sets around.
+const SPARE_EVENTS: u64 = 256;
+
 /// What stands in the per-CPU array before a program writes there: no process and no CPU has it as its
 /// number.
 const UNWRITTEN: u8 = 0xff;
@@ -74,8 +77,8 @@ impl Maps {
 
     /// The largest batch after which everything that a body left can be accounted for.
     pub fn most(body: Body) -> Option<u64> {
-        body.fills_ring()
-            .then_some(RING_BYTES as u64 / (EVENT_BYTES + HEADER_BYTES) as u64 - 1)
+        let room = u64::from(RING_BYTES) / (EVENT_BYTES + HEADER_BYTES) as u64;
+        body.fills_ring().then_some(room - SPARE_EVENTS)
     }
 
     /// Empties what a body fills, and returns how many things were in it: runs counted in the hash map,

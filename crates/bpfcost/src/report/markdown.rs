@@ -7,7 +7,7 @@ use crate::{
     report::{
         cpus,
         number::{self, MISSING},
-        rows,
+        parts, rows,
         sheet::{self, Sheet},
         summary, target, text, words,
     },
@@ -26,6 +26,9 @@ pub fn render(record: &Record) -> String {
     match Sheet::new(record) {
         Some(sheet) => sheet_and_notes(&mut out, &sheet),
         None => cases(&mut out, record),
+    }
+    for block in parts::blocks(record) {
+        block.markdown(&mut out);
     }
     invalid(&mut out, record);
     if !record.warnings.is_empty() {

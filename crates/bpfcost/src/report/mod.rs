@@ -6,6 +6,7 @@
 
 mod absent;
 pub mod atlas;
+pub mod block;
 pub mod compare;
 pub mod cost;
 pub mod cpus;
@@ -18,6 +19,7 @@ pub mod markdown;
 pub mod matrix;
 pub mod number;
 mod page;
+pub mod parts;
 pub mod rows;
 pub mod scenario;
 pub mod sheet;

@@ -10,7 +10,7 @@ use crate::{
     measure::Warning,
     record::{Record, Status},
     report::{
-        cpus, number, rows,
+        cpus, number, parts, rows,
         sheet::{self, Sheet},
         style::{Style, Tone},
         summary, text, words,
@@ -36,6 +36,7 @@ pub fn render(record: &Record, style: Style) -> String {
             comparisons(&mut out, record, style);
         }
     }
+    attach_parts(&mut out, record, style);
     invalid(&mut out, record, style);
     warnings(&mut out, record, style);
     number::plain_spaces(&out)
@@ -115,6 +116,13 @@ pub(super) fn several_cpus(out: &mut String, record: &Record, style: Style) {
     out.push_str(&grid.render());
     caption(out, cpus::CAPTION, style);
     out.push('\n');
+}
+
+/// The parts of what attached programs cost, where there are such.
+pub(super) fn attach_parts(out: &mut String, record: &Record, style: Style) {
+    for block in parts::blocks(record) {
+        block.terminal(out, style);
+    }
 }
 
 /// The comparisons, where there are any.

@@ -23,6 +23,7 @@ pub fn render(record: &Record, style: Style) -> String {
     table::several_cpus(&mut out, record, style);
     batch_means(&mut out, record, style);
     table::comparisons(&mut out, record, style);
+    table::attach_parts(&mut out, record, style);
     table::invalid(&mut out, record, style);
     table::warnings(&mut out, record, style);
     number::plain_spaces(&out)

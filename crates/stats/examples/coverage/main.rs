@@ -3,6 +3,7 @@
 
 mod claims;
 mod noise;
+mod sums;
 
 use claims::Shape;
 use noise::Noise;
@@ -11,7 +12,7 @@ use std::process::ExitCode;
 /// A part of the output, by the name that selects it.
 type Part = (&'static str, fn(&mut Ledger, usize));
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("coverage", coverage),
     ("alarms", alarms),
     ("detectable", detectable),
@@ -19,6 +20,7 @@ const PARTS: [Part; 7] = [
     ("edge", edge),
     ("modes", modes),
     ("sessions", sessions),
+    ("sums", parts_add_up),
 ];
 
 fn main() -> ExitCode {
@@ -198,5 +200,26 @@ fn sessions(ledger: &mut Ledger, runs: usize) {
         let coverage = ledger.figure(coverage, 0.935, 1.0);
         let alarms = ledger.figure(alarms, 0.0, 0.05);
         println!("{records:<14}{coverage:>10}{alarms:>14}");
+    }
+}
+
+fn parts_add_up(ledger: &mut Ledger, runs: usize) {
+    let runs = runs / 2;
+    println!("Said not to add up, where costs do, family-wise (at most 5; {runs} runs)");
+    println!("noise       types   alarms  without tolerance");
+    for noise in Noise::ALL {
+        for types in [1, 10, 25] {
+            let answers = sums::sums(noise, types, 0.0, runs, 10);
+            let alarms = ledger.figure(answers.alarms, 0.0, 0.05);
+            let strict = 100.0 * answers.strict_alarms;
+            println!("{:<12}{types:>5}{alarms:>9}{strict:>19.2}", noise.name());
+        }
+    }
+    println!("Said so of the one among 10 that doesn't, by 5 and 10 % of its total");
+    println!("noise        by 5    by 10");
+    for noise in Noise::ALL {
+        let [five, ten] = [0.05, 0.10].map(|share| sums::sums(noise, 10, share, runs / 5, 11));
+        let (five, ten) = (100.0 * five.found, 100.0 * ten.found);
+        println!("{:<12}{five:>5.1}{ten:>9.1}", noise.name());
     }
 }

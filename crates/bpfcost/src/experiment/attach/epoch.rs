@@ -130,7 +130,7 @@ impl Epoch {
             after_tick: self.exact,
         };
         let driven = self::events(&mut self.drivers, way.driver())?.batch(&ask);
-        Ok(driven.map_err(anyhow::Error::from)?)
+        driven.map_err(|error| invalid("events", &error))
     }
 
     /// What is wrong with how the program is attached, if anything is.

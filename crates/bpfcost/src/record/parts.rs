@@ -1,0 +1,379 @@
+//! The parts of what an attached program costs, and whether they add up. From the record alone.
+//!
+//! ```text
+//! mechanism = ATTACH/empty − none/DRIVER        body = ATTACH/BODY − ATTACH/empty
+//! tax       = ATTACH/empty/stats − ATTACH/empty
+//! total     = ATTACH/BODY/stats − none/DRIVER
+//! residual  = total − (mechanism + body + tax)
+//!           = (ATTACH/BODY/stats − ATTACH/BODY) − (ATTACH/empty/stats − ATTACH/empty)
+//! ```
+//!
+//! Mechanism and body alone add up by how they are defined. The tax is taken from the empty program, so that
+//! the residual is a finding: what `bpf_stats` costs a body beyond what it costs none. All is taken epoch by
+//! epoch; the sums of a record are judged together ([`bpfcost_stats::additive`]). Counts are numbers.
+//!
+//! The kernel keeps an account of its own: `run_time_ns ∕ run_cnt`. It reads its clock before and after each
+//! run, and each time it writes down holds about one such reading: the end of the first and the beginning of
+//! the second. An empty program's time is this alone. So the kernel's view of a body is the difference,
+//! ATTACH/BODY/stats − ATTACH/empty/stats, and stands beside what was measured from outside.
+
+use bpfcost_stats::{
+    Additive, Estimate, Sample,
+    additive::{Square, Sum, judge_sums},
+    hodges_lehmann,
+    sample::epoch_medians,
+};
+
+use super::{
+    CaseRecord, Record, Status,
+    exact::{recorded_range, recorded_rounding},
+};
+use crate::experiment::Grid;
+
+/// The secondary value of a trial that holds nanoseconds a run by the kernel's own account.
+pub const KERNEL_NS: &str = "kernel_ns";
+/// The secondary value that holds events which the mechanism passed over, in a batch.
+pub const MISSED: &str = "missed";
+/// The secondary value that holds runs for other functions than the target, in a batch.
+pub const OTHER_FUNCTIONS: &str = "other_functions";
+
+/// The body that does nothing: the mechanism alone.
+const PLAIN: &str = "empty";
+/// The factor that tells whether `bpf_stats` is on.
+const STATS: &str = "stats";
+/// A residual of counts within this share of the total is none.
+const COUNTED_MARGIN: f64 = 0.001;
+
+/// The parts of every attach type of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parts {
+    /// The bodies that add something, in the record's order.
+    pub bodies: Vec<String>,
+    /// Attach types that were measured, the cheapest mechanism first.
+    pub rows: Vec<AttachParts>,
+}
+
+/// The parts of one attach type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttachParts {
+    /// Its name.
+    pub attach: String,
+    /// The empty program, less the events alone.
+    pub mechanism: Option<Part>,
+    /// What each of [`Parts::bodies`] adds to the empty program.
+    pub bodies: Vec<Option<Part>>,
+    /// What `bpf_stats` adds to the empty program.
+    pub tax: Option<Part>,
+    /// The kernel's account of a run of the empty program: about one reading of its clock.
+    pub kernel_empty: Option<Part>,
+    /// Bodies that ran with `bpf_stats` too.
+    pub sums: Vec<PartsSum>,
+    /// What it passed over, where it may.
+    pub passed: Option<Passed>,
+}
+
+/// A value with its 95 % interval; counts have none, and neither have values of too few epochs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// The estimate, in the record's unit.
+    pub value: f64,
+    /// Its interval.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// Whether a body's parts add up to what it costs with `bpf_stats`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartsSum {
+    /// The case that has all of them.
+    pub case: String,
+    /// Its body.
+    pub body: String,
+    /// Epochs that tell.
+    pub epochs: usize,
+    /// What all of it costs together.
+    pub total: Part,
+    /// What that is beyond mechanism, body and tax.
+    pub residual: Part,
+    /// Whether it is nothing.
+    pub adds_up: Additive,
+    /// The body by the kernel's own account, without the reading of its clock.
+    pub kernel: Option<Part>,
+}
+
+/// What a mechanism passed over, and ran beside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Passed {
+    /// Events that it passed over, of a million.
+    pub missed_per_million: f64,
+    /// Runs for other functions, an event.
+    pub others_per_event: f64,
+}
+
+impl Parts {
+    /// The parts of a record, where its cases have such; `None` where none was measured.
+    pub fn of(record: &Record) -> Option<Self> {
+        let grid = record.grid.as_ref()?;
+        let seen = Seen { record, grid };
+        let bodies = seen.values(&grid.columns, |body| body != PLAIN);
+        let mut rows: Vec<AttachParts> = seen
+            .values(&grid.rows, |_| true)
+            .into_iter()
+            .filter_map(|attach| seen.row(attach, &bodies))
+            .collect();
+        for (attach, sum) in seen.sums(&rows, &bodies) {
+            rows[attach].sums.push(sum);
+        }
+        let order = |row: &AttachParts| row.mechanism.map_or(f64::INFINITY, |part| part.value);
+        rows.sort_by(|a, b| order(a).total_cmp(&order(b)));
+        (!rows.is_empty()).then_some(Parts { bodies, rows })
+    }
+
+    /// Every sum, with the attach type that it is of.
+    pub fn sums(&self) -> impl Iterator<Item = (&AttachParts, &PartsSum)> {
+        self.rows
+            .iter()
+            .flat_map(|row| row.sums.iter().map(move |sum| (row, sum)))
+    }
+}
+
+/// A record, as a table of factors.
+struct Seen<'a> {
+    record: &'a Record,
+    grid: &'a Grid,
+}
+
+impl Seen<'_> {
+    /// The values of a factor, in the record's order.
+    fn values(&self, factor: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut values: Vec<String> = Vec::new();
+        for case in &self.record.cases {
+            if let Some(value) = case.factors.get(factor)
+                && keep(value)
+                && !values.contains(value)
+            {
+                values.push(value.clone());
+            }
+        }
+        values
+    }
+
+    /// A case whose numbers count.
+    fn case(&self, attach: &str, body: &str, stats: bool) -> Option<&CaseRecord> {
+        let is = |case: &CaseRecord, factor: &str, value: &str| {
+            case.factors.get(factor).is_some_and(|own| own == value)
+        };
+        self.record.cases.iter().find(|case| {
+            is(case, &self.grid.rows, attach)
+                && is(case, &self.grid.columns, body)
+                && is(case, STATS, "on") == stats
+                && case.status == Status::Ok
+                && case.raw.is_some()
+        })
+    }
+
+    fn row(&self, attach: String, bodies: &[String]) -> Option<AttachParts> {
+        let empty = self.case(&attach, PLAIN, false)?;
+        let taxed = self.case(&attach, PLAIN, true);
+        let body = |body: &String| self.difference(self.case(&attach, body, false)?, empty);
+        Some(AttachParts {
+            mechanism: self.net(empty),
+            bodies: bodies.iter().map(body).collect(),
+            tax: taxed.and_then(|taxed| self.difference(taxed, empty)),
+            kernel_empty: taxed.and_then(|taxed| self.part(&kernel(taxed)?)),
+            sums: Vec::new(),
+            passed: self.passed(empty),
+            attach,
+        })
+    }
+
+    /// The net of a case, as other views show it.
+    fn net(&self, case: &CaseRecord) -> Option<Part> {
+        let net = case.net.as_ref()?;
+        Some(Part {
+            value: net.value?,
+            ci95: net.ci95,
+        })
+    }
+
+    /// One case less another.
+    fn difference(&self, case: &CaseRecord, baseline: &CaseRecord) -> Option<Part> {
+        if self.record.unit.is_counted() {
+            let (case, baseline) = (case.raw.as_ref()?, baseline.raw.as_ref()?);
+            return Some(Part {
+                value: case.value - baseline.value,
+                ci95: None,
+            });
+        }
+        let (case, baseline) = (medians(case), medians(baseline));
+        let pairs = case.iter().zip(&baseline);
+        self.part(&pairs.map(|(a, b)| a - b).collect::<Vec<f64>>())
+    }
+
+    /// A value of which each epoch has one.
+    fn part(&self, epochs: &[f64]) -> Option<Part> {
+        if self.record.unit.is_counted() {
+            let value = Sample::new(epochs)?.median();
+            return Some(Part { value, ci95: None });
+        }
+        Some(Part {
+            value: hodges_lehmann(epochs)?,
+            ci95: Estimate::of(epochs).map(|e| [e.low, e.high]),
+        })
+    }
+
+    /// The sums of all rows, judged together; each with the place of its row.
+    fn sums(&self, rows: &[AttachParts], bodies: &[String]) -> Vec<(usize, PartsSum)> {
+        let mut found = Vec::new();
+        for (place, row) in rows.iter().enumerate() {
+            let squares = bodies
+                .iter()
+                .filter_map(|body| self.square(&row.attach, body));
+            found.extend(squares.map(|square| (place, square)));
+        }
+        let squares: Vec<&Corners<'_>> = found.iter().map(|(_, square)| square).collect();
+        let judged = match self.record.unit.is_counted() {
+            true => squares.iter().map(|square| square.counted()).collect(),
+            false => timed(&squares, self.record.asked.margin),
+        };
+        let sums = found.iter().zip(judged);
+        sums.map(|((place, square), judged)| (*place, self.sum(square, judged)))
+            .collect()
+    }
+
+    fn sum(&self, square: &Corners<'_>, judged: Residual) -> PartsSum {
+        let kernel = || {
+            let (both, empty) = (kernel(square.both)?, kernel(square.second)?);
+            let pairs = both.iter().zip(&empty);
+            self.part(&pairs.map(|(a, b)| a - b).collect::<Vec<f64>>())
+        };
+        let body = square.both.factors.get(&self.grid.columns);
+        PartsSum {
+            case: square.both.name.clone(),
+            body: body.cloned().unwrap_or_default(),
+            epochs: judged.epochs,
+            total: square.total,
+            residual: judged.part,
+            adds_up: judged.adds_up,
+            kernel: kernel(),
+        }
+    }
+
+    /// The four cases of a sum, where all of them have values.
+    fn square(&self, attach: &str, body: &str) -> Option<Corners<'_>> {
+        let both = self.case(attach, body, true)?;
+        Some(Corners {
+            neither: self.case(attach, PLAIN, false)?,
+            first: self.case(attach, body, false)?,
+            second: self.case(attach, PLAIN, true)?,
+            both,
+            total: self.net(both)?,
+        })
+    }
+
+    fn passed(&self, case: &CaseRecord) -> Option<Passed> {
+        let events = case.calibration?.batch.0 as f64
+            * match self.record.unit.is_counted() {
+                // What is kept is of the larger one of two batches.
+                true => 2.0,
+                false => 1.0,
+            };
+        let an_event = |name: &str| {
+            let batches = case.secondary.get(name)?.concat();
+            Some(Sample::new(&batches)?.mean() / events)
+        };
+        Some(Passed {
+            missed_per_million: an_event(MISSED)? * 1e6,
+            others_per_event: an_event(OTHER_FUNCTIONS)?,
+        })
+    }
+}
+
+fn medians(case: &CaseRecord) -> Vec<f64> {
+    epoch_medians(&case.samples)
+}
+
+/// The kernel's account of a case's runs, by epoch.
+fn kernel(case: &CaseRecord) -> Option<Vec<f64>> {
+    Some(epoch_medians(case.secondary.get(KERNEL_NS)?))
+}
+
+/// The cases of a sum.
+struct Corners<'a> {
+    /// The empty program.
+    neither: &'a CaseRecord,
+    /// The body.
+    first: &'a CaseRecord,
+    /// The tax.
+    second: &'a CaseRecord,
+    /// Both.
+    both: &'a CaseRecord,
+    /// What `both` costs, less its events.
+    total: Part,
+}
+
+/// What a sum's parts leave over.
+struct Residual {
+    epochs: usize,
+    part: Part,
+    adds_up: Additive,
+}
+
+impl Corners<'_> {
+    /// Without noise there is nothing to test: the residual is a number, or a range where a case's count
+    /// differs from load to load.
+    fn counted(&self) -> Residual {
+        let cases = [self.both, self.neither, self.first, self.second];
+        let value = |case: &CaseRecord| case.raw.as_ref().map_or(f64::NAN, |raw| raw.value);
+        let range = |case: &CaseRecord| recorded_range(case).unwrap_or([f64::NAN; 2]);
+        let [both, neither, first, second] = cases.map(value);
+        let residual = (both - first) - (second - neither);
+        let [both, neither, first, second] = cases.map(range);
+        let low = both[0] + neither[0] - first[1] - second[1];
+        let high = both[1] + neither[1] - first[0] - second[0];
+        // Each of two differences is rounded.
+        let rounding = 2.0 * cases.map(recorded_rounding).into_iter().fold(0.0, f64::max);
+        let tolerance = rounding.max(COUNTED_MARGIN * self.total.value.abs());
+        Residual {
+            epochs: self.both.raw.as_ref().map_or(0, |raw| raw.epochs),
+            part: Part {
+                value: residual,
+                ci95: None,
+            },
+            adds_up: match () {
+                () if residual.abs() <= tolerance => Additive::Yes,
+                () if low > tolerance || high < -tolerance => Additive::No,
+                () => Additive::CantTell,
+            },
+        }
+    }
+}
+
+/// Times: all sums together, each against a margin of its total.
+fn timed(squares: &[&Corners<'_>], margin: f64) -> Vec<Residual> {
+    let sum = |corners: &&Corners<'_>| {
+        let cases = [corners.neither, corners.first, corners.second, corners.both];
+        let [neither, first, second, both] = cases.map(medians);
+        Sum {
+            residuals: Square {
+                neither: &neither,
+                first: &first,
+                second: &second,
+                both: &both,
+            }
+            .residuals(),
+            tolerance: margin * corners.total.value.abs(),
+        }
+    };
+    let sums: Vec<Sum> = squares.iter().map(sum).collect();
+    let judged = judge_sums(&sums).into_iter().zip(&sums);
+    judged
+        .map(|(judged, sum)| Residual {
+            epochs: judged.epochs,
+            part: Part {
+                value: hodges_lehmann(&sum.residuals).unwrap_or(f64::NAN),
+                ci95: judged.residual.map(|e| [e.low, e.high]),
+            },
+            adds_up: judged.additive,
+        })
+        .collect()
+}

@@ -1,0 +1,150 @@
+//! A small table with what is to know of it, made once for the terminal, Markdown and HTML alike.
+
+use std::fmt::Write;
+
+use crate::report::{
+    markdown, number,
+    style::{Style, Tone},
+    table::{self, Grid},
+};
+
+/// A table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Block {
+    /// What it is about.
+    pub title: String,
+    /// Headings; the first column is of names, and those that hold numbers are right-aligned.
+    pub head: Vec<Head>,
+    /// Rows, as long as the head.
+    pub rows: Vec<Vec<Cell>>,
+    /// Findings, most important first.
+    pub notes: Vec<Note>,
+    /// How to read it.
+    pub captions: Vec<String>,
+}
+
+/// The heading of a column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// Its words.
+    pub text: String,
+    /// Whether numbers are below it.
+    pub number: bool,
+}
+
+/// A cell: its text, and the number that it is of.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// The text.
+    pub text: String,
+    /// What it sorts by.
+    pub key: Option<f64>,
+    /// What it says beyond its words.
+    pub tone: Tone,
+}
+
+/// A sentence below a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// The words.
+    pub text: String,
+    /// How much it matters.
+    pub tone: Tone,
+}
+
+impl Head {
+    /// A column of words.
+    pub fn words(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Head {
+            text,
+            number: false,
+        }
+    }
+
+    /// A column of numbers.
+    pub fn number(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Head { text, number: true }
+    }
+}
+
+impl Cell {
+    /// Words.
+    pub fn words(text: impl Into<String>) -> Self {
+        Cell {
+            text: text.into(),
+            ..Cell::default()
+        }
+    }
+
+    /// A number.
+    pub fn number(text: impl Into<String>, key: f64) -> Self {
+        Cell {
+            text: text.into(),
+            key: Some(key),
+            tone: Tone::Plain,
+        }
+    }
+}
+
+impl Block {
+    /// For a terminal.
+    pub fn terminal(&self, out: &mut String, style: Style) {
+        let _ = writeln!(out, "{}", style.bold(&self.title));
+        let head: Vec<&str> = self.head.iter().map(|head| head.text.as_str()).collect();
+        let numbers = self.head.iter().enumerate().filter(|(_, head)| head.number);
+        let right: Vec<usize> = numbers.map(|(place, _)| place).collect();
+        let mut grid = Grid::new(&head, &right, style);
+        for row in &self.rows {
+            let cells = row.iter().map(|cell| (cell.text.clone(), cell.tone));
+            grid.row(cells.collect());
+        }
+        out.push_str(&grid.render());
+        for note in &self.notes {
+            let text = crate::report::text::wrap(&note.text, style.width, "  ");
+            let text = match note.tone {
+                Tone::Open | Tone::Alarm => style.caution(&text),
+                _ => text,
+            };
+            let _ = writeln!(out, "{text}");
+        }
+        for words in &self.captions {
+            table::caption(out, words, style);
+        }
+        out.push('\n');
+    }
+
+    /// As Markdown.
+    pub fn markdown(&self, out: &mut String) {
+        let escaped = |text: &str| markdown::escape(text);
+        let _ = writeln!(out, "**{}**\n", escaped(&self.title));
+        let head: Vec<String> = self.head.iter().map(|head| escaped(&head.text)).collect();
+        let _ = writeln!(out, "| {} |", head.join(" | "));
+        let marks = self.head.iter().map(|head| match head.number {
+            true => "--:|",
+            false => ":--|",
+        });
+        let _ = writeln!(out, "|{}", marks.collect::<String>());
+        for row in &self.rows {
+            let cells = row.iter().enumerate().map(|(place, cell)| match place {
+                0 => markdown::code(&cell.text),
+                _ => escaped(&cell.text),
+            });
+            let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+        }
+        let notes = self.notes.iter().map(|note| escaped(&note.text));
+        let captions = self.captions.iter().map(|text| escaped(text));
+        let below: Vec<String> = notes.chain(captions).collect();
+        let _ = writeln!(out, "\n{}\n", below.join("  \n"));
+    }
+}
+
+/// A text for people that holds blocks alone.
+pub fn plain(blocks: &[Block], show: impl Fn(&Block, &mut String)) -> String {
+    let mut out = String::new();
+    for block in blocks {
+        show(block, &mut out);
+    }
+    number::plain_spaces(&out)
+}
