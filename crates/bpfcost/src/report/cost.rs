@@ -14,6 +14,9 @@ use crate::{
 /// Stands for a net that can't be told from nothing.
 const NOTHING: &str = "≈\u{A0}0";
 
+/// From here on the ends of a range are whole numbers, in instructions.
+const WIDE: f64 = 10.0;
+
 /// A cost, as text.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CostText {
@@ -93,7 +96,14 @@ fn net(case: &CaseRecord, record: &Record) -> CostText {
     let decimals = words::decimals(cost.value, ci95, record.unit);
     if counted {
         let range = cost.range().map_or_else(String::new, |ends| {
-            let [low, high] = ends.map(|end| words::value(end, None, record.unit));
+            // Hundredths of a range that is wide say nothing.
+            let most = if ends[1] - ends[0] >= WIDE {
+                0
+            } else {
+                usize::MAX
+            };
+            let [low, high] =
+                ends.map(|end| number::fixed(end, number::counted_decimals(end).min(most)));
             format!("{low}–{high}")
         });
         let loads = case.raw.as_ref().map_or(0, |raw| raw.epochs);

@@ -7,7 +7,7 @@ use crate::{
         matrix::{self, Matrix},
         number,
         sheet::{self, Sheet},
-        target, words,
+        target, text, words,
     },
 };
 
@@ -42,18 +42,23 @@ fn bodies(record: &Record) -> Option<String> {
             Some(own?.value - first?.value)
         });
         let median = bpfcost_stats::sample::median(&rows.collect::<Vec<f64>>())?;
-        let median = words::value(median, None, record.unit);
+        // Hundreds of instructions need no fractions here; the tables have them.
+        let median = match median.abs() >= 100.0 {
+            true => number::fixed(median, 0),
+            false => words::value(median, None, record.unit),
+        };
         Some(format!("{} {median}", sheet.columns[column]))
     };
     let added: Vec<String> = (1..sheet.columns.len()).filter_map(added).collect();
-    (!added.is_empty()).then(|| {
-        format!(
-            "On {} these add to {}, in the median of {}: {} {}.",
-            target::label(record),
-            sheet.columns[0],
-            number::plural(sheet.rows.len(), "way"),
-            added.join(", "),
-            record.unit
-        )
-    })
+    if added.is_empty() {
+        return None;
+    }
+    Some(format!(
+        "What another {} than {} adds on {}, in the median of all ways that have both: {} {}.",
+        text::line(&sheet.record.grid.as_ref()?.columns),
+        sheet.columns[0],
+        target::label(record),
+        added.join(", "),
+        record.unit
+    ))
 }

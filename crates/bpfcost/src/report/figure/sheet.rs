@@ -1,4 +1,4 @@
-//! What each way costs: a cell for each row and column of a grid, darker for dearer. Costs differ by
+//! What each way costs: a cell for each row and column of a grid, stronger for dearer. Costs differ by
 //! magnitudes, so the shade goes by the logarithm.
 
 use super::tiles::{self, Tile};

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    record::{Raw, Record, Status},
+    record::{Cost, Record, Status},
     report::{
         cpus,
         matrix::{CellText, Matrix, mark},
@@ -319,9 +319,14 @@ pub(super) fn matrix_table(matrix: &Matrix<'_>) -> Table {
     let rows = matrix.rows().map(|row| {
         let case = &matrix.across.rows[row.index];
         let mut cells = vec![words_cell(text::line(case.name))];
-        for ((text, head), cell) in row.cells.iter().zip(&matrix.heads).zip(&case.cells) {
-            let raw = cell.case.and_then(|case| case.raw.as_ref());
-            cells.extend(target_cells(text, raw, head.against.is_some()));
+        for ((place, text), cell) in row.cells.iter().enumerate().zip(&case.cells) {
+            let record = matrix.across.columns[place].record;
+            let cost = cell.case.and_then(|case| record.cost(case));
+            cells.extend(target_cells(
+                text,
+                cost,
+                matrix.heads[place].against.is_some(),
+            ));
         }
         Row { tone: None, cells }
     });
@@ -334,7 +339,7 @@ pub(super) fn matrix_table(matrix: &Matrix<'_>) -> Table {
 }
 
 /// One case on one target: its cost, how far that is open, and the difference where it is compared.
-fn target_cells(text: &CellText, raw: Option<&Raw>, compared: bool) -> Vec<Cell> {
+fn target_cells(text: &CellText, cost: Option<Cost>, compared: bool) -> Vec<Cell> {
     let value = format!("{}{}", text.value, mark(text.footnote));
     let spread = match text.spread.starts_with("same") {
         true => "same",
@@ -346,9 +351,9 @@ fn target_cells(text: &CellText, raw: Option<&Raw>, compared: bool) -> Vec<Cell>
                 Tone::Alarm => "n alarm",
                 _ => "n",
             },
-            ..number_cell(value, raw.map(|raw| raw.value))
+            ..number_cell(value, cost.map(|cost| cost.value))
         },
-        number_cell(spread, raw.and_then(|raw| Some(raw.ci95.or(raw.loads)?[0]))),
+        number_cell(spread, cost.and_then(|cost| Some(cost.ends?[0]))),
     ];
     if compared {
         let found = text.difference.as_ref();

@@ -60,6 +60,9 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
             told(first)
         ),
     };
+    if alike(last) {
+        return Some(format!("{start}: {with} {cheapest}"));
+    }
     let times = last.1.value / first.1.value;
     let times = match times.is_finite() && times >= 1.5 && first.1.value > 0.0 {
         true => format!(
