@@ -218,8 +218,9 @@ fn sum_caption(parts: &Parts, record: &Record) -> String {
                 .to_owned()
         }
         false => format!(
-            "They add up (yes) where its 95 % interval holds zero or 90 % lie below the {} of the whole that \
-             matters, and do so to the share that is named; no where a test says so that allows for {}.",
+            "They add up (yes) where the 95 % interval of what is left holds zero, or its 90 % interval lies \
+             within the {} of the whole that matters; `to` names how far off they may be. no: where a test \
+             says so that allows for {}.",
             number::round_percent(record.asked.margin),
             match sums {
                 1 => "this one sum".to_owned(),
