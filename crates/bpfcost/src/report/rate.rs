@@ -115,11 +115,11 @@ fn shares(record: &Record, rate: f64) -> Block {
 /// Rates within a budget.
 fn rates(record: &Record, budget: f64) -> Block {
     let title = format!(
-        "Events a second that {} of one core pay for",
+        "Events a second that {} of one core pays for",
         number::round_percent(budget)
     );
-    let caption = "By the dearer end of each 95 % interval, rounded down: surely within the budget. Empty where \
-                   there are too few epochs for an interval.";
+    let caption = "By the dearer end of each 95 % interval, rounded down: the safe answer, as far as one run knows. \
+                   Empty where there are too few epochs for an interval.";
     table(record, title, caption, |case| {
         let rate = most(case, record, budget)?;
         Some(Cell::number(per_second(rate, f64::floor), rate))
