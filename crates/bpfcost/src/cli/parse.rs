@@ -48,9 +48,56 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     Ok(time)
 }
 
+/// More events than this no core sees in a second.
+const MOST_EVENTS: f64 = 1e12;
+
+/// `200k/s`, `200k`, `1.5M/s`, `500/s`: events a second. A bare number could be anything.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    let text = text.trim();
+    let (number, a_second) = match text.strip_suffix("/s") {
+        Some(number) => (number.trim(), true),
+        None => (text, false),
+    };
+    let (number, scale) = match number.strip_suffix(['k', 'K', 'M']) {
+        Some(rest) if number.ends_with('M') => (rest.trim(), 1e6),
+        Some(rest) => (rest.trim(), 1e3),
+        None => (number, 1.0),
+    };
+    let value: f64 = number
+        .parse()
+        .map_err(|_| "write events a second, e.g. 200/s, 200k/s or 200M/s".to_owned())?;
+    if scale == 1.0 && !a_second {
+        return Err(format!(
+            "{number} what? say {number}/s, {number}k/s or {number}M/s"
+        ));
+    }
+    let value = value * scale;
+    if value > 0.0 && value <= MOST_EVENTS {
+        return Ok(value);
+    }
+    Err("it must be more than nothing and no more than a core can see, e.g. 200k/s".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rates() {
+        assert_eq!(rate("200k/s"), Ok(200e3));
+        assert_eq!(rate(" 200k "), Ok(200e3));
+        assert_eq!(rate("1.5M/s"), Ok(1.5e6));
+        assert_eq!(rate("500/s"), Ok(500.0));
+        assert_eq!(
+            rate("200"),
+            Err("200 what? say 200/s, 200k/s or 200M/s".to_owned())
+        );
+        for wrong in [
+            "", "k", "/s", "0/s", "-5k", "NaN/s", "infM", "5G/s", "5m", "5 per s", "1e9M",
+        ] {
+            assert!(rate(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn shares() {

@@ -10,10 +10,11 @@ use anyhow::{Context, Result};
 use super::{
     exit::{Exit, usage},
     output::note,
+    parse,
 };
 use crate::{
     record::{self, Record},
-    report,
+    report::{self, rate::Load},
 };
 
 /// Make one self-contained HTML page of records, or one Markdown document.
@@ -31,6 +32,12 @@ pub(super) struct Args {
     /// Where it goes: Markdown where the name ends in .md, else HTML.
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
+    /// Say what attach types cost of one core at so many events a second, e.g. 200k/s.
+    #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
+    rate: Option<f64>,
+    /// Say of attach types how many events a second this share of one core pays for.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    budget: Option<f64>,
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
@@ -43,14 +50,43 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             "these folders hold no record; make one with: bpfcost run xdp-lb",
         ));
     }
+    let load = Load {
+        rate: args.rate,
+        budget: args.budget,
+    };
+    answerable(&records, load)?;
     let markdown = args.out.extension().is_some_and(|ending| ending == "md");
     let page = match markdown {
         true => report::atlas::render(&records),
-        false => report::html::render(&records)?,
+        false => report::html::render_at(&records, load)?,
     };
     write(&args.out, &page)?;
     note!("wrote {}", args.out.display());
     Ok(Exit::Done)
+}
+
+/// Refuses a question about rates that none of the records can answer.
+fn answerable(records: &[Record], load: Load) -> Result<()> {
+    if load == Load::default() {
+        return Ok(());
+    }
+    let mut gridded = records
+        .iter()
+        .filter(|record| record.grid.is_some())
+        .peekable();
+    if gridded.peek().is_none() {
+        return Err(usage(
+            "--rate and --budget ask about attach types, and none of these records is of them\n  \
+             Make one with: bpfcost run attach",
+        ));
+    }
+    match gridded.any(|record| !record.unit.is_counted()) {
+        true => Ok(()),
+        false => Err(usage(
+            "--rate and --budget need nanoseconds, and these records count instructions, which are none\n  \
+             Make one where there is a clock: bpfcost run attach --on host",
+        )),
+    }
 }
 
 /// Writes a page whole or not at all; straight on where there is no file to replace, as in

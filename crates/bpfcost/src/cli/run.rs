@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use super::{
     exit::{Exit, usage},
     interrupt,
-    output::{answer, say},
+    output::{answer, note, say},
     parse, place, select,
     session::{self, Ended, Session},
     store,
@@ -20,6 +20,7 @@ use crate::{
         self,
         matrix::{self, Part},
         number::duration,
+        rate::{self, Load},
         style::Style,
     },
     target::{Host, Target, TargetError, parse_cpus},
@@ -58,6 +59,7 @@ const TYPICAL_SPREAD: f64 = 0.01;
   bpfcost run xdp-lb --case tcp-v4-ch --verbose    one case in detail
   bpfcost run xdp-lb --on exact:6.12           costs as counts of instructions, in a guest
   bpfcost run xdp-lb --on vm:6.1 --on vm:6.12  two kernels side by side
+  bpfcost run attach --rate 200k --budget 1%   attach types, and what 200,000 events a second cost
   bpfcost run xdp-lb --dry-run                 what would run, and what it could show")]
 pub(super) struct Args {
     /// What to measure; see `bpfcost list`.
@@ -87,9 +89,13 @@ pub(super) struct Args {
     /// Short batches, and stop at the first look.
     #[arg(long)]
     quick: bool,
-    /// Say of each comparison whether it is within this relative cost.
+    /// Say of each comparison whether it is within this relative cost. Of attach types it is a share of one
+    /// core: how many events a second it pays for.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
+    /// Say what attach types cost of one core at so many events a second, e.g. 200k/s.
+    #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
+    rate: Option<f64>,
     /// Only tell the cases, the expected time and the smallest effect that it can show.
     #[arg(long)]
     dry_run: bool,
@@ -141,6 +147,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         return finish(args, vec![session.run(&interrupted)?], None);
     }
     let plans = plans(args, &host)?;
+    answerable(args, &plans)?;
     if args.dry_run {
         for (experiment, plan) in &plans {
             dry_run(&**experiment, plan, &host)?;
@@ -246,7 +253,8 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
                 least_loads: loads.unwrap_or_default(),
                 goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
                 margin,
-                budget: args.budget,
+                // Of attach types it asks for a rate, which is a matter of the report.
+                budget: args.budget.filter(|_| experiment.grid().is_none()),
             };
             let plan = match named.is_exact() {
                 true => counted(timed, args.seed),
@@ -256,6 +264,37 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
         }
     }
     Ok(plans)
+}
+
+/// Refuses to measure for a rate that could not be told afterwards.
+fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> {
+    let timed = |plan: &Plan| !plan.counts();
+    let mut gridded = plans
+        .iter()
+        .filter(|(_, plan)| plan.grid.is_some())
+        .peekable();
+    if gridded.peek().is_none() {
+        return match args.rate {
+            Some(_) => Err(usage(
+                "--rate asks what attach types cost at so many events a second, and no such experiment is \
+                 named\n  It goes with: bpfcost run attach --rate 200k/s",
+            )),
+            None => Ok(()),
+        };
+    }
+    let alone = plans.iter().all(|(_, plan)| plan.grid.is_some());
+    let asked = match (args.rate, args.budget) {
+        (Some(_), _) => "--rate",
+        (None, Some(_)) if alone => "--budget",
+        _ => return Ok(()),
+    };
+    match gridded.any(|(_, plan)| timed(plan)) {
+        true => Ok(()),
+        false => Err(usage(format!(
+            "{asked} needs nanoseconds, and exact targets count instructions, which are none\n  \
+             Run it where there is a clock: bpfcost run attach --on host"
+        ))),
+    }
 }
 
 /// A plan for a guest that counts instructions: its clock is not one of seconds, and nothing is left to
@@ -382,30 +421,49 @@ fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> 
 }
 
 fn show(args: &Args, records: &[Record]) -> Result<()> {
+    let load = Load {
+        rate: args.rate,
+        budget: args.budget,
+    };
+    let rates = |records: &[&Record]| each(records, |record| rate::markdown(record, load));
     let text = match args.format {
-        Format::Json => report::json::render(records)?,
-        Format::Csv => report::csv::render(records)?,
+        Format::Json => {
+            if args.rate.is_some() {
+                note!("JSON is the record itself, which holds costs and no rates");
+            }
+            report::json::render(records)?
+        }
+        Format::Csv => report::csv::render_at(records, load)?,
         Format::Markdown => matrix::parts(records)
             .iter()
             .map(|part| match part {
                 Part::Matrix(matrix, records) => {
-                    matrix::markdown(matrix) + &each(records, report::markdown::render)
+                    matrix::markdown(matrix)
+                        + &each(records, report::markdown::render)
+                        + &rates(records)
                 }
-                Part::Alone(records) => each(records, report::markdown::render),
+                Part::Alone(records) => each(records, report::markdown::render) + &rates(records),
             })
             .collect(),
         Format::Table => {
             let style = Style::for_stdout();
             let tables = |records: &[&Record]| each(records, |record| table(args, record, style));
+            let rates =
+                |records: &[&Record]| each(records, |record| rate::terminal(record, load, style));
             matrix::parts(records)
                 .iter()
                 .map(|part| match part {
                     // A table a target only repeats what the matrix says, and is long.
-                    Part::Matrix(matrix, _) if !args.verbose => matrix::table(matrix, style, false),
-                    Part::Matrix(matrix, records) => {
-                        matrix::table(matrix, style, true) + "\n" + &tables(records)
+                    Part::Matrix(matrix, records) if !args.verbose => {
+                        matrix::table(matrix, style, false) + &rates(records)
                     }
-                    Part::Alone(records) => tables(records),
+                    Part::Matrix(matrix, records) => {
+                        matrix::table(matrix, style, true)
+                            + "\n"
+                            + &tables(records)
+                            + &rates(records)
+                    }
+                    Part::Alone(records) => tables(records) + &rates(records),
                 })
                 .collect()
         }

@@ -36,6 +36,8 @@ pub use file::{FileError, load, writable, write};
 pub use journal::{Contents, Header, Journal, Note, journal_path, read_journal};
 pub use journal_error::JournalError;
 pub use net::RESET_TWICE;
-pub use parts::{AttachParts, KERNEL_NS, MISSED, OTHER_FUNCTIONS, Part, Parts, PartsSum, Passed};
+pub use parts::{
+    AttachParts, KERNEL_NS, MISSED, OTHER_FUNCTIONS, Part, PartRole, Parts, PartsSum, Passed,
+};
 pub use schema::*;
 pub use session::{SessionFile, SessionSpread, spread_between};

@@ -47,6 +47,8 @@ const COUNTED_MARGIN: f64 = 0.001;
 /// The parts of every attach type of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
+    /// The factors of attach types and of bodies.
+    grid: Grid,
     /// The bodies that add something, in the record's order.
     pub bodies: Vec<String>,
     /// Attach types that were measured, the cheapest mechanism first.
@@ -109,6 +111,19 @@ pub struct Passed {
     pub others_per_event: f64,
 }
 
+/// What a case is of a cost's parts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum PartRole<'a> {
+    /// The empty program.
+    Mechanism(Part),
+    /// A body.
+    Body(Part),
+    /// The empty program with `bpf_stats`.
+    Tax(Part),
+    /// A body with `bpf_stats`: all parts together.
+    Together(&'a PartsSum),
+}
+
 impl Parts {
     /// The parts of a record, where its cases have such; `None` where none was measured.
     pub fn of(record: &Record) -> Option<Self> {
@@ -125,7 +140,31 @@ impl Parts {
         }
         let order = |row: &AttachParts| row.mechanism.map_or(f64::INFINITY, |part| part.value);
         rows.sort_by(|a, b| order(a).total_cmp(&order(b)));
-        (!rows.is_empty()).then_some(Parts { bodies, rows })
+        (!rows.is_empty()).then(|| Parts {
+            grid: grid.clone(),
+            bodies,
+            rows,
+        })
+    }
+
+    /// What a case is of them; `None` where it is none, or has no value.
+    pub fn role(&self, case: &CaseRecord) -> Option<PartRole<'_>> {
+        let factor = |name: &str| case.factors.get(name).map(String::as_str);
+        let (attach, body) = (factor(&self.grid.rows)?, factor(&self.grid.columns)?);
+        let row = self.rows.iter().find(|row| row.attach == attach)?;
+        let taxed = factor(STATS) == Some("on");
+        match (body == PLAIN, taxed) {
+            (true, false) => row.mechanism.map(PartRole::Mechanism),
+            (true, true) => row.tax.map(PartRole::Tax),
+            (false, true) => {
+                let sum = row.sums.iter().find(|sum| sum.body == body);
+                sum.map(PartRole::Together)
+            }
+            (false, false) => {
+                let place = self.bodies.iter().position(|own| own == body)?;
+                row.bodies[place].map(PartRole::Body)
+            }
+        }
     }
 
     /// Every sum, with the attach type that it is of.

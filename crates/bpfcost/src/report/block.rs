@@ -6,6 +6,7 @@ use crate::report::{
     markdown, number,
     style::{Style, Tone},
     table::{self, Grid},
+    text,
 };
 
 /// A table.
@@ -92,17 +93,19 @@ impl Block {
     /// For a terminal.
     pub fn terminal(&self, out: &mut String, style: Style) {
         let _ = writeln!(out, "{}", style.bold(&self.title));
-        let head: Vec<&str> = self.head.iter().map(|head| head.text.as_str()).collect();
-        let numbers = self.head.iter().enumerate().filter(|(_, head)| head.number);
-        let right: Vec<usize> = numbers.map(|(place, _)| place).collect();
-        let mut grid = Grid::new(&head, &right, style);
-        for row in &self.rows {
-            let cells = row.iter().map(|cell| (cell.text.clone(), cell.tone));
-            grid.row(cells.collect());
+        if !self.rows.is_empty() {
+            let head: Vec<&str> = self.head.iter().map(|head| head.text.as_str()).collect();
+            let numbers = self.head.iter().enumerate().filter(|(_, head)| head.number);
+            let right: Vec<usize> = numbers.map(|(place, _)| place).collect();
+            let mut grid = Grid::new(&head, &right, style);
+            for row in &self.rows {
+                let cells = row.iter().map(|cell| (cell.text.clone(), cell.tone));
+                grid.row(cells.collect());
+            }
+            out.push_str(&grid.render());
         }
-        out.push_str(&grid.render());
         for note in &self.notes {
-            let text = crate::report::text::wrap(&note.text, style.width, "  ");
+            let text = text::wrap(&note.text, style.width, "  ");
             let text = match note.tone {
                 Tone::Open | Tone::Alarm => style.caution(&text),
                 _ => text,
@@ -119,24 +122,30 @@ impl Block {
     pub fn markdown(&self, out: &mut String) {
         let escaped = |text: &str| markdown::escape(text);
         let _ = writeln!(out, "**{}**\n", escaped(&self.title));
-        let head: Vec<String> = self.head.iter().map(|head| escaped(&head.text)).collect();
-        let _ = writeln!(out, "| {} |", head.join(" | "));
-        let marks = self.head.iter().map(|head| match head.number {
-            true => "--:|",
-            false => ":--|",
-        });
-        let _ = writeln!(out, "|{}", marks.collect::<String>());
-        for row in &self.rows {
-            let cells = row.iter().enumerate().map(|(place, cell)| match place {
-                0 => markdown::code(&cell.text),
-                _ => escaped(&cell.text),
+        if !self.rows.is_empty() {
+            let head = self.head.iter().map(|head| {
+                // A name that takes two lines on a terminal has room here.
+                escaped(&head.text.replace('\n', ""))
             });
-            let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+            let _ = writeln!(out, "| {} |", head.collect::<Vec<_>>().join(" | "));
+            let marks = self.head.iter().map(|head| match head.number {
+                true => "--:|",
+                false => ":--|",
+            });
+            let _ = writeln!(out, "|{}", marks.collect::<String>());
+            for row in &self.rows {
+                let cells = row.iter().enumerate().map(|(place, cell)| match place {
+                    0 => markdown::code(&cell.text),
+                    _ => escaped(&cell.text),
+                });
+                let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
+            }
+            out.push('\n');
         }
         let notes = self.notes.iter().map(|note| escaped(&note.text));
         let captions = self.captions.iter().map(|text| escaped(text));
         let below: Vec<String> = notes.chain(captions).collect();
-        let _ = writeln!(out, "\n{}\n", below.join("  \n"));
+        let _ = writeln!(out, "{}\n", below.join("  \n"));
     }
 }
 

@@ -2,15 +2,19 @@
 //! where there is none.
 
 use anyhow::Result;
+use bpfcost_stats::Additive;
 
 use crate::{
     experiment::Role,
-    record::{BudgetVerdict, CaseRecord, Record, Status, Verdict},
-    report::text,
+    record::{BudgetVerdict, CaseRecord, Part, PartRole, Parts, Record, Status, Verdict},
+    report::{
+        rate::{self, Load},
+        text,
+    },
 };
 
 /// The columns of [`render`].
-const CASES: [&str; 32] = [
+const CASES: [&str; 43] = [
     "experiment",
     "target",
     "kernel",
@@ -43,6 +47,27 @@ const CASES: [&str; 32] = [
     "cv",
     "outliers",
     "problem",
+    "part",
+    "part_value",
+    "part_ci95_low",
+    "part_ci95_high",
+    "residual",
+    "residual_ci95_low",
+    "residual_ci95_high",
+    "adds_up",
+    "kernel_body",
+    "kernel_body_ci95_low",
+    "kernel_body_ci95_high",
+];
+
+/// Further columns where a rate or a budget was asked.
+const RATES: [&str; 6] = [
+    "rate_per_s",
+    "core_share",
+    "core_share_ci95_low",
+    "core_share_ci95_high",
+    "budget_share",
+    "budget_per_s",
 ];
 
 /// The columns of [`comparisons`].
@@ -68,9 +93,19 @@ const COMPARISONS: [&str; 17] = [
 
 /// Every case of every record.
 pub fn render(records: &[Record]) -> Result<String> {
+    render_at(records, Load::default())
+}
+
+/// The same, with what attach types cost at a rate, or how many events a share of a core pays for.
+pub fn render_at(records: &[Record], load: Load) -> Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(CASES)?;
+    let rates: &[&str] = match load == Load::default() {
+        true => &[],
+        false => &RATES,
+    };
+    writer.write_record(CASES.iter().chain(rates))?;
     for record in records {
+        let parts = Parts::of(record);
         for case in &record.cases {
             let head = [
                 &record.experiment,
@@ -79,14 +114,65 @@ pub fn render(records: &[Record]) -> Result<String> {
                 &record.started,
             ]
             .map(|text| text::line(text));
-            let cells = head
+            let mut cells: Vec<String> = head
                 .into_iter()
                 .chain([record.unit.to_string()])
-                .chain(case_cells(case));
+                .chain(case_cells(case))
+                .chain(part_cells(
+                    parts.as_ref().and_then(|parts| parts.role(case)),
+                ))
+                .collect();
+            if !rates.is_empty() {
+                cells.extend(rate_cells(case, record, load));
+            }
             writer.write_record(cells)?;
         }
     }
     finish(writer)
+}
+
+/// What a case is of a cost's parts.
+fn part_cells(role: Option<PartRole<'_>>) -> Vec<String> {
+    let cells = |part: Option<Part>| {
+        let [low, high] = ends(part.and_then(|part| part.ci95));
+        [plain(part.map(|part| part.value)), low, high]
+    };
+    let (name, part, sum) = match role {
+        None => ("", None, None),
+        Some(PartRole::Mechanism(part)) => ("mechanism", Some(part), None),
+        Some(PartRole::Body(part)) => ("body", Some(part), None),
+        Some(PartRole::Tax(part)) => ("tax", Some(part), None),
+        Some(PartRole::Together(sum)) => ("together", Some(sum.total), Some(sum)),
+    };
+    let adds_up = match sum.map(|sum| sum.adds_up) {
+        Some(Additive::Yes) => "yes",
+        Some(Additive::No) => "no",
+        Some(Additive::CantTell) => "can't tell",
+        None => "",
+    };
+    std::iter::once(name.to_owned())
+        .chain(cells(part))
+        .chain(cells(sum.map(|sum| sum.residual)))
+        .chain([adds_up.to_owned()])
+        .chain(cells(sum.and_then(|sum| sum.kernel)))
+        .collect()
+}
+
+/// What a case costs of a core, and how many events a budget pays for.
+fn rate_cells(case: &CaseRecord, record: &Record, load: Load) -> Vec<String> {
+    let gridded = |asked: Option<f64>| asked.filter(|_| record.grid.is_some());
+    let (rate, budget) = (gridded(load.rate), gridded(load.budget));
+    let share = rate.and_then(|rate| rate::share(case, record, rate));
+    let most = budget.and_then(|budget| rate::most(case, record, budget));
+    let [low, high] = ends(share.and_then(|share| share.ci95));
+    vec![
+        plain(rate),
+        plain(share.map(|share| share.value)),
+        low,
+        high,
+        plain(budget),
+        plain(most),
+    ]
 }
 
 /// Every comparison of every record.

@@ -15,6 +15,7 @@ use crate::{
     report::{
         matrix::{self, Matrix, Part},
         page::{MatrixSection, Section},
+        rate::Load,
         target, text,
     },
 };
@@ -25,7 +26,16 @@ const SCRIPT: &str = include_str!("templates/report.js");
 
 /// The records as one page; several become sections with a list of contents.
 pub fn render(records: &[Record]) -> Result<String> {
-    let sections: Vec<Section> = records.iter().enumerate().map(Section::new).collect();
+    render_at(records, Load::default())
+}
+
+/// The same, with what attach types cost at a rate, or how many events a share of a core pays for.
+pub fn render_at(records: &[Record], load: Load) -> Result<String> {
+    let sections: Vec<Section> = records
+        .iter()
+        .enumerate()
+        .map(|one| Section::new(one, load))
+        .collect();
     let parts = matrix::parts(records);
     let matrices: Vec<&Matrix<'_>> = parts
         .iter()

@@ -20,6 +20,7 @@ pub mod matrix;
 pub mod number;
 mod page;
 pub mod parts;
+pub mod rate;
 pub mod rows;
 pub mod scenario;
 pub mod sheet;

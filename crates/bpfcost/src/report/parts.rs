@@ -155,35 +155,39 @@ fn reach(sum: &PartsSum, unit: Unit) -> String {
 /// What is to say of a sum that doesn't add up, or can't be judged.
 fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> Option<Note> {
     let case = text::line(&format!("{}/{}", row.attach, sum.body));
-    let decimals = words::decimals(sum.residual.value, sum.residual.ci95, unit);
-    let signed = |value| number::signed(value, decimals);
-    let mut by = signed(sum.residual.value);
-    if let Some([low, high]) = sum.residual.ci95 {
-        by += &format!(" [{}, {}]", signed(low), signed(high));
-    }
-    let share = number::percent((sum.residual.value / sum.total.value).abs());
-    let more = match sum.residual.value > 0.0 {
-        true => "more",
-        false => "less",
+    let Part { value, ci95 } = sum.residual;
+    let decimals = words::decimals(value, ci95, unit);
+    let interval = |[low, high]: [f64; 2]| number::interval([low, high], decimals);
+    let with_interval = |value: String, ci95: Option<[f64; 2]>| match ci95 {
+        Some(ends) => format!("{value} {unit} {}", interval(ends)),
+        None => format!("{value} {unit}"),
     };
+    let left = with_interval(number::signed(value, decimals), ci95);
     let text = match sum.adds_up {
         Additive::Yes => return None,
-        Additive::No => format!(
-            "{case}: the parts do not add up. Together they cost {by} {unit} {more}, {share} of the whole: \
-             bpf_stats costs this body {more} than it costs an empty program."
-        ),
+        Additive::No => {
+            let (more, size) = match value > 0.0 {
+                true => ("more", ci95),
+                false => ("less", ci95.map(|[low, high]| [-high, -low])),
+            };
+            let by = with_interval(number::fixed(value.abs(), decimals), size);
+            let share = number::percent((value / sum.total.value).abs());
+            format!(
+                "{case}: the parts do not add up. Together they cost {by} {more}, {share} of the whole: \
+                 bpf_stats costs this body {more} than it costs an empty program."
+            )
+        }
         Additive::CantTell if unit.is_counted() => format!(
-            "{case}: can't tell whether the parts add up ({by} {unit}): its counts differ from load to load \
-             by more."
+            "{case}: can't tell whether the parts add up ({left}): its counts differ from load to load by more."
         ),
-        Additive::CantTell if sum.residual.ci95.is_none() => format!(
+        Additive::CantTell if ci95.is_none() => format!(
             "{case}: can't tell whether the parts add up: {} are too few for an interval.",
             number::plural(sum.epochs, "epoch")
         ),
         Additive::CantTell => format!(
-            "{case}: can't tell whether the parts add up ({by} {unit}): alone it would be a finding; among {} \
-             sums, one in twenty is as far off by chance.",
-            parts.sums().count()
+            "{case}: can't tell whether the parts add up ({left}): alone it would be a finding, but {} were \
+             looked at, and one in twenty is as far off by chance.",
+            number::plural(parts.sums().count(), "sum")
         ),
     };
     let tone = Tone::Open;
@@ -196,8 +200,8 @@ fn passed(row: &AttachParts) -> Option<Note> {
     let decimals = number::plain_decimals(passed.others_per_event).min(2);
     Some(Note {
         text: format!(
-            "{}: for each event its program also ran {} times for other functions, and it passed over {} of a \
-             million events that came while it ran.",
+            "{}: for each event its program also ran {} times for other functions; in a million events it \
+             passed over {} calls that came while it ran.",
             text::line(&row.attach),
             number::fixed(passed.others_per_event, decimals),
             number::count(passed.missed_per_million.max(0.0).round() as u64)
@@ -207,7 +211,7 @@ fn passed(row: &AttachParts) -> Option<Note> {
 }
 
 fn sum_caption(parts: &Parts, record: &Record) -> String {
-    let mut text = "+ bpf_stats: what the kernel's account of run times adds to the empty program. together: \
+    let mut text = "The tax, + bpf_stats, is what the kernel's account of run times adds to the empty program. together: \
                     the body with it, less the events alone. less parts: that, less mechanism, body and + \
                     bpf_stats, measured in the same rounds. "
         .to_owned();
@@ -218,8 +222,9 @@ fn sum_caption(parts: &Parts, record: &Record) -> String {
                 .to_owned()
         }
         false => format!(
-            "They add up (yes) where its 95 % interval holds zero or 90 % lie below the {} of the whole that \
-             matters, and do so to the share that is named; no where a test says so that allows for {}.",
+            "They add up (yes) where the 95 % interval of what is left holds zero, or its 90 % interval lies \
+             within the {} of the whole that matters; `to` names how far off they may be. no: where a test \
+             says so that allows for {}.",
             number::round_percent(record.asked.margin),
             match sums {
                 1 => "this one sum".to_owned(),

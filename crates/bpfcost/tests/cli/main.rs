@@ -3,6 +3,14 @@
 
 #[path = "../../../bpf/tests/require/mod.rs"]
 mod require;
+#[path = "../common/sample_parts.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "a part of it is used"
+)]
+mod sample_parts;
 #[path = "../common/sample_record.rs"]
 #[allow(
     dead_code,

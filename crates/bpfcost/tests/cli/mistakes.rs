@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{require, sample_record, tool::Tool};
+use crate::{require, sample_parts, sample_record, tool::Tool};
 
 #[test]
 fn names_that_do_not_exist() {
@@ -60,6 +60,45 @@ fn names_that_do_not_exist() {
 }
 
 #[test]
+fn rates_of_what_has_none() {
+    let tool = Tool::new();
+    tool.refuses(
+        "run xdp-lb --rate 200k",
+        2,
+        &["--rate", "attach types", "bpfcost run attach --rate"],
+    );
+    tool.write(
+        "lb.json",
+        serde_json::to_string(&sample_record::clean()).expect("JSON"),
+    );
+    tool.refuses(
+        "report lb.json --rate 200k/s",
+        2,
+        &["attach types", "bpfcost run attach"],
+    );
+    tool.write(
+        "counts.json",
+        serde_json::to_string(&sample_parts::counted()).expect("JSON"),
+    );
+    for asked in ["--rate 200k/s", "--budget 1%"] {
+        tool.refuses(
+            &format!("report counts.json {asked}"),
+            2,
+            &["nanoseconds", "count instructions", "--on host"],
+        );
+    }
+    tool.write(
+        "attach.json",
+        serde_json::to_string(&sample_parts::timed(12)).expect("JSON"),
+    );
+    // One that can answer is enough, and the other says why it can't.
+    let said = tool.says("report counts.json attach.json --rate 200k --budget 1% -o page.html");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let page = fs::read_to_string(tool.path("page.html")).expect("the page");
+    assert!(page.contains("CPU of one core at 200k") && page.contains("insn are not ns"));
+}
+
+#[test]
 fn numbers_that_make_no_sense() {
     let tool = Tool::new();
     for (precision, words) in [
@@ -87,6 +126,15 @@ fn numbers_that_make_no_sense() {
     }
     tool.refuses("run xdp-lb --seed -1", 2, &["-1"]);
     tool.refuses("run xdp-lb --budget 0%", 2, &["--budget", "above 0%"]);
+    for (rate, words) in [
+        ("200", "200 what? say 200/s, 200k/s or 200M/s"),
+        ("0/s", "more than nothing"),
+        ("-5k", "more than nothing"),
+        ("fast", "events a second"),
+    ] {
+        tool.refuses(&format!("run attach --rate {rate}"), 2, &["--rate", words]);
+        tool.refuses(&format!("report . --rate {rate}"), 2, &["--rate", words]);
+    }
     tool.refuses("self-test --runs 1", 2, &["--runs", "2..=1000"]);
 }
 

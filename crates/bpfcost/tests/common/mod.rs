@@ -10,4 +10,5 @@ pub mod browser;
 pub mod sample_changes;
 pub mod sample_exact;
 pub mod sample_grid;
+pub mod sample_parts;
 pub mod sample_record;

@@ -1,5 +1,6 @@
 //! What the HTML page shows of a record, as the template takes it: texts, figures, tables.
 
+mod blocks;
 mod facts;
 mod matrix;
 mod sheet;
@@ -8,10 +9,16 @@ mod tables;
 use serde::Serialize;
 
 pub(super) use self::matrix::MatrixSection;
-use self::{facts::Fact, sheet::SheetPart, tables::Table};
+use self::{blocks::BlockPart, facts::Fact, sheet::SheetPart, tables::Table};
 use crate::{
     record::{CaseRecord, Record, Status},
-    report::{figure, markdown, number, rows, sheet::Sheet, summary, target, text, words},
+    report::{
+        figure, markdown, number, parts,
+        rate::{self, Load},
+        rows,
+        sheet::Sheet,
+        summary, target, text, words,
+    },
 };
 
 /// More cases than this get no plot of their trials, but those whose intervals are widest.
@@ -41,6 +48,8 @@ pub(super) struct Section {
     pair_caption: String,
     strips: Vec<String>,
     strip_caption: String,
+    /// The parts of what attached programs cost, and what they cost at a rate.
+    blocks: Vec<BlockPart>,
     tables: Vec<Table>,
     machine: Vec<Fact>,
     method: Vec<String>,
@@ -61,7 +70,7 @@ struct GroupFigure {
 
 impl Section {
     /// The section of the record with this index.
-    pub(super) fn new((index, record): (usize, &Record)) -> Self {
+    pub(super) fn new((index, record): (usize, &Record), load: Load) -> Self {
         let groups = rows::groups(record);
         let pairs = rows::pairs(record);
         let (strips, strip_caption) = strips(record);
@@ -122,6 +131,11 @@ impl Section {
             pair_caption: words::pair_caption(record),
             strips,
             strip_caption,
+            blocks: parts::blocks(record)
+                .into_iter()
+                .chain(rate::blocks(record, load))
+                .map(BlockPart::new)
+                .collect(),
             tables,
             machine: facts::machine(record),
             method: method(record),

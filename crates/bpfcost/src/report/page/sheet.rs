@@ -47,7 +47,7 @@ pub(super) fn table(sheet: &Sheet<'_>) -> Table {
         Row { tone: None, cells }
     });
     Table {
-        title: "All cells",
+        title: "All cells".into(),
         caption: sheet.caption(),
         rows: rows.collect(),
         columns: columns(&names),

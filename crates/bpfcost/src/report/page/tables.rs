@@ -1,10 +1,13 @@
 //! The page's tables: every number of the record, each with the key that it sorts by.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 
 use crate::{
     record::{Cost, Record, Status},
     report::{
+        block::{self, Block, Head},
         cpus,
         matrix::{CellText, Matrix, mark},
         number,
@@ -17,7 +20,7 @@ use crate::{
 /// A table.
 #[derive(Serialize)]
 pub(super) struct Table {
-    pub(super) title: &'static str,
+    pub(super) title: Cow<'static, str>,
     pub(super) caption: String,
     pub(super) columns: Vec<Column>,
     pub(super) rows: Vec<Row>,
@@ -96,6 +99,29 @@ impl Cells {
     }
 }
 
+/// A small table; its captions are shown apart.
+pub(super) fn block_table(block: Block) -> Table {
+    let column = |head: Head| Column {
+        name: head.text.replace('\n', ""),
+        number: head.number,
+    };
+    let cell = |(cell, number): (block::Cell, bool)| match number {
+        true => number_cell(cell.text, cell.key),
+        false => words_cell(cell.text),
+    };
+    let numbers: Vec<bool> = block.head.iter().map(|head| head.number).collect();
+    let row = |cells: Vec<block::Cell>| Row {
+        tone: None,
+        cells: cells.into_iter().zip(numbers.clone()).map(cell).collect(),
+    };
+    Table {
+        title: block.title.into(),
+        caption: String::new(),
+        rows: block.rows.into_iter().map(row).collect(),
+        columns: block.head.into_iter().map(column).collect(),
+    }
+}
+
 /// What every case costs.
 pub(super) fn cost_table(groups: &[Group<'_>], record: &Record) -> Table {
     let unit = record.unit.to_string();
@@ -140,7 +166,7 @@ pub(super) fn cost_table(groups: &[Group<'_>], record: &Record) -> Table {
         false => ("95\u{A0}% interval", "±"),
     };
     Table {
-        title: "All costs",
+        title: Cow::Borrowed("All costs"),
         caption: words::cost_caption(record),
         rows: rows.collect(),
         columns: columns(&[
@@ -177,7 +203,7 @@ pub(super) fn cpu_table(record: &Record) -> Option<Table> {
     let mut header = vec![("case", false)];
     header.extend(names.iter().map(|name| (name.as_str(), true)));
     Some(Table {
-        title: "Each CPU, and all together",
+        title: Cow::Borrowed("Each CPU, and all together"),
         caption: cpus::CAPTION.to_owned(),
         rows: rows.into_iter().map(row).collect(),
         columns: columns(&header),
@@ -220,10 +246,10 @@ pub(super) fn batch_table(groups: &[Group<'_>], record: &Record) -> Table {
             })
         });
     Table {
-        title: match record.unit.is_counted() {
+        title: Cow::Borrowed(match record.unit.is_counted() {
             true => "All trials",
             false => "All batch means",
-        },
+        }),
         caption: format!(
             "{} {}",
             words::percentile_caption(record.unit),
@@ -284,7 +310,7 @@ pub(super) fn pair_table(pairs: &[PairRow<'_>], record: &Record) -> Table {
     names.extend(interval);
     names.push(("question", false));
     Table {
-        title: "All comparisons",
+        title: Cow::Borrowed("All comparisons"),
         caption: words::pair_caption(record),
         columns: columns(&names),
         rows: pairs.iter().map(row).collect(),
@@ -331,7 +357,7 @@ pub(super) fn matrix_table(matrix: &Matrix<'_>) -> Table {
         Row { tone: None, cells }
     });
     Table {
-        title: "All cases on all targets",
+        title: Cow::Borrowed("All cases on all targets"),
         caption: "Every number, with what surrounds it.".to_owned(),
         rows: rows.collect(),
         columns: columns(&names),

@@ -1,0 +1,255 @@
+//! What attached programs cost of a core at so many events a second, and how many events a share of a core
+//! pays for. Asked of a report, not of a measurement: net costs and a multiplication.
+
+use crate::{
+    experiment::Role,
+    record::{CaseRecord, Record, Status},
+    report::{
+        block::{Block, Cell, Head},
+        number::{self, HOLD, MISSING},
+        style::Style,
+        target, text,
+    },
+};
+
+/// Nanoseconds of a core in a second.
+const CORE_NS: f64 = 1e9;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Load {
+    /// Events a second.
+    pub rate: Option<f64>,
+    /// The share of one core that they may cost; 0.01 is 1 %.
+    pub budget: Option<f64>,
+}
+
+/// A share of a core, with the ends of its interval where there is one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The estimate; 1 is a whole core.
+    pub value: f64,
+    /// Its 95 % interval.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// What a case costs without its events, in nanoseconds; `None` where it has no such number.
+fn cost(case: &CaseRecord, record: &Record) -> Option<Share> {
+    let net = case.net.as_ref()?;
+    let known = case.status == Status::Ok && case.role == Role::Case && !record.unit.is_counted();
+    let value = net.value.filter(|value| value.is_finite())?;
+    known.then_some(Share {
+        value,
+        ci95: net.ci95,
+    })
+}
+
+/// What a case costs of a core at `rate` events a second.
+pub fn share(case: &CaseRecord, record: &Record, rate: f64) -> Option<Share> {
+    let of_core = |ns: f64| rate * ns / CORE_NS;
+    let cost = cost(case, record)?;
+    Some(Share {
+        value: of_core(cost.value),
+        ci95: cost.ci95.map(|ends| ends.map(of_core)),
+    })
+}
+
+/// The most events a second that surely cost no more than `budget` of a core: by the dearer end of the
+/// interval. `None` without one, or where it reaches nothing.
+pub fn most(case: &CaseRecord, record: &Record, budget: f64) -> Option<f64> {
+    let [_, dearest] = cost(case, record)?.ci95?;
+    let rate = budget * CORE_NS / dearest;
+    (dearest > 0.0 && rate.is_finite()).then_some(rate)
+}
+
+/// The answers for a record of attach types; none where nothing is asked, or it has no such table.
+pub fn blocks(record: &Record, load: Load) -> Vec<Block> {
+    let asked = load.rate.is_some() || load.budget.is_some();
+    if !asked || record.grid.is_none() {
+        return Vec::new();
+    }
+    if record.unit.is_counted() {
+        return vec![Block {
+            title: format!("Rates on {}", target::label(record)),
+            captions: vec![
+                "insn are not ns: what events cost of a core can't be told from counts of instructions. Run \
+                 it where there is a clock: bpfcost run attach --on host"
+                    .to_owned(),
+            ],
+            ..Block::default()
+        }];
+    }
+    let mut blocks = Vec::new();
+    if let Some(rate) = load.rate {
+        blocks.push(shares(record, rate));
+    }
+    if let Some(budget) = load.budget {
+        blocks.push(rates(record, budget));
+    }
+    if let Some(last) = blocks.last_mut() {
+        last.captions.push(
+            "Costs are of events back to back, so that caches are warm; events that come seldom cost more each. \
+             Without bpf_stats."
+                .to_owned(),
+        );
+        let emulated = target::unit_caption(record).filter(|_| record.machine.emulates_time());
+        last.captions.extend(emulated);
+    }
+    blocks
+}
+
+/// Shares of a core at a rate.
+fn shares(record: &Record, rate: f64) -> Block {
+    let title = format!(
+        "CPU of one core at {}, percent",
+        per_second(rate, f64::round)
+    );
+    let caption = "The rate times ns an event (net), of the 10⁹ ns that a core has in a second. ±: as far as the \
+                   95 % interval reaches; below: what can't be told from the harness, by its dearer end.";
+    table(record, title, caption, |case| {
+        let share = share(case, record, rate)?;
+        Some(Cell::number(percent(share, case), share.value))
+    })
+}
+
+/// Rates within a budget.
+fn rates(record: &Record, budget: f64) -> Block {
+    let title = format!(
+        "Events a second that {} of one core pays for",
+        number::round_percent(budget)
+    );
+    let caption = "By the dearer end of each 95 % interval, rounded down: the safe answer, as far as one run knows. \
+                   Empty where there are too few epochs for an interval.";
+    table(record, title, caption, |case| {
+        let rate = most(case, record, budget)?;
+        Some(Cell::number(per_second(rate, f64::floor), rate))
+    })
+}
+
+/// Attach types × bodies, the cheapest first.
+fn table(
+    record: &Record,
+    title: String,
+    caption: &str,
+    cell: impl Fn(&CaseRecord) -> Option<Cell>,
+) -> Block {
+    let Some(grid) = &record.grid else {
+        return Block::default();
+    };
+    let mut bodies: Vec<&String> = Vec::new();
+    let mut rows: Vec<(&String, Vec<&CaseRecord>)> = Vec::new();
+    for case in &record.cases {
+        let factor = |name: &String| case.factors.get(name);
+        let (Some(attach), Some(body)) = (factor(&grid.rows), factor(&grid.columns)) else {
+            continue;
+        };
+        let taxed = case.factors.get("stats").is_some_and(|stats| stats == "on");
+        if taxed || cost(case, record).is_none() {
+            continue;
+        }
+        if !bodies.contains(&body) {
+            bodies.push(body);
+        }
+        match rows.iter_mut().find(|(name, _)| *name == attach) {
+            Some((_, cases)) => cases.push(case),
+            None => rows.push((attach, vec![case])),
+        }
+    }
+    let cheapest = |cases: &[&CaseRecord]| {
+        let costs = cases.iter().filter_map(|case| cost(case, record));
+        costs.map(|cost| cost.value).fold(f64::INFINITY, f64::min)
+    };
+    rows.sort_by(|(_, a), (_, b)| cheapest(a).total_cmp(&cheapest(b)));
+    let head = bodies.iter().map(|body| Head::number(text::line(body)));
+    Block {
+        title: format!("{title}, {}", target::label(record)),
+        head: std::iter::once(Head::words("attach")).chain(head).collect(),
+        rows: rows
+            .iter()
+            .map(|(attach, cases)| {
+                let cells = bodies.iter().map(|body| {
+                    let has = |case: &&&CaseRecord| case.factors.get(&grid.columns) == Some(*body);
+                    let found = cases.iter().find(has).and_then(|case| cell(case));
+                    found.unwrap_or_default()
+                });
+                std::iter::once(Cell::words(text::line(attach)))
+                    .chain(cells)
+                    .collect()
+            })
+            .collect(),
+        notes: Vec::new(),
+        captions: vec![caption.to_owned()],
+    }
+}
+
+/// `0.402 ±0.007`, or `below 0.02` where the cost can't be told from none.
+fn percent(share: Share, case: &CaseRecord) -> String {
+    let value = share.value * 100.0;
+    let Some([low, high]) = share.ci95.map(|ends| ends.map(|end| end * 100.0)) else {
+        return number::fixed(value, number::plain_decimals(value));
+    };
+    let distinguishable = case.net.as_ref().is_some_and(|net| net.distinguishable);
+    if !distinguishable {
+        return match high > 0.0 {
+            true => format!(
+                "below {}",
+                number::fixed(high, number::plain_decimals(high))
+            ),
+            false => MISSING.to_owned(),
+        };
+    }
+    let reach = (value - low).max(high - value);
+    let decimals = number::decimals(reach);
+    format!(
+        "{}{HOLD}±{}",
+        number::fixed(value, decimals),
+        number::fixed(reach, decimals)
+    )
+}
+
+/// `200k/s`, with three digits at most, rounded as said.
+pub fn per_second(rate: f64, round: impl Fn(f64) -> f64) -> String {
+    let scales = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
+    let (scale, unit) = scales
+        .into_iter()
+        .find(|(scale, _)| rate >= *scale)
+        .unwrap_or((1.0, ""));
+    let scaled = rate / scale;
+    let decimals = number::plain_decimals(scaled).min(2);
+    let factor = 10_f64.powi(i32::try_from(decimals).unwrap_or(0));
+    // What is a hair below a round number by the floats' own rounding is that number.
+    let text = number::fixed(round(scaled * factor * (1.0 + 1e-12)) / factor, decimals);
+    let text = match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.'),
+        false => &text,
+    };
+    format!("{text}{unit}/s")
+}
+
+/// The answers for a terminal.
+pub fn terminal(record: &Record, load: Load, style: Style) -> String {
+    super::block::plain(&blocks(record, load), |block, out| {
+        block.terminal(out, style)
+    })
+}
+
+/// The answers as Markdown.
+pub fn markdown(record: &Record, load: Load) -> String {
+    super::block::plain(&blocks(record, load), Block::markdown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_three_digits() {
+        let whole = |rate| per_second(rate, f64::round);
+        assert_eq!(whole(200e3), "200k/s");
+        assert_eq!(whole(1.5e6), "1.5M/s");
+        assert_eq!(whole(500.0), "500/s");
+        assert_eq!(whole(0.5), "0.5/s");
+        assert_eq!(per_second(1_239_999.0, f64::floor), "1.23M/s");
+        assert_eq!(per_second(999_999.0, f64::floor), "999k/s");
+    }
+}

@@ -1,0 +1,213 @@
+//! Synthetic records of attach types whose parts are known: three types, three bodies, the first two with
+//! `bpf_stats` too, and each driver alone. Built as a run builds them.
+
+use std::collections::BTreeMap;
+
+use bpfcost::{
+    experiment::{Batch, Case, Grid, Pair, Role, Sizing, Trial, Unit},
+    measure::{Calibration, Event, Measured, Plan, Stop},
+    record::*,
+};
+
+/// What the driver costs alone.
+pub const DRIVER: f64 = 5.0;
+/// What `bpf_stats` adds to the empty program.
+pub const TAX: f64 = 37.0;
+/// What the kernel's account shows for an empty program.
+pub const READING: f64 = 30.0;
+/// What `bpf_stats` costs kprobe/map beyond that.
+pub const BEYOND: f64 = 9.0;
+/// Attach types with what their mechanism costs.
+pub const TYPES: [(&str, f64); 3] = [
+    ("tp_btf", 20.0),
+    ("kprobe", 150.0),
+    ("kprobe.multi-all", 90.0),
+];
+/// Bodies with what they add.
+pub const BODIES: [(&str, f64); 3] = [("empty", 0.0), ("map", 12.0), ("ringbuf-wakeup", 700.0)];
+
+const TRIALS: usize = 3;
+const BATCH: u64 = 1000;
+
+/// A run on the host of so many epochs.
+pub fn timed(epochs: usize) -> Record {
+    build("host", Unit::NanosPerOp, epochs)
+}
+
+/// A run on an exact target: the same costs, as whole numbers.
+pub fn counted() -> Record {
+    build("exact:6.12", Unit::InstructionsPerOp, 5)
+}
+
+/// A case that could not run, by its name.
+pub fn without(mut record: Record, names: &[&str]) -> Record {
+    for case in &mut record.cases {
+        if names.contains(&case.name.as_str()) {
+            case.status = Status::Unsupported;
+            case.reason = Some("needs CONFIG_FPROBE".into());
+            (case.raw, case.net) = (None, None);
+            case.samples.iter_mut().for_each(Vec::clear);
+        }
+    }
+    record
+}
+
+fn build(target: &str, unit: Unit, epochs: usize) -> Record {
+    let plan = plan(target, unit);
+    let mut measured = Measured::new(&plan);
+    for case in 0..plan.cases.len() {
+        measured.apply(&Event::Calibrated {
+            case,
+            calibration: Calibration {
+                batch: Batch(BATCH),
+                ns_per_op: 100.0,
+                ratio: Some(2.0),
+                attempts: 1,
+            },
+        });
+    }
+    for epoch in 0..epochs {
+        measured.apply(&Event::EpochStarted {
+            epoch,
+            load_s: 0.1,
+            kernel_bytes: None,
+        });
+        for round in 0..TRIALS {
+            for (case, of) in plan.cases.iter().enumerate() {
+                let noise = match unit.is_counted() {
+                    true => 0.0,
+                    false => noise(epoch, round, case),
+                };
+                let trial = trial(of, noise);
+                measured.apply(&Event::Trial {
+                    epoch,
+                    round,
+                    case,
+                    trial,
+                });
+            }
+        }
+        measured.apply(&Event::EpochFinished {
+            epoch,
+            seconds: 2.0,
+            rounds_s: 1.0,
+        });
+    }
+    measured.apply(&Event::Stopped { stop: Stop::Rounds });
+    let machine = Machine {
+        kernel: "6.12.107".into(),
+        cpu: "a CPU".into(),
+        ..Machine::default()
+    };
+    Record::build(&plan, &measured, "2026-11-22T03:00:00Z", machine, None)
+}
+
+/// A trial of a case, with noise around what its parts make together.
+fn trial(case: &Case, noise: f64) -> Trial {
+    let factor = |name: &str| case.factors.get(name).map(String::as_str);
+    let of = |known: &[(&str, f64)], name: &str| {
+        let found = known.iter().find(|(own, _)| Some(*own) == factor(name));
+        found.map_or(0.0, |(_, cost)| *cost)
+    };
+    let body = of(&BODIES, "body");
+    let taxed = factor("stats") == Some("on");
+    let beyond = match (taxed, case.name.as_str()) {
+        (true, "kprobe/map/stats") => BEYOND,
+        _ => 0.0,
+    };
+    let tax = if taxed { TAX } else { 0.0 };
+    let value = DRIVER + of(&TYPES, "attach") + body + tax + beyond + noise;
+    let mut secondary = BTreeMap::new();
+    if taxed {
+        secondary.insert(KERNEL_NS.to_owned(), READING + body + noise / 4.0);
+    }
+    if factor("attach") == Some("kprobe.multi-all") {
+        secondary.insert(MISSED.to_owned(), 0.012 * BATCH as f64);
+        secondary.insert(OTHER_FUNCTIONS.to_owned(), 3.5 * BATCH as f64);
+    }
+    Trial {
+        value,
+        ops: BATCH,
+        elapsed_ns: value * BATCH as f64,
+        ticks: 0,
+        secondary,
+    }
+}
+
+/// Up to half a nanosecond either way, the same every time.
+fn noise(epoch: usize, round: usize, case: usize) -> f64 {
+    let mut mixed = (epoch * 1009 + round * 101 + case * 13 + 7) as u64;
+    for _ in 0..3 {
+        mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (mixed >> 29);
+    }
+    (mixed % 1000) as f64 / 1000.0 - 0.5
+}
+
+fn plan(target: &str, unit: Unit) -> Plan {
+    let mut cases = Vec::new();
+    let mut pairs = Vec::new();
+    for (attach, _) in TYPES {
+        for (body, _) in BODIES {
+            cases.push(case(attach, body, false));
+            if body != "ringbuf-wakeup" {
+                cases.push(case(attach, body, true));
+            }
+            if body != "empty" {
+                pairs.push(Pair {
+                    case: format!("{attach}/{body}"),
+                    baseline: format!("{attach}/empty"),
+                    about: "body".into(),
+                });
+            }
+        }
+    }
+    cases.push(Case {
+        name: "none/helper".into(),
+        group: "nothing attached".into(),
+        factors: [("driver".to_owned(), "helper".to_owned())].into(),
+        about: "a call of bpf_get_numa_node_id".into(),
+        role: Role::Floor,
+        floor: None,
+        sizing: Sizing::Calibrated { most: None },
+    });
+    Plan {
+        experiment: "attach".into(),
+        target: target.into(),
+        unit,
+        seed: 7,
+        cases,
+        grid: Some(Grid {
+            rows: "attach".into(),
+            columns: "body".into(),
+        }),
+        pairs,
+        cpus: vec![1],
+        precision: None,
+        seconds: None,
+        patient: false,
+        quick: true,
+        rounds: Some(3),
+        least_loads: 1,
+        goal_ns: 2e6,
+        margin: if unit.is_counted() { 0.0 } else { 0.01 },
+        budget: None,
+    }
+}
+
+fn case(attach: &str, body: &str, stats: bool) -> Case {
+    let factors = [
+        ("attach", attach),
+        ("body", body),
+        ("driver", "helper"),
+        ("stats", if stats { "on" } else { "off" }),
+    ];
+    Case {
+        name: format!("{attach}/{body}{}", if stats { "/stats" } else { "" }),
+        group: "a call of bpf_get_numa_node_id".into(),
+        factors: factors.map(|(a, b)| (a.to_owned(), b.to_owned())).into(),
+        about: "what it does".into(),
+        role: Role::Case,
+        floor: Some("none/helper".into()),
+        sizing: Sizing::Calibrated { most: None },
+    }
+}
