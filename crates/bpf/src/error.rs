@@ -34,7 +34,7 @@ pub enum Error {
         source: libbpf_rs::Error,
     },
     /// A program could not be attached, or what it needs for that not be made.
-    #[error("{what}: {action}: {source}")]
+    #[error("{what}: {action}: {source:#}")]
     Attach {
         /// The attach type, or the thing that it needs.
         what: String,

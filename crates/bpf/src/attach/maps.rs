@@ -3,7 +3,9 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, RingBufferBuilder, libbpf_sys as sys};
+use libbpf_rs::{
+    MapCore as _, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder, libbpf_sys as sys,
+};
 
 use super::Body;
 use crate::{
@@ -33,6 +35,10 @@ pub struct Maps {
     hits_by_pid: MapHandle,
     events: MapHandle,
     stacks: MapHandle,
+    /// Reads `events`. Made once: to map a ring anew for each batch disturbs the next one.
+    reader: RingBuffer<'static>,
+    /// Whole events that it has read.
+    whole: Rc<Cell<u64>>,
 }
 
 impl Maps {
@@ -53,10 +59,14 @@ impl Maps {
                 }
             })
         };
+        let events = make("events", MapType::RingBuf, [0, 0, RING_BYTES], 0)?;
+        let whole = Rc::new(Cell::new(0));
         Ok(Maps {
+            reader: reader(&events, Rc::clone(&whole)).map_err(failed("events", "mapping it"))?,
+            whole,
             last_pid: make("last_pid", MapType::PercpuArray, [4, 8, 1], 0)?,
             hits_by_pid: make("hits_by_pid", MapType::Hash, [8, 8, ENTRIES], seed)?,
-            events: make("events", MapType::RingBuf, [0, 0, RING_BYTES], 0)?,
+            events,
             stacks: make(
                 "stacks",
                 MapType::StackTrace,
@@ -130,18 +140,11 @@ impl Maps {
     }
 
     fn take_events(&self) -> Result<u64> {
-        let whole = Rc::new(Cell::new(0u64));
-        let counting = Rc::clone(&whole);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(&self.events, move |event: &[u8]| {
-                counting.set(counting.get() + u64::from(event.len() == EVENT_BYTES));
-                0
-            })
-            .map_err(failed("events", "mapping it"))?;
-        let ring = builder.build().map_err(failed("events", "mapping it"))?;
-        ring.consume().map_err(failed("events", "reading it"))?;
-        Ok(whole.get())
+        self.whole.set(0);
+        self.reader
+            .consume()
+            .map_err(failed("events", "reading it"))?;
+        Ok(self.whole.get())
     }
 
     fn take_stacks(&self) -> Result<u64> {
@@ -157,6 +160,16 @@ impl Maps {
         }
         Ok(stacks)
     }
+}
+
+/// Counts the events of the right length in a ring buffer.
+fn reader(ring: &MapHandle, whole: Rc<Cell<u64>>) -> libbpf_rs::Result<RingBuffer<'static>> {
+    let mut builder = RingBufferBuilder::new();
+    builder.add(ring, move |event: &[u8]| {
+        whole.set(whole.get() + u64::from(event.len() == EVENT_BYTES));
+        0
+    })?;
+    builder.build()
 }
 
 fn failed(map: &'static str, action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
