@@ -232,7 +232,6 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
             let (cases, pairs) = select::cases(&*experiment, &args.cases)?;
             let default = args.time.is_none() && args.precision.is_none() && !args.quick;
             let margin = experiment.margin();
-            let loads = cases.iter().map(|case| experiment.loads(case)).max();
             let timed = Plan {
                 experiment: experiment.name().into(),
                 target: target.clone(),
@@ -250,7 +249,6 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
                 patient: args.time.is_none(),
                 quick: args.quick,
                 rounds: args.quick.then_some(QUICK_ROUNDS),
-                least_loads: loads.unwrap_or_default(),
                 goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
                 margin,
                 // Of attach types it asks for a rate, which is a matter of the report.

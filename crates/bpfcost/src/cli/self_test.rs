@@ -175,7 +175,6 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
             margin: experiment.margin(),
             budget: None,
             grid: None,
-            least_loads: 0,
         };
         let empty = Measured::new(&plan);
         let measured = measure::measure(

@@ -14,16 +14,12 @@ mod epoch;
 mod proof;
 
 use anyhow::Result;
-use bpfcost_bpf::{Feature, attach::Body, timing::Loop};
+use bpfcost_bpf::{Feature, timing::Loop};
 
 use super::{
     Case, Experiment, Grid, Loaded, Overhead, Pair, Sentinel, Setup, Unit, ladder, missing,
 };
 use case::Way;
-
-/// Loads of a run that counts instructions and has cases with stacks: what such a program costs goes by
-/// how the stack hashes, and so by where the kernel lies in memory.
-const STACK_LOADS: usize = 8;
 
 /// The experiment.
 #[derive(Debug, Default)]
@@ -81,15 +77,6 @@ impl Experiment for AttachTypes {
         match never {
             Some(reason) => Ok(Some(reason.to_owned())),
             None => missing(&self.needs(case)),
-        }
-    }
-
-    fn loads(&self, case: &Case) -> usize {
-        match Way::of(case) {
-            Some(Way::Program {
-                body: Body::Stack, ..
-            }) => STACK_LOADS,
-            _ => 1,
         }
     }
 

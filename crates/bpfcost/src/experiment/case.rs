@@ -21,6 +21,13 @@ pub struct Case {
     pub floor: Option<String>,
     /// How many operations a trial has.
     pub sizing: Sizing,
+    /// The fewest loads that its spread needs where instructions are counted; 0 where those of any case do.
+    #[serde(default, skip_serializing_if = "none")]
+    pub loads: usize,
+}
+
+fn none(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Whether a case is measured for its own sake.

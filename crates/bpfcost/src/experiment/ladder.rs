@@ -145,6 +145,7 @@ fn case(added: u32) -> Case {
         sizing: Sizing::Calibrated {
             most: Some(MOST_OPS),
         },
+        loads: 0,
     }
 }
 

@@ -71,11 +71,6 @@ pub trait Experiment {
         1
     }
 
-    /// The fewest loads that a case's spread needs where instructions are counted.
-    fn loads(&self, _case: &Case) -> usize {
-        1
-    }
-
     /// What loads and trials take beside the batch itself: for the estimate of `--dry-run` alone.
     fn overhead(&self) -> Overhead;
 

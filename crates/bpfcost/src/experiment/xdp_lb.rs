@@ -238,6 +238,7 @@ fn floor_case(reset: Reset) -> Case {
         sizing: Sizing::Calibrated {
             most: Some(scenario::MOST_OPS),
         },
+        loads: 0,
     }
 }
 
@@ -271,6 +272,7 @@ fn scenario_case(scenario: &Scenario) -> Case {
         role: Role::Case,
         floor: Some(floor_name(scenario.reset())),
         sizing: scenario.sizing,
+        loads: 0,
     }
 }
 

@@ -74,7 +74,7 @@ impl Run<'_> {
         epoch: usize,
         rounds: usize,
     ) -> Result<(), Halt> {
-        for case in self.live() {
+        for case in self.due_in(epoch) {
             let batch = self.batch(case);
             for round in 0..rounds {
                 let Some(trial) = self.count(loaded, epoch, case, batch)? else {

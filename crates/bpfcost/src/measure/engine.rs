@@ -149,6 +149,13 @@ impl Run<'_> {
             .collect()
     }
 
+    /// Those of them that have a part in an epoch.
+    pub(super) fn due_in(&self, epoch: usize) -> Vec<usize> {
+        let live = self.live().into_iter();
+        live.filter(|&case| self.plan.runs_in(epoch, case))
+            .collect()
+    }
+
     /// Seconds by the clock.
     pub(super) fn now_s(&self) -> f64 {
         self.clock.now().as_secs_f64()

@@ -40,7 +40,7 @@ impl Run<'_> {
     ) -> Result<T, Halt> {
         let mut loaded = self
             .experiment
-            .load(&self.plan.setup(&self.live(), epoch))
+            .load(&self.plan.setup(&self.due_in(epoch), epoch))
             .map_err(|error| self.broken(format!("loading epoch {epoch}"), error))?;
         let outcome = inside(self, loaded.as_mut());
         let unloaded = loaded.unload().map_err(|source| super::Error::Broken {
@@ -67,11 +67,11 @@ impl Run<'_> {
             load_s: self.now_s() - begun,
             kernel_bytes: loaded.kernel_bytes(),
         })?;
-        for case in self.live() {
+        for case in self.due_in(epoch) {
             self.prepare(loaded, epoch, case)?;
         }
         let calibrating = self.now_s();
-        for case in self.live() {
+        for case in self.due_in(epoch) {
             if self.measured.cases[case].calibration.is_none() {
                 self.calibrate(loaded, epoch, case)?;
             }
@@ -83,7 +83,7 @@ impl Run<'_> {
             self.count_rounds(loaded, epoch, rounds)?;
             return Ok(self.now_s() - begun);
         }
-        for case in self.live() {
+        for case in self.due_in(epoch) {
             let batch = warm_up(self.plan.cases[case].sizing, self.batch(case));
             self.trial(loaded, epoch, case, batch)?;
         }

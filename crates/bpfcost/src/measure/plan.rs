@@ -37,9 +37,6 @@ pub struct Plan {
     pub quick: bool,
     /// Rounds per epoch where they are fixed; else chosen from the spread, starting at 3.
     pub rounds: Option<u32>,
-    /// The fewest loads where instructions are counted.
-    #[serde(default)]
-    pub least_loads: usize,
     /// What a batch is calibrated to, in nanoseconds.
     pub goal_ns: f64,
     /// The relative difference below which two cases count as the same.
@@ -56,8 +53,18 @@ impl Plan {
 
     /// The number of epochs after which the run ends, where it does not depend on what is seen.
     pub fn loads(&self) -> Option<usize> {
+        let cases = 0..self.cases.len();
         self.counts()
-            .then(|| count::loads(self.quick).max(self.least_loads))
+            .then(|| cases.map(|case| self.case_loads(case)).max().unwrap_or(0))
+    }
+
+    /// Whether a case runs in an epoch: always where it is timed.
+    pub(super) fn runs_in(&self, epoch: usize, case: usize) -> bool {
+        !self.counts() || epoch < self.case_loads(case)
+    }
+
+    fn case_loads(&self, case: usize) -> usize {
+        count::loads(self.quick).max(self.cases[case].loads)
     }
 
     /// What epoch number `epoch` is loaded for: the cases numbered in `live`.

@@ -38,7 +38,6 @@ fn cases_entered_twice_are_measured_twice() {
             margin: twice.margin(),
             budget: None,
             grid: None,
-            least_loads: 0,
         };
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);

@@ -169,6 +169,7 @@ fn plan(target: &str, unit: Unit) -> Plan {
         role: Role::Floor,
         floor: None,
         sizing: Sizing::Calibrated { most: None },
+        loads: 0,
     });
     Plan {
         experiment: "attach".into(),
@@ -187,7 +188,6 @@ fn plan(target: &str, unit: Unit) -> Plan {
         patient: false,
         quick: true,
         rounds: Some(3),
-        least_loads: 1,
         goal_ns: 2e6,
         margin: if unit.is_counted() { 0.0 } else { 0.01 },
         budget: None,
@@ -209,5 +209,6 @@ fn case(attach: &str, body: &str, stats: bool) -> Case {
         role: Role::Case,
         floor: Some("none/helper".into()),
         sizing: Sizing::Calibrated { most: None },
+        loads: 0,
     }
 }

@@ -135,7 +135,6 @@ impl Mock {
             margin: 0.01,
             budget: None,
             grid: None,
-            least_loads: 0,
         }
     }
 
@@ -179,6 +178,7 @@ pub(crate) fn case(index: usize) -> Case {
         role: Role::Case,
         floor: None,
         sizing: Sizing::Calibrated { most: None },
+        loads: 0,
     }
 }
 

@@ -9,6 +9,10 @@ use bpfcost_bpf::{
 
 use crate::experiment::{Case, Pair, Role, Sizing};
 
+/// Loads of a case with stacks where instructions are counted: what such a program costs goes by how the
+/// stack hashes, and so by where the kernel and its programs lie in memory.
+const STACK_LOADS: usize = 8;
+
 /// What a case means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
@@ -105,6 +109,14 @@ impl Way {
     /// Why no kernel has it.
     pub(super) fn never(self) -> Option<&'static str> {
         match self {
+            Way::Program {
+                attach: Attach::KprobeMultiAll,
+                body,
+                ..
+            } if !matches!(body, Body::Empty | Body::Map) => Some(
+                "not measured: attaching to all functions takes seconds each time, and a body costs what \
+                 it does under kprobe.multi",
+            ),
             Way::Program { attach, body, .. } if !attach.takes(body) => {
                 Some("no kernel gives programs that see packets the helper for stacks")
             }
@@ -146,6 +158,12 @@ pub(super) fn case(way: Way) -> Case {
         role,
         floor: (role == Role::Case).then(|| Way::Alone(driver).name()),
         sizing: Sizing::Calibrated { most },
+        loads: match way {
+            Way::Program {
+                body: Body::Stack, ..
+            } => STACK_LOADS,
+            _ => 0,
+        },
     }
 }
 

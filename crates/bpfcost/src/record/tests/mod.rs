@@ -24,6 +24,7 @@ pub(super) fn case(name: &str, role: Role, floor: Option<&str>) -> Case {
         role,
         floor: floor.map(str::to_owned),
         sizing: Sizing::Calibrated { most: None },
+        loads: 0,
     }
 }
 
@@ -55,7 +56,6 @@ pub(super) fn plan() -> Plan {
         margin: 0.01,
         budget: Some(0.05),
         grid: None,
-        least_loads: 0,
     }
 }
 
