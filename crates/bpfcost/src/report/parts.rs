@@ -223,7 +223,7 @@ fn sum_caption(parts: &Parts, record: &Record) -> String {
         }
         false => format!(
             "They add up (yes) where the 95 % interval of what is left holds zero, or its 90 % interval lies \
-             within the {} of the whole that matters; `to` names how far off they may be. no: where a test \
+             within the {} of the whole that matters; the share beside yes is how far off they may be. no: where a test \
              says so that allows for {}.",
             number::round_percent(record.asked.margin),
             match sums {

@@ -5,7 +5,7 @@ use crate::{
     experiment::Role,
     record::{CaseRecord, Record, Status},
     report::{
-        block::{Block, Cell, Head},
+        block::{self, Block, Cell, Head},
         number::{self, HOLD, MISSING},
         style::Style,
         target, text,
@@ -235,7 +235,15 @@ pub fn terminal(record: &Record, load: Load, style: Style) -> String {
 
 /// The answers as Markdown.
 pub fn markdown(record: &Record, load: Load) -> String {
-    super::block::plain(&blocks(record, load), Block::markdown)
+    below(block::plain(&blocks(record, load), Block::markdown))
+}
+
+/// A text that follows another, which ends with its last line.
+fn below(text: String) -> String {
+    match text.is_empty() {
+        true => text,
+        false => format!("\n{text}"),
+    }
 }
 
 #[cfg(test)]
