@@ -80,9 +80,8 @@ fn counts_are_judged_without_a_test() {
     ];
     assert_eq!(answers, expected);
     let passed = found.rows[1].passed.unwrap();
-    // Of the larger one of two batches.
-    assert!((passed.missed_per_million - 6000.0).abs() < 1e-6);
-    assert!((passed.others_per_event - 1.75).abs() < 1e-9);
+    assert!((passed.missed_per_event - 0.012).abs() < 1e-9);
+    assert!((passed.others_per_event - 3.5).abs() < 1e-9);
 }
 
 #[test]

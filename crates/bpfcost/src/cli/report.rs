@@ -57,7 +57,10 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     answerable(&records, load)?;
     let markdown = args.out.extension().is_some_and(|ending| ending == "md");
     let page = match markdown {
-        true => report::atlas::render(&records),
+        true => {
+            let rates = records.iter().map(|one| report::rate::markdown(one, load));
+            report::atlas::render(&records) + &rates.collect::<String>()
+        }
         false => report::html::render_at(&records, load)?,
     };
     write(&args.out, &page)?;

@@ -51,19 +51,20 @@ pub(super) fn calibrate<E>(
 
     // The first call may meet cold caches, so that one operation seems long enough to be a batch.
     let (cold, warm) = (trial(Batch(1))?, trial(Batch(1))?);
-    let mut tried = 1;
     let mut seen = if cold.elapsed_ns < warm.elapsed_ns {
         cold
     } else {
         warm
     };
-    while short(&seen, goal_ns) && tried < most {
-        tried = scaled(tried, &seen, goal_ns, most);
-        seen = trial(Batch(tried))?;
+    // Operations may come in sets, and one of them is the smallest batch.
+    let least = seen.ops.clamp(1, most);
+    let scaled = |seen: &Trial| scaled(seen, goal_ns, most).max(least);
+    while short(&seen, goal_ns) && seen.ops < most {
+        seen = trial(Batch(scaled(&seen)))?;
     }
 
     let mut found = Calibration {
-        batch: Batch(scaled(tried, &seen, goal_ns, most)),
+        batch: Batch(scaled(&seen)),
         ns_per_op: ns_per_op(&seen),
         ratio: None,
         attempts: 0,
@@ -72,7 +73,7 @@ pub(super) fn calibrate<E>(
         let half = found.batch.0 / 2;
         let once = trial(Batch(half))?;
         let twice = trial(Batch(2 * half))?;
-        let batch = Batch(scaled(2 * half, &twice, goal_ns, most));
+        let batch = Batch(scaled(&twice));
         if short(&twice, goal_ns) && batch > found.batch {
             found.batch = batch; // what was seen before was disturbed: no check yet
             continue;
@@ -135,17 +136,47 @@ fn short(trial: &Trial, goal_ns: f64) -> bool {
     trial.elapsed_ns < ENOUGH * goal_ns
 }
 
-/// The batch that would take `goal_ns`, if `seen` was one of `ops`; it grows within bounds.
-fn scaled(ops: u64, seen: &Trial, goal_ns: f64, most: u64) -> u64 {
+/// The batch that would take `goal_ns`, to judge by one that was seen; it grows within bounds.
+fn scaled(seen: &Trial, goal_ns: f64, most: u64) -> u64 {
     let growth = goal_ns / seen.elapsed_ns;
     let growth = if growth.is_finite() && growth > 0.0 {
         growth.min(MOST_GROWTH)
     } else {
         MOST_GROWTH // the clock saw nothing pass
     };
-    ((ops as f64 * growth).round() as u64).clamp(1, most)
+    ((seen.ops as f64 * growth).round() as u64).clamp(1, most)
 }
 
 fn ns_per_op(trial: &Trial) -> f64 {
     trial.elapsed_ns / trial.ops.max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, convert::Infallible};
+
+    use super::*;
+
+    /// Operations come 64 at a time, as frames do: no batch is smaller than a set, and none of its size is
+    /// taken for one operation.
+    #[test]
+    fn operations_that_come_in_sets_are_counted_as_they_come() {
+        let found = |cost: f64| {
+            let trial = |batch: Batch| {
+                let ops = batch.0.next_multiple_of(64);
+                Ok::<_, Infallible>(Trial {
+                    value: cost,
+                    ops,
+                    elapsed_ns: cost * ops as f64,
+                    ticks: 0,
+                    secondary: BTreeMap::new(),
+                })
+            };
+            let Ok(found) = calibrate(Sizing::Calibrated { most: None }, 4e5, trial);
+            found.batch.0
+        };
+        assert_eq!(found(1000.0), 400);
+        assert_eq!(found(2668.0), 150);
+        assert_eq!(found(50_000.0), 64);
+    }
 }

@@ -12,7 +12,7 @@ use super::{
     calibrate::calibrate,
     engine::{Halt, Run},
 };
-use crate::experiment::{Batch, Loaded, Sizing, Trial};
+use crate::experiment::{Batch, Loaded, Problem, Sizing, Trial};
 
 /// Batches of one trial until one without a tick is found; the one with the fewest counts else. Batches
 /// begin just after a tick where the experiment can have it so, and then the first try will do.
@@ -109,8 +109,23 @@ impl Run<'_> {
         let Some(twice) = self.quiet(loaded, epoch, case, double, TRIES)? else {
             return Ok(None);
         };
+        // As many as were asked for, but where operations come in sets.
+        let more = twice.ops.saturating_sub(once.ops);
+        if more == 0 {
+            self.tell(Event::Invalid {
+                epoch,
+                case,
+                problem: Problem {
+                    check: "operations".to_owned(),
+                    expected: format!("more than {} in twice the batch", once.ops),
+                    got: twice.ops.to_string(),
+                    detail: "the batch is smaller than one set of operations".to_owned(),
+                },
+            })?;
+            return Ok(None);
+        }
         Ok(Some(Trial {
-            value: (twice.elapsed_ns - once.elapsed_ns) / batch.0 as f64,
+            value: (twice.elapsed_ns - once.elapsed_ns) / more as f64,
             ops: once.ops + twice.ops,
             elapsed_ns: once.elapsed_ns + twice.elapsed_ns,
             ticks: once.ticks + twice.ticks,

@@ -32,9 +32,9 @@ use crate::experiment::Grid;
 
 /// The secondary value of a trial that holds nanoseconds a run by the kernel's own account.
 pub const KERNEL_NS: &str = "kernel_ns";
-/// The secondary value that holds events which the mechanism passed over, in a batch.
+/// The secondary value that holds calls that the mechanism passed over, an event.
 pub const MISSED: &str = "missed";
-/// The secondary value that holds runs for other functions than the target, in a batch.
+/// The secondary value that holds runs for other functions than the target, an event.
 pub const OTHER_FUNCTIONS: &str = "other_functions";
 
 /// The body that does nothing: the mechanism alone.
@@ -105,8 +105,8 @@ pub struct PartsSum {
 /// What a mechanism passed over, and ran beside.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Passed {
-    /// Events that it passed over, of a million.
-    pub missed_per_million: f64,
+    /// Calls that it passed over, an event.
+    pub missed_per_event: f64,
     /// Runs for other functions, an event.
     pub others_per_event: f64,
 }
@@ -310,19 +310,10 @@ impl Seen<'_> {
     }
 
     fn passed(&self, case: &CaseRecord) -> Option<Passed> {
-        let events = case.calibration?.batch.0 as f64
-            * match self.record.unit.is_counted() {
-                // What is kept is of the larger one of two batches.
-                true => 2.0,
-                false => 1.0,
-            };
-        let an_event = |name: &str| {
-            let batches = case.secondary.get(name)?.concat();
-            Some(Sample::new(&batches)?.mean() / events)
-        };
+        let mean = |name: &str| Some(Sample::new(&case.secondary.get(name)?.concat())?.mean());
         Some(Passed {
-            missed_per_million: an_event(MISSED)? * 1e6,
-            others_per_event: an_event(OTHER_FUNCTIONS)?,
+            missed_per_event: mean(MISSED)?,
+            others_per_event: mean(OTHER_FUNCTIONS)?,
         })
     }
 }

@@ -197,14 +197,17 @@ fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> 
 /// What a mechanism passed over.
 fn passed(row: &AttachParts) -> Option<Note> {
     let passed = row.passed?;
-    let decimals = number::plain_decimals(passed.others_per_event).min(2);
+    let times = |an_event: f64| {
+        let decimals = number::plain_decimals(an_event).min(2);
+        number::fixed(an_event, decimals)
+    };
     Some(Note {
         text: format!(
-            "{}: for each event its program also ran {} times for other functions; in a million events it \
-             passed over {} calls that came while it ran.",
+            "{}: beside each event its program ran {} times for other functions, and {} calls were passed over, for \
+             they came while it ran.",
             text::line(&row.attach),
-            number::fixed(passed.others_per_event, decimals),
-            number::count(passed.missed_per_million.max(0.0).round() as u64)
+            times(passed.others_per_event),
+            times(passed.missed_per_event)
         ),
         tone: Tone::Quiet,
     })

@@ -122,8 +122,8 @@ fn trial(case: &Case, noise: f64) -> Trial {
         secondary.insert(KERNEL_NS.to_owned(), READING + body + noise / 4.0);
     }
     if factor("attach") == Some("kprobe.multi-all") {
-        secondary.insert(MISSED.to_owned(), 0.012 * BATCH as f64);
-        secondary.insert(OTHER_FUNCTIONS.to_owned(), 3.5 * BATCH as f64);
+        secondary.insert(MISSED.to_owned(), 0.012);
+        secondary.insert(OTHER_FUNCTIONS.to_owned(), 3.5);
     }
     Trial {
         value,

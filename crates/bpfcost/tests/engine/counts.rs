@@ -85,6 +85,33 @@ fn every_load_that_counts_lives_through_the_same() {
     assert_eq!(of_load(1).len(), 2 * 2 * 8);
 }
 
+/// One whose count goes by its load needs more of them; the others are done before.
+#[test]
+fn a_case_has_the_loads_that_it_needs() {
+    let mut mock = counted(&[22.0, 888.0, 7.0]);
+    mock.cases[1].loads = 8;
+    let plan = mock.counting_plan();
+    let measured = mock.run(&plan).0.expect("it runs");
+    let loads = |case: usize| {
+        let samples = measured.cases[case].samples.iter();
+        samples.filter(|trials| !trials.is_empty()).count()
+    };
+    assert_eq!([loads(0), loads(1), loads(2)], [5, 8, 5]);
+    // The last loads hold nothing but what still runs.
+    let last = mock.lab.loads.borrow().last().cloned();
+    assert_eq!(last.map(|cases| cases.len()), Some(1));
+    let record = Record::build(
+        &plan,
+        &measured,
+        "2026-01-01T00:00:00Z",
+        Default::default(),
+        None,
+    );
+    let epochs = record.cases.iter().map(|case| case.raw.as_ref().unwrap());
+    let epochs: Vec<(usize, f64)> = epochs.map(|raw| (raw.epochs, raw.value)).collect();
+    assert_eq!(epochs, [(5, 22.0), (8, 888.0), (5, 7.0)]);
+}
+
 #[test]
 fn quick_takes_two_loads() {
     let mock = counted(&[22.0, 888.0]);

@@ -5,6 +5,7 @@
 #[allow(dead_code, reason = "a part of it is used")]
 mod tool;
 
+mod attach;
 mod ends;
 mod exact;
 mod faults;

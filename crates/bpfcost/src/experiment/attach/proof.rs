@@ -12,9 +12,9 @@ use crate::experiment::{Batch, Problem};
 
 /// Nanoseconds a run by the kernel's own account, where `bpf_stats` is on.
 const KERNEL_NS: &str = "kernel_ns";
-/// Events that the mechanism says it missed.
+/// Calls that the mechanism says it passed over, an event.
 const MISSED: &str = "missed";
-/// Runs for functions other than the target, where all are attached to.
+/// Runs for functions other than the target, an event, where all are attached to.
 const STRANGERS: &str = "other_functions";
 
 /// All that a batch left.
@@ -108,9 +108,10 @@ impl Proof {
                 values.insert(KERNEL_NS.to_owned(), self.stats.run_time_ns as f64 / runs);
             }
             if attach == Attach::KprobeMultiAll {
+                let an_event = |count: u64| count as f64 / self.driven.made.max(1) as f64;
                 let missed = self.missed + self.stats.recursion_misses;
-                values.insert(MISSED.to_owned(), missed as f64);
-                values.insert(STRANGERS.to_owned(), self.seen.strangers as f64);
+                values.insert(MISSED.to_owned(), an_event(missed));
+                values.insert(STRANGERS.to_owned(), an_event(self.seen.strangers));
             }
         }
         values
@@ -264,7 +265,7 @@ mod tests {
         all.seen.strangers = 5;
         assert_eq!(check(&all), None);
         let told = all.secondary();
-        assert_eq!((told[MISSED], told[STRANGERS]), (7.0, 5.0));
+        assert_eq!((told[MISSED], told[STRANGERS]), (0.07, 0.05));
         all.seen.hits -= 1;
         assert_eq!(check(&all).as_deref(), Some("hits"));
     }

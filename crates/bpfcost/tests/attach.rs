@@ -1,0 +1,193 @@
+//! Every way to attach that this host has: each case proves itself, and nothing is left behind.
+
+#[path = "../../bpf/tests/require/mod.rs"]
+mod require;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    sync::{Mutex, MutexGuard, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use bpfcost::experiment::{
+    Batch, Case, Experiment, Fault, Loaded, Problem, Setup, Trial, attach::AttachTypes,
+};
+use bpfcost_bpf::{attach::Attach, loaded_maps, loaded_programs, stats::StatsOn};
+
+/// Enough for the sets of 64 in which frames come.
+const BATCH: Batch = Batch(256);
+
+fn setup(wanted: impl Fn(&Case) -> bool) -> Setup {
+    let supported = |case: &Case| {
+        let reason = AttachTypes.unsupported(case).expect("an answer");
+        reason.is_none()
+    };
+    let cases = AttachTypes.cases().into_iter();
+    Setup {
+        cases: cases
+            .filter(|case| wanted(case) && supported(case))
+            .collect(),
+        cpus: bpfcost_bpf::allowed_cpus().into_iter().take(1).collect(),
+        seed: 7,
+        epoch: 0,
+        exact: false,
+    }
+}
+
+fn is(names: &[&str]) -> impl Fn(&Case) -> bool {
+    let names: BTreeSet<String> = names.iter().map(|&name| name.to_owned()).collect();
+    move |case| names.contains(&case.name)
+}
+
+#[track_caller]
+fn trial(epoch: &mut dyn Loaded, case: &Case) -> Trial {
+    let trial = epoch.prepare(case).and_then(|()| epoch.trial(case, BATCH));
+    trial.unwrap_or_else(|fault| panic!("{}: {fault:?}", case.name))
+}
+
+fn invalid(result: Result<Trial, Fault>) -> Problem {
+    match result {
+        Err(Fault::Invalid(problem)) => problem,
+        other => panic!("it should be invalid: {other:?}"),
+    }
+}
+
+/// One test at a time: they would see each other at the same events.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until the kernel has freed what went before, which it does behind the caller's back.
+fn settled(as_it_should_be: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !as_it_should_be() && begun.elapsed() < Duration::from_secs(10) {
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// What the kernel holds for programs like ours.
+fn held() -> (Vec<String>, Vec<u32>, String, String) {
+    let programs = loaded_programs().into_iter();
+    let namespace = fs::read_link("/proc/thread-self/ns/net").expect("a namespace");
+    (
+        programs
+            .map(|program| format!("{} {} {}", program.id, program.kind, program.name))
+            .collect(),
+        loaded_maps(),
+        namespace.display().to_string(),
+        fs::read_to_string("/proc/self/mounts").expect("mounts"),
+    )
+}
+
+#[test]
+fn every_case_proves_itself_and_leaves_nothing() {
+    let _turn = alone();
+    if !require::host() {
+        return;
+    }
+    settled(|| loaded_maps().is_empty());
+    let before = held();
+    let setup = setup(|_| true);
+    let ways: BTreeSet<&str> = setup
+        .cases
+        .iter()
+        .filter_map(|case| case.factors.get("attach").map(String::as_str))
+        .collect();
+    println!("{} cases, attached by {ways:?}", setup.cases.len());
+    // What needs nothing but a kernel that runs this test at all.
+    for way in [
+        "raw_tp",
+        "tp_btf",
+        "perf_event",
+        "xdp-generic",
+        "cgroup_skb",
+    ] {
+        assert!(ways.contains(way), "{way} is not among {ways:?}");
+    }
+    let mut epoch = AttachTypes.load(&setup).expect("load");
+    for case in &setup.cases {
+        let trial = trial(&mut *epoch, case);
+        assert!(trial.ops >= BATCH.0, "{}: {trial:?}", case.name);
+        assert!(trial.value > 0.0, "{}: {trial:?}", case.name);
+        let account = trial.secondary.get("kernel_ns");
+        assert_eq!(
+            account.is_some_and(|ns| *ns > 0.0),
+            case.name.ends_with("/stats"),
+            "{}: {trial:?}",
+            case.name
+        );
+    }
+    epoch.unload().expect("unload");
+    settled(|| held() == before);
+    assert_eq!(held(), before);
+}
+
+/// What a program of ours does at an event must not be seen by the one of another case.
+#[test]
+fn one_program_is_attached_at_a_time() {
+    let _turn = alone();
+    if !require::host() {
+        return;
+    }
+    let setup = setup(is(&["raw_tp/empty", "tp_btf/empty", "none/kfunc"]));
+    let mut epoch = AttachTypes.load(&setup).expect("load");
+    // Each proves that it alone ran: hits equal events, whatever ran before.
+    for _ in 0..3 {
+        for case in &setup.cases {
+            trial(&mut *epoch, case);
+        }
+    }
+}
+
+/// Somebody else's bpf_stats would be in the cost of what is measured without.
+#[test]
+fn bpf_stats_of_somebody_else_is_seen() {
+    let _turn = alone();
+    if !require::host() {
+        return;
+    }
+    let setup = setup(is(&["raw_tp/empty", "raw_tp/empty/stats"]));
+    let mut epoch = AttachTypes.load(&setup).expect("load");
+    let _bpftop = StatsOn::start().expect("bpf_stats");
+    let [off, on] = &setup.cases[..] else {
+        panic!("{:?}", setup.cases);
+    };
+    let problem = invalid(epoch.trial(off, BATCH));
+    assert_eq!(problem.check, "runs that bpf_stats counted");
+    assert_eq!((&*problem.expected, &*problem.got), ("0", "256"));
+    trial(&mut *epoch, on);
+}
+
+/// Two at once: the second sees the first one at its events, and measures nothing that holds both.
+#[test]
+fn somebody_else_at_the_same_events_is_seen() {
+    let _turn = alone();
+    if !require::host() {
+        return;
+    }
+    let setup = setup(is(&["raw_tp/empty", "perf_event/empty"]));
+    let [tracepoint, faults] = &setup.cases[..] else {
+        panic!("{:?}", setup.cases);
+    };
+    let mut first = AttachTypes.load(&setup).expect("load");
+    trial(&mut *first, tracepoint);
+    let mut second = AttachTypes.load(&setup).expect("load");
+    let problem = invalid(second.trial(tracepoint, BATCH));
+    assert_eq!(problem.check, "nothing else attached", "{problem:?}");
+    // Page faults are each thread's own.
+    trial(&mut *second, faults);
+}
+
+#[test]
+fn every_way_has_cases() {
+    let cases = AttachTypes.cases();
+    for attach in Attach::ALL {
+        let own =
+            |case: &&Case| case.factors.get("attach").map(String::as_str) == Some(attach.name());
+        // Six bodies, and two of them with bpf_stats.
+        assert_eq!(cases.iter().filter(own).count(), 8, "{attach}");
+    }
+}
