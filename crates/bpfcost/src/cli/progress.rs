@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bpfcost_stats::looks::first_look;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::output::note;
@@ -30,6 +31,8 @@ pub(super) struct Progress {
     seconds: f64,
     /// The epochs after which it ends, where that is known.
     loads: Option<usize>,
+    /// The epochs that the first look needs, where it is waited for beyond the time.
+    first_look: Option<usize>,
     epochs: usize,
     names: Vec<String>,
     /// Whether a precision was asked for.
@@ -59,6 +62,7 @@ impl Progress {
             spoken: now,
             seconds,
             loads: plan.loads(),
+            first_look: plan.patient.then(|| first_look(plan.pairs.len())),
             epochs: 0,
             names: plan.cases.iter().map(|case| case.name.clone()).collect(),
             precision: plan.precision.is_some(),
@@ -91,17 +95,29 @@ impl Progress {
             Some(open) => format!(", {} not yet precise enough", plural(open, "case")),
             None => String::new(),
         };
-        let text = match self.loads {
-            Some(loads) if self.epochs > 0 => {
-                let left = loads.saturating_sub(self.epochs) as f64;
-                format!(
-                    "{doing} of {loads}, {}, some {} left",
-                    duration(spent),
-                    duration(spent / self.epochs as f64 * left)
-                )
+        let left = |epochs: usize| {
+            let left = epochs.saturating_sub(self.epochs) as f64;
+            duration(spent / self.epochs.max(1) as f64 * left)
+        };
+        // A time that nobody asked for is not kept where it would show nothing.
+        let late = |looks: &usize| {
+            spent / self.epochs.max(1) as f64 * *looks as f64 > self.seconds && self.epochs < *looks
+        };
+        let text = match (self.loads, self.first_look.filter(late)) {
+            (Some(loads), _) if self.epochs > 0 => {
+                let spent = duration(spent);
+                format!("{doing} of {loads}, {spent}, some {} left", left(loads))
             }
-            Some(loads) => format!("{doing} of {loads}, {}", duration(spent)),
-            None => format!(
+            (Some(loads), _) => format!("{doing} of {loads}, {}", duration(spent)),
+            (None, Some(looks)) if self.epochs > 0 => format!(
+                "{doing} of {looks} for the first look, {}, some {} left",
+                duration(spent),
+                left(looks)
+            ),
+            (None, Some(looks)) => {
+                format!("{doing} of {looks} for the first look, {}", duration(spent))
+            }
+            (None, None) => format!(
                 "{doing}, {} of at most {}{open}",
                 duration(spent),
                 duration(self.seconds)
