@@ -39,9 +39,10 @@ report: ## Write report.html again, from the record of the last run
 
 atlas: build ## Measure every way to attach, on three kernels and here: docs/ATLAS.md
 	$(BPFCOST) kernel add bookworm trixie sid
+	rm -rf out/atlas
 	mkdir -p out/atlas docs
 	$(AS_ROOT) $(BPFCOST) run attach --on exact:6.1 --on exact:6.12 --on exact:7.2 --out out/atlas
-	$(AS_ROOT) $(BPFCOST) run attach --on host --out out/atlas
+	$(AS_ROOT) $(BPFCOST) run attach --on host --case '*/empty' --case '*/map' --case '*/ringbuf' --out out/atlas
 	$(BPFCOST) report out/atlas -o docs/ATLAS.md
 
 test: ## Run all tests, the privileged ones as root

@@ -46,9 +46,10 @@ impl Opened {
                 MountAttrFlags::empty(),
             )
         };
-        match opened() {
-            Ok(opened) => Ok(Opened(opened)),
-            Err(errno) => mounted(kind).map(Opened).ok_or(errno),
+        // Opening it anew may set options of the one that is mounted.
+        match mounted(kind) {
+            Some(mounted) => Ok(Opened(mounted)),
+            None => opened().map(Opened),
         }
     }
 

@@ -151,6 +151,7 @@ fn every_packet_is_seen_once() {
                 let runs = driven.made * attach.runs_per_event();
                 let expected = Seen {
                     hits: runs,
+                    stack_id: -1,
                     ..Seen::default()
                 };
                 assert_eq!(probe.seen(), expected, "{case}: {driven:?}");

@@ -13,7 +13,7 @@ pub enum Body {
     Hash,
     /// 64 bytes into a ring buffer; nobody is woken.
     Ringbuf,
-    /// The same, and whoever waits is woken; nobody does.
+    /// The same, and the reader is woken, who listens by epoll and does not sleep.
     RingbufWakeup,
     /// The number of the stack in a map of stacks: the kernel's, or for events of user space theirs.
     Stack,
@@ -49,7 +49,7 @@ impl Body {
             Body::Map => "the process written into a per-CPU array",
             Body::Hash => "a hash map counts by process",
             Body::Ringbuf => "64 bytes into a ring buffer, nobody woken",
-            Body::RingbufWakeup => "64 bytes into a ring buffer, a wakeup each",
+            Body::RingbufWakeup => "64 bytes into a ring buffer, the reader woken each time",
             Body::Stack => "the stack looked up in a map of stacks",
         }
     }

@@ -114,7 +114,10 @@ impl Events for Faults {
             None => Ok(()),
         };
         turn(true)?;
-        let driven = stopwatch::time(&ask, || self.memory.read(pages));
+        let driven = stopwatch::time(&ask, || {
+            self.memory.read(pages);
+            Ok(())
+        });
         turn(false)?;
         self.memory
             .release(pages)

@@ -32,6 +32,8 @@ pub struct Seen {
     pub drops: u64,
     /// Refusals of a helper.
     pub errors: u64,
+    /// The number of the last stack; negative where none was taken.
+    pub stack_id: i64,
     /// Runs for other functions than the one asked for, where a type is attached to all.
     pub strangers: u64,
 }
@@ -81,6 +83,7 @@ impl Probe {
             ] {
                 store(count, 0);
             }
+            store(&mut bss.stack_id, -1);
         }
     }
 
@@ -93,6 +96,7 @@ impl Probe {
             hits: fetch(&bss.hits),
             drops: fetch(&bss.drops),
             errors: fetch(&bss.errors),
+            stack_id: fetch(&bss.stack_id),
             strangers: fetch(&bss.strangers),
         }
     }

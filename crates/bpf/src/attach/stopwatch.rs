@@ -9,7 +9,7 @@ use super::{Ask, Driven};
 use crate::{cpu, error::Result, timing::wait_for_tick};
 
 /// Does the work, which makes as many events as asked for.
-pub(super) fn time(ask: &Ask, work: impl FnOnce()) -> Result<Driven> {
+pub(super) fn time(ask: &Ask, work: impl FnOnce() -> Result<()>) -> Result<Driven> {
     let tick_ns = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1);
     let waits = cpu::waits()?;
     if ask.after_tick {
@@ -17,7 +17,7 @@ pub(super) fn time(ask: &Ask, work: impl FnOnce()) -> Result<Driven> {
     }
     let coarse = now(ClockId::MonotonicCoarse);
     let start = now(ClockId::Monotonic);
-    work();
+    work()?;
     let end = now(ClockId::Monotonic);
     // The coarse clock moves at ticks alone, by about their distance.
     let moved = now(ClockId::MonotonicCoarse).saturating_sub(coarse);

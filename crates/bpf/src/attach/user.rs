@@ -96,7 +96,10 @@ impl Events for Calls {
     }
 
     fn batch(&mut self, ask: &Ask) -> Result<Driven> {
-        stopwatch::time(ask, || routine::call(self.routine, ask.events))
+        stopwatch::time(ask, || {
+            routine::call(self.routine, ask.events);
+            Ok(())
+        })
     }
 }
 

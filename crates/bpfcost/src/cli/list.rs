@@ -7,6 +7,9 @@ use serde::Serialize;
 use super::{exit::Exit, format::Format, output::say, select};
 use crate::experiment::{self, Role, Sizing, Unit};
 
+/// Kinds of targets that can run every experiment.
+const TARGETS: [&str; 3] = ["host", "vm:KERNEL", "exact:KERNEL"];
+
 /// List experiments, or the cases and factors of one. Needs no privilege.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bpfcost list\n  bpfcost list xdp-lb")]
@@ -24,7 +27,7 @@ struct Listed {
     name: &'static str,
     about: &'static str,
     unit: Unit,
-    targets: [&'static str; 1],
+    targets: [&'static str; 3],
     cases: usize,
 }
 
@@ -45,7 +48,7 @@ fn experiments(format: Format) -> Result<()> {
                 name: one.name(),
                 about: one.about(),
                 unit: one.unit(),
-                targets: ["host"],
+                targets: TARGETS,
                 cases: one.cases().len(),
             })
             .collect();
@@ -63,7 +66,7 @@ fn experiments(format: Format) -> Result<()> {
             one.name().to_owned(),
             measured.to_string(),
             one.unit().to_string(),
-            "host".to_owned(),
+            TARGETS.join(", "),
             one.about().to_owned(),
         ]);
     }
@@ -111,7 +114,8 @@ fn cases(name: &str, format: Format) -> Result<()> {
         say!("  {factor}: {meaning}")?;
     }
     say!(
-        "\nTargets: host\nMeasure some: bpfcost run {} --case 'GLOB'",
+        "\nTargets: {}\nMeasure some: bpfcost run {} --case 'GLOB'",
+        TARGETS.join(", "),
         experiment.name()
     )?;
     Ok(())

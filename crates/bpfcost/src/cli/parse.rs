@@ -66,7 +66,7 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     let value: f64 = number
         .parse()
         .map_err(|_| "write events a second, e.g. 200/s, 200k/s or 200M/s".to_owned())?;
-    if scale == 1.0 && !a_second {
+    if scale == 1.0 && !a_second && value > 0.0 {
         return Err(format!(
             "{number} what? say {number}/s, {number}k/s or {number}M/s"
         ));

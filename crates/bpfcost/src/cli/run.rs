@@ -229,6 +229,14 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
             place::kernel(&named)?;
             let cpus = cpus(args.cpus.as_deref(), &named, host)?;
             let experiment = select::experiment(name)?;
+            if let Some(most) = experiment.most_cpus()
+                && cpus.len() > most
+            {
+                return Err(usage(format!(
+                    "{name} runs on {most} CPU at a time, and --cpus names {}\n  Name one, or leave it out",
+                    cpus.len()
+                )));
+            }
             let (cases, pairs) = select::cases(&*experiment, &args.cases)?;
             let default = args.time.is_none() && args.precision.is_none() && !args.quick;
             let margin = experiment.margin();

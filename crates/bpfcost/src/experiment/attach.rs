@@ -13,6 +13,8 @@ mod case;
 mod epoch;
 mod proof;
 
+pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
+
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
 
@@ -78,6 +80,10 @@ impl Experiment for AttachTypes {
             Some(reason) => Ok(Some(reason.to_owned())),
             None => missing(&self.needs(case)),
         }
+    }
+
+    fn most_cpus(&self) -> Option<usize> {
+        Some(1)
     }
 
     fn overhead(&self) -> Overhead {

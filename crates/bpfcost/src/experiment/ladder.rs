@@ -70,6 +70,10 @@ impl Experiment for KnownAnswers {
         vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop]
     }
 
+    fn most_cpus(&self) -> Option<usize> {
+        Some(1)
+    }
+
     fn overhead(&self) -> Overhead {
         Overhead {
             load_s: 0.01,

@@ -71,6 +71,11 @@ pub trait Experiment {
         1
     }
 
+    /// The most CPUs that a case can be asked to run on at once with `--cpus`; `None` where there is no limit.
+    fn most_cpus(&self) -> Option<usize> {
+        None
+    }
+
     /// What loads and trials take beside the batch itself: for the estimate of `--dry-run` alone.
     fn overhead(&self) -> Overhead;
 

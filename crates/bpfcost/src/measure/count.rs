@@ -111,21 +111,22 @@ impl Run<'_> {
         };
         // As many as were asked for, but where operations come in sets.
         let more = twice.ops.saturating_sub(once.ops);
-        if more == 0 {
+        let longer = twice.elapsed_ns - once.elapsed_ns;
+        if more == 0 || longer <= 0.0 {
             self.tell(Event::Invalid {
                 epoch,
                 case,
                 problem: Problem {
-                    check: "operations".to_owned(),
-                    expected: format!("more than {} in twice the batch", once.ops),
-                    got: twice.ops.to_string(),
-                    detail: "the batch is smaller than one set of operations".to_owned(),
+                    check: "twice the batch".to_owned(),
+                    expected: "more operations, and more instructions".to_owned(),
+                    got: format!("{more} operations more, and {longer} instructions"),
+                    detail: "what the smaller batch has is no part of the larger one".to_owned(),
                 },
             })?;
             return Ok(None);
         }
         Ok(Some(Trial {
-            value: (twice.elapsed_ns - once.elapsed_ns) / more as f64,
+            value: longer / more as f64,
             ops: once.ops + twice.ops,
             elapsed_ns: once.elapsed_ns + twice.elapsed_ns,
             ticks: once.ticks + twice.ticks,

@@ -29,13 +29,7 @@ use super::{
     exact::{recorded_range, recorded_rounding},
 };
 use crate::experiment::Grid;
-
-/// The secondary value of a trial that holds nanoseconds a run by the kernel's own account.
-pub const KERNEL_NS: &str = "kernel_ns";
-/// The secondary value that holds calls that the mechanism passed over, an event.
-pub const MISSED: &str = "missed";
-/// The secondary value that holds runs for other functions than the target, an event.
-pub const OTHER_FUNCTIONS: &str = "other_functions";
+pub use crate::experiment::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 
 /// The body that does nothing: the mechanism alone.
 const PLAIN: &str = "empty";

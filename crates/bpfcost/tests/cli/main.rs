@@ -21,6 +21,7 @@ mod sample_parts;
 mod sample_record;
 
 mod answers;
+mod attached;
 mod disk;
 mod finished;
 mod help;

@@ -210,3 +210,19 @@ fn a_case_that_fails_while_its_batch_is_sought_is_invalid_and_the_others_run() {
     assert_eq!(record.cases[0].raw.as_ref().unwrap().value, 40.0);
     assert_eq!(mock.lab.held.get(), 0);
 }
+
+/// Twice the work that takes no longer is no work: a clock that stands still must not pass for a cost of 0.
+#[test]
+fn a_count_of_nothing_is_invalid() {
+    let mock = Mock::with(2, |_, ask: Ask| {
+        Ok(match ask.case {
+            0 => ONCE,
+            _ => ONCE + 50.0 * ask.batch as f64,
+        })
+    });
+    let record = record(&mock);
+    assert_eq!(record.cases[0].status, Status::Invalid);
+    assert_eq!(record.cases[0].problems[0].check, "twice the batch");
+    assert_eq!(record.cases[0].raw, None);
+    assert_eq!(record.cases[1].raw.as_ref().unwrap().value, 50.0);
+}

@@ -4,9 +4,8 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use libbpf_rs::{Link, NetfilterOpts};
-use rustix::{
-    net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with},
-    time::{ClockId, Timespec, clock_getres, clock_gettime},
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with,
 };
 
 use super::{
@@ -16,10 +15,8 @@ use super::{
     veth::{HERE, RECEIVING, Receiver, SENDING, THERE, Veth},
 };
 use crate::{
-    attach::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble},
-    cpu,
+    attach::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble, stopwatch},
     error::{Error, Result},
-    timing,
 };
 
 /// NFPROTO_IPV4 and NF_INET_LOCAL_OUT; after all that has a place of its own there (NF_IP_PRI_*).
@@ -145,39 +142,10 @@ impl Events for Sendto {
 
     fn batch(&mut self, ask: &Ask) -> Result<Driven> {
         let arrived = self.veth.arrived()?;
-        let waits_before = cpu::waits()?;
-        if ask.after_tick {
-            timing::wait_for_tick();
-        }
-        let tick = clock_gettime(ClockId::MonotonicCoarse);
-        let start = clock_gettime(ClockId::Monotonic);
-        for _ in 0..ask.events {
-            push(&self.socket)?;
-        }
-        let end = clock_gettime(ClockId::Monotonic);
-        let ticks = ticks_since(tick);
-        let waits = cpu::waits()? - waits_before;
+        let driven = stopwatch::time(ask, || (0..ask.events).try_for_each(|_| push(&self.socket)))?;
         self.veth.settle(arrived, ask.events)?;
-        Ok(Driven {
-            events: ask.events,
-            made: ask.events,
-            elapsed_ns: nanos(end).saturating_sub(nanos(start)) as f64,
-            ticks,
-            waits,
-        })
+        Ok(driven)
     }
-}
-
-/// The coarse clock moves at each tick, by the time between two of them.
-fn ticks_since(before: Timespec) -> u64 {
-    let moved = nanos(clock_gettime(ClockId::MonotonicCoarse)).saturating_sub(nanos(before));
-    let tick = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1);
-    // It is adjusted to true time, by less than a tick.
-    moved.div_ceil(tick).min(moved)
-}
-
-fn nanos(time: Timespec) -> u64 {
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// A program on a control group's packets.

@@ -113,9 +113,15 @@ impl Way {
                 attach: Attach::KprobeMultiAll,
                 body,
                 ..
-            } if !matches!(body, Body::Empty | Body::Map) => Some(
-                "not measured: attaching to all functions takes seconds each time, and a body costs what \
-                 it does under kprobe.multi",
+            } if !matches!(body, Body::Empty | Body::Map) => {
+                Some("not measured: attaching to all functions takes seconds each time")
+            }
+            Way::Program {
+                attach: Attach::XdpNative,
+                stats: true,
+                ..
+            } => Some(
+                "not measured: a BPF program feeds the frames, one run each, and bpf_stats would tax it too",
             ),
             Way::Program { attach, body, .. } if !attach.takes(body) => {
                 Some("no kernel gives programs that see packets the helper for stacks")
@@ -170,6 +176,9 @@ pub(super) fn case(way: Way) -> Case {
 /// What a case is compared with: a body with the empty one, `bpf_stats` on with off. What the empty one
 /// costs is its net.
 pub(super) fn pair(way: Way) -> Option<Pair> {
+    if way.never().is_some() {
+        return None;
+    }
     let Way::Program {
         attach,
         body,

@@ -95,18 +95,23 @@ impl Epoch {
             attached: None,
             _stats: None,
         };
+        let taxed = matches!(way, Way::Program { stats: true, .. });
+        if !taxed && stats::enabled_by_sysctl() {
+            return Err(Fault::Broken(anyhow!(
+                "kernel.bpf_stats_enabled is on, and would be part of every cost\n  \
+                 Turn it off: sysctl kernel.bpf_stats_enabled=0"
+            )));
+        }
+        if let Way::Alone(driver) = way {
+            // Asked again and again, for somebody may come while this goes on.
+            nobody_else(driver).map_err(Fault::Invalid)?;
+        }
         if let Way::Program {
             attach,
             body,
             stats,
         } = way
         {
-            if !stats && stats::enabled_by_sysctl() {
-                return Err(Fault::Broken(anyhow::anyhow!(
-                    "kernel.bpf_stats_enabled is on, and would be part of every cost\n  \
-                     Turn it off: sysctl kernel.bpf_stats_enabled=0"
-                )));
-            }
             let probe = probe(&mut self.probes, attach)?;
             if stats {
                 let on = StatsOn::start();
@@ -152,14 +157,15 @@ impl Epoch {
         let Way::Program { attach, body, .. } = way else {
             return Ok(Before::default());
         };
-        let missed = self.missed()?;
-        let probe = probe(&mut self.probes, attach)?;
-        probe.forget();
         self.maps.take(body).map_err(anyhow::Error::from)?;
-        Ok(Before {
-            missed,
-            stats: probe.run_stats(body).map_err(anyhow::Error::from)?,
-        })
+        let stats = probe(&mut self.probes, attach)?.run_stats(body);
+        let before = Before {
+            stats: stats.map_err(anyhow::Error::from)?,
+            missed: self.missed()?,
+        };
+        // Last, for it takes no system call, and those are events where all functions are.
+        probe(&mut self.probes, attach)?.forget();
+        Ok(before)
     }
 
     /// What came of a batch.
@@ -174,9 +180,9 @@ impl Epoch {
             stats: RunStats::default(),
         };
         if let Way::Program { attach, body, .. } = way {
-            proof.missed = self.missed()? - before.missed;
+            proof.seen = probe(&mut self.probes, attach)?.seen();
+            proof.missed = self.missed()?.saturating_sub(before.missed);
             let probe = probe(&mut self.probes, attach)?;
-            proof.seen = probe.seen();
             let stats = probe.run_stats(body).map_err(anyhow::Error::from)?;
             proof.stats = stats.since(before.stats);
             proof.left = self.maps.take(body).map_err(anyhow::Error::from)?;
@@ -192,20 +198,25 @@ struct Before {
     stats: RunStats,
 }
 
-/// Starts a driver, unless somebody else is attached to its events: that would be part of every cost.
+/// Starts a driver, unless somebody else is attached to its events.
 fn start(driver: Driver) -> Result<Box<dyn Events>, Problem> {
-    let others = attach::others(driver).map_err(|error| problem("driver", &error))?;
-    if let Some(who) = others {
-        return Err(Problem {
+    nobody_else(driver)?;
+    driver.start().map_err(|error| problem("driver", &error))
+}
+
+/// That nobody else is attached to a driver's events: that would be part of every cost.
+fn nobody_else(driver: Driver) -> Result<(), Problem> {
+    match attach::others(driver).map_err(|error| problem("driver", &error))? {
+        None => Ok(()),
+        Some(who) => Err(Problem {
             check: "nothing else attached".to_owned(),
             expected: "nobody".to_owned(),
             got: who,
             detail: format!(
                 "others see the events of {driver} too, and would be part of every cost"
             ),
-        });
+        }),
     }
-    driver.start().map_err(|error| problem("driver", &error))
 }
 
 fn events(drivers: &mut Drivers, driver: Driver) -> Result<&mut dyn Events, Fault> {

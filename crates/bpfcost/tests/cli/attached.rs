@@ -1,0 +1,98 @@
+//! `attach` on this host, killed and interrupted: nothing stays attached, no namespace, no control group, no
+//! setting; and mistakes have answers.
+
+use std::{collections::BTreeSet, fs, path::PathBuf};
+
+use crate::{require, running::Running, tool::Tool};
+
+/// A bit of all that a run makes: links of every kind, a namespace, a control group, a perf event, bpf_stats,
+/// the tracepoint of bpf_trace_printk.
+const LINE: &str = "run attach --case raw_tp/empty* --case raw_tp-printk/empty --case uprobe-nop/empty \
+                    --case cgroup_skb/* --case xdp-native/empty --case perf_event/* --seed 3 --quick";
+
+/// The control groups of this tool, wherever the second version is mounted.
+fn groups() -> BTreeSet<PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("mounts");
+    let places = mounts.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let place = words.nth(1)?;
+        (words.next()? == "cgroup2").then(|| PathBuf::from(place))
+    });
+    places
+        .flat_map(|place| fs::read_dir(place).into_iter().flatten().flatten())
+        .map(|entry| entry.path())
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("bpfcost-")
+        })
+        .collect()
+}
+
+fn attached(journal: &str) -> bool {
+    journal.matches("\"trial\"").count() > 30
+}
+
+#[test]
+fn a_killed_run_leaves_nothing_attached() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let mut run = Running::start(&tool, LINE);
+    run.until(attached);
+    let held = run.until_it_holds();
+    run.kill();
+    held.assert_freed();
+    // What a kill leaves of control groups is an empty folder, which the next run removes.
+    tool.answers("run --resume x.json --format json");
+    assert_eq!(groups(), BTreeSet::new());
+    assert!(!bpfcost_bpf::stats::enabled_by_sysctl());
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing_attached() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let mut run = Running::start(&tool, LINE);
+    run.until(attached);
+    let held = run.until_it_holds();
+    run.signal("INT");
+    let said = run.end();
+    assert_eq!(said.code, Some(130), "{said:?}");
+    held.assert_freed();
+    assert_eq!(groups(), BTreeSet::new());
+    assert!(said.out.contains("attach on host"), "{said:?}");
+}
+
+#[test]
+fn what_is_not_here_says_why_and_where_it_is() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let said = tool.says(
+        "run attach --case fentry/* --case fsession/empty --case raw_tp/empty --quick --out x.json",
+    );
+    assert_eq!(said.code, Some(0), "{said:?}");
+    // Either this kernel has them, or their reasons are told.
+    for way in ["fentry", "fsession"] {
+        assert!(said.out.contains(way), "{way}: {}", said.out);
+    }
+}
+
+#[test]
+fn more_cpus_than_one_are_refused_at_once() {
+    let tool = Tool::new();
+    let said = tool.says("run attach --on exact:none-such --cpus 0,1 --dry-run");
+    assert_eq!(said.code, Some(2), "{said:?}");
+    if bpfcost_bpf::allowed_cpus().len() > 1 {
+        let said = tool.says("run attach --cpus 0,1 --dry-run");
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(
+            said.err.contains("one CPU") || said.err.contains("1 CPU"),
+            "{said:?}"
+        );
+    }
+}
