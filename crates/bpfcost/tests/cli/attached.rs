@@ -1,7 +1,12 @@
 //! `attach` on this host, killed and interrupted: nothing stays attached, no namespace, no control group, no
 //! setting; and mistakes have answers.
 
-use std::{collections::BTreeSet, fs, path::PathBuf};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
 
 use crate::{require, running::Running, tool::Tool};
 
@@ -28,12 +33,19 @@ fn groups() -> BTreeSet<PathBuf> {
         .collect()
 }
 
+/// One test at a time: they would see each other at the same events.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn attached(journal: &str) -> bool {
     journal.matches("\"trial\"").count() > 30
 }
 
 #[test]
 fn a_killed_run_leaves_nothing_attached() {
+    let _turn = alone();
     if !require::host() {
         return;
     }
@@ -51,6 +63,7 @@ fn a_killed_run_leaves_nothing_attached() {
 
 #[test]
 fn an_interrupted_run_leaves_nothing_attached() {
+    let _turn = alone();
     if !require::host() {
         return;
     }
@@ -68,6 +81,7 @@ fn an_interrupted_run_leaves_nothing_attached() {
 
 #[test]
 fn what_is_not_here_says_why_and_where_it_is() {
+    let _turn = alone();
     if !require::host() {
         return;
     }
@@ -85,8 +99,6 @@ fn what_is_not_here_says_why_and_where_it_is() {
 #[test]
 fn more_cpus_than_one_are_refused_at_once() {
     let tool = Tool::new();
-    let said = tool.says("run attach --on exact:none-such --cpus 0,1 --dry-run");
-    assert_eq!(said.code, Some(2), "{said:?}");
     if bpfcost_bpf::allowed_cpus().len() > 1 {
         let said = tool.says("run attach --cpus 0,1 --dry-run");
         assert_eq!(said.code, Some(2), "{said:?}");
