@@ -1,5 +1,7 @@
 //! `--verbose`: the tables of [`table`], then how the batch means of every case lie.
 
+use bpfcost_stats::sample::epoch_medians;
+
 use crate::{
     experiment::Unit,
     record::{Raw, Record, Status},
@@ -8,7 +10,7 @@ use crate::{
         sheet::{self, Sheet},
         style::{Style, Tone},
         table::{self, Grid},
-        words,
+        text, words,
     },
 };
 
@@ -77,10 +79,31 @@ fn batch_means(out: &mut String, record: &Record, style: Style) {
     if any {
         out.push_str(&grid.render());
         table::caption(out, words::percentile_caption(record.unit), style);
-        if !counted {
-            table::caption(out, &words::spread_caption(record), style);
+        match counted {
+            true => loads(out, record, style),
+            false => table::caption(out, &words::spread_caption(record), style),
         }
         out.push('\n');
+    }
+}
+
+/// The values that a count had, of each case whose count goes by the load.
+fn loads(out: &mut String, record: &Record, style: Style) {
+    for case in &record.cases {
+        let varies = |raw: &Raw| raw.loads.is_some_and(|[low, high]| low != high);
+        if case.status != Status::Ok || !case.raw.as_ref().is_some_and(varies) {
+            continue;
+        }
+        let mut values: Vec<f64> = epoch_medians(&case.samples);
+        values.retain(|value| value.is_finite());
+        values.sort_by(f64::total_cmp);
+        let mut texts: Vec<String> = values
+            .iter()
+            .map(|value| words::value(*value, None, record.unit))
+            .collect();
+        texts.dedup();
+        let line = format!("{} by load: {}", text::line(&case.name), texts.join(" · "));
+        table::caption(out, &line, style);
     }
 }
 
