@@ -8,13 +8,14 @@ use bpfcost::record::Record;
 use crate::{require, tool::Tool, visit::says};
 
 /// Came after Debian 12's kernel.
-const AFTER_6_1: [&str; 6] = [
+const AFTER_6_1: [&str; 7] = [
     "can_loop",
     "kprobe.session",
     "uprobe.multi",
     "uprobe.session",
     "tcx",
     "netfilter",
+    "bpf_modify_return_test_tp",
 ];
 
 /// Came after Debian 13's.
