@@ -5,7 +5,7 @@
  *
  * In the number: the mechanism that calls the program, the program's own entry and exit, the body,
  * and one addition to `hits`, by which a trial proves that the program ran for every event. That
- * addition is three instructions, in the empty body too: an empty program that can't be seen to
+ * addition is four instructions, in the empty body too: an empty program that can't be seen to
  * run can't be trusted to have run. Not in the number: the event itself, which the same driver
  * makes without a program (the family's baseline).
  *

@@ -5,13 +5,16 @@ use std::fmt;
 use libbpf_rs::Link;
 
 use super::{
-    Body, Probe,
+    Attach, Body, Probe,
     fault::Faults,
     kernel::{self, Kernel},
     net::{Frames, Sendto},
     user::Calls,
 };
-use crate::{error::Result, feature::Feature};
+use crate::{
+    error::{Error, Result},
+    feature::Feature,
+};
 
 /// Half of what `can_loop` grants a program before Linux 6.15, as in other experiments.
 const MOST_CALLS: u64 = 1 << 22;
@@ -130,6 +133,17 @@ impl Driver {
             Driver::Helper | Driver::Kfunc | Driver::Printk | Driver::SysBpf => Some(MOST_CALLS),
             Driver::PageFault => Some(MOST_FAULTS),
             _ => None,
+        }
+    }
+
+    /// Refuses what is not of its family.
+    pub(super) fn owns(self, attach: Attach) -> Result<()> {
+        match attach.driver() == self {
+            true => Ok(()),
+            false => Err(Error::Stranger {
+                attach,
+                driver: self,
+            }),
         }
     }
 

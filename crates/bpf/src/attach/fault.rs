@@ -23,8 +23,7 @@ use rustix::{
 };
 
 use super::{
-    Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, driver::MOST_FAULTS, routine,
-    stopwatch,
+    Ask, Attached, Body, Driven, Driver, Events, Probe, driver::MOST_FAULTS, routine, stopwatch,
 };
 use crate::error::{Error, Result};
 
@@ -70,12 +69,7 @@ impl Events for Faults {
     /// Events of the calling thread are counted, so batches must be made by it too.
     fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
         let attach = probe.attach();
-        if attach != Attach::PerfEvent {
-            return Err(Error::Stranger {
-                attach,
-                driver: Driver::PageFault,
-            });
-        }
+        Driver::PageFault.owns(attach)?;
         let event = open_event().map_err(failed(attach.name(), "opening the event"))?;
         let ours = event.try_clone().map_err(|error| Error::Attach {
             what: attach.name().to_owned(),

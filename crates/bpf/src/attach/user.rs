@@ -55,12 +55,7 @@ impl Calls {
 impl Events for Calls {
     fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
         let attach = probe.attach();
-        if attach.driver() != self.driver {
-            return Err(Error::Stranger {
-                attach,
-                driver: self.driver,
-            });
-        }
+        self.driver.owns(attach)?;
         let program = probe.program(body)?;
         let pid = process::id() as i32;
         let one = |retprobe| program.attach_uprobe(retprobe, pid, PROGRAM, self.offset);

@@ -161,32 +161,27 @@ pub(super) fn read_batch(map: &OwnedFd, cpus: usize) -> Result<(), No> {
 
 /// Runs a program on 64 bytes.
 pub(super) fn test_run(program: &OwnedFd) -> Result<(), No> {
-    let packet = [0u8; 64];
-    let mut options = sys::bpf_test_run_opts {
-        sz: size_of::<sys::bpf_test_run_opts>() as _,
-        data_in: packet.as_ptr().cast(),
-        data_size_in: packet.len() as u32,
-        repeat: 1,
-        ..Default::default()
-    };
-    // SAFETY: the packet outlives the call and is as long as is named.
-    done(unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) })
+    run(program, 0, 0)
 }
 
 /// Asks for a run that passes frames on, in larger batches than there are: nothing runs.
 pub(super) fn run_frames(program: &OwnedFd) -> Result<(), No> {
     const TOO_MANY: u32 = 1 << 16;
+    run(program, sys::BPF_F_TEST_XDP_LIVE_FRAMES, TOO_MANY)
+}
+
+fn run(program: &OwnedFd, flags: u32, batch_size: u32) -> Result<(), No> {
     let packet = [0u8; 64];
     let mut options = sys::bpf_test_run_opts {
         sz: size_of::<sys::bpf_test_run_opts>() as _,
         data_in: packet.as_ptr().cast(),
         data_size_in: packet.len() as u32,
         repeat: 1,
-        flags: sys::BPF_F_TEST_XDP_LIVE_FRAMES,
-        batch_size: TOO_MANY,
+        flags,
+        batch_size,
         ..Default::default()
     };
-    // SAFETY: as for a run on 64 bytes.
+    // SAFETY: the packet outlives the call and is as long as is named.
     done(unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) })
 }
 

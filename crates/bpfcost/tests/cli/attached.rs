@@ -8,7 +8,11 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-use crate::{require, running::Running, tool::Tool};
+use crate::{
+    require,
+    running::{Held, Running},
+    tool::Tool,
+};
 
 /// A bit of all that a run makes: links of every kind, a namespace, a control group, a perf event, bpf_stats,
 /// the tracepoint of bpf_trace_printk.
@@ -39,8 +43,12 @@ fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn attached(journal: &str) -> bool {
-    journal.matches("\"trial\"").count() > 30
+/// A run that has attached, and measured with, much of what it is made of; and what it holds.
+fn under_way(tool: &Tool) -> (Running, Held) {
+    let mut run = Running::start(tool, LINE);
+    run.until(|journal| journal.matches("\"trial\"").count() > 30);
+    let held = run.until_it_holds();
+    (run, held)
 }
 
 #[test]
@@ -50,15 +58,13 @@ fn a_killed_run_leaves_nothing_attached() {
         return;
     }
     let tool = Tool::new();
-    let mut run = Running::start(&tool, LINE);
-    run.until(attached);
-    let held = run.until_it_holds();
+    let (mut run, held) = under_way(&tool);
     run.kill();
     held.assert_freed();
-    // What a kill leaves of control groups is an empty folder, which the next run removes.
+    // What a kill leaves of control groups is an empty folder, which the next run removes. That run's cases
+    // without bpf_stats prove that it is off, and all of them that nobody else is at their events.
     tool.answers("run --resume x.json --format json");
     assert_eq!(groups(), BTreeSet::new());
-    assert!(!bpfcost_bpf::stats::enabled_by_sysctl());
 }
 
 #[test]
@@ -68,9 +74,7 @@ fn an_interrupted_run_leaves_nothing_attached() {
         return;
     }
     let tool = Tool::new();
-    let mut run = Running::start(&tool, LINE);
-    run.until(attached);
-    let held = run.until_it_holds();
+    let (mut run, held) = under_way(&tool);
     run.signal("INT");
     let said = run.end();
     assert_eq!(said.code, Some(130), "{said:?}");

@@ -82,12 +82,7 @@ impl Kernel {
 impl Events for Kernel {
     fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
         let attach = probe.attach();
-        if attach.driver() != self.driver {
-            return Err(Error::Stranger {
-                attach,
-                driver: self.driver,
-            });
-        }
+        self.driver.owns(attach)?;
         match attach {
             Attach::Tracepoint | Attach::TracepointPrintk => self.tracepoint(probe, body),
             Attach::KprobeInt3 | Attach::KprobeOptimised => self.inside(probe, body),

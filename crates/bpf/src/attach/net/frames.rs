@@ -11,7 +11,7 @@ use super::{
     veth::{HERE, RECEIVING, Receiver, SENDING, STRANGER, THERE, Veth},
 };
 use crate::{
-    attach::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe},
+    attach::{Ask, Attached, Body, Driven, Driver, Events, Probe},
     error::{Error, Result},
     feature::Feature,
     object::Owned,
@@ -77,12 +77,7 @@ impl Frames {
 impl Events for Frames {
     fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
         let attach = probe.attach();
-        if attach != Attach::XdpNative {
-            return Err(Error::Stranger {
-                attach,
-                driver: Driver::Frames,
-            });
-        }
+        Driver::Frames.owns(attach)?;
         let program = probe.program(body)?;
         let link = self.veth.within(|| {
             hook::link(&program, RECEIVING.index, Hook::XdpNative)
