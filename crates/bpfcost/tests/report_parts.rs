@@ -131,6 +131,7 @@ fn what_is_missing_stays_empty() {
     );
     let flat = Record {
         grid: None,
+        scaling: None,
         ..record
     };
     assert_eq!(Parts::of(&flat), None);

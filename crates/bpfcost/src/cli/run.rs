@@ -247,6 +247,7 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
                 seed: args.seed.unwrap_or_else(session::draw_seed),
                 cases,
                 grid: experiment.grid(),
+                scaling: experiment.scaling(),
                 pairs,
                 cpus,
                 precision: args.precision.or(default.then_some(DEFAULT_PRECISION)),

@@ -175,6 +175,7 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
             margin: experiment.margin(),
             budget: None,
             grid: None,
+            scaling: None,
         };
         let empty = Measured::new(&plan);
         let measured = measure::measure(

@@ -78,3 +78,14 @@ pub struct Grid {
     /// The factor whose values are the columns.
     pub columns: String,
 }
+
+/// How cases make curves: what grows along one, what tells one from another, and what it shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scaling {
+    /// The factor that grows along a curve, a count: `threads`.
+    pub over: String,
+    /// The factor that names a curve: `pool`. Cases of one curve have all other factors in common.
+    pub series: String,
+    /// The secondary value that should grow: operations per second of all together.
+    pub rate: String,
+}

@@ -14,7 +14,7 @@ pub mod xdp_lb;
 use anyhow::Result;
 use bpfcost_bpf::Feature;
 
-pub use case::{Batch, Case, Grid, Pair, Role, Sizing};
+pub use case::{Batch, Case, Grid, Pair, Role, Scaling, Sizing};
 pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
 pub use unit::Unit;
 
@@ -44,6 +44,11 @@ pub trait Experiment {
 
     /// The two factors whose values are best seen as rows and columns of one table, where there are such.
     fn grid(&self) -> Option<Grid> {
+        None
+    }
+
+    /// How cases make curves over a number of threads or CPUs, where they do.
+    fn scaling(&self) -> Option<Scaling> {
         None
     }
 

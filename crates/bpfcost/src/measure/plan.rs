@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::count;
-use crate::experiment::{Case, Grid, Pair, Setup, Unit};
+use crate::experiment::{Case, Grid, Pair, Scaling, Setup, Unit};
 
 /// All that decides a run before it starts; the first thing in a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +21,9 @@ pub struct Plan {
     /// The two factors that span a table, where there are such.
     #[serde(default)]
     pub grid: Option<Grid>,
+    /// How the cases make curves, where they do.
+    #[serde(default)]
+    pub scaling: Option<Scaling>,
     /// The comparisons; their number decides the first look.
     pub pairs: Vec<Pair>,
     /// CPUs that run each case at once.

@@ -56,6 +56,8 @@ impl Record {
             },
             warnings: warnings(measured, dropped),
             grid: plan.grid.clone(),
+            scaling: plan.scaling.clone(),
+            prediction: None,
             comparisons: seen.comparisons(plan, measured),
             spread: seen.spread(plan, measured, session_spread),
             cases,

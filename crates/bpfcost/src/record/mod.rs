@@ -17,6 +17,7 @@ mod journal;
 mod journal_error;
 mod net;
 mod parts;
+mod prediction;
 mod schema;
 mod session;
 mod sides;
@@ -38,6 +39,9 @@ pub use journal_error::JournalError;
 pub use net::RESET_TWICE;
 pub use parts::{
     AttachParts, KERNEL_NS, MISSED, OTHER_FUNCTIONS, Part, PartRole, Parts, PartsSum, Passed,
+};
+pub use prediction::{
+    Lines, PredictedCurve, PredictedPoint, Prediction, PublishedRow, PublishedTable,
 };
 pub use schema::*;
 pub use session::{SessionFile, SessionSpread, spread_between};

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    experiment::{Grid, Problem, Role, Unit},
+    experiment::{Grid, Problem, Role, Scaling, Unit},
     measure::{Calibration, Stop, Warning},
 };
+
+use super::prediction::Prediction;
 
 /// The version that this program writes; it reads this one and older.
 pub const SCHEMA: u32 = 1;
@@ -42,6 +44,12 @@ pub struct Record {
     /// The two factors that span a table of the cases, where there are such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grid: Option<Grid>,
+    /// How the cases make curves, where they do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scaling: Option<Scaling>,
+    /// What a model says of machines with more CPUs, where the run measured what it needs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<Prediction>,
     /// Every case, floors included, in the experiment's order.
     pub cases: Vec<CaseRecord>,
     /// The experiment's pairs, where both cases have values.

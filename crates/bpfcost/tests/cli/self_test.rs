@@ -38,6 +38,7 @@ fn cases_entered_twice_are_measured_twice() {
             margin: twice.margin(),
             budget: None,
             grid: None,
+            scaling: None,
         };
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);

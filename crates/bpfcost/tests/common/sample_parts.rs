@@ -177,6 +177,8 @@ fn plan(target: &str, unit: Unit) -> Plan {
         unit,
         seed: 7,
         cases,
+        scaling: None,
+        prediction: None,
         grid: Some(Grid {
             rows: "attach".into(),
             columns: "body".into(),

@@ -170,6 +170,8 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
         }],
         cases,
         grid: None,
+        scaling: None,
+        prediction: None,
         comparisons,
         spread: Spread {
             sentinel: Some(90.2),

@@ -135,6 +135,7 @@ impl Mock {
             margin: 0.01,
             budget: None,
             grid: None,
+            scaling: None,
         }
     }
 

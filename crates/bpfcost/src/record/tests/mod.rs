@@ -56,6 +56,7 @@ pub(super) fn plan() -> Plan {
         margin: 0.01,
         budget: Some(0.05),
         grid: None,
+        scaling: None,
     }
 }
 

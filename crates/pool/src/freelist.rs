@@ -1,0 +1,138 @@
+//! The kernel's list of kretprobe records until Linux 6.6: last in, first out, and safe from ABA by a count
+//! of references on each node, with a flag that says it should be on the list. Due to Cameron Desrochers
+//! (2014); in Linux by 6e426e0fcd20 (2020), removed by 4bbd93455659 (2023).
+
+use alloc::boxed::Box;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crossbeam_utils::CachePadded;
+
+use crate::{
+    Error, Object, Pool,
+    error::{boxed, check},
+    ledger::Ledger,
+    primitive::{Atomic, Native, Primitive},
+};
+
+/// No node; others are their index + 1.
+const NONE: u32 = 0;
+/// In a node's count: it should be on the list, and whoever lets go of it last puts it there.
+const SHOULD_BE_ON: u32 = 1 << 31;
+/// What of a node's count are references.
+const REFERENCES: u32 = SHOULD_BE_ON - 1;
+
+/// A node; in the kernel it is a part of the object, which has cache lines of its own.
+#[derive(Debug)]
+struct Node<P: Primitive> {
+    references: P::U32,
+    next: P::U32,
+}
+
+/// The kernel's pool of kretprobe records until Linux 6.6: one list, whose head all CPUs fight for.
+#[derive(Debug)]
+pub struct Freelist<P: Primitive = Native> {
+    head: CachePadded<P::U32>,
+    nodes: Box<[CachePadded<Node<P>>]>,
+    ledger: Ledger,
+}
+
+impl<P: Primitive> Freelist<P> {
+    /// A pool with so many objects, all in it.
+    pub fn new(objects: usize) -> Result<Self, Error> {
+        check(objects, 1)?;
+        let mut below = NONE;
+        let nodes = boxed(objects, objects, || {
+            let node = Node {
+                references: P::U32::new(1),
+                next: P::U32::new(below),
+            };
+            below += 1;
+            CachePadded::new(node)
+        })?;
+        Ok(Freelist {
+            head: CachePadded::new(P::U32::new(below)),
+            nodes,
+            ledger: Ledger::new(objects)?,
+        })
+    }
+
+    fn node(&self, node: u32) -> &Node<P> {
+        &self.nodes[node as usize - 1]
+    }
+
+    /// Puts a node on the list that nobody has a reference to.
+    fn link(&self, at: u32) {
+        let node = self.node(at);
+        let mut head = self.head.load(Relaxed);
+        loop {
+            node.next.store(head, Relaxed);
+            node.references.store(1, Release);
+            match self.head.compare_exchange(head, at, Release, Relaxed) {
+                Ok(_) => return,
+                Err(now) => {
+                    head = now;
+                    // Somebody took a reference meanwhile: then it is theirs to put it on the list.
+                    let before = node.references.fetch_add(SHOULD_BE_ON - 1, Release);
+                    if before != 1 {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl<P: Primitive> Pool for Freelist<P>
+where
+    Self: Send + Sync,
+{
+    fn capacity(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn pop(&self, _cpu: usize) -> Option<Object> {
+        let mut head = self.head.load(Acquire);
+        while head != NONE {
+            let at = head;
+            let node = self.node(at);
+            let references = node.references.load(Relaxed);
+            let held = references & REFERENCES != 0
+                && node
+                    .references
+                    .compare_exchange(references, references + 1, Acquire, Relaxed)
+                    .is_ok();
+            if !held {
+                head = self.head.load(Acquire);
+                continue;
+            }
+            // With a reference on it, the node can't leave the list and come back: its next stays true.
+            let next = node.next.load(Relaxed);
+            match self.head.compare_exchange(at, next, Acquire, Acquire) {
+                Ok(_) => {
+                    // The list's reference and ours.
+                    node.references.fetch_add(0u32.wrapping_sub(2), Relaxed);
+                    self.ledger.out(at - 1);
+                    return Some(Object(at - 1));
+                }
+                Err(now) => {
+                    head = now;
+                    // It was popped by another, and returned while we held it: that left it to us.
+                    let before = node.references.fetch_add(0u32.wrapping_sub(1), AcqRel);
+                    if before == SHOULD_BE_ON + 1 {
+                        self.link(at);
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn push(&self, _cpu: usize, Object(index): Object) {
+        self.ledger.back(index);
+        let at = index + 1;
+        let before = self.node(at).references.fetch_add(SHOULD_BE_ON, AcqRel);
+        if before == 0 {
+            self.link(at);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Pools of pre-allocated objects without locks: what a kernel takes the records of function returns from,
+//! in each of the ways that Linux and its developers have done it, and what they are compared with.
+//!
+//! A pool is made with a number of objects, hands them out and takes them back. Order and fairness don't
+//! matter; an object is in one place at a time, and none is lost.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(any(test, feature = "peers", feature = "model"))]
+extern crate std;
+
+mod array;
+mod error;
+mod freelist;
+mod ledger;
+#[cfg(feature = "peers")]
+pub mod peer;
+mod percpu;
+pub mod primitive;
+
+pub use array::{ArrayQueue, Stride};
+pub use error::Error;
+pub use freelist::Freelist;
+pub use percpu::PerCpuPool;
+
+/// An object of a pool, while it is out: who has it owns it. Dropped instead of returned, it is lost to
+/// its pool.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "an object that is not pushed back is lost to its pool"]
+pub struct Object(u32);
+
+impl Object {
+    /// Which of the pool's objects this is, from 0 to its capacity.
+    pub fn index(&self) -> usize {
+        self.0 as usize
+    }
+
+    /// The object of that index, for those who keep indices where the compiler can't follow them. It must be
+    /// out, and out only once: returned twice, it has two owners next. Debug builds panic at that.
+    pub fn at(index: usize) -> Self {
+        Object(u32::try_from(index).expect("pools have fewer than 2^32 objects"))
+    }
+}
+
+/// Hands out objects and takes them back, to and from any number of threads.
+///
+/// `cpu` is where the caller runs, as far as it knows: it decides where the pool looks first, never what is
+/// right. Any number will do.
+pub trait Pool: Send + Sync {
+    /// How many objects there are, in and out.
+    fn capacity(&self) -> usize;
+
+    /// Takes an object out. `None`, at once, where none is found: objects on their way back while this looks
+    /// may be missed.
+    fn pop(&self, cpu: usize) -> Option<Object>;
+
+    /// Brings an object back that was popped from this pool.
+    fn push(&self, cpu: usize, object: Object);
+}
