@@ -178,7 +178,6 @@ fn plan(target: &str, unit: Unit) -> Plan {
         seed: 7,
         cases,
         scaling: None,
-        prediction: None,
         grid: Some(Grid {
             rows: "attach".into(),
             columns: "body".into(),
