@@ -33,26 +33,14 @@ fn race(name: &str, threads: usize, pool: &impl Pool) {
 
 fn main() -> Result<(), bpfcost_pool::Error> {
     for threads in [1, 2] {
-        race(
-            "freelist",
-            threads,
-            &Freelist::<bpfcost_pool::primitive::Native>::new(4)?,
-        );
-        race(
-            "array",
-            threads,
-            &ArrayQueue::<bpfcost_pool::primitive::Native>::new(4, 2, Stride::Compact)?,
-        );
+        race("freelist", threads, &Freelist::new(4)?);
+        race("array", threads, &ArrayQueue::new(4, 2, Stride::Compact)?);
         race(
             "array-padded",
             threads,
-            &ArrayQueue::<bpfcost_pool::primitive::Native>::new(4, 2, Stride::Padded)?,
+            &ArrayQueue::new(4, 2, Stride::Padded)?,
         );
-        race(
-            "percpu",
-            threads,
-            &PerCpuPool::<bpfcost_pool::primitive::Native>::new(4, 2)?,
-        );
+        race("percpu", threads, &PerCpuPool::new(4, 2)?);
         race("crossbeam-array", threads, &peer::CrossbeamArray::new(4)?);
         race("crossbeam-seg", threads, &peer::CrossbeamSeg::new(4)?);
         race("concurrent", threads, &peer::Concurrent::new(4)?);

@@ -48,9 +48,16 @@ pub struct ArrayQueue<P: Primitive = Native> {
     ledger: Ledger,
 }
 
-impl<P: Primitive> ArrayQueue<P> {
+impl ArrayQueue {
     /// A pool with so many objects, all in it, for so many CPUs.
     pub fn new(objects: usize, cpus: usize, stride: Stride) -> Result<Self, Error> {
+        Self::of(objects, cpus, stride)
+    }
+}
+
+impl<P: Primitive> ArrayQueue<P> {
+    /// [`new`](Self::new), made of the atomics of that [`Primitive`].
+    pub fn of(objects: usize, cpus: usize, stride: Stride) -> Result<Self, Error> {
         check(objects, cpus)?;
         let count = objects.next_power_of_two();
         let shift = stride.shift();

@@ -36,9 +36,16 @@ pub struct Freelist<P: Primitive = Native> {
     ledger: Ledger,
 }
 
-impl<P: Primitive> Freelist<P> {
+impl Freelist {
     /// A pool with so many objects, all in it.
     pub fn new(objects: usize) -> Result<Self, Error> {
+        Self::of(objects)
+    }
+}
+
+impl<P: Primitive> Freelist<P> {
+    /// [`new`](Self::new), made of the atomics of that [`Primitive`].
+    pub fn of(objects: usize) -> Result<Self, Error> {
         check(objects, 1)?;
         let mut below = NONE;
         let nodes = boxed(objects, objects, || {

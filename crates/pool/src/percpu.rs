@@ -44,9 +44,16 @@ fn filled(position: u64, index: u32) -> u64 {
     (position.wrapping_add(1) << 32) | u64::from(index)
 }
 
-impl<P: Primitive> PerCpuPool<P> {
+impl PerCpuPool {
     /// A pool with so many objects, spread over the rings of so many CPUs.
     pub fn new(objects: usize, cpus: usize) -> Result<Self, Error> {
+        Self::of(objects, cpus)
+    }
+}
+
+impl<P: Primitive> PerCpuPool<P> {
+    /// [`new`](Self::new), made of the atomics of that [`Primitive`].
+    pub fn of(objects: usize, cpus: usize) -> Result<Self, Error> {
         check(objects, cpus)?;
         let places = objects.next_power_of_two();
         let mut rings = alloc::vec::Vec::new();
