@@ -1,18 +1,30 @@
-//! The bounded array of study 001: a slot holds an object or nothing, and both ways it changes by one
-//! compare-and-exchange. Nothing links to anything, so there is no ABA.
+//! The bounded array of study 001: a slot holds an object or nothing, and both ways it changes in one atomic
+//! step. Nothing links to anything, so there is no ABA.
+//!
+//! The study claims a slot by compare-and-exchange, both ways. Here that is a swap, with nothing to take what
+//! is there, and with an object to bring one back. It leaves the same slots full: who swaps with an empty one
+//! has taken nothing and changed nothing; who swaps into a full one has an object in hand as before, another
+//! one, and takes it further. But a swap can't fail because one object went and another came, and need not
+//! wait for what the slot was seen to hold.
+//!
+//! A thread goes for its first slot at once, without a look at it before: a look fetches the cache line to
+//! read, and then the atomic step fetches it a second time, to write.
 
-use alloc::boxed::Box;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 use crate::{
     Error, Object, Pool,
-    error::{boxed, check},
+    error::check,
     ledger::Ledger,
+    lines::Lines,
     primitive::{Atomic, Native, Primitive},
 };
 
 /// What a slot holds that has no object; others hold its index + 1.
 const EMPTY: u32 = 0;
+
+/// Slots on two cache lines.
+const LINE: usize = 32;
 
 /// How far slots are apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +40,7 @@ impl Stride {
     fn shift(self) -> u32 {
         match self {
             Stride::Compact => 0,
-            Stride::Padded => 5,
+            Stride::Padded => LINE.ilog2(),
         }
     }
 }
@@ -36,7 +48,7 @@ impl Stride {
 /// The study's pool: each CPU begins to look at a slot of its own, for objects as for room.
 #[derive(Debug)]
 pub struct ArrayQueue<P: Primitive = Native> {
-    slots: Box<[P::U32]>,
+    slots: Lines<P::U32, LINE>,
     /// Slots less one; they are a power of two.
     mask: usize,
     shift: u32,
@@ -61,12 +73,12 @@ impl<P: Primitive> ArrayQueue<P> {
         check(objects, cpus)?;
         let count = objects.next_power_of_two();
         let shift = stride.shift();
-        let slots = boxed(objects, count << shift, || P::U32::new(EMPTY))?;
+        let slots = Lines::new(objects, count << shift, |_| P::U32::new(EMPTY))?;
         let cpus = cpus.next_power_of_two();
         for index in 0..objects {
             // Spread, so that each CPU finds one where it begins.
             let slot = index * count / objects;
-            slots[slot << shift].store(index as u32 + 1, Relaxed);
+            slots.at(slot << shift).store(index as u32 + 1, Relaxed);
         }
         Ok(ArrayQueue {
             slots,
@@ -87,7 +99,13 @@ impl<P: Primitive> ArrayQueue<P> {
 
     #[inline]
     fn slot(&self, at: usize) -> &P::U32 {
-        &self.slots[(at & self.mask) << self.shift]
+        self.slots.at((at & self.mask) << self.shift)
+    }
+
+    /// Exchanges what a slot holds.
+    #[inline]
+    fn exchange(&self, at: usize, new: u32) -> u32 {
+        self.slot(at).swap(new, AcqRel)
     }
 }
 
@@ -101,34 +119,34 @@ where
 
     #[inline]
     fn pop(&self, cpu: usize) -> Option<Object> {
-        let start = self.start(cpu);
-        for at in start..=start + self.mask {
-            let slot = self.slot(at);
-            let held = slot.load(Relaxed);
-            if held != EMPTY && slot.compare_exchange(held, EMPTY, Acquire, Relaxed).is_ok() {
-                self.ledger.out(held - 1);
-                return Some(Object(held - 1));
+        let mut at = self.start(cpu);
+        let last = at + self.mask;
+        let mut held = self.exchange(at, EMPTY);
+        while held == EMPTY {
+            if at == last {
+                return None;
+            }
+            at += 1;
+            if self.slot(at).load(Relaxed) != EMPTY {
+                held = self.exchange(at, EMPTY);
             }
         }
-        None
+        self.ledger.out(held - 1);
+        Some(Object(held - 1))
     }
 
     #[inline]
     fn push(&self, cpu: usize, Object(index): Object) {
         self.ledger.back(index);
+        let mut at = self.start(cpu);
+        let mut held = self.exchange(at, index + 1);
         // There is a slot for each object, so that a free one is met sooner or later: each time that one is
         // missed, another thread has put something there.
-        let mut at = self.start(cpu);
-        loop {
-            let slot = self.slot(at);
-            if slot.load(Relaxed) == EMPTY
-                && slot
-                    .compare_exchange(EMPTY, index + 1, Release, Relaxed)
-                    .is_ok()
-            {
-                return;
-            }
+        while held != EMPTY {
             at += 1;
+            if self.slot(at).load(Relaxed) == EMPTY {
+                held = self.exchange(at, held);
+            }
         }
     }
 }

@@ -27,8 +27,8 @@ pub enum Error {
     },
 }
 
-/// The most objects of a pool: indices and one more value are kept in 32 bits.
-pub(crate) const MOST: usize = (u32::MAX - 1) as usize;
+/// The most objects of a pool: what they are rounded up to, a power of two, must fit in 32 bits.
+pub(crate) const MOST: usize = 1 << 31;
 
 /// Refuses what can be no pool.
 pub(crate) fn check(objects: usize, cpus: usize) -> Result<(), Error> {

@@ -63,6 +63,7 @@ impl<P: Primitive> Freelist<P> {
         })
     }
 
+    #[inline]
     fn node(&self, node: u32) -> &Node<P> {
         &self.nodes[node as usize - 1]
     }
@@ -79,7 +80,7 @@ impl<P: Primitive> Freelist<P> {
                 Err(now) => {
                     head = now;
                     // Somebody took a reference meanwhile: then it is theirs to put it on the list.
-                    let before = node.references.fetch_add(SHOULD_BE_ON - 1, Release);
+                    let before = node.references.fetch_add(SHOULD_BE_ON - 1, AcqRel);
                     if before != 1 {
                         return;
                     }
@@ -97,6 +98,7 @@ where
         self.nodes.len()
     }
 
+    #[inline]
     fn pop(&self, _cpu: usize) -> Option<Object> {
         let mut head = self.head.load(Acquire);
         while head != NONE {
@@ -134,6 +136,7 @@ where
         None
     }
 
+    #[inline]
     fn push(&self, _cpu: usize, Object(index): Object) {
         self.ledger.back(index);
         let at = index + 1;

@@ -14,6 +14,7 @@ mod array;
 mod error;
 mod freelist;
 mod ledger;
+mod lines;
 #[cfg(feature = "peers")]
 pub mod peer;
 mod percpu;

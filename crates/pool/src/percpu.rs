@@ -1,9 +1,10 @@
 //! What Linux has had since 6.7 (lib/objpool.c): a ring for each CPU. An object is returned to the ring of
 //! the CPU it is returned on, and looked for there first, then in the others'.
 //!
-//! The kernel keeps interrupts off while it returns one, so that nobody sees a ring between the claim of a
-//! place and the object in it. A thread can be preempted there: so each place carries the position that it was
-//! filled for, and one that is claimed and not filled yet reads as empty.
+//! The kernel claims a place and fills it then, with interrupts off, so that nobody has to wait between the
+//! two. A thread can be preempted there, and would hide all that comes behind its place. So here the place
+//! decides, and changes in one step: what is in it counts laps, which keeps those out who come too late, and
+//! head and tail are no more than hints where to begin.
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -12,36 +13,36 @@ use crossbeam_utils::CachePadded;
 
 use crate::{
     Error, Object, Pool,
-    error::{boxed, check},
+    error::check,
     ledger::Ledger,
+    lines::Lines,
     primitive::{Atomic, Native, Primitive},
 };
 
-/// One CPU's ring. Positions count up for ever; a place is a position's low bits.
+/// Places on two cache lines.
+const LINE: usize = 16;
+
+/// One CPU's ring. Positions count up for ever, and are filled and emptied in this order.
 #[derive(Debug)]
 struct Ring<P: Primitive> {
-    /// The position to pop from.
+    /// All positions before this one have been emptied.
     head: CachePadded<P::U64>,
-    /// The position to push to.
+    /// All positions before this one have been filled.
     tail: CachePadded<P::U64>,
-    /// In the low half an object's index; in the high half the low bits of the position + 1.
-    places: Box<[P::U64]>,
+    /// Each for every so many-th position: the one that it is for next, or now, and the object there.
+    places: Lines<P::U64, LINE>,
 }
 
 /// The kernel's object pool since Linux 6.7.
 #[derive(Debug)]
 pub struct PerCpuPool<P: Primitive = Native> {
-    rings: Box<[CachePadded<Ring<P>>]>,
-    /// Places of a ring less one; each ring has room for all objects.
+    rings: Box<[Ring<P>]>,
+    /// Places of a ring less one; they are a power of two, and have room for all objects.
     mask: u64,
+    /// Bits of a place for an object's index + 1, or 0 where there is none; a position is above them.
+    bits: u32,
     objects: usize,
     ledger: Ledger,
-}
-
-/// What is in the place of an object at a position.
-#[inline]
-fn filled(position: u64, index: u32) -> u64 {
-    (position.wrapping_add(1) << 32) | u64::from(index)
 }
 
 impl PerCpuPool {
@@ -56,22 +57,25 @@ impl<P: Primitive> PerCpuPool<P> {
     pub fn of(objects: usize, cpus: usize) -> Result<Self, Error> {
         check(objects, cpus)?;
         let places = objects.next_power_of_two();
-        let mut rings = alloc::vec::Vec::new();
+        let bits = usize::BITS - objects.leading_zeros();
         let bytes = cpus
             .saturating_mul(places)
             .saturating_mul(size_of::<P::U64>());
         let no_memory = Error::NoMemory { objects, bytes };
+        let mut rings = alloc::vec::Vec::new();
         rings.try_reserve_exact(cpus).map_err(|_| no_memory)?;
         for _ in 0..cpus {
-            rings.push(CachePadded::new(Ring {
+            let free = |place| P::U64::new((place as u64) << bits);
+            rings.push(Ring {
                 head: CachePadded::new(P::U64::new(0)),
                 tail: CachePadded::new(P::U64::new(0)),
-                places: boxed(objects, places, || P::U64::new(0)).map_err(|_| no_memory)?,
-            }));
+                places: Lines::new(objects, places, free).map_err(|_| no_memory)?,
+            });
         }
         let pool = PerCpuPool {
             rings: rings.into_boxed_slice(),
             mask: places as u64 - 1,
+            bits,
             objects,
             ledger: Ledger::new(objects)?,
         };
@@ -82,34 +86,67 @@ impl<P: Primitive> PerCpuPool<P> {
     }
 
     #[inline]
+    fn place<'a>(&self, ring: &'a Ring<P>, position: u64) -> &'a P::U64 {
+        ring.places.at((position & self.mask) as usize)
+    }
+
+    /// What is in the place of a position that is free.
+    #[inline]
+    fn free(&self, position: u64) -> u64 {
+        position << self.bits
+    }
+
+    /// The position in a place that is one for that position, or has been.
+    #[inline]
+    fn position(&self, held: u64, past: u64) -> u64 {
+        past.wrapping_add(held.wrapping_sub(self.free(past)) >> self.bits)
+    }
+
+    #[inline]
     fn put(&self, ring: usize, index: u32) {
         let ring = &self.rings[ring];
-        // Nobody else has this position, and its place is free: objects are no more than places.
-        let position = ring.tail.fetch_add(1, Relaxed);
-        let place = &ring.places[(position & self.mask) as usize];
-        place.store(filled(position, index), Release);
+        let mut tail = ring.tail.load(Acquire);
+        loop {
+            // It has been emptied in the lap before: else this ring held an object in each of its places, and
+            // this one were one more than there are.
+            let free = self.free(tail);
+            let filled = free + u64::from(index) + 1;
+            let place = self.place(ring, tail);
+            match place.compare_exchange(free, filled, Release, Relaxed) {
+                Ok(_) => break,
+                Err(held) => {
+                    let now = self.position(held, tail);
+                    tail = match held == self.free(now) {
+                        // Emptied by now, some laps on: what it was before was filled.
+                        true => now.wrapping_sub(self.mask),
+                        false => now.wrapping_add(1),
+                    };
+                }
+            }
+        }
+        ring.tail.store(tail.wrapping_add(1), Release);
     }
 
     #[inline]
     fn take(&self, ring: &Ring<P>) -> Option<u32> {
-        let mut head = ring.head.load(Relaxed);
+        let mut head = ring.head.load(Acquire);
         loop {
-            let held = ring.places[(head & self.mask) as usize].load(Acquire);
-            if held == filled(head, held as u32) {
-                match ring
-                    .head
-                    .compare_exchange(head, head.wrapping_add(1), Relaxed, Relaxed)
-                {
-                    Ok(_) => return Some(held as u32),
-                    Err(now) => head = now,
+            let place = self.place(ring, head);
+            let held = place.load(Relaxed);
+            let free = self.free(head);
+            if held == free {
+                return None;
+            }
+            let index = held.wrapping_sub(free).wrapping_sub(1);
+            if index < self.objects as u64 {
+                let next = self.free(head.wrapping_add(self.mask).wrapping_add(1));
+                if place.compare_exchange(held, next, Acquire, Relaxed).is_ok() {
+                    ring.head.store(head.wrapping_add(1), Release);
+                    return Some(index as u32);
                 }
             } else {
-                // Empty, unless the head has moved on meanwhile.
-                let now = ring.head.load(Relaxed);
-                if now == head {
-                    return None;
-                }
-                head = now;
+                // A later lap's: what it was before was emptied.
+                head = self.position(held, head).wrapping_sub(self.mask);
             }
         }
     }
@@ -133,15 +170,14 @@ where
 
     #[inline]
     fn pop(&self, cpu: usize) -> Option<Object> {
-        let start = self.ring(cpu);
-        let (before, from) = self.rings.split_at(start);
-        for ring in from.iter().chain(before) {
-            if let Some(index) = self.take(ring) {
-                self.ledger.out(index);
-                return Some(Object(index));
-            }
-        }
-        None
+        let own = self.ring(cpu);
+        let index = self.take(&self.rings[own]).or_else(|| {
+            let (before, from) = self.rings.split_at(own);
+            let others = from[1..].iter().chain(before);
+            others.into_iter().find_map(|ring| self.take(ring))
+        })?;
+        self.ledger.out(index);
+        Some(Object(index))
     }
 
     #[inline]

@@ -1,0 +1,155 @@
+//! What a pop-and-push pair costs: `cargo bench -p bpfcost-pool --features peers --bench pairs [POOL…]`.
+//!
+//! Every pool in turn, round after round, so that all meet the same machine; beside the fewest ns stands the
+//! median over the rounds of the ratio to crossbeam's `ArrayQueue` in the same round. A look while the pools are
+//! worked on: the experiment `pool` measures, with intervals and verdicts.
+
+use std::{
+    hint::black_box,
+    num::NonZero,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Pool, Stride, peer};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+const ROUNDS: usize = 15;
+/// Long enough for each of some threads on a CPU to have its turn.
+const WINDOW: Duration = Duration::from_millis(25);
+/// Pairs between two looks at the clock's flag.
+const CHUNK: u64 = 64;
+const PEER: &str = "crossbeam-array";
+
+/// Runs a pool of so many objects with so many threads on so many CPUs.
+type Run = fn(objects: usize, threads: usize, cpus: usize) -> Result<Seen, Error>;
+
+const POOLS: [(&str, Run); 8] = [
+    ("freelist", |o, t, c| Ok(race(&Freelist::new(o)?, t, c))),
+    ("array", |o, t, c| {
+        Ok(race(&ArrayQueue::new(o, c, Stride::Compact)?, t, c))
+    }),
+    ("array-padded", |o, t, c| {
+        Ok(race(&ArrayQueue::new(o, c, Stride::Padded)?, t, c))
+    }),
+    ("percpu", |o, t, c| Ok(race(&PerCpuPool::new(o, c)?, t, c))),
+    (PEER, |o, t, c| {
+        Ok(race(&peer::CrossbeamArray::new(o)?, t, c))
+    }),
+    ("crossbeam-seg", |o, t, c| {
+        Ok(race(&peer::CrossbeamSeg::new(o)?, t, c))
+    }),
+    ("concurrent", |o, t, c| {
+        Ok(race(&peer::Concurrent::new(o)?, t, c))
+    }),
+    ("mutex", |o, t, c| Ok(race(&peer::Mutexed::new(o)?, t, c))),
+];
+
+/// What all threads did together.
+#[derive(Clone, Copy)]
+struct Seen {
+    ns_per_pair_and_thread: f64,
+    misses_per_pair: f64,
+}
+
+fn race(pool: &impl Pool, threads: usize, cpus: usize) -> Seen {
+    let start = Barrier::new(threads + 1);
+    let stop = AtomicBool::new(false);
+    let (ns, pairs, misses) = thread::scope(|scope| {
+        let run = |thread: usize| {
+            let (start, stop) = (&start, &stop);
+            scope.spawn(move || {
+                let cpu = thread % cpus;
+                let mut own = CpuSet::new();
+                own.set(cpu);
+                sched_setaffinity(None, &own).expect("threads may be pinned");
+                let (mut turns, mut misses) = (0, 0);
+                start.wait();
+                while !stop.load(Relaxed) {
+                    for _ in 0..CHUNK {
+                        match pool.pop(cpu) {
+                            Some(object) => pool.push(cpu, black_box(object)),
+                            None => misses += 1,
+                        }
+                    }
+                    turns += CHUNK;
+                }
+                (turns - misses, misses)
+            })
+        };
+        let all: Vec<_> = (0..threads).map(run).collect();
+        start.wait();
+        let begun = Instant::now();
+        thread::sleep(WINDOW);
+        stop.store(true, Relaxed);
+        let ns = begun.elapsed().as_nanos() as f64;
+        all.into_iter()
+            .map(|one| one.join().expect("it does not panic"))
+            .fold((ns, 0, 0), |(ns, pairs, misses), (p, m)| {
+                (ns, pairs + p, misses + m)
+            })
+    });
+    Seen {
+        ns_per_pair_and_thread: ns * threads as f64 / pairs as f64,
+        misses_per_pair: misses as f64 / pairs as f64,
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() -> Result<(), Error> {
+    let asked: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    let wanted = |name: &str| name == PEER || asked.is_empty() || asked.iter().any(|a| a == name);
+    let pools: Vec<_> = POOLS.into_iter().filter(|(name, _)| wanted(name)).collect();
+    let cpus = thread::available_parallelism().map_or(1, NonZero::get);
+    println!("threads objects pool             ns a pair and thread   × {PEER}   misses a pair");
+    for threads in [1, 2, 4, 8] {
+        for objects in [1, 2, 4].map(|each| each * cpus) {
+            let mut rounds = Vec::new();
+            for round in 0..ROUNDS {
+                let mut seen = vec![None; pools.len()];
+                for turn in 0..pools.len() {
+                    let which = (round + turn) % pools.len();
+                    seen[which] = Some(pools[which].1(objects, threads, cpus)?);
+                }
+                rounds.push(
+                    seen.into_iter()
+                        .map(|one| one.expect("each had its turn"))
+                        .collect::<Vec<_>>(),
+                );
+            }
+            let peer = pools
+                .iter()
+                .position(|(name, _)| *name == PEER)
+                .expect("it is always there");
+            for (which, (name, _)) in pools.iter().enumerate() {
+                let of =
+                    |value: fn(&Seen) -> f64| rounds.iter().map(move |round| value(&round[which]));
+                let least = of(|seen| seen.ns_per_pair_and_thread).fold(f64::INFINITY, f64::min);
+                let misses = median(of(|seen| seen.misses_per_pair).collect());
+                let ratio = median(
+                    rounds
+                        .iter()
+                        .map(|round| {
+                            round[which].ns_per_pair_and_thread / round[peer].ns_per_pair_and_thread
+                        })
+                        .collect(),
+                );
+                println!(
+                    "{threads:7} {objects:7} {name:16} {least:20.1}   {ratio:17.2}   {misses:13.4}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
