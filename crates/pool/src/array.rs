@@ -73,8 +73,10 @@ impl<P: Primitive> ArrayQueue<P> {
         check(objects, cpus)?;
         let count = objects.next_power_of_two();
         let shift = stride.shift();
-        let slots = Lines::new(objects, count << shift, |_| P::U32::new(EMPTY))?;
-        let cpus = cpus.next_power_of_two();
+        let length = count.saturating_mul(1 << shift);
+        let slots = Lines::new(objects, length, |_| P::U32::new(EMPTY))?;
+        // More than there are slots would begin at the same ones.
+        let cpus = cpus.min(count).next_power_of_two();
         for index in 0..objects {
             // Spread, so that each CPU finds one where it begins.
             let slot = index * count / objects;
@@ -85,7 +87,7 @@ impl<P: Primitive> ArrayQueue<P> {
             mask: count - 1,
             shift,
             cpus: cpus - 1,
-            apart: (count / cpus).max(1),
+            apart: count / cpus,
             objects,
             ledger: Ledger::new(objects)?,
         })
@@ -148,5 +150,32 @@ where
                 held = self.exchange(at, held);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cpu_begins_with_an_object_of_its_own() -> Result<(), Error> {
+        for stride in [Stride::Compact, Stride::Padded] {
+            let pool = ArrayQueue::new(6, 3, stride)?;
+            let first = [0, 1, 2].map(|cpu| pool.pop(cpu).expect("six are in").index());
+            assert_eq!(first, [0, 2, 3]);
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_full_slot_is_passed_with_what_was_in_it() -> Result<(), Error> {
+        let pool = ArrayQueue::new(2, 2, Stride::Compact)?;
+        let (zero, one) = (pool.pop(0).expect("full"), pool.pop(1).expect("one left"));
+        pool.push(0, one);
+        pool.push(0, zero);
+        assert_eq!(pool.pop(0).expect("both are in"), Object(0));
+        assert_eq!(pool.pop(0).expect("one left"), Object(1));
+        assert_eq!(pool.pop(0), None);
+        Ok(())
     }
 }

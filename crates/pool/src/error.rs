@@ -17,6 +17,14 @@ pub enum Error {
     /// Nothing would run.
     #[error("a pool serves a CPU at least, and this one was to serve none")]
     NoCpus,
+    /// Of some objects it would not be known what they stand for.
+    #[error("a pool of {objects} objects takes as many values, and was to have {values}")]
+    OtherCount {
+        /// Objects of the pool.
+        objects: usize,
+        /// Values that were given.
+        values: usize,
+    },
     /// The allocator has no room.
     #[error("no memory for {objects} objects ({bytes} bytes)")]
     NoMemory {
@@ -53,4 +61,50 @@ pub(crate) fn boxed<T>(
         .map_err(|_| Error::NoMemory { objects, bytes })?;
     values.resize_with(length, make);
     Ok(values.into_boxed_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ArrayQueue, Freelist, PerCpuPool, Stride::Padded};
+
+    /// All pools, made or not.
+    fn made(objects: usize, cpus: usize) -> [Result<(), Error>; 3] {
+        [
+            Freelist::new(objects).map(drop),
+            ArrayQueue::new(objects, cpus, Padded).map(drop),
+            PerCpuPool::new(objects, cpus).map(drop),
+        ]
+    }
+
+    #[test]
+    fn what_can_be_no_pool_is_refused() {
+        assert_eq!(made(0, 1), [Err(Error::NoObjects); 3]);
+        assert_eq!(made(1, 0)[1..], [Err(Error::NoCpus); 2]);
+        let asked = MOST + 1;
+        assert_eq!(
+            made(asked, 1),
+            [Err(Error::TooManyObjects { asked, most: MOST }); 3]
+        );
+    }
+
+    #[test]
+    fn what_no_memory_could_hold_is_refused_without_a_panic() {
+        let [_, array, percpu] = made(3, usize::MAX);
+        assert_eq!(array, Ok(()), "CPUs beyond its slots take nothing");
+        let bytes = usize::MAX;
+        assert_eq!(percpu, Err(Error::NoMemory { objects: 3, bytes }));
+        assert_eq!(
+            boxed(3, usize::MAX / 8, || 0u64).map(drop),
+            Err(Error::NoMemory {
+                objects: 3,
+                bytes: usize::MAX - 7
+            })
+        );
+    }
+
+    #[test]
+    fn one_object_is_a_pool() {
+        assert_eq!(made(1, 64), [Ok(()); 3]);
+    }
 }

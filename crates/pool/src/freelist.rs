@@ -146,3 +146,37 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_in_first_out() -> Result<(), Error> {
+        let pool = Freelist::new(3)?;
+        let indices = [0; 3].map(|cpu| pool.pop(cpu).expect("three are in").index());
+        assert_eq!(indices, [2, 1, 0]);
+        assert_eq!(pool.pop(0), None);
+        for index in [1, 2] {
+            pool.push(0, Object::at(index));
+        }
+        assert_eq!(pool.pop(0), Some(Object(2)));
+        Ok(())
+    }
+
+    #[test]
+    fn who_lets_go_of_a_returned_node_last_links_it() -> Result<(), Error> {
+        let pool = Freelist::new(2)?;
+        // As another thread does that has read the head and not gone on yet.
+        let held = pool.node(2);
+        held.references.fetch_add(1, Acquire);
+        let object = pool.pop(0).expect("two are in");
+        assert_eq!(object, Object(1));
+        pool.push(0, object);
+        assert_eq!(pool.head.load(Relaxed), 1, "it is still held");
+        assert_eq!(held.references.load(Relaxed), SHOULD_BE_ON + 1);
+        pool.link(2);
+        assert_eq!(pool.pop(0), Some(Object(1)));
+        Ok(())
+    }
+}

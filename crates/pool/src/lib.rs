@@ -7,14 +7,17 @@
 #![no_std]
 
 extern crate alloc;
-#[cfg(any(test, feature = "peers", feature = "model"))]
+#[cfg(any(test, feature = "std"))]
 extern crate std;
 
 mod array;
+#[cfg(feature = "std")]
+pub mod cpu;
 mod error;
 mod freelist;
 mod ledger;
 mod lines;
+mod objects;
 #[cfg(feature = "peers")]
 pub mod peer;
 mod percpu;
@@ -23,6 +26,7 @@ pub mod primitive;
 pub use array::{ArrayQueue, Stride};
 pub use error::Error;
 pub use freelist::Freelist;
+pub use objects::{Objects, Taken};
 pub use percpu::PerCpuPool;
 
 /// An object of a pool, while it is out: who has it owns it. Dropped instead of returned, it is lost to

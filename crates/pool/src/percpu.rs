@@ -186,3 +186,48 @@ where
         self.put(self.ring(cpu), index);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_is_first_in_first_out_and_helps_others() -> Result<(), Error> {
+        let pool = PerCpuPool::new(4, 2)?;
+        let indices = [0, 0, 0, 0].map(|cpu| pool.pop(cpu).expect("four are in").index());
+        assert_eq!(indices, [0, 2, 1, 3], "its own, then the other's");
+        assert_eq!(pool.pop(1), None);
+        for index in [3, 1] {
+            pool.push(1, Object::at(index));
+        }
+        assert_eq!(pool.pop(0), Some(Object(3)));
+        Ok(())
+    }
+
+    #[test]
+    fn hints_may_lag_some_laps() -> Result<(), Error> {
+        let pool = PerCpuPool::new(3, 1)?;
+        let pair = |times: usize| {
+            for _ in 0..times {
+                let object = pool.pop(0).expect("three are in");
+                pool.push(0, object);
+            }
+        };
+        pair(30);
+        let ring = &pool.rings[0];
+        for late in 0..=30 {
+            // As if a thread had slept before it told how far it was.
+            ring.head.store(late, Relaxed);
+            pair(1);
+            ring.tail.store(late, Relaxed);
+            pair(1);
+        }
+        ring.head.store(0, Relaxed);
+        ring.tail.store(0, Relaxed);
+        let mut indices = [0; 3].map(|cpu| pool.pop(cpu).expect("three are in").index());
+        indices.sort_unstable();
+        assert_eq!(indices, [0, 1, 2]);
+        assert_eq!(pool.pop(0), None);
+        Ok(())
+    }
+}

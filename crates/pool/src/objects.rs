@@ -1,0 +1,253 @@
+//! Pools of values: what a pool's objects stand for, made once and handed out one by one.
+#![allow(unsafe_code)]
+
+use alloc::{boxed::Box, vec::Vec};
+use core::{
+    cell::UnsafeCell,
+    fmt,
+    marker::PhantomData,
+    ops::{Deref, DerefMut},
+};
+
+use crossbeam_utils::CachePadded;
+
+use crate::{ArrayQueue, Error, Freelist, Object, PerCpuPool, Pool, Stride, error::boxed};
+
+/// Values, each on cache lines of its own, and a pool that says whose they are.
+///
+/// ```
+/// use bpfcost_pool::Objects;
+///
+/// let buffers = Objects::per_cpu(vec![[0u8; 512]; 8], 4)?;
+/// let mut buffer = buffers.take(0).expect("all eight are in");
+/// buffer[0] = 1;
+/// drop(buffer); // and it is in again
+/// # Ok::<(), bpfcost_pool::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Objects<T, P: Pool> {
+    pool: P,
+    values: Box<[CachePadded<UnsafeCell<T>>]>,
+}
+
+/// A value of [`Objects`], while it is out. Dropped, it goes back.
+///
+/// Threads share it where they might share the value:
+///
+/// ```compile_fail,E0277
+/// fn share(_: impl Sync) {}
+/// let cells = bpfcost_pool::Objects::freelist(vec![std::cell::Cell::new(0)])?;
+/// share(cells.take(0));
+/// # Ok::<(), bpfcost_pool::Error>(())
+/// ```
+pub struct Taken<'a, T, P: Pool> {
+    objects: &'a Objects<T, P>,
+    index: u32,
+    cpu: usize,
+    /// It is shared and sent as a `&mut T` is.
+    exclusive: PhantomData<&'a mut T>,
+}
+
+impl<T> Objects<T, Freelist> {
+    /// These values in a [`Freelist`]. No values, too many, or no memory for them are an error.
+    pub fn freelist(values: Vec<T>) -> Result<Self, Error> {
+        let pool = Freelist::new(values.len())?;
+        // SAFETY: the pool is new, of this crate, and nobody else will ever see it.
+        unsafe { Self::over(pool, values) }
+    }
+}
+
+impl<T> Objects<T, ArrayQueue> {
+    /// These values in an [`ArrayQueue`]. No values, too many, or no memory for them are an error.
+    pub fn array(values: Vec<T>, cpus: usize, stride: Stride) -> Result<Self, Error> {
+        let pool = ArrayQueue::new(values.len(), cpus, stride)?;
+        // SAFETY: the pool is new, of this crate, and nobody else will ever see it.
+        unsafe { Self::over(pool, values) }
+    }
+}
+
+impl<T> Objects<T, PerCpuPool> {
+    /// These values in a [`PerCpuPool`]. No values, too many, or no memory for them are an error.
+    pub fn per_cpu(values: Vec<T>, cpus: usize) -> Result<Self, Error> {
+        let pool = PerCpuPool::new(values.len(), cpus)?;
+        // SAFETY: the pool is new, of this crate, and nobody else will ever see it.
+        unsafe { Self::over(pool, values) }
+    }
+}
+
+impl<T, P: Pool> Objects<T, P> {
+    /// These values in any pool, which must have as many objects.
+    ///
+    /// # Safety
+    ///
+    /// From now on the pool must not hand out an object that is out already, and what a thread did before it
+    /// pushed one must happen before what another does after it popped it. No object may have been pushed to
+    /// it before that was not popped from it.
+    pub unsafe fn over(pool: P, values: Vec<T>) -> Result<Self, Error> {
+        let count = values.len();
+        if count != pool.capacity() {
+            return Err(Error::OtherCount {
+                objects: pool.capacity(),
+                values: count,
+            });
+        }
+        let mut values = values.into_iter();
+        let values = boxed(count, count, || {
+            let value = values.next().expect("there are as many");
+            CachePadded::new(UnsafeCell::new(value))
+        })?;
+        Ok(Objects { pool, values })
+    }
+
+    /// How many values there are, in and out.
+    pub fn capacity(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Takes a value out; `cpu` is a hint, as for [`Pool::pop`]. `None`, at once, where none is found.
+    #[inline]
+    pub fn take(&self, cpu: usize) -> Option<Taken<'_, T, P>> {
+        let Object(index) = self.pool.pop(cpu)?;
+        Some(Taken {
+            objects: self,
+            index,
+            cpu,
+            exclusive: PhantomData,
+        })
+    }
+
+    /// All values, also those that were taken and never dropped.
+    pub fn into_inner(self) -> Vec<T> {
+        let values = self.values.into_iter();
+        values
+            .map(|value| value.into_inner().into_inner())
+            .collect()
+    }
+}
+
+// SAFETY: a value is out to one thread at a time, so that threads which share this send each other values and
+// never share one; the pool is shared as it allows it by itself.
+unsafe impl<T: Send, P: Pool> Sync for Objects<T, P> {}
+
+impl<T, P: Pool> Taken<'_, T, P> {
+    /// Gives the value back where another CPU finds it first: for threads that have moved since they took
+    /// it, and do know where to.
+    #[inline]
+    pub fn give_back(mut self, cpu: usize) {
+        self.cpu = cpu;
+    }
+
+    #[inline]
+    fn cell(&self) -> *mut T {
+        self.objects.values[self.index as usize].get()
+    }
+}
+
+impl<T: fmt::Debug, P: Pool> fmt::Debug for Taken<'_, T, P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+impl<T, P: Pool> Deref for Taken<'_, T, P> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: the pool gave this index to nobody else, and it comes back only when this is dropped.
+        unsafe { &*self.cell() }
+    }
+}
+
+impl<T, P: Pool> DerefMut for Taken<'_, T, P> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: as in `deref`; and this is borrowed mutably.
+        unsafe { &mut *self.cell() }
+    }
+}
+
+impl<T, P: Pool> Drop for Taken<'_, T, P> {
+    /// To the CPU that it was taken for: it was there when this thread began with it, and asking anew would
+    /// cost as much as the rest.
+    #[inline]
+    fn drop(&mut self) {
+        self.objects.pool.push(self.cpu, Object(self.index));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::mem;
+    use std::{cell::Cell, rc::Rc, thread, vec};
+
+    use super::*;
+
+    #[test]
+    fn values_go_out_once_and_come_back() -> Result<(), Error> {
+        let objects = Objects::array(vec![10, 20], 1, Stride::Compact)?;
+        let (mut one, two) = (
+            objects.take(0).expect("full"),
+            objects.take(0).expect("one left"),
+        );
+        assert_eq!(*one + *two, 30);
+        assert!(objects.take(0).is_none());
+        *one += 1;
+        one.give_back(7);
+        assert!(matches!(objects.take(0).as_deref(), Some(11 | 21)));
+        drop(two);
+        let mut values = objects.into_inner();
+        values.sort_unstable();
+        assert!(values == [11, 20] || values == [10, 21], "{values:?}");
+        Ok(())
+    }
+
+    #[test]
+    fn threads_own_what_they_took() -> Result<(), Error> {
+        const TURNS: usize = if cfg!(miri) { 50 } else { 10_000 };
+        let counters = Objects::per_cpu(vec![Cell::new(0); 3], 2)?;
+        thread::scope(|scope| {
+            for cpu in 0..4 {
+                let counters = &counters;
+                scope.spawn(move || {
+                    let mut left = TURNS;
+                    while left > 0 {
+                        if let Some(counter) = counters.take(cpu) {
+                            counter.set(counter.get() + 1);
+                            left -= 1;
+                        }
+                    }
+                });
+            }
+        });
+        let counted: usize = counters.into_inner().iter().map(Cell::get).sum();
+        assert_eq!(counted, 4 * TURNS);
+        Ok(())
+    }
+
+    #[test]
+    fn all_values_are_dropped_once_also_those_forgotten() -> Result<(), Error> {
+        let value = Rc::new(());
+        let objects = Objects::freelist(vec![value.clone(), value.clone()])?;
+        mem::forget(objects.take(0));
+        assert!(objects.take(0).is_some());
+        drop(objects);
+        assert_eq!(Rc::strong_count(&value), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn no_values_or_others_than_the_pool_has_are_refused() -> Result<(), Error> {
+        let none = Objects::freelist(Vec::<u8>::new());
+        assert_eq!(none.expect_err("there is none"), Error::NoObjects);
+        let pool = Freelist::new(2)?;
+        // SAFETY: the pool is new and goes nowhere else.
+        let three = unsafe { Objects::over(pool, vec![1, 2, 3]) };
+        let refused = Error::OtherCount {
+            objects: 2,
+            values: 3,
+        };
+        assert_eq!(three.expect_err("one too many"), refused);
+        Ok(())
+    }
+}
