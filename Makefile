@@ -63,6 +63,9 @@ lint: ## Check format, licences, dependencies, scripts, docs, and clippy's opini
 		cargo deny --log-level error check --disable-fetch advisories; \
 	else echo "lint: advisories not checked: their database cannot be fetched from here"; fi
 	cargo clippy --workspace --all-targets --locked -- -D warnings
+	@if rustup target list --installed 2>/dev/null | grep -qx x86_64-unknown-none; then \
+		cargo check --quiet --package bpfcost-pool --target x86_64-unknown-none --locked; \
+	else echo "lint: bpfcost-pool not built without std: rustup target add x86_64-unknown-none"; fi
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --locked --quiet
 
 clean: ## Remove what was built, measured and reported

@@ -18,36 +18,48 @@ use std::{
 use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Pool, Stride, peer};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-const ROUNDS: usize = 15;
-/// Long enough for each of some threads on a CPU to have its turn.
-const WINDOW: Duration = Duration::from_millis(25);
+/// Rounds, and how long each pool runs in one. Where a CPU has one thread: short, so that some windows pass
+/// undisturbed.
+const ALONE: (usize, Duration) = (75, Duration::from_millis(3));
+/// Where it has some: long enough for each of them to have its turn.
+const SHARED: (usize, Duration) = (15, Duration::from_millis(25));
 /// Pairs between two looks at the clock's flag.
 const CHUNK: u64 = 64;
 const PEER: &str = "crossbeam-array";
 
 /// Runs a pool of so many objects with so many threads on so many CPUs.
-type Run = fn(objects: usize, threads: usize, cpus: usize) -> Result<Seen, Error>;
+type Run = fn(objects: usize, crew: Crew) -> Result<Seen, Error>;
 
 const POOLS: [(&str, Run); 8] = [
-    ("freelist", |o, t, c| Ok(race(&Freelist::new(o)?, t, c))),
-    ("array", |o, t, c| {
-        Ok(race(&ArrayQueue::new(o, c, Stride::Compact)?, t, c))
+    ("freelist", |o, crew| Ok(race(&Freelist::new(o)?, crew))),
+    ("array", |o, crew| {
+        Ok(race(&ArrayQueue::new(o, crew.cpus, Stride::Compact)?, crew))
     }),
-    ("array-padded", |o, t, c| {
-        Ok(race(&ArrayQueue::new(o, c, Stride::Padded)?, t, c))
+    ("array-padded", |o, crew| {
+        Ok(race(&ArrayQueue::new(o, crew.cpus, Stride::Padded)?, crew))
     }),
-    ("percpu", |o, t, c| Ok(race(&PerCpuPool::new(o, c)?, t, c))),
-    (PEER, |o, t, c| {
-        Ok(race(&peer::CrossbeamArray::new(o)?, t, c))
+    ("percpu", |o, crew| {
+        Ok(race(&PerCpuPool::new(o, crew.cpus)?, crew))
     }),
-    ("crossbeam-seg", |o, t, c| {
-        Ok(race(&peer::CrossbeamSeg::new(o)?, t, c))
+    (PEER, |o, crew| {
+        Ok(race(&peer::CrossbeamArray::new(o)?, crew))
     }),
-    ("concurrent", |o, t, c| {
-        Ok(race(&peer::Concurrent::new(o)?, t, c))
+    ("crossbeam-seg", |o, crew| {
+        Ok(race(&peer::CrossbeamSeg::new(o)?, crew))
     }),
-    ("mutex", |o, t, c| Ok(race(&peer::Mutexed::new(o)?, t, c))),
+    ("concurrent", |o, crew| {
+        Ok(race(&peer::Concurrent::new(o)?, crew))
+    }),
+    ("mutex", |o, crew| Ok(race(&peer::Mutexed::new(o)?, crew))),
 ];
+
+/// So many threads on so many CPUs, for so long.
+#[derive(Clone, Copy)]
+struct Crew {
+    threads: usize,
+    cpus: usize,
+    window: Duration,
+}
 
 /// What all threads did together.
 #[derive(Clone, Copy)]
@@ -56,7 +68,12 @@ struct Seen {
     misses_per_pair: f64,
 }
 
-fn race(pool: &impl Pool, threads: usize, cpus: usize) -> Seen {
+fn race(pool: &impl Pool, crew: Crew) -> Seen {
+    let Crew {
+        threads,
+        cpus,
+        window,
+    } = crew;
     let start = Barrier::new(threads + 1);
     let stop = AtomicBool::new(false);
     let (ns, pairs, misses) = thread::scope(|scope| {
@@ -69,6 +86,7 @@ fn race(pool: &impl Pool, threads: usize, cpus: usize) -> Seen {
                 sched_setaffinity(None, &own).expect("threads may be pinned");
                 let (mut turns, mut misses) = (0, 0);
                 start.wait();
+                let begun = Instant::now();
                 while !stop.load(Relaxed) {
                     for _ in 0..CHUNK {
                         match pool.pop(cpu) {
@@ -78,23 +96,21 @@ fn race(pool: &impl Pool, threads: usize, cpus: usize) -> Seen {
                     }
                     turns += CHUNK;
                 }
-                (turns - misses, misses)
+                (begun.elapsed(), turns - misses, misses)
             })
         };
         let all: Vec<_> = (0..threads).map(run).collect();
         start.wait();
-        let begun = Instant::now();
-        thread::sleep(WINDOW);
+        thread::sleep(window);
         stop.store(true, Relaxed);
-        let ns = begun.elapsed().as_nanos() as f64;
         all.into_iter()
             .map(|one| one.join().expect("it does not panic"))
-            .fold((ns, 0, 0), |(ns, pairs, misses), (p, m)| {
-                (ns, pairs + p, misses + m)
+            .fold((0.0, 0, 0), |(ns, pairs, misses), (time, p, m)| {
+                (ns + time.as_nanos() as f64, pairs + p, misses + m)
             })
     });
     Seen {
-        ns_per_pair_and_thread: ns * threads as f64 / pairs as f64,
+        ns_per_pair_and_thread: ns / pairs as f64,
         misses_per_pair: misses as f64 / pairs as f64,
     }
 }
@@ -114,13 +130,19 @@ fn main() -> Result<(), Error> {
     let cpus = thread::available_parallelism().map_or(1, NonZero::get);
     println!("threads objects pool             ns a pair and thread   × {PEER}   misses a pair");
     for threads in [1, 2, 4, 8] {
+        let (times, window) = if threads <= cpus { ALONE } else { SHARED };
+        let crew = Crew {
+            threads,
+            cpus,
+            window,
+        };
         for objects in [1, 2, 4].map(|each| each * cpus) {
             let mut rounds = Vec::new();
-            for round in 0..ROUNDS {
+            for round in 0..times {
                 let mut seen = vec![None; pools.len()];
                 for turn in 0..pools.len() {
                     let which = (round + turn) % pools.len();
-                    seen[which] = Some(pools[which].1(objects, threads, cpus)?);
+                    seen[which] = Some(pools[which].1(objects, crew)?);
                 }
                 rounds.push(
                     seen.into_iter()

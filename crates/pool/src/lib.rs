@@ -2,9 +2,15 @@
 //! in each of the ways that Linux and its developers have done it, and what they are compared with.
 //!
 //! A pool is made with a number of objects, hands them out and takes them back. Order and fairness don't
-//! matter; an object is in one place at a time, and none is lost.
+//! matter; an object is in one place at a time, and none is lost. [`Objects`] are values with a pool over them,
+//! [`PerCpuPool`], [`ArrayQueue`] and [`Freelist`] the pools. The README says which to take, and what they cost.
 
 #![no_std]
+
+/// The examples of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct Readme;
 
 extern crate alloc;
 #[cfg(any(test, feature = "std"))]
@@ -52,6 +58,21 @@ impl Object {
 ///
 /// `cpu` is where the caller runs, as far as it knows: it decides where the pool looks first, never what is
 /// right. Any number will do.
+///
+/// ```
+/// use bpfcost_pool::{Freelist, PerCpuPool, Pool};
+///
+/// fn all(pool: &impl Pool) -> Vec<usize> {
+///     let objects: Vec<_> = std::iter::from_fn(|| pool.pop(0)).collect();
+///     let indices = objects.iter().map(|object| object.index()).collect();
+///     objects.into_iter().for_each(|object| pool.push(0, object));
+///     indices
+/// }
+///
+/// assert_eq!(all(&Freelist::new(3)?), [2, 1, 0]);
+/// assert_eq!(all(&PerCpuPool::new(4, 2)?), [0, 2, 1, 3]);
+/// # Ok::<(), bpfcost_pool::Error>(())
+/// ```
 pub trait Pool: Send + Sync {
     /// How many objects there are, in and out.
     fn capacity(&self) -> usize;
