@@ -12,7 +12,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bpfcost::{record::Record, report::html};
 use common::{
     browser::{self, Browser},
-    sample_exact, sample_grid, sample_record,
+    sample_exact, sample_grid, sample_record, sample_scaling,
 };
 use serde_json::json;
 
@@ -280,5 +280,78 @@ fn grids_have_a_figure_of_all_cells() -> Result<()> {
         "['#matrix-1', '#run-1', '#run-3'].map(id => [...document.querySelectorAll(id + ' svg.heat')].map(e => e.querySelectorAll('g').length))",
     )?;
     assert_eq!(cells, json!([vec![4; 11], vec![5; 6], vec![5; 11]]));
+    Ok(())
+}
+
+#[test]
+fn curves_are_told_apart() -> Result<()> {
+    let Some(mut browser) = start() else {
+        return Ok(());
+    };
+    let records = [
+        sample_scaling::pools(12),
+        sample_scaling::flawed(12),
+        sample_scaling::emulated(12),
+    ];
+    for (what, records) in [("curves", &records[..1]), ("curves-several", &records)] {
+        let (_folder, file) = page(records)?;
+        for width in [390, 1280] {
+            for look in ["light", "dark"] {
+                let what = format!("{what}-{look}-{width}");
+                browser.open(&file, width, look)?;
+                check(&mut browser, &what)?;
+                keep(&mut browser, &what)?;
+                // Marks stay in their plots, and labels of an axis do not meet.
+                let out = browser.eval(
+                    "[...document.querySelectorAll('svg.lines')].flatMap(plot => {
+                        const r = plot.getBoundingClientRect();
+                        return [...plot.querySelectorAll('.mark path')].map(e => e.getBoundingClientRect())
+                            .filter(b => b.left < r.left - 1 || b.right > r.right + 1 || b.top < r.top - 1 || b.bottom > r.bottom + 1);
+                    }).length",
+                )?;
+                assert_eq!(out, json!(0), "{what}");
+                let meet = browser.eval(
+                    "[...document.querySelectorAll('.chart svg.axis')].filter(axis => {
+                        const boxes = [...axis.querySelectorAll('text')].map(e => e.getBoundingClientRect());
+                        return boxes.some((a, i) => boxes.slice(i + 1).some(b =>
+                            a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
+                    }).map(e => e.textContent)",
+                )?;
+                assert_eq!(meet, json!([]), "{what}");
+            }
+        }
+    }
+    // Eight pools, each with a legend entry, marks and a line; four others; a prediction and two tables.
+    let figures = browser.eval(
+        "[...document.querySelectorAll('#run-1 .curves')].map(e => ['.legend:not(.kinds) .key', '.mark path', '.predicted:not(.swatch *)', '.hollow path']
+            .map(what => e.querySelectorAll(what).length))",
+    )?;
+    let small = json!([4, 16, 0, 0]);
+    let wanted = json!([
+        [8, 32, 0, 0],
+        small,
+        small,
+        small,
+        small,
+        [4, 12, 32, 0],
+        [2, 6, 4, 6],
+        [2, 6, 4, 6]
+    ]);
+    assert_eq!(figures, wanted);
+    // What says predicted is dashed, what is not measured says so.
+    let dashed = browser.eval(
+        "[...document.querySelectorAll('svg.lines .curve')].filter(e =>
+            e.classList.contains('predicted') !== (getComputedStyle(e).strokeDasharray !== 'none')).length",
+    )?;
+    assert_eq!(dashed, json!(0));
+    let silent = browser.eval(
+        "[...document.querySelectorAll('.curves')].filter(e => e.querySelector('svg.lines .predicted')
+            && !(e.textContent.includes('predicted') && e.querySelector('svg.lines title').textContent.includes('predicted'))).length",
+    )?;
+    assert_eq!(silent, json!(0));
+    let colours = browser.eval(
+        "new Set([...document.querySelectorAll('#run-1 .curves')][0].querySelectorAll('.swatch').values().map(e => getComputedStyle(e).color)).size",
+    )?;
+    assert_eq!(colours, json!(8));
     Ok(())
 }

@@ -18,6 +18,7 @@ mod journal_error;
 mod net;
 mod parts;
 mod prediction;
+mod scaling;
 mod schema;
 mod session;
 mod sides;
@@ -43,5 +44,6 @@ pub use parts::{
 pub use prediction::{
     Lines, PredictedCurve, PredictedPoint, Prediction, PublishedRow, PublishedTable,
 };
+pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE};
 pub use schema::*;
 pub use session::{SessionFile, SessionSpread, spread_between};

@@ -14,6 +14,15 @@ pub struct Prediction {
     pub tables: Vec<PublishedTable>,
 }
 
+impl Prediction {
+    /// What a pool should do with so many threads on this machine, per second.
+    pub fn rate(&self, series: &str, threads: u32) -> Option<f64> {
+        let curve = self.curves.iter().find(|curve| curve.series == series)?;
+        let point = curve.points.iter().find(|point| point.threads == threads)?;
+        Some(point.rate)
+    }
+}
+
 /// What moving a cache line costs, in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Lines {

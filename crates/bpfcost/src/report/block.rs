@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::report::{
     markdown, number,
     style::{Style, Tone},
-    table::{self, Grid},
+    table::{self, GAP, Grid},
     text,
 };
 
@@ -92,17 +92,10 @@ impl Cell {
 impl Block {
     /// For a terminal.
     pub fn terminal(&self, out: &mut String, style: Style) {
-        let _ = writeln!(out, "{}", style.bold(&self.title));
-        if !self.rows.is_empty() {
-            let head: Vec<&str> = self.head.iter().map(|head| head.text.as_str()).collect();
-            let numbers = self.head.iter().enumerate().filter(|(_, head)| head.number);
-            let right: Vec<usize> = numbers.map(|(place, _)| place).collect();
-            let mut grid = Grid::new(&head, &right, style);
-            for row in &self.rows {
-                let cells = row.iter().map(|cell| (cell.text.clone(), cell.tone));
-                grid.row(cells.collect());
-            }
-            out.push_str(&grid.render());
+        let title = text::wrap(&self.title, style.width, "");
+        let _ = writeln!(out, "{}", style.bold(&title));
+        for columns in self.beside(style.width) {
+            out.push_str(&self.grid(&columns, style));
         }
         for note in &self.notes {
             let text = text::wrap(&note.text, style.width, "  ");
@@ -116,6 +109,54 @@ impl Block {
             table::caption(out, words, style);
         }
         out.push('\n');
+    }
+
+    /// Some of its columns.
+    fn grid(&self, columns: &[usize], style: Style) -> String {
+        let head: Vec<&str> = columns
+            .iter()
+            .map(|&at| self.head[at].text.as_str())
+            .collect();
+        let right = (0..columns.len()).filter(|&place| self.head[columns[place]].number);
+        let mut grid = Grid::new(&head, &right.collect::<Vec<usize>>(), style);
+        for row in &self.rows {
+            let cells = columns.iter().filter_map(|&at| row.get(at));
+            grid.row(cells.map(|cell| (cell.text.clone(), cell.tone)).collect());
+        }
+        grid.render()
+    }
+
+    /// The columns that stand beside each other: all of them, unless they are numbers that have no room.
+    /// Names stand before each part.
+    fn beside(&self, room: usize) -> Vec<Vec<usize>> {
+        if self.rows.is_empty() {
+            return Vec::new();
+        }
+        let numbers = self.head.iter().skip(1).all(|head| head.number);
+        let mut parts: Vec<Vec<usize>> = vec![vec![0]];
+        let mut used = self.width(0);
+        for at in 1..self.head.len() {
+            let own = GAP + self.width(at);
+            if numbers && used + own > room && parts.last().is_some_and(|part| part.len() > 1) {
+                parts.push(vec![0]);
+                used = self.width(0);
+            }
+            used += own;
+            if let Some(part) = parts.last_mut() {
+                part.push(at);
+            }
+        }
+        parts
+    }
+
+    /// What a column takes of a line.
+    fn width(&self, at: usize) -> usize {
+        let cells = self.rows.iter().filter_map(|row| row.get(at));
+        let texts = self.head[at]
+            .text
+            .lines()
+            .chain(cells.map(|cell| cell.text.as_str()));
+        texts.map(|text| text.chars().count()).max().unwrap_or(0)
     }
 
     /// As Markdown.

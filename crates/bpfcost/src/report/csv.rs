@@ -1,12 +1,17 @@
 //! CSV for spreadsheets and scripts: one line per case, or per comparison; plain numbers, empty
 //! where there is none.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use bpfcost_stats::Additive;
 
 use crate::{
     experiment::Role,
-    record::{BudgetVerdict, CaseRecord, Part, PartRole, Parts, Record, Status, Verdict},
+    record::{
+        BudgetVerdict, CaseRecord, CurvePoint, Curves, Part, PartRole, Parts, Record, Status,
+        Verdict,
+    },
     report::{
         rate::{self, Load},
         text,
@@ -70,6 +75,22 @@ const RATES: [&str; 6] = [
     "budget_per_s",
 ];
 
+/// Further columns where cases make curves, before one for each of their secondary values.
+const CURVES: [&str; 12] = [
+    "curve",
+    "circumstances",
+    "at",
+    "rate",
+    "rate_ci95_low",
+    "rate_ci95_high",
+    "speed_up",
+    "speed_up_ci95_low",
+    "speed_up_ci95_high",
+    "efficiency",
+    "knee",
+    "predicted",
+];
+
 /// The columns of [`comparisons`].
 const COMPARISONS: [&str; 17] = [
     "experiment",
@@ -103,9 +124,14 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
         true => &[],
         false => &RATES,
     };
-    writer.write_record(CASES.iter().chain(rates))?;
+    let curved = records.iter().any(|record| record.scaling.is_some());
+    let curves: &[&str] = if curved { &CURVES } else { &[] };
+    let further = secondary_names(records);
+    let names = CASES.iter().chain(rates).chain(curves).copied();
+    writer.write_record(names.chain(further.iter().copied()))?;
     for record in records {
         let parts = Parts::of(record);
+        let curves = Curves::of(record);
         for case in &record.cases {
             let head = [
                 &record.experiment,
@@ -124,6 +150,10 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
                 .collect();
             if !rates.is_empty() {
                 cells.extend(rate_cells(case, record, load));
+            }
+            if curved {
+                cells.extend(curve_cells(case, curves.as_ref(), record));
+                cells.extend(further.iter().map(|name| plain(case.secondary_value(name))));
             }
             writer.write_record(cells)?;
         }
@@ -173,6 +203,57 @@ fn rate_cells(case: &CaseRecord, record: &Record, load: Load) -> Vec<String> {
         plain(budget),
         plain(most),
     ]
+}
+
+/// The secondary values of cases that make curves.
+fn secondary_names(records: &[Record]) -> Vec<&str> {
+    let curved = records.iter().filter(|record| record.scaling.is_some());
+    let cases = curved.flat_map(|record| &record.cases);
+    let names = cases.flat_map(|case| case.secondary.keys());
+    let names: BTreeSet<&str> = names.map(String::as_str).collect();
+    names.into_iter().collect()
+}
+
+/// Where a case stands on a curve, and what follows from that.
+fn curve_cells(case: &CaseRecord, curves: Option<&Curves<'_>>, record: &Record) -> Vec<String> {
+    let found = curves.and_then(|curves| {
+        let mut points = curves.points();
+        points.find(|(_, _, point)| std::ptr::eq(point.case, case))
+    });
+    let Some((group, curve, point)) = found else {
+        return vec![String::new(); CURVES.len()];
+    };
+    let part = |part: Option<Part>| {
+        let [low, high] = ends(part.and_then(|part| part.ci95));
+        [plain(part.map(|part| part.value)), low, high]
+    };
+    let CurvePoint {
+        threads,
+        rate,
+        speed_up,
+        ..
+    } = point;
+    let mut cells = vec![
+        text::line(curve.series),
+        text::line(&group.apart),
+        threads.to_string(),
+    ];
+    cells.extend(part(*rate));
+    cells.extend(part(*speed_up));
+    cells.push(plain(point.efficiency));
+    cells.push(
+        curve
+            .knee
+            .map_or_else(String::new, |knee| (knee == *threads).to_string()),
+    );
+    let usual = record
+        .prediction
+        .as_ref()
+        .filter(|_| group.apart.is_empty());
+    cells.push(plain(
+        usual.and_then(|found| found.rate(curve.series, *threads)),
+    ));
+    cells
 }
 
 /// Every comparison of every record.

@@ -5,9 +5,12 @@ use std::fmt::Write;
 use crate::{
     record::{Record, Status},
     report::{
+        block::Block,
         cpus,
         number::{self, MISSING},
-        parts, rows,
+        parts,
+        rows::{self, Group, PairRow},
+        scaling::Chart,
         sheet::{self, Sheet},
         summary, target, text, words,
     },
@@ -23,9 +26,14 @@ pub fn render(record: &Record) -> String {
     );
     let _ = writeln!(out, "### {}\n", escape(&title));
     let _ = writeln!(out, "{}\n", escape(&summary::sentence(record)));
-    match Sheet::new(record) {
-        Some(sheet) => sheet_and_notes(&mut out, &sheet),
-        None => cases(&mut out, record),
+    match (Sheet::new(record), Chart::new(record)) {
+        (Some(sheet), _) => sheet_and_notes(&mut out, &sheet),
+        (None, Some(chart)) => curves(&mut out, &chart),
+        (None, None) => {
+            cases(&mut out, &rows::groups(record), record);
+            several_cpus(&mut out, record);
+            comparisons(&mut out, &rows::pairs(record), record);
+        }
     }
     for block in parts::blocks(record) {
         block.markdown(&mut out);
@@ -50,9 +58,22 @@ fn sheet_and_notes(out: &mut String, sheet: &Sheet<'_>) {
     let _ = writeln!(out, "\n{}\n", lines.join("  \n"));
 }
 
-/// Every case, and what differs from what.
-fn cases(out: &mut String, record: &Record) {
-    for group in rows::groups(record) {
+/// The curves, and what is on none.
+fn curves(out: &mut String, chart: &Chart<'_>) {
+    let blocks = |out: &mut String, blocks: Vec<Block>| {
+        for block in blocks {
+            block.markdown(out);
+        }
+    };
+    blocks(out, chart.blocks(false));
+    cases(out, &chart.others(), chart.record);
+    comparisons(out, &chart.other_pairs(), chart.record);
+    blocks(out, chart.predicted(true));
+}
+
+/// What cases cost.
+fn cases(out: &mut String, groups: &[Group<'_>], record: &Record) {
+    for group in groups {
         let _ = writeln!(
             out,
             "| {} | {} | {} | net | note |",
@@ -74,12 +95,10 @@ fn cases(out: &mut String, record: &Record) {
         }
         out.push('\n');
     }
-    if !record.cases.is_empty() {
+    if !groups.is_empty() {
         let captions: Vec<String> = words::captions(record).iter().map(|c| escape(c)).collect();
         let _ = writeln!(out, "{}\n", captions.join("  \n"));
     }
-    several_cpus(out, record);
-    comparisons(out, record);
 }
 
 /// Where a record comes from, in a line.
@@ -125,8 +144,7 @@ fn several_cpus(out: &mut String, record: &Record) {
     let _ = writeln!(out, "\n{}\n", cpus::CAPTION);
 }
 
-fn comparisons(out: &mut String, record: &Record) {
-    let pairs = rows::pairs(record);
+fn comparisons(out: &mut String, pairs: &[PairRow<'_>], record: &Record) {
     if pairs.is_empty() {
         return;
     }
@@ -137,7 +155,7 @@ fn comparisons(out: &mut String, record: &Record) {
         words::relative_heading(record.unit)
     );
     out.push_str("|:--|:--|:--|:--|:--|\n");
-    for pair in &pairs {
+    for pair in pairs {
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} | {} |",

@@ -22,6 +22,7 @@ mod page;
 pub mod parts;
 pub mod rate;
 pub mod rows;
+pub mod scaling;
 pub mod scenario;
 pub mod sheet;
 pub mod style;

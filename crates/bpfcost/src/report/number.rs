@@ -74,6 +74,16 @@ pub fn interval([low, high]: [f64; 2], decimals: usize) -> String {
     format!("[{}, {}]", fixed(low, decimals), fixed(high, decimals))
 }
 
+/// `20.1 ±0.3`: a value, and as far as its interval reaches from it.
+pub fn with_reach(value: f64, ci95: Option<[f64; 2]>) -> String {
+    let decimals = estimate_decimals(value, ci95);
+    let text = fixed(value, decimals);
+    match ci95.map(|[low, high]| (value - low).max(high - value)) {
+        Some(reach) => format!("{text}{HOLD}±{}", fixed(reach, decimals)),
+        None => text,
+    }
+}
+
 /// A share as a percentage: 0.012 is `1.2 %`, with two significant digits below 10.
 pub fn percent(share: f64) -> String {
     let value = share * 100.0;

@@ -8,7 +8,7 @@ use crate::{
     record::{AttachParts, Part, Parts, PartsSum, Record},
     report::{
         block::{Block, Cell, Head, Note},
-        number::{self, HOLD},
+        number,
         style::Tone,
         text, words,
     },
@@ -124,13 +124,10 @@ fn part(part: Option<Part>, unit: Unit) -> Cell {
 
 /// A value and how far its interval reaches from it.
 fn with_reach(part: Part, unit: Unit) -> String {
-    let value = words::value(part.value, part.ci95, unit);
-    let Some([low, high]) = part.ci95 else {
-        return value;
-    };
-    let reach = (part.value - low).max(high - part.value);
-    let decimals = words::decimals(part.value, part.ci95, unit);
-    format!("{value}{HOLD}±{}", number::fixed(reach, decimals))
+    match unit.is_counted() {
+        true => words::value(part.value, part.ci95, unit),
+        false => number::with_reach(part.value, part.ci95),
+    }
 }
 
 /// The answer in a few words, and its tone.

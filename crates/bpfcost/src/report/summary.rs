@@ -6,6 +6,7 @@ use crate::{
     record::{CaseRecord, Record, Status, Verdict},
     report::{
         number,
+        scaling::{self, Chart},
         sheet::{self, Sheet},
         target, text, words,
     },
@@ -14,8 +15,9 @@ use crate::{
 /// The record in one sentence.
 pub fn sentence(record: &Record) -> String {
     let sheet = Sheet::new(record).and_then(|sheet| sheet::sentence(&sheet));
-    let mut parts = match sheet {
-        Some(sheet) => vec![sheet],
+    let chart = || Chart::new(record).and_then(|chart| scaling::sentence(&chart));
+    let mut parts = match sheet.or_else(chart) {
+        Some(told) => vec![told],
         None => std::iter::once(costs(record))
             .chain(comparisons(record))
             .collect(),

@@ -10,7 +10,10 @@ use crate::{
     measure::Warning,
     record::{Record, Status},
     report::{
-        cpus, number, parts, rows,
+        block::Block,
+        cpus, number, parts,
+        rows::{self, Group, PairRow},
+        scaling::Chart,
         sheet::{self, Sheet},
         style::{Style, Tone},
         summary, text, words,
@@ -24,19 +27,27 @@ const EVERY_CASE: &str = "Every case as measured, floors included, and what diff
 pub fn render(record: &Record, style: Style) -> String {
     let mut out = String::new();
     sentence(&mut out, record, style);
-    match Sheet::new(record) {
-        Some(sheet) => {
+    match (Sheet::new(record), Chart::new(record)) {
+        (Some(sheet), _) => {
             out.push_str(&sheet::table(&sheet, style, false));
             caption(&mut out, EVERY_CASE, style);
             out.push('\n');
         }
-        None => {
-            costs(&mut out, record, style);
+        (None, Some(chart)) => {
+            blocks(&mut out, &chart.blocks(false), style);
+            costs(&mut out, &chart.others(), record, style);
+            comparisons(&mut out, &chart.other_pairs(), record, style);
+            blocks(&mut out, &chart.predicted(false), style);
+            caption(&mut out, EVERY_CASE, style);
+            out.push('\n');
+        }
+        (None, None) => {
+            costs(&mut out, &rows::groups(record), record, style);
             several_cpus(&mut out, record, style);
-            comparisons(&mut out, record, style);
+            comparisons(&mut out, &rows::pairs(record), record, style);
         }
     }
-    attach_parts(&mut out, record, style);
+    blocks(&mut out, &parts::blocks(record), style);
     invalid(&mut out, record, style);
     warnings(&mut out, record, style);
     number::plain_spaces(&out)
@@ -49,8 +60,7 @@ pub(super) fn sentence(out: &mut String, record: &Record, style: Style) {
 }
 
 /// The table of costs, by group.
-pub(super) fn costs(out: &mut String, record: &Record, style: Style) {
-    let groups = rows::groups(record);
+pub(super) fn costs(out: &mut String, groups: &[Group<'_>], record: &Record, style: Style) {
     if groups.is_empty() {
         return;
     }
@@ -64,7 +74,7 @@ pub(super) fn costs(out: &mut String, record: &Record, style: Style) {
     let spread = words::spread_heading(record.unit);
     let header = ["case", unit.as_str(), spread, "net", "note"];
     let mut grid = Grid::new(&header, &[1], style);
-    for group in &groups {
+    for group in groups {
         grid.heading(&group.name);
         for row in &group.rows {
             let note = match row.tone {
@@ -118,16 +128,15 @@ pub(super) fn several_cpus(out: &mut String, record: &Record, style: Style) {
     out.push('\n');
 }
 
-/// The parts of what attached programs cost, where there are such.
-pub(super) fn attach_parts(out: &mut String, record: &Record, style: Style) {
-    for block in parts::blocks(record) {
+/// Small tables, where there are any.
+pub(super) fn blocks(out: &mut String, blocks: &[Block], style: Style) {
+    for block in blocks {
         block.terminal(out, style);
     }
 }
 
 /// The comparisons, where there are any.
-pub(super) fn comparisons(out: &mut String, record: &Record, style: Style) {
-    let pairs = rows::pairs(record);
+pub(super) fn comparisons(out: &mut String, pairs: &[PairRow<'_>], record: &Record, style: Style) {
     if pairs.is_empty() {
         return;
     }

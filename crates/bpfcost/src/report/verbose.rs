@@ -6,7 +6,8 @@ use crate::{
     experiment::Unit,
     record::{Raw, Record, Status},
     report::{
-        number, rows,
+        number, parts, rows,
+        scaling::Chart,
         sheet::{self, Sheet},
         style::{Style, Tone},
         table::{self, Grid},
@@ -21,11 +22,16 @@ pub fn render(record: &Record, style: Style) -> String {
     if let Some(sheet) = Sheet::new(record) {
         out.push_str(&sheet::table(&sheet, style, true));
     }
-    table::costs(&mut out, record, style);
+    let chart = Chart::new(record);
+    if let Some(chart) = &chart {
+        table::blocks(&mut out, &chart.blocks(true), style);
+        table::blocks(&mut out, &chart.predicted(true), style);
+    }
+    table::costs(&mut out, &rows::groups(record), record, style);
     table::several_cpus(&mut out, record, style);
     batch_means(&mut out, record, style);
-    table::comparisons(&mut out, record, style);
-    table::attach_parts(&mut out, record, style);
+    table::comparisons(&mut out, &rows::pairs(record), record, style);
+    table::blocks(&mut out, &parts::blocks(record), style);
     table::invalid(&mut out, record, style);
     table::warnings(&mut out, record, style);
     number::plain_spaces(&out)

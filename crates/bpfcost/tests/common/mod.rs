@@ -12,3 +12,4 @@ pub mod sample_exact;
 pub mod sample_grid;
 pub mod sample_parts;
 pub mod sample_record;
+pub mod sample_scaling;

@@ -8,14 +8,26 @@ use crate::report::number;
 pub(super) struct Axis {
     low: f64,
     high: f64,
-    /// Linear up to about this size and logarithmic beyond; linear all over where it is `None`.
-    bend: Option<f64>,
+    scale: Scale,
     /// Value and label.
     ticks: Vec<(f64, String)>,
 }
 
+/// How values are spread over the width.
+#[derive(Clone, Copy, Debug)]
+enum Scale {
+    /// Evenly.
+    Linear,
+    /// Evenly up to about this size, and by magnitude beyond.
+    Bent(f64),
+    /// By magnitude; for values above zero.
+    Log,
+}
+
 /// Ticks are at least this many percent of the width apart.
 const APART: f64 = 20.0;
+/// Counts below an axis are at least this many percent apart.
+const NEAR: f64 = 6.5;
 /// The last part of the width stays free, so that nothing ends at the very edge.
 const FREE: f64 = 0.04;
 
@@ -37,7 +49,7 @@ impl Axis {
         Axis {
             low: 0.0,
             high: high * (1.0 + FREE),
-            bend: None,
+            scale: Scale::Linear,
             ticks,
         }
     }
@@ -49,7 +61,7 @@ impl Axis {
         let mut axis = Axis {
             low: low.min(-2.0 * bend),
             high: high.max(2.0 * bend),
-            bend: Some(bend),
+            scale: Scale::Bent(bend),
             ticks: Vec::new(),
         };
         let room = (axis.bent(axis.high) - axis.bent(axis.low)) * FREE;
@@ -72,6 +84,61 @@ impl Axis {
         axis
     }
 
+    /// Counts by magnitude, each with a tick where there is room.
+    pub(super) fn of_counts(counts: &[u32]) -> Self {
+        let mut axis = Axis::logarithmic(counts.iter().map(|count| f64::from(*count)));
+        for &count in counts {
+            axis.tick_at(f64::from(count), number::count(u64::from(count)), NEAR);
+        }
+        axis
+    }
+
+    /// Magnitudes, with round ticks that `label` names, at least `apart` percent from each other.
+    pub(super) fn of_magnitudes(
+        values: impl Iterator<Item = f64>,
+        apart: f64,
+        label: impl Fn(f64) -> String,
+    ) -> Self {
+        let mut axis = Axis::logarithmic(values);
+        // What is rounder comes first; what finds no room is left out.
+        for digits in [1.0, 5.0, 2.0, 3.0, 7.0, 1.5, 4.0, 6.0, 8.0, 9.0, 2.5] {
+            for power in -3..16 {
+                let value = digits * 10f64.powi(power);
+                axis.tick_at(value, label(value), apart);
+            }
+        }
+        axis
+    }
+
+    fn logarithmic(values: impl Iterator<Item = f64>) -> Self {
+        let (low, high) = values
+            .filter(|value| value.is_finite() && *value > 0.0)
+            .fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| {
+                (low.min(value), high.max(value))
+            });
+        let (low, high) = match low <= high {
+            true => (low, high),
+            false => (1.0, 1.0),
+        };
+        // One value alone stands in the middle.
+        let room = ((high / low).ln() * FREE).max(0.2);
+        Axis {
+            low: low * (-room).exp(),
+            high: high * room.exp(),
+            scale: Scale::Log,
+            ticks: Vec::new(),
+        }
+    }
+
+    /// A tick, unless it is beyond the ends or within `apart` percent of another.
+    fn tick_at(&mut self, value: f64, label: String, apart: f64) {
+        let place = self.place(value);
+        let beside = |other: &(f64, String)| (self.place(other.0) - place).abs() < apart;
+        if (self.low..=self.high).contains(&value) && !self.ticks.iter().any(beside) {
+            self.ticks.push((value, label));
+        }
+    }
+
     fn tick(&mut self, value: f64) {
         let place = self.place(value);
         let free = self
@@ -91,9 +158,10 @@ impl Axis {
     }
 
     fn bent(&self, value: f64) -> f64 {
-        match self.bend {
-            Some(bend) => (value / bend).asinh(),
-            None => value,
+        match self.scale {
+            Scale::Linear => value,
+            Scale::Bent(bend) => (value / bend).asinh(),
+            Scale::Log => value.ln(),
         }
     }
 
@@ -113,6 +181,13 @@ impl Axis {
             let class = if *value == 0.0 { "zero" } else { "grid" };
             svg.upright(class, self.place(*value));
         }
+    }
+
+    /// The ticks: where they stand, in percent, and their labels.
+    pub(super) fn ticks(&self) -> impl Iterator<Item = (f64, &str)> {
+        self.ticks
+            .iter()
+            .map(|(value, label)| (self.place(*value), label.as_str()))
     }
 
     /// The labels of the ticks, as an SVG of their own below the plots.
@@ -156,6 +231,35 @@ mod tests {
             assert!((0.0..=100.0).contains(&axis.place(most)), "{most}");
             assert!(axis.ticks.len() >= 2, "{most}: {:?}", axis.ticks);
         }
+    }
+
+    #[test]
+    fn magnitudes_have_round_ticks_inside() {
+        for values in [
+            vec![2.7e6, 1.3e9],
+            vec![8.1e6, 9.4e6],
+            vec![5.0],
+            vec![],
+            vec![f64::NAN, 0.0],
+        ] {
+            let axis = Axis::of_magnitudes(values.iter().copied(), 12.0, |value| value.to_string());
+            assert!(!axis.ticks.is_empty(), "{values:?}");
+            let mut places: Vec<f64> = axis.ticks().map(|tick| tick.0).collect();
+            places.sort_by(f64::total_cmp);
+            assert!(
+                places.windows(2).all(|pair| pair[1] - pair[0] >= 12.0),
+                "{places:?}"
+            );
+            assert!(
+                values
+                    .iter()
+                    .all(|value| (0.0..=100.0).contains(&axis.place(*value)))
+            );
+        }
+        let axis = Axis::of_counts(&[1, 2, 4, 8, 10, 16, 20, 32, 40]);
+        let labels: Vec<&str> = axis.ticks().map(|tick| tick.1).collect();
+        assert_eq!(labels, ["1", "2", "4", "8", "16", "32"]);
+        assert!((axis.place(4.0) * 2.0 - axis.place(2.0) - axis.place(8.0)).abs() < 1e-9);
     }
 
     #[test]

@@ -124,6 +124,24 @@ impl Svg {
         );
     }
 
+    /// A line across the whole width; y in pixels.
+    pub(super) fn level(&mut self, class: &str, y: f64) {
+        self.line(class, (0.0, y), (100.0, y));
+    }
+
+    /// A shape around a place, in pixels from it, with what it says.
+    pub(super) fn mark(&mut self, class: &str, at: (f64, f64), shape: &str, title: &str) {
+        let [x, y] = [at.0, at.1].map(short);
+        let title = match title {
+            "" => String::new(),
+            words => format!("<title>{}</title>", escape(words)),
+        };
+        let _ = write!(
+            self.out,
+            "<svg x=\"{x}%\" y=\"{y}\" class=\"{class}\">{title}<path d=\"{shape}\"/></svg>"
+        );
+    }
+
     /// Words at a place; `anchor` is `start`, `middle` or `end`.
     pub(super) fn text(&mut self, anchor: &str, at: (f64, f64), words: &str) {
         let [x, y] = [at.0, at.1].map(short);

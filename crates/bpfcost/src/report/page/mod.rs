@@ -3,19 +3,21 @@
 mod blocks;
 mod facts;
 mod matrix;
+mod scaling;
 mod sheet;
 mod tables;
 
 use serde::Serialize;
 
 pub(super) use self::matrix::MatrixSection;
-use self::{blocks::BlockPart, facts::Fact, sheet::SheetPart, tables::Table};
+use self::{blocks::BlockPart, facts::Fact, scaling::ScalingPart, sheet::SheetPart, tables::Table};
 use crate::{
     record::{CaseRecord, Record, Status},
     report::{
         figure, markdown, number, parts,
         rate::{self, Load},
         rows,
+        scaling::Chart,
         sheet::Sheet,
         summary, target, text, words,
     },
@@ -38,6 +40,8 @@ pub(super) struct Section {
     /// All cells of a grid, in place of the groups.
     sheet: Option<SheetPart>,
     groups: Vec<GroupFigure>,
+    /// The curves, in place of the groups that make them.
+    scaling: Option<ScalingPart>,
     /// Words that differ between times and counts.
     spread_key: &'static str,
     captions: Vec<String>,
@@ -76,7 +80,10 @@ impl Section {
         let (strips, strip_caption) = strips(record);
         let margin = record.asked.margin;
         let cells = Sheet::new(record);
+        let chart = Chart::new(record);
+        let figured = chart.as_ref().map(Chart::others);
         let mut tables: Vec<Table> = cells.iter().map(sheet::table).collect();
+        tables.extend(chart.iter().map(scaling::table));
         tables.push(tables::cost_table(&groups, record));
         tables.extend(tables::cpu_table(record));
         if !pairs.is_empty() {
@@ -105,7 +112,10 @@ impl Section {
                 .filter_map(|case| case.raw.as_ref())
                 .any(|raw| !raw.modes.is_empty()),
             sheet: cells.as_ref().map(SheetPart::new),
-            groups: groups
+            scaling: chart.as_ref().map(ScalingPart::new),
+            groups: figured
+                .as_ref()
+                .unwrap_or(&groups)
                 .iter()
                 .filter(|_| cells.is_none())
                 .map(|group| GroupFigure {

@@ -1,0 +1,314 @@
+//! Curves over a number of threads, on axes that are logarithmic both ways: doubling is as far everywhere, and
+//! what scales rises at the same angle wherever it starts.
+//!
+//! What was measured is a solid line with filled marks and intervals, what a model predicts is dashed and has
+//! no marks, what others published is hollow marks without a line. Each name has its colour and its shape on
+//! the whole page.
+
+use std::fmt::Write;
+
+use super::{
+    axis::Axis,
+    svg::{Svg, escape},
+};
+use crate::report::scaling::RateUnit;
+
+/// Pixels of the plot's height, and of one of several small ones.
+const HEIGHT: [f64; 2] = [300.0, 170.0];
+/// Pixels between the labels of the upright axis.
+const APART: f64 = 24.0;
+/// Colours; more names share them.
+const HUES: usize = 8;
+/// Shapes of marks, around their place: a circle, a square, a triangle, a diamond.
+const SHAPES: [&str; 4] = [
+    "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0Z",
+    "M-3.6-3.6h7.2v7.2h-7.2Z",
+    "M0-4.8 4.7 3.6h-9.4Z",
+    "M0-5.2 5.2 0 0 5.2-5.2 0Z",
+];
+/// A ring around a mark.
+const RING: &str = "M-8.5 0a8.5 8.5 0 1 0 17 0a8.5 8.5 0 1 0-17 0Z";
+
+/// How a curve is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// By this run.
+    Measured,
+    /// By a model.
+    Predicted,
+    /// By others, elsewhere.
+    Published,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Measured => "measured",
+            Kind::Predicted => "predicted",
+            Kind::Published => "published",
+        }
+    }
+}
+
+/// One curve.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Its name.
+    pub(crate) series: String,
+    /// Decides its colour and its shape.
+    pub(crate) hue: usize,
+    /// How it is known.
+    pub(crate) kind: Kind,
+    /// By threads.
+    pub(crate) points: Vec<Point>,
+}
+
+/// A point of a curve.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Point {
+    /// Threads.
+    pub(crate) threads: u32,
+    /// Operations of all together.
+    pub(crate) rate: f64,
+    /// The 95 % interval of `rate`.
+    pub(crate) ci95: Option<[f64; 2]>,
+    /// Whether it is the knee.
+    pub(crate) knee: bool,
+}
+
+/// Curves of one figure.
+pub(crate) struct Plot {
+    /// What it shows, in a few words.
+    pub(crate) title: String,
+    /// What rates are shown in.
+    pub(crate) unit: RateUnit,
+    /// What the rates are: `M pairs/s`.
+    pub(crate) rates: String,
+    /// What grows to the right: `threads`.
+    pub(crate) over: String,
+    /// CPUs that there were.
+    pub(crate) cpus: Option<u32>,
+    /// The curves, in the order of the legend.
+    pub(crate) lines: Vec<Line>,
+    /// Whether it stands among others like it.
+    pub(crate) small: bool,
+}
+
+/// The figure: its legend, the plot, its axes.
+pub(crate) fn render(plot: &Plot) -> String {
+    let points = || {
+        plot.lines
+            .iter()
+            .flat_map(|line| line.points.iter().filter(shown))
+    };
+    let mut counts: Vec<u32> = points().map(|point| point.threads).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let across = Axis::of_counts(&counts);
+    let reach = points().flat_map(|point| point.ci95.into_iter().flatten().chain([point.rate]));
+    let height = HEIGHT[usize::from(plot.small)];
+    let up = Axis::of_magnitudes(reach, APART / height * 100.0, |rate| plot.unit.tick(rate));
+    let frame = Frame { across, up, height };
+    format!(
+        "<div class=\"curves\">{}<div class=\"axisname\">{}</div><div class=\"chart\">{}{}<span></span>{}</div>\
+         <div class=\"axisname over\">{}</div></div>",
+        legend(plot),
+        escape(&plot.rates),
+        frame.scale(),
+        body(plot, &frame),
+        frame.across.labels(""),
+        escape(&plot.over)
+    )
+}
+
+fn shown(point: &&Point) -> bool {
+    point.rate.is_finite() && point.rate > 0.0
+}
+
+/// Both axes.
+struct Frame {
+    across: Axis,
+    up: Axis,
+    height: f64,
+}
+
+impl Frame {
+    /// Where a point stands: percent of the width, pixels of the height.
+    fn place(&self, threads: u32, rate: f64) -> (f64, f64) {
+        (
+            self.across.place(f64::from(threads)),
+            self.level(self.up.place(rate)),
+        )
+    }
+
+    fn level(&self, percent: f64) -> f64 {
+        self.height * (1.0 - percent / 100.0)
+    }
+
+    /// The labels of the upright axis.
+    fn scale(&self) -> String {
+        let mut svg = Svg::quiet("axis", self.height);
+        for (place, label) in self.up.ticks() {
+            svg.text("end", (100.0, self.level(place) + 4.0), label);
+        }
+        svg.finish()
+    }
+}
+
+fn body(plot: &Plot, frame: &Frame) -> String {
+    let mut svg = Svg::new("lines", frame.height, &plot.title, &told(plot));
+    for (place, _) in frame.up.ticks() {
+        svg.level("grid", frame.level(place));
+    }
+    frame.across.grid(&mut svg);
+    if let Some(cpus) = plot.cpus {
+        svg.upright("cpus", frame.across.place(f64::from(cpus)));
+    }
+    for line in &plot.lines {
+        curve(&mut svg, line, frame);
+    }
+    for line in &plot.lines {
+        marks(&mut svg, line, frame, plot);
+    }
+    svg.finish()
+}
+
+/// The line through the points; published ones have none.
+fn curve(svg: &mut Svg, line: &Line, frame: &Frame) {
+    let class = match line.kind {
+        Kind::Measured => format!("curve hue{}", line.hue % HUES),
+        Kind::Predicted => format!("curve predicted hue{}", line.hue % HUES),
+        Kind::Published => return,
+    };
+    let places: Vec<(f64, f64)> = line
+        .points
+        .iter()
+        .filter(shown)
+        .map(|point| frame.place(point.threads, point.rate))
+        .collect();
+    for ends in places.windows(2) {
+        svg.line(&class, ends[0], ends[1]);
+    }
+}
+
+/// The marks of the points, over all lines; a prediction has none.
+fn marks(svg: &mut Svg, line: &Line, frame: &Frame, plot: &Plot) {
+    let hue = line.hue % HUES;
+    let class = match line.kind {
+        Kind::Measured => format!("mark hue{hue}"),
+        Kind::Published => format!("mark hollow hue{hue}"),
+        Kind::Predicted => return,
+    };
+    for point in line.points.iter().filter(shown) {
+        let place = frame.place(point.threads, point.rate);
+        if let Some([low, high]) = point.ci95 {
+            let [low, high] = [low, high].map(|end| frame.level(frame.up.place(end)));
+            svg.line(&format!("reach hue{hue}"), (place.0, low), (place.0, high));
+        }
+        if point.knee {
+            svg.mark(&format!("knee hue{hue}"), place, RING, "");
+        }
+        svg.mark(&class, place, shape(line), &words(line, point, plot));
+    }
+}
+
+fn shape(line: &Line) -> &'static str {
+    SHAPES[line.hue % SHAPES.len()]
+}
+
+/// `percpu, 8 threads, measured: 103 M pairs/s (knee)`.
+fn words(line: &Line, point: &Point, plot: &Plot) -> String {
+    let knee = if point.knee { " (knee)" } else { "" };
+    format!(
+        "{}, {} {}, {}: {} {}{knee}",
+        line.series,
+        point.threads,
+        plot.over,
+        line.kind.name(),
+        plot.unit.plain(point.rate),
+        plot.rates
+    )
+}
+
+/// All curves in words.
+fn told(plot: &Plot) -> String {
+    let mut out = String::new();
+    for line in &plot.lines {
+        let points = line.points.iter().filter(shown);
+        let points = points.map(|point| {
+            let knee = if point.knee { " (knee)" } else { "" };
+            format!("{} {}{knee}", point.threads, plot.unit.plain(point.rate))
+        });
+        let points: Vec<String> = points.collect();
+        let _ = write!(
+            out,
+            "{}, {}, {} by {}: {}. ",
+            line.series,
+            line.kind.name(),
+            plot.rates,
+            plot.over,
+            points.join(", ")
+        );
+    }
+    out.trim_end().to_owned()
+}
+
+/// What each colour and each kind of line is.
+fn legend(plot: &Plot) -> String {
+    let mut names: Vec<(&str, usize)> = Vec::new();
+    for line in &plot.lines {
+        if !names.iter().any(|(name, _)| *name == line.series) {
+            names.push((&line.series, line.hue));
+        }
+    }
+    let mut out = String::from("<p class=\"caption legend\">");
+    for (name, hue) in names {
+        let mut swatch = swatch(&format!("swatch hue{}", hue % HUES));
+        let shape = SHAPES[hue % SHAPES.len()];
+        swatch += &(sample_line("curve") + &sample_mark("mark", shape) + "</svg>");
+        let _ = write!(out, "<span class=\"key\">{swatch} {}</span> ", escape(name));
+    }
+    out.push_str("</p>");
+    let has = |kind| plot.lines.iter().any(|line| line.kind == kind);
+    if plot.lines.iter().all(|line| line.kind == Kind::Measured) {
+        return out;
+    }
+    out.push_str("<p class=\"caption legend kinds\">");
+    let (line, mark) = (sample_line, |class| sample_mark(class, SHAPES[0]));
+    let kinds = [
+        (
+            Kind::Measured,
+            line("curve") + &mark("mark"),
+            "measured here",
+        ),
+        (Kind::Published, mark("mark hollow"), "published elsewhere"),
+        (
+            Kind::Predicted,
+            line("curve predicted"),
+            "<b>predicted</b>, not measured",
+        ),
+    ];
+    for (kind, drawn, words) in kinds {
+        if has(kind) {
+            let open = swatch("swatch");
+            let _ = write!(
+                out,
+                "<span class=\"key\">{open}{drawn}</svg> {words}</span> "
+            );
+        }
+    }
+    out + "</p>"
+}
+
+/// The beginning of a piece of a curve, as it looks in the plot.
+fn swatch(class: &str) -> String {
+    format!("<svg class=\"{class}\" aria-hidden=\"true\" width=\"40\" height=\"14\">")
+}
+
+fn sample_line(class: &str) -> String {
+    format!("<line class=\"{class}\" x1=\"0\" y1=\"7\" x2=\"40\" y2=\"7\"/>")
+}
+
+fn sample_mark(class: &str, shape: &str) -> String {
+    format!("<path class=\"{class}\" transform=\"translate(20 7)\" d=\"{shape}\"/>")
+}

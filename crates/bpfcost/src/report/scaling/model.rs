@@ -1,0 +1,256 @@
+//! What a model of cache lines predicts: this machine's curves and on to more CPUs, and how far the model is
+//! off where others published what they measured. Nothing here was measured but the lines.
+
+use super::{Chart, RateUnit, toned};
+use crate::{
+    record::{Part, PredictedCurve, Prediction, PublishedRow, PublishedTable},
+    report::{
+        block::{Block, Cell, Head, Note},
+        number,
+        style::Tone,
+        text,
+    },
+};
+
+/// A prediction that is off by more than this counts as failed ([`PublishedRow::within`]).
+const OFF: f64 = 2.0;
+
+/// The tables; every published point too, where `all` is wanted.
+pub(super) fn blocks(chart: &Chart<'_>, prediction: &Prediction, all: bool) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    if !prediction.curves.is_empty() {
+        blocks.push(curves(chart, prediction));
+    }
+    if !prediction.tables.is_empty() {
+        blocks.push(errors(chart, prediction, all));
+    }
+    if all {
+        blocks.extend(
+            prediction
+                .tables
+                .iter()
+                .map(|table| published(chart, table)),
+        );
+    }
+    blocks
+}
+
+/// What the model was told of this machine, and what nobody measured.
+pub(super) fn lines(prediction: &Prediction) -> String {
+    let lines = &prediction.lines;
+    let ns = |ns: f64| {
+        format!(
+            "{}{}ns",
+            number::fixed(ns, number::plain_decimals(ns).min(1)),
+            number::HOLD
+        )
+    };
+    let mut text = format!(
+        "The model was told what an atomic change of a cache line takes here: {} of one's own, {} of one that \
+         another CPU of the socket had, {} from another socket.",
+        ns(lines.own_ns),
+        ns(lines.near_ns),
+        ns(lines.far_ns)
+    );
+    if !lines.assumed.is_empty() {
+        let assumed: Vec<String> = lines.assumed.iter().map(|line| text::line(line)).collect();
+        text += &format!(" Assumed, not measured: {}.", assumed.join("; "));
+    }
+    text
+}
+
+/// This machine's curves, and on to more CPUs.
+fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Block {
+    let points = || prediction.curves.iter().flat_map(|curve| &curve.points);
+    let mut counts: Vec<u32> = points().map(|point| point.threads).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    let unit = RateUnit::fit(points().map(|point| point.rate));
+    let row = |curve: &PredictedCurve| {
+        let cell = |count: &u32| {
+            let point = curve.points.iter().find(|point| point.threads == *count);
+            point.map_or_else(
+                || Cell::words(number::MISSING),
+                |point| Cell::number(unit.plain(point.rate), point.rate),
+            )
+        };
+        let name = Cell::words(text::line(&curve.series));
+        std::iter::once(name)
+            .chain(counts.iter().map(cell))
+            .collect()
+    };
+    let scaling = chart.curves.scaling;
+    let heads = counts
+        .iter()
+        .map(|count| Head::number(number::count(u64::from(*count))));
+    Block {
+        title: format!(
+            "Predicted, not measured: {} a second of so many {}, a CPU each, {}",
+            chart.operations(),
+            text::line(&scaling.over),
+            unit.per_second()
+        ),
+        head: std::iter::once(Head::words(text::line(&scaling.series)))
+            .chain(heads)
+            .collect(),
+        rows: prediction.curves.iter().map(row).collect(),
+        notes: beside(chart, prediction).into_iter().collect(),
+        captions: vec![lines(prediction)],
+    }
+}
+
+/// How far the model is off what was measured here.
+fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
+    let mut off: Vec<(f64, &str, u32)> = Vec::new();
+    for curve in &prediction.curves {
+        let measured = chart
+            .usual()
+            .curves
+            .iter()
+            .find(|own| own.series == curve.series);
+        for point in &curve.points {
+            let Some(Part { value, .. }) = measured.and_then(|own| own.at(point.threads)?.rate)
+            else {
+                continue;
+            };
+            let ratio = point.rate / value;
+            // Where threads share CPUs, the model says nothing.
+            if point.threads <= chart.curves.cpus && ratio.is_finite() && ratio > 0.0 {
+                off.push((ratio.max(1.0 / ratio), &curve.series, point.threads));
+            }
+        }
+    }
+    let worst = off.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(Note {
+        text: format!(
+            "Where it can be held against this run ({}), the prediction is off by at most {} times ({} with {}).",
+            number::plural(off.len(), "point"),
+            number::fixed(worst.0, 1),
+            text::line(worst.1),
+            chart.threads(worst.2)
+        ),
+        tone: match worst.0 > OFF {
+            true => Tone::Open,
+            false => Tone::Plain,
+        },
+    })
+}
+
+/// How far the model is off in each published table.
+fn errors(chart: &Chart<'_>, prediction: &Prediction, all: bool) -> Block {
+    let row = |table: &PublishedTable| {
+        let mut tested: Vec<(f64, &PublishedRow)> = table
+            .rows
+            .iter()
+            .filter(|row| !row.fitted)
+            .map(|row| (row.factor().unwrap_or(f64::INFINITY), row))
+            .collect();
+        tested.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let within = tested.iter().filter(|(_, row)| row.within()).count();
+        let middle = tested.get(tested.len() / 2).map(|one| one.0);
+        let worst = tested.last();
+        let times = |factor: f64| format!("{}×", number::fixed(factor, usize::from(factor < 99.5)));
+        let number = |factor: Option<f64>| {
+            factor.map_or_else(Cell::default, |factor| Cell::number(times(factor), factor))
+        };
+        let count = format!("{within} of {}", tested.len());
+        let tone = match within == tested.len() {
+            true => Tone::Plain,
+            false => Tone::Open,
+        };
+        vec![
+            Cell::words(text::line(&table.title)),
+            toned(Cell::number(count, within as f64), tone),
+            number(middle),
+            number(worst.map(|one| one.0)),
+            Cell::words(worst.map_or_else(String::new, |(_, row)| {
+                format!(
+                    "{} with {}",
+                    text::line(&row.series),
+                    chart.threads(row.threads)
+                )
+            })),
+        ]
+    };
+    let fitted = prediction
+        .tables
+        .iter()
+        .flat_map(|table| &table.rows)
+        .filter(|row| row.fitted);
+    let fitted = fitted.count();
+    let fitted = match fitted {
+        0 => String::new(),
+        some => format!(
+            " {} that parameters were fitted to test nothing, and are left out.",
+            number::plural(some, "point")
+        ),
+    };
+    let more = match all {
+        true => "",
+        false => " Every point: --verbose, or `bpfcost report`.",
+    };
+    Block {
+        title: "The prediction against published tables, of other machines".to_owned(),
+        head: vec![
+            Head::words("published"),
+            Head::number("within 2×"),
+            Head::number("typically off"),
+            Head::number("at most"),
+            Head::words("at"),
+        ],
+        rows: prediction.tables.iter().map(row).collect(),
+        captions: vec![format!(
+            "Published elsewhere and predicted by the model: neither was measured here.{fitted}{more}"
+        )],
+        ..Block::default()
+    }
+}
+
+/// Every point of a published table beside its prediction.
+fn published(chart: &Chart<'_>, table: &PublishedTable) -> Block {
+    let unit = RateUnit::fit(table.rows.iter().map(|row| row.published));
+    let row = |row: &PublishedRow| {
+        let (answer, tone) = match (row.fitted, row.within()) {
+            (true, _) => ("fitted", Tone::Quiet),
+            (false, true) => ("within 2×", Tone::Plain),
+            (false, false) => ("fails", Tone::Open),
+        };
+        let factor = row.factor().map_or_else(Cell::default, |factor| {
+            let text = number::fixed(factor, if factor < 9.95 { 2 } else { 1 });
+            Cell::number(format!("{text}×"), factor)
+        });
+        vec![
+            Cell::words(text::line(&row.series)),
+            Cell::number(
+                number::count(u64::from(row.threads)),
+                f64::from(row.threads),
+            ),
+            Cell::number(unit.plain(row.published), row.published),
+            Cell::number(unit.plain(row.predicted), row.predicted),
+            factor,
+            toned(Cell::words(answer), tone),
+            Cell::words(row.note.as_deref().map_or_else(String::new, text::line)),
+        ]
+    };
+    let counted = format!("{} {}", unit.prefix, text::line(&table.unit));
+    Block {
+        title: format!("Published and predicted: {}", text::line(&table.title)),
+        head: vec![
+            Head::words(text::line(&chart.curves.scaling.series)),
+            Head::number(text::line(&chart.curves.scaling.over)),
+            Head::number("published"),
+            Head::number("predicted"),
+            Head::number("off"),
+            Head::words(""),
+            Head::words("note"),
+        ],
+        rows: table.rows.iter().map(row).collect(),
+        captions: vec![format!(
+            "In {}. Published: {}. The model was told: {}. off: the greater over the smaller.",
+            counted.trim_start(),
+            text::line(&table.source),
+            text::line(&table.machine)
+        )],
+        ..Block::default()
+    }
+}

@@ -1,0 +1,388 @@
+//! A synthetic record of pools on a machine of 4 CPUs whose curves are known: eight pools with 1 to 16 threads,
+//! four of them with other objects, hold and bulk, floors, cache lines, and a prediction with two published
+//! tables. Built as a run builds it.
+
+use std::collections::BTreeMap;
+
+use bpfcost::{
+    experiment::{Batch, Case, Pair, Problem, Role, Scaling, Sizing, Trial, Unit},
+    measure::{Calibration, Event, Measured, Plan, Stop},
+    record::*,
+};
+
+/// Pools, with the millions of pairs per second of one thread, and how many times that two, four and sixteen
+/// threads do.
+pub const POOLS: [(&str, f64, [f64; 3]); 8] = [
+    ("freelist", 80.0, [0.45, 0.3, 0.21]),
+    ("array", 76.0, [1.9, 3.6, 3.5]),
+    ("array-padded", 74.0, [1.95, 3.8, 3.75]),
+    ("percpu", 79.0, [1.98, 3.9, 3.7]),
+    ("crossbeam-array", 60.0, [0.9, 0.62, 0.4]),
+    ("crossbeam-seg", 41.0, [0.8, 0.5, 0.31]),
+    ("concurrent", 55.0, [0.85, 0.6, 0.41]),
+    ("mutex", 48.0, [0.3, 0.2, 0.13]),
+];
+/// Numbers of threads.
+pub const THREADS: [u32; 4] = [1, 2, 4, 16];
+/// CPUs.
+pub const CPUS: u32 = 4;
+/// What else some cases have, with what becomes of their rates.
+pub const APART: [(&str, f64); 4] = [
+    ("objects-1x", 0.8),
+    ("objects-4x", 1.05),
+    ("hold-100", 0.2),
+    ("bulk-4", 1.3),
+];
+/// Pools that have such cases.
+const VARIED: [&str; 4] = ["freelist", "array", "percpu", "crossbeam-array"];
+
+const TRIALS: usize = 3;
+const BATCH: u64 = 100_000;
+
+/// Millions of pairs per second of all threads together.
+pub fn rate(pool: &str, threads: u32) -> f64 {
+    let (_, one, times) = POOLS.iter().find(|(name, ..)| *name == pool).unwrap();
+    match THREADS.iter().position(|count| *count == threads) {
+        Some(0) => *one,
+        Some(place) => one * times[place - 1],
+        None => panic!("no curve has {threads} threads"),
+    }
+}
+
+/// A run of so many epochs with a prediction.
+pub fn pools(epochs: usize) -> Record {
+    let mut record = build("host", epochs);
+    record.prediction = Some(prediction());
+    record
+}
+
+/// The same in an emulated guest: it has no prediction, and its times say little.
+pub fn emulated(epochs: usize) -> Record {
+    let mut record = build("vm:6.12", epochs);
+    record.machine.kernel = "6.12.107".into();
+    record.machine.emulator = Some("QEMU 7.2.22, tcg, -cpu max".into());
+    record
+}
+
+/// One case could not run, one failed its checks, and one curve has none at all.
+pub fn flawed(epochs: usize) -> Record {
+    let mut record = pools(epochs);
+    for case in &mut record.cases {
+        let name = case.name.as_str();
+        case.status = match name {
+            "array/16" => Status::Invalid,
+            "line/far" | "percpu/16" => Status::Unsupported,
+            _ if name.starts_with("mutex/") => Status::Unsupported,
+            _ => continue,
+        };
+        match case.status {
+            Status::Invalid => case.problems = vec![lost()],
+            _ => case.reason = Some("this machine has one socket".into()),
+        }
+        (case.raw, case.net) = (None, None);
+    }
+    record.comparisons.retain(|pair| {
+        let gone = ["array/16", "percpu/16"];
+        !gone.contains(&pair.case.as_str()) && !gone.contains(&pair.baseline.as_str())
+    });
+    record
+}
+
+fn lost() -> Problem {
+    Problem {
+        check: "objects".into(),
+        expected: "8, each once".into(),
+        got: "7, number 3 is lost".into(),
+        detail: String::new(),
+    }
+}
+
+fn build(target: &str, epochs: usize) -> Record {
+    let plan = plan(target);
+    let mut measured = Measured::new(&plan);
+    for case in 0..plan.cases.len() {
+        measured.apply(&Event::Calibrated {
+            case,
+            calibration: Calibration {
+                batch: Batch(BATCH),
+                ns_per_op: 20.0,
+                ratio: Some(2.0),
+                attempts: 1,
+            },
+        });
+    }
+    for epoch in 0..epochs {
+        measured.apply(&Event::EpochStarted {
+            epoch,
+            load_s: 0.1,
+            kernel_bytes: None,
+        });
+        for round in 0..TRIALS {
+            for (case, of) in plan.cases.iter().enumerate() {
+                measured.apply(&Event::Trial {
+                    epoch,
+                    round,
+                    case,
+                    trial: trial(of, noise(epoch, round, case)),
+                });
+            }
+        }
+        measured.apply(&Event::EpochFinished {
+            epoch,
+            seconds: 2.0,
+            rounds_s: 1.0,
+        });
+    }
+    measured.apply(&Event::Stopped { stop: Stop::Rounds });
+    let machine = Machine {
+        kernel: "6.18.5".into(),
+        cpu: "a CPU".into(),
+        cpus: CPUS,
+        ..Machine::default()
+    };
+    Record::build(&plan, &measured, "2026-11-22T06:00:00Z", machine, None)
+}
+
+/// A trial of a case, `noise` percent off.
+fn trial(case: &Case, noise: f64) -> Trial {
+    let factor = |name: &str| case.factors.get(name).map_or("", String::as_str);
+    let threads: u32 = factor("threads").parse().unwrap_or(1);
+    let off = 1.0 + noise / 100.0;
+    let mut secondary = BTreeMap::new();
+    let value = match (case.role, factor("line")) {
+        (Role::Floor, _) => 2.5 * off,
+        (_, "own") => 5.0 * off,
+        (_, "near") => 60.0 * off,
+        (_, "far") => 150.0 * off,
+        _ => {
+            let apart = APART.iter().find(|(name, _)| case.name.ends_with(name));
+            let pool = factor("pool");
+            let rate = rate(pool, threads) * apart.map_or(1.0, |(_, times)| *times) * off;
+            let crowded = threads > CPUS;
+            secondary.insert("pairs_per_s".to_owned(), rate * 1e6);
+            let scarce = case.name.ends_with("objects-1x") && crowded;
+            secondary.insert("misses".to_owned(), if scarce { 0.031 } else { 0.0 });
+            let fair = if pool == "mutex" && crowded {
+                0.62
+            } else {
+                0.99
+            };
+            secondary.insert("fairness".to_owned(), fair);
+            let ns = f64::from(threads) / rate * 1e3;
+            secondary.insert("latency_p50_ns".to_owned(), ns + 20.0);
+            secondary.insert("latency_p99_ns".to_owned(), ns * 4.0 + 20.0);
+            secondary.insert("latency_p999_ns".to_owned(), ns * 30.0 + 20.0);
+            ns
+        }
+    };
+    Trial {
+        value,
+        ops: BATCH,
+        elapsed_ns: value * BATCH as f64,
+        ticks: 0,
+        secondary,
+    }
+}
+
+/// Up to one either way, the same every time.
+fn noise(epoch: usize, round: usize, case: usize) -> f64 {
+    let mut mixed = (epoch * 1009 + round * 101 + case * 13 + 7) as u64;
+    for _ in 0..3 {
+        mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (mixed >> 29);
+    }
+    (mixed % 1000) as f64 / 500.0 - 1.0
+}
+
+fn plan(target: &str) -> Plan {
+    let mut cases = Vec::new();
+    let mut pairs = Vec::new();
+    for threads in THREADS {
+        for (pool, ..) in POOLS {
+            cases.push(case(pool, threads, ""));
+        }
+        for pool in ["array", "array-padded", "percpu"] {
+            for other in ["crossbeam-array", "freelist"] {
+                pairs.push(pair(pool, other, threads));
+            }
+        }
+        pairs.push(pair("array-padded", "array", threads));
+        for (apart, _) in APART {
+            cases.extend(VARIED.map(|pool| case(pool, threads, apart)));
+        }
+    }
+    cases.extend(["own", "near", "far"].map(line));
+    cases.extend(THREADS.map(floor));
+    Plan {
+        experiment: "pool".into(),
+        target: target.into(),
+        unit: Unit::NanosPerOp,
+        seed: 7,
+        cases,
+        scaling: Some(Scaling {
+            over: "threads".into(),
+            series: "pool".into(),
+            rate: "pairs_per_s".into(),
+        }),
+        grid: None,
+        pairs,
+        cpus: (0..CPUS).collect(),
+        precision: None,
+        seconds: None,
+        patient: false,
+        quick: true,
+        rounds: Some(3),
+        goal_ns: 2e6,
+        margin: 0.03,
+        budget: None,
+    }
+}
+
+fn pair(case: &str, baseline: &str, threads: u32) -> Pair {
+    Pair {
+        case: format!("{case}/{threads}"),
+        baseline: format!("{baseline}/{threads}"),
+        about: format!("{case} against {baseline}"),
+    }
+}
+
+fn case(pool: &str, threads: u32, apart: &str) -> Case {
+    let varied = |name: &str, usual: &str| {
+        let own = apart
+            .strip_prefix(name)
+            .and_then(|rest| rest.strip_prefix('-'));
+        (name.to_owned(), own.unwrap_or(usual).to_owned())
+    };
+    let mut factors = BTreeMap::from([
+        ("pool".to_owned(), pool.to_owned()),
+        ("threads".to_owned(), threads.to_string()),
+    ]);
+    factors.extend([
+        varied("objects", "2x"),
+        varied("hold", "0"),
+        varied("bulk", "1"),
+    ]);
+    let slash = if apart.is_empty() { "" } else { "/" };
+    Case {
+        name: format!("{pool}/{threads}{slash}{apart}"),
+        group: match threads {
+            1 => "1 thread".to_owned(),
+            threads => format!("{threads} threads"),
+        },
+        factors,
+        about: format!("pop and push, {threads} at once"),
+        role: Role::Case,
+        floor: Some(format!("none/{threads}")),
+        sizing: Sizing::Calibrated { most: None },
+        loads: 0,
+    }
+}
+
+fn line(line: &str) -> Case {
+    Case {
+        name: format!("line/{line}"),
+        group: "cache lines".into(),
+        factors: BTreeMap::from([("line".to_owned(), line.to_owned())]),
+        about: "an atomic change of a line".into(),
+        floor: None,
+        ..case("array", 1, "")
+    }
+}
+
+fn floor(threads: u32) -> Case {
+    Case {
+        name: format!("none/{threads}"),
+        group: "harness floors".into(),
+        factors: BTreeMap::from([("threads".to_owned(), threads.to_string())]),
+        about: "the same loop without a pool".into(),
+        role: Role::Floor,
+        floor: None,
+        ..case("array", threads, "")
+    }
+}
+
+/// A prediction to 192 CPUs, and two tables; by round numbers, not by a model.
+pub fn prediction() -> Prediction {
+    let counts = [1, 2, 4, 8, 16, 32, 48, 96, 192];
+    let curve = |series: &str, one: f64, power: f64| PredictedCurve {
+        series: series.to_owned(),
+        points: counts
+            .iter()
+            .map(|&threads| PredictedPoint {
+                threads,
+                rate: one * f64::from(threads).powf(power),
+            })
+            .collect(),
+    };
+    Prediction {
+        lines: Lines {
+            own_ns: 5.0,
+            near_ns: 60.0,
+            far_ns: 150.0,
+            assumed: vec!["far: 2.5 times near, for this machine has one socket".into()],
+        },
+        curves: vec![
+            curve("freelist", 78e6, -0.5),
+            curve("array", 75e6, 0.9),
+            curve("array-padded", 74e6, 0.95),
+            curve("percpu", 80e6, 0.99),
+        ],
+        tables: vec![
+            table(
+                "kretprobes on flock, Xeon E5-2660 v3, 20 threads",
+                &[
+                    ("freelist", 1, 13_086_080.0, 13_086_080.0, true, None),
+                    ("freelist", 4, 32_773_854.0, 25_000_000.0, false, None),
+                    (
+                        "freelist",
+                        20,
+                        18_980_332.0,
+                        8_100_000.0,
+                        false,
+                        Some("the model has no hyperthreads"),
+                    ),
+                    ("array", 1, 13_144_036.0, 13_144_036.0, true, None),
+                    ("array", 4, 47_449_954.0, 50_000_000.0, false, None),
+                    ("array", 20, 125_692_971.0, 188_000_000.0, false, None),
+                ],
+            ),
+            table(
+                "kretprobes on flock, KP920, 96 cores",
+                &[
+                    ("freelist", 1, 17_233_640.0, 17_233_640.0, true, None),
+                    ("freelist", 8, 6_993_545.0, 5_100_000.0, false, None),
+                    ("freelist", 96, 2_738_050.0, 2_600_000.0, false, None),
+                    ("array", 1, 19_360_905.0, 19_360_905.0, true, None),
+                    (
+                        "array",
+                        8,
+                        10_020_136.0,
+                        118_000_000.0,
+                        false,
+                        Some("looks like a misprint"),
+                    ),
+                    ("array", 96, 1_277_862_473.0, 1_120_000_000.0, false, None),
+                ],
+            ),
+        ],
+    }
+}
+
+type Row<'a> = (&'a str, u32, f64, f64, bool, Option<&'a str>);
+
+fn table(title: &str, rows: &[Row<'_>]) -> PublishedTable {
+    let row = |&(series, threads, published, predicted, fitted, note): &Row<'_>| PublishedRow {
+        series: series.to_owned(),
+        threads,
+        published,
+        predicted,
+        fitted,
+        note: note.map(str::to_owned),
+    };
+    PublishedTable {
+        title: title.to_owned(),
+        source: "study 001".to_owned(),
+        machine: "one socket, own 5 ns, near 60 ns".to_owned(),
+        unit: "calls in 10 s".to_owned(),
+        rows: rows.iter().map(row).collect(),
+    }
+}
