@@ -53,9 +53,9 @@ const DEPTH: usize = 4;
 /// Steps of a thread that is stuck: no scene has a tenth of them.
 const STUCK: usize = 20_000;
 
-/// What a caught fault shows itself by: loom's word for a data race, the tests' own, and shuttle's for one
+/// What a caught fault shows itself by: loom's word for a data race, the tests' own, and the checkers' for one
 /// that never ends; and of the freelist, whose counts are wrong then.
-const SYMPTOMS: [&str; 8] = [
+const SYMPTOMS: [&str; 9] = [
     "Causality violation",
     "had two owners",
     "came out twice",
@@ -63,6 +63,7 @@ const SYMPTOMS: [&str; 8] = [
     "was handed out twice",
     "was returned twice",
     "exceeded max_steps",
+    "exceeded maximum number of branches",
     "attempt to add with overflow",
 ];
 
