@@ -4,6 +4,7 @@
 //! with at most so many preemptions. shuttle draws interleavings of more threads and steps at random, and
 //! knows no orderings. Both run on every pool as it is, which must hold, and with every fault that its atomics
 //! can have, each of which must be caught (`fault.rs`).
+#![allow(unreachable_pub, reason = "a test has no outside")]
 
 mod fault;
 mod scene;
