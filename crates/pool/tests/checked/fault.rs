@@ -72,9 +72,9 @@ pub fn ordering(order: Ordering, at: &'static Location<'static>) -> Ordering {
         ],
         _ => &[(Kind::Relaxed, Ordering::Relaxed)],
     };
-    // All are asked for, so that all are known.
-    let struck = weaker.iter().filter(|(kind, _)| strikes(*kind, at));
-    struck.last().map_or(order, |(_, weaker)| *weaker)
+    // While none strikes, all are asked for, so that all are known.
+    let mut struck = weaker.iter().filter(|(kind, _)| strikes(*kind, at));
+    struck.next_back().map_or(order, |(_, weaker)| *weaker)
 }
 
 /// The ordering that an exchange which fails there has now.
