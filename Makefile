@@ -2,7 +2,7 @@
 # Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run report atlas test bench lint clean
+.PHONY: help setup build run report atlas test soak miri tsan bench lint clean
 
 # The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
 export CLANG ?= clang-19
@@ -48,6 +48,22 @@ atlas: build ## Measure every way to attach, on three kernels and here: docs/ATL
 test: ## Run all tests, the privileged ones as root
 	@scripts/setup.sh test
 	$(RUNNER) cargo test --workspace --locked
+
+soak: ## Interrupt 10^9 pairs of each pool, and count the objects (5 minutes)
+	BPFCOST_SOAK=1000000000 cargo test --locked -p bpfcost-pool --test soak -- --nocapture
+
+# What a nightly toolchain lacks for the next two is told, and skipped.
+HAS_NIGHTLY = $(shell rustup component list --toolchain nightly --installed 2>/dev/null | grep -E '^($(1))')
+NO_NIGHTLY  = echo "SKIPPED: no $(1) in a nightly toolchain; rustup component add --toolchain nightly $(1)"
+
+miri: ## Run the laws of the pools in Miri
+	@$(if $(call HAS_NIGHTLY,miri),MIRIFLAGS=-Zmiri-preemption-rate=0.1 \
+		cargo +nightly miri test --locked -p bpfcost-pool --features peers --test conformance,$(call NO_NIGHTLY,miri))
+
+tsan: ## Run the laws of the pools under ThreadSanitizer
+	@$(if $(call HAS_NIGHTLY,rust-src),RUSTFLAGS=-Zsanitizer=thread \
+		cargo +nightly test -Zbuild-std --target $(shell rustc -vV | sed -n 's/^host: //p') \
+		--locked -p bpfcost-pool --features peers --test conformance,$(call NO_NIGHTLY,rust-src))
 
 bench: ## Run the benchmarks of the tool itself
 	@scripts/setup.sh run

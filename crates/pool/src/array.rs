@@ -140,12 +140,16 @@ where
     #[inline]
     fn push(&self, cpu: usize, Object(index): Object) {
         self.ledger.back(index);
-        let mut at = self.start(cpu);
+        let start = self.start(cpu);
+        let mut at = start;
         let mut held = self.exchange(at, index + 1);
         // There is a slot for each object, so that a free one is met sooner or later: each time that one is
         // missed, another thread has put something there.
         while held != EMPTY {
             at += 1;
+            if (at - start) & self.mask == 0 {
+                P::relax();
+            }
             if self.slot(at).load(Relaxed) == EMPTY {
                 held = self.exchange(at, held);
             }

@@ -1,9 +1,12 @@
 //! The kernel's list of kretprobe records until Linux 6.6: last in, first out, and safe from ABA by a count
 //! of references on each node, with a flag that says it should be on the list. Due to Cameron Desrochers
 //! (2014); in Linux by 6e426e0fcd20 (2020), removed by 4bbd93455659 (2023).
+//!
+//! Whoever takes a node has a reference to it first, so that the references carry all order between threads:
+//! the kernel acquires and releases at the head too, which nothing needs. (On x86 that is the same.)
 
 use alloc::boxed::Box;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crossbeam_utils::CachePadded;
 
@@ -75,12 +78,12 @@ impl<P: Primitive> Freelist<P> {
         loop {
             node.next.store(head, Relaxed);
             node.references.store(1, Release);
-            match self.head.compare_exchange(head, at, Release, Relaxed) {
+            match self.head.compare_exchange(head, at, Relaxed, Relaxed) {
                 Ok(_) => return,
                 Err(now) => {
                     head = now;
                     // Somebody took a reference meanwhile: then it is theirs to put it on the list.
-                    let before = node.references.fetch_add(SHOULD_BE_ON - 1, AcqRel);
+                    let before = node.references.fetch_add(SHOULD_BE_ON - 1, Relaxed);
                     if before != 1 {
                         return;
                     }
@@ -100,7 +103,7 @@ where
 
     #[inline]
     fn pop(&self, _cpu: usize) -> Option<Object> {
-        let mut head = self.head.load(Acquire);
+        let mut head = self.head.load(Relaxed);
         while head != NONE {
             let at = head;
             let node = self.node(at);
@@ -111,12 +114,13 @@ where
                     .compare_exchange(references, references + 1, Acquire, Relaxed)
                     .is_ok();
             if !held {
-                head = self.head.load(Acquire);
+                P::relax();
+                head = self.head.load(Relaxed);
                 continue;
             }
             // With a reference on it, the node can't leave the list and come back: its next stays true.
             let next = node.next.load(Relaxed);
-            match self.head.compare_exchange(at, next, Acquire, Acquire) {
+            match self.head.compare_exchange(at, next, Relaxed, Relaxed) {
                 Ok(_) => {
                     // The list's reference and ours.
                     node.references.fetch_add(0u32.wrapping_sub(2), Relaxed);
@@ -126,7 +130,7 @@ where
                 Err(now) => {
                     head = now;
                     // It was popped by another, and returned while we held it: that left it to us.
-                    let before = node.references.fetch_add(0u32.wrapping_sub(1), AcqRel);
+                    let before = node.references.fetch_add(0u32.wrapping_sub(1), Acquire);
                     if before == SHOULD_BE_ON + 1 {
                         self.link(at);
                     }
@@ -140,7 +144,7 @@ where
     fn push(&self, _cpu: usize, Object(index): Object) {
         self.ledger.back(index);
         let at = index + 1;
-        let before = self.node(at).references.fetch_add(SHOULD_BE_ON, AcqRel);
+        let before = self.node(at).references.fetch_add(SHOULD_BE_ON, Release);
         if before == 0 {
             self.link(at);
         }

@@ -96,16 +96,18 @@ impl<P: Primitive> PerCpuPool<P> {
         position << self.bits
     }
 
-    /// The position in a place that is one for that position, or has been.
+    /// The position in a place that is one for that position, or has been; or is going to be, where what was
+    /// read of it is old: then it wraps, as all that counts positions does.
     #[inline]
     fn position(&self, held: u64, past: u64) -> u64 {
-        past.wrapping_add(held.wrapping_sub(self.free(past)) >> self.bits)
+        let since = held.wrapping_sub(self.free(past));
+        past.wrapping_add(since >> self.bits)
     }
 
     #[inline]
     fn put(&self, ring: usize, index: u32) {
         let ring = &self.rings[ring];
-        let mut tail = ring.tail.load(Acquire);
+        let mut tail = ring.tail.load(Relaxed);
         loop {
             // It has been emptied in the lap before: else this ring held an object in each of its places, and
             // this one were one more than there are.
@@ -124,12 +126,12 @@ impl<P: Primitive> PerCpuPool<P> {
                 }
             }
         }
-        ring.tail.store(tail.wrapping_add(1), Release);
+        ring.tail.store(tail.wrapping_add(1), Relaxed);
     }
 
     #[inline]
     fn take(&self, ring: &Ring<P>) -> Option<u32> {
-        let mut head = ring.head.load(Acquire);
+        let mut head = ring.head.load(Relaxed);
         loop {
             let place = self.place(ring, head);
             let held = place.load(Relaxed);
@@ -141,11 +143,12 @@ impl<P: Primitive> PerCpuPool<P> {
             if index < self.objects as u64 {
                 let next = self.free(head.wrapping_add(self.mask).wrapping_add(1));
                 if place.compare_exchange(held, next, Acquire, Relaxed).is_ok() {
-                    ring.head.store(head.wrapping_add(1), Release);
+                    ring.head.store(head.wrapping_add(1), Relaxed);
                     return Some(index as u32);
                 }
             } else {
                 // A later lap's: what it was before was emptied.
+                P::relax();
                 head = self.position(held, head).wrapping_sub(self.mask);
             }
         }

@@ -1,0 +1,109 @@
+//! Faults on purpose, one at a time: each ordering of a pool's source is weakened to `Relaxed`, and each
+//! change that is one step is taken apart into two. A checker that proves anything must catch them.
+//!
+//! The pools are not changed for it. Their atomics ask here before they act, and are known by the place in
+//! the source that they are called from.
+
+use std::{
+    any::Any,
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    fmt,
+    panic::{AssertUnwindSafe, Location, catch_unwind},
+    sync::atomic::Ordering,
+};
+
+/// What is done wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// An operation orders nothing. Of an exchange: where it succeeds.
+    Relaxed,
+    /// Of one that acquires and releases: it only acquires.
+    OnlyAcquires,
+    /// It only releases.
+    OnlyReleases,
+    /// An exchange that fails orders nothing.
+    FailsRelaxed,
+    /// A load and then a store, and others may come between: a missing exchange.
+    Torn,
+}
+
+/// One fault at one place of the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    file: &'static str,
+    line: u32,
+    column: u32,
+    pub kind: Kind,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let file = self.file.rsplit('/').next().unwrap_or(self.file);
+        write!(f, "{file}:{}:{} {:?}", self.line, self.column, self.kind)
+    }
+}
+
+// The checkers run all threads of a model on the thread of its test.
+thread_local! {
+    static POSSIBLE: RefCell<BTreeSet<Fault>> = const { RefCell::new(BTreeSet::new()) };
+    static NOW: Cell<Option<Fault>> = const { Cell::new(None) };
+}
+
+/// Asked by the atomics: is this to be done wrong now?
+pub fn strikes(kind: Kind, at: &'static Location<'static>) -> bool {
+    let fault = Fault {
+        file: at.file(),
+        line: at.line(),
+        column: at.column(),
+        kind,
+    };
+    POSSIBLE.with_borrow_mut(|possible| possible.insert(fault));
+    NOW.get() == Some(fault)
+}
+
+/// The ordering that an operation there has now.
+pub fn ordering(order: Ordering, at: &'static Location<'static>) -> Ordering {
+    let weaker: &[_] = match order {
+        Ordering::Relaxed => &[],
+        Ordering::AcqRel => &[
+            (Kind::OnlyAcquires, Ordering::Acquire),
+            (Kind::OnlyReleases, Ordering::Release),
+        ],
+        _ => &[(Kind::Relaxed, Ordering::Relaxed)],
+    };
+    // While none strikes, all are asked for, so that all are known.
+    let mut struck = weaker.iter().filter(|(kind, _)| strikes(*kind, at));
+    struck.next_back().map_or(order, |(_, weaker)| *weaker)
+}
+
+/// The ordering that an exchange which fails there has now.
+pub fn ordering_of_failure(order: Ordering, at: &'static Location<'static>) -> Ordering {
+    match order {
+        Ordering::Relaxed => order,
+        _ if strikes(Kind::FailsRelaxed, at) => Ordering::Relaxed,
+        _ => order,
+    }
+}
+
+/// The faults that the atomics in `run` could have had.
+pub fn possible(run: impl FnOnce()) -> Vec<Fault> {
+    POSSIBLE.take();
+    run();
+    POSSIBLE.take().into_iter().collect()
+}
+
+/// What `run` panics with while there is this fault, if it does.
+pub fn caught(fault: Fault, run: impl FnOnce()) -> Option<String> {
+    NOW.set(Some(fault));
+    let outcome = catch_unwind(AssertUnwindSafe(run));
+    NOW.set(None);
+    outcome.err().map(|payload| said(&*payload))
+}
+
+/// The text of a panic.
+pub fn said(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().cloned();
+    text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string))
+        .unwrap_or_else(|| "a panic without text".into())
+}

@@ -1,0 +1,178 @@
+//! The pools in two model checkers, and the checkers on pools with faults.
+//!
+//! loom goes through every interleaving of a few steps, and every value that a load may see by its ordering,
+//! with at most so many preemptions. shuttle draws interleavings of more threads and steps at random, and
+//! knows no orderings. Both run on every pool as it is, which must hold, and with every fault that its atomics
+//! can have, each of which must be caught (`fault.rs`).
+#![allow(unreachable_pub, reason = "a test has no outside")]
+
+mod fault;
+mod scene;
+mod subject;
+mod world;
+
+use fault::{Fault, Kind};
+use scene::Scene;
+use shuttle::{
+    MaxSteps,
+    scheduler::{PctScheduler, RandomScheduler, Scheduler},
+};
+use subject::{Subject, TheArray, TheFreelist, TheRings, Uncounted};
+use world::{Loom, Shuttle};
+
+/// For loom, from the quickest to the slowest, with the preemptions of each.
+const SMALL: &[(Scene, Option<usize>)] = &[
+    (scene(1, 1, &["-+", "-+"]), None),
+    (scene(2, 1, &["-+", "-+"]), None),
+    (scene(2, 1, &["--++", "-+"]), Some(3)),
+    (scene(2, 2, &["-+-+", "-+"]), Some(3)),
+    (scene(1, 1, &["-+", "-+", "-+"]), Some(1)),
+    (scene(2, 1, &["-+", "-+", "-+"]), Some(1)),
+    (scene(2, 1, &["-+", "-+-+", "-+"]), Some(1)),
+];
+
+/// How many of these the freelist is put through: the others take it minutes.
+const FREELIST: usize = 6;
+
+/// For shuttle.
+const LARGE: &[Scene] = &[
+    scene(2, 2, &["-+-+-+", "-+-+-+", "-+-+-+", "-+-+-+"]),
+    scene(4, 2, &["--+-++-+", "-+-+-+-+", "--++--++", "---+++"]),
+    scene(
+        8,
+        4,
+        &["--++-+", "-+--++", "-+-+-+", "--+-++", "-+-+", "---+++"],
+    ),
+];
+
+/// Interleavings that shuttle draws of each, by each of two ways to draw them.
+const DRAWN: usize = 1_500;
+const SEED: u64 = 7;
+/// Changes of priority that a fault may need (Burckhardt and others, 2010).
+const DEPTH: usize = 4;
+
+/// Steps of a thread that is stuck: no scene has a tenth of them.
+const STUCK: usize = 20_000;
+
+/// What a caught fault shows itself by: loom's word for a data race, the tests' own, and the checkers' for one
+/// that never ends; and of the freelist, whose counts are wrong then.
+const SYMPTOMS: [&str; 9] = [
+    "Causality violation",
+    "had two owners",
+    "came out twice",
+    "were lost",
+    "was handed out twice",
+    "was returned twice",
+    "exceeded max_steps",
+    "exceeded maximum number of branches",
+    "attempt to add with overflow",
+];
+
+const fn scene(objects: usize, cpus: usize, threads: &'static [&'static str]) -> Scene {
+    Scene {
+        objects,
+        cpus,
+        threads,
+    }
+}
+
+fn by_loom<S: Subject>((scene, preemptions): (Scene, Option<usize>)) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = preemptions;
+    model.check(move || scene.play::<Loom, S>());
+}
+
+fn by_shuttle<S: Subject>(scene: Scene) {
+    drawn_by::<S>(RandomScheduler::new_from_seed(SEED, DRAWN), scene);
+    drawn_by::<S>(PctScheduler::new_from_seed(SEED, DEPTH, DRAWN), scene);
+}
+
+fn drawn_by<S: Subject>(scheduler: impl Scheduler + 'static, scene: Scene) {
+    let mut config = shuttle::Config::new();
+    // That it takes all orderings for sequentially consistent is known here.
+    config.silence_warnings = true;
+    config.max_steps = MaxSteps::FailAfter(STUCK);
+    shuttle::Runner::new(scheduler, config).run(move || scene.play::<Shuttle, S>());
+}
+
+/// Puts a pool through all scenes, then again with each of the faults that it could have had there. Of a
+/// fault that is asked for, one scene must show it.
+fn check<T: Copy>(scenes: &[T], play: impl Fn(T), asked: impl Fn(&Fault) -> bool) {
+    let mut faults = fault::possible(|| scenes.iter().for_each(|scene| play(*scene)));
+    faults.retain(asked);
+    assert!(!faults.is_empty(), "it has no atomics");
+    let missed: Vec<_> = faults
+        .into_iter()
+        .filter(|fault| {
+            let symptom = scenes
+                .iter()
+                .find_map(|scene| fault::caught(*fault, || play(*scene)));
+            match symptom {
+                Some(text) => {
+                    let known = SYMPTOMS.iter().find(|known| text.contains(**known));
+                    let known = known.unwrap_or_else(|| panic!("{fault} ends otherwise: {text}"));
+                    println!("{fault}: {known}");
+                    false
+                }
+                None => true,
+            }
+        })
+        .map(|fault| fault.to_string())
+        .collect();
+    assert!(missed.is_empty(), "not caught: {missed:#?}");
+}
+
+/// loom sees orderings as well as interleavings: it must catch every fault.
+fn in_loom<S: Subject>(scenes: usize) {
+    check(&SMALL[..scenes], by_loom::<S>, |_| true);
+}
+
+/// shuttle sees interleavings.
+fn in_shuttle<S: Subject>() {
+    check(LARGE, by_shuttle::<S>, |fault| fault.kind == Kind::Torn);
+}
+
+#[test]
+fn freelist_in_loom() {
+    in_loom::<TheFreelist>(FREELIST);
+}
+
+#[test]
+fn freelist_in_shuttle() {
+    in_shuttle::<TheFreelist>();
+}
+
+#[test]
+fn array_in_loom() {
+    in_loom::<TheArray>(SMALL.len());
+}
+
+#[test]
+fn array_in_shuttle() {
+    in_shuttle::<TheArray>();
+}
+
+#[test]
+fn percpu_in_loom() {
+    in_loom::<TheRings>(SMALL.len());
+}
+
+#[test]
+fn percpu_in_shuttle() {
+    in_shuttle::<TheRings>();
+}
+
+/// ABA: the top is the same as before, and what is below it is not.
+#[test]
+#[should_panic(expected = "lost")]
+fn a_list_without_counts_loses_objects_in_loom() {
+    SMALL.iter().for_each(|scene| by_loom::<Uncounted>(*scene));
+}
+
+#[test]
+#[should_panic(expected = "twice")]
+fn a_list_without_counts_hands_out_twice_in_shuttle() {
+    LARGE
+        .iter()
+        .for_each(|scene| by_shuttle::<Uncounted>(*scene));
+}
