@@ -16,7 +16,7 @@ const OPEN: Time = Time::MAX;
 
 /// How long on average a core keeps a line that another has asked for, as a part of the transfer; it varies
 /// from nothing to twice that. Fitted, once: with it, two threads on the machine that this was written on
-/// take as long as they did with the freelist and with the compact array.
+/// take as long as they did with the freelist and with an array of compare-and-exchanges.
 const KEPT: f64 = 0.2;
 
 /// How much transfers vary, either way: cores are not all as far from each other.
