@@ -129,6 +129,9 @@ fn published_points_are_met_within_2_times_but_for_those_that_say_why() {
     assert!(off.is_empty(), "{off:?}");
     let tested = rows().filter(|row| !row.fitted);
     let within = tested.clone().filter(|row| row.within()).count();
-    assert_eq!((within, tested.count()), (92, 95));
+    assert!(
+        (92..95).contains(&within) && tested.count() == 95,
+        "{within}"
+    );
     assert!(rows().filter(|row| row.fitted).all(|row| row.threads == 1));
 }
