@@ -23,6 +23,8 @@ mod error;
 mod freelist;
 mod ledger;
 mod lines;
+#[cfg(feature = "model")]
+pub mod model;
 mod objects;
 #[cfg(feature = "peers")]
 pub mod peer;

@@ -9,8 +9,8 @@ use bpfcost_stats::{
 };
 
 use super::{
-    Asked, BudgetVerdict, CaseRecord, Comparison, Machine, Mode, Raw, Record, SCHEMA, Spread,
-    Status, Verdict, exact,
+    Asked, BudgetVerdict, CaseRecord, Comparison, Machine, Mode, Prediction, Raw, Record, SCHEMA,
+    Spread, Status, Verdict, exact,
     net::{Parts, net, second_reset},
 };
 use crate::{
@@ -32,6 +32,8 @@ impl Record {
         let cases: Vec<CaseRecord> = (0..plan.cases.len())
             .map(|index| seen.case(plan, index))
             .collect();
+        // What an emulator's lines cost says nothing of a machine's.
+        let timed = !plan.counts() && !machine.emulates_time();
         Record {
             schema: SCHEMA,
             bpfcost: env!("CARGO_PKG_VERSION").to_owned(),
@@ -57,7 +59,7 @@ impl Record {
             warnings: warnings(measured, dropped),
             grid: plan.grid.clone(),
             scaling: plan.scaling.clone(),
-            prediction: None,
+            prediction: timed.then(|| Prediction::of(&cases)).flatten(),
             comparisons: seen.comparisons(plan, measured),
             spread: seen.spread(plan, measured, session_spread),
             cases,

@@ -5,6 +5,7 @@ mod compare;
 mod counts;
 mod gate;
 mod keys;
+mod prediction;
 
 use std::collections::BTreeMap;
 

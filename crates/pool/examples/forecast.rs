@@ -1,0 +1,35 @@
+//! What would the pools do on machines with more CPUs? Told are what an atomic change of a cache line costs
+//! in nanoseconds: of one that the CPU owns, that another of the socket had, that one of another socket had.
+//!
+//! `cargo run --release -p bpfcost-pool --features model --example forecast -- 4.5 57 140`
+
+use std::error::Error;
+
+use bpfcost_pool::{
+    Stride,
+    model::{Kind, Machine, predict},
+};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let told: Result<Vec<f64>, _> = std::env::args().skip(1).map(|ns| ns.parse()).collect();
+    let [own, near, far] = told?[..] else {
+        return Err("three times in nanoseconds, please: own near far".into());
+    };
+    for (name, kind) in [
+        ("freelist", Kind::Freelist),
+        ("array", Kind::Array(Stride::Compact)),
+        ("array-padded", Kind::Array(Stride::Padded)),
+        ("percpu", Kind::PerCpu),
+    ] {
+        for threads in [1, 2, 4, 8, 16, 32, 64, 128] {
+            let sockets = threads.min(2);
+            let machine = Machine::new(sockets, threads / sockets, own, near, far);
+            let rate = predict(kind, &machine, threads, 2 * threads as usize, 2.0)?;
+            println!(
+                "{name:12} {threads:4} threads {:10.2} M pairs/s",
+                rate / 1e6
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,111 @@
+//! What would a pool do on a machine that is not here? The pools' own code runs on simulated threads, and
+//! each access to an atomic costs what its cache line costs: little where the core has it, a transfer where
+//! another has, and all that wait for one line wait for each other.
+//!
+//! What the model knows of a machine is in [`Machine`]. It knows nothing of prefetchers, of frequencies, of
+//! how far cores of one socket are from each other, and of whom a directory serves first.
+
+mod line;
+mod machine;
+mod primitive;
+mod random;
+#[cfg(test)]
+mod tests;
+mod world;
+
+use core::cell::Cell;
+use std::rc::Rc;
+
+use self::{line::Time, primitive::Simulated, world::World};
+use crate::{ArrayQueue, Error, Freelist, PerCpuPool, Pool, Stride};
+
+pub use machine::Machine;
+
+/// A pool to simulate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Freelist`].
+    Freelist,
+    /// [`ArrayQueue`], its slots so far apart.
+    Array(Stride),
+    /// [`PerCpuPool`].
+    PerCpu,
+}
+
+/// How many pairs of all threads are waited for before any is counted.
+const WARM_UP: u64 = 100;
+/// And more for each thread, so that all have found their place.
+const WARM_UP_EACH: u64 = 4;
+/// How many are counted, likewise.
+const COUNTED: u64 = 400;
+const COUNTED_EACH: u64 = 12;
+
+/// The same machine and pool always give the same answer.
+const SEED: u64 = 1;
+
+/// Pops and pushes per second of all threads together, where each does `work_ns` nanoseconds of something
+/// else between one pair and the next. More threads than CPUs take turns, so that no more than those run.
+///
+/// # Errors
+///
+/// Where there can't be such a pool.
+pub fn predict(
+    kind: Kind,
+    machine: &Machine,
+    threads: u32,
+    objects: usize,
+    work_ns: f64,
+) -> Result<f64, Error> {
+    let cpus = machine.cpus() as usize;
+    let threads = threads.min(machine.cpus());
+    Ok(match kind {
+        Kind::Freelist => {
+            let pool = Freelist::<Simulated>::of(objects)?;
+            rate(pool, machine, threads, work_ns)
+        }
+        Kind::Array(stride) => {
+            let pool = ArrayQueue::<Simulated>::of(objects, cpus, stride)?;
+            rate(pool, machine, threads, work_ns)
+        }
+        Kind::PerCpu => {
+            let pool = PerCpuPool::<Simulated>::of(objects, cpus)?;
+            rate(pool, machine, threads, work_ns)
+        }
+    })
+}
+
+/// How far a simulation is, all threads together.
+#[derive(Debug, Default)]
+struct Progress {
+    pairs: Cell<u64>,
+    /// When counting began, and ended.
+    begun: Cell<Time>,
+    ended: Cell<Time>,
+}
+
+fn rate<P: Pool + 'static>(pool: P, machine: &Machine, threads: u32, work_ns: f64) -> f64 {
+    let warm_up = WARM_UP + WARM_UP_EACH * u64::from(threads);
+    let all = warm_up + COUNTED + COUNTED_EACH * u64::from(threads);
+    let (pool, progress) = (Rc::new(pool), Rc::new(Progress::default()));
+    let seen = Rc::clone(&progress);
+    World::run(machine, threads, SEED, move |world, cpu| {
+        while progress.pairs.get() < all {
+            world.pass(work_ns);
+            let Some(object) = pool.pop(cpu) else {
+                World::relax();
+                continue;
+            };
+            pool.push(cpu, object);
+            let pairs = progress.pairs.get() + 1;
+            progress.pairs.set(pairs);
+            if pairs == warm_up {
+                progress.begun.set(world.now());
+            }
+            if pairs == all {
+                progress.ended.set(world.now());
+            }
+        }
+    });
+    let seconds = (seen.ended.get() - seen.begun.get()) as f64 * 1e-12;
+    (all - warm_up) as f64 / seconds
+}

@@ -1,0 +1,64 @@
+//! Atomics that tell the simulation of every access. They are as large as the machine's, so that what shares
+//! a cache line there does here.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
+
+use super::{line::Access, world::World};
+use crate::primitive::{Atomic, Primitive};
+
+/// Atomics of simulated machines. Outside of a simulation they are plain values.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Simulated;
+
+impl Primitive for Simulated {
+    type U32 = Seen<AtomicU32>;
+    type U64 = Seen<AtomicU64>;
+
+    fn relax() {
+        World::relax();
+    }
+}
+
+/// A value whose every access is seen.
+#[derive(Debug)]
+#[repr(transparent)]
+pub(super) struct Seen<T>(T);
+
+macro_rules! seen {
+    ($atomic:ty, $value:ty) => {
+        impl Atomic<$value> for Seen<$atomic> {
+            fn new(value: $value) -> Self {
+                Seen(<$atomic>::new(value))
+            }
+            fn load(&self, _order: Ordering) -> $value {
+                World::access(self, Access::Load);
+                self.0.load(Relaxed)
+            }
+            fn store(&self, value: $value, _order: Ordering) {
+                World::access(self, Access::Store);
+                self.0.store(value, Relaxed)
+            }
+            fn swap(&self, value: $value, _order: Ordering) -> $value {
+                World::access(self, Access::Change);
+                self.0.swap(value, Relaxed)
+            }
+            fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                _success: Ordering,
+                _failure: Ordering,
+            ) -> Result<$value, $value> {
+                World::access(self, Access::Change);
+                self.0.compare_exchange(current, new, Relaxed, Relaxed)
+            }
+            fn fetch_add(&self, value: $value, _order: Ordering) -> $value {
+                World::access(self, Access::Change);
+                self.0.fetch_add(value, Relaxed)
+            }
+        }
+    };
+}
+
+seen!(AtomicU32, u32);
+seen!(AtomicU64, u64);

@@ -1,0 +1,188 @@
+//! Simulated threads, each with a clock of its own, and the lines that they reach for. The one that is
+//! furthest behind goes on, so that all that happens, happens in order of time.
+
+use core::{
+    cell::{Cell, RefCell},
+    cmp::Reverse,
+    ptr::NonNull,
+};
+use std::{
+    collections::{BinaryHeap, HashMap},
+    rc::Rc,
+    thread_local,
+    vec::Vec,
+};
+
+use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
+
+use super::{
+    Machine,
+    line::{Access, Done, Line, Time, time},
+    random::Random,
+};
+
+/// Bytes of a simulated thread's stack; pools need little, and debug builds a few KiB.
+const STACK: usize = 64 * 1024;
+
+/// How much work varies, either way: without any difference threads would march in step.
+const JITTER: f64 = 0.2;
+
+type Switch = Yielder<(), ()>;
+
+thread_local! {
+    /// The world that this thread simulates at the moment.
+    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+}
+
+/// That a world is simulated, which ends with this, also where a thread panics.
+struct Underway;
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        WORLD.set(None);
+    }
+}
+
+/// One simulated thread.
+#[derive(Default)]
+struct Thread {
+    clock: Cell<Time>,
+    switch: Cell<Option<NonNull<Switch>>>,
+    /// Of its core, as long as all threads run.
+    slowdown: f64,
+    core: u32,
+}
+
+/// All that there is while a pool is simulated.
+pub(super) struct World {
+    machine: Machine,
+    threads: Vec<Thread>,
+    lines: RefCell<HashMap<usize, Line>>,
+    current: Cell<usize>,
+    /// The clock of who goes on next.
+    next: Cell<Time>,
+    random: Random,
+}
+
+impl World {
+    /// Runs a body in so many threads, each on a CPU of its own, until all have returned. A body is told
+    /// its world and which thread it is.
+    pub(super) fn run<F>(machine: &Machine, threads: u32, seed: u64, body: F)
+    where
+        F: Fn(&World, usize) + Clone + 'static,
+    {
+        let thread = |cpu| Thread {
+            slowdown: machine.slowdown(cpu, threads),
+            core: machine.core(cpu),
+            ..Thread::default()
+        };
+        let world = Rc::new(World {
+            machine: *machine,
+            threads: (0..threads).map(thread).collect(),
+            lines: RefCell::default(),
+            current: Cell::new(0),
+            next: Cell::new(0),
+            random: Random::new(seed),
+        });
+        let mut routines: Vec<Coroutine<(), (), ()>> = (0..threads as usize)
+            .map(|index| {
+                let (world, body) = (Rc::clone(&world), body.clone());
+                let stack = DefaultStack::new(STACK).expect("there is memory for a small stack");
+                Coroutine::with_stack(stack, move |switch: &Switch, ()| {
+                    world.threads[index].switch.set(Some(switch.into()));
+                    body(&world, index);
+                    world.threads[index].switch.set(None);
+                })
+            })
+            .collect();
+        let mut queue: BinaryHeap<_> = (0..routines.len())
+            .map(|index| Reverse((0, index)))
+            .collect();
+        WORLD.set(Some(Rc::clone(&world)));
+        let _underway = Underway;
+        while let Some(Reverse((_, index))) = queue.pop() {
+            world.current.set(index);
+            let next = queue.peek().map_or(Time::MAX, |Reverse((clock, _))| *clock);
+            world.next.set(next);
+            if let CoroutineResult::Yield(()) = routines[index].resume(()) {
+                queue.push(Reverse((world.threads[index].clock.get(), index)));
+            }
+        }
+    }
+
+    /// An atomic is accessed. Nothing where nothing is simulated.
+    pub(super) fn access<T>(atomic: &T, access: Access) {
+        if let Some(world) = WORLD.with_borrow(Clone::clone) {
+            let line = core::ptr::from_ref(atomic).addr() / world.machine.line_bytes;
+            world.reach(line, access);
+        }
+    }
+
+    /// A thread waits a moment before it tries again.
+    pub(super) fn relax() {
+        if let Some(world) = WORLD.with_borrow(Clone::clone) {
+            world.pass(world.machine.own_ns);
+        }
+    }
+
+    fn reach(&self, line: usize, access: Access) {
+        self.turn();
+        let thread = self.thread();
+        let (machine, at) = (&self.machine, thread.clock.get());
+        let done = self.lines.borrow_mut().entry(line).or_default().access(
+            machine,
+            thread.core,
+            at,
+            access,
+            &self.random,
+        );
+        if let Done::Comes(at) = done {
+            thread.clock.set(at);
+            self.turn();
+        }
+        let local = match access {
+            Access::Change => machine.own_ns,
+            Access::Load | Access::Store => machine.load_ns,
+        };
+        self.advance(local);
+    }
+
+    /// Something that takes so long and touches nothing that is shared, give or take the jitter.
+    pub(super) fn pass(&self, ns: f64) {
+        self.advance(ns * self.random.around_one(JITTER));
+    }
+
+    /// The thread's clock.
+    pub(super) fn now(&self) -> Time {
+        self.thread().clock.get()
+    }
+
+    fn advance(&self, ns: f64) {
+        let thread = self.thread();
+        thread
+            .clock
+            .set(thread.clock.get() + time(ns * thread.slowdown));
+    }
+
+    fn thread(&self) -> &Thread {
+        &self.threads[self.current.get()]
+    }
+
+    /// Returns when nobody is further behind.
+    fn turn(&self) {
+        let thread = self.thread();
+        if thread.clock.get() <= self.next.get() {
+            return;
+        }
+        let switch = thread.switch.get().expect("it runs");
+        #[allow(
+            unsafe_code,
+            reason = "atomics are not handed what they need to suspend a thread"
+        )]
+        // SAFETY: the thread that runs is the one whose body set this on entering, to a switch that lives on
+        // its stack until the body returns, and clears it then.
+        unsafe {
+            switch.as_ref().suspend(());
+        }
+    }
+}
