@@ -165,3 +165,107 @@ impl Experiment for Pools {
         Ok(Some(Box::new(Spin { cpu })))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::experiment::Role;
+
+    fn on(cpus: &[u32], set: &[(&str, &str)]) -> Pools {
+        let mut pools = Pools::default();
+        pools.on_cpus(cpus);
+        for (factor, values) in set {
+            pools.set(factor, values).expect("it can be set");
+        }
+        pools
+    }
+
+    fn names(pools: &Pools, role: Role) -> Vec<String> {
+        let cases = pools.cases().into_iter();
+        cases
+            .filter(|case| case.role == role)
+            .map(|case| case.name)
+            .collect()
+    }
+
+    #[test]
+    fn cases_of_two_cpus() {
+        let names = names(&on(&[0, 1], &[]), Role::Case);
+        // 8 pools at one load, 4 at 4 others, each with 1, 2, 4 and 8 threads; 3 lines.
+        assert_eq!(names.len(), 4 * (8 + 4 * 4) + 3);
+        for name in [
+            "freelist/1",
+            "array-padded/8",
+            "mutex/4",
+            "array/8/objects-1x",
+            "percpu/8/objects-4x",
+            "array/8/hold-100",
+            "crossbeam-array/8/bulk-4",
+            "line/far",
+        ] {
+            assert!(names.iter().any(|one| one == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_lead_back_and_floors_and_pairs_are_there() {
+        for set in [
+            &[][..],
+            &[("objects", "64,2x"), ("hold", "7"), ("bulk", "2,1")],
+        ] {
+            let pools = on(&[0, 1, 2], set);
+            let cases = pools.cases();
+            let names: HashSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+            assert_eq!(names.len(), cases.len());
+            for (way, case) in case::all(&pools.space).into_iter().zip(&cases) {
+                assert_eq!(Way::of(case), Some(way), "{}", case.name);
+                let floor = case.floor.as_deref();
+                let needs = case.factors.contains_key("pool");
+                assert_eq!(floor.is_some(), needs, "{}", case.name);
+                assert!(floor.is_none_or(|floor| names.contains(floor)), "{floor:?}");
+            }
+            let pairs = pools.pairs();
+            assert_eq!(pairs.len(), 7 * 5, "seven at 1, 2, 4, 8 and 12 threads");
+            for pair in pairs {
+                assert!(names.contains(pair.case.as_str()), "{}", pair.case);
+                assert!(names.contains(pair.baseline.as_str()), "{}", pair.baseline);
+            }
+        }
+    }
+
+    #[test]
+    fn names_say_what_is_unusual() {
+        let set = [
+            ("pool", "array"),
+            ("threads", "16"),
+            ("objects", "64"),
+            ("hold", "0,500"),
+        ];
+        let pools = on(&[0, 1], &set);
+        let expected = [
+            "array/16/objects-64",
+            "array/16/objects-64/hold-500",
+            "array/16/objects-64/bulk-4",
+        ];
+        assert_eq!(names(&pools, Role::Case)[..3], expected);
+        let floors = ["none/16", "none/16/hold-500", "none/16/bulk-4"];
+        assert_eq!(names(&pools, Role::Floor), floors);
+        assert_eq!(pools.pairs(), []);
+    }
+
+    #[test]
+    fn batches_are_long_where_threads_share_a_cpu() {
+        let pools = on(&[0, 1], &[("threads", "2,3,4096")]);
+        let cases = pools.cases();
+        let long = |name: &str| {
+            let case = cases.iter().find(|case| case.name == name);
+            pools.batch_ns(case.expect(name), 10e6)
+        };
+        assert_eq!(long("array/2"), BATCH_NS);
+        assert_eq!(long("array/3"), 2.0 * CROWDED_NS);
+        assert_eq!(long("none/4096"), LONGEST_NS);
+        assert_eq!(long("line/near"), BATCH_NS);
+    }
+}

@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
 use super::{
-    crew::{Member, together},
+    crew::{Crew, Member},
     proof::{Drained, Seen},
 };
 use crate::experiment::Fault;
@@ -30,20 +30,21 @@ const DIGITS: u8 = 2;
 /// Misses in a row between two looks at how long this lasts.
 const MISSES_A_LOOK: u64 = 1024;
 
-/// How threads use a pool.
+/// What a thread does with objects.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
-    pub(super) threads: usize,
+pub(super) struct Use {
+    /// Pairs of pop and push.
+    pub(super) pairs: u64,
     /// Multiplications while an object is held.
     pub(super) hold: u32,
     /// Objects that are taken before they are returned.
     pub(super) bulk: usize,
 }
 
-/// Something that a load can be put on.
+/// What threads take objects from.
 pub(super) trait Bed {
-    /// Times so many pairs on each thread; what was seen, latencies included.
-    fn time(&self, cpus: &[u32], load: Load, pairs: u64) -> Result<Seen, Fault>;
+    /// Times all threads of a crew; what was seen, latencies included.
+    fn time(&self, crew: Crew, each: Use) -> Result<Seen, Fault>;
 }
 
 /// An object's own memory.
@@ -104,14 +105,15 @@ impl<P: Pool + 'static> PoolBed<P> {
     }
 
     /// All of one thread.
-    fn work(&self, at: usize, member: &Member, load: Load, pairs: u64) -> Tally {
-        let mut held = Vec::with_capacity(load.bulk);
+    fn work(&self, at: usize, member: &Member, each: Use) -> Tally {
+        let Use { pairs, hold, bulk } = each;
+        let mut held = Vec::with_capacity(bulk);
         let mut hand = Hand {
             bed: self,
             member,
             at,
             sign: member.index as u32 + 1,
-            hold: load.hold,
+            hold,
             tally: Tally {
                 pairs: 0,
                 single: 0,
@@ -124,14 +126,14 @@ impl<P: Pool + 'static> PoolBed<P> {
         let Some(begun) = member.meet(0) else {
             return hand.tally;
         };
-        hand.tally.pairs = match load.bulk {
+        hand.tally.pairs = match bulk {
             1 => hand.singly(pairs),
             bulk => hand.in_bulk(pairs, bulk, &mut held),
         };
         hand.tally.timed = Some((begun, Instant::now()));
         let misses = hand.tally.misses;
         // Of several taken at a time, none has a beginning and an end of its own.
-        if load.bulk == 1 && member.meet(1).is_some() {
+        if bulk == 1 && member.meet(1).is_some() {
             hand.clocked(pairs.div_ceil(LATENCY_SHARE));
         }
         hand.tally.misses = misses;
@@ -139,19 +141,11 @@ impl<P: Pool + 'static> PoolBed<P> {
     }
 
     /// All threads; `at` tells each where it asks for objects.
-    fn all(
-        &self,
-        cpus: &[u32],
-        load: Load,
-        pairs: u64,
-        at: fn(&Member) -> usize,
-    ) -> Result<Seen, Fault> {
+    fn all(&self, crew: Crew, each: Use, at: fn(&Member) -> usize) -> Result<Seen, Fault> {
         for stamp in &self.stamps {
             stamp.uses.store(0, Relaxed);
         }
-        let tallies = together(cpus, load.threads, |member| {
-            self.work(at(member), member, load, pairs)
-        })?;
+        let tallies = crew.work(|member| self.work(at(member), member, each))?;
         let uses = self.stamps.iter().map(|stamp| stamp.uses.load(Relaxed));
         Ok(Seen {
             uses: uses.sum(),
@@ -189,8 +183,8 @@ impl<P: Pool + 'static> PoolBed<P> {
 }
 
 impl<P: Pool + 'static> Bed for PoolBed<P> {
-    fn time(&self, cpus: &[u32], load: Load, pairs: u64) -> Result<Seen, Fault> {
-        let seen = self.all(cpus, load, pairs, |member| member.place)?;
+    fn time(&self, crew: Crew, each: Use) -> Result<Seen, Fault> {
+        let seen = self.all(crew, each, |member| member.place)?;
         Ok(Seen {
             drained: Some(self.drain()),
             ..seen
@@ -352,7 +346,138 @@ impl Floor {
 }
 
 impl Bed for Floor {
-    fn time(&self, cpus: &[u32], load: Load, pairs: u64) -> Result<Seen, Fault> {
-        self.0.all(cpus, load, pairs, |member| member.index)
+    fn time(&self, crew: Crew, each: Use) -> Result<Seen, Fault> {
+        self.0.all(crew, each, |member| member.index)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Mutex, atomic::AtomicUsize},
+        time::Duration,
+    };
+
+    use super::*;
+    use crate::experiment::{
+        Batch,
+        pool::{crew::PATIENCE, kind::Kind},
+    };
+
+    const USE: Use = Use {
+        pairs: 2000,
+        hold: 0,
+        bulk: 1,
+    };
+
+    /// What a trial finds wrong with a pool.
+    fn found(bed: &dyn Bed, threads: usize, each: Use, patience: Duration) -> Option<String> {
+        let cpus = bpfcost_bpf::allowed_cpus();
+        let crew = Crew {
+            cpus: &cpus,
+            threads,
+            patience,
+        };
+        let seen = bed.time(crew, each).expect("it comes to its end");
+        seen.problem(Batch(each.pairs)).map(|problem| problem.check)
+    }
+
+    #[test]
+    fn every_pool_passes() {
+        for kind in Kind::ALL {
+            let bed = kind.bed(8, 2).expect("there is memory");
+            for threads in [1, 4] {
+                for (hold, bulk) in [(0, 1), (10, 1), (0, 4), (10, 3)] {
+                    let each = Use { hold, bulk, ..USE };
+                    let name = kind.name();
+                    assert_eq!(
+                        found(&*bed, threads, each, PATIENCE),
+                        None,
+                        "{name} {each:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    /// With fewer objects than threads want at a time nobody waits for ever, and misses are counted.
+    #[test]
+    fn few_objects_are_enough_for_many_threads() {
+        for kind in Kind::ALL {
+            let bed = kind.bed(1, 1).expect("there is memory");
+            for bulk in [1, 4] {
+                let each = Use { bulk, ..USE };
+                assert_eq!(found(&*bed, 3, each, PATIENCE), None, "{}", kind.name());
+            }
+        }
+        let bed = Kind::Array.bed(1, 1).expect("there is memory");
+        let crew = Crew {
+            cpus: &bpfcost_bpf::allowed_cpus(),
+            threads: 1,
+            patience: PATIENCE,
+        };
+        let seen = bed.time(crew, Use { bulk: 4, ..USE }).expect("it ends");
+        assert_eq!(
+            seen.tallies[0].misses,
+            USE.pairs - 1,
+            "one each time, but the last"
+        );
+    }
+
+    #[test]
+    fn floors_pass() {
+        for bulk in [1, 4] {
+            let bed = Floor::boxed(3).expect("there is memory");
+            assert_eq!(found(&*bed, 3, Use { bulk, ..USE }, PATIENCE), None);
+        }
+    }
+
+    /// A pool that works, but for what `spoil` does to the indices in it at each push.
+    struct Spoilt {
+        inside: Mutex<Vec<u32>>,
+        pushes: AtomicUsize,
+        spoil: fn(usize, u32) -> Vec<u32>,
+    }
+
+    impl Spoilt {
+        fn bed(spoil: fn(usize, u32) -> Vec<u32>) -> PoolBed<Self> {
+            let pool = Spoilt {
+                inside: Mutex::new((0..4).collect()),
+                pushes: AtomicUsize::new(0),
+                spoil,
+            };
+            PoolBed::new(pool, 2).expect("there is memory")
+        }
+    }
+
+    impl Pool for Spoilt {
+        fn capacity(&self) -> usize {
+            4
+        }
+
+        fn pop(&self, _cpu: usize) -> Option<Object> {
+            let index = self.inside.lock().expect("nobody panics").pop()?;
+            Some(Object::at(index as usize))
+        }
+
+        fn push(&self, _cpu: usize, object: Object) {
+            let pushes = self.pushes.fetch_add(1, Relaxed);
+            let back = (self.spoil)(pushes, object.index() as u32);
+            self.inside.lock().expect("nobody panics").extend(back);
+        }
+    }
+
+    #[test]
+    fn faults_of_a_pool_are_found() {
+        let checked = |spoil| found(&Spoilt::bed(spoil), 1, USE, Duration::from_millis(1));
+        assert_eq!(checked(|_, index| vec![index]), None);
+        let lost = checked(|pushes, index| if pushes == 100 { vec![] } else { vec![index] });
+        assert_eq!(lost.as_deref(), Some("objects in the pool afterwards"));
+        let all_lost = checked(|_, _| vec![]);
+        assert_eq!(all_lost.as_deref(), Some("pairs of each thread"));
+        let doubled = checked(|pushes, index| vec![index; if pushes == 100 { 2 } else { 1 }]);
+        assert_eq!(doubled.as_deref(), Some("objects that came out twice"));
+        let made_up = checked(|pushes, index| vec![if pushes == 100 { 99 } else { index }]);
+        assert_eq!(made_up.as_deref(), Some("foreign objects"));
     }
 }

@@ -5,12 +5,12 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 
 use super::{
-    bed::{Bed, Floor, Load},
+    bed::{Bed, Floor, Use},
     case::{Point, Way},
-    crew::may_pin,
+    crew::{Crew, PATIENCE, may_pin},
     kind::Kind,
     line::{self, Seat},
 };
@@ -57,23 +57,29 @@ impl Epoch {
                     Some(kind) => kind.bed(count, cpus),
                     None => Floor::boxed(count),
                 };
-                place.insert(bed.map_err(anyhow::Error::from).context(
-                    "a pool could not be made\n  Ask for fewer with --set objects=…, or give this \
-                     process more memory",
-                )?)
+                place.insert(bed.map_err(|error| {
+                    anyhow!(
+                        "{error}\n  Ask for fewer with --set objects=…, or give this process more memory"
+                    )
+                })?)
             }
         };
-        let load = Load {
+        let crew = Crew {
+            cpus: &self.cpus,
             threads: point.threads,
+            patience: PATIENCE,
+        };
+        let each = Use {
+            pairs: batch.0,
             hold: point.hold,
             bulk: point.bulk,
         };
-        let outcome =
-            bed.time(&self.cpus, load, batch.0)
-                .and_then(|seen| match seen.problem(batch) {
-                    None => Ok(seen.trial(batch, self.clock_ns)),
-                    Some(problem) => Err(Fault::Invalid(problem)),
-                });
+        let outcome = bed
+            .time(crew, each)
+            .and_then(|seen| match seen.problem(batch) {
+                None => Ok(seen.trial(batch, self.clock_ns)),
+                Some(problem) => Err(Fault::Invalid(problem)),
+            });
         if outcome.is_err() {
             // What state it is in nobody knows; the others that use such a pool get one of their own.
             self.beds.remove(&(kind, count));

@@ -2,7 +2,10 @@
 
 use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer, primitive::Native};
 
-use super::bed::{Bed, PoolBed};
+use super::{
+    bed::{Bed, PoolBed},
+    crew::room,
+};
 
 /// A pool that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,7 +76,10 @@ impl Kind {
     /// One with so many objects, for so many CPUs.
     pub(super) fn bed(self, objects: usize, cpus: usize) -> Result<Box<dyn Bed>, Error> {
         if matches!(self, CrossbeamArray | CrossbeamSeg | Concurrent | Mutex) {
-            room(objects)?;
+            let bytes = objects.saturating_mul(PEER_BYTES);
+            if !room(bytes) {
+                return Err(Error::NoMemory { objects, bytes });
+            }
         }
         Ok(match self {
             List => PoolBed::boxed(Freelist::<Native>::new(objects)?, cpus)?,
@@ -92,12 +98,4 @@ impl Kind {
             Mutex => PoolBed::boxed(peer::Mutexed::new(objects)?, cpus)?,
         })
     }
-}
-
-/// Whether there is memory for a peer with so many objects.
-fn room(objects: usize) -> Result<(), Error> {
-    let bytes = objects.saturating_mul(PEER_BYTES);
-    let mut room: Vec<u8> = Vec::new();
-    room.try_reserve_exact(bytes)
-        .map_err(|_| Error::NoMemory { objects, bytes })
 }

@@ -13,7 +13,7 @@ use crossbeam_utils::CachePadded;
 
 use super::{
     case::Line,
-    crew::{Member, together},
+    crew::{Crew, Member, PATIENCE},
 };
 use crate::experiment::{Batch, Fault, Trial, differs};
 
@@ -68,7 +68,12 @@ pub(super) fn players(line: Line, seats: &[Seat]) -> Result<Vec<u32>, String> {
 /// Times so many changes by each of the players; the value is ns per change.
 pub(super) fn trial(players: &[u32], batch: Batch) -> Result<Trial, Fault> {
     let line = CachePadded::new(AtomicU64::new(0));
-    let timed = together(players, players.len(), |member| {
+    let crew = Crew {
+        cpus: players,
+        threads: players.len(),
+        patience: PATIENCE,
+    };
+    let timed = crew.work(|member| {
         let begun = member.meet(0)?;
         let whole = match players.len() {
             1 => alone(&line, batch.0),
@@ -127,4 +132,36 @@ fn in_turn(line: &AtomicU64, member: &Member, changes: u64) -> bool {
         line.fetch_add(1, Ordering::AcqRel);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(cpu: u32, socket: u32, core: u32) -> Seat {
+        Seat { cpu, socket, core }
+    }
+
+    #[test]
+    fn players_sit_where_the_case_says() {
+        // Two sockets of one core with two threads, and one more core.
+        let seats = [seat(0, 0, 0), seat(1, 0, 0), seat(2, 1, 0), seat(3, 0, 1)];
+        assert_eq!(players(Line::Own, &seats), Ok(vec![0]));
+        assert_eq!(players(Line::Near, &seats), Ok(vec![0, 3]));
+        assert_eq!(players(Line::Far, &seats), Ok(vec![0, 2]));
+        let near = players(Line::Near, &seats[..2]).unwrap_err();
+        assert!(near.contains("different cores"), "{near}");
+        let far = players(Line::Far, &seats[..2]).unwrap_err();
+        assert!(far.contains("different sockets"), "{far}");
+    }
+
+    #[test]
+    fn all_changes_are_made() {
+        let cpus = bpfcost_bpf::allowed_cpus();
+        for players in [&cpus[..1], &cpus[..2.min(cpus.len())]] {
+            let trial = trial(players, Batch(1000)).expect("it is measured");
+            assert_eq!(trial.ops, 1000);
+            assert!(trial.value > 0.0);
+        }
+    }
 }

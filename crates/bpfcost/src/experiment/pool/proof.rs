@@ -141,3 +141,101 @@ fn fairness(rates: &[f64]) -> f64 {
         false => 1.0,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const PAIRS: u64 = 100;
+
+    /// Two threads, the second twice as fast as the first, of whose 200 pairs each took 10 ns or less.
+    fn good() -> Seen {
+        let begun = Instant::now();
+        let tally = |ns| {
+            let mut latency = Histogram::new(2).unwrap();
+            (0..20).for_each(|ns| latency.record(ns).unwrap());
+            Tally {
+                pairs: PAIRS,
+                single: 20,
+                misses: 5,
+                foreign: 0,
+                timed: Some((begun, begun + Duration::from_nanos(ns))),
+                latency,
+            }
+        };
+        Seen {
+            tallies: vec![tally(1000), tally(500)],
+            uses: 240,
+            objects: 4,
+            drained: Some(Drained {
+                once: 4,
+                again: 0,
+                strange: 0,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_trial_is_what_its_threads_did() {
+        let seen = good();
+        assert_eq!(seen.problem(Batch(PAIRS)), None);
+        let trial = seen.trial(Batch(PAIRS), 17.0);
+        assert_eq!(
+            (trial.value, trial.ops, trial.elapsed_ns),
+            (10.0, 100, 1000.0)
+        );
+        let told = |name: &str| trial.secondary[name];
+        assert_eq!(told(PAIRS_PER_S), 200e6);
+        assert_eq!(told("misses"), 0.05);
+        assert!((told("fairness") - 0.9).abs() < 1e-12);
+        assert_eq!(told("latency_p50_ns"), 9.0);
+        assert_eq!(told("latency_p999_ns"), 19.0);
+        assert_eq!(told("latency_clock_ns"), 17.0);
+    }
+
+    /// Each check fails for its own reason: one value that is not as it should be.
+    #[test]
+    fn each_fault_is_found() {
+        let check = |spoil: fn(&mut Seen)| {
+            let mut seen = good();
+            spoil(&mut seen);
+            let problem = seen.problem(Batch(PAIRS));
+            problem.map(|problem| problem.check).unwrap_or_default()
+        };
+        let drained = |spoil: fn(&mut Drained)| {
+            let mut seen = good();
+            seen.drained.as_mut().map(spoil);
+            let problem = seen.problem(Batch(PAIRS));
+            problem.map(|problem| problem.check).unwrap_or_default()
+        };
+        assert_eq!(
+            check(|seen| seen.tallies[1].pairs -= 1),
+            "pairs of each thread"
+        );
+        assert_eq!(check(|seen| seen.tallies[1].foreign = 1), "foreign objects");
+        let uses = "uses that the objects counted";
+        assert_eq!(check(|seen| seen.uses -= 1), uses);
+        assert_eq!(check(|seen| seen.uses += 1), uses);
+        let lost = drained(|drained| drained.once -= 1);
+        assert_eq!(lost, "objects in the pool afterwards");
+        let twice = drained(|drained| drained.again = 1);
+        assert_eq!(twice, "objects that came out twice");
+        let strange = drained(|drained| drained.strange = 1);
+        assert_eq!(strange, "objects that there are not");
+        let still = check(|seen| {
+            for tally in &mut seen.tallies {
+                tally.timed = tally.timed.map(|(begun, _)| (begun, begun));
+            }
+        });
+        assert_eq!(still, "clock moved");
+    }
+
+    #[test]
+    fn fairness_is_the_share_that_could_have_had_as_much() {
+        assert_eq!(fairness(&[3.0, 3.0, 3.0]), 1.0);
+        assert_eq!(fairness(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+        assert_eq!(fairness(&[]), 1.0);
+    }
+}

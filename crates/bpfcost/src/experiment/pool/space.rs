@@ -167,3 +167,68 @@ fn within<T: FromStr + PartialOrd + Display>(text: &str, range: &RangeInclusive<
         )
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_double_up_to_four_a_cpu() {
+        assert_eq!(Space::on(1).threads(), [1, 2, 4]);
+        assert_eq!(Space::on(2).threads(), [1, 2, 4, 8]);
+        assert_eq!(Space::on(3).threads(), [1, 2, 4, 8, 12]);
+        assert_eq!(Space::on(96).threads().last(), Some(&384));
+    }
+
+    #[test]
+    fn factors_take_other_values() {
+        let mut space = Space::on(2);
+        for (factor, values) in [
+            ("pool", "mutex, percpu"),
+            ("threads", "3,1"),
+            ("objects", "64,1x"),
+            ("hold", "500"),
+            ("bulk", "64"),
+        ] {
+            space.set(factor, values).expect(factor);
+        }
+        space.turn_to(96);
+        let loads = space.loads();
+        let named = |kinds: &[Kind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>();
+        assert_eq!(loads.len(), 2);
+        for ((kinds, points), objects) in loads.iter().zip(["64", "1x"]) {
+            assert_eq!(named(kinds), ["mutex", "percpu"]);
+            let threads: Vec<usize> = points.iter().map(|point| point.threads).collect();
+            assert_eq!(threads, [3, 1]);
+            for point in points {
+                assert_eq!(point.objects.to_string(), objects);
+                assert_eq!((point.hold, point.bulk), (500, 64));
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_in_words() {
+        for (factor, values, words) in [
+            ("thread", "1", "did you mean threads?"),
+            ("line", "own", "no factor line"),
+            ("pool", "aray", "did you mean array?"),
+            ("pool", "array,array", "array is named twice"),
+            ("threads", "0", "0 is not a number from 1 to 4096"),
+            ("threads", "4097", "from 1 to 4096"),
+            ("threads", "-1", "-1 is not"),
+            ("threads", "1,,2", "nothing is not"),
+            ("threads", "many", "many is not"),
+            ("objects", "0", "from 1 to 1048576"),
+            ("objects", "0x", "from 1 to 1024"),
+            ("objects", "99999999999999999999", "from 1 to 1048576"),
+            ("hold", "-1", "from 0 to 1000000"),
+            ("bulk", "0", "from 1 to 64"),
+        ] {
+            let mut space = Space::on(2);
+            let error = space.set(factor, values).expect_err(values);
+            let error = format!("{error:#}");
+            assert!(error.contains(words), "{factor}={values}: {error}");
+        }
+    }
+}
