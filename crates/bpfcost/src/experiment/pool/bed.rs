@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
 use super::{
-    crew::{Crew, Member},
+    crew::{Crew, Member, PATIENCE},
     proof::{Drained, Seen},
 };
 use crate::experiment::Fault;
@@ -26,6 +26,8 @@ const LATENCY_SHARE: u64 = 16;
 
 /// Significant digits of latencies: 1 % is finer than they repeat.
 const DIGITS: u8 = 2;
+/// The longest latency that is told apart, in nanoseconds: nobody waits longer for an object.
+const LONGEST_NS: u64 = PATIENCE.as_nanos() as u64;
 
 /// Misses in a row between two looks at how long this lasts.
 const MISSES_A_LOOK: u64 = 1024;
@@ -120,7 +122,8 @@ impl<P: Pool + 'static> PoolBed<P> {
                 misses: 0,
                 foreign: 0,
                 timed: None,
-                latency: Histogram::new(DIGITS).expect("it has between 0 and 5 digits"),
+                latency: Histogram::new_with_max(LONGEST_NS, DIGITS)
+                    .expect("it is more than 2 ns, with no more than 5 digits"),
             },
         };
         let Some(begun) = member.meet(0) else {
@@ -359,10 +362,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::experiment::{
-        Batch,
-        pool::{crew::PATIENCE, kind::Kind},
-    };
+    use crate::experiment::{Batch, pool::kind::Kind};
 
     const USE: Use = Use {
         pairs: 2000,
@@ -422,6 +422,27 @@ mod tests {
             USE.pairs - 1,
             "one each time, but the last"
         );
+    }
+
+    #[test]
+    fn every_pair_of_the_second_pass_is_in_the_latencies() {
+        let bed = Kind::Mutex.bed(2, 1).expect("there is memory");
+        let crew = Crew {
+            cpus: &bpfcost_bpf::allowed_cpus(),
+            threads: 2,
+            patience: PATIENCE,
+        };
+        // Held for some hundred microseconds each.
+        let each = Use {
+            pairs: 32,
+            hold: 100_000,
+            ..USE
+        };
+        for tally in bed.time(crew, each).expect("it ends").tallies {
+            assert_eq!(tally.single, 2);
+            assert_eq!(tally.latency.len(), tally.single);
+            assert!(tally.latency.min() > 1000, "a multiplication takes time");
+        }
     }
 
     #[test]
