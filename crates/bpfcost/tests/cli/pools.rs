@@ -31,10 +31,10 @@ fn anybody_may_measure_pools() {
     assert_eq!(
         names(&whole),
         [
-            "freelist/1/objects-3/hold-5",
-            "freelist/2/objects-3/hold-5",
             "array/1/objects-3/hold-5",
             "array/2/objects-3/hold-5",
+            "freelist/1/objects-3/hold-5",
+            "freelist/2/objects-3/hold-5",
             "line/own",
             "line/near",
             "line/far",

@@ -39,8 +39,6 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
             let named: Target = target
                 .parse()
                 .map_err(|error: TargetError| usage(error.to_string()))?;
-            // One that is not there is told before anything is measured.
-            place::kernel(&named)?;
             let experiment = select::experiment(name)?;
             if experiment.every_cpu() && named.is_exact() {
                 return Err(usage(format!(
@@ -48,6 +46,8 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                      Run it on host or in a vm:KERNEL"
                 )));
             }
+            // One that is not there is told before anything is measured.
+            place::kernel(&named)?;
             let cpus = cpus(args.cpus.as_deref(), &named, host, experiment.every_cpu())?;
             let experiment = select::settled(name, &cpus, &settings)?;
             if let Some(most) = experiment.most_cpus()
