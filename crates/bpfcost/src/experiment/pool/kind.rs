@@ -1,6 +1,6 @@
 //! The pools that are measured, by name.
 
-use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer, primitive::Native};
+use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer};
 
 use super::{
     bed::{Bed, PoolBed},
@@ -82,16 +82,16 @@ impl Kind {
             }
         }
         Ok(match self {
-            List => PoolBed::boxed(Freelist::<Native>::new(objects)?, cpus)?,
+            List => PoolBed::boxed(Freelist::new(objects)?, cpus)?,
             Array => {
-                let pool = ArrayQueue::<Native>::new(objects, cpus, Stride::Compact)?;
+                let pool = ArrayQueue::new(objects, cpus, Stride::Compact)?;
                 PoolBed::boxed(pool, cpus)?
             }
             ArrayPadded => {
-                let pool = ArrayQueue::<Native>::new(objects, cpus, Stride::Padded)?;
+                let pool = ArrayQueue::new(objects, cpus, Stride::Padded)?;
                 PoolBed::boxed(pool, cpus)?
             }
-            Percpu => PoolBed::boxed(PerCpuPool::<Native>::new(objects, cpus)?, cpus)?,
+            Percpu => PoolBed::boxed(PerCpuPool::new(objects, cpus)?, cpus)?,
             CrossbeamArray => PoolBed::boxed(peer::CrossbeamArray::new(objects)?, cpus)?,
             CrossbeamSeg => PoolBed::boxed(peer::CrossbeamSeg::new(objects)?, cpus)?,
             Concurrent => PoolBed::boxed(peer::Concurrent::new(objects)?, cpus)?,
