@@ -7,6 +7,7 @@
 pub mod cli;
 pub mod experiment;
 pub mod measure;
+mod nearest;
 pub mod record;
 pub mod report;
 pub mod target;

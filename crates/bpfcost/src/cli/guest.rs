@@ -90,8 +90,8 @@ fn inside(folder: &Path) -> Result<Exit> {
 fn measured(desk: &mut Desk) -> Result<Outcome> {
     let job = desk.job().context("the job can't be read")?;
     let host = Host::default();
-    let experiment = select::experiment(&job.plan.experiment)?;
-    place::able(&host)?;
+    let experiment = select::planned(&job.plan)?;
+    place::able(&host, &*experiment)?;
     let machine = place::fingerprint(&host, &*experiment)?;
     let resumed = match job.resumed {
         true => read_journal(&desk.journal())?.measured,

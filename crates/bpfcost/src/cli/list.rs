@@ -5,10 +5,15 @@ use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
 
 use super::{exit::Exit, format::Format, output::say, select};
-use crate::experiment::{self, Role, Sizing, Unit};
+use crate::experiment::{self, Experiment, Role, Sizing, Unit};
 
-/// Kinds of targets that can run every experiment.
-const TARGETS: [&str; 3] = ["host", "vm:KERNEL", "exact:KERNEL"];
+/// Kinds of targets that can run an experiment.
+fn targets(experiment: &dyn Experiment) -> &'static [&'static str] {
+    match experiment.every_cpu() {
+        true => &["host", "vm:KERNEL"],
+        false => &["host", "vm:KERNEL", "exact:KERNEL"],
+    }
+}
 
 /// List experiments, or the cases and factors of one. Needs no privilege.
 #[derive(Debug, clap::Args)]
@@ -27,7 +32,7 @@ struct Listed {
     name: &'static str,
     about: &'static str,
     unit: Unit,
-    targets: [&'static str; 3],
+    targets: &'static [&'static str],
     cases: usize,
 }
 
@@ -48,7 +53,7 @@ fn experiments(format: Format) -> Result<()> {
                 name: one.name(),
                 about: one.about(),
                 unit: one.unit(),
-                targets: TARGETS,
+                targets: targets(&**one),
                 cases: one.cases().len(),
             })
             .collect();
@@ -66,7 +71,7 @@ fn experiments(format: Format) -> Result<()> {
             one.name().to_owned(),
             measured.to_string(),
             one.unit().to_string(),
-            TARGETS.join(", "),
+            targets(&**one).join(", "),
             one.about().to_owned(),
         ]);
     }
@@ -115,7 +120,7 @@ fn cases(name: &str, format: Format) -> Result<()> {
     }
     say!(
         "\nTargets: {}\nMeasure some: bpfcost run {} --case 'GLOB'",
-        TARGETS.join(", "),
+        targets(&*experiment).join(", "),
         experiment.name()
     )?;
     Ok(())

@@ -78,9 +78,30 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     Err("it must be more than nothing and no more than a core can see, e.g. 200k/s".to_owned())
 }
 
+/// `FACTOR=VALUES`.
+pub(super) fn setting(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=');
+    let parts = parts.map(|(factor, values)| (factor.trim(), values.trim()));
+    match parts {
+        Some((factor, values)) if !factor.is_empty() && !values.is_empty() => {
+            Ok((factor.to_owned(), values.to_owned()))
+        }
+        _ => Err("write a factor and its values, e.g. threads=1,3,16".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn settings() {
+        let read = |text| setting(text).map(|(factor, values)| format!("{factor} is {values}"));
+        assert_eq!(read(" threads = 1,3 "), Ok("threads is 1,3".to_owned()));
+        for wrong in ["", "threads", "=1", "threads=", " = "] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn rates() {

@@ -76,7 +76,7 @@ impl Place {
             .map_err(|error: crate::target::TargetError| usage(error.to_string()))?;
         let Some(kernel) = kernel(&target)? else {
             let host = Host::default();
-            able(&host)?;
+            able(&host, experiment)?;
             let machine = fingerprint(&host, experiment)?;
             return Ok((Place::Here(host), machine));
         };
@@ -100,8 +100,11 @@ impl Place {
     }
 }
 
-/// Refuses where the machine lacks what every run needs.
-pub(super) fn able(host: &Host) -> Result<()> {
+/// Refuses where the machine lacks what every run of BPF programs needs.
+pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
+    if !experiment.privileged() {
+        return Ok(());
+    }
     let missing = host.missing_capabilities();
     if !missing.is_empty() {
         return Err(lacking(format!(
@@ -135,7 +138,10 @@ pub(super) fn able(host: &Host) -> Result<()> {
 pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Machine> {
     Ok(Machine {
         programs: experiment.programs()?,
-        features: features()?,
+        features: match experiment.privileged() {
+            true => features()?,
+            false => Vec::new(),
+        },
         ..host.machine()
     })
 }
@@ -225,7 +231,7 @@ pub(super) fn measure_here(
         measured,
         disturbance: watch.look(),
         others,
-        warnings: (!host.sees_other_programs())
+        warnings: (experiment.privileged() && !host.sees_other_programs())
             .then_some(unseen)
             .into_iter()
             .collect(),
@@ -427,7 +433,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::cli::exit::{Exit, sentence};
+    use crate::{
+        cli::exit::{Exit, sentence},
+        experiment::ladder::KnownAnswers,
+    };
 
     /// Why a machine with these files can't measure.
     fn refused(files: &[(&str, &str)]) -> String {
@@ -437,7 +446,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
             fs::write(path, text).expect("a file");
         }
-        let error = able(&Host::at(root.path())).expect_err("it can't");
+        let error = able(&Host::at(root.path()), &KnownAnswers).expect_err("it can't");
         assert_eq!(Exit::of(&error), Exit::Lacking);
         sentence(&error)
     }

@@ -1,50 +1,32 @@
 //! `bpfcost run`: measure experiments, and show what came of it.
 
+mod dry_run;
+mod plan;
+
 use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{
     exit::{Exit, usage},
     interrupt,
-    output::{answer, note, say},
-    parse, place, select,
-    session::{self, Ended, Session},
+    output::{answer, note},
+    parse, place,
+    session::{Ended, Session},
     store,
 };
 use crate::{
-    experiment::{Experiment, Unit},
-    measure::{COUNTING_GOAL_NS, Plan, forecast},
+    experiment::Experiment,
+    measure::Plan,
     record::{self, Journal, Record, Status},
     report::{
         self,
         matrix::{self, Part},
-        number::duration,
         rate::{self, Load},
         style::Style,
     },
-    target::{Host, Target, TargetError, parse_cpus},
+    target::Host,
 };
-
-/// A batch's length: long enough for a timer tick every 4 ms to be part of each, short enough for
-/// hundreds of them a minute.
-const BATCH_NS: f64 = 10e6;
-/// A batch's length with `--quick`.
-const QUICK_BATCH_NS: f64 = 2e6;
-/// Rounds per epoch with `--quick`.
-const QUICK_ROUNDS: u32 = 2;
-/// How long a run takes that is asked for neither a time nor a precision.
-const DEFAULT_TIME: Duration = Duration::from_secs(60);
-/// The precision at which such a run stops before.
-const DEFAULT_PRECISION: f64 = 0.01;
-
-/// The seed of a run that counts instructions, where none is given: the same packets every time, so that
-/// runs of different days agree.
-const EXACT_SEED: u64 = 1;
-
-/// What the epochs of a case typically scatter by (relative standard deviation), for `--dry-run`
-/// alone: seen on a shared virtual machine.
-const TYPICAL_SPREAD: f64 = 0.01;
 
 /// Measure experiments: every case with a 95 % interval, every comparison with a verdict.
 ///
@@ -60,6 +42,7 @@ const TYPICAL_SPREAD: f64 = 0.01;
   bpfcost run xdp-lb --on exact:6.12           costs as counts of instructions, in a guest
   bpfcost run xdp-lb --on vm:6.1 --on vm:6.12  two kernels side by side
   bpfcost run attach --rate 200k --budget 1%   attach types, and what 200,000 events a second cost
+  bpfcost run pool --set threads=1,3,16        pools of objects, with so many threads
   bpfcost run xdp-lb --dry-run                 what would run, and what it could show")]
 pub(super) struct Args {
     /// What to measure; see `bpfcost list`.
@@ -83,9 +66,14 @@ pub(super) struct Args {
     /// The number that decides every order and every packet; drawn where not given, but 1 on exact targets.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run each case on all of these CPUs at once, e.g. 0-3,8. Without it, on one. In a guest, its own.
+    /// Run each case on all of these CPUs at once, e.g. 0-3,8. Without it, on one; pool on all. In a guest,
+    /// its own.
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
+    /// Give a factor of an experiment other values, e.g. threads=1,3,16; `bpfcost list EXPERIMENT` names
+    /// the factors. May be given several times.
+    #[arg(long, value_name = "FACTOR=VALUES", value_parser = parse::setting)]
+    set: Vec<(String, String)>,
     /// Short batches, and stop at the first look.
     #[arg(long)]
     quick: bool,
@@ -114,12 +102,13 @@ pub(super) struct Args {
 }
 
 /// What the journal of a run has decided already.
-const RESUMED: [&str; 9] = [
+const RESUMED: [&str; 10] = [
     "experiments",
     "on",
     "cases",
     "seed",
     "cpus",
+    "set",
     "quick",
     "budget",
     "dry_run",
@@ -146,16 +135,16 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         let session = Session::resume(journal, args.time, args.precision, &interrupted)?;
         return finish(args, vec![session.run(&interrupted)?], None);
     }
-    let plans = plans(args, &host)?;
+    let plans = plan::plans(args, &host)?;
     answerable(args, &plans)?;
     if args.dry_run {
         for (experiment, plan) in &plans {
-            dry_run(&**experiment, plan, &host)?;
+            dry_run::tell(&**experiment, plan, &host)?;
         }
         return Ok(Exit::Done);
     }
-    if plans.iter().any(|(_, plan)| plan.target == "host") {
-        place::able(&host)?;
+    for (experiment, _) in plans.iter().filter(|(_, plan)| plan.target == "host") {
+        place::able(&host, &**experiment)?;
     }
     let several = plans.len() > 1;
     let mut jobs = Vec::new();
@@ -215,64 +204,6 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
     Ok(exit)
 }
 
-/// One plan per experiment and target, whole before anything is measured.
-fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
-    let mut plans = Vec::new();
-    once(&args.experiments)?;
-    once(&args.on)?;
-    for name in &args.experiments {
-        for target in &args.on {
-            let named: Target = target
-                .parse()
-                .map_err(|error: TargetError| usage(error.to_string()))?;
-            // One that is not there is told before anything is measured.
-            place::kernel(&named)?;
-            let cpus = cpus(args.cpus.as_deref(), &named, host)?;
-            let experiment = select::experiment(name)?;
-            if let Some(most) = experiment.most_cpus()
-                && cpus.len() > most
-            {
-                return Err(usage(format!(
-                    "{name} runs on {most} CPU at a time, and --cpus names {}\n  Name one, or leave it out",
-                    cpus.len()
-                )));
-            }
-            let (cases, pairs) = select::cases(&*experiment, &args.cases)?;
-            let default = args.time.is_none() && args.precision.is_none() && !args.quick;
-            let margin = experiment.margin();
-            let timed = Plan {
-                experiment: experiment.name().into(),
-                target: target.clone(),
-                unit: experiment.unit(),
-                seed: args.seed.unwrap_or_else(session::draw_seed),
-                cases,
-                grid: experiment.grid(),
-                scaling: experiment.scaling(),
-                pairs,
-                cpus,
-                precision: args.precision.or(default.then_some(DEFAULT_PRECISION)),
-                seconds: args
-                    .time
-                    .or(default.then_some(DEFAULT_TIME))
-                    .map(|time| time.as_secs_f64()),
-                patient: args.time.is_none(),
-                quick: args.quick,
-                rounds: args.quick.then_some(QUICK_ROUNDS),
-                goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
-                margin,
-                // Of attach types it asks for a rate, which is a matter of the report.
-                budget: args.budget.filter(|_| experiment.grid().is_none()),
-            };
-            let plan = match named.is_exact() {
-                true => counted(timed, args.seed),
-                false => timed,
-            };
-            plans.push((experiment, plan));
-        }
-    }
-    Ok(plans)
-}
-
 /// Refuses to measure for a rate that could not be told afterwards.
 fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> {
     let timed = |plan: &Plan| !plan.counts();
@@ -302,129 +233,6 @@ fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> 
              Run it where there is a clock: bpfcost run attach --on host"
         ))),
     }
-}
-
-/// A plan for a guest that counts instructions: its clock is not one of seconds, and nothing is left to
-/// chance, not even the seed.
-fn counted(plan: Plan, seed: Option<u64>) -> Plan {
-    Plan {
-        unit: Unit::InstructionsPerOp,
-        seed: seed.unwrap_or(EXACT_SEED),
-        precision: None,
-        seconds: None,
-        rounds: None,
-        goal_ns: COUNTING_GOAL_NS,
-        margin: 0.0,
-        ..plan
-    }
-}
-
-/// Refuses a name that is given twice: its second record would take the first one's place.
-fn once(names: &[String]) -> Result<()> {
-    let twice = |(index, name): (usize, &String)| names[..index].contains(name);
-    match names.iter().enumerate().find(|one| twice(*one)) {
-        Some((_, name)) => Err(usage(format!(
-            "{name} is named twice, and a run measures each experiment once on each target\n  \
-             For two sessions of the same, run it twice with two names for --out"
-        ))),
-        None => Ok(()),
-    }
-}
-
-/// The CPUs to run on: those asked for, or the last one allowed, where interrupts are rarest. For a
-/// guest, they are the guest's own.
-fn cpus(list: Option<&str>, target: &Target, host: &Host) -> Result<Vec<u32>> {
-    let asked = list
-        .map(parse_cpus)
-        .transpose()
-        .map_err(|error| usage(error.to_string()))?;
-    if target != &Target::Host {
-        let cpus = asked.unwrap_or_else(|| vec![place::guest_cpus(target, &[]) - 1]);
-        return place::guest_has(target, &cpus).map(|()| cpus);
-    }
-    let cpus = match asked {
-        Some(cpus) => cpus,
-        None => {
-            let allowed = bpfcost_bpf::allowed_cpus();
-            vec![
-                *allowed
-                    .last()
-                    .context("the kernel does not tell on which CPUs this may run")?,
-            ]
-        }
-    };
-    host.usable_cpus(&cpus)
-        .map_err(|error| usage(error.to_string()))?;
-    Ok(cpus)
-}
-
-fn dry_run(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> {
-    let forecast = forecast(experiment, plan, TYPICAL_SPREAD);
-    say!(
-        "{} on {}: {} cases",
-        plan.experiment,
-        plan.target,
-        forecast.cases
-    )?;
-    if let Ok(target) = plan.target.parse()
-        && let Some(kernel) = place::kernel(&target)?
-    {
-        say!(
-            "in a guest with Linux {} ({})",
-            kernel.release,
-            kernel.image.display()
-        )?;
-    }
-    for case in &plan.cases {
-        say!("  {:22} {}", case.name, case.about)?;
-    }
-    say!("{} comparisons", plan.pairs.len())?;
-    for pair in &plan.pairs {
-        say!("  {} against {}", pair.case, pair.baseline)?;
-    }
-    if plan.counts() {
-        say!(
-            "\nexpected: {}, {} loads of {}, and the guest's boot\n\
-             a difference of one instruction would be seen wherever loads agree",
-            duration(forecast.seconds),
-            forecast.epochs,
-            duration(forecast.epoch_s)
-        )?;
-        return Ok(());
-    }
-    say!(
-        "\nexpected: {}, {} epochs of {} (the first look comes after {} epochs, {})",
-        duration(forecast.seconds),
-        forecast.epochs,
-        duration(forecast.epoch_s),
-        forecast.first_look,
-        duration(forecast.first_look_s)
-    )?;
-    if let Some(detectable) = forecast.detectable {
-        say!(
-            "a difference of {} would be seen about three times in four, if epochs scatter by {}",
-            report::number::round_percent(detectable),
-            report::number::round_percent(TYPICAL_SPREAD)
-        )?;
-    }
-    if let Some(seconds) = plan.seconds
-        && !plan.patient
-        && seconds < forecast.first_look_s
-    {
-        say!(
-            "{} would probably be refused as too short: give --time {:.0}s, or fewer cases",
-            duration(seconds),
-            forecast.first_look_s.ceil()
-        )?;
-    }
-    let missing = host.missing_capabilities();
-    if plan.target == "host" && !missing.is_empty() {
-        say!(
-            "measuring needs {}, which this user lacks: run it with sudo",
-            missing.join(", ")
-        )?;
-    }
-    Ok(())
 }
 
 fn show(args: &Args, records: &[Record]) -> Result<()> {

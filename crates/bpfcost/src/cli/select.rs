@@ -1,13 +1,16 @@
 //! What the user means: experiments and cases by name, with the nearest name where there is none.
 
+use std::collections::BTreeMap;
+
 use anyhow::Result;
 use wildmatch::WildMatch;
 
-use super::exit::usage;
-use crate::experiment::{self, Case, Experiment, Pair, Role};
-
-/// How alike two names must be for one to be suggested for the other (Jaro–Winkler, 0 to 1).
-const ALIKE: f64 = 0.6;
+use super::exit::{sentence, usage};
+use crate::{
+    experiment::{self, Case, Experiment, Pair, Role},
+    measure::Plan,
+    nearest::suggest,
+};
 
 /// The experiment of that name.
 pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
@@ -22,6 +25,27 @@ pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
                 names.join(", ")
             ))
         })
+}
+
+/// The experiment of that name on these CPUs, with these values of its factors.
+pub(super) fn settled(
+    name: &str,
+    cpus: &[u32],
+    settings: &BTreeMap<String, String>,
+) -> Result<Box<dyn Experiment>> {
+    let mut experiment = experiment(name)?;
+    experiment.on_cpus(cpus);
+    for (factor, values) in settings {
+        experiment
+            .set(factor, values)
+            .map_err(|error| usage(format!("--set {factor}={values}: {}", sentence(&error))))?;
+    }
+    Ok(experiment)
+}
+
+/// The experiment of a plan, as it was when the plan was made.
+pub(super) fn planned(plan: &Plan) -> Result<Box<dyn Experiment>> {
+    settled(&plan.experiment, &plan.cpus, &plan.settings)
 }
 
 /// The cases that the globs pick (all where there are none) and the floors that they need, in the
@@ -90,17 +114,6 @@ pub(super) fn cases(
         .filter(|pair| runs(&pair.case) && runs(&pair.baseline))
         .collect();
     Ok((cases, pairs))
-}
-
-/// ` (did you mean NAME?)`, or nothing where no name is near.
-fn suggest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {
-    let plain = name.replace(['*', '?'], "");
-    names
-        .map(|one| (strsim::jaro_winkler(&plain, one), one))
-        .filter(|(alike, _)| *alike >= ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, one)| format!(" (did you mean {one}?)"))
-        .unwrap_or_default()
 }
 
 #[cfg(test)]

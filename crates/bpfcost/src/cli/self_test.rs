@@ -1,7 +1,7 @@
 //! `bpfcost self-test`: is this tool right, here? Known answers, A/A runs, and how far sessions
 //! differ, which `compare` needs to know.
 
-use std::sync::atomic::AtomicBool;
+use std::{collections::BTreeMap, sync::atomic::AtomicBool};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
@@ -73,7 +73,7 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let host = Host::default();
-    place::able(&host)?;
+    place::able(&host, &*select::experiment(EXPERIMENT)?)?;
     let interrupted = interrupt::on_signal()?;
     let allowed = bpfcost_bpf::allowed_cpus();
     let cpu = *allowed
@@ -161,6 +161,7 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
         let plan = Plan {
             experiment: experiment.name().into(),
             target: "host".into(),
+            settings: BTreeMap::new(),
             unit: experiment.unit(),
             seed: seed.wrapping_add(u64::from(number)),
             cases: experiment.cases(),

@@ -102,7 +102,7 @@ impl Session {
         plan.seconds = time.map(|time| time.as_secs_f64()).or(plan.seconds);
         plan.patient &= time.is_none();
         plan.precision = precision.or(plan.precision);
-        let experiment = select::experiment(&plan.experiment)?;
+        let experiment = select::planned(&plan)?;
         let ended = contents.ended.is_some() && time.is_none() && precision.is_none();
         // The record lies beside its journal, whichever of the two was named.
         let out = journal.path().with_extension("");

@@ -5,16 +5,18 @@
 pub mod attach;
 mod case;
 pub mod ladder;
+pub mod pool;
 mod remedy;
 mod trial;
 pub mod twice;
 mod unit;
 pub mod xdp_lb;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use bpfcost_bpf::Feature;
 
 pub use case::{Batch, Case, Grid, Pair, Role, Scaling, Sizing};
+use trial::differs;
 pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
 pub use unit::Unit;
 
@@ -52,6 +54,29 @@ pub trait Experiment {
         None
     }
 
+    /// Whether it takes the privilege to load BPF programs.
+    fn privileged(&self) -> bool {
+        true
+    }
+
+    /// Whether its question is how CPUs get on with each other. Then it runs on all that it may where none are
+    /// named, and on no target that has one alone.
+    fn every_cpu(&self) -> bool {
+        false
+    }
+
+    /// Takes the CPUs of a run, which its cases may depend on.
+    fn on_cpus(&mut self, _cpus: &[u32]) {}
+
+    /// Gives a factor other values than it has by default, as `--set` has them: between commas.
+    fn set(&mut self, _factor: &str, _values: &str) -> Result<()> {
+        bail!(
+            "{} has no factor that can be set\n  Pick among its cases with --case; see: bpfcost list {}",
+            self.name(),
+            self.name()
+        )
+    }
+
     /// Every case, floors included, in the order in which tables show them.
     fn cases(&self) -> Vec<Case>;
 
@@ -79,6 +104,11 @@ pub trait Experiment {
     /// The most CPUs that a case can be asked to run on at once with `--cpus`; `None` where there is no limit.
     fn most_cpus(&self) -> Option<usize> {
         None
+    }
+
+    /// How long a batch of a case is to be, in nanoseconds, where others of the run have `usual_ns`.
+    fn batch_ns(&self, _case: &Case, usual_ns: f64) -> f64 {
+        usual_ns
     }
 
     /// What loads and trials take beside the batch itself: for the estimate of `--dry-run` alone.
@@ -140,6 +170,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
     vec![
         Box::new(xdp_lb::XdpLb::default()),
         Box::new(attach::AttachTypes),
+        Box::new(pool::Pools::default()),
         Box::new(ladder::KnownAnswers),
     ]
 }

@@ -69,6 +69,10 @@ impl Experiment for Twice {
         self.inner.factors()
     }
 
+    fn privileged(&self) -> bool {
+        self.inner.privileged()
+    }
+
     fn cases(&self) -> Vec<Case> {
         let wanted = |case: &Case| self.cases.contains(&case.name);
         let twice = |case: Case| {

@@ -145,7 +145,8 @@ impl Run<'_> {
             }
             return Ok(());
         }
-        let outcome = calibrate(of.sizing, plan.goal_ns, |batch| {
+        let goal_ns = self.experiment.batch_ns(of, plan.goal_ns);
+        let outcome = calibrate(of.sizing, goal_ns, |batch| {
             let trial = self.trial(loaded, epoch, case, batch);
             trial.map_err(Some)?.ok_or(None)
         });

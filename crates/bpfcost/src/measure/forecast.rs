@@ -64,7 +64,9 @@ pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Foreca
         let rounds = plan.rounds.unwrap_or(count::rounds(plan.quick));
         return counted(cases, loads, load_s, rounds);
     }
-    let batch_s = plan.goal_ns / 1e9;
+    let batches = plan.cases.iter();
+    let goals = batches.map(|case| experiment.batch_ns(case, plan.goal_ns));
+    let batch_s = goals.sum::<f64>() / 1e9 / cases.max(1) as f64;
     let all = |trials: f64, batches: f64| {
         cases as f64 * (trials * trial_s + per_trial * batches * batch_s)
     };

@@ -1,5 +1,7 @@
 //! The plan: all that decides a run before it starts.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::count;
@@ -12,6 +14,9 @@ pub struct Plan {
     pub experiment: String,
     /// Where it runs, e.g. `host`.
     pub target: String,
+    /// Values of factors other than the experiment's own, by factor, as `--set` gave them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
     /// What values are counted in.
     pub unit: Unit,
     /// Decides every order and every packet.

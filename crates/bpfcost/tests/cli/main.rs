@@ -31,6 +31,7 @@ mod kernel;
 mod kills;
 mod mistakes;
 mod pipes;
+mod pools;
 mod privilege;
 mod records;
 mod resumes;

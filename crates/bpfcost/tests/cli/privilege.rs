@@ -13,7 +13,7 @@ const NOBODY: u32 = 65534;
 
 /// Runs it as that user with these capabilities alone, as setpriv(1) writes them. A user who has none
 /// anyway runs it as it is.
-fn nobody(tool: &Tool, capabilities: &str, line: &str) -> Option<Said> {
+pub(crate) fn nobody(tool: &Tool, capabilities: &str, line: &str) -> Option<Said> {
     let binary = tool.path("bpfcost-copy");
     // The build folder may be closed to others.
     fs::copy(env!("CARGO_BIN_EXE_bpfcost"), &binary).expect("a copy");

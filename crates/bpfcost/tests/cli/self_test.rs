@@ -1,6 +1,6 @@
 //! A/A on this machine: structure alone is asserted, for a shared machine may be too busy to pass.
 
-use std::{fs, sync::atomic::AtomicBool};
+use std::{collections::BTreeMap, fs, sync::atomic::AtomicBool};
 
 use bpfcost::{
     experiment::{Experiment, all, twice::Twice},
@@ -24,6 +24,7 @@ fn cases_entered_twice_are_measured_twice() {
         let plan = Plan {
             experiment: twice.name().into(),
             target: "host".into(),
+            settings: BTreeMap::new(),
             unit: twice.unit(),
             seed,
             cases: twice.cases(),

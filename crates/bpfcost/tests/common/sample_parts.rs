@@ -174,6 +174,7 @@ fn plan(target: &str, unit: Unit) -> Plan {
     Plan {
         experiment: "attach".into(),
         target: target.into(),
+        settings: BTreeMap::new(),
         unit,
         seed: 7,
         cases,

@@ -215,6 +215,7 @@ fn plan(target: &str) -> Plan {
     Plan {
         experiment: "pool".into(),
         target: target.into(),
+        settings: BTreeMap::new(),
         unit: Unit::NanosPerOp,
         seed: 7,
         cases,

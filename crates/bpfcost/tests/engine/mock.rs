@@ -121,6 +121,7 @@ impl Mock {
         Plan {
             experiment: "mock".to_owned(),
             target: "test".to_owned(),
+            settings: BTreeMap::new(),
             unit: Unit::NanosPerOp,
             seed: 7,
             cases: self.cases.clone(),

@@ -34,6 +34,7 @@ pub(super) fn plan() -> Plan {
     Plan {
         experiment: "made-up".to_owned(),
         target: "host".to_owned(),
+        settings: BTreeMap::new(),
         unit: Unit::NanosPerOp,
         seed: 7,
         cases: vec![

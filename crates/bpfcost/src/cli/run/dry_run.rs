@@ -1,0 +1,85 @@
+//! `--dry-run`: what would run, how long it would take, and what it could show.
+
+use anyhow::Result;
+
+use crate::{
+    cli::{output::say, place},
+    experiment::Experiment,
+    measure::{Plan, forecast},
+    report::number::{duration, round_percent},
+    target::Host,
+};
+
+/// What the epochs of a case typically scatter by (relative standard deviation), for `--dry-run`
+/// alone: seen on a shared virtual machine.
+const TYPICAL_SPREAD: f64 = 0.01;
+
+/// Tells all of it of one plan.
+pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> {
+    let forecast = forecast(experiment, plan, TYPICAL_SPREAD);
+    say!(
+        "{} on {}: {} cases",
+        plan.experiment,
+        plan.target,
+        forecast.cases
+    )?;
+    if let Ok(target) = plan.target.parse()
+        && let Some(kernel) = place::kernel(&target)?
+    {
+        say!(
+            "in a guest with Linux {} ({})",
+            kernel.release,
+            kernel.image.display()
+        )?;
+    }
+    for case in &plan.cases {
+        say!("  {:22} {}", case.name, case.about)?;
+    }
+    say!("{} comparisons", plan.pairs.len())?;
+    for pair in &plan.pairs {
+        say!("  {} against {}", pair.case, pair.baseline)?;
+    }
+    if plan.counts() {
+        say!(
+            "\nexpected: {}, {} loads of {}, and the guest's boot\n\
+             a difference of one instruction would be seen wherever loads agree",
+            duration(forecast.seconds),
+            forecast.epochs,
+            duration(forecast.epoch_s)
+        )?;
+        return Ok(());
+    }
+    say!(
+        "\nexpected: {}, {} epochs of {} (the first look comes after {} epochs, {})",
+        duration(forecast.seconds),
+        forecast.epochs,
+        duration(forecast.epoch_s),
+        forecast.first_look,
+        duration(forecast.first_look_s)
+    )?;
+    if let Some(detectable) = forecast.detectable {
+        say!(
+            "a difference of {} would be seen about three times in four, if epochs scatter by {}",
+            round_percent(detectable),
+            round_percent(TYPICAL_SPREAD)
+        )?;
+    }
+    if let Some(seconds) = plan.seconds
+        && !plan.patient
+        && seconds < forecast.first_look_s
+    {
+        say!(
+            "{} would probably be refused as too short: give --time {:.0}s, or fewer cases",
+            duration(seconds),
+            forecast.first_look_s.ceil()
+        )?;
+    }
+    let missing = host.missing_capabilities();
+    if plan.target == "host" && experiment.privileged() && !missing.is_empty() {
+        say!(
+            "measuring needs {}, which this user lacks: run it with sudo",
+            missing.join(", ")
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! What a command line asks for, as plans: one per experiment and target.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use anyhow::{Context, Result};
+
+use super::Args;
+use crate::{
+    cli::{exit::usage, place, select, session},
+    experiment::{Experiment, Unit},
+    measure::{COUNTING_GOAL_NS, Plan},
+    target::{Host, Target, TargetError, parse_cpus},
+};
+
+/// A batch's length: long enough for a timer tick every 4 ms to be part of each, short enough for
+/// hundreds of them a minute.
+const BATCH_NS: f64 = 10e6;
+/// A batch's length with `--quick`.
+const QUICK_BATCH_NS: f64 = 2e6;
+/// Rounds per epoch with `--quick`.
+const QUICK_ROUNDS: u32 = 2;
+/// How long a run takes that is asked for neither a time nor a precision.
+const DEFAULT_TIME: Duration = Duration::from_secs(60);
+/// The precision at which such a run stops before.
+const DEFAULT_PRECISION: f64 = 0.01;
+
+/// The seed of a run that counts instructions, where none is given: the same packets every time, so that
+/// runs of different days agree.
+const EXACT_SEED: u64 = 1;
+
+/// One plan per experiment and target, whole before anything is measured.
+pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
+    let mut plans = Vec::new();
+    once(&args.experiments)?;
+    once(&args.on)?;
+    let settings = settings(&args.set)?;
+    for name in &args.experiments {
+        for target in &args.on {
+            let named: Target = target
+                .parse()
+                .map_err(|error: TargetError| usage(error.to_string()))?;
+            let experiment = select::experiment(name)?;
+            if experiment.every_cpu() && named.is_exact() {
+                return Err(usage(format!(
+                    "{name} asks how CPUs get on with each other, and {target} has one\n  \
+                     Run it on host or in a vm:KERNEL"
+                )));
+            }
+            // One that is not there is told before anything is measured.
+            place::kernel(&named)?;
+            let cpus = cpus(args.cpus.as_deref(), &named, host, experiment.every_cpu())?;
+            let experiment = select::settled(name, &cpus, &settings)?;
+            if let Some(most) = experiment.most_cpus()
+                && cpus.len() > most
+            {
+                return Err(usage(format!(
+                    "{name} runs on {most} CPU at a time, and --cpus names {}\n  Name one, or leave it out",
+                    cpus.len()
+                )));
+            }
+            let (cases, pairs) = select::cases(&*experiment, &args.cases)?;
+            let default = args.time.is_none() && args.precision.is_none() && !args.quick;
+            let margin = experiment.margin();
+            let timed = Plan {
+                experiment: experiment.name().into(),
+                target: target.clone(),
+                settings: settings.clone(),
+                unit: experiment.unit(),
+                seed: args.seed.unwrap_or_else(session::draw_seed),
+                cases,
+                grid: experiment.grid(),
+                scaling: experiment.scaling(),
+                pairs,
+                cpus,
+                precision: args.precision.or(default.then_some(DEFAULT_PRECISION)),
+                seconds: args
+                    .time
+                    .or(default.then_some(DEFAULT_TIME))
+                    .map(|time| time.as_secs_f64()),
+                patient: args.time.is_none(),
+                quick: args.quick,
+                rounds: args.quick.then_some(QUICK_ROUNDS),
+                goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
+                margin,
+                // Of attach types it asks for a rate, which is a matter of the report.
+                budget: args.budget.filter(|_| experiment.grid().is_none()),
+            };
+            let plan = match named.is_exact() {
+                true => counted(timed, args.seed),
+                false => timed,
+            };
+            plans.push((experiment, plan));
+        }
+    }
+    Ok(plans)
+}
+
+/// A plan for a guest that counts instructions: its clock is not one of seconds, and nothing is left to
+/// chance, not even the seed.
+fn counted(plan: Plan, seed: Option<u64>) -> Plan {
+    Plan {
+        unit: Unit::InstructionsPerOp,
+        seed: seed.unwrap_or(EXACT_SEED),
+        precision: None,
+        seconds: None,
+        rounds: None,
+        goal_ns: COUNTING_GOAL_NS,
+        margin: 0.0,
+        ..plan
+    }
+}
+
+/// Refuses a name that is given twice: its second record would take the first one's place.
+fn once(names: &[String]) -> Result<()> {
+    let twice = |(index, name): (usize, &String)| names[..index].contains(name);
+    match names.iter().enumerate().find(|one| twice(*one)) {
+        Some((_, name)) => Err(usage(format!(
+            "{name} is named twice, and a run measures each experiment once on each target\n  \
+             For two sessions of the same, run it twice with two names for --out"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// What `--set` gives, by factor.
+fn settings(given: &[(String, String)]) -> Result<BTreeMap<String, String>> {
+    let mut settings = BTreeMap::new();
+    for (factor, values) in given {
+        if settings.insert(factor.clone(), values.clone()).is_some() {
+            return Err(usage(format!(
+                "--set {factor} is given twice\n  Name all its values at once: --set {factor}=A,B"
+            )));
+        }
+    }
+    Ok(settings)
+}
+
+/// The CPUs to run on: those asked for; or every one allowed; or the last one, where interrupts are
+/// rarest. For a guest, they are the guest's own.
+fn cpus(list: Option<&str>, target: &Target, host: &Host, every: bool) -> Result<Vec<u32>> {
+    let asked = list
+        .map(parse_cpus)
+        .transpose()
+        .map_err(|error| usage(error.to_string()))?;
+    if target != &Target::Host {
+        let last = place::guest_cpus(target, &[]) - 1;
+        let cpus = asked.unwrap_or_else(|| match every {
+            true => (0..=last).collect(),
+            false => vec![last],
+        });
+        return place::guest_has(target, &cpus).map(|()| cpus);
+    }
+    let cpus = match asked {
+        Some(cpus) => cpus,
+        None => {
+            let allowed = bpfcost_bpf::allowed_cpus();
+            let last = *allowed
+                .last()
+                .context("the kernel does not tell on which CPUs this may run")?;
+            match every {
+                true => allowed,
+                false => vec![last],
+            }
+        }
+    };
+    host.usable_cpus(&cpus)
+        .map_err(|error| usage(error.to_string()))?;
+    Ok(cpus)
+}

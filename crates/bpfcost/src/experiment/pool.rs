@@ -1,0 +1,271 @@
+//! `pool`: what does a pool of objects cost under contention? Study 001 asked it of the kernel's list of
+//! kretprobe records and of an array in its place; Linux 6.7 put a ring for each CPU there (lib/objpool.c).
+//!
+//! Threads on their CPUs take an object, sign it, hold it and return it, again and again, all beginning
+//! together. The value is the time until the last is done by the pairs of one thread: ns per pair and thread,
+//! with what the harness does to objects in it; floors are the same loop without a pool.
+//!
+//! By default it runs on all CPUs that it may, with up to four threads on each, so that threads are
+//! preempted with objects in hand. Nothing of it is in the kernel: it takes no privilege.
+
+mod bed;
+mod case;
+mod crew;
+mod epoch;
+mod kind;
+mod line;
+mod proof;
+mod space;
+mod spin;
+
+use anyhow::{Context, Result};
+
+use self::{
+    case::Way,
+    line::{Seat, players},
+    space::Space,
+    spin::Spin,
+};
+use super::{Case, Experiment, Loaded, Overhead, Pair, Scaling, Sentinel, Setup, Unit};
+
+/// A batch's length where each thread has a CPU: shorter than a time slice. A thread that is alone because
+/// something else has the other's CPU is fast, and batches of 10 ms on a busy machine are a mixture of both:
+/// at 2 threads an array took 142 ns a pair in batches of 1 to 10 ms and 60 in those of 20 to 70, crossbeam's
+/// queue 430 and 50.
+const BATCH_NS: f64 = 2e6;
+/// A batch's length for each thread that a CPU has where it has several: two time slices (ticks of 4 ms),
+/// so that threads are preempted with objects in hand.
+const CROWDED_NS: f64 = 8e6;
+/// No batch is longer.
+const LONGEST_NS: f64 = 200e6;
+
+/// The experiment.
+#[derive(Clone, Debug)]
+pub struct Pools {
+    cpus: Vec<u32>,
+    space: Space,
+}
+
+impl Default for Pools {
+    /// On all CPUs that this process may run on.
+    fn default() -> Self {
+        let cpus = bpfcost_bpf::allowed_cpus();
+        let space = Space::on(cpus.len());
+        Pools { cpus, space }
+    }
+}
+
+impl Experiment for Pools {
+    fn name(&self) -> &'static str {
+        "pool"
+    }
+
+    fn about(&self) -> &'static str {
+        "lock-free pools of objects under contention: the kernel's, before and after, and their peers"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::NanosPerOp
+    }
+
+    fn margin(&self) -> f64 {
+        0.03
+    }
+
+    fn factors(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            (
+                "pool",
+                "freelist, array, array-padded, percpu, crossbeam-array, crossbeam-seg, concurrent, mutex",
+            ),
+            ("threads", "how many use it at once, on the CPUs in turn"),
+            (
+                "objects",
+                "how many it has: 2x are two for each CPU and each object taken at a time; 64 are 64 in all",
+            ),
+            (
+                "hold",
+                "multiplications while an object is held, each of which needs the one before",
+            ),
+            ("bulk", "objects taken before they are returned"),
+            (
+                "line",
+                "who changes a cache line in turn: own (one CPU), near (another core), far (another socket)",
+            ),
+        ]
+    }
+
+    fn scaling(&self) -> Option<Scaling> {
+        Some(Scaling {
+            over: "threads".into(),
+            series: "pool".into(),
+            rate: proof::PAIRS_PER_S.into(),
+        })
+    }
+
+    fn privileged(&self) -> bool {
+        false
+    }
+
+    fn every_cpu(&self) -> bool {
+        true
+    }
+
+    fn on_cpus(&mut self, cpus: &[u32]) {
+        cpus.clone_into(&mut self.cpus);
+        self.space.turn_to(cpus.len());
+    }
+
+    fn set(&mut self, factor: &str, values: &str) -> Result<()> {
+        self.space.set(factor, values)
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        case::all(&self.space).into_iter().map(Way::case).collect()
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        case::pairs(&self.space)
+    }
+
+    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
+        let Some(Way::Line(line)) = Way::of(case) else {
+            return Ok(None);
+        };
+        let seats: Vec<Seat> = self.cpus.iter().copied().map(Seat::of).collect();
+        Ok(players(line, &seats).err())
+    }
+
+    fn batch_ns(&self, case: &Case, _usual_ns: f64) -> f64 {
+        let threads = match Way::of(case) {
+            Some(Way::Pool(_, point) | Way::Alone(point)) => point.threads,
+            Some(Way::Line(_)) | None => 1,
+        };
+        match threads.div_ceil(self.cpus.len().max(1)) {
+            0 | 1 => BATCH_NS,
+            each => (each as f64 * CROWDED_NS).min(LONGEST_NS),
+        }
+    }
+
+    fn overhead(&self) -> Overhead {
+        Overhead {
+            // Seen on a shared virtual machine with two CPUs.
+            load_s: 0.001,
+            trial_s: 0.0005,
+            batches: 1.2,
+        }
+    }
+
+    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+        Ok(Box::new(epoch::Epoch::load(setup)?))
+    }
+
+    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+        let cpu = *setup.cpus.first().context("no CPU was chosen")?;
+        Ok(Some(Box::new(Spin { cpu })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::experiment::Role;
+
+    fn on(cpus: &[u32], set: &[(&str, &str)]) -> Pools {
+        let mut pools = Pools::default();
+        pools.on_cpus(cpus);
+        for (factor, values) in set {
+            pools.set(factor, values).expect("it can be set");
+        }
+        pools
+    }
+
+    fn names(pools: &Pools, role: Role) -> Vec<String> {
+        let cases = pools.cases().into_iter();
+        cases
+            .filter(|case| case.role == role)
+            .map(|case| case.name)
+            .collect()
+    }
+
+    #[test]
+    fn cases_of_two_cpus() {
+        let names = names(&on(&[0, 1], &[]), Role::Case);
+        // 8 pools at one load, 4 at 4 others, each with 1, 2, 4 and 8 threads; 3 lines.
+        assert_eq!(names.len(), 4 * (8 + 4 * 4) + 3);
+        for name in [
+            "freelist/1",
+            "array-padded/8",
+            "mutex/4",
+            "array/8/objects-1x",
+            "percpu/8/objects-4x",
+            "array/8/hold-100",
+            "crossbeam-array/8/bulk-4",
+            "line/far",
+        ] {
+            assert!(names.iter().any(|one| one == name), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_lead_back_and_floors_and_pairs_are_there() {
+        for set in [
+            &[][..],
+            &[("objects", "64,2x"), ("hold", "7"), ("bulk", "2,1")],
+        ] {
+            let pools = on(&[0, 1, 2], set);
+            let cases = pools.cases();
+            let names: HashSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+            assert_eq!(names.len(), cases.len());
+            for (way, case) in case::all(&pools.space).into_iter().zip(&cases) {
+                assert_eq!(Way::of(case), Some(way), "{}", case.name);
+                let floor = case.floor.as_deref();
+                let needs = case.factors.contains_key("pool");
+                assert_eq!(floor.is_some(), needs, "{}", case.name);
+                assert!(floor.is_none_or(|floor| names.contains(floor)), "{floor:?}");
+            }
+            let pairs = pools.pairs();
+            assert_eq!(pairs.len(), 7 * 5, "seven at 1, 2, 4, 8 and 12 threads");
+            for pair in pairs {
+                assert!(names.contains(pair.case.as_str()), "{}", pair.case);
+                assert!(names.contains(pair.baseline.as_str()), "{}", pair.baseline);
+            }
+        }
+    }
+
+    #[test]
+    fn names_say_what_is_unusual() {
+        let set = [
+            ("pool", "array"),
+            ("threads", "16"),
+            ("objects", "64"),
+            ("hold", "0,500"),
+        ];
+        let pools = on(&[0, 1], &set);
+        let expected = [
+            "array/16/objects-64",
+            "array/16/objects-64/hold-500",
+            "array/16/objects-64/bulk-4",
+        ];
+        assert_eq!(names(&pools, Role::Case)[..3], expected);
+        let floors = ["none/16", "none/16/hold-500", "none/16/bulk-4"];
+        assert_eq!(names(&pools, Role::Floor), floors);
+        assert_eq!(pools.pairs(), []);
+    }
+
+    #[test]
+    fn batches_are_long_where_threads_share_a_cpu() {
+        let pools = on(&[0, 1], &[("threads", "2,3,4096")]);
+        let cases = pools.cases();
+        let long = |name: &str| {
+            let case = cases.iter().find(|case| case.name == name);
+            pools.batch_ns(case.expect(name), 10e6)
+        };
+        assert_eq!(long("array/2"), BATCH_NS);
+        assert_eq!(long("array/3"), 2.0 * CROWDED_NS);
+        assert_eq!(long("none/4096"), LONGEST_NS);
+        assert_eq!(long("line/near"), BATCH_NS);
+    }
+}

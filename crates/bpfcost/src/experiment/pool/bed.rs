@@ -1,0 +1,358 @@
+//! A pool with its objects, and the loop that is timed.
+//!
+//! Whoever has an object counts its use and signs it, and finds the signature still there when it is returned.
+//! Neither is an atomic change, only a read and a write: where two have an object at once, uses are lost or
+//! signatures foreign, and the [proof](super::proof) fails.
+
+use std::{
+    hint::black_box,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+    thread,
+    time::Instant,
+};
+
+use bpfcost_pool::{Error, Object, Pool};
+use crossbeam_utils::CachePadded;
+use hdrhistogram::Histogram;
+
+use super::{
+    crew::{Crew, Member, PATIENCE},
+    proof::{Drained, Seen},
+};
+use crate::experiment::Fault;
+
+/// Of a batch, this part is done again with a look at the clock around each pair.
+const LATENCY_SHARE: u64 = 16;
+
+/// Significant digits of latencies: 1 % is finer than they repeat.
+const DIGITS: u8 = 2;
+/// The longest latency that is told apart, in nanoseconds: nobody waits longer for an object.
+const LONGEST_NS: u64 = PATIENCE.as_nanos() as u64;
+
+/// Misses in a row between two looks at how long this lasts.
+const MISSES_A_LOOK: u64 = 1024;
+
+/// What a thread does with objects.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Use {
+    /// Pairs of pop and push.
+    pub(super) pairs: u64,
+    /// Multiplications while an object is held.
+    pub(super) hold: u32,
+    /// Objects that are taken before they are returned.
+    pub(super) bulk: usize,
+}
+
+/// What threads take objects from.
+pub(super) trait Bed {
+    /// Times all threads of a crew; what was seen, latencies included.
+    fn time(&self, crew: Crew, each: Use) -> Result<Seen, Fault>;
+}
+
+/// An object's own memory.
+#[derive(Debug, Default)]
+struct Stamp {
+    uses: AtomicU64,
+    /// The thread that had it last.
+    owner: AtomicU32,
+}
+
+/// A pool with its objects.
+#[derive(Debug)]
+pub(super) struct PoolBed<P> {
+    pool: P,
+    cpus: usize,
+    stamps: Box<[CachePadded<Stamp>]>,
+}
+
+/// What one thread did.
+#[derive(Debug)]
+pub(super) struct Tally {
+    /// Pairs in the timed phase.
+    pub(super) pairs: u64,
+    /// Pairs that were timed one by one.
+    pub(super) single: u64,
+    /// Times that the timed phase found the pool empty.
+    pub(super) misses: u64,
+    /// Objects that another had signed meanwhile, or that there are not.
+    pub(super) foreign: u64,
+    /// When all were there, and when this one was done.
+    pub(super) timed: Option<(Instant, Instant)>,
+    /// Nanoseconds of single pairs.
+    pub(super) latency: Histogram<u32>,
+}
+
+impl<P: Pool + 'static> PoolBed<P> {
+    /// A pool as it was made, for so many CPUs.
+    pub(super) fn new(pool: P, cpus: usize) -> Result<Self, Error> {
+        let objects = pool.capacity();
+        let mut stamps = Vec::new();
+        stamps
+            .try_reserve_exact(objects)
+            .map_err(|_| Error::NoMemory {
+                objects,
+                bytes: objects * size_of::<CachePadded<Stamp>>(),
+            })?;
+        stamps.resize_with(objects, CachePadded::default);
+        Ok(PoolBed {
+            pool,
+            cpus,
+            stamps: stamps.into(),
+        })
+    }
+
+    /// The same as a bed of any kind.
+    pub(super) fn boxed(pool: P, cpus: usize) -> Result<Box<dyn Bed>, Error> {
+        Ok(Box::new(PoolBed::new(pool, cpus)?))
+    }
+
+    /// All of one thread.
+    fn work(&self, at: usize, member: &Member, each: Use) -> Tally {
+        let Use { pairs, hold, bulk } = each;
+        let mut held = Vec::with_capacity(bulk);
+        let mut hand = Hand {
+            bed: self,
+            member,
+            at,
+            sign: member.index as u32 + 1,
+            hold,
+            tally: Tally {
+                pairs: 0,
+                single: 0,
+                misses: 0,
+                foreign: 0,
+                timed: None,
+                latency: Histogram::new_with_max(LONGEST_NS, DIGITS)
+                    .expect("it is more than 2 ns, with no more than 5 digits"),
+            },
+        };
+        let Some(begun) = member.meet(0) else {
+            return hand.tally;
+        };
+        hand.tally.pairs = match bulk {
+            1 => hand.singly(pairs),
+            bulk => hand.in_bulk(pairs, bulk, &mut held),
+        };
+        hand.tally.timed = Some((begun, Instant::now()));
+        let misses = hand.tally.misses;
+        // Of several taken at a time, none has a beginning and an end of its own.
+        if bulk == 1 && member.meet(1).is_some() {
+            hand.clocked(pairs.div_ceil(LATENCY_SHARE));
+        }
+        hand.tally.misses = misses;
+        hand.tally
+    }
+
+    /// All threads; `at` tells each where it asks for objects.
+    fn all(&self, crew: Crew, each: Use, at: fn(&Member) -> usize) -> Result<Seen, Fault> {
+        for stamp in &self.stamps {
+            stamp.uses.store(0, Relaxed);
+        }
+        let tallies = crew.work(|member| self.work(at(member), member, each))?;
+        let uses = self.stamps.iter().map(|stamp| stamp.uses.load(Relaxed));
+        Ok(Seen {
+            uses: uses.sum(),
+            objects: self.stamps.len(),
+            drained: None,
+            tallies,
+        })
+    }
+
+    /// Takes all objects out and puts them back as they lay at first.
+    fn drain(&self) -> Drained {
+        let mut out: Vec<Option<Object>> = Vec::new();
+        out.resize_with(self.stamps.len(), || None);
+        let mut drained = Drained::default();
+        // One more than there can be, to see whether there is.
+        for _ in 0..=out.len() {
+            let Some(object) = self.pool.pop(0) else {
+                break;
+            };
+            match out.get_mut(object.index()) {
+                Some(place @ None) => *place = Some(object),
+                Some(Some(_)) => drained.again += 1,
+                None => drained.strange += 1,
+            }
+        }
+        let objects = out.len();
+        for (index, object) in out.into_iter().enumerate() {
+            if let Some(object) = object {
+                drained.once += 1;
+                self.pool.push(index * self.cpus / objects, object);
+            }
+        }
+        drained
+    }
+}
+
+impl<P: Pool + 'static> Bed for PoolBed<P> {
+    fn time(&self, crew: Crew, each: Use) -> Result<Seen, Fault> {
+        let seen = self.all(crew, each, |member| member.place)?;
+        Ok(Seen {
+            drained: Some(self.drain()),
+            ..seen
+        })
+    }
+}
+
+/// One thread's part.
+struct Hand<'a, P> {
+    bed: &'a PoolBed<P>,
+    member: &'a Member<'a>,
+    at: usize,
+    sign: u32,
+    hold: u32,
+    tally: Tally,
+}
+
+impl<P: Pool + 'static> Hand<'_, P> {
+    fn singly(&mut self, pairs: u64) -> u64 {
+        for done in 0..pairs {
+            if !self.pair() {
+                return done;
+            }
+        }
+        pairs
+    }
+
+    /// One pair; `false` where no object came for too long.
+    #[inline(always)]
+    fn pair(&mut self) -> bool {
+        let object = match self.bed.pool.pop(self.at) {
+            Some(object) => object,
+            None => match self.wait() {
+                Some(object) => object,
+                None => return false,
+            },
+        };
+        self.take(&object);
+        self.hold();
+        self.give(object);
+        true
+    }
+
+    fn in_bulk(&mut self, pairs: u64, bulk: usize, held: &mut Vec<Object>) -> u64 {
+        let mut done = 0;
+        while done < pairs {
+            let wanted = bulk.min(usize::try_from(pairs - done).unwrap_or(bulk));
+            while held.len() < wanted {
+                match self.bed.pool.pop(self.at) {
+                    Some(object) => held.push(object),
+                    // Who waited with objects in hand could wait for one who does the same.
+                    None if !held.is_empty() => {
+                        self.tally.misses += 1;
+                        break;
+                    }
+                    None => match self.wait() {
+                        Some(object) => held.push(object),
+                        None => return done,
+                    },
+                }
+            }
+            held.iter().for_each(|object| self.take(object));
+            self.hold();
+            done += held.len() as u64;
+            held.drain(..).for_each(|object| self.give(object));
+        }
+        done
+    }
+
+    /// Pairs with a look at the clock before and after.
+    fn clocked(&mut self, pairs: u64) {
+        for _ in 0..pairs {
+            let begun = Instant::now();
+            if !self.pair() {
+                return;
+            }
+            let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            self.tally.latency.saturating_record(ns);
+            self.tally.single += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn take(&self, object: &Object) {
+        if let Some(stamp) = self.bed.stamps.get(object.index()) {
+            stamp.uses.store(stamp.uses.load(Relaxed) + 1, Relaxed);
+            stamp.owner.store(self.sign, Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn hold(&self) {
+        if self.hold > 0 {
+            // A square needs the one before, and no compiler knows a shorter way there.
+            let mut product = black_box(3u64);
+            for _ in 0..self.hold {
+                product = product.wrapping_mul(product);
+            }
+            black_box(product);
+        }
+    }
+
+    #[inline(always)]
+    fn give(&mut self, object: Object) {
+        let stamp = self.bed.stamps.get(object.index());
+        if stamp.is_none_or(|stamp| stamp.owner.load(Relaxed) != self.sign) {
+            self.tally.foreign += 1;
+        }
+        self.bed.pool.push(self.at, object);
+    }
+
+    /// Looks for an object again and again, others first; `None` where that lasts too long.
+    #[cold]
+    fn wait(&mut self) -> Option<Object> {
+        let wait = self.member.wait();
+        let mut misses = 0;
+        loop {
+            misses += 1;
+            if misses % MISSES_A_LOOK == 0 && wait.is_over() {
+                self.tally.misses += misses;
+                return None;
+            }
+            thread::yield_now();
+            if let Some(object) = self.bed.pool.pop(self.at) {
+                self.tally.misses += misses;
+                return Some(object);
+            }
+        }
+    }
+}
+
+/// No pool: each thread has an object of its own, which is always there.
+#[derive(Debug)]
+struct Own(usize);
+
+impl Pool for Own {
+    fn capacity(&self) -> usize {
+        self.0
+    }
+
+    #[inline]
+    fn pop(&self, thread: usize) -> Option<Object> {
+        Some(Object::at(thread))
+    }
+
+    #[inline]
+    fn push(&self, _thread: usize, _object: Object) {}
+}
+
+/// The same loop with objects and without a pool.
+#[derive(Debug)]
+pub(super) struct Floor(PoolBed<Own>);
+
+impl Floor {
+    /// For so many threads.
+    pub(super) fn boxed(threads: usize) -> Result<Box<dyn Bed>, Error> {
+        Ok(Box::new(Floor(PoolBed::new(Own(threads), 1)?)))
+    }
+}
+
+impl Bed for Floor {
+    fn time(&self, crew: Crew, each: Use) -> Result<Seen, Fault> {
+        self.0.all(crew, each, |member| member.index)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! Cases: a pool or none under some load, and cache lines that CPUs change in turn.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use super::{kind::Kind, space::Space};
+use crate::experiment::{Case, Pair, Role, Sizing};
+
+/// What a case means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// A pool under a load.
+    Pool(Kind, Point),
+    /// The same loop, each thread with an object of its own.
+    Alone(Point),
+    /// A cache line that is changed.
+    Line(Line),
+}
+
+/// A load: who wants how many objects for how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Point {
+    pub(super) threads: usize,
+    pub(super) objects: Objects,
+    /// Multiplications while an object is held, each of which needs the one before.
+    pub(super) hold: u32,
+    /// Objects that are taken before they are returned.
+    pub(super) bulk: usize,
+}
+
+/// How many objects a pool has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Objects {
+    /// For each CPU, and each object that is taken at a time.
+    PerCpu(usize),
+    /// In all.
+    Total(usize),
+}
+
+/// Who else changes a cache line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// Nobody.
+    Own,
+    /// Another core of the socket.
+    Near,
+    /// A core of another socket.
+    Far,
+}
+
+/// What names leave out: two objects a CPU, returned at once, one by one.
+const USUAL: (Objects, u32, usize) = (Objects::PerCpu(2), 0, 1);
+
+impl Objects {
+    /// Objects in all.
+    pub(super) fn count(self, cpus: usize, bulk: usize) -> usize {
+        match self {
+            Objects::PerCpu(each) => each.saturating_mul(cpus).saturating_mul(bulk),
+            Objects::Total(all) => all,
+        }
+    }
+}
+
+impl fmt::Display for Objects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Objects::PerCpu(each) => write!(f, "{each}x"),
+            Objects::Total(all) => write!(f, "{all}"),
+        }
+    }
+}
+
+impl FromStr for Objects {
+    type Err = std::num::ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_suffix('x') {
+            Some(each) => each.parse().map(Objects::PerCpu),
+            None => text.parse().map(Objects::Total),
+        }
+    }
+}
+
+impl Line {
+    pub(super) const ALL: [Line; 3] = [Line::Own, Line::Near, Line::Far];
+
+    fn name(self) -> &'static str {
+        match self {
+            Line::Own => "own",
+            Line::Near => "near",
+            Line::Far => "far",
+        }
+    }
+
+    fn about(self) -> &'static str {
+        match self {
+            Line::Own => "changed by one CPU alone",
+            Line::Near => "changed in turn with another core of the socket: half a round trip",
+            Line::Far => "changed in turn with a core of another socket: half a round trip",
+        }
+    }
+}
+
+impl Point {
+    /// The factors in which a load is not the usual one, as names have them.
+    fn unusual(&self) -> Vec<String> {
+        let (objects, hold, bulk) = USUAL;
+        [
+            (self.objects != objects).then(|| format!("objects-{}", self.objects)),
+            (self.hold != hold).then(|| format!("hold-{}", self.hold)),
+            (self.bulk != bulk).then(|| format!("bulk-{}", self.bulk)),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    /// The heading for all cases of this load.
+    fn group(&self) -> String {
+        match self.unusual()[..] {
+            [] => "two objects a CPU, returned at once".to_owned(),
+            ref unusual => unusual.join(", ").replace('-', " "),
+        }
+    }
+
+    fn factors(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([
+            ("threads".to_owned(), self.threads.to_string()),
+            ("hold".to_owned(), self.hold.to_string()),
+            ("bulk".to_owned(), self.bulk.to_string()),
+        ])
+    }
+
+    /// The same without objects: what a floor knows of a load.
+    fn bare(self) -> Self {
+        Point {
+            objects: USUAL.0,
+            ..self
+        }
+    }
+}
+
+impl Way {
+    /// What a case means; `None` where it is none of this experiment.
+    pub(super) fn of(case: &Case) -> Option<Self> {
+        let factor = |name: &str| case.factors.get(name).map(String::as_str);
+        if let Some(line) = factor("line") {
+            let named = |one: &Line| one.name() == line;
+            return Line::ALL.into_iter().find(named).map(Way::Line);
+        }
+        let point = Point {
+            threads: factor("threads")?.parse().ok()?,
+            objects: factor("objects").map_or(Some(USUAL.0), |text| text.parse().ok())?,
+            hold: factor("hold")?.parse().ok()?,
+            bulk: factor("bulk")?.parse().ok()?,
+        };
+        match factor("pool") {
+            None => Some(Way::Alone(point)),
+            Some(name) => {
+                let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name)?;
+                Some(Way::Pool(kind, point))
+            }
+        }
+    }
+
+    pub(super) fn name(self) -> String {
+        let named = |first: &str, point: Point| {
+            let head = format!("{first}/{}", point.threads);
+            [vec![head], point.unusual()].concat().join("/")
+        };
+        match self {
+            Way::Pool(kind, point) => named(kind.name(), point),
+            Way::Alone(point) => named("none", point),
+            Way::Line(line) => format!("line/{}", line.name()),
+        }
+    }
+
+    /// The case of that meaning.
+    pub(super) fn case(self) -> Case {
+        let threads = |count: usize| match count {
+            1 => "1 thread".to_owned(),
+            more => format!("{more} threads"),
+        };
+        let (group, factors, about) = match self {
+            Way::Pool(kind, point) => {
+                let mut factors = point.factors();
+                factors.insert("pool".into(), kind.name().into());
+                factors.insert("objects".into(), point.objects.to_string());
+                let about = format!("{}: {}", threads(point.threads), kind.about());
+                (point.group(), factors, about)
+            }
+            Way::Alone(point) => {
+                let about = format!("{}, each with its own object", threads(point.threads));
+                ("no pool".to_owned(), point.factors(), about)
+            }
+            Way::Line(line) => {
+                let factors = BTreeMap::from([("line".to_owned(), line.name().to_owned())]);
+                ("cache lines".to_owned(), factors, line.about().to_owned())
+            }
+        };
+        Case {
+            name: self.name(),
+            group,
+            factors,
+            about,
+            role: match self {
+                Way::Alone(_) => Role::Floor,
+                Way::Pool(..) | Way::Line(_) => Role::Case,
+            },
+            floor: match self {
+                Way::Pool(_, point) => Some(Way::Alone(point.bare()).name()),
+                Way::Alone(_) | Way::Line(_) => None,
+            },
+            sizing: Sizing::Calibrated { most: None },
+            loads: 0,
+        }
+    }
+}
+
+/// Every case: pools load by load, cache lines, floors.
+pub(super) fn all(space: &Space) -> Vec<Way> {
+    let mut ways = Vec::new();
+    let mut floors: Vec<Way> = Vec::new();
+    for (kinds, points) in space.loads() {
+        for &kind in kinds {
+            ways.extend(points.iter().map(|&point| Way::Pool(kind, point)));
+        }
+        for floor in points.iter().map(|point| Way::Alone(point.bare())) {
+            if !floors.contains(&floor) {
+                floors.push(floor);
+            }
+        }
+    }
+    ways.extend(Line::ALL.map(Way::Line));
+    ways.extend(floors);
+    ways
+}
+
+/// What is compared with what: our pools with the peer and with the list that they replaced; and whether
+/// lines of their own help the slots of an array.
+const COMPARED: [(Kind, Kind); 7] = [
+    (Kind::Array, Kind::CrossbeamArray),
+    (Kind::Array, Kind::Freelist),
+    (Kind::ArrayPadded, Kind::CrossbeamArray),
+    (Kind::ArrayPadded, Kind::Freelist),
+    (Kind::ArrayPadded, Kind::Array),
+    (Kind::Percpu, Kind::CrossbeamArray),
+    (Kind::Percpu, Kind::Freelist),
+];
+
+/// The comparisons, at each number of threads of the first load: more of them would make each less sure.
+pub(super) fn pairs(space: &Space) -> Vec<Pair> {
+    let Some((kinds, points)) = space.loads().into_iter().next() else {
+        return Vec::new();
+    };
+    let there = |pair: &&(Kind, Kind)| kinds.contains(&pair.0) && kinds.contains(&pair.1);
+    COMPARED
+        .iter()
+        .filter(there)
+        .flat_map(|&(kind, against)| {
+            points.iter().map(move |&point| Pair {
+                case: Way::Pool(kind, point).name(),
+                baseline: Way::Pool(against, point).name(),
+                about: format!("{} against {}", kind.name(), against.name()),
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,306 @@
+//! Threads that begin together, each on its CPU.
+
+use std::{
+    any::Any,
+    hint,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::anyhow;
+use bpfcost_bpf::Pinned;
+
+use crate::experiment::{Fault, Problem};
+
+/// How often a crew meets in a trial: before what is timed, and before what is timed pair by pair.
+const MEETINGS: usize = 2;
+
+/// How long a thread waits for an object or for its turn until all is called off. What a thread waits for is
+/// with another that is not running just now; that takes time slices, so milliseconds each.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Looks at who is here before the CPU is offered to others: some microseconds.
+const SPINS: u32 = 256;
+
+/// What a thread's stack takes: they call little, and there may be thousands.
+const STACK_BYTES: usize = 256 << 10;
+
+/// What a thread takes in all, at most. Where a thread finds no memory once it runs, the program ends with
+/// it, so it is asked for before.
+const THREAD_BYTES: usize = 2 * STACK_BYTES;
+
+/// Threads that are about to begin.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crew<'a> {
+    /// They are put on these in turn.
+    pub(super) cpus: &'a [u32],
+    pub(super) threads: usize,
+    /// How long each waits at most.
+    pub(super) patience: Duration,
+}
+
+/// What all of a crew share.
+#[derive(Debug)]
+struct Shared {
+    threads: usize,
+    patience: Duration,
+    gates: [Gate; MEETINGS],
+    /// Somebody can't go on, so nobody must wait for them.
+    off: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Gate {
+    here: AtomicUsize,
+    begun: OnceLock<Instant>,
+}
+
+/// One of a crew.
+#[derive(Debug)]
+pub(super) struct Member<'a> {
+    /// Which of the threads.
+    pub(super) index: usize,
+    /// Which of the run's CPUs it is on.
+    pub(super) place: usize,
+    shared: &'a Shared,
+}
+
+impl Member<'_> {
+    /// Waits until all are here, and tells since when they are; `None` where it was called off.
+    pub(super) fn meet(&self, meeting: usize) -> Option<Instant> {
+        let gate = &self.shared.gates[meeting];
+        if gate.here.fetch_add(1, Ordering::AcqRel) + 1 == self.shared.threads {
+            // The last one, so nobody else sets it.
+            let _ = gate.begun.set(Instant::now());
+        }
+        let mut spins = 0;
+        loop {
+            if let Some(begun) = gate.begun.get() {
+                return Some(*begun);
+            }
+            if self.called_off() {
+                return None;
+            }
+            spins += 1;
+            match spins % SPINS {
+                0 => thread::yield_now(),
+                _ => hint::spin_loop(),
+            }
+        }
+    }
+
+    fn called_off(&self) -> bool {
+        self.shared.off.load(Ordering::Relaxed)
+    }
+
+    /// A wait that is about to begin.
+    pub(super) fn wait(&self) -> Wait<'_> {
+        Wait {
+            member: self,
+            since: Instant::now(),
+        }
+    }
+}
+
+/// A wait that has an end.
+#[derive(Debug)]
+pub(super) struct Wait<'a> {
+    member: &'a Member<'a>,
+    since: Instant,
+}
+
+impl Wait<'_> {
+    /// Whether it has lasted too long, for this thread or another.
+    pub(super) fn is_over(&self) -> bool {
+        if self.since.elapsed() > self.member.shared.patience {
+            self.member.shared.off.store(true, Ordering::Relaxed);
+        }
+        self.member.called_off()
+    }
+}
+
+/// Calls all off where its thread panics.
+struct Watched<'a>(&'a Shared);
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.off.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Crew<'_> {
+    /// Does `work` on each thread; what came of it, in their order.
+    pub(super) fn work<T: Send>(self, work: impl Fn(&Member) -> T + Sync) -> Result<Vec<T>, Fault> {
+        let Crew {
+            cpus,
+            threads,
+            patience,
+        } = self;
+        if !room(threads * THREAD_BYTES) {
+            return Err(Fault::Broken(unspawned(0, threads, "out of memory")));
+        }
+        let shared = Shared {
+            threads,
+            patience,
+            gates: Default::default(),
+            off: AtomicBool::new(false),
+        };
+        let (shared, work) = (&shared, &work);
+        thread::scope(|scope| {
+            let mut all = Vec::with_capacity(threads);
+            let mut refused = None;
+            for index in 0..threads {
+                let place = index % cpus.len();
+                let cpu = cpus[place];
+                let one = move || {
+                    let _watched = Watched(shared);
+                    let member = Member {
+                        index,
+                        place,
+                        shared,
+                    };
+                    let pinned = Pinned::to(cpu);
+                    if pinned.is_err() {
+                        shared.off.store(true, Ordering::Relaxed);
+                    }
+                    pinned.map(|_pinned| work(&member))
+                };
+                let thread = thread::Builder::new().stack_size(STACK_BYTES);
+                match thread.spawn_scoped(scope, one) {
+                    Ok(thread) => all.push(thread),
+                    Err(error) => {
+                        shared.off.store(true, Ordering::Relaxed);
+                        refused = Some(unspawned(index, threads, &error.to_string()));
+                        break;
+                    }
+                }
+            }
+            let mut done = Vec::with_capacity(threads);
+            let mut failed = None;
+            for thread in all {
+                match thread.join() {
+                    Ok(Ok(one)) => done.push(one),
+                    Ok(Err(error)) => failed = Some(Fault::Broken(error.into())),
+                    Err(panic) => failed = Some(Fault::Invalid(panicked(&*panic))),
+                }
+            }
+            match refused.map(Fault::Broken).or(failed) {
+                None => Ok(done),
+                Some(fault) => Err(fault),
+            }
+        })
+    }
+}
+
+/// That there is no further thread to be had. Not as an error of input and output: it is the machine's.
+fn unspawned(index: usize, threads: usize, error: &str) -> anyhow::Error {
+    anyhow!(
+        "thread {} of {threads} could not be started ({error}): this user or this control group may have \
+         no more, or there is no memory for it\n  Ask for fewer with --set threads=…, or raise the limit \
+         (ulimit -u, ulimit -v, pids.max)",
+        index + 1
+    )
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Problem {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("no reason given");
+    Problem {
+        check: "threads that came to their end".to_owned(),
+        expected: "all".to_owned(),
+        got: "a panic".to_owned(),
+        detail: text.to_owned(),
+    }
+}
+
+/// Whether there is so much memory. It may be gone again the next moment; what is far too much is told so.
+pub(super) fn room(bytes: usize) -> bool {
+    Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
+}
+
+/// That threads may be kept on each of these CPUs; to be asked before anything is timed.
+pub(super) fn may_pin(cpus: &[u32]) -> anyhow::Result<()> {
+    for &cpu in cpus {
+        Pinned::to(cpu).map(drop).map_err(|error| {
+            anyhow!(
+                "{error}; threads can't be kept on their CPUs, and then nobody knows what contends with \
+                 what\n  A container or a filter of system calls may forbid it (sched_setaffinity), or the \
+                 CPU is not in this process's cpuset: choose others with --cpus, or run it outside"
+            )
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn crew(threads: usize) -> Vec<u32> {
+        let cpus = bpfcost_bpf::allowed_cpus();
+        let crew = Crew {
+            cpus: &cpus,
+            threads,
+            patience: PATIENCE,
+        };
+        let seen = crew.work(|member| {
+            let begun = member.meet(0);
+            (member.index as u32, begun)
+        });
+        let seen = seen.expect("they come to their end");
+        assert!(
+            seen.iter()
+                .all(|(_, begun)| *begun == seen[0].1 && begun.is_some())
+        );
+        seen.into_iter().map(|(index, _)| index).collect()
+    }
+
+    #[test]
+    fn all_begin_at_the_same_moment() {
+        for threads in [1, 2, 3, 33] {
+            let expected: Vec<u32> = (0..threads as u32).collect();
+            assert_eq!(crew(threads), expected);
+        }
+    }
+
+    /// One that panics must not leave the others waiting, nor end the program.
+    #[test]
+    fn a_panic_is_a_finding() {
+        let cpus = bpfcost_bpf::allowed_cpus();
+        let crew = Crew {
+            cpus: &cpus,
+            threads: 3,
+            patience: PATIENCE,
+        };
+        let outcome = crew.work(|member| {
+            assert!(member.index != 1, "on purpose");
+            member.meet(0).is_some()
+        });
+        match outcome {
+            Err(Fault::Invalid(problem)) => assert!(problem.detail.contains("on purpose")),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_breaks_it_with_advice() {
+        let error = may_pin(&[1_000_000]).expect_err("no machine has it");
+        assert!(format!("{error:#}").contains("--cpus"), "{error:#}");
+        let crew = Crew {
+            cpus: &[1_000_000],
+            threads: 2,
+            patience: PATIENCE,
+        };
+        let outcome = crew.work(|member| member.meet(0).is_some());
+        assert!(matches!(outcome, Err(Fault::Broken(_))), "{outcome:?}");
+    }
+}

@@ -1,0 +1,118 @@
+//! An epoch: pools made afresh, each when it is needed first.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, anyhow};
+
+use super::{
+    bed::{Bed, Floor, Use},
+    case::{Point, Way},
+    crew::{Crew, PATIENCE, may_pin},
+    kind::Kind,
+    line::{self, Seat},
+};
+use crate::experiment::{Batch, Case, Fault, Loaded, Setup, Trial};
+
+/// Pairs of a thread, at least: with fewer, the threads' start is measured.
+const LEAST_PAIRS: u64 = 64;
+
+/// Looks at the clock of which the fastest tells what one takes.
+const CLOCK_LOOKS: u32 = 1000;
+
+/// What is there for cases to share: a pool with so many objects, or so many objects without one.
+type Key = (Option<Kind>, usize);
+
+/// Pools, made as they are needed.
+pub(super) struct Epoch {
+    cpus: Vec<u32>,
+    seats: Vec<Seat>,
+    beds: BTreeMap<Key, Box<dyn Bed>>,
+    clock_ns: f64,
+}
+
+impl Epoch {
+    pub(super) fn load(setup: &Setup) -> Result<Self> {
+        may_pin(&setup.cpus)?;
+        Ok(Epoch {
+            cpus: setup.cpus.clone(),
+            seats: setup.cpus.iter().copied().map(Seat::of).collect(),
+            beds: BTreeMap::new(),
+            clock_ns: clock_ns(),
+        })
+    }
+
+    fn pool(&mut self, kind: Option<Kind>, point: Point, batch: Batch) -> Result<Trial, Fault> {
+        let cpus = self.cpus.len();
+        let count = match kind {
+            Some(_) => point.objects.count(cpus, point.bulk),
+            None => point.threads,
+        };
+        let bed = match self.beds.entry((kind, count)) {
+            Entry::Occupied(there) => there.into_mut(),
+            Entry::Vacant(place) => {
+                let bed = match kind {
+                    Some(kind) => kind.bed(count, cpus),
+                    None => Floor::boxed(count),
+                };
+                place.insert(bed.map_err(|error| {
+                    anyhow!(
+                        "{error}\n  Ask for fewer with --set objects=…, or give this process more memory"
+                    )
+                })?)
+            }
+        };
+        let crew = Crew {
+            cpus: &self.cpus,
+            threads: point.threads,
+            patience: PATIENCE,
+        };
+        let each = Use {
+            pairs: batch.0,
+            hold: point.hold,
+            bulk: point.bulk,
+        };
+        let outcome = bed
+            .time(crew, each)
+            .and_then(|seen| match seen.problem(batch) {
+                None => Ok(seen.trial(batch, self.clock_ns)),
+                Some(problem) => Err(Fault::Invalid(problem)),
+            });
+        if outcome.is_err() {
+            // What state it is in nobody knows; the others that use such a pool get one of their own.
+            self.beds.remove(&(kind, count));
+        }
+        outcome
+    }
+}
+
+impl Loaded for Epoch {
+    fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
+        self.trial(case, Batch(LEAST_PAIRS)).map(drop)
+    }
+
+    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
+        let batch = Batch(batch.0.max(LEAST_PAIRS));
+        let way = Way::of(case).with_context(|| format!("pool has no case {}", case.name))?;
+        match way {
+            Way::Pool(kind, point) => self.pool(Some(kind), point, batch),
+            Way::Alone(point) => self.pool(None, point, batch),
+            Way::Line(line) => {
+                let players = line::players(line, &self.seats).map_err(anyhow::Error::msg)?;
+                line::trial(&players, batch)
+            }
+        }
+    }
+
+    fn unload(self: Box<Self>) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What a look at the clock takes, in nanoseconds.
+fn clock_ns() -> f64 {
+    let look = |_| Instant::now().elapsed().as_nanos() as f64;
+    (0..CLOCK_LOOKS).map(look).fold(f64::INFINITY, f64::min)
+}

@@ -1,0 +1,101 @@
+//! The pools that are measured, by name.
+
+use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer};
+
+use super::{
+    bed::{Bed, PoolBed},
+    crew::room,
+};
+
+/// A pool that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    Freelist,
+    Array,
+    ArrayPadded,
+    Percpu,
+    CrossbeamArray,
+    CrossbeamSeg,
+    Concurrent,
+    Mutex,
+}
+
+use Kind::{
+    Array, ArrayPadded, Concurrent, CrossbeamArray, CrossbeamSeg, Freelist as List, Mutex, Percpu,
+};
+
+/// What an object of others' queues takes at most, in bytes. They end the program where there is no memory
+/// for them, so it is asked for before.
+const PEER_BYTES: usize = 64;
+
+impl Kind {
+    /// All of them, in the order of tables.
+    pub(super) const ALL: [Kind; 8] = [
+        List,
+        Array,
+        ArrayPadded,
+        Percpu,
+        CrossbeamArray,
+        CrossbeamSeg,
+        Concurrent,
+        Mutex,
+    ];
+
+    /// Those that are measured away from the usual point too: each way of ours, and the peer that they are
+    /// held against.
+    pub(super) const VARIED: [Kind; 4] = [List, Array, Percpu, CrossbeamArray];
+
+    /// The name in cases and on the command line.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            List => "freelist",
+            Array => "array",
+            ArrayPadded => "array-padded",
+            Percpu => "percpu",
+            CrossbeamArray => "crossbeam-array",
+            CrossbeamSeg => "crossbeam-seg",
+            Concurrent => "concurrent",
+            Mutex => "mutex",
+        }
+    }
+
+    /// What it is, in a few words.
+    pub(super) fn about(self) -> &'static str {
+        match self {
+            List => "one list, as in Linux until 6.6",
+            Array => "the study's array, slots side by side",
+            ArrayPadded => "the study's array, a slot on lines of its own",
+            Percpu => "a ring for each CPU, as in Linux since 6.7",
+            CrossbeamArray => "crossbeam's bounded queue",
+            CrossbeamSeg => "crossbeam's unbounded queue",
+            Concurrent => "concurrent-queue, bounded",
+            Mutex => "a vector behind a lock",
+        }
+    }
+
+    /// One with so many objects, for so many CPUs.
+    pub(super) fn bed(self, objects: usize, cpus: usize) -> Result<Box<dyn Bed>, Error> {
+        if matches!(self, CrossbeamArray | CrossbeamSeg | Concurrent | Mutex) {
+            let bytes = objects.saturating_mul(PEER_BYTES);
+            if !room(bytes) {
+                return Err(Error::NoMemory { objects, bytes });
+            }
+        }
+        Ok(match self {
+            List => PoolBed::boxed(Freelist::new(objects)?, cpus)?,
+            Array => {
+                let pool = ArrayQueue::new(objects, cpus, Stride::Compact)?;
+                PoolBed::boxed(pool, cpus)?
+            }
+            ArrayPadded => {
+                let pool = ArrayQueue::new(objects, cpus, Stride::Padded)?;
+                PoolBed::boxed(pool, cpus)?
+            }
+            Percpu => PoolBed::boxed(PerCpuPool::new(objects, cpus)?, cpus)?,
+            CrossbeamArray => PoolBed::boxed(peer::CrossbeamArray::new(objects)?, cpus)?,
+            CrossbeamSeg => PoolBed::boxed(peer::CrossbeamSeg::new(objects)?, cpus)?,
+            Concurrent => PoolBed::boxed(peer::Concurrent::new(objects)?, cpus)?,
+            Mutex => PoolBed::boxed(peer::Mutexed::new(objects)?, cpus)?,
+        })
+    }
+}

@@ -1,0 +1,167 @@
+//! What a change of a cache line costs: of one that this CPU owns, and of one that must come from another
+//! CPU each time. It is what contention is made of, and what its models are calibrated with.
+
+use std::{
+    collections::BTreeMap,
+    fs, hint,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Instant,
+};
+
+use crossbeam_utils::CachePadded;
+
+use super::{
+    case::Line,
+    crew::{Crew, Member, PATIENCE},
+};
+use crate::experiment::{Batch, Fault, Trial, differs};
+
+/// Looks at a line between two looks at how long this lasts, and offers of the CPU to others.
+const SPINS: u32 = 1 << 14;
+
+/// Where a CPU sits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seat {
+    pub(super) cpu: u32,
+    pub(super) socket: u32,
+    pub(super) core: u32,
+}
+
+impl Seat {
+    /// As the kernel tells it; where it does not, one socket, and each CPU a core.
+    pub(super) fn of(cpu: u32) -> Self {
+        let told = |name: &str| {
+            let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
+            fs::read_to_string(path).ok()?.trim().parse().ok()
+        };
+        Seat {
+            cpu,
+            socket: told("physical_package_id").unwrap_or(0),
+            core: told("core_id").unwrap_or(cpu),
+        }
+    }
+}
+
+/// The CPUs that change a line in turn, or why there are none.
+pub(super) fn players(line: Line, seats: &[Seat]) -> Result<Vec<u32>, String> {
+    let Some(first) = seats.first() else {
+        return Err("needs a CPU to run on".to_owned());
+    };
+    let with =
+        |other: &dyn Fn(&&Seat) -> bool, what: &str| {
+            let other = seats.iter().find(other);
+            other.map(|other| vec![first.cpu, other.cpu]).ok_or_else(|| {
+            format!("needs two CPUs of {what}, and this may not run on such; see lscpu, and --cpus")
+        })
+        };
+    match line {
+        Line::Own => Ok(vec![first.cpu]),
+        Line::Near => with(
+            &|one| one.socket == first.socket && one.core != first.core,
+            "one socket and different cores",
+        ),
+        Line::Far => with(&|one| one.socket != first.socket, "different sockets"),
+    }
+}
+
+/// Times so many changes by each of the players; the value is ns per change.
+pub(super) fn trial(players: &[u32], batch: Batch) -> Result<Trial, Fault> {
+    let line = CachePadded::new(AtomicU64::new(0));
+    let crew = Crew {
+        cpus: players,
+        threads: players.len(),
+        patience: PATIENCE,
+    };
+    let timed = crew.work(|member| {
+        let begun = member.meet(0)?;
+        let whole = match players.len() {
+            1 => alone(&line, batch.0),
+            _ => in_turn(&line, member, batch.0),
+        };
+        whole.then(|| (begun, Instant::now()))
+    })?;
+    let changes = batch.0 * players.len() as u64;
+    let seen = line.load(Ordering::Relaxed);
+    let wrong = differs(
+        "changes",
+        changes,
+        seen,
+        "the other CPU's turn did not come for too long: something else runs there",
+    );
+    if let Some(problem) = wrong {
+        return Err(Fault::Invalid(problem));
+    }
+    let begun = timed.iter().flatten().map(|(begun, _)| *begun).min();
+    let ended = timed.iter().flatten().map(|(_, ended)| *ended).max();
+    let elapsed_ns = begun
+        .zip(ended)
+        .map_or(0.0, |(begun, ended)| (ended - begun).as_nanos() as f64);
+    Ok(Trial {
+        value: elapsed_ns / changes as f64,
+        ops: batch.0,
+        elapsed_ns,
+        ticks: 0,
+        secondary: BTreeMap::new(),
+    })
+}
+
+fn alone(line: &AtomicU64, changes: u64) -> bool {
+    for _ in 0..changes {
+        line.fetch_add(1, Ordering::Relaxed);
+    }
+    true
+}
+
+/// Changes the line whenever the other has; `false` where it does not for too long.
+fn in_turn(line: &AtomicU64, member: &Member, changes: u64) -> bool {
+    let turn = member.index as u64;
+    for _ in 0..changes {
+        let mut spins = 0;
+        let mut wait = None;
+        while line.load(Ordering::Acquire) % 2 != turn {
+            spins += 1;
+            if spins % SPINS == 0 {
+                if wait.get_or_insert_with(|| member.wait()).is_over() {
+                    return false;
+                }
+                thread::yield_now();
+            }
+            hint::spin_loop();
+        }
+        line.fetch_add(1, Ordering::AcqRel);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(cpu: u32, socket: u32, core: u32) -> Seat {
+        Seat { cpu, socket, core }
+    }
+
+    #[test]
+    fn players_sit_where_the_case_says() {
+        // Two sockets of one core with two threads, and one more core.
+        let seats = [seat(0, 0, 0), seat(1, 0, 0), seat(2, 1, 0), seat(3, 0, 1)];
+        assert_eq!(players(Line::Own, &seats), Ok(vec![0]));
+        assert_eq!(players(Line::Near, &seats), Ok(vec![0, 3]));
+        assert_eq!(players(Line::Far, &seats), Ok(vec![0, 2]));
+        let near = players(Line::Near, &seats[..2]).unwrap_err();
+        assert!(near.contains("different cores"), "{near}");
+        let far = players(Line::Far, &seats[..2]).unwrap_err();
+        assert!(far.contains("different sockets"), "{far}");
+    }
+
+    #[test]
+    fn all_changes_are_made() {
+        let cpus = bpfcost_bpf::allowed_cpus();
+        for players in [&cpus[..1], &cpus[..2.min(cpus.len())]] {
+            let trial = trial(players, Batch(1000)).expect("it is measured");
+            assert_eq!(trial.ops, 1000);
+            assert!(trial.value > 0.0);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What must come of a trial: every thread did its pairs, each use of an object was counted, and all objects
+//! are there afterwards, each once.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use hdrhistogram::Histogram;
+
+use super::bed::Tally;
+use crate::experiment::{Batch, Problem, Trial, differs};
+
+/// Pairs per second of all threads together.
+pub(super) const PAIRS_PER_S: &str = "pairs_per_s";
+
+/// All that a trial left.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// Thread by thread.
+    pub(super) tallies: Vec<Tally>,
+    /// Uses that the objects counted.
+    pub(super) uses: u64,
+    /// How many objects there are.
+    pub(super) objects: usize,
+    /// What came out of the pool afterwards; `None` where there is none.
+    pub(super) drained: Option<Drained>,
+}
+
+/// What came out of a pool that was emptied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Drained {
+    /// Objects that came out.
+    pub(super) once: usize,
+    /// Objects that came out though they were out.
+    pub(super) again: usize,
+    /// Objects that there are not.
+    pub(super) strange: usize,
+}
+
+impl Seen {
+    /// What is wrong, if anything is.
+    pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
+        let sum = |of: fn(&Tally) -> u64| self.tallies.iter().map(of).sum::<u64>();
+        let done = self.tallies.iter().map(|one| one.pairs).min().unwrap_or(0);
+        differs("pairs of each thread", batch.0, done, "a thread found no object for so long that all was called off: objects are lost, or they are too few for so many threads")
+            .or_else(|| differs("foreign objects", 0, sum(|one| one.foreign), "two threads had the same object at once, or one that there is not"))
+            .or_else(|| {
+                let uses = sum(|one| one.pairs + one.single);
+                differs("uses that the objects counted", uses, self.uses, "two threads had the same object at once, and counted it once")
+            })
+            .or_else(|| self.drained.and_then(|drained| drained.problem(self.objects)))
+            .or_else(|| {
+                let moved = !self.elapsed().is_zero();
+                differs("clock moved", true, moved, "the batch took no time by its clock")
+            })
+    }
+
+    /// From when all were there until the last was done.
+    fn elapsed(&self) -> Duration {
+        let timed = || self.tallies.iter().filter_map(|one| one.timed);
+        let begun = timed().map(|(begun, _)| begun).min();
+        let ended = timed().map(|(_, ended)| ended).max();
+        begun
+            .zip(ended)
+            .map_or(Duration::ZERO, |(begun, ended)| ended - begun)
+    }
+
+    /// The trial, once it is proved. `clock_ns` is what a look at the clock takes.
+    pub(super) fn trial(&self, batch: Batch, clock_ns: f64) -> Trial {
+        let elapsed_ns = self.elapsed().as_nanos() as f64;
+        let threads = self.tallies.len() as f64;
+        let pairs = threads * batch.0 as f64;
+        let misses: u64 = self.tallies.iter().map(|one| one.misses).sum();
+        let mut secondary = BTreeMap::from([
+            (PAIRS_PER_S.to_owned(), 1e9 * pairs / elapsed_ns),
+            ("misses".to_owned(), misses as f64 / pairs),
+            ("fairness".to_owned(), fairness(&self.rates())),
+        ]);
+        let mut latency: Histogram<u32> = self.tallies[0].latency.clone();
+        for other in &self.tallies[1..] {
+            // Both grow as they must, so that there is nothing to refuse.
+            let _ = latency.add(&other.latency);
+        }
+        if !latency.is_empty() {
+            for (name, share) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999)] {
+                let ns = latency.value_at_quantile(share) as f64;
+                secondary.insert(format!("latency_{name}_ns"), ns);
+            }
+            secondary.insert("latency_clock_ns".to_owned(), clock_ns);
+        }
+        Trial {
+            value: elapsed_ns / batch.0 as f64,
+            ops: batch.0,
+            elapsed_ns,
+            ticks: 0,
+            secondary,
+        }
+    }
+
+    /// Pairs per nanosecond of each thread, by its own end.
+    fn rates(&self) -> Vec<f64> {
+        let rate = |one: &Tally| {
+            let (begun, ended) = one.timed?;
+            Some(one.pairs as f64 / (ended - begun).as_nanos().max(1) as f64)
+        };
+        self.tallies.iter().filter_map(rate).collect()
+    }
+}
+
+impl Drained {
+    fn problem(self, objects: usize) -> Option<Problem> {
+        differs(
+            "objects in the pool afterwards",
+            objects,
+            self.once,
+            "some are lost",
+        )
+        .or_else(|| {
+            differs(
+                "objects that came out twice",
+                0,
+                self.again,
+                "an object was in the pool more than once",
+            )
+        })
+        .or_else(|| {
+            differs(
+                "objects that there are not",
+                0,
+                self.strange,
+                "the pool handed out what never went in",
+            )
+        })
+    }
+}
+
+/// Jain's index: 1 where all have the same, 1/n where one has all (Jain, Chiu, Hawe 1984).
+fn fairness(rates: &[f64]) -> f64 {
+    let sum: f64 = rates.iter().sum();
+    let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
+    match squares > 0.0 {
+        true => sum * sum / (rates.len() as f64 * squares),
+        false => 1.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    const PAIRS: u64 = 100;
+
+    /// Two threads, the second twice as fast as the first, of whose 200 pairs each took 10 ns or less.
+    fn good() -> Seen {
+        let begun = Instant::now();
+        let tally = |ns| {
+            let mut latency = Histogram::new(2).unwrap();
+            (0..20).for_each(|ns| latency.record(ns).unwrap());
+            Tally {
+                pairs: PAIRS,
+                single: 20,
+                misses: 5,
+                foreign: 0,
+                timed: Some((begun, begun + Duration::from_nanos(ns))),
+                latency,
+            }
+        };
+        Seen {
+            tallies: vec![tally(1000), tally(500)],
+            uses: 240,
+            objects: 4,
+            drained: Some(Drained {
+                once: 4,
+                again: 0,
+                strange: 0,
+            }),
+        }
+    }
+
+    #[test]
+    fn a_trial_is_what_its_threads_did() {
+        let seen = good();
+        assert_eq!(seen.problem(Batch(PAIRS)), None);
+        let trial = seen.trial(Batch(PAIRS), 17.0);
+        assert_eq!(
+            (trial.value, trial.ops, trial.elapsed_ns),
+            (10.0, 100, 1000.0)
+        );
+        let told = |name: &str| trial.secondary[name];
+        assert_eq!(told(PAIRS_PER_S), 200e6);
+        assert_eq!(told("misses"), 0.05);
+        assert!((told("fairness") - 0.9).abs() < 1e-12);
+        assert_eq!(told("latency_p50_ns"), 9.0);
+        assert_eq!(told("latency_p999_ns"), 19.0);
+        assert_eq!(told("latency_clock_ns"), 17.0);
+    }
+
+    /// Each check fails for its own reason: one value that is not as it should be.
+    #[test]
+    fn each_fault_is_found() {
+        let check = |spoil: fn(&mut Seen)| {
+            let mut seen = good();
+            spoil(&mut seen);
+            let problem = seen.problem(Batch(PAIRS));
+            problem.map(|problem| problem.check).unwrap_or_default()
+        };
+        let drained = |spoil: fn(&mut Drained)| {
+            let mut seen = good();
+            seen.drained.as_mut().map(spoil);
+            let problem = seen.problem(Batch(PAIRS));
+            problem.map(|problem| problem.check).unwrap_or_default()
+        };
+        assert_eq!(
+            check(|seen| seen.tallies[1].pairs -= 1),
+            "pairs of each thread"
+        );
+        assert_eq!(check(|seen| seen.tallies[1].foreign = 1), "foreign objects");
+        let uses = "uses that the objects counted";
+        assert_eq!(check(|seen| seen.uses -= 1), uses);
+        assert_eq!(check(|seen| seen.uses += 1), uses);
+        let lost = drained(|drained| drained.once -= 1);
+        assert_eq!(lost, "objects in the pool afterwards");
+        let twice = drained(|drained| drained.again = 1);
+        assert_eq!(twice, "objects that came out twice");
+        let strange = drained(|drained| drained.strange = 1);
+        assert_eq!(strange, "objects that there are not");
+        let still = check(|seen| {
+            for tally in &mut seen.tallies {
+                tally.timed = tally.timed.map(|(begun, _)| (begun, begun));
+            }
+        });
+        assert_eq!(still, "clock moved");
+    }
+
+    #[test]
+    fn fairness_is_the_share_that_could_have_had_as_much() {
+        assert_eq!(fairness(&[3.0, 3.0, 3.0]), 1.0);
+        assert_eq!(fairness(&[1.0, 0.0, 0.0, 0.0]), 0.25);
+        assert_eq!(fairness(&[]), 1.0);
+    }
+}

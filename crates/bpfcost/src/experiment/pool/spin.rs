@@ -1,0 +1,34 @@
+//! The sentinel: multiplications, which share nothing with any pool.
+
+use std::{hint::black_box, time::Instant};
+
+use anyhow::{Result, ensure};
+use bpfcost_bpf::Pinned;
+
+use crate::experiment::Sentinel;
+
+/// Multiplications that count as one operation, as the sentinel of other experiments has them.
+const MULTIPLICATIONS: u32 = 100;
+/// Operations of a trial: about 1 ms.
+const OPS: u32 = 10_000;
+
+/// Multiplications on one CPU.
+#[derive(Debug)]
+pub(super) struct Spin {
+    pub(super) cpu: u32,
+}
+
+impl Sentinel for Spin {
+    fn trial(&mut self) -> Result<f64> {
+        let _pinned = Pinned::to(self.cpu)?;
+        let begun = Instant::now();
+        let mut product = black_box(3u64);
+        for _ in 0..OPS * MULTIPLICATIONS {
+            product = product.wrapping_mul(product);
+        }
+        black_box(product);
+        let elapsed_ns = begun.elapsed().as_nanos() as f64;
+        ensure!(elapsed_ns > 0.0, "the sentinel took no time by its clock");
+        Ok(elapsed_ns / f64::from(OPS))
+    }
+}
