@@ -20,7 +20,9 @@ pub(super) fn blocks(chart: &Chart<'_>, all: bool) -> Vec<Block> {
     let groups = &chart.curves.groups;
     let (usual, others) = (&groups[0], &groups[1..]);
     let mut blocks = vec![rates(chart, usual)];
-    blocks.extend(misses(chart));
+    // What an emulator shows are misses.
+    let place = usize::from(chart.tells_speed);
+    blocks.splice(place..place, misses(chart));
     blocks.push(at_one_count(chart, usual));
     match all {
         true => blocks.extend(others.iter().map(|group| rates(chart, group))),
