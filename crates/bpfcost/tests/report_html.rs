@@ -293,7 +293,7 @@ fn curves_are_told_apart() -> Result<()> {
         sample_scaling::flawed(12),
         sample_scaling::emulated(12),
     ];
-    for (what, records) in [("curves", &records[..1]), ("curves-several", &records)] {
+    for (what, records) in [("curves", &records[..1]), ("curves-several", &records[..])] {
         let (_folder, file) = page(records)?;
         for width in [390, 1280] {
             for look in ["light", "dark"] {
@@ -305,7 +305,7 @@ fn curves_are_told_apart() -> Result<()> {
                 let out = browser.eval(
                     "[...document.querySelectorAll('svg.lines')].flatMap(plot => {
                         const r = plot.getBoundingClientRect();
-                        return [...plot.querySelectorAll('.mark path')].map(e => e.getBoundingClientRect())
+                        return [...plot.querySelectorAll('.spot path')].map(e => e.getBoundingClientRect())
                             .filter(b => b.left < r.left - 1 || b.right > r.right + 1 || b.top < r.top - 1 || b.bottom > r.bottom + 1);
                     }).length",
                 )?;
@@ -323,7 +323,7 @@ fn curves_are_told_apart() -> Result<()> {
     }
     // Eight pools, each with a legend entry, marks and a line; four others; a prediction and two tables.
     let figures = browser.eval(
-        "[...document.querySelectorAll('#run-1 .curves')].map(e => ['.legend:not(.kinds) .key', '.mark path', '.predicted:not(.swatch *)', '.hollow path']
+        "[...document.querySelectorAll('#run-1 .curves')].map(e => ['.legend:not(.kinds) .key', '.spot path', '.predicted:not(.swatch *)', '.hollow path']
             .map(what => e.querySelectorAll(what).length))",
     )?;
     let small = json!([4, 16, 0, 0]);

@@ -156,7 +156,7 @@ fn an_emulated_guest_says_nothing_of_speed() {
         shown(&record),
         verbose::render(&record, Style::default()),
         markdown::render(&record),
-        html::render(std::slice::from_ref(&record)).unwrap(),
+        body(&html::render(std::slice::from_ref(&record)).unwrap()),
         summary::sentence(&record),
     ] {
         assert!(!view.contains('◆') && !view.contains("knee"), "{view}");
@@ -298,16 +298,21 @@ fn hostile_and_odd_records() {
                 .find(|word| ["NaN", "inf"].contains(word));
             assert_eq!(odd, None, "{view}");
             assert!(!view.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{view}");
-            assert!(!view.contains("<b>\u{FFFD}"), "{view}");
         }
+        assert!(!html::render(&records).unwrap().contains("`<b>"));
     }
+}
+
+/// A page without its style and its script.
+fn body(page: &str) -> String {
+    let (_, page) = page.split_once("</style>").unwrap();
+    page.split("<script>").next().unwrap().to_owned()
 }
 
 /// Every view of some records.
 fn views(records: &[Record]) -> Vec<String> {
     let mut views = Vec::new();
-    let page = html::render(records).unwrap();
-    views.extend(page.split("<script>").next().map(str::to_owned));
+    views.push(body(&html::render(records).unwrap()));
     for width in [1, 60, 100, 300] {
         let style = Style {
             colour: false,
@@ -332,4 +337,5 @@ fn long_runs_are_shown_at_once() {
     let page = html::render(std::slice::from_ref(&record)).unwrap();
     assert!(shown(&record).contains("percpu"));
     println!("{:?}, {} bytes", start.elapsed(), page.len());
+    assert!(start.elapsed().as_secs() < 60);
 }

@@ -7,7 +7,7 @@
 //! machine could give: as many times as there are more threads, up to its CPUs. The knee is the fewest threads
 //! that reach [`KNEE`] of the curve's best rate: beyond it, more of them gain little or nothing.
 
-use bpfcost_stats::{Differences, Estimate, hodges_lehmann, sample::epoch_medians};
+use bpfcost_stats::{Differences, Estimate, Sample, hodges_lehmann, sample::epoch_medians};
 
 use super::{CaseRecord, Part, Record, Status};
 use crate::experiment::{Role, Scaling};
@@ -212,9 +212,12 @@ impl<'a> Curve<'a> {
 impl CurvePoint<'_> {
     /// What found nothing, per operation; `None` where nobody counted.
     pub fn misses(&self) -> Option<f64> {
-        MISSES
+        // Of all trials: a median would hide misses that come now and then.
+        let mut values = MISSES
             .iter()
-            .find_map(|name| self.case.secondary_value(name))
+            .filter_map(|name| self.case.secondary.get(*name));
+        let values = values.next().filter(|_| self.rate.is_some())?;
+        Some(Sample::new(&values.concat())?.mean())
     }
 
     /// Jain's index over the threads' rates: 1 where all did the same, 1 over their number where one did

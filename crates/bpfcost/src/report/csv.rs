@@ -128,7 +128,7 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
     let curves: &[&str] = if curved { &CURVES } else { &[] };
     let further = secondary_names(records);
     let names = CASES.iter().chain(rates).chain(curves).copied();
-    writer.write_record(names.chain(further.iter().copied()))?;
+    writer.write_record(names.chain(further.iter().copied()).map(text::line))?;
     for record in records {
         let parts = Parts::of(record);
         let curves = Curves::of(record);

@@ -195,8 +195,8 @@ fn curve(svg: &mut Svg, line: &Line, frame: &Frame) {
 fn marks(svg: &mut Svg, line: &Line, frame: &Frame, plot: &Plot) {
     let hue = line.hue % HUES;
     let class = match line.kind {
-        Kind::Measured => format!("mark hue{hue}"),
-        Kind::Published => format!("mark hollow hue{hue}"),
+        Kind::Measured => format!("spot hue{hue}"),
+        Kind::Published => format!("spot hollow hue{hue}"),
         Kind::Predicted => return,
     };
     for point in line.points.iter().filter(shown) {
@@ -261,15 +261,20 @@ fn legend(plot: &Plot) -> String {
             names.push((&line.series, line.hue));
         }
     }
+    let has = |kind| plot.lines.iter().any(|line| line.kind == kind);
+    // As it looks in this plot.
+    let (line, mark) = match has(Kind::Measured) {
+        true => ("curve", "spot"),
+        false => ("curve predicted", "spot hollow"),
+    };
     let mut out = String::from("<p class=\"caption legend\">");
     for (name, hue) in names {
         let mut swatch = swatch(&format!("swatch hue{}", hue % HUES));
         let shape = SHAPES[hue % SHAPES.len()];
-        swatch += &(sample_line("curve") + &sample_mark("mark", shape) + "</svg>");
+        swatch += &(sample_line(line) + &sample_mark(mark, shape) + "</svg>");
         let _ = write!(out, "<span class=\"key\">{swatch} {}</span> ", escape(name));
     }
     out.push_str("</p>");
-    let has = |kind| plot.lines.iter().any(|line| line.kind == kind);
     if plot.lines.iter().all(|line| line.kind == Kind::Measured) {
         return out;
     }
@@ -278,10 +283,10 @@ fn legend(plot: &Plot) -> String {
     let kinds = [
         (
             Kind::Measured,
-            line("curve") + &mark("mark"),
+            line("curve") + &mark("spot"),
             "measured here",
         ),
-        (Kind::Published, mark("mark hollow"), "published elsewhere"),
+        (Kind::Published, mark("spot hollow"), "published elsewhere"),
         (
             Kind::Predicted,
             line("curve predicted"),

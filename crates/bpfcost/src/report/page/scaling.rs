@@ -7,11 +7,11 @@ use super::{
     tables::{Row, Table, columns, number_cell, words_cell},
 };
 use crate::{
-    record::{CurvePoint, Part},
+    record::{Curve, CurvePoint, Part},
     report::{
         figure::curve::{self, Plot},
         number,
-        scaling::Chart,
+        scaling::{self, Chart},
         text,
     },
 };
@@ -73,18 +73,17 @@ fn caption(chart: &Chart<'_>) -> String {
     let cpus = number::plural(chart.curves.cpus as usize, "CPU");
     let over = text::line(&chart.curves.scaling.over);
     let rings = match chart.tells_speed {
-        true => " A ring is the knee: the fewest that reach 95 % of the curve\u{2019}s best.",
+        true => " A ring is the knee: the fewest that reach 95 % of the curve's best.",
         false => "",
     };
     format!(
-        "Both axes are logarithmic: a curve that doubles where the {over} double rises at 45 degrees or so. Bars \
-         are 95 % intervals.{rings} The upright line stands at {cpus}; to the right of it {over} share them."
+        "Both axes are logarithmic. A curve that rises gains by more {over}, one that falls loses by them. Bars \
+         are 95 % intervals.{rings} The upright line stands at {cpus}: to the right of it, {over} share them."
     )
 }
 
 /// Every point of every curve, in numbers.
 pub(super) fn table(chart: &Chart<'_>) -> Table {
-    let unit = chart.rate_unit;
     let plain = |value: Option<f64>| {
         let text = value.map_or_else(String::new, |value| {
             number::fixed(value, number::plain_decimals(value).min(2))
@@ -97,51 +96,45 @@ pub(super) fn table(chart: &Chart<'_>) -> Table {
         let text = rate.map_or_else(String::new, |rate| chart.rate(rate));
         number_cell(text, rate.map(|rate| rate.value))
     };
-    let row = |point: &CurvePoint<'_>, knee: bool| {
-        let speed_up = point.speed_up.filter(|_| chart.tells_speed);
+    let row = |(_, curve, point): (_, &Curve<'_>, &CurvePoint<'_>)| {
         let mut cells = vec![
             words_cell(text::line(&point.case.name)),
             plain(Some(f64::from(point.threads))),
             rate(point.rate),
-            number_cell(
-                speed_up.map_or_else(String::new, |part| {
-                    number::with_reach(part.value, part.ci95)
-                }),
-                speed_up.map(|part| part.value),
-            ),
-            share(point.efficiency.filter(|_| chart.tells_speed)),
-            words_cell(if knee { "knee" } else { "" }),
             share(point.misses()),
-            plain(point.fairness().filter(|_| chart.tells_speed)),
         ];
         cells.extend(point.latencies().map(plain));
+        if chart.tells_speed {
+            let told = |part: Part| scaling::with_ends(part.value, part.ci95);
+            let knee = curve.knee == Some(point.threads);
+            cells.extend([
+                number_cell(
+                    point.speed_up.map_or_else(String::new, told),
+                    point.speed_up.map(|part| part.value),
+                ),
+                share(point.efficiency),
+                words_cell(if knee { "knee" } else { "" }),
+                plain(point.fairness()),
+            ]);
+        }
         Row { tone: None, cells }
     };
-    let points = chart.curves.points();
-    let rows = points.map(|(_, curve, point)| {
-        row(
-            point,
-            chart.tells_speed && curve.knee == Some(point.threads),
-        )
-    });
-    let rates = unit.of(&chart.operations());
+    let rates = chart.rate_unit.of(&chart.operations());
     let over = text::line(&chart.curves.scaling.over);
-    Table {
-        title: "All points".into(),
-        caption: "Every point of every curve.".to_owned(),
-        rows: rows.collect(),
-        columns: columns(&[
-            ("case", false),
-            (&over, true),
-            (&rates, true),
+    let mut names = vec![("case", false), (over.as_str(), true), (&rates, true)];
+    names.extend(["misses", "p50 ns", "p99 ns", "p99.9 ns"].map(|name| (name, true)));
+    if chart.tells_speed {
+        names.extend([
             ("speed-up", true),
             ("efficiency", true),
             ("", false),
-            ("misses", true),
             ("fairness", true),
-            ("p50 ns", true),
-            ("p99 ns", true),
-            ("p99.9 ns", true),
-        ]),
+        ]);
+    }
+    Table {
+        title: "All points".into(),
+        caption: "Every point of every curve.".to_owned(),
+        rows: chart.curves.points().map(row).collect(),
+        columns: columns(&names),
     }
 }

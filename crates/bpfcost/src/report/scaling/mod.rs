@@ -29,6 +29,8 @@ const MISSES_MARK: &str = "∅";
 const UNFAIR_MARK: &str = "≠";
 /// Misses per operation from which a point is marked.
 const MANY_MISSES: f64 = 0.001;
+/// The share of a value beyond which its interval is told by both ends.
+const FAR: f64 = 0.3;
 /// Jain's index below which a point is marked.
 const FAIR: f64 = 0.9;
 
@@ -150,7 +152,7 @@ impl<'a> Chart<'a> {
     pub fn rate(&self, rate: Part) -> String {
         let size = self.rate_unit.size;
         let ci95 = rate.ci95.map(|ends| ends.map(|end| end / size));
-        number::with_reach(rate.value / size, ci95)
+        with_ends(rate.value / size, ci95)
     }
 
     /// A cell of the rate at a point, with its marks; or why there is none.
@@ -183,6 +185,22 @@ fn share_cell(share: f64) -> Cell {
     match share {
         0.0 => Cell::number("0", share),
         share => Cell::number(number::percent(share), share),
+    }
+}
+
+/// `20.1 ±0.3`; `12 [11, 72]` where the interval reaches far, for then its sides are rarely alike.
+pub fn with_ends(value: f64, ci95: Option<[f64; 2]>) -> String {
+    let far = |[low, high]: &[f64; 2]| (value - low).max(high - value) > FAR * value.abs();
+    match ci95.filter(far) {
+        Some(ends) => {
+            let decimals = number::estimate_decimals(value, ci95);
+            format!(
+                "{} {}",
+                number::fixed(value, decimals),
+                number::interval(ends, decimals)
+            )
+        }
+        None => number::with_reach(value, ci95),
     }
 }
 

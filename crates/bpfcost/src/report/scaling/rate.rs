@@ -2,7 +2,7 @@
 
 use super::{
     Chart, FAIR, KNEE_MARK, MANY_MISSES, MISSES_MARK, UNFAIR_MARK, absent, is_unfair, misses_much,
-    of_group, share_cell,
+    of_group, share_cell, with_ends,
 };
 use crate::{
     record::{Curve, CurveGroup, CurvePoint, Part, Status},
@@ -20,7 +20,9 @@ pub(super) fn blocks(chart: &Chart<'_>, all: bool) -> Vec<Block> {
     let groups = &chart.curves.groups;
     let (usual, others) = (&groups[0], &groups[1..]);
     let mut blocks = vec![rates(chart, usual)];
-    blocks.extend(misses(chart));
+    // What an emulator shows are misses.
+    let place = usize::from(chart.tells_speed);
+    blocks.splice(place..place, misses(chart));
     blocks.push(at_one_count(chart, usual));
     match all {
         true => blocks.extend(others.iter().map(|group| rates(chart, group))),
@@ -144,7 +146,7 @@ fn costs(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Block {
     let cell = |_: &Curve<'_>, point: &CurvePoint<'_>| {
         let raw = point.case.raw.as_ref();
         match raw.filter(|_| point.case.status == Status::Ok) {
-            Some(raw) => Cell::number(number::with_reach(raw.value, raw.ci95), raw.value),
+            Some(raw) => Cell::number(with_ends(raw.value, raw.ci95), raw.value),
             None => absent(point.case, chart.record),
         }
     };
@@ -207,7 +209,7 @@ fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Block {
     let (p50, p99, p999) = (latency(0), latency(1), latency(2));
     let speed_up = |point: &CurvePoint<'_>| {
         let Part { value, ci95 } = point.speed_up.filter(|_| chart.tells_speed)?;
-        Some(Cell::number(number::with_reach(value, ci95), value))
+        Some(Cell::number(with_ends(value, ci95), value))
     };
     let efficiency = |point: &CurvePoint<'_>| {
         let share = point.efficiency.filter(|_| chart.tells_speed)?;

@@ -86,7 +86,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
         ),
     };
     Some(match (knee(chart, first.0), knee(chart, last.0)) {
-        (Some(first), Some(last)) => format!("{told}; the knee of {first}, of {last}"),
+        (Some(first), Some(last)) => format!("{told}; the knee of {first}, that of {last}"),
         _ => told,
     })
 }
