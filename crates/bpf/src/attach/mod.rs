@@ -14,6 +14,7 @@ pub(crate) mod net;
 mod probe;
 mod routine;
 mod stopwatch;
+mod tally;
 mod user;
 
 use std::fmt;
@@ -23,6 +24,7 @@ pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
 pub use kernel::others::others;
 pub use maps::Maps;
 pub use probe::{Probe, Seen};
+pub use tally::{Counts, How, Tally};
 
 use crate::feature::Feature;
 
