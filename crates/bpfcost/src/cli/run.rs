@@ -227,8 +227,15 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
                 .map_err(|error: TargetError| usage(error.to_string()))?;
             // One that is not there is told before anything is measured.
             place::kernel(&named)?;
-            let cpus = cpus(args.cpus.as_deref(), &named, host)?;
-            let experiment = select::experiment(name)?;
+            let mut experiment = select::experiment(name)?;
+            if experiment.every_cpu() && named.is_exact() {
+                return Err(usage(format!(
+                    "{name} asks how CPUs get on with each other, and {target} has one\n  \
+                     Run it on host or in a vm:KERNEL"
+                )));
+            }
+            let cpus = cpus(args.cpus.as_deref(), &named, host, experiment.every_cpu())?;
+            experiment.on_cpus(&cpus);
             if let Some(most) = experiment.most_cpus()
                 && cpus.len() > most
             {
@@ -248,6 +255,7 @@ fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>, Plan)>> {
                 cases,
                 grid: experiment.grid(),
                 scaling: experiment.scaling(),
+                contends: experiment.contends(),
                 pairs,
                 cpus,
                 precision: args.precision.or(default.then_some(DEFAULT_PRECISION)),
@@ -331,26 +339,32 @@ fn once(names: &[String]) -> Result<()> {
     }
 }
 
-/// The CPUs to run on: those asked for, or the last one allowed, where interrupts are rarest. For a
-/// guest, they are the guest's own.
-fn cpus(list: Option<&str>, target: &Target, host: &Host) -> Result<Vec<u32>> {
+/// The CPUs to run on: those asked for; or every one allowed; or the last one, where interrupts are
+/// rarest. For a guest, they are the guest's own.
+fn cpus(list: Option<&str>, target: &Target, host: &Host, every: bool) -> Result<Vec<u32>> {
     let asked = list
         .map(parse_cpus)
         .transpose()
         .map_err(|error| usage(error.to_string()))?;
     if target != &Target::Host {
-        let cpus = asked.unwrap_or_else(|| vec![place::guest_cpus(target, &[]) - 1]);
+        let last = place::guest_cpus(target, &[]) - 1;
+        let cpus = asked.unwrap_or_else(|| match every {
+            true => (0..=last).collect(),
+            false => vec![last],
+        });
         return place::guest_has(target, &cpus).map(|()| cpus);
     }
     let cpus = match asked {
         Some(cpus) => cpus,
         None => {
             let allowed = bpfcost_bpf::allowed_cpus();
-            vec![
-                *allowed
-                    .last()
-                    .context("the kernel does not tell on which CPUs this may run")?,
-            ]
+            let last = *allowed
+                .last()
+                .context("the kernel does not tell on which CPUs this may run")?;
+            match every {
+                true => allowed,
+                false => vec![last],
+            }
         }
     };
     host.usable_cpus(&cpus)

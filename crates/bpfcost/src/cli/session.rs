@@ -102,7 +102,8 @@ impl Session {
         plan.seconds = time.map(|time| time.as_secs_f64()).or(plan.seconds);
         plan.patient &= time.is_none();
         plan.precision = precision.or(plan.precision);
-        let experiment = select::experiment(&plan.experiment)?;
+        let mut experiment = select::experiment(&plan.experiment)?;
+        experiment.on_cpus(&plan.cpus);
         let ended = contents.ended.is_some() && time.is_none() && precision.is_none();
         // The record lies beside its journal, whichever of the two was named.
         let out = journal.path().with_extension("");
@@ -151,6 +152,11 @@ impl Session {
         let disturbance = self.earlier.merge(outcome.disturbance);
         Host::disturbed(&mut machine, &disturbance, outcome.others);
         let mut warnings = target::warnings(&machine, &disturbance);
+        if self.plan.contends {
+            // Threads are started for each trial, and placed; and of emulated times the record says more.
+            let known = [target::MIGRATIONS, target::EMULATED];
+            warnings.retain(|warning| !known.contains(&warning.code.as_str()));
+        }
         warnings.extend(outcome.warnings);
         let spread = SessionFile::of_user()
             .and_then(|file| file.load(&machine).ok().flatten())

@@ -4,6 +4,8 @@
 
 pub mod attach;
 mod case;
+mod crew;
+pub mod kretprobe;
 pub mod ladder;
 mod remedy;
 mod trial;
@@ -15,6 +17,7 @@ use anyhow::Result;
 use bpfcost_bpf::Feature;
 
 pub use case::{Batch, Case, Grid, Pair, Role, Scaling, Sizing};
+use trial::differs;
 pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
 pub use unit::Unit;
 
@@ -50,6 +53,21 @@ pub trait Experiment {
     /// How cases make curves over a number of threads or CPUs, where they do.
     fn scaling(&self) -> Option<Scaling> {
         None
+    }
+
+    /// Whether its question is how CPUs get on with each other. Then it runs on all that it may where none are
+    /// named, and on no target that has one alone.
+    fn every_cpu(&self) -> bool {
+        false
+    }
+
+    /// Takes the CPUs of a run, which its cases may depend on.
+    fn on_cpus(&mut self, _cpus: &[u32]) {}
+
+    /// Whether costs come from CPUs that fight for cache lines. An emulated machine has none, so that its
+    /// times of such cases tell nothing, not even which of two is dearer.
+    fn contends(&self) -> bool {
+        false
     }
 
     /// Every case, floors included, in the order in which tables show them.
@@ -140,6 +158,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
     vec![
         Box::new(xdp_lb::XdpLb::default()),
         Box::new(attach::AttachTypes),
+        Box::new(kretprobe::Kretprobes::default()),
         Box::new(ladder::KnownAnswers),
     ]
 }

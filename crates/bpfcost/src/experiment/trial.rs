@@ -66,6 +66,21 @@ impl fmt::Display for Problem {
     }
 }
 
+/// The problem that something is not as expected; `None` where it is.
+pub(super) fn differs<T: PartialEq + ToString>(
+    check: &str,
+    expected: T,
+    got: T,
+    detail: &str,
+) -> Option<Problem> {
+    (expected != got).then(|| Problem {
+        check: check.to_owned(),
+        expected: expected.to_string(),
+        got: got.to_string(),
+        detail: detail.to_owned(),
+    })
+}
+
 /// An epoch: everything that the cases need, loaded. Dropping it detaches, stops and frees
 /// everything that it made.
 pub trait Loaded {

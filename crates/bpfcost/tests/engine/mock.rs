@@ -136,6 +136,7 @@ impl Mock {
             budget: None,
             grid: None,
             scaling: None,
+            contends: false,
         }
     }
 

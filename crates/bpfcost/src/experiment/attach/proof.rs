@@ -8,7 +8,7 @@ use bpfcost_bpf::{
 };
 
 use super::case::Way;
-use crate::experiment::{Batch, Problem};
+use crate::experiment::{Batch, Problem, differs};
 
 /// Nanoseconds a run by the kernel's own account, where `bpf_stats` is on and all runs are the driver's.
 pub const KERNEL_NS: &str = "kernel_ns";
@@ -127,20 +127,6 @@ pub(super) fn trouble(trouble: &Trouble) -> Problem {
         got: trouble.got.clone(),
         detail: "the program is not attached in the way that the case is about".to_owned(),
     }
-}
-
-fn differs<T: PartialEq + ToString>(
-    check: &str,
-    expected: T,
-    got: T,
-    detail: &str,
-) -> Option<Problem> {
-    (expected != got).then(|| Problem {
-        check: check.to_owned(),
-        expected: expected.to_string(),
-        got: got.to_string(),
-        detail: detail.to_owned(),
-    })
 }
 
 fn at_least(check: &str, expected: u64, got: u64) -> Option<Problem> {

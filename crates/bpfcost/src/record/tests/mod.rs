@@ -57,6 +57,7 @@ pub(super) fn plan() -> Plan {
         budget: Some(0.05),
         grid: None,
         scaling: None,
+        contends: false,
     }
 }
 
