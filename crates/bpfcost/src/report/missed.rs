@@ -1,6 +1,6 @@
 //! What a probe missed, where that is a part of the question.
 
-use bpfcost_stats::sample::median;
+use bpfcost_stats::Sample;
 
 use crate::{
     experiment::kretprobe::MISSED,
@@ -32,7 +32,7 @@ pub(super) fn caption(record: &Record) -> Option<String> {
     })
 }
 
-/// `misses 75 % of the calls`: in the middle one of all trials; `None` where it misses nothing.
+/// `misses 75 % of the calls`; `None` where it misses nothing.
 pub(super) fn note(case: &CaseRecord, record: &Record) -> Option<String> {
     record.scaling.as_ref()?;
     Some(format!(
@@ -43,6 +43,7 @@ pub(super) fn note(case: &CaseRecord, record: &Record) -> Option<String> {
 
 /// The share of the calls, where it is not 0.
 fn share(case: &CaseRecord) -> Option<f64> {
-    let share = median(&case.secondary.get(MISSED)?.concat())?;
+    // Of all trials: a median would hide misses that come now and then.
+    let share = Sample::new(&case.secondary.get(MISSED)?.concat())?.mean();
     (share > 0.0).then_some(share)
 }

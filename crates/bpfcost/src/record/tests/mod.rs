@@ -2,6 +2,7 @@
 
 mod build;
 mod compare;
+mod contention;
 mod counts;
 mod gate;
 mod keys;
