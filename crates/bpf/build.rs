@@ -7,7 +7,9 @@ use libbpf_cargo::SkeletonBuilder;
 /// The first clang that knows `may_goto`, as Debian 12 names it.
 const CLANG: &str = "clang-19";
 
-const SOURCES: [&str; 6] = ["driver", "example", "feeder", "ladder", "probe", "xdp_lb"];
+const SOURCES: [&str; 7] = [
+    "driver", "example", "feeder", "ladder", "probe", "tally", "xdp_lb",
+];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));

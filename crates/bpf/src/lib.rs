@@ -53,6 +53,11 @@ mod skel {
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod tally {
+        include!(concat!(env!("OUT_DIR"), "/tally.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod xdp_lb {
         include!(concat!(env!("OUT_DIR"), "/xdp_lb.skel.rs"));
     }

@@ -14,15 +14,17 @@ pub(crate) mod net;
 mod probe;
 mod routine;
 mod stopwatch;
+mod tally;
 mod user;
 
 use std::fmt;
 
 pub use body::Body;
 pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
-pub use kernel::others::others;
+pub use kernel::others::{others, others_at};
 pub use maps::Maps;
 pub use probe::{Probe, Seen};
+pub use tally::{Counts, How, Tally};
 
 use crate::feature::Feature;
 

@@ -108,7 +108,8 @@ impl Missing {
 /// Stands for every other capability where bpf(2) is asked, as the kernel itself has it.
 const SYS_ADMIN: u32 = 21;
 
-fn release() -> String {
+/// This kernel's release, e.g. `6.12.107+deb13-amd64`.
+pub(crate) fn release() -> String {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     release.trim().to_owned()
 }

@@ -11,6 +11,7 @@ mod probe;
 
 use std::{fmt, sync::OnceLock};
 
+pub(crate) use missing::release;
 pub use missing::{Missing, Version, Why};
 pub(crate) use probe::{TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI, btf_number};
 

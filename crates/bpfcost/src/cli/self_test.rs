@@ -177,6 +177,7 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
             budget: None,
             grid: None,
             scaling: None,
+            contends: false,
         };
         let empty = Measured::new(&plan);
         let measured = measure::measure(

@@ -4,6 +4,8 @@
 
 pub mod attach;
 mod case;
+mod crew;
+pub mod kretprobe;
 pub mod ladder;
 pub mod pool;
 mod remedy;
@@ -75,6 +77,12 @@ pub trait Experiment {
             self.name(),
             self.name()
         )
+    }
+
+    /// Whether costs come from CPUs that fight for cache lines. An emulated machine has none, so that its
+    /// times of such cases tell nothing, not even which of two is dearer.
+    fn contends(&self) -> bool {
+        false
     }
 
     /// Every case, floors included, in the order in which tables show them.
@@ -171,6 +179,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
         Box::new(xdp_lb::XdpLb::default()),
         Box::new(attach::AttachTypes),
         Box::new(pool::Pools::default()),
+        Box::new(kretprobe::Kretprobes::default()),
         Box::new(ladder::KnownAnswers),
     ]
 }

@@ -10,7 +10,6 @@
 
 mod bed;
 mod case;
-mod crew;
 mod epoch;
 mod kind;
 mod line;
@@ -105,6 +104,10 @@ impl Experiment for Pools {
 
     fn privileged(&self) -> bool {
         false
+    }
+
+    fn contends(&self) -> bool {
+        true
     }
 
     fn every_cpu(&self) -> bool {

@@ -29,6 +29,9 @@ pub struct Plan {
     /// How the cases make curves, where they do.
     #[serde(default)]
     pub scaling: Option<Scaling>,
+    /// Whether costs come from CPUs that fight for cache lines, which an emulated machine does not have.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub contends: bool,
     /// The comparisons; their number decides the first look.
     pub pairs: Vec<Pair>,
     /// CPUs that run each case at once.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     experiment::{Case, Pair, Role, Unit},
-    measure::{CaseData, Measured, Plan, Stop, Warning},
+    measure::{CaseData, Measured, PROPORTIONALITY, Plan, Stop, Warning},
 };
 
 impl Record {
@@ -29,6 +29,7 @@ impl Record {
         session_spread: Option<f64>,
     ) -> Record {
         let (seen, dropped) = Seen::of(plan, measured);
+        let speechless = plan.contends && machine.emulates_time();
         let cases: Vec<CaseRecord> = (0..plan.cases.len())
             .map(|index| seen.case(plan, index))
             .collect();
@@ -56,11 +57,15 @@ impl Record {
                 kernel_bytes: machine.kernel_bytes.max(measured.kernel_bytes),
                 ..machine
             },
-            warnings: warnings(measured, dropped),
+            warnings: warnings(measured, dropped, speechless),
             grid: plan.grid.clone(),
             scaling: plan.scaling.clone(),
+            contends: plan.contends,
             prediction: timed.then(|| Prediction::of(&cases)).flatten(),
-            comparisons: seen.comparisons(plan, measured),
+            comparisons: match speechless {
+                true => Vec::new(),
+                false => seen.comparisons(plan, measured),
+            },
             spread: seen.spread(plan, measured, session_spread),
             cases,
         }
@@ -79,13 +84,22 @@ fn usable(value: f64) -> bool {
     value.abs() < 1e150
 }
 
-/// The run's warnings, each once, for a resumed run warns again.
-fn warnings(measured: &Measured, dropped: usize) -> Vec<Warning> {
+/// The run's warnings, each once, for a resumed run warns again. `speechless`: its times tell nothing.
+fn warnings(measured: &Measured, dropped: usize, speechless: bool) -> Vec<Warning> {
     let mut kept: Vec<Warning> = Vec::new();
     for warning in &measured.warnings {
-        if !kept.contains(warning) {
+        // Times that tell nothing need not be proportional either.
+        let moot = speechless && warning.code == PROPORTIONALITY;
+        if !moot && !kept.contains(warning) {
             kept.push(warning.clone());
         }
+    }
+    if speechless {
+        kept.push(Warning::new(
+            "no-verdict",
+            "no case is compared with another: what they cost comes from CPUs that fight for cache lines, \
+             and this machine is emulated and has none. Run it on hardware, or in a guest with KVM",
+        ));
     }
     if dropped > 0 {
         kept.push(Warning::new(

@@ -55,6 +55,15 @@ pub enum CompareError {
         /// `experiment on target`.
         what: String,
     },
+    /// CPUs that fight for cache lines, on a machine that has none.
+    #[error(
+        "{what}: costs come from CPUs that fight for cache lines, and the machine is emulated and has none; \
+         compare records of hardware, or of guests with KVM"
+    )]
+    Emulated {
+        /// `experiment on target`.
+        what: String,
+    },
     /// Counts of instructions hold for one build of everything.
     #[error(
         "{what}: counts hold for one emulator, kernel, set of mitigations, build of the programs, seed and \
@@ -79,6 +88,12 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
         return Ok(Vec::new());
     };
     let what = what(first);
+    if records
+        .iter()
+        .any(|one| one.contends && one.machine.emulates_time())
+    {
+        return Err(CompareError::Emulated { what });
+    }
     let mut differs: Vec<String> = Vec::new();
     let mut warnings = Vec::new();
     let mut versions = vec![first.bpfcost.as_str()];

@@ -47,6 +47,9 @@ pub struct Record {
     /// How the cases make curves, where they do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<Scaling>,
+    /// Whether costs come from CPUs that fight for cache lines: emulated times of such cases tell nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub contends: bool,
     /// What a model says of machines with more CPUs, where the run measured what it needs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,

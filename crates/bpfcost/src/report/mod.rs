@@ -17,6 +17,7 @@ pub mod html;
 pub mod json;
 pub mod markdown;
 pub mod matrix;
+mod missed;
 pub mod number;
 mod page;
 pub mod parts;

@@ -8,6 +8,9 @@ use crate::{
 /// What stands beside the name of a target whose times are an emulator's.
 pub const EMULATED: &str = "emulated";
 
+/// What an emulated machine tells of CPUs that fight for cache lines.
+pub const NO_SPEED: &str = "emulated: shows misses and correctness, no speed: an emulator has no cache lines to fight for.";
+
 /// Whether the times of a record are an emulator's. Counts are too, and are what they are.
 pub fn is_emulated(record: &Record) -> bool {
     record.machine.emulates_time() && !record.unit.is_counted()
@@ -39,10 +42,13 @@ pub fn unit_caption(record: &Record) -> Option<String> {
                 .to_owned(),
         );
     }
-    is_emulated(record).then(|| {
-        "emulated: times of an emulator, not of hardware. They tell neither what hardware takes nor \
-         which of two cases is dearer there."
-            .to_owned()
+    is_emulated(record).then(|| match record.contends {
+        true => NO_SPEED.to_owned(),
+        false => {
+            "emulated: times of an emulator, not of hardware. They tell neither what hardware takes nor \
+             which of two cases is dearer there."
+                .to_owned()
+        }
     })
 }
 

@@ -5,6 +5,7 @@ use crate::{
     measure::Stop,
     record::{self, BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
     report::{
+        missed,
         number::{self, MISSING},
         style::Tone,
         target, text,
@@ -139,7 +140,8 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
     let Some(raw) = &case.raw else {
         return vec![Note::new(Tone::Quiet, "no trials")];
     };
-    let mut notes = Vec::new();
+    let missed = missed::note(case, record).map(|text| Note::new(Tone::Open, text));
+    let mut notes = Vec::from_iter(missed);
     if raw.modes.len() > 1 {
         notes.push(Note::new(Tone::Open, modes(raw)));
     }

@@ -24,6 +24,12 @@ pub const MIGRATIONS_LEAST: u64 = 10;
 /// 3 %; beyond 5 % nanoseconds of early and late epochs differ more than their intervals say.
 pub const FREQUENCY_SHARE: f64 = 0.05;
 
+/// [`Warning::code`] where every instruction was emulated.
+pub const EMULATED: &str = "emulated";
+
+/// [`Warning::code`] where threads moved between CPUs.
+pub const MIGRATIONS: &str = "migrations";
+
 /// Clocks that are read without leaving the CPU. Others take a microsecond or an exit of the guest.
 const FAST_CLOCKS: [&str; 5] = [
     "tsc",
@@ -96,7 +102,7 @@ fn migrations(seen: &Disturbance) -> Option<Warning> {
     let most = (seen.wall_ms / 1e3 * MIGRATIONS_PER_S).max(MIGRATIONS_LEAST as f64);
     (seen.migrations as f64 > most).then_some(())?;
     warning(
-        "migrations",
+        MIGRATIONS,
         format!(
             "threads of this program moved between CPUs {} times while measuring, and caches went \
              cold each time; pin it with --cpus",
@@ -183,7 +189,7 @@ fn clocksource(machine: &Machine) -> Option<Warning> {
 fn emulated(machine: &Machine) -> Option<Warning> {
     machine.emulates_time().then_some(())?;
     warning(
-        "emulated",
+        EMULATED,
         "every instruction was emulated, so these times are those of the emulator: caches, branches and \
          clock rates of a CPU are not in them. Cases of one run tell which does more work; for costs that \
          repeat, count instructions with --on exact:KERNEL"

@@ -40,6 +40,7 @@ fn cases_entered_twice_are_measured_twice() {
             budget: None,
             grid: None,
             scaling: None,
+            contends: false,
         };
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);

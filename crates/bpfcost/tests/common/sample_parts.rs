@@ -179,6 +179,7 @@ fn plan(target: &str, unit: Unit) -> Plan {
         seed: 7,
         cases,
         scaling: None,
+        contends: false,
         grid: Some(Grid {
             rows: "attach".into(),
             columns: "body".into(),

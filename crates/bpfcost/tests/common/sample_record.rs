@@ -171,6 +171,7 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
         cases,
         grid: None,
         scaling: None,
+        contends: false,
         prediction: None,
         comparisons,
         spread: Spread {

@@ -224,6 +224,7 @@ fn plan(target: &str) -> Plan {
             series: "pool".into(),
             rate: "pairs_per_s".into(),
         }),
+        contends: true,
         grid: None,
         pairs,
         cpus: (0..CPUS).collect(),

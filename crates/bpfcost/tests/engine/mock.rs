@@ -137,6 +137,7 @@ impl Mock {
             budget: None,
             grid: None,
             scaling: None,
+            contends: false,
         }
     }
 

@@ -11,6 +11,7 @@ mod exact;
 mod faults;
 mod features;
 mod kernels;
+mod kretprobe;
 mod lacking;
 mod measures;
 mod require;

@@ -13,7 +13,11 @@ const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// Turns the kernel's refusal to attach to a function into what is known of it. Reads the kernel's list of
 /// symbols, which takes a while: for failures alone.
-pub(super) fn explain(attach: Attach, function: &str, source: libbpf_rs::Error) -> Error {
+pub(in crate::attach) fn explain(
+    attach: Attach,
+    function: &str,
+    source: libbpf_rs::Error,
+) -> Error {
     let words = match source.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => locked_down(),
         _ => unfit(attach, function),

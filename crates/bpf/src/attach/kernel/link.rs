@@ -86,7 +86,7 @@ pub(super) fn fprobe(
 }
 
 /// Attaches a program to the perf event, which the link keeps.
-pub(super) fn perf(program: &ProgramMut<'_>, event: OwnedFd) -> libbpf_rs::Result<Link> {
+pub(in crate::attach) fn perf(program: &ProgramMut<'_>, event: OwnedFd) -> libbpf_rs::Result<Link> {
     let link = program.attach_perf_event(event.as_raw_fd())?;
     // libbpf closes it with the link.
     let _ = event.into_raw_fd();

@@ -1,6 +1,7 @@
 //! Events made inside the kernel: BPF calls a function in a timed loop (`bpf/driver.bpf.c`).
 
 mod all;
+mod event;
 mod function;
 mod inside;
 mod link;
@@ -17,11 +18,15 @@ use libbpf_rs::{
     KprobeMultiOpts, Link, ProgramMut,
     skel::{OpenSkel as _, SkelBuilder as _},
 };
-pub(super) use link::missed;
 
 use self::{
     all::All,
     state::{List, State, trouble},
+};
+pub(super) use self::{
+    event::Event,
+    function::explain,
+    link::{missed, perf},
 };
 use super::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble};
 use crate::{
@@ -248,7 +253,7 @@ impl Attached for OnEntry {
     }
 }
 
-fn multi(
+pub(super) fn multi(
     program: &ProgramMut<'_>,
     function: &str,
     retprobe: bool,

@@ -10,15 +10,15 @@ use crate::{attach::Driver, error::Result, feature, mount::Opened, programs::loa
 /// The kernel's own BTF is registered first; programs that are attached to other programs name those here.
 const KERNEL_BTF: u32 = 1;
 
-/// What the events of a driver pass through.
-struct Places {
-    functions: &'static [&'static str],
+/// What events pass through.
+struct Places<'a> {
+    functions: &'a [&'a str],
     tracepoint: Option<&'static str>,
     /// As they are named in the kernel's BTF.
-    types: &'static [&'static str],
+    types: &'a [&'a str],
 }
 
-fn places(driver: Driver) -> Option<Places> {
+fn places(driver: Driver) -> Option<Places<'static>> {
     let of = |functions, types| Places {
         functions,
         tracepoint: driver.tracepoint(),
@@ -46,7 +46,26 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
     let Some(places) = places(driver) else {
         return Ok(None);
     };
-    let mut found = linked(&places);
+    let mut found = at(&places);
+    if let Ok(tracefs) = Opened::new("tracefs") {
+        found.extend(enabled(&tracefs, driver));
+    }
+    Ok((!found.is_empty()).then(|| found.join("; ")))
+}
+
+/// The same for one function.
+pub fn others_at(function: &str) -> Option<String> {
+    let found = at(&Places {
+        functions: &[function],
+        tracepoint: None,
+        // Trampolines are seen by what ftrace calls.
+        types: &[],
+    });
+    (!found.is_empty()).then(|| found.join("; "))
+}
+
+fn at(places: &Places<'_>) -> Vec<String> {
+    let mut found = linked(places);
     let kprobes = List::open().and_then(|list| list.read());
     for kprobe in kprobes.unwrap_or_default() {
         if places.functions.contains(&kprobe.function.as_str()) {
@@ -57,14 +76,13 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
         }
     }
     if let Ok(tracefs) = Opened::new("tracefs") {
-        found.extend(traced(&tracefs, &places));
-        found.extend(enabled(&tracefs, driver));
+        found.extend(traced(&tracefs, places));
     }
-    Ok((!found.is_empty()).then(|| found.join("; ")))
+    found
 }
 
 /// BPF programs, by their links.
-fn linked(places: &Places) -> Vec<String> {
+fn linked(places: &Places<'_>) -> Vec<String> {
     let numbers: Vec<u32> = places
         .types
         .iter()
@@ -118,7 +136,7 @@ fn linked(places: &Places) -> Vec<String> {
 }
 
 /// What ftrace calls at a function's entry: fprobes, trampolines, tracers.
-fn traced(tracefs: &Opened, places: &Places) -> Vec<String> {
+fn traced(tracefs: &Opened, places: &Places<'_>) -> Vec<String> {
     let text = fs::read_to_string(tracefs.path("enabled_functions")).unwrap_or_default();
     let names = |line: &&str| {
         let name = line.split_whitespace().next();

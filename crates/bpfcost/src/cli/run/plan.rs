@@ -70,6 +70,7 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                 cases,
                 grid: experiment.grid(),
                 scaling: experiment.scaling(),
+                contends: experiment.contends(),
                 pairs,
                 cpus,
                 precision: args.precision.or(default.then_some(DEFAULT_PRECISION)),

@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
 use super::{
-    crew::{Crew, Member, PATIENCE},
+    super::crew::{Crew, Member, PATIENCE},
     proof::{Drained, Seen},
 };
 use crate::experiment::Fault;

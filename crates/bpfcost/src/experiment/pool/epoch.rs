@@ -8,9 +8,9 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 
 use super::{
+    super::crew::{Crew, PATIENCE, may_pin},
     bed::{Bed, Floor, Use},
     case::{Point, Way},
-    crew::{Crew, PATIENCE, may_pin},
     kind::Kind,
     line::{self, Seat},
 };

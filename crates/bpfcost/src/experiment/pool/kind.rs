@@ -3,8 +3,8 @@
 use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer};
 
 use super::{
+    super::crew::room,
     bed::{Bed, PoolBed},
-    crew::room,
 };
 
 /// A pool that is measured.

@@ -12,8 +12,8 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use super::{
+    super::crew::{Crew, Member, PATIENCE},
     case::Line,
-    crew::{Crew, Member, PATIENCE},
 };
 use crate::experiment::{Batch, Fault, Trial, differs};
 

@@ -2,6 +2,7 @@
 
 mod build;
 mod compare;
+mod contention;
 mod counts;
 mod gate;
 mod keys;
@@ -59,6 +60,7 @@ pub(super) fn plan() -> Plan {
         budget: Some(0.05),
         grid: None,
         scaling: None,
+        contends: false,
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     report::{
         absent,
         cost::CostText,
+        missed,
         number::{self, MISSING},
         rows,
         style::Tone,
@@ -282,13 +283,17 @@ impl<'a> Matrix<'a> {
             );
         }
         captions.extend(self.sessions_caption());
-        if any(&target::is_emulated) {
+        if any(&|record| target::is_emulated(record) && record.contends) {
+            captions.push(target::NO_SPEED.to_owned());
+        } else if any(&target::is_emulated) {
             captions.push(
                 "emulated: times of an emulator, not of hardware; they are compared with nothing but times \
                  of the same emulator."
                     .to_owned(),
             );
         }
+        let records = columns.iter().map(|column| column.record);
+        captions.extend(records.filter_map(missed::caption));
         let kinds = columns
             .iter()
             .filter(|column| column.against == Against::First);

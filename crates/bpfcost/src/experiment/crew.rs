@@ -202,7 +202,7 @@ impl Crew<'_> {
 fn unspawned(index: usize, threads: usize, error: &str) -> anyhow::Error {
     anyhow!(
         "thread {} of {threads} could not be started ({error}): this user or this control group may have \
-         no more, or there is no memory for it\n  Ask for fewer with --set threads=…, or raise the limit \
+         no more, or there is no memory for it\n  Ask for fewer with --case or --set threads=…, or raise the limit \
          (ulimit -u, ulimit -v, pids.max)",
         index + 1
     )

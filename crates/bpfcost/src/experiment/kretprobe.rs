@@ -1,0 +1,175 @@
+//! `kretprobe`: what does a probe on a function's return cost when many threads are in the function at once,
+//! and whom does it miss? Study 001 replaced the list from which a kretprobe takes the record of a call that
+//! has not returned (Linux 6.1 still has it) by an array; Linux 6.7 put a ring for each CPU there
+//! (lib/objpool.c). The same run on both kernels is the study's before and after.
+//!
+//! Threads on their CPUs make a system call again and again, all beginning together, with nothing on it, a
+//! kprobe, a kretprobe, an fprobe or a trampoline. The value is the time until the last is done by the calls
+//! of one thread: ns per call and thread. A kretprobe has `maxactive` instances; a call that finds none is
+//! missed. Each trial proves that what the program saw and what the kernel says it missed are all the calls.
+//!
+//! By default it runs on all CPUs that it may, with up to four threads on each. A batch of some milliseconds
+//! holds few time slices, so that where there are more threads than CPUs the value is of CPUs that are never
+//! idle, and of threads that mostly take turns.
+
+mod call;
+mod case;
+mod epoch;
+mod proof;
+
+pub use proof::MISSED;
+
+use anyhow::Result;
+use bpfcost_bpf::{Feature, timing::Loop};
+
+use self::{case::Way, epoch::Epoch};
+use super::{Case, Experiment, Loaded, Overhead, Pair, Scaling, Sentinel, Setup, Unit, ladder};
+
+/// The experiment.
+#[derive(Clone, Debug)]
+pub struct Kretprobes {
+    /// How many CPUs it runs on.
+    cpus: usize,
+}
+
+impl Default for Kretprobes {
+    /// On all CPUs that this process may run on.
+    fn default() -> Self {
+        Kretprobes {
+            cpus: bpfcost_bpf::allowed_cpus().len(),
+        }
+    }
+}
+
+impl Experiment for Kretprobes {
+    fn name(&self) -> &'static str {
+        "kretprobe"
+    }
+
+    fn about(&self) -> &'static str {
+        "probes on a system call that many threads make at once: what they cost, and whom they miss"
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::NanosPerOp
+    }
+
+    fn margin(&self) -> f64 {
+        0.03
+    }
+
+    fn factors(&self) -> &'static [(&'static str, &'static str)] {
+        &[
+            ("probe", "none, kprobe, kretprobe, kretprobe.multi, fexit"),
+            ("threads", "how many make the call, on the CPUs in turn"),
+            (
+                "call",
+                "flock returns at once; in sleep all threads wait inside at once",
+            ),
+            (
+                "maxactive",
+                "instances of a kretprobe, for each CPU: 1x, 4x; 2x where none is named",
+            ),
+        ]
+    }
+
+    fn scaling(&self) -> Option<Scaling> {
+        Some(Scaling {
+            over: "threads".into(),
+            series: "probe".into(),
+            rate: proof::CALLS_PER_S.into(),
+        })
+    }
+
+    fn every_cpu(&self) -> bool {
+        true
+    }
+
+    fn on_cpus(&mut self, cpus: &[u32]) {
+        self.cpus = cpus.len();
+    }
+
+    fn contends(&self) -> bool {
+        true
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        case::all(self.cpus).into_iter().map(Way::case).collect()
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        case::all(self.cpus)
+            .into_iter()
+            .flat_map(Way::pairs)
+            .collect()
+    }
+
+    fn needs(&self, case: &Case) -> Vec<Feature> {
+        Way::of(case).map_or_else(Vec::new, Way::needs)
+    }
+
+    fn overhead(&self) -> Overhead {
+        Overhead {
+            // Seen in an emulated guest with two CPUs: what attaching takes, above all.
+            load_s: 0.05,
+            trial_s: 0.15,
+            batches: 1.1,
+        }
+    }
+
+    fn programs(&self) -> Result<Option<String>> {
+        ladder::programs(Loop::probe()?).map(Some)
+    }
+
+    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+        Ok(Box::new(Epoch::load(setup)))
+    }
+
+    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+        ladder::sentinel(setup)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_what_they_mean() {
+        for cpus in [1, 2, 16] {
+            let experiment = Kretprobes { cpus };
+            let cases = experiment.cases();
+            let names: HashSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
+            assert_eq!(names.len(), cases.len());
+            for (way, case) in case::all(cpus).into_iter().zip(&cases) {
+                assert_eq!(Way::of(case), Some(way), "{}", case.name);
+            }
+            for pair in experiment.pairs() {
+                assert!(names.contains(pair.case.as_str()), "{}", pair.case);
+                assert!(names.contains(pair.baseline.as_str()), "{}", pair.baseline);
+            }
+        }
+    }
+
+    #[test]
+    fn threads_go_from_one_to_four_on_each_cpu() {
+        let names: Vec<String> = Kretprobes { cpus: 2 }
+            .cases()
+            .into_iter()
+            .map(|case| case.name)
+            .collect();
+        for name in [
+            "none/1",
+            "kretprobe/2",
+            "kretprobe/8/maxactive-1x",
+            "kretprobe/8/sleep",
+            "kretprobe/8/sleep/maxactive-4x",
+            "kretprobe.multi/8/sleep",
+        ] {
+            assert!(names.iter().any(|one| one == name), "{name}: {names:?}");
+        }
+        assert_eq!(names.len(), 26);
+    }
+}

@@ -1,0 +1,200 @@
+//! Cases: a probe on a system call, the threads that make it, and the instances that a kretprobe has.
+
+use std::collections::BTreeMap;
+
+use bpfcost_bpf::{Feature, attach::How};
+
+use super::call::Call;
+use crate::experiment::{Case, Pair, Role, Sizing};
+
+/// Instances of a kretprobe, by CPU: those of the study. The second is what the kernel itself takes.
+const MAXACTIVE: [u32; 3] = [1, 2, 4];
+const USUAL: u32 = 2;
+
+/// The most instances that the kernel lets tracefs ask for (KRETPROBE_MAXACTIVE_MAX).
+const MOST: u32 = 4096;
+
+/// What is on the function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Probe {
+    None,
+    Kprobe,
+    Kretprobe {
+        /// Instances, a CPU.
+        maxactive: u32,
+    },
+    KretprobeMulti,
+    Fexit,
+}
+
+/// What a case means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) probe: Probe,
+    pub(super) threads: u32,
+    pub(super) call: Call,
+}
+
+impl Probe {
+    fn all() -> impl Iterator<Item = Self> {
+        let kretprobes = MAXACTIVE.map(|maxactive| Probe::Kretprobe { maxactive });
+        [Probe::None, Probe::Kprobe]
+            .into_iter()
+            .chain(kretprobes)
+            .chain([Probe::KretprobeMulti, Probe::Fexit])
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Probe::None => "none",
+            Probe::Kprobe => "kprobe",
+            Probe::Kretprobe { .. } => "kretprobe",
+            Probe::KretprobeMulti => "kretprobe.multi",
+            Probe::Fexit => "fexit",
+        }
+    }
+
+    /// How it is attached on so many CPUs; `None` where there is nothing to attach.
+    pub(super) fn how(self, cpus: usize) -> Option<How> {
+        let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        match self {
+            Probe::None => None,
+            Probe::Kprobe => Some(How::Kprobe),
+            Probe::Kretprobe { maxactive } => Some(How::Kretprobe {
+                maxactive: maxactive.saturating_mul(cpus).min(MOST),
+            }),
+            Probe::KretprobeMulti => Some(How::KretprobeMulti),
+            Probe::Fexit => Some(How::Fexit),
+        }
+    }
+
+    /// `/maxactive-4x`, where it is not the usual.
+    fn suffix(self) -> String {
+        match self {
+            Probe::Kretprobe { maxactive } if maxactive != USUAL => {
+                format!("/maxactive-{maxactive}x")
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// Every case on so many CPUs, in the order of tables.
+pub(super) fn all(cpus: usize) -> Vec<Way> {
+    let cpus = u32::try_from(cpus).unwrap_or(u32::MAX).max(1);
+    let mut threads = vec![1, cpus, cpus.saturating_mul(4)];
+    threads.dedup();
+    let many = threads[threads.len() - 1];
+    let way = |probe, threads, call| Way {
+        probe,
+        threads,
+        call,
+    };
+    let quick = threads
+        .iter()
+        .flat_map(|&threads| Probe::all().map(move |probe| way(probe, threads, Call::Flock)));
+    // Waiting is all that these take, whatever is attached: what counts is who is missed.
+    let asleep = Probe::all()
+        .filter(|probe| !matches!(probe, Probe::None | Probe::Kprobe))
+        .map(|probe| way(probe, many, Call::Sleep));
+    quick.chain(asleep).collect()
+}
+
+impl Way {
+    /// What a case means; `None` where it is none of this experiment.
+    pub(super) fn of(case: &Case) -> Option<Self> {
+        let factor = |name: &str| case.factors.get(name).map(String::as_str);
+        let maxactive =
+            factor("maxactive").map_or(Some(USUAL), |text| text.strip_suffix('x')?.parse().ok())?;
+        let probe = match factor("probe")? {
+            "kretprobe" => Probe::Kretprobe { maxactive },
+            name => Probe::all().find(|probe| probe.name() == name)?,
+        };
+        Some(Way {
+            probe,
+            threads: factor("threads")?.parse().ok()?,
+            call: Call::ALL
+                .into_iter()
+                .find(|call| Some(call.name()) == factor("call"))?,
+        })
+    }
+
+    fn name(self) -> String {
+        let call = match self.call {
+            Call::Flock => "",
+            Call::Sleep => "/sleep",
+        };
+        let Way { probe, threads, .. } = self;
+        format!("{}/{threads}{call}{}", probe.name(), probe.suffix())
+    }
+
+    /// What the kernel must have, what tells most of it first.
+    pub(super) fn needs(self) -> Vec<Feature> {
+        self.probe
+            .how(1)
+            .map_or_else(Vec::new, |how| how.needs().to_vec())
+    }
+
+    pub(super) fn case(self) -> Case {
+        let mut factors = BTreeMap::from([
+            ("probe".to_owned(), self.probe.name().to_owned()),
+            ("threads".to_owned(), self.threads.to_string()),
+            ("call".to_owned(), self.call.name().to_owned()),
+        ]);
+        let about = match self.probe {
+            Probe::None => "nothing attached".to_owned(),
+            Probe::Kprobe => "a kprobe at its entry".to_owned(),
+            Probe::Kretprobe { maxactive } => {
+                // The usual one is left out, so that its cases make one curve's family with the others.
+                if maxactive != USUAL {
+                    factors.insert("maxactive".into(), format!("{maxactive}x"));
+                }
+                match maxactive {
+                    1 => "a kretprobe with an instance for each CPU".to_owned(),
+                    more => format!("a kretprobe with {more} instances for each CPU"),
+                }
+            }
+            Probe::KretprobeMulti => "an fprobe on its return".to_owned(),
+            Probe::Fexit => "a trampoline around it".to_owned(),
+        };
+        let threads = match self.threads {
+            1 => "one thread".to_owned(),
+            more => format!("{more} threads"),
+        };
+        Case {
+            name: self.name(),
+            group: self.call.about().to_owned(),
+            factors,
+            about: format!("{about}, {threads}"),
+            role: Role::Case,
+            floor: None,
+            sizing: Sizing::Calibrated {
+                most: self.call.most(),
+            },
+            loads: 0,
+        }
+    }
+
+    fn with(self, probe: Probe) -> Self {
+        Way { probe, ..self }
+    }
+
+    /// What it is compared with: with nothing attached; and a kretprobe with what does the same in other ways.
+    pub(super) fn pairs(self) -> Vec<Pair> {
+        // Those that sleep cost what they sleep.
+        if self.call == Call::Sleep || self.probe == Probe::None {
+            return Vec::new();
+        }
+        let mut baselines = vec![(Probe::None, "the probe")];
+        if self.probe == (Probe::Kretprobe { maxactive: USUAL }) {
+            baselines.push((Probe::KretprobeMulti, "kretprobe against fprobe"));
+            baselines.push((Probe::Fexit, "kretprobe against trampoline"));
+        }
+        let pair = |(baseline, about): (Probe, &str)| Pair {
+            case: self.name(),
+            baseline: self.with(baseline).name(),
+            about: about.to_owned(),
+        };
+        baselines.into_iter().map(pair).collect()
+    }
+}

@@ -1,0 +1,277 @@
+//! What must come of a batch: every call was seen by the program or missed, and what was missed was missed
+//! for want of an instance.
+
+use std::{collections::BTreeMap, ops::RangeInclusive};
+
+use bpfcost_bpf::attach::{Counts, How};
+
+use super::call::{Call, Made};
+use crate::experiment::{Batch, Problem, Trial, differs};
+
+/// Calls per second of all threads together.
+pub(super) const CALLS_PER_S: &str = "calls_per_s";
+/// Share of the calls that the program saw.
+const HITS: &str = "hits";
+/// Share of the calls that the probe missed.
+pub const MISSED: &str = "missed";
+
+/// All that a batch left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Proof {
+    pub(super) call: Call,
+    pub(super) threads: u32,
+    pub(super) made: Made,
+    /// How the program was attached, and what it and the kernel counted; `None` where nothing was.
+    pub(super) probed: Option<(How, Counts)>,
+}
+
+impl Proof {
+    /// What is wrong, if anything is.
+    pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
+        let made = &self.made;
+        let rounds = match self.call {
+            Call::Flock => 0,
+            Call::Sleep => batch.0,
+        };
+        differs(
+            "calls",
+            u64::from(self.threads) * batch.0,
+            made.calls,
+            "a call failed, or a thread did not come to its end",
+        )
+        .or_else(|| {
+            differs(
+                "rounds in which all threads slept at once",
+                rounds,
+                made.rounds,
+                "a thread did not come, or was busy for too long; the machine may be too busy",
+            )
+        })
+        .or_else(|| {
+            let moved = !made.elapsed.is_zero();
+            differs(
+                "clock moved",
+                true,
+                moved,
+                "the batch took no time by its clock",
+            )
+        })
+        .or_else(|| {
+            self.probed
+                .and_then(|(how, counts)| self.accounted(how, counts, batch))
+        })
+    }
+
+    /// What is wrong with the account of a program's runs.
+    fn accounted(&self, how: How, counts: Counts, batch: Batch) -> Option<Problem> {
+        let calls = self.made.calls;
+        let missed = calls.saturating_sub(counts.hits);
+        let alone = counts.strangers == 0;
+        within("hits", 0..=calls, counts.hits, "the program ran more often than it was called for")
+            .or_else(|| {
+                let told = counts.missed?;
+                match alone {
+                    true => differs("hits and misses, in sum", calls, counts.hits + told, "the kernel tells of other misses than there were; somebody else may call the function too"),
+                    // Some of the misses may be theirs.
+                    false => within("misses that the kernel tells of", missed..=u64::MAX, told, "there were more misses than that"),
+                }
+            })
+            .or_else(|| {
+                let expected = self.expected(how, batch).filter(|_| alone)?;
+                within("misses", expected, missed, "calls are missed while all instances are in use by others, and only then")
+            })
+    }
+
+    /// How many calls the probe must miss, where that is known. Strangers may have an instance too.
+    fn expected(&self, how: How, batch: Batch) -> Option<RangeInclusive<u64>> {
+        let How::Kretprobe { maxactive } = how else {
+            // A kprobe keeps nothing. How many instances the others have is the kernel's own choice.
+            return (how == How::Kprobe).then_some(0..=0);
+        };
+        // Who is preempted inside keeps the instance: only as many as there are threads surely suffice.
+        let lacking = u64::from(self.threads.saturating_sub(maxactive));
+        match self.call {
+            _ if lacking == 0 => Some(0..=0),
+            Call::Flock => None,
+            Call::Sleep => Some(lacking * batch.0..=lacking * batch.0),
+        }
+    }
+
+    /// The trial, once it is proved.
+    pub(super) fn trial(&self, batch: Batch) -> Trial {
+        let elapsed_ns = self.made.elapsed.as_nanos() as f64;
+        let calls = self.made.calls as f64;
+        let mut secondary = BTreeMap::from([(CALLS_PER_S.to_owned(), calls / elapsed_ns * 1e9)]);
+        if let Some((_, counts)) = self.probed {
+            let hits = counts.hits as f64 / calls;
+            secondary.insert(HITS.to_owned(), hits);
+            secondary.insert(MISSED.to_owned(), 1.0 - hits);
+        }
+        Trial {
+            value: elapsed_ns / batch.0 as f64,
+            ops: batch.0,
+            elapsed_ns,
+            ticks: 0,
+            secondary,
+        }
+    }
+}
+
+fn within(check: &str, expected: RangeInclusive<u64>, got: u64, detail: &str) -> Option<Problem> {
+    let words = match (expected.start(), expected.end()) {
+        (low, high) if low == high => low.to_string(),
+        (0, high) => format!("at most {high}"),
+        (low, _) => format!("at least {low}"),
+    };
+    (!expected.contains(&got)).then(|| Problem {
+        check: check.to_owned(),
+        expected: words,
+        got: got.to_string(),
+        detail: detail.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const BATCH: Batch = Batch(10);
+
+    /// A batch of eight threads that went well: where instances are too few, the rest is missed each time.
+    fn good(call: Call, how: How) -> Proof {
+        let calls = 8 * BATCH.0;
+        let missed = match (call, how) {
+            (Call::Sleep, How::Kretprobe { maxactive }) if maxactive < 8 => {
+                u64::from(8 - maxactive) * BATCH.0
+            }
+            _ => 0,
+        };
+        Proof {
+            call,
+            threads: 8,
+            made: Made {
+                calls,
+                rounds: if call == Call::Sleep { BATCH.0 } else { 0 },
+                elapsed: Duration::from_millis(1),
+            },
+            probed: Some((
+                how,
+                Counts {
+                    hits: calls - missed,
+                    strangers: 0,
+                    missed: Some(missed),
+                },
+            )),
+        }
+    }
+
+    fn check(proof: &Proof) -> Option<String> {
+        proof.problem(BATCH).map(|problem| problem.check)
+    }
+
+    fn kretprobe(maxactive: u32) -> How {
+        How::Kretprobe { maxactive }
+    }
+
+    #[test]
+    fn what_went_well_is_proved() {
+        let hows = [How::Kprobe, How::KretprobeMulti, How::Fexit];
+        for how in hows.into_iter().chain([2, 4, 8].map(kretprobe)) {
+            for call in Call::ALL {
+                assert_eq!(check(&good(call, how)), None, "{how:?} {call:?}");
+            }
+        }
+        let alone = Proof {
+            probed: None,
+            ..good(Call::Flock, How::Kprobe)
+        };
+        assert_eq!(check(&alone), None);
+        assert_eq!(alone.trial(BATCH).secondary.len(), 1);
+    }
+
+    /// A batch with its counts changed: what is found.
+    fn spoilt(call: Call, how: How, spoil: fn(&mut Proof, &mut Counts)) -> String {
+        let mut proof = good(call, how);
+        let (_, mut counts) = proof.probed.expect("counts");
+        spoil(&mut proof, &mut counts);
+        proof.probed = Some((how, counts));
+        check(&proof).unwrap_or_default()
+    }
+
+    /// Calls that are missed, and told of.
+    fn miss(counts: &mut Counts, calls: u64) {
+        counts.hits -= calls;
+        counts.missed = counts.missed.map(|missed| missed + calls);
+    }
+
+    #[test]
+    fn each_fault_is_found() {
+        let flock = |spoil| spoilt(Call::Flock, kretprobe(8), spoil);
+        assert_eq!(flock(|proof, _| proof.made.calls -= 1), "calls");
+        assert_eq!(
+            flock(|proof, _| proof.made.elapsed = Duration::ZERO),
+            "clock moved"
+        );
+        assert_eq!(flock(|_, counts| counts.hits += 1), "hits");
+        let sum = "hits and misses, in sum";
+        assert_eq!(flock(|_, counts| counts.hits -= 1), sum);
+        assert_eq!(flock(|_, counts| counts.missed = Some(1)), sum);
+        assert_eq!(flock(|_, counts| miss(counts, 1)), "misses");
+        let asleep = |spoil| spoilt(Call::Sleep, kretprobe(2), spoil);
+        assert_eq!(
+            asleep(|proof, _| proof.made.rounds -= 1),
+            "rounds in which all threads slept at once"
+        );
+        assert_eq!(asleep(|_, counts| miss(counts, 1)), "misses");
+        let too_few = |_: &mut Proof, counts: &mut Counts| {
+            counts.hits += 1;
+            counts.missed = counts.missed.map(|missed| missed - 1);
+        };
+        assert_eq!(asleep(too_few), "misses");
+        let kprobe = spoilt(Call::Flock, How::Kprobe, |_, counts| miss(counts, 1));
+        assert_eq!(kprobe, "misses");
+    }
+
+    /// Threads that are preempted inside flock(2) keep their instances, so that others may find none.
+    #[test]
+    fn a_quick_call_may_be_missed_where_instances_are_fewer_than_threads() {
+        let missed = |how| spoilt(Call::Flock, how, |_, counts| miss(counts, 3));
+        assert_eq!(missed(kretprobe(4)), "");
+        assert_eq!(missed(How::KretprobeMulti), "");
+        assert_eq!(missed(kretprobe(8)), "misses");
+    }
+
+    /// What others do is neither proof nor fault, but their misses must cover ours.
+    #[test]
+    fn strangers_are_told_apart() {
+        let seen = |spoil| spoilt(Call::Sleep, kretprobe(2), spoil);
+        let more = |_: &mut Proof, counts: &mut Counts| {
+            counts.strangers = 1;
+            miss(counts, 5);
+            counts.missed = counts.missed.map(|missed| missed + 7);
+        };
+        assert_eq!(seen(more), "");
+        let untold = |_: &mut Proof, counts: &mut Counts| {
+            counts.strangers = 1;
+            counts.hits -= 1;
+        };
+        assert_eq!(seen(untold), "misses that the kernel tells of");
+    }
+
+    /// A kernel that does not say what it missed can't be contradicted.
+    #[test]
+    fn misses_that_are_not_told_are_what_was_not_seen() {
+        let mut proof = good(Call::Sleep, How::KretprobeMulti);
+        let calls = proof.made.calls;
+        let counts = Counts {
+            hits: calls / 4,
+            strangers: 0,
+            missed: None,
+        };
+        proof.probed = Some((How::KretprobeMulti, counts));
+        assert_eq!(check(&proof), None);
+        assert_eq!(proof.trial(BATCH).secondary[MISSED], 0.75);
+    }
+}
