@@ -118,6 +118,13 @@ impl Tally {
                 }
             }
             open.load()
+        })
+        .map_err(|error| match error {
+            // libbpf looks for the function, and says nothing where there is none.
+            Error::Load { source, log, .. } if log.is_empty() => {
+                kernel::explain(how.attach(), function, source)
+            }
+            other => other,
         })?;
         let caller = &skeleton.progs.tally_caller;
         run::on_cpu(&caller.into(), current_cpu(), &[])?;
