@@ -1,16 +1,15 @@
-//! The bounded array of study 001: a slot holds an object or nothing, and both ways it changes in one atomic
-//! step. Nothing links to anything, so there is no ABA.
+//! The bounded array of study 001: each CPU begins to look at a slot of its own, takes what is there by one
+//! atomic exchange, and else goes on to the next. Nothing links to anything, so there is no ABA.
 //!
-//! The study claims a slot by compare-and-exchange, both ways. Here that is a swap, with nothing to take what
-//! is there, and with an object to bring one back. It leaves the same slots full: who swaps with an empty one
-//! has taken nothing and changed nothing; who swaps into a full one has an object in hand as before, another
-//! one, and takes it further. But a swap can't fail because one object went and another came, and need not
-//! wait for what the slot was seen to hold.
+//! The study lets a returned object go to any slot, and claims that by a second exchange. But its slot is
+//! still there, and nobody else's: an object that is out keeps it, and comes back by a plain store. That
+//! halves what a pair costs where nobody else is, can't fail, and brings what one CPU took from another's
+//! part of the array back there.
 //!
 //! A thread goes for its first slot at once, without a look at it before: a look fetches the cache line to
-//! read, and then the atomic step fetches it a second time, to write.
+//! read, and then the exchange fetches it a second time, to write.
 
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::{
     Error, Object, Pool,
@@ -20,8 +19,9 @@ use crate::{
     primitive::{Atomic, Native, Primitive},
 };
 
-/// What a slot holds that has no object; others hold its index + 1.
-const EMPTY: u32 = 0;
+/// In a slot whose object is out, and in one whose object is there.
+const OUT: u32 = 0;
+const IN: u32 = 1;
 
 /// Slots on two cache lines.
 const LINE: usize = 32;
@@ -45,18 +45,16 @@ impl Stride {
     }
 }
 
-/// The study's pool: each CPU begins to look at a slot of its own, for objects as for room.
+/// The study's pool: an array of slots, of which each CPU has a part where it begins to look.
 #[derive(Debug)]
 pub struct ArrayQueue<P: Primitive = Native> {
     slots: Lines<P::U32, LINE>,
-    /// Slots less one; they are a power of two.
-    mask: usize,
-    shift: u32,
-    /// CPUs less one, where their number is rounded up to a power of two.
-    cpus: usize,
-    /// Slots between the starts of two CPUs.
-    apart: usize,
     objects: usize,
+    /// How far slots are apart, as a power of two.
+    shift: u32,
+    /// CPUs that begin at slots of their own; objects between two of those.
+    cpus: usize,
+    apart: usize,
     ledger: Ledger,
 }
 
@@ -71,24 +69,15 @@ impl<P: Primitive> ArrayQueue<P> {
     /// [`new`](Self::new), made of the atomics of that [`Primitive`].
     pub fn of(objects: usize, cpus: usize, stride: Stride) -> Result<Self, Error> {
         check(objects, cpus)?;
-        let count = objects.next_power_of_two();
         let shift = stride.shift();
-        let length = count.saturating_mul(1 << shift);
-        let slots = Lines::new(objects, length, |_| P::U32::new(EMPTY))?;
-        // More than there are slots would begin at the same ones.
-        let cpus = cpus.min(count).next_power_of_two();
-        for index in 0..objects {
-            // Spread, so that each CPU finds one where it begins.
-            let slot = index * count / objects;
-            slots.at(slot << shift).store(index as u32 + 1, Relaxed);
-        }
+        let length = objects.saturating_mul(1 << shift);
+        let cpus = cpus.min(objects);
         Ok(ArrayQueue {
-            slots,
-            mask: count - 1,
-            shift,
-            cpus: cpus - 1,
-            apart: count / cpus,
+            slots: Lines::new(objects, length, |_| P::U32::new(IN))?,
             objects,
+            shift,
+            cpus,
+            apart: objects / cpus,
             ledger: Ledger::new(objects)?,
         })
     }
@@ -96,18 +85,26 @@ impl<P: Primitive> ArrayQueue<P> {
     /// Where a CPU begins to look.
     #[inline]
     fn start(&self, cpu: usize) -> usize {
-        (cpu & self.cpus) * self.apart
+        match cpu < self.cpus {
+            true => cpu * self.apart,
+            false => cpu % self.cpus * self.apart,
+        }
     }
 
     #[inline]
-    fn slot(&self, at: usize) -> &P::U32 {
-        self.slots.at((at & self.mask) << self.shift)
+    fn slot(&self, object: usize) -> &P::U32 {
+        self.slots.at(object << self.shift)
     }
 
-    /// Exchanges what a slot holds.
-    #[inline]
-    fn exchange(&self, at: usize, new: u32) -> u32 {
-        self.slot(at).swap(new, AcqRel)
+    /// Takes an object from any slot but the first.
+    #[inline(never)]
+    fn search(&self, start: usize) -> Option<usize> {
+        let others = (start + 1..self.objects).chain(0..start);
+        let mut found = others.filter(|&at| {
+            let slot = self.slot(at);
+            slot.load(Relaxed) == IN && slot.swap(OUT, Acquire) == IN
+        });
+        found.next()
     }
 }
 
@@ -121,39 +118,19 @@ where
 
     #[inline]
     fn pop(&self, cpu: usize) -> Option<Object> {
-        let mut at = self.start(cpu);
-        let last = at + self.mask;
-        let mut held = self.exchange(at, EMPTY);
-        while held == EMPTY {
-            if at == last {
-                return None;
-            }
-            at += 1;
-            if self.slot(at).load(Relaxed) != EMPTY {
-                held = self.exchange(at, EMPTY);
-            }
-        }
-        self.ledger.out(held - 1);
-        Some(Object(held - 1))
+        let start = self.start(cpu);
+        let at = match self.slot(start).swap(OUT, Acquire) {
+            IN => start,
+            _ => self.search(start)?,
+        };
+        self.ledger.out(at as u32);
+        Some(Object(at as u32))
     }
 
     #[inline]
-    fn push(&self, cpu: usize, Object(index): Object) {
-        self.ledger.back(index);
-        let start = self.start(cpu);
-        let mut at = start;
-        let mut held = self.exchange(at, index + 1);
-        // There is a slot for each object, so that a free one is met sooner or later: each time that one is
-        // missed, another thread has put something there.
-        while held != EMPTY {
-            at += 1;
-            if (at - start) & self.mask == 0 {
-                P::relax();
-            }
-            if self.slot(at).load(Relaxed) == EMPTY {
-                held = self.exchange(at, held);
-            }
-        }
+    fn push(&self, _cpu: usize, object: Object) {
+        self.ledger.back(object.0);
+        self.slot(object.index()).store(IN, Release);
     }
 }
 
@@ -166,20 +143,28 @@ mod tests {
         for stride in [Stride::Compact, Stride::Padded] {
             let pool = ArrayQueue::new(6, 3, stride)?;
             let first = [0, 1, 2].map(|cpu| pool.pop(cpu).expect("six are in").index());
-            assert_eq!(first, [0, 2, 3]);
+            assert_eq!(first, [0, 2, 4]);
+            let few = ArrayQueue::new(2, 3, stride)?;
+            let all = [2, 1, 0].map(|cpu| few.pop(cpu).map(|object| object.index()));
+            assert_eq!(all, [Some(0), Some(1), None]);
         }
         Ok(())
     }
 
     #[test]
-    fn a_full_slot_is_passed_with_what_was_in_it() -> Result<(), Error> {
-        let pool = ArrayQueue::new(2, 2, Stride::Compact)?;
-        let (zero, one) = (pool.pop(0).expect("full"), pool.pop(1).expect("one left"));
-        pool.push(0, one);
-        pool.push(0, zero);
-        assert_eq!(pool.pop(0).expect("both are in"), Object(0));
-        assert_eq!(pool.pop(0).expect("one left"), Object(1));
-        assert_eq!(pool.pop(0), None);
+    fn who_finds_its_slot_empty_takes_from_others() -> Result<(), Error> {
+        let pool = ArrayQueue::new(3, 3, Stride::Compact)?;
+        let indices = [1, 1, 1].map(|cpu| pool.pop(cpu).expect("three are in").index());
+        assert_eq!(indices, [1, 2, 0]);
+        assert_eq!(pool.pop(1), None);
+        for index in indices {
+            pool.push(2, Object::at(index));
+        }
+        assert_eq!(
+            pool.pop(0).map(|object| object.index()),
+            Some(0),
+            "back in its slot"
+        );
         Ok(())
     }
 }

@@ -57,6 +57,32 @@ struct Stamp {
     owner: AtomicU32,
 }
 
+impl Stamp {
+    /// Counts a use by this thread. A plain read and a plain write: with two owners at once, one is lost.
+    #[inline]
+    fn sign(&self, thread: u32) {
+        self.uses.store(self.uses.load(Relaxed) + 1, Relaxed);
+        self.owner.store(thread, Relaxed);
+    }
+
+    #[inline]
+    fn is_signed(&self, thread: u32) -> bool {
+        self.owner.load(Relaxed) == thread
+    }
+}
+
+/// So many multiplications: each squares what the one before made, and no compiler knows a shorter way there.
+#[inline]
+fn wait_for(multiplications: u32) {
+    if multiplications > 0 {
+        let mut product = black_box(3u64);
+        for _ in 0..multiplications {
+            product = product.wrapping_mul(product);
+        }
+        black_box(product);
+    }
+}
+
 /// A pool with its objects.
 #[derive(Debug)]
 pub(super) struct PoolBed<P> {
@@ -206,29 +232,18 @@ struct Hand<'a, P> {
 }
 
 impl<P: Pool + 'static> Hand<'_, P> {
+    /// Pairs one after the other: how many, which are fewer where no object came for too long.
     fn singly(&mut self, pairs: u64) -> u64 {
-        for done in 0..pairs {
-            if !self.pair() {
-                return done;
-            }
-        }
-        pairs
-    }
-
-    /// One pair; `false` where no object came for too long.
-    #[inline(always)]
-    fn pair(&mut self) -> bool {
-        let object = match self.bed.pool.pop(self.at) {
-            Some(object) => object,
-            None => match self.wait() {
-                Some(object) => object,
-                None => return false,
-            },
+        let bed = self.bed;
+        let (at, sign, hold) = (self.at, self.sign, self.hold);
+        let one = Use {
+            pairs,
+            hold,
+            bulk: 1,
         };
-        self.take(&object);
-        self.hold();
-        self.give(object);
-        true
+        let (done, foreign) = singly(&bed.pool, &bed.stamps, at, sign, one, &mut || self.wait());
+        self.tally.foreign += foreign;
+        done
     }
 
     fn in_bulk(&mut self, pairs: u64, bulk: usize, held: &mut Vec<Object>) -> u64 {
@@ -250,7 +265,7 @@ impl<P: Pool + 'static> Hand<'_, P> {
                 }
             }
             held.iter().for_each(|object| self.take(object));
-            self.hold();
+            wait_for(self.hold);
             done += held.len() as u64;
             held.drain(..).for_each(|object| self.give(object));
         }
@@ -261,7 +276,7 @@ impl<P: Pool + 'static> Hand<'_, P> {
     fn clocked(&mut self, pairs: u64) {
         for _ in 0..pairs {
             let begun = Instant::now();
-            if !self.pair() {
+            if self.singly(1) == 0 {
                 return;
             }
             let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -270,32 +285,14 @@ impl<P: Pool + 'static> Hand<'_, P> {
         }
     }
 
-    #[inline(always)]
     fn take(&self, object: &Object) {
-        if let Some(stamp) = self.bed.stamps.get(object.index()) {
-            stamp.uses.store(stamp.uses.load(Relaxed) + 1, Relaxed);
-            stamp.owner.store(self.sign, Relaxed);
-        }
+        let stamp = self.bed.stamps.get(object.index());
+        stamp.inspect(|stamp| stamp.sign(self.sign));
     }
 
-    #[inline(always)]
-    fn hold(&self) {
-        if self.hold > 0 {
-            // A square needs the one before, and no compiler knows a shorter way there.
-            let mut product = black_box(3u64);
-            for _ in 0..self.hold {
-                product = product.wrapping_mul(product);
-            }
-            black_box(product);
-        }
-    }
-
-    #[inline(always)]
     fn give(&mut self, object: Object) {
         let stamp = self.bed.stamps.get(object.index());
-        if stamp.is_none_or(|stamp| stamp.owner.load(Relaxed) != self.sign) {
-            self.tally.foreign += 1;
-        }
+        self.tally.foreign += u64::from(stamp.is_none_or(|stamp| !stamp.is_signed(self.sign)));
         self.bed.pool.push(self.at, object);
     }
 
@@ -317,6 +314,35 @@ impl<P: Pool + 'static> Hand<'_, P> {
             }
         }
     }
+}
+
+/// The timed loop: pairs that were done, and objects that another had signed meanwhile.
+///
+/// Apart, so that the compiler knows that nobody changes what its references lead to, and reads it once. An
+/// atomic change holds up all reads after it: a pool's fields, read again and again, would cost each pool some
+/// nanoseconds, and not each the same.
+#[inline(never)]
+fn singly<P: Pool>(
+    pool: &P,
+    stamps: &[CachePadded<Stamp>],
+    at: usize,
+    sign: u32,
+    each: Use,
+    wait: &mut dyn FnMut() -> Option<Object>,
+) -> (u64, u64) {
+    let (mut done, mut foreign) = (0, 0);
+    while done < each.pairs {
+        let Some(object) = pool.pop(at).or_else(&mut *wait) else {
+            break;
+        };
+        let stamp = stamps.get(object.index());
+        stamp.inspect(|stamp| stamp.sign(sign));
+        wait_for(each.hold);
+        foreign += u64::from(stamp.is_none_or(|stamp| !stamp.is_signed(sign)));
+        pool.push(at, object);
+        done += 1;
+    }
+    (done, foreign)
 }
 
 /// No pool: each thread has an object of its own, which is always there.
