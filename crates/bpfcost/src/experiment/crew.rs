@@ -26,6 +26,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Looks at who is here before the CPU is offered to others: some microseconds.
 const SPINS: u32 = 256;
 
+/// How long a thread sleeps that waits for others on its own CPU.
+const NAP: Duration = Duration::from_micros(100);
+
 /// What a thread's stack takes: they call little, and there may be thousands.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -47,6 +50,8 @@ pub(super) struct Crew<'a> {
 #[derive(Debug)]
 struct Shared {
     threads: usize,
+    /// Whether there are more threads than CPUs.
+    crowded: bool,
     patience: Duration,
     gates: [Gate; MEETINGS],
     /// Somebody can't go on, so nobody must wait for them.
@@ -87,6 +92,8 @@ impl Member<'_> {
             }
             spins += 1;
             match spins % SPINS {
+                // Where others have yet to do on this CPU what this one has done, it must not run.
+                0 if meeting > 0 && self.shared.crowded => thread::sleep(NAP),
                 0 => thread::yield_now(),
                 _ => hint::spin_loop(),
             }
@@ -147,6 +154,7 @@ impl Crew<'_> {
         }
         let shared = Shared {
             threads,
+            crowded: threads > cpus.len(),
             patience,
             gates: Default::default(),
             off: AtomicBool::new(false),

@@ -29,8 +29,8 @@ const DIGITS: u8 = 2;
 /// The longest latency that is told apart, in nanoseconds: nobody waits longer for an object.
 const LONGEST_NS: u64 = PATIENCE.as_nanos() as u64;
 
-/// Misses in a row between two looks at how long this lasts.
-const MISSES_A_LOOK: u64 = 1024;
+/// Looks in vain between two at how long this lasts.
+const LOOKS_A_CLOCK: u64 = 1024;
 
 /// What a thread does with objects.
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +98,7 @@ pub(super) struct Tally {
     pub(super) pairs: u64,
     /// Pairs that were timed one by one.
     pub(super) single: u64,
-    /// Times that the timed phase found the pool empty.
+    /// Pairs of the timed phase that found the pool empty at first.
     pub(super) misses: u64,
     /// Objects that another had signed meanwhile, or that there are not.
     pub(super) foreign: u64,
@@ -300,19 +300,17 @@ impl<P: Pool + 'static> Hand<'_, P> {
     #[cold]
     fn wait(&mut self) -> Option<Object> {
         let wait = self.member.wait();
-        let mut misses = 0;
-        loop {
-            misses += 1;
-            if misses % MISSES_A_LOOK == 0 && wait.is_over() {
-                self.tally.misses += misses;
-                return None;
+        self.tally.misses += 1;
+        for looks in 1u64.. {
+            if looks % LOOKS_A_CLOCK == 0 && wait.is_over() {
+                break;
             }
             thread::yield_now();
             if let Some(object) = self.bed.pool.pop(self.at) {
-                self.tally.misses += misses;
                 return Some(object);
             }
         }
+        None
     }
 }
 

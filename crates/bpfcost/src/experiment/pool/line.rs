@@ -127,6 +127,7 @@ fn in_turn(line: &AtomicU64, member: &Member, changes: u64) -> bool {
                 }
                 thread::yield_now();
             }
+            // Without it a change takes no less: 60 to 76 ns where it took 57 to 60, for looks get in the way.
             hint::spin_loop();
         }
         line.fetch_add(1, Ordering::AcqRel);

@@ -40,7 +40,7 @@ impl Seen {
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
         let sum = |of: fn(&Tally) -> u64| self.tallies.iter().map(of).sum::<u64>();
         let done = self.tallies.iter().map(|one| one.pairs).min().unwrap_or(0);
-        differs("pairs of each thread", batch.0, done, "a thread found no object for so long that all was called off: objects are lost, or they are too few for so many threads")
+        differs("pairs of each thread", batch.0, done, "a thread found no object for so long that all was called off: objects are lost, held for very long, or too few for so many threads")
             .or_else(|| differs("foreign objects", 0, sum(|one| one.foreign), "two threads had the same object at once, or one that there is not"))
             .or_else(|| {
                 let uses = sum(|one| one.pairs + one.single);
