@@ -1,10 +1,10 @@
-//! The bounded array of study 001: each CPU begins to look at a slot of its own, takes what is there by one
-//! atomic exchange, and else goes on to the next. Nothing links to anything, so there is no ABA.
+//! The bounded array of study 001: each CPU begins to look at a slot of its own, claims what is there by
+//! compare-and-exchange, and else goes on to the next. Nothing links to anything, so there is no ABA.
 //!
-//! The study lets a returned object go to any slot, and claims that by a second exchange. But its slot is
-//! still there, and nobody else's: an object that is out keeps it, and comes back by a plain store. That
-//! halves what a pair costs where nobody else is, can't fail, and brings what one CPU took from another's
-//! part of the array back there.
+//! The study lets a returned object go to any slot, and claims that by a second compare-and-exchange. But its
+//! own slot is still there, and nobody else's: an object that is out keeps it, and comes back by a plain store.
+//! That halves what a pair costs where nobody else is, can't fail, and brings what one CPU took from another's
+//! part of the array back there. Who finds a slot empty changes nothing, so only an object's owners write to it.
 //!
 //! A thread goes for its first slot at once, without a look at it before: a look fetches the cache line to
 //! read, and then the exchange fetches it a second time, to write.
@@ -102,10 +102,17 @@ impl<P: Primitive> ArrayQueue<P> {
         let others = (start + 1..self.objects).chain(0..start);
         let mut found = others.filter(|&at| {
             let slot = self.slot(at);
-            slot.load(Relaxed) == IN && slot.swap(OUT, Acquire) == IN
+            slot.load(Relaxed) == IN && claim::<P>(slot)
         });
         found.next()
     }
+}
+
+/// Takes the object of a slot, if it is there. Known by its callers, so that tests can spoil one without the other.
+#[inline]
+#[track_caller]
+fn claim<P: Primitive>(slot: &P::U32) -> bool {
+    slot.compare_exchange(IN, OUT, Acquire, Relaxed).is_ok()
 }
 
 impl<P: Primitive> Pool for ArrayQueue<P>
@@ -119,9 +126,9 @@ where
     #[inline]
     fn pop(&self, cpu: usize) -> Option<Object> {
         let start = self.start(cpu);
-        let at = match self.slot(start).swap(OUT, Acquire) {
-            IN => start,
-            _ => self.search(start)?,
+        let at = match claim::<P>(self.slot(start)) {
+            true => start,
+            false => self.search(start)?,
         };
         self.ledger.out(at as u32);
         Some(Object(at as u32))
