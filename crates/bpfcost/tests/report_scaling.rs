@@ -3,6 +3,7 @@
 mod common;
 
 use bpfcost::{
+    measure::{PROPORTIONALITY, Warning},
     record::{Curves, Record},
     report::{
         csv, html, markdown,
@@ -68,7 +69,7 @@ fn known_curves_come_out_again() {
         assert_eq!(curve.knee, Some(knee), "{pool}");
     }
     let scarce = &curves.groups[1].curves[0];
-    let misses = |threads| scarce.at(threads).unwrap().misses();
+    let misses = |threads| scarce.at(threads).unwrap().case.misses();
     assert_eq!((misses(4), misses(16)), (Some(0.0), Some(0.031)));
 }
 
@@ -129,10 +130,71 @@ fn long_lists_do_not_bury_the_curves() {
         .iter()
         .filter(|case| short.contains(&case.name));
     assert_eq!(cases.count(), 3, "lines alone");
-    assert!(short.lines().count() < record.cases.len(), "{short}");
+    assert!(short.lines().count() <= 70, "{short}");
     let long = verbose::render(&record, Style::default());
     let missing = record.cases.iter().find(|case| !long.contains(&case.name));
     assert_eq!(missing, None);
+}
+
+#[test]
+fn many_warnings_of_one_kind_are_one() {
+    let warned = |names: &[&str]| {
+        let mut record = sample_scaling::pools(EPOCHS);
+        for name in names {
+            let case = record.cases.iter_mut().find(|case| case.name == *name);
+            let calibration = case.unwrap().calibration.as_mut().unwrap();
+            calibration.ratio = Some(if *name == "array/16" { 0.8 } else { 2.3 });
+            let text = format!("{name}: twice the operations took longer");
+            record.warnings.push(Warning::new(PROPORTIONALITY, text));
+        }
+        record
+    };
+    let two = warned(&["array/16", "mutex/4"]);
+    let many = warned(&["array/16", "mutex/4", "percpu/16", "none/16"]);
+    for (record, folded) in [(&two, false), (&many, true)] {
+        for view in [
+            shown(record),
+            verbose::render(record, Style::default()),
+            markdown::render(record),
+            body(&html::render(std::slice::from_ref(record)).unwrap()),
+        ] {
+            let text: String = view.replace("&#x2f;", "/").split_whitespace().collect();
+            let alone = text.contains("mutex/4:twicetheoperationstooklonger");
+            let all = text.contains("in4casestwicetheoperations");
+            assert_eq!((alone, all), (!folded, folded), "{view}");
+            let told = "atworst0.80times,array/16):mutex/4,3inwhichthreadsshareCPUs";
+            assert_eq!(text.contains(told), folded, "{view}");
+        }
+    }
+    let records = [many, sample_scaling::emulated(EPOCHS)];
+    let matrix = Matrix::new(&records.iter().collect::<Vec<_>>()).unwrap();
+    let view = matrix::table(&matrix, Style::default(), false);
+    assert_eq!(view.matches("twice the operations").count(), 1, "{view}");
+}
+
+#[test]
+fn misses_of_a_probe_are_shown_however_few() {
+    let mut record = sample_scaling::emulated(EPOCHS);
+    for case in &mut record.cases {
+        let missed = match case.name.as_str() {
+            "percpu/16" => 0.75,
+            "array/4" => 1e-5,
+            _ => 0.0,
+        };
+        if let Some(mut values) = case.secondary.remove("misses") {
+            values.iter_mut().for_each(|epoch| epoch.fill(missed));
+            case.secondary.insert("missed".to_owned(), values);
+        }
+    }
+    let view = shown(&record);
+    assert!(
+        view.contains("2 of them with misses, at worst of 75 %"),
+        "{view}"
+    );
+    let row = |name: &str| view.lines().find(|line| line.starts_with(name)).unwrap();
+    assert!(row("percpu ").ends_with("75 %"), "{view}");
+    assert!(row("array ").contains("<0.01 %"), "{view}");
+    assert_eq!(view.matches("emulated: ").count(), 1, "{view}");
 }
 
 #[test]
@@ -179,6 +241,11 @@ fn several_targets_stand_side_by_side() {
         view.contains("percpu/16") && view.contains("line/near"),
         "{view}"
     );
+    assert!(
+        !view.contains("bulk-4") && !view.contains("none/4"),
+        "{view}"
+    );
+    assert!(matrix::table(&matrix, Style::default(), true).contains("percpu/4/bulk-4"));
     assert!(matrix::markdown(&matrix).contains("`percpu/16`"));
     let page = html::render(&records).unwrap();
     assert!(page.contains("id=\"matrix-1\"") && page.contains("id=\"run-2\""));

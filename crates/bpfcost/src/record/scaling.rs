@@ -210,16 +210,6 @@ impl<'a> Curve<'a> {
 }
 
 impl CurvePoint<'_> {
-    /// What found nothing, per operation; `None` where nobody counted.
-    pub fn misses(&self) -> Option<f64> {
-        // Of all trials: a median would hide misses that come now and then.
-        let mut values = MISSES
-            .iter()
-            .filter_map(|name| self.case.secondary.get(*name));
-        let values = values.next().filter(|_| self.rate.is_some())?;
-        Some(Sample::new(&values.concat())?.mean())
-    }
-
     /// Jain's index over the threads' rates: 1 where all did the same, 1 over their number where one did
     /// everything.
     pub fn fairness(&self) -> Option<f64> {
@@ -233,6 +223,15 @@ impl CurvePoint<'_> {
 }
 
 impl CaseRecord {
+    /// What found nothing, per operation; `None` where nobody counted, or the case has no result.
+    pub fn misses(&self) -> Option<f64> {
+        // Of all trials: a median would hide misses that come now and then.
+        let mut values = MISSES.iter().filter_map(|name| self.secondary.get(*name));
+        let counts = self.status == Status::Ok && self.raw.is_some();
+        let values = values.next().filter(|_| counts)?;
+        Some(Sample::new(&values.concat())?.mean())
+    }
+
     /// A secondary value over the epochs, where the case's numbers count.
     pub fn secondary_value(&self, name: &str) -> Option<f64> {
         Some(secondary(self, name)?.value)

@@ -12,7 +12,7 @@ use crate::{
         rows::{self, Group, PairRow},
         scaling::Chart,
         sheet::{self, Sheet},
-        summary, target, text, words,
+        summary, target, text, warnings, words,
     },
 };
 
@@ -39,10 +39,11 @@ pub fn render(record: &Record) -> String {
         block.markdown(&mut out);
     }
     invalid(&mut out, record);
-    if !record.warnings.is_empty() {
+    let warnings = warnings::lines(record);
+    if !warnings.is_empty() {
         out.push_str("**Warnings**\n\n");
-        for warning in &record.warnings {
-            let _ = writeln!(out, "- {}", escape(&text::line(&warning.text)));
+        for warning in warnings {
+            let _ = writeln!(out, "- {}", escape(&warning));
         }
         out.push('\n');
     }

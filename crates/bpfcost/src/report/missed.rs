@@ -1,25 +1,33 @@
 //! What a probe missed, where that is a part of the question.
 
-use bpfcost_stats::Sample;
-
 use crate::{
     experiment::kretprobe::MISSED,
     record::{CaseRecord, Record},
     report::{number, target, text},
 };
 
-/// Whom probes miss on a target, case by case; `None` where there are no probes of the kind.
+/// Whether what a case misses are calls that a probe should have seen. Each of them counts.
+pub(super) fn asked(case: &CaseRecord) -> bool {
+    case.secondary.contains_key(MISSED)
+}
+
+/// A share of misses; never `0` where there are some.
+pub(super) fn share(share: f64) -> String {
+    match share {
+        0.0 => "0".to_owned(),
+        share if share > 0.0 && share < 5e-5 => format!("<{}", number::percent(1e-4)),
+        share => number::percent(share),
+    }
+}
+
+/// Whom probes miss on a target, case by case, where several stand side by side; `None` where there are no
+/// probes of the kind.
 pub(super) fn caption(record: &Record) -> Option<String> {
     record.scaling.as_ref()?;
-    let asked = |case: &&CaseRecord| case.secondary.contains_key(MISSED);
-    record.cases.iter().find(asked)?;
+    record.cases.iter().find(|case| asked(case))?;
     let missing = record.cases.iter().filter_map(|case| {
-        let share = share(case)?;
-        Some(format!(
-            "{} {}",
-            text::line(&case.name),
-            number::percent(share)
-        ))
+        let missed = case.misses().filter(|missed| *missed > 0.0)?;
+        Some(format!("{} {}", text::line(&case.name), share(missed)))
     });
     let missing: Vec<String> = missing.collect();
     let target = target::label(record);
@@ -30,20 +38,4 @@ pub(super) fn caption(record: &Record) -> Option<String> {
             missing.join(", ")
         ),
     })
-}
-
-/// `misses 75 % of the calls`; `None` where it misses nothing.
-pub(super) fn note(case: &CaseRecord, record: &Record) -> Option<String> {
-    record.scaling.as_ref()?;
-    Some(format!(
-        "misses {} of the calls",
-        number::percent(share(case)?)
-    ))
-}
-
-/// The share of the calls, where it is not 0.
-fn share(case: &CaseRecord) -> Option<f64> {
-    // Of all trials: a median would hide misses that come now and then.
-    let share = Sample::new(&case.secondary.get(MISSED)?.concat())?.mean();
-    (share > 0.0).then_some(share)
 }

@@ -32,4 +32,5 @@ pub mod table;
 pub mod target;
 pub mod text;
 pub mod verbose;
+mod warnings;
 pub mod words;

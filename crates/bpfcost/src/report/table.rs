@@ -7,7 +7,6 @@ use comfy_table::{
 };
 
 use crate::{
-    measure::Warning,
     record::{Record, Status},
     report::{
         block::Block,
@@ -16,7 +15,7 @@ use crate::{
         scaling::Chart,
         sheet::{self, Sheet},
         style::{Style, Tone},
-        summary, text, words,
+        summary, text, warnings, words,
     },
 };
 
@@ -35,9 +34,11 @@ pub fn render(record: &Record, style: Style) -> String {
         }
         (None, Some(chart)) => {
             blocks(&mut out, &chart.blocks(false), style);
-            costs(&mut out, &chart.others(), record, style);
             comparisons(&mut out, &chart.other_pairs(), record, style);
             blocks(&mut out, &chart.predicted(false), style);
+            for words in chart.others_told() {
+                caption(&mut out, &words, style);
+            }
             caption(&mut out, EVERY_CASE, style);
             out.push('\n');
         }
@@ -49,7 +50,7 @@ pub fn render(record: &Record, style: Style) -> String {
     }
     blocks(&mut out, &parts::blocks(record), style);
     invalid(&mut out, record, style);
-    warnings(&mut out, record, style);
+    warning_lines(&mut out, &warnings::lines(record), style);
     number::plain_spaces(&out)
 }
 
@@ -185,15 +186,10 @@ pub(super) fn invalid(out: &mut String, record: &Record, style: Style) {
     }
 }
 
-/// The warnings of the run.
-pub(super) fn warnings(out: &mut String, record: &Record, style: Style) {
-    warning_lines(out, &record.warnings, style);
-}
-
-/// Warnings, one a line.
-pub(super) fn warning_lines(out: &mut String, warnings: &[Warning], style: Style) {
+/// Warnings, each from the start of a line.
+pub(super) fn warning_lines(out: &mut String, warnings: &[String], style: Style) {
     for warning in warnings {
-        let words = format!("warning: {}", text::line(&warning.text));
+        let words = format!("warning: {warning}");
         let words = text::wrap(&words, style.width.saturating_sub(2), "");
         let _ = writeln!(out, "{}", style.caution(&words.replace('\n', "\n  ")));
     }

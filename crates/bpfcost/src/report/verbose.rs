@@ -11,7 +11,7 @@ use crate::{
         sheet::{self, Sheet},
         style::{Style, Tone},
         table::{self, Grid},
-        text, words,
+        text, warnings, words,
     },
 };
 
@@ -33,7 +33,7 @@ pub fn render(record: &Record, style: Style) -> String {
     table::comparisons(&mut out, &rows::pairs(record), record, style);
     table::blocks(&mut out, &parts::blocks(record), style);
     table::invalid(&mut out, record, style);
-    table::warnings(&mut out, record, style);
+    table::warning_lines(&mut out, &warnings::lines(record), style);
     number::plain_spaces(&out)
 }
 

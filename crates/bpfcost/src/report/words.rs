@@ -5,7 +5,6 @@ use crate::{
     measure::Stop,
     record::{self, BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
     report::{
-        missed,
         number::{self, MISSING},
         style::Tone,
         target, text,
@@ -140,8 +139,7 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
     let Some(raw) = &case.raw else {
         return vec![Note::new(Tone::Quiet, "no trials")];
     };
-    let missed = missed::note(case, record).map(|text| Note::new(Tone::Open, text));
-    let mut notes = Vec::from_iter(missed);
+    let mut notes = Vec::new();
     if raw.modes.len() > 1 {
         notes.push(Note::new(Tone::Open, modes(raw)));
     }
@@ -174,9 +172,7 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
         };
         notes.push(Note::new(Tone::Open, format!("±{got}, asked for ±{asked}")));
     }
-    if let Some(ratio) = case.calibration.and_then(|found| found.ratio)
-        && (ratio / 2.0 - 1.0).abs() > RATIO_TOLERANCE
-    {
+    if let Some(ratio) = off_two(case) {
         let ratio = number::fixed(ratio, 2);
         notes.push(Note::new(
             Tone::Open,
@@ -187,6 +183,12 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
         ));
     }
     notes
+}
+
+/// What twice the batch took of what a batch did, where that is not twice.
+pub(super) fn off_two(case: &CaseRecord) -> Option<f64> {
+    let ratio = case.calibration?.ratio?;
+    ((ratio / 2.0 - 1.0).abs() > RATIO_TOLERANCE).then_some(ratio)
 }
 
 /// `two modes: 83.1 (60 % of epochs), 86.4 (40 %)`.

@@ -51,17 +51,14 @@ pub fn rate(pool: &str, threads: u32) -> f64 {
 
 /// A run of so many epochs with a prediction.
 pub fn pools(epochs: usize) -> Record {
-    let mut record = build("host", epochs);
+    let mut record = build("host", epochs, None);
     record.prediction = Some(prediction());
     record
 }
 
 /// The same in an emulated guest: it has no prediction, and its times say little.
 pub fn emulated(epochs: usize) -> Record {
-    let mut record = build("vm:6.12", epochs);
-    record.machine.kernel = "6.12.107".into();
-    record.machine.emulator = Some("QEMU 7.2.22, tcg, -cpu max".into());
-    record
+    build("vm:6.12", epochs, Some("QEMU 7.2.22, tcg, -cpu max"))
 }
 
 /// One case could not run, one failed its checks, and one curve has none at all.
@@ -97,7 +94,7 @@ fn lost() -> Problem {
     }
 }
 
-fn build(target: &str, epochs: usize) -> Record {
+fn build(target: &str, epochs: usize, emulator: Option<&str>) -> Record {
     let plan = plan(target);
     let mut measured = Measured::new(&plan);
     for case in 0..plan.cases.len() {
@@ -138,6 +135,7 @@ fn build(target: &str, epochs: usize) -> Record {
         kernel: "6.18.5".into(),
         cpu: "a CPU".into(),
         cpus: CPUS,
+        emulator: emulator.map(str::to_owned),
         ..Machine::default()
     };
     Record::build(&plan, &measured, "2026-11-22T06:00:00Z", machine, None)

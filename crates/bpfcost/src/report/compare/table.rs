@@ -57,6 +57,8 @@ pub fn render(changes: &Changes, style: Style) -> String {
     for line in one_sided(changes) {
         table::caption(&mut out, &line, style);
     }
-    table::warning_lines(&mut out, &changes.warnings, style);
+    let warnings = changes.warnings.iter();
+    let warnings: Vec<String> = warnings.map(|warning| text::line(&warning.text)).collect();
+    table::warning_lines(&mut out, &warnings, style);
     number::plain_spaces(&out)
 }

@@ -23,7 +23,7 @@ use crate::{
         number::{self, MISSING},
         rows,
         style::Tone,
-        target, text, words,
+        target, text, warnings, words,
     },
 };
 
@@ -41,6 +41,8 @@ pub struct Matrix<'a> {
     pub heads: Vec<Head>,
     /// The cases by heading.
     pub groups: Vec<Group>,
+    /// Groups of a short view: of a grid its first column, of curves the usual circumstances.
+    short: usize,
     /// The factors whose values are groups and rows, where cases span a grid.
     pub grid: Option<Grid>,
     /// What no target can run, with the reason; of a grid alone.
@@ -170,22 +172,29 @@ impl<'a> Matrix<'a> {
             None => {
                 let rows = across.rows.iter().enumerate();
                 let placed = rows.map(|(index, row)| Placed::plain(index, row));
-                (placed.collect(), Vec::new())
+                let mut placed: Vec<Placed> = placed.collect();
+                placed.sort_by_key(|placed| apart(&across, placed.index));
+                (placed, Vec::new())
             }
         };
         let mut footnotes = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
+        let mut short = 0;
         let mut places = std::collections::HashMap::new();
         for placed in placed {
             let case = &across.rows[placed.index];
             // Floors may share a heading with cases, and stand last all the same.
+            let apart = apart(&across, placed.index);
             let place = *places
-                .entry((placed.group.clone(), case.role == Role::Floor))
+                .entry((placed.group.clone(), case.role == Role::Floor, apart))
                 .or_insert_with(|| {
                     groups.push(Group {
                         name: rows::heading(&placed.group),
                         rows: Vec::new(),
                     });
+                    if !apart {
+                        short = groups.len();
+                    }
                     groups.len() - 1
                 });
             let cells = case.cells.iter().zip(&across.columns);
@@ -200,6 +209,10 @@ impl<'a> Matrix<'a> {
         Some(Matrix {
             heads: heads(&across),
             experiment,
+            short: match grid {
+                Some(_) => groups.len().min(1),
+                None => short,
+            },
             groups,
             grid: grid.cloned(),
             absent,
@@ -208,11 +221,11 @@ impl<'a> Matrix<'a> {
         })
     }
 
-    /// The groups of a short view: of a grid, those of its first column.
+    /// All groups, or those of a short view.
     pub fn shown(&self, all: bool) -> &[Group] {
-        match self.grid.is_some() && !all {
-            true => &self.groups[..self.groups.len().min(1)],
-            false => &self.groups,
+        match all {
+            true => &self.groups,
+            false => &self.groups[..self.short],
         }
     }
 
@@ -364,6 +377,19 @@ impl<'a> Matrix<'a> {
     }
 }
 
+/// Whether a row is beside the usual curves: under other circumstances, or a floor of them.
+fn apart(across: &Across<'_>, row: usize) -> bool {
+    let row = &across.rows[row];
+    let mut found = row.cells.iter().zip(&across.columns);
+    found.any(|(cell, column)| match (cell.case, &column.record.scaling) {
+        (Some(case), Some(scaling)) => match scaling.place(case) {
+            Some(_) => !scaling.apart(case).is_empty(),
+            None => case.role == Role::Floor,
+        },
+        _ => false,
+    })
+}
+
 fn heads(across: &Across<'_>) -> Vec<Head> {
     let head = |column: &crate::record::Standing<'_>| {
         let record = column.record;
@@ -488,12 +514,12 @@ pub fn invalid_lines(matrix: &Matrix<'_>) -> Vec<(String, Vec<String>)> {
 }
 
 /// The warnings of all records, each with its target.
-pub fn warnings(matrix: &Matrix<'_>) -> Vec<String> {
+pub fn warning_lines(matrix: &Matrix<'_>) -> Vec<String> {
     let columns = matrix.across.columns.iter().zip(&matrix.heads);
     columns
         .flat_map(|(column, head)| {
-            let warnings = column.record.warnings.iter();
-            warnings.map(|warning| format!("{}: {}", head.label, text::line(&warning.text)))
+            let warnings = warnings::lines(column.record).into_iter();
+            warnings.map(|warning| format!("{}: {warning}", head.label))
         })
         .collect()
 }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::{
-    CellText, DifferenceText, Matrix, Row, changes, invalid_lines, mark, sentence, warnings,
+    CellText, DifferenceText, Matrix, Row, changes, invalid_lines, mark, sentence, warning_lines,
 };
 use crate::report::{
     number,
@@ -59,17 +59,13 @@ fn without_tables(out: &mut String, matrix: &Matrix<'_>, style: Style) {
         );
         let _ = writeln!(out, "{}", words.replace('\n', "\n  "));
     }
-    let more = match matrix.grid {
-        Some(_) => "Everything else, each target's own tables too",
-        None => "Each target's own table, with net and the comparisons within it",
+    let more = match matrix.shown(false).len() < matrix.groups.len() {
+        true => "Everything else, each target's own tables too",
+        false => "Each target's own table, with net and the comparisons within it",
     };
     let more = format!("{more}: --verbose, or `bpfcost report` of the records.");
     table::caption(out, &more, style);
-    for warning in warnings(matrix) {
-        let words = format!("warning: {warning}");
-        let words = text::wrap(&words, style.width.saturating_sub(2), "");
-        let _ = writeln!(out, "{}", style.caution(&words.replace('\n', "\n  ")));
-    }
+    table::warning_lines(out, &warning_lines(matrix), style);
 }
 
 /// What each target is.

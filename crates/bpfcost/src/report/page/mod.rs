@@ -19,7 +19,7 @@ use crate::{
         rows,
         scaling::Chart,
         sheet::Sheet,
-        summary, target, text, words,
+        summary, target, text, warnings, words,
     },
 };
 
@@ -101,11 +101,7 @@ impl Section {
             summary: summary::sentence(record),
             facts: facts::facts(record),
             invalid: invalid(record),
-            warnings: record
-                .warnings
-                .iter()
-                .map(|warning| text::line(&warning.text))
-                .collect(),
+            warnings: warnings::lines(record),
             any_modes: record
                 .cases
                 .iter()

@@ -10,7 +10,7 @@ use crate::{
     record::{Curve, CurvePoint, Part},
     report::{
         figure::curve::{self, Plot},
-        number,
+        missed, number,
         scaling::{self, Chart},
         text,
     },
@@ -72,13 +72,16 @@ impl ScalingPart {
 fn caption(chart: &Chart<'_>) -> String {
     let cpus = number::plural(chart.curves.cpus as usize, "CPU");
     let over = text::line(&chart.curves.scaling.over);
-    let rings = match chart.tells_speed {
-        true => " A ring is the knee: the fewest that reach 95 % of the curve's best.",
-        false => "",
+    let (gains, rings) = match chart.tells_speed {
+        true => (
+            format!(" A curve that rises gains by more {over}, one that falls loses by them."),
+            " A ring is the knee: the fewest that reach 95 % of the curve's best.",
+        ),
+        false => (String::new(), ""),
     };
     format!(
-        "Both axes are logarithmic. A curve that rises gains by more {over}, one that falls loses by them. Bars \
-         are 95 % intervals.{rings} The upright line stands at {cpus}: to the right of it, {over} share them."
+        "Both axes are logarithmic.{gains} Bars are 95 % intervals.{rings} The upright line \
+         stands at {cpus}: to the right of it, {over} share them."
     )
 }
 
@@ -97,11 +100,12 @@ pub(super) fn table(chart: &Chart<'_>) -> Table {
         number_cell(text, rate.map(|rate| rate.value))
     };
     let row = |(_, curve, point): (_, &Curve<'_>, &CurvePoint<'_>)| {
+        let misses = point.case.misses();
         let mut cells = vec![
             words_cell(text::line(&point.case.name)),
             plain(Some(f64::from(point.threads))),
             rate(point.rate),
-            share(point.misses()),
+            number_cell(misses.map_or_else(String::new, missed::share), misses),
         ];
         cells.extend(point.latencies().map(plain));
         if chart.tells_speed {

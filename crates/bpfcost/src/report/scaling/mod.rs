@@ -14,7 +14,7 @@ use crate::{
     report::{
         block::{Block, Cell},
         figure::curve::Plot,
-        number,
+        missed, number,
         rows::{self, Group, PairRow},
         style::Tone,
         target, text,
@@ -23,7 +23,7 @@ use crate::{
 
 /// Marks the knee of a curve.
 const KNEE_MARK: &str = "◆";
-/// Marks a point where more than [`MANY_MISSES`] found nothing.
+/// Marks a point where more than [`MANY_MISSES`] found nothing, or a probe missed calls.
 const MISSES_MARK: &str = "∅";
 /// Marks a point where threads did much less than others.
 const UNFAIR_MARK: &str = "≠";
@@ -104,6 +104,18 @@ impl<'a> Chart<'a> {
         groups
     }
 
+    /// Those, a line for each heading: `Cache lines, ns/op: line/own 4.89, line/far not run.`
+    pub fn others_told(&self) -> Vec<String> {
+        let told = |group: &Group<'_>| {
+            let rows = group.rows.iter();
+            let rows: Vec<String> = rows
+                .map(|row| format!("{} {}", row.name, row.cost))
+                .collect();
+            format!("{}, {}: {}.", group.name, self.record.unit, rows.join(", "))
+        };
+        self.others().iter().map(told).collect()
+    }
+
     /// The comparisons that are not of two curves at the same place.
     pub fn other_pairs(&self) -> Vec<PairRow<'a>> {
         let mut pairs = rows::pairs(self.record);
@@ -180,12 +192,9 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// A share, of which nothing is nothing.
+/// A share of misses.
 fn share_cell(share: f64) -> Cell {
-    match share {
-        0.0 => Cell::number("0", share),
-        share => Cell::number(number::percent(share), share),
-    }
+    Cell::number(missed::share(share), share)
 }
 
 /// `20.1 ±0.3`; `12 [11, 72]` where the interval reaches far, for then its sides are rarely alike.
@@ -214,7 +223,12 @@ fn absent(case: &CaseRecord, record: &Record) -> Cell {
 }
 
 fn misses_much(point: &CurvePoint<'_>) -> bool {
-    point.misses().is_some_and(|misses| misses > MANY_MISSES)
+    let most = if missed::asked(point.case) {
+        0.0
+    } else {
+        MANY_MISSES
+    };
+    point.case.misses().is_some_and(|misses| misses > most)
 }
 
 fn is_unfair(point: &CurvePoint<'_>) -> bool {

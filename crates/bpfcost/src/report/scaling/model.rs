@@ -15,24 +15,94 @@ use crate::{
 /// A prediction that is off by more than this counts as failed ([`PublishedRow::within`]).
 const OFF: f64 = 2.0;
 
-/// The tables; every published point too, where `all` is wanted.
+/// The tables, and every published point; a few lines, where not `all` is wanted.
 pub(super) fn blocks(chart: &Chart<'_>, prediction: &Prediction, all: bool) -> Vec<Block> {
+    if !all {
+        return short(chart, prediction).into_iter().collect();
+    }
     let mut blocks = Vec::new();
     if !prediction.curves.is_empty() {
         blocks.push(curves(chart, prediction));
     }
     if !prediction.tables.is_empty() {
-        blocks.push(errors(chart, prediction, all));
+        blocks.push(errors(chart, prediction));
     }
-    if all {
-        blocks.extend(
-            prediction
-                .tables
-                .iter()
-                .map(|table| published(chart, table)),
-        );
-    }
+    let tables = prediction.tables.iter();
+    blocks.extend(tables.map(|table| published(chart, table)));
     blocks
+}
+
+/// What a model says of the most threads, and how far to trust it; `None` where it says nothing.
+fn short(chart: &Chart<'_>, prediction: &Prediction) -> Option<Block> {
+    let points = || prediction.curves.iter().flat_map(|curve| &curve.points);
+    let most = points().map(|point| point.threads).max()?;
+    let mut rates: Vec<(&str, f64)> = Vec::new();
+    for curve in &prediction.curves {
+        let last = curve.points.iter().find(|point| point.threads == most);
+        let last = last.filter(|point| point.rate.is_finite());
+        rates.extend(last.map(|point| (curve.series.as_str(), point.rate)));
+    }
+    rates.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let unit = RateUnit::fit(rates.iter().map(|rate| rate.1));
+    let rates = rates
+        .iter()
+        .map(|(series, rate)| format!("{} {}", text::line(series), unit.plain(*rate)));
+    let rates: Vec<String> = rates.collect();
+    let all: Vec<f64> = prediction
+        .tables
+        .iter()
+        .flat_map(tested)
+        .map(|one| one.0)
+        .collect();
+    let within = all.iter().filter(|factor| **factor <= OFF).count();
+    let far = all.iter().copied().fold(1.0, f64::max);
+    let held = (!all.is_empty()).then(|| Note {
+        text: format!(
+            "Of {} published elsewhere that nothing was fitted to, {within} are within 2 times of it; the \
+             worst is off by {} times.",
+            number::plural(all.len(), "point"),
+            number::fixed(far, 1)
+        ),
+        tone: match within == all.len() {
+            true => Tone::Plain,
+            false => Tone::Open,
+        },
+    });
+    let curves = Note {
+        text: format!(
+            "At {}, a CPU each, {}: {}.",
+            chart.threads(most),
+            unit.of(&chart.operations()),
+            rates.join(", ")
+        ),
+        tone: Tone::Plain,
+    };
+    Some(Block {
+        title: "Predicted by a model of cache lines, not measured".to_owned(),
+        notes: std::iter::once(curves)
+            .chain(beside(chart, prediction))
+            .chain(held)
+            .collect(),
+        captions: vec![
+            "Every point, and what the model was told: --verbose, or `bpfcost report`.".to_owned(),
+        ],
+        ..Block::default()
+    })
+}
+
+/// The points of a table that no parameter was fitted to, with how far each is off, the best first.
+fn tested(table: &PublishedTable) -> Vec<(f64, &PublishedRow)> {
+    let rows = table.rows.iter().filter(|row| !row.fitted);
+    let mut tested: Vec<(f64, &PublishedRow)> = rows
+        .map(|row| (row.factor().unwrap_or(f64::INFINITY), row))
+        .collect();
+    tested.sort_by(|a, b| a.0.total_cmp(&b.0));
+    tested
+}
+
+/// `1.4×`.
+fn times(factor: f64) -> String {
+    format!("{}×", number::fixed(factor, usize::from(factor < 99.5)))
 }
 
 /// What the model was told of this machine, and what nobody measured.
@@ -137,19 +207,12 @@ fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
 }
 
 /// How far the model is off in each published table.
-fn errors(chart: &Chart<'_>, prediction: &Prediction, all: bool) -> Block {
+fn errors(chart: &Chart<'_>, prediction: &Prediction) -> Block {
     let row = |table: &PublishedTable| {
-        let mut tested: Vec<(f64, &PublishedRow)> = table
-            .rows
-            .iter()
-            .filter(|row| !row.fitted)
-            .map(|row| (row.factor().unwrap_or(f64::INFINITY), row))
-            .collect();
-        tested.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let tested = tested(table);
         let within = tested.iter().filter(|(_, row)| row.within()).count();
         let middle = tested.get(tested.len() / 2).map(|one| one.0);
         let worst = tested.last();
-        let times = |factor: f64| format!("{}×", number::fixed(factor, usize::from(factor < 99.5)));
         let number = |factor: Option<f64>| {
             factor.map_or_else(Cell::default, |factor| Cell::number(times(factor), factor))
         };
@@ -185,10 +248,6 @@ fn errors(chart: &Chart<'_>, prediction: &Prediction, all: bool) -> Block {
             number::plural(some, "point")
         ),
     };
-    let more = match all {
-        true => "",
-        false => " Every point: --verbose, or `bpfcost report`.",
-    };
     Block {
         title: "The prediction against published tables, of other machines".to_owned(),
         head: vec![
@@ -200,7 +259,7 @@ fn errors(chart: &Chart<'_>, prediction: &Prediction, all: bool) -> Block {
         ],
         rows: prediction.tables.iter().map(row).collect(),
         captions: vec![format!(
-            "Published elsewhere and predicted by the model: neither was measured here.{fitted}{more}"
+            "Published elsewhere and predicted by the model: neither was measured here.{fitted}"
         )],
         ..Block::default()
     }

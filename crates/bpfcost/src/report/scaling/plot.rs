@@ -97,6 +97,8 @@ fn here<'a>(chart: &Chart<'a>, curves: &'a [PredictedCurve], hues: &mut Hues<'a>
             // A prediction has a CPU for each thread; what shares CPUs is something else.
             line.points
                 .retain(|point| point.threads <= chart.curves.cpus);
+            // Knees are of the whole curve.
+            line.points.iter_mut().for_each(|point| point.knee = false);
             lines.push(line);
         }
         let points = curve

@@ -8,7 +8,7 @@ use crate::{
     record::{Curve, CurveGroup, CurvePoint, Part, Status},
     report::{
         block::{Block, Cell, Head},
-        number, rows, text,
+        missed, number, rows, target, text,
     },
 };
 
@@ -23,14 +23,13 @@ pub(super) fn blocks(chart: &Chart<'_>, all: bool) -> Vec<Block> {
     // What an emulator shows are misses.
     let place = usize::from(chart.tells_speed);
     blocks.splice(place..place, misses(chart));
-    blocks.push(at_one_count(chart, usual));
-    match all {
-        true => blocks.extend(others.iter().map(|group| rates(chart, group))),
-        false => blocks.extend(changed(chart)),
-    }
-    blocks.push(costs(chart, usual));
     if all {
-        blocks.extend(others.iter().map(|group| costs(chart, group)));
+        blocks.push(at_one_count(chart, usual, all));
+        blocks.extend(others.iter().map(|group| rates(chart, group)));
+        blocks.extend(groups.iter().map(|group| costs(chart, group)));
+    } else if chart.tells_speed {
+        blocks.push(at_one_count(chart, usual, all));
+        blocks.extend(changed(chart));
     }
     blocks
 }
@@ -111,11 +110,15 @@ fn marks_caption(chart: &Chart<'_>, group: &CurveGroup<'_>) -> String {
         ));
     }
     if points().any(misses_much) {
-        parts.push(format!(
-            "{MISSES_MARK} misses: more than {} of the {} first found nothing.",
-            number::percent(MANY_MISSES),
-            chart.operations()
-        ));
+        let operations = chart.operations();
+        let probed = points().any(|point| missed::asked(point.case));
+        parts.push(match probed {
+            true => format!("{MISSES_MARK} misses: the probe missed some of the {operations}."),
+            false => format!(
+                "{MISSES_MARK} misses: more than {} of the {operations} first found nothing.",
+                number::percent(MANY_MISSES)
+            ),
+        });
     }
     if chart.tells_speed && points().any(is_unfair) {
         parts.push(format!(
@@ -133,10 +136,7 @@ fn marks_caption(chart: &Chart<'_>, group: &CurveGroup<'_>) -> String {
         ));
     }
     if !chart.tells_speed {
-        parts.push(
-            "emulated: an emulator has no cache lines to fight for, so these rates say nothing of hardware."
-                .to_owned(),
-        );
+        parts.push(target::NO_SPEED.to_owned());
     }
     parts.join(" ")
 }
@@ -144,11 +144,7 @@ fn marks_caption(chart: &Chart<'_>, group: &CurveGroup<'_>) -> String {
 /// What an operation takes each thread.
 fn costs(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Block {
     let cell = |_: &Curve<'_>, point: &CurvePoint<'_>| {
-        let raw = point.case.raw.as_ref();
-        match raw.filter(|_| point.case.status == Status::Ok) {
-            Some(raw) => Cell::number(with_ends(raw.value, raw.ci95), raw.value),
-            None => absent(point.case, chart.record),
-        }
+        cost_cell(point).unwrap_or_else(|| absent(point.case, chart.record))
     };
     Block {
         title: format!(
@@ -160,6 +156,13 @@ fn costs(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Block {
         ),
         ..by_threads(chart, group, &cell)
     }
+}
+
+/// What an operation takes each thread at a point; `None` where it has no result.
+fn cost_cell(point: &CurvePoint<'_>) -> Option<Cell> {
+    let raw = point.case.raw.as_ref();
+    let raw = raw.filter(|_| point.case.status == Status::Ok)?;
+    Some(Cell::number(with_ends(raw.value, raw.ci95), raw.value))
 }
 
 /// The share of operations that found nothing, of the curves where any did.
@@ -178,7 +181,7 @@ fn misses(chart: &Chart<'_>) -> Option<Block> {
     counts.dedup();
     let row = |(group, curve): &(&CurveGroup<'_>, &Curve<'_>)| {
         let cells = counts.iter().map(|count| {
-            let share = curve.at(*count).and_then(CurvePoint::misses);
+            let share = curve.at(*count).and_then(|point| point.case.misses());
             share.map_or_else(|| Cell::words(number::MISSING), share_cell)
         });
         let name = format!("{}{}", text::line(curve.series), of_group(group));
@@ -193,10 +196,10 @@ fn misses(chart: &Chart<'_>) -> Option<Block> {
 }
 
 /// A column of [`at_one_count`]: its heading, and the cell of a point where it has one.
-type Column<'f> = (&'static str, &'f dyn Fn(&CurvePoint<'_>) -> Option<Cell>);
+type Column<'f> = (&'f str, &'f dyn Fn(&CurvePoint<'_>) -> Option<Cell>);
 
 /// What is to know of every curve where there are as many threads as CPUs.
-fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Block {
+fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>, all: bool) -> Block {
     let threads = chart.told_at();
     let order = order(chart, group);
     let points: Vec<&CurvePoint<'_>> = order.iter().filter_map(|curve| curve.at(threads)).collect();
@@ -212,15 +215,19 @@ fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Block {
         Some(Cell::number(with_ends(value, ci95), value))
     };
     let efficiency = |point: &CurvePoint<'_>| {
-        let share = point.efficiency.filter(|_| chart.tells_speed)?;
+        // A line has no room for it, and speed-up says as much.
+        let share = point.efficiency.filter(|_| chart.tells_speed && all)?;
         Some(Cell::number(number::percent(share), share))
     };
     let fairness = |point: &CurvePoint<'_>| {
         let index = point.fairness().filter(|_| chart.tells_speed)?;
         Some(Cell::number(number::fixed(index, 2), index))
     };
-    let misses = |point: &CurvePoint<'_>| point.misses().map(share_cell);
-    let columns: [Column<'_>; 7] = [
+    let misses = |point: &CurvePoint<'_>| point.case.misses().map(share_cell);
+    let cost = |point: &CurvePoint<'_>| cost_cell(point).filter(|_| chart.tells_speed);
+    let unit = chart.record.unit.to_string();
+    let columns: [Column<'_>; 8] = [
+        (&unit, &cost),
         ("speed-up", &speed_up),
         ("efficiency", &efficiency),
         ("misses", &misses),
@@ -263,11 +270,19 @@ fn point_captions(
 ) -> Vec<String> {
     let has = |head: &str| columns.iter().any(|column| column.0 == head);
     let mut captions = Vec::new();
-    if let Some(first) = group.counts().first().filter(|_| has("speed-up")) {
+    let unit = chart.record.unit.to_string();
+    if has(&unit) {
         captions.push(format!(
-            "speed-up: against {}, within epochs. efficiency: that, of what as many CPUs could give.",
-            chart.threads(*first)
+            "{unit}: what one {} takes each {}.",
+            chart.operation(),
+            super::singular(&text::line(&chart.curves.scaling.over))
         ));
+    }
+    if let Some(first) = group.counts().first().filter(|_| has("speed-up")) {
+        captions.push(format!("speed-up: against {}.", chart.threads(*first)));
+    }
+    if has("efficiency") {
+        captions.push("efficiency: that, of what as many CPUs could give.".to_owned());
     }
     if has("p50 ns") {
         let cases = &mut chart.record.cases.iter();
@@ -276,12 +291,12 @@ fn point_captions(
             format!(", about {}{}ns", number::fixed(ns, 0), number::HOLD)
         });
         captions.push(format!(
-            "p50, p99, p99.9: of single {}, each timed by itself in a pass of its own; reading the clock is \
-             part of them{clock}.",
+            "p50, p99, p99.9: of single {}, timed one by one in a pass of their own; reading the clock is part \
+             of them{clock}.",
             chart.operations()
         ));
     }
-    captions
+    vec![captions.join(" ")]
 }
 
 /// The rates under other circumstances, where curves are told apart; `None` where there are no others.

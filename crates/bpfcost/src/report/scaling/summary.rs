@@ -3,7 +3,7 @@
 use super::{Chart, misses_much};
 use crate::{
     record::{Curve, Part},
-    report::{number, target, text},
+    report::{missed, number, target, text},
 };
 
 /// More than this many that can't be told apart are counted, not named.
@@ -31,16 +31,22 @@ pub fn sentence(chart: &Chart<'_>) -> Option<String> {
     }
 }
 
-/// How many points had operations that found nothing.
+/// How many points had operations that found nothing, and how many of them did at worst.
 fn missed(chart: &Chart<'_>) -> String {
-    let some = chart
+    let points = chart
         .curves
         .points()
-        .filter(|(_, _, point)| misses_much(point))
-        .count();
-    match some {
+        .filter(|(_, _, point)| misses_much(point));
+    let shares: Vec<f64> = points
+        .filter_map(|(_, _, point)| point.case.misses())
+        .collect();
+    match shares.len() {
         0 => "none of them missed".to_owned(),
-        some => format!("{} of them with misses", number::count(some as u64)),
+        some => format!(
+            "{} of them with misses, at worst of {}",
+            number::count(some as u64),
+            missed::share(shares.into_iter().fold(0.0, f64::max))
+        ),
     }
 }
 
