@@ -2,10 +2,10 @@
 //! of references on each node, with a flag that says it should be on the list. Due to Cameron Desrochers
 //! (2014); in Linux by 6e426e0fcd20 (2020), removed by 4bbd93455659 (2023).
 //!
-//! Each ordering is the kernel's (include/linux/freelist.h of 6.6), where an atomic that it doesn't name is
-//! fully ordered: here it acquires and releases. Whoever takes a node has a reference to it first, so that the
-//! references carry the order between threads. That those at the head could be less is seen by a checker in
-//! small cases, on paper by nobody; they stay, and are named in `tests/checked/kept.rs`.
+//! Each ordering is the kernel's (include/linux/freelist.h until 6.6), where an atomic that names none is fully
+//! ordered: here it acquires and releases. Whoever takes a node has a reference to it first, so that the
+//! references carry the order between threads. A model checker asks for less at the head, in small cases; what
+//! it does not ask for stays all the same, and is listed in `tests/checked/kept.rs`.
 
 use alloc::boxed::Box;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
