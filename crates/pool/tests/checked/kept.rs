@@ -1,21 +1,17 @@
 //! Orderings of the freelist that are stronger than loom asks for within its bounds. They are as the kernel has
-//! them, which ran on every machine that Linux runs on; a bounded look is no reason to have less.
+//! them, who runs on machines of every kind; a bounded look is no reason to have less.
 
 use crate::fault::{Fault, Kind};
 
-/// One ordering that no checker misses.
+/// One of them.
 #[derive(Debug)]
 pub struct Kept {
     /// What is in the line of the source.
     code: &'static str,
-    /// The fault that nothing shows.
+    /// How it could be weaker.
     kind: Kind,
     /// Why it is kept: what the kernel has there.
-    #[expect(
-        dead_code,
-        reason = "it is for those who read the list, or the failure of a test"
-    )]
-    kernel: &'static str,
+    pub kernel: &'static str,
 }
 
 impl Kept {
