@@ -9,8 +9,7 @@ pub fn current() -> usize {
     nix::sched::sched_getcpu().unwrap_or(0)
 }
 
-// Miri has no such files.
-#[cfg(all(test, not(miri)))]
+#[cfg(test)]
 mod tests {
     #[test]
     fn is_one_of_the_machine() {
