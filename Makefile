@@ -56,14 +56,17 @@ soak: ## Interrupt 10^9 pairs of each pool, and count the objects (5 minutes)
 HAS_NIGHTLY = $(shell rustup component list --toolchain nightly --installed 2>/dev/null | grep -E '^($(1))')
 NO_NIGHTLY  = echo "SKIPPED: no $(1) in a nightly toolchain; rustup component add --toolchain nightly $(1)"
 
-miri: ## Run the laws of the pools in Miri
-	@$(if $(call HAS_NIGHTLY,miri),MIRIFLAGS=-Zmiri-preemption-rate=0.1 \
-		cargo +nightly miri test --locked -p bpfcost-pool --features peers --test conformance,$(call NO_NIGHTLY,miri))
+# Of our own pools: unit tests, laws, values.
+RACES = --locked -p bpfcost-pool --lib --test conformance --test objects
 
-tsan: ## Run the laws of the pools under ThreadSanitizer
+miri: ## Run the tests of our pools in Miri
+	@$(if $(call HAS_NIGHTLY,miri),MIRIFLAGS=-Zmiri-preemption-rate=0.1 \
+		cargo +nightly miri test $(RACES),$(call NO_NIGHTLY,miri))
+
+tsan: ## Run the tests of our pools under ThreadSanitizer
 	@$(if $(call HAS_NIGHTLY,rust-src),RUSTFLAGS=-Zsanitizer=thread \
 		cargo +nightly test -Zbuild-std --target $(shell rustc -vV | sed -n 's/^host: //p') \
-		--locked -p bpfcost-pool --features peers --test conformance,$(call NO_NIGHTLY,rust-src))
+		$(RACES),$(call NO_NIGHTLY,rust-src))
 
 bench: ## Run the benchmarks of the tool itself
 	@scripts/setup.sh run

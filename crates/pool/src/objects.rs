@@ -116,7 +116,7 @@ impl<T, P: Pool> Objects<T, P> {
         })
     }
 
-    /// All values, also those that were taken and never dropped.
+    /// All values, in the order that they were given, also those that were taken and never dropped.
     pub fn into_inner(self) -> Vec<T> {
         let values = self.values.into_iter();
         values
@@ -173,81 +173,5 @@ impl<T, P: Pool> Drop for Taken<'_, T, P> {
     #[inline]
     fn drop(&mut self) {
         self.objects.pool.push(self.cpu, Object(self.index));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use core::mem;
-    use std::{cell::Cell, rc::Rc, thread, vec};
-
-    use super::*;
-
-    #[test]
-    fn values_go_out_once_and_come_back() -> Result<(), Error> {
-        let objects = Objects::array(vec![10, 20], 1, Stride::Compact)?;
-        let (mut one, two) = (
-            objects.take(0).expect("full"),
-            objects.take(0).expect("one left"),
-        );
-        assert_eq!(*one + *two, 30);
-        assert!(objects.take(0).is_none());
-        *one += 1;
-        one.give_back(7);
-        assert!(matches!(objects.take(0).as_deref(), Some(11 | 21)));
-        drop(two);
-        let mut values = objects.into_inner();
-        values.sort_unstable();
-        assert!(values == [11, 20] || values == [10, 21], "{values:?}");
-        Ok(())
-    }
-
-    #[test]
-    fn threads_own_what_they_took() -> Result<(), Error> {
-        const TURNS: usize = if cfg!(miri) { 50 } else { 10_000 };
-        let counters = Objects::per_cpu(vec![Cell::new(0); 3], 2)?;
-        thread::scope(|scope| {
-            for cpu in 0..4 {
-                let counters = &counters;
-                scope.spawn(move || {
-                    let mut left = TURNS;
-                    while left > 0 {
-                        if let Some(counter) = counters.take(cpu) {
-                            counter.set(counter.get() + 1);
-                            left -= 1;
-                        }
-                    }
-                });
-            }
-        });
-        let counted: usize = counters.into_inner().iter().map(Cell::get).sum();
-        assert_eq!(counted, 4 * TURNS);
-        Ok(())
-    }
-
-    #[test]
-    fn all_values_are_dropped_once_also_those_forgotten() -> Result<(), Error> {
-        let value = Rc::new(());
-        let objects = Objects::freelist(vec![value.clone(), value.clone()])?;
-        mem::forget(objects.take(0));
-        assert!(objects.take(0).is_some());
-        drop(objects);
-        assert_eq!(Rc::strong_count(&value), 1);
-        Ok(())
-    }
-
-    #[test]
-    fn no_values_or_others_than_the_pool_has_are_refused() -> Result<(), Error> {
-        let none = Objects::freelist(Vec::<u8>::new());
-        assert_eq!(none.expect_err("there is none"), Error::NoObjects);
-        let pool = Freelist::new(2)?;
-        // SAFETY: the pool is new and goes nowhere else.
-        let three = unsafe { Objects::over(pool, vec![1, 2, 3]) };
-        let refused = Error::OtherCount {
-            objects: 2,
-            values: 3,
-        };
-        assert_eq!(three.expect_err("one too many"), refused);
-        Ok(())
     }
 }

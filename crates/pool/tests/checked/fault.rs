@@ -6,10 +6,11 @@
 
 use std::{
     any::Any,
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::BTreeSet,
-    fmt,
+    fmt, fs,
     panic::{AssertUnwindSafe, Location, catch_unwind},
+    path::Path,
     sync::atomic::Ordering,
 };
 
@@ -37,6 +38,18 @@ pub struct Fault {
     pub kind: Kind,
 }
 
+impl Fault {
+    /// The line of the source that it is in.
+    pub fn code(&self) -> String {
+        let name = Path::new(self.file).file_name().expect("it names a file");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name);
+        let source =
+            fs::read_to_string(path).expect("a pool's atomics are used in a file of its own");
+        let line = source.lines().nth(self.line as usize - 1);
+        line.expect("it has not become shorter").trim().into()
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let file = self.file.rsplit('/').next().unwrap_or(self.file);
@@ -47,7 +60,7 @@ impl fmt::Display for Fault {
 // The checkers run all threads of a model on the thread of its test.
 thread_local! {
     static POSSIBLE: RefCell<BTreeSet<Fault>> = const { RefCell::new(BTreeSet::new()) };
-    static NOW: Cell<Option<Fault>> = const { Cell::new(None) };
+    static NOW: RefCell<Vec<Fault>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Asked by the atomics: is this to be done wrong now?
@@ -59,22 +72,25 @@ pub fn strikes(kind: Kind, at: &'static Location<'static>) -> bool {
         kind,
     };
     POSSIBLE.with_borrow_mut(|possible| possible.insert(fault));
-    NOW.get() == Some(fault)
+    NOW.with_borrow(|now| now.contains(&fault))
 }
 
 /// The ordering that an operation there has now.
 pub fn ordering(order: Ordering, at: &'static Location<'static>) -> Ordering {
-    let weaker: &[_] = match order {
-        Ordering::Relaxed => &[],
-        Ordering::AcqRel => &[
-            (Kind::OnlyAcquires, Ordering::Acquire),
-            (Kind::OnlyReleases, Ordering::Release),
-        ],
-        _ => &[(Kind::Relaxed, Ordering::Relaxed)],
-    };
-    // While none strikes, all are asked for, so that all are known.
-    let mut struck = weaker.iter().filter(|(kind, _)| strikes(*kind, at));
-    struck.next_back().map_or(order, |(_, weaker)| *weaker)
+    match order {
+        Ordering::Relaxed => order,
+        Ordering::AcqRel => match (
+            strikes(Kind::OnlyAcquires, at),
+            strikes(Kind::OnlyReleases, at),
+        ) {
+            (false, false) => order,
+            (true, false) => Ordering::Acquire,
+            (false, true) => Ordering::Release,
+            (true, true) => Ordering::Relaxed,
+        },
+        _ if strikes(Kind::Relaxed, at) => Ordering::Relaxed,
+        _ => order,
+    }
 }
 
 /// The ordering that an exchange which fails there has now.
@@ -93,11 +109,11 @@ pub fn possible(run: impl FnOnce()) -> Vec<Fault> {
     POSSIBLE.take().into_iter().collect()
 }
 
-/// What `run` panics with while there is this fault, if it does.
-pub fn caught(fault: Fault, run: impl FnOnce()) -> Option<String> {
-    NOW.set(Some(fault));
+/// What `run` panics with while there are these faults, if it does.
+pub fn caught(faults: &[Fault], run: impl FnOnce()) -> Option<String> {
+    NOW.set(faults.to_vec());
     let outcome = catch_unwind(AssertUnwindSafe(run));
-    NOW.set(None);
+    NOW.take();
     outcome.err().map(|payload| said(&*payload))
 }
 

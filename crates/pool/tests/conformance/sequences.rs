@@ -11,6 +11,10 @@ use proptest::{
 
 use crate::Make;
 
+/// Cases, and steps of each at most. Miri draws them very slowly, and one thread has no races.
+const CASES: u32 = if cfg!(miri) { 2 } else { 256 };
+const STEPS: usize = if cfg!(miri) { 12 } else { 120 };
+
 /// A step of a thread that says it is on that CPU.
 #[derive(Clone, Copy, Debug)]
 enum Step {
@@ -22,11 +26,11 @@ enum Step {
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let cpu = prop_oneof![0..6_usize, Just(usize::MAX)];
     let push = (cpu.clone(), any::<usize>()).prop_map(|(cpu, which)| Step::Push(cpu, which));
-    vec(prop_oneof![cpu.prop_map(Step::Pop), push], 0..120)
+    vec(prop_oneof![cpu.prop_map(Step::Pop), push], 0..STEPS)
 }
 
 pub fn check(make: Make) {
-    let mut config = Config::with_cases(if cfg!(miri) { 8 } else { 256 });
+    let mut config = Config::with_cases(CASES);
     // A failure is found again by its seed, which is printed; files of them are not kept.
     config.failure_persistence = None;
     let case = (1..20_usize, 1..6_usize, steps());
