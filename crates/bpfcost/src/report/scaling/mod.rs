@@ -167,6 +167,12 @@ impl<'a> Chart<'a> {
         with_ends(rate.value / size, ci95)
     }
 
+    /// Whether a point's threads were served unevenly. Where they share CPUs, that is the scheduler's doing.
+    fn is_unfair(&self, point: &CurvePoint<'_>) -> bool {
+        let apart = point.threads <= self.curves.cpus;
+        apart && point.fairness().is_some_and(|fairness| fairness < FAIR)
+    }
+
     /// A cell of the rate at a point, with its marks; or why there is none.
     fn rate_cell(&self, point: &CurvePoint<'_>, knee: bool) -> Cell {
         let Some(rate) = point.rate.filter(|rate| rate.value.is_finite()) else {
@@ -175,7 +181,7 @@ impl<'a> Chart<'a> {
         let marks = [
             (knee && self.tells_speed, KNEE_MARK),
             (misses_much(point), MISSES_MARK),
-            (self.tells_speed && is_unfair(point), UNFAIR_MARK),
+            (self.tells_speed && self.is_unfair(point), UNFAIR_MARK),
         ];
         let marks: String = marks
             .iter()
@@ -229,10 +235,6 @@ fn misses_much(point: &CurvePoint<'_>) -> bool {
         MANY_MISSES
     };
     point.case.misses().is_some_and(|misses| misses > most)
-}
-
-fn is_unfair(point: &CurvePoint<'_>) -> bool {
-    point.fairness().is_some_and(|fairness| fairness < FAIR)
 }
 
 /// A name for the curves of a group, behind what is shown of them.

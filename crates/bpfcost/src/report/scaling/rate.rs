@@ -1,8 +1,8 @@
 //! What all threads do together, what it takes each, and what is to know of a point.
 
 use super::{
-    Chart, FAIR, KNEE_MARK, MANY_MISSES, MISSES_MARK, UNFAIR_MARK, absent, is_unfair, misses_much,
-    of_group, share_cell, with_ends,
+    Chart, FAIR, KNEE_MARK, MANY_MISSES, MISSES_MARK, UNFAIR_MARK, absent, misses_much, of_group,
+    share_cell, with_ends,
 };
 use crate::{
     record::{Curve, CurveGroup, CurvePoint, Part, Status},
@@ -120,7 +120,7 @@ fn marks_caption(chart: &Chart<'_>, group: &CurveGroup<'_>) -> String {
             ),
         });
     }
-    if chart.tells_speed && points().any(is_unfair) {
+    if chart.tells_speed && points().any(|point| chart.is_unfair(point)) {
         parts.push(format!(
             "{UNFAIR_MARK} unfair: Jain's index over the threads' rates is below {FAIR}."
         ));

@@ -83,7 +83,8 @@ pub(super) fn block(chart: &Chart<'_>) -> Option<Block> {
             .collect(),
         rows: rows.iter().map(cells).collect(),
         captions: vec![format!(
-            "▼ costs less, ▲ costs more, = the same within {}, ? unresolved. {}",
+            "▼ costs less, ▲ costs more, = the same within {}, ? unresolved; ±: as far as the 95 % \
+             interval reaches. {}",
             number::round_percent(record.asked.margin),
             words::pair_caption(record)
         )],
@@ -91,16 +92,22 @@ pub(super) fn block(chart: &Chart<'_>) -> Option<Block> {
     })
 }
 
-/// `▼ −81 %`.
+/// `▼ −81 ±2 %`.
 fn verdict(comparison: &Comparison, record: &Record) -> Cell {
     let (_, tone) = words::verdict(comparison, record);
     let percent = comparison.relative * 100.0;
-    let decimals = usize::from(percent.abs() < 9.95);
+    let reach = comparison.relative_ci95.map(|[low, high]| {
+        let reach = (comparison.relative - low).max(high - comparison.relative);
+        reach * 100.0
+    });
+    let decimals = usize::from(reach.unwrap_or(percent).abs() < 1.95);
+    let reach = reach.map(|reach| format!("{}±{}", number::HOLD, number::fixed(reach, decimals)));
     let text = match number::signed(percent, decimals).as_str() {
         number::MISSING => number::MISSING.to_owned(),
         text => format!(
-            "{}{hold}{text}{hold}%",
+            "{}{hold}{text}{}{hold}%",
             sign(comparison.verdict),
+            reach.unwrap_or_default(),
             hold = number::HOLD
         ),
     };
