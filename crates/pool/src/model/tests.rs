@@ -68,7 +68,8 @@ fn alone_no_pool_costs_more_than_its_few_accesses() {
     ] {
         let machine = socket(4);
         let found = pair_ns(kind, &machine, 1) / machine.own_ns;
-        assert!((2.0..8.0).contains(&found), "{kind:?}: {found} changes");
+        // The least: an exchange and a store.
+        assert!((1.2..8.0).contains(&found), "{kind:?}: {found} changes");
     }
 }
 

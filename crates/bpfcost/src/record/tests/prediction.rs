@@ -64,17 +64,18 @@ fn without_what_the_loop_costs_there_are_tables_and_no_curves() {
     for none in [None, Some(("none/1", 0.0))] {
         let cases: Vec<_> = HERE[..2].iter().copied().chain(none).collect();
         let prediction = record(&cases, Machine::default()).prediction.unwrap();
-        assert_eq!(prediction.curves, []);
+        assert!(prediction.curves.is_empty());
         assert!(!prediction.tables.is_empty());
     }
 }
 
 #[test]
 fn a_point_that_is_no_rate_is_off_by_no_factor() {
+    let table = &prediction().tables[0];
     let row = |published, predicted| PublishedRow {
         published,
         predicted,
-        ..prediction().tables[0].rows[0].clone()
+        ..table.rows[0].clone()
     };
     assert_eq!(row(2.0, 4.0).factor(), Some(2.0));
     for (published, predicted) in [
