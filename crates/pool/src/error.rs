@@ -33,6 +33,13 @@ pub enum Error {
         /// What they would have taken in bytes.
         bytes: usize,
     },
+    /// There is no room for the stacks of a simulation.
+    #[cfg(feature = "model")]
+    #[error("no memory for the stacks of {threads} simulated threads")]
+    NoStacks {
+        /// Threads of the simulation.
+        threads: u32,
+    },
 }
 
 /// The most objects of a pool: what they are rounded up to, a power of two, must fit in 32 bits.

@@ -35,6 +35,18 @@ impl Record {
             .collect();
         // What an emulator's lines cost says nothing of a machine's.
         let timed = !plan.counts() && !machine.emulates_time();
+        let mut warnings = warnings(measured, dropped, speechless);
+        let prediction = match timed {
+            true => Prediction::of(&cases),
+            false => Ok(None),
+        };
+        let prediction = prediction.unwrap_or_else(|error| {
+            warnings.push(Warning::new(
+                "no-prediction",
+                format!("nothing is predicted: {error}. All that was measured is in the record"),
+            ));
+            None
+        });
         Record {
             schema: SCHEMA,
             bpfcost: env!("CARGO_PKG_VERSION").to_owned(),
@@ -57,11 +69,11 @@ impl Record {
                 kernel_bytes: machine.kernel_bytes.max(measured.kernel_bytes),
                 ..machine
             },
-            warnings: warnings(measured, dropped, speechless),
+            warnings,
             grid: plan.grid.clone(),
             scaling: plan.scaling.clone(),
             contends: plan.contends,
-            prediction: timed.then(|| Prediction::of(&cases)).flatten(),
+            prediction,
             comparisons: match speechless {
                 true => Vec::new(),
                 false => seen.comparisons(plan, measured),

@@ -1,11 +1,11 @@
 //! What the model of `bpfcost-pool` says, told what cache lines cost on the machine of a record.
 //!
-//! Nothing here was tuned to single points. Of each published curve, the point of one thread says how long
-//! all else takes that a call does; [`Told`] holds what the model is told of a machine, and METHODOLOGY.md
-//! says where that comes from.
+//! Of each published curve, the point of one thread says how long all else takes that a call does; [`Told`]
+//! holds what the model is told of a machine, and METHODOLOGY.md says where that comes from, and which points
+//! decided any of it.
 
 use bpfcost_pool::{
-    Stride,
+    Error, Stride,
     model::{self, Kind, Machine as Model},
 };
 
@@ -50,18 +50,29 @@ pub(super) struct Told {
 
 impl Prediction {
     /// What the model says, where a record knows what cache lines cost.
-    pub(super) fn of(cases: &[CaseRecord]) -> Option<Prediction> {
-        let lines = lines(cases)?;
-        // What the measured loop does beside the pool.
-        let work_ns = case(cases, "none/1").map_or(0.0, |raw| raw.value);
-        Some(Prediction {
-            curves: POOLS
+    ///
+    /// # Errors
+    ///
+    /// Where there is no memory for the pools, or for the threads of the simulation.
+    pub(super) fn of(cases: &[CaseRecord]) -> Result<Option<Prediction>, Error> {
+        let Some(lines) = lines(cases) else {
+            return Ok(None);
+        };
+        // What the measured loop does beside the pool; nobody can guess it.
+        let work_ns = case(cases, "none/1").map(|raw| raw.value);
+        let curves = match work_ns.filter(|ns| *ns > 0.0) {
+            None => Vec::new(),
+            Some(work_ns) => POOLS
                 .iter()
                 .map(|(name, kind)| curve(name, *kind, &lines, work_ns))
-                .collect(),
-            tables: TABLES.iter().map(|table| beside(table, &lines)).collect(),
+                .collect::<Result<_, _>>()?,
+        };
+        let tables = TABLES.iter().map(|table| beside(table, &lines));
+        Ok(Some(Prediction {
+            curves,
+            tables: tables.collect::<Result<_, _>>()?,
             lines,
-        })
+        }))
     }
 }
 
@@ -89,25 +100,25 @@ fn lines(cases: &[CaseRecord]) -> Option<Lines> {
     })
 }
 
-fn curve(series: &str, kind: Kind, lines: &Lines, work_ns: f64) -> PredictedCurve {
+fn curve(series: &str, kind: Kind, lines: &Lines, work_ns: f64) -> Result<PredictedCurve, Error> {
     let point = |threads: u32| {
         let sockets = threads.div_ceil(SOCKET);
         let cores = threads.div_ceil(sockets);
         let machine = Model::new(sockets, cores, lines.own_ns, lines.near_ns, lines.far_ns);
-        let rate = rate(kind, &machine, threads, work_ns);
-        PredictedPoint { threads, rate }
+        let rate = rate(kind, &machine, threads, work_ns)?;
+        Ok(PredictedPoint { threads, rate })
     };
-    PredictedCurve {
+    let points = THREADS.into_iter().map(point);
+    Ok(PredictedCurve {
         series: series.to_owned(),
-        points: THREADS.into_iter().map(point).collect(),
-    }
+        points: points.collect::<Result<_, _>>()?,
+    })
 }
 
 /// Pairs per second of all threads.
-fn rate(kind: Kind, machine: &Model, threads: u32, work_ns: f64) -> f64 {
+fn rate(kind: Kind, machine: &Model, threads: u32, work_ns: f64) -> Result<f64, Error> {
     let objects = (OBJECTS * machine.cpus()) as usize;
     model::predict(kind, machine, threads, objects, work_ns)
-        .expect("a pool for a few hundred CPUs can be made")
 }
 
 impl Told {
@@ -152,33 +163,53 @@ impl Told {
 }
 
 /// A published table beside what the model says.
-fn beside(table: &Published, lines: &Lines) -> PublishedTable {
+fn beside(table: &Published, lines: &Lines) -> Result<PublishedTable, Error> {
     let machine = table.machine.model(lines);
-    let rows = table.rows.iter().flat_map(|(series, points)| {
-        let kind = POOLS.iter().find(|(name, _)| name == series);
-        let (_, kind) = *kind.expect("only pools that are predicted have tables");
+    let mut rows = Vec::new();
+    for (series, points) in table.rows {
+        let (kind, _) = simulated(series);
         let alone = points.iter().find(|(threads, _)| *threads == 1);
         let (_, alone) = *alone.expect("each curve begins with one thread");
         // What a call takes alone, less the pool's part.
-        let work_ns = SECONDS * 1e9 / alone - 1e9 / rate(kind, &machine, 1, 0.0);
-        let machine = &machine;
-        points
-            .iter()
-            .map(move |&(threads, published)| PublishedRow {
+        let work_ns = SECONDS * 1e9 / alone - 1e9 / rate(kind, &machine, 1, 0.0)?;
+        for &(threads, published) in *points {
+            rows.push(PublishedRow {
                 series: (*series).to_owned(),
                 threads,
                 published,
-                predicted: SECONDS * rate(kind, machine, threads, work_ns.max(0.0)),
-                fitted: threads == 1,
+                predicted: SECONDS * rate(kind, &machine, threads, work_ns.max(0.0))?,
+                fitted: threads == 1 || table.fitted.is_some(),
                 note: note(table, series, threads),
-            })
-    });
-    PublishedTable {
+            });
+        }
+    }
+    let simulated: Vec<&str> = table.rows.iter().map(|row| simulated(row.0).1).collect();
+    let fitted = table
+        .fitted
+        .map_or_else(String::new, |reason| format!("; {reason}"));
+    Ok(PublishedTable {
         title: table.title.to_owned(),
         source: table.source.to_owned(),
-        machine: table.machine.words(),
+        machine: format!(
+            "{}; simulated was {}{fitted}",
+            table.machine.words(),
+            simulated.join(" and ")
+        ),
         unit: table.unit.to_owned(),
-        rows: rows.collect(),
+        rows,
+    })
+}
+
+/// What is simulated for a curve of a published table, and its name.
+fn simulated(series: &str) -> (Kind, &'static str) {
+    match series {
+        "freelist" => (Kind::Freelist, "this project's freelist"),
+        "array" => (
+            Kind::StudyArray,
+            "the study's array, rebuilt (two compare-and-exchanges a pair), not this project's",
+        ),
+        "percpu" => (Kind::PerCpu, "this project's rings, one for each CPU"),
+        other => unreachable!("no published table has a curve {other}"),
     }
 }
 

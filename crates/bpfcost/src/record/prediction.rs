@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub struct Prediction {
     /// What the model was calibrated with.
     pub lines: Lines,
-    /// This machine's curves, and on to more CPUs.
+    /// This machine's curves, and on to more CPUs; none where what the loop costs by itself was not measured.
     pub curves: Vec<PredictedCurve>,
     /// Published tables beside what the model says of their machines.
     pub tables: Vec<PublishedTable>,
@@ -20,6 +20,12 @@ impl Prediction {
         let curve = self.curves.iter().find(|curve| curve.series == series)?;
         let point = curve.points.iter().find(|point| point.threads == threads)?;
         Some(point.rate)
+    }
+
+    /// Whether a parameter of the model was fitted to this point, on the machine that it was written on: how
+    /// long a core keeps a line that another has asked for. Then it tests little.
+    pub fn fitted(series: &str, threads: u32) -> bool {
+        (series, threads) == ("freelist", 2)
     }
 }
 
@@ -87,8 +93,11 @@ pub struct PublishedRow {
 }
 
 impl PublishedRow {
-    /// How far the model is off, as a factor of at least 1; `None` where it is no number.
+    /// How far the model is off, as a factor of at least 1; `None` unless both are above 0.
     pub fn factor(&self) -> Option<f64> {
+        if !(self.predicted > 0.0 && self.published > 0.0) {
+            return None;
+        }
         let ratio = self.predicted / self.published;
         let factor = ratio.max(1.0 / ratio);
         factor.is_finite().then_some(factor)

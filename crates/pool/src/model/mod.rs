@@ -9,6 +9,7 @@ mod line;
 mod machine;
 mod primitive;
 mod random;
+mod study;
 #[cfg(test)]
 mod tests;
 mod world;
@@ -16,7 +17,7 @@ mod world;
 use core::cell::Cell;
 use std::rc::Rc;
 
-use self::{line::Time, primitive::Simulated, world::World};
+use self::{line::Time, primitive::Simulated, study::StudyArray, world::World};
 use crate::{ArrayQueue, Error, Freelist, PerCpuPool, Pool, Stride};
 
 pub use machine::Machine;
@@ -28,6 +29,9 @@ pub enum Kind {
     Freelist,
     /// [`ArrayQueue`], its slots so far apart.
     Array(Stride),
+    /// The array that study 001 published: a look and a compare-and-exchange both ways, and a returned object
+    /// goes to any free slot.
+    StudyArray,
     /// [`PerCpuPool`].
     PerCpu,
 }
@@ -48,7 +52,7 @@ const SEED: u64 = 1;
 ///
 /// # Errors
 ///
-/// Where there can't be such a pool.
+/// Where there can't be such a pool, or no memory for it or for its threads.
 pub fn predict(
     kind: Kind,
     machine: &Machine,
@@ -58,7 +62,7 @@ pub fn predict(
 ) -> Result<f64, Error> {
     let cpus = machine.cpus() as usize;
     let threads = threads.min(machine.cpus());
-    Ok(match kind {
+    match kind {
         Kind::Freelist => {
             let pool = Freelist::<Simulated>::of(objects)?;
             rate(pool, machine, threads, work_ns)
@@ -67,11 +71,15 @@ pub fn predict(
             let pool = ArrayQueue::<Simulated>::of(objects, cpus, stride)?;
             rate(pool, machine, threads, work_ns)
         }
+        Kind::StudyArray => {
+            let pool = StudyArray::<Simulated>::of(objects, cpus)?;
+            rate(pool, machine, threads, work_ns)
+        }
         Kind::PerCpu => {
             let pool = PerCpuPool::<Simulated>::of(objects, cpus)?;
             rate(pool, machine, threads, work_ns)
         }
-    })
+    }
 }
 
 /// How far a simulation is, all threads together.
@@ -83,7 +91,12 @@ struct Progress {
     ended: Cell<Time>,
 }
 
-fn rate<P: Pool + 'static>(pool: P, machine: &Machine, threads: u32, work_ns: f64) -> f64 {
+fn rate<P: Pool + 'static>(
+    pool: P,
+    machine: &Machine,
+    threads: u32,
+    work_ns: f64,
+) -> Result<f64, Error> {
     let warm_up = WARM_UP + WARM_UP_EACH * u64::from(threads);
     let all = warm_up + COUNTED + COUNTED_EACH * u64::from(threads);
     let (pool, progress) = (Rc::new(pool), Rc::new(Progress::default()));
@@ -105,7 +118,7 @@ fn rate<P: Pool + 'static>(pool: P, machine: &Machine, threads: u32, work_ns: f6
                 progress.ended.set(world.now());
             }
         }
-    });
+    })?;
     let seconds = (seen.ended.get() - seen.begun.get()) as f64 * 1e-12;
-    (all - warm_up) as f64 / seconds
+    Ok((all - warm_up) as f64 / seconds)
 }

@@ -9,10 +9,11 @@ use super::{
     predict,
     primitive::Simulated,
     random::Random,
+    study::StudyArray,
     world::World,
 };
 use crate::{
-    Stride,
+    Pool, Stride,
     primitive::{Atomic, Primitive},
 };
 
@@ -50,17 +51,25 @@ fn alone_a_thread_pays_what_its_accesses_cost() {
             value.fetch_add(1, Relaxed);
         }
         ended.set(world.now());
-    });
+    })
+    .unwrap();
     let turn = time(machine.load_ns) * 2 + time(machine.own_ns) * 4;
     assert_eq!(last.get(), 100 * turn);
 }
 
 #[test]
 fn alone_no_pool_costs_more_than_its_few_accesses() {
-    for kind in [Kind::Freelist, COMPACT, PADDED, Kind::PerCpu] {
+    for kind in [
+        Kind::Freelist,
+        COMPACT,
+        PADDED,
+        Kind::StudyArray,
+        Kind::PerCpu,
+    ] {
         let machine = socket(4);
         let found = pair_ns(kind, &machine, 1) / machine.own_ns;
-        assert!((2.0..8.0).contains(&found), "{kind:?}: {found} changes");
+        // The least: an exchange and a store.
+        assert!((1.2..8.0).contains(&found), "{kind:?}: {found} changes");
     }
 }
 
@@ -132,7 +141,8 @@ fn adders(machine: &Machine, threads: u32, each: usize) -> (Vec<usize>, u64) {
             world.pass(1.0);
         }
         ended.set(ended.get().max(world.now()));
-    });
+    })
+    .unwrap();
     let order = seen.borrow().clone();
     (order, last.get())
 }
@@ -213,7 +223,13 @@ fn more_threads_than_cpus_take_turns() {
 #[test]
 fn the_same_question_has_the_same_answer_wherever_memory_lies() {
     let machine = socket(12);
-    for kind in [Kind::Freelist, COMPACT, PADDED, Kind::PerCpu] {
+    for kind in [
+        Kind::Freelist,
+        COMPACT,
+        PADDED,
+        Kind::StudyArray,
+        Kind::PerCpu,
+    ] {
         let rate = || predict(kind, &machine, 12, 24, 10.0).unwrap();
         let first = rate();
         // Moves what is allocated next by one size after another.
@@ -227,10 +243,41 @@ fn the_same_question_has_the_same_answer_wherever_memory_lies() {
 #[test]
 fn what_can_be_no_pool_is_refused() {
     let machine = socket(2);
-    for kind in [Kind::Freelist, COMPACT, Kind::PerCpu] {
+    for kind in [Kind::Freelist, COMPACT, Kind::StudyArray, Kind::PerCpu] {
         assert_eq!(
             predict(kind, &machine, 2, 0, 0.0),
             Err(crate::Error::NoObjects)
         );
     }
+}
+
+#[test]
+fn the_studys_array_loses_nothing_and_hands_nothing_out_twice() {
+    let (threads, objects) = (6, 4);
+    let pool = Rc::new(StudyArray::<Simulated>::of(objects, threads).unwrap());
+    let out = Rc::new(RefCell::new(vec![false; objects]));
+    let moved = Rc::new(Cell::new(0));
+    let (shared, held, came) = (Rc::clone(&pool), Rc::clone(&out), Rc::clone(&moved));
+    World::run(&socket(6), 6, 3, move |world, cpu| {
+        for _ in 0..200 {
+            let Some(object) = shared.pop(cpu) else {
+                World::relax();
+                continue;
+            };
+            let twice = core::mem::replace(&mut held.borrow_mut()[object.index()], true);
+            assert!(!twice, "handed out twice");
+            world.pass(50.0);
+            held.borrow_mut()[object.index()] = false;
+            // To any slot: also where another thread begins.
+            shared.push(cpu + 1, object);
+            came.set(came.get() + 1);
+        }
+    })
+    .unwrap();
+    assert!(moved.get() > 200, "{}", moved.get());
+    let mut left: Vec<usize> = core::iter::from_fn(|| pool.pop(0))
+        .map(|object| object.index())
+        .collect();
+    left.sort_unstable();
+    assert_eq!(left, [0, 1, 2, 3]);
 }

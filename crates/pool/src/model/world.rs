@@ -20,6 +20,7 @@ use super::{
     line::{Access, Done, Line, Time, time},
     random::Random,
 };
+use crate::Error;
 
 /// Bytes of a simulated thread's stack; pools need little, and debug builds a few KiB.
 const STACK: usize = 64 * 1024;
@@ -66,8 +67,8 @@ pub(super) struct World {
 
 impl World {
     /// Runs a body in so many threads, each on a CPU of its own, until all have returned. A body is told
-    /// its world and which thread it is.
-    pub(super) fn run<F>(machine: &Machine, threads: u32, seed: u64, body: F)
+    /// its world and which thread it is. Nothing runs where there is no memory for their stacks.
+    pub(super) fn run<F>(machine: &Machine, threads: u32, seed: u64, body: F) -> Result<(), Error>
     where
         F: Fn(&World, usize) + Clone + 'static,
     {
@@ -87,14 +88,14 @@ impl World {
         let mut routines: Vec<Coroutine<(), (), ()>> = (0..threads as usize)
             .map(|index| {
                 let (world, body) = (Rc::clone(&world), body.clone());
-                let stack = DefaultStack::new(STACK).expect("there is memory for a small stack");
-                Coroutine::with_stack(stack, move |switch: &Switch, ()| {
+                let stack = DefaultStack::new(STACK).map_err(|_| Error::NoStacks { threads })?;
+                Ok(Coroutine::with_stack(stack, move |switch: &Switch, ()| {
                     world.threads[index].switch.set(Some(switch.into()));
                     body(&world, index);
                     world.threads[index].switch.set(None);
-                })
+                }))
             })
-            .collect();
+            .collect::<Result<_, Error>>()?;
         let mut queue: BinaryHeap<_> = (0..routines.len())
             .map(|index| Reverse((0, index)))
             .collect();
@@ -108,6 +109,7 @@ impl World {
                 queue.push(Reverse((world.threads[index].clock.get(), index)));
             }
         }
+        Ok(())
     }
 
     /// An atomic is accessed. Nothing where nothing is simulated.

@@ -177,6 +177,8 @@ fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
             .usual()
             .curves
             .iter()
+            // The model knows no other circumstances.
+            .filter(|_| chart.usual().apart.is_empty())
             .find(|own| own.series == curve.series);
         for point in &curve.points {
             let Some(Part { value, .. }) = measured.and_then(|own| own.at(point.threads)?.rate)
@@ -185,7 +187,8 @@ fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
             };
             let ratio = point.rate / value;
             // Where threads share CPUs, the model says nothing.
-            if point.threads <= chart.curves.cpus && ratio.is_finite() && ratio > 0.0 {
+            let tests = !Prediction::fitted(&curve.series, point.threads);
+            if tests && point.threads <= chart.curves.cpus && ratio.is_finite() && ratio > 0.0 {
                 off.push((ratio.max(1.0 / ratio), &curve.series, point.threads));
             }
         }
@@ -193,7 +196,8 @@ fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
     let worst = off.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     Some(Note {
         text: format!(
-            "Where it can be held against this run ({}), the prediction is off by at most {} times ({} with {}).",
+            "Where it can be held against this run ({}; not at the freelist with 2 threads, which the model was \
+             fitted to), the prediction is off by at most {} times ({} with {}).",
             number::plural(off.len(), "point"),
             number::fixed(worst.0, 1),
             text::line(worst.1),
@@ -216,7 +220,10 @@ fn errors(chart: &Chart<'_>, prediction: &Prediction) -> Block {
         let number = |factor: Option<f64>| {
             factor.map_or_else(Cell::default, |factor| Cell::number(times(factor), factor))
         };
-        let count = format!("{within} of {}", tested.len());
+        let count = match tested.len() {
+            0 => "all fitted".to_owned(),
+            some => format!("{within} of {some}"),
+        };
         let tone = match within == tested.len() {
             true => Tone::Plain,
             false => Tone::Open,

@@ -91,6 +91,8 @@ fn here<'a>(chart: &Chart<'a>, curves: &'a [PredictedCurve], hues: &mut Hues<'a>
             .usual()
             .curves
             .iter()
+            // The model knows no other circumstances.
+            .filter(|_| chart.usual().apart.is_empty())
             .find(|own| own.series == curve.series);
         if let Some(found) = measured {
             let mut line = own(chart, found, hue);
