@@ -21,7 +21,7 @@ use std::fmt;
 
 pub use body::Body;
 pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
-pub use kernel::others::{others, others_at};
+pub use kernel::others::{attached_at, others};
 pub use maps::Maps;
 pub use probe::{Probe, Seen};
 pub use tally::{Counts, How, Tally};

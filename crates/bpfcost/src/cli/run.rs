@@ -66,8 +66,8 @@ pub(super) struct Args {
     /// The number that decides every order and every packet; drawn where not given, but 1 on exact targets.
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run each case on all of these CPUs at once, e.g. 0-3,8. Without it, on one; pool on all. In a guest,
-    /// its own.
+    /// Run each case on all of these CPUs at once, e.g. 0-3,8. Without it, on one; kretprobe and pool on
+    /// all. In a guest, its own.
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
     /// Give a factor of an experiment other values, e.g. threads=1,3,16; `bpfcost list EXPERIMENT` names

@@ -34,28 +34,33 @@ impl Event {
         maxactive: Option<u32>,
     ) -> Result<io::Result<(Self, OwnedFd)>> {
         static MADE: AtomicU32 = AtomicU32::new(0);
-        let tracefs = Opened::new("tracefs")?;
-        sweep(&tracefs.path(""));
-        let mut event = Event {
-            tracefs,
-            name: String::new(),
-        };
+        sweep(&Opened::new("tracefs")?.path(""));
         let kind = maxactive.map_or("p".to_owned(), |most| format!("r{most}"));
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..TRIES {
             let count = MADE.fetch_add(1, Ordering::Relaxed);
             // Known by its name alone where misses are told, without its group.
-            event.name = format!("{GROUP}_{}_{count}", process::id());
-            let line = format!("{kind}:{GROUP}/{} {function}", event.name);
-            if let Err(error) = tell(&event.tracefs.path(""), &line) {
+            let name = format!("{GROUP}_{}_{count}", process::id());
+            let tracefs = Opened::new("tracefs")?;
+            let line = format!("{kind}:{GROUP}/{name} {function}");
+            if let Err(error) = tell(&tracefs.path(""), &line) {
                 return Ok(Err(error));
             }
+            // From here on, it is removed whatever comes.
+            let event = Event { tracefs, name };
             match event.number().and_then(link::tracepoint_event) {
                 Ok(opened) => return Ok(Ok((event, opened))),
-                Err(error) => refused = error,
+                Err(error) if event.is_gone() => refused = error,
+                Err(error) => return Ok(Err(error)),
             }
         }
         Ok(Err(refused))
+    }
+
+    /// Whether somebody else removed it.
+    fn is_gone(&self) -> bool {
+        self.number()
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// The number by which perf knows it.

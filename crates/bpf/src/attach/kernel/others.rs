@@ -1,11 +1,20 @@
 //! Who else is attached to what a driver's events pass through: its function, tracepoint or hook.
 
-use std::fs;
+use std::{fs, io};
 
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, PerfEventType};
 
-use super::{state::List, tracepoint};
-use crate::{attach::Driver, error::Result, feature, mount::Opened, programs::loaded_programs};
+use super::{
+    state::{self, State},
+    tracepoint,
+};
+use crate::{
+    attach::Driver,
+    error::{Error, Result},
+    feature,
+    mount::Opened,
+    programs::loaded_programs,
+};
 
 /// The kernel's own BTF is registered first; programs that are attached to other programs name those here.
 const KERNEL_BTF: u32 = 1;
@@ -46,39 +55,61 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
     let Some(places) = places(driver) else {
         return Ok(None);
     };
-    let mut found = at(&places);
+    let mut found = at(&places)?;
     if let Ok(tracefs) = Opened::new("tracefs") {
         found.extend(enabled(&tracefs, driver));
     }
     Ok((!found.is_empty()).then(|| found.join("; ")))
 }
 
-/// The same for one function.
-pub fn others_at(function: &str) -> Option<String> {
-    let found = at(&Places {
+/// Who is attached to one function, in words: a caller's own, too. Nobody is told of by a list that this
+/// kernel does not have; one that can't be read is an error.
+pub fn attached_at(function: &str) -> Result<Vec<String>> {
+    at(&Places {
         functions: &[function],
         tracepoint: None,
         // Trampolines are seen by what ftrace calls.
         types: &[],
-    });
-    (!found.is_empty()).then(|| found.join("; "))
+    })
 }
 
-fn at(places: &Places<'_>) -> Vec<String> {
+fn at(places: &Places<'_>) -> Result<Vec<String>> {
     let mut found = linked(places);
-    let kprobes = List::open().and_then(|list| list.read());
-    for kprobe in kprobes.unwrap_or_default() {
-        if places.functions.contains(&kprobe.function.as_str()) {
-            found.push(format!(
-                "a kprobe at {}+{:#x}",
-                kprobe.function, kprobe.offset
-            ));
+    let kprobes = list("debugfs", "kprobes/list")?;
+    found.extend(probed(&kprobes, places.functions));
+    let enabled = list("tracefs", "enabled_functions")?;
+    found.extend(traced(&enabled, places.functions));
+    Ok(found)
+}
+
+fn list(kind: &'static str, path: &str) -> Result<String> {
+    let text = Opened::ask(kind)
+        .map_err(io::Error::from)
+        .and_then(|opened| fs::read_to_string(opened.path(path)));
+    where_there(text).map_err(|source| Error::Attach {
+        what: format!("{kind}'s {path}"),
+        action: "reading it, which tells who is attached",
+        source: source.into(),
+    })
+}
+
+/// The text of a list; empty where this kernel has none.
+fn where_there(text: io::Result<String>) -> io::Result<String> {
+    match text {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT)) => {
+            Ok(String::new())
         }
+        text => text,
     }
-    if let Ok(tracefs) = Opened::new("tracefs") {
-        found.extend(traced(&tracefs, places));
-    }
-    found
+}
+
+/// Kprobes that take hits. One that is off costs nothing, such as the event of a process that was killed.
+fn probed(list: &str, functions: &[&str]) -> Vec<String> {
+    state::all(list)
+        .filter(|kprobe| kprobe.state != State::Off)
+        .filter(|kprobe| functions.contains(&kprobe.function.as_str()))
+        .map(|kprobe| format!("a kprobe at {}+{:#x}", kprobe.function, kprobe.offset))
+        .collect()
 }
 
 /// BPF programs, by their links.
@@ -136,13 +167,12 @@ fn linked(places: &Places<'_>) -> Vec<String> {
 }
 
 /// What ftrace calls at a function's entry: fprobes, trampolines, tracers.
-fn traced(tracefs: &Opened, places: &Places<'_>) -> Vec<String> {
-    let text = fs::read_to_string(tracefs.path("enabled_functions")).unwrap_or_default();
+fn traced(list: &str, functions: &[&str]) -> Vec<String> {
     let names = |line: &&str| {
         let name = line.split_whitespace().next();
-        name.is_some_and(|name| places.functions.contains(&name))
+        name.is_some_and(|name| functions.contains(&name))
     };
-    text.lines()
+    list.lines()
         .filter(names)
         .map(|line| {
             let words: Vec<_> = line.split_whitespace().collect();
@@ -156,4 +186,38 @@ fn enabled(tracefs: &Opened, driver: Driver) -> Option<String> {
     let folder = tracepoint::folder(driver)?;
     let text = fs::read_to_string(tracefs.path(folder).join("enable")).ok()?;
     (text.trim() != "0").then(|| format!("tracing is on in tracefs's {folder}/enable"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_attached_is_told_and_who_is_off_is_not() {
+        let list = "ffffffff8c1ff6b4  r  __x64_sys_flock+0x4    [DISABLED][FTRACE]\n\
+                    ffffffff8c1ff6b4  k  __x64_sys_flock+0x4    [FTRACE]\n\
+                    ffffffff8c2ff6b4  k  eventfd_read+0x0\n";
+        assert_eq!(
+            probed(list, &["__x64_sys_flock"]),
+            ["a kprobe at __x64_sys_flock+0x4"]
+        );
+        assert_eq!(probed(list, &["flock"]), [""; 0]);
+        let list = "eventfd_read (1) R I\t\n__x64_sys_flock (2) R   \ttramp: 0xffffffffc0400000\n";
+        assert_eq!(
+            traced(list, &["__x64_sys_flock"]),
+            ["ftrace calls something there: __x64_sys_flock (2) R tramp: 0xffffffffc0400000"]
+        );
+    }
+
+    #[test]
+    fn a_list_that_can_not_be_read_is_not_empty() {
+        let failed = |number| where_there(Err(io::Error::from_raw_os_error(number)));
+        for none in [libc::ENODEV, libc::ENOENT] {
+            assert_eq!(failed(none).ok(), Some(String::new()));
+        }
+        for refused in [libc::EPERM, libc::EACCES, libc::EIO] {
+            let error = failed(refused).expect_err("a list that is there");
+            assert_eq!(error.raw_os_error(), Some(refused));
+        }
+    }
 }

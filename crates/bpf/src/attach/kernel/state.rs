@@ -56,7 +56,7 @@ impl List {
             action: "reading kprobes/list, which tells the state of a kprobe",
             source: source.into(),
         })?;
-        Ok(text.lines().filter_map(listed).collect())
+        Ok(all(&text).collect())
     }
 
     /// The first kprobe in that function, within those bytes of it.
@@ -84,6 +84,11 @@ impl Clone for List {
     fn clone(&self) -> Self {
         List(Rc::clone(&self.0))
     }
+}
+
+/// The kprobes in the text of `kprobes/list`.
+pub(super) fn all(text: &str) -> impl Iterator<Item = Listed> {
+    text.lines().filter_map(listed)
 }
 
 /// A line such as `ffffffff8c1ff6b9  k  bpf_get_numa_node_id+0x9    [OPTIMIZED]`.

@@ -1,7 +1,7 @@
 //! An epoch: one program attached at a time, for its trials alone.
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::attach::{Tally, others_at};
+use bpfcost_bpf::attach::{Tally, attached_at};
 
 use super::{call::Calls, case::Way, proof::Proof};
 use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, differs};
@@ -13,6 +13,8 @@ const FIRST_CALLS: Batch = Batch(1);
 struct Now {
     way: Way,
     tally: Option<Tally>,
+    /// Who is attached where nobody else is.
+    own: Vec<String>,
     calls: Calls,
 }
 
@@ -36,36 +38,58 @@ impl Epoch {
         let now = match there {
             Some(now) => now,
             None => {
-                nobody_else(way.call.function())?;
+                let function = way.call.function();
+                nobody_but(&[], function)?;
                 let calls = Calls::open(way.call, way.threads, &self.cpus)?;
                 let how = way.probe.how(self.cpus.len());
-                let tally = how.map(|how| Tally::attach(how, way.call.function()));
-                let tally = tally.transpose().map_err(|error| unattached(&error))?;
+                let tally = how.map(|how| Tally::attach(how, function));
+                let tally = tally
+                    .transpose()
+                    .map_err(|error| refused("attached", &error))?;
+                let own = tally.as_ref().map(|_| attached(function)).transpose()?;
                 calls.make(way.call.whole(FIRST_CALLS))?;
-                Now { way, tally, calls }
+                Now {
+                    way,
+                    tally,
+                    own: own.unwrap_or_default(),
+                    calls,
+                }
             }
         };
         Ok(self.now.insert(now))
     }
 }
 
+/// What is looked at when nobody else may be attached.
+const ALONE: &str = "nothing else attached";
+
+fn attached(function: &str) -> Result<Vec<String>, Fault> {
+    attached_at(function).map_err(|error| refused(ALONE, &error))
+}
+
 /// That nobody else is attached to the function: that would be part of every cost. Asked again and again, for
 /// somebody may come while this goes on.
-fn nobody_else(function: &str) -> Result<(), Fault> {
-    let who = others_at(function).unwrap_or_else(|| "nobody".to_owned());
+fn nobody_but(own: &[String], function: &str) -> Result<(), Fault> {
+    stranger(own, &attached(function)?).map_or(Ok(()), |problem| Err(Fault::Invalid(problem)))
+}
+
+fn stranger(own: &[String], there: &[String]) -> Option<Problem> {
+    let words = |who: &[String]| match who {
+        [] => "nobody".to_owned(),
+        who => who.join("; "),
+    };
     differs(
-        "nothing else attached",
-        "nobody",
-        who.as_str(),
+        ALONE,
+        words(own),
+        words(there),
         "others see the same calls, and would be part of every cost",
     )
-    .map_or(Ok(()), |problem| Err(Fault::Invalid(problem)))
 }
 
 /// What the kernel refused, though it has what the case needs.
-fn unattached(error: &bpfcost_bpf::Error) -> Fault {
+fn refused(check: &str, error: &bpfcost_bpf::Error) -> Fault {
     Fault::Invalid(Problem {
-        check: "attached".to_owned(),
+        check: check.to_owned(),
         expected: "no error".to_owned(),
         got: error.to_string(),
         detail: String::new(),
@@ -91,6 +115,7 @@ impl Loaded for Epoch {
         let counted = before
             .zip(counts()?)
             .map(|(before, after)| after.since(before));
+        nobody_but(&now.own, way.call.function())?;
         let proof = Proof {
             call: way.call,
             threads: way.threads,
@@ -106,5 +131,21 @@ impl Loaded for Epoch {
     fn unload(mut self: Box<Self>) -> Result<()> {
         self.now = None;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_later_is_told_from_ones_own() {
+        let own = ["a kprobe at f+0x4".to_owned()];
+        let both = [own.clone(), own.clone()].concat();
+        assert_eq!(stranger(&[], &[]), None);
+        assert_eq!(stranger(&own, &own), None);
+        let found = stranger(&own, &both).expect("a problem");
+        assert_eq!(found.got, "a kprobe at f+0x4; a kprobe at f+0x4");
+        assert_eq!(stranger(&[], &own).expect("a problem").expected, "nobody");
     }
 }

@@ -69,7 +69,9 @@ impl Proof {
         let alone = counts.strangers == 0;
         within("hits", 0..=calls, counts.hits, "the program ran more often than it was called for")
             .or_else(|| {
-                let told = counts.missed?;
+                let Some(told) = counts.missed else {
+                    return within("hits", 1..=calls, counts.hits, "the program never ran; misses are not told by this kernel, so that nothing accounts for these");
+                };
                 match alone {
                     true => differs("hits and misses, in sum", calls, counts.hits + told, "the kernel tells of other misses than there were; somebody else may call the function too"),
                     // Some of the misses may be theirs.
@@ -260,18 +262,27 @@ mod tests {
         assert_eq!(seen(untold), "misses that the kernel tells of");
     }
 
-    /// A kernel that does not say what it missed can't be contradicted.
+    /// A kernel that does not say what it missed can't be contradicted, unless all was.
     #[test]
     fn misses_that_are_not_told_are_what_was_not_seen() {
         let mut proof = good(Call::Sleep, How::KretprobeMulti);
         let calls = proof.made.calls;
-        let counts = Counts {
-            hits: calls / 4,
-            strangers: 0,
-            missed: None,
+        let mut saw = |hits, strangers| {
+            let counts = Counts {
+                hits,
+                strangers,
+                missed: None,
+            };
+            proof.probed = Some((How::KretprobeMulti, counts));
+            proof
         };
-        proof.probed = Some((How::KretprobeMulti, counts));
-        assert_eq!(check(&proof), None);
-        assert_eq!(proof.trial(BATCH).secondary[MISSED], 0.75);
+        let some = saw(calls / 4, 0);
+        assert_eq!(check(&some), None);
+        assert_eq!(some.trial(BATCH).secondary[MISSED], 0.75);
+        for strangers in [0, 5] {
+            let never = saw(0, strangers).problem(BATCH).expect("a problem");
+            assert_eq!(never.check, "hits");
+            assert!(never.detail.contains("not told"), "{never:?}");
+        }
     }
 }
