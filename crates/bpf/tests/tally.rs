@@ -5,10 +5,13 @@ mod require;
 
 use std::fs;
 
-use bpfcost_bpf::attach::{How, Tally, others_at};
+use bpfcost_bpf::attach::{How, Tally, attached_at};
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 
 const CALLS: u64 = 100;
+
+/// What [`there`] answers where nobody is.
+const NOBODY: [String; 0] = [];
 
 const FUNCTION: &str = match cfg!(target_arch = "aarch64") {
     true => "__arm64_sys_flock",
@@ -48,6 +51,11 @@ fn events() -> usize {
         .count()
 }
 
+/// Who is attached to the function.
+fn there() -> Vec<String> {
+    attached_at(FUNCTION).expect("the lists can be read")
+}
+
 #[test]
 fn each_call_is_counted_once() {
     if !require::host() {
@@ -55,7 +63,7 @@ fn each_call_is_counted_once() {
     }
     for how in HOWS.into_iter().filter(|how| can(*how)) {
         let tally = Tally::attach(how, FUNCTION).unwrap_or_else(|error| panic!("{how:?}: {error}"));
-        assert!(others_at(FUNCTION).is_some(), "{how:?} is seen there");
+        assert_ne!(there(), NOBODY, "{how:?} is seen there");
         let before = tally.counts().expect("counts");
         call();
         let counted = tally.counts().expect("counts").since(before);
@@ -63,7 +71,7 @@ fn each_call_is_counted_once() {
         assert_eq!(counted.missed.unwrap_or(0), 0, "{how:?}");
         drop(tally);
         assert_eq!(events(), 0, "{how:?}");
-        assert_eq!(others_at(FUNCTION), None, "{how:?}");
+        assert_eq!(there(), NOBODY, "{how:?}");
     }
 }
 
