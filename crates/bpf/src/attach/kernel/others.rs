@@ -63,7 +63,7 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
 }
 
 /// Who is attached to one function, in words: a caller's own, too. Nobody is told of by a list that this
-/// kernel does not have; one that can't be read is an error.
+/// kernel does not have, or shows to nobody; one that can't be read otherwise is an error.
 pub fn attached_at(function: &str) -> Result<Vec<String>> {
     at(&Places {
         functions: &[function],
@@ -93,10 +93,16 @@ fn list(kind: &'static str, path: &str) -> Result<String> {
     })
 }
 
-/// The text of a list; empty where this kernel has none.
+/// The text of a list; empty where this kernel has none, or shows it to nobody: then it lets nobody attach there
+/// either.
 fn where_there(text: io::Result<String>) -> io::Result<String> {
     match text {
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT)) => {
+        Err(error)
+            if matches!(
+                error.raw_os_error(),
+                Some(libc::ENODEV | libc::ENOENT | libc::EPERM)
+            ) =>
+        {
             Ok(String::new())
         }
         text => text,
@@ -212,10 +218,10 @@ mod tests {
     #[test]
     fn a_list_that_can_not_be_read_is_not_empty() {
         let failed = |number| where_there(Err(io::Error::from_raw_os_error(number)));
-        for none in [libc::ENODEV, libc::ENOENT] {
+        for none in [libc::ENODEV, libc::ENOENT, libc::EPERM] {
             assert_eq!(failed(none).ok(), Some(String::new()));
         }
-        for refused in [libc::EPERM, libc::EACCES, libc::EIO] {
+        for refused in [libc::EACCES, libc::EIO] {
             let error = failed(refused).expect_err("a list that is there");
             assert_eq!(error.raw_os_error(), Some(refused));
         }
