@@ -142,6 +142,8 @@ impl Shape {
             // Each system call would begin at another depth of the stack, and the kernel's memcpy() takes
             // another way by the low bits of its addresses: 2 to 10 instructions in an LRU insertion.
             add(&["--kopt", "randomize_kstack_offset=off"]);
+            // A uprobe is found by a walk through the process's mappings, which takes as long as they lie.
+            add(&["--kopt", "norandmaps"]);
         }
         add(&["--script-sh", &format!("sh {SHARED}/start")]);
         add(&["--show-command", "--dry-run"]);
@@ -258,7 +260,11 @@ mod tests {
         );
         assert!(composed.emulator.ends_with("-icount shift=0,sleep=off"));
         let words = shape(true).request(Path::new("/s"), &tools());
-        for option in ["tsc_early_khz=1000000", "randomize_kstack_offset=off"] {
+        for option in [
+            "tsc_early_khz=1000000",
+            "randomize_kstack_offset=off",
+            "norandmaps",
+        ] {
             assert!(words.contains(&option.to_owned()), "{words:?}");
         }
     }
