@@ -10,10 +10,6 @@ use crate::{require, tool::Tool, visit::says};
 /// boot.
 const COPIES: [&str; 2] = ["xdp-generic/empty", "xdp-native-veth-skb/empty"];
 
-/// What is found by a walk through the process's mappings: how far it goes is decided by how they lie, and so by
-/// threads and their order.
-const MAPPED: [&str; 2] = ["uprobe", "usdt"];
-
 fn counted(cases: &[&str], kernel: &str) -> Record {
     let tool = Tool::new();
     let globs: String = cases.iter().map(|glob| format!(" --case {glob}")).collect();
@@ -58,7 +54,6 @@ fn two_boots_agree_on_every_way() {
         let apart = (first - other[name]).abs();
         let allowed = match name {
             name if COPIES.contains(name) || name.ends_with("/stack") => 0.01 * first,
-            name if MAPPED.iter().any(|kind| name.contains(kind)) => 0.03 * first,
             name if name.ends_with("/empty") => 0.0,
             _ => 0.001 * first,
         };
