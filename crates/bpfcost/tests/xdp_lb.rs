@@ -23,7 +23,7 @@ fn setup(experiment: &XdpLb, names: &[&str], cpus: &[u32]) -> Setup {
 fn batch_of(case: &Case) -> Batch {
     match case.sizing {
         Sizing::Fixed(ops) => Batch(ops),
-        Sizing::Calibrated { .. } => BATCH,
+        Sizing::Calibrated { .. } | Sizing::Window(_) => BATCH,
     }
 }
 

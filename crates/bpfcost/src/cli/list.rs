@@ -9,9 +9,9 @@ use crate::experiment::{self, Experiment, Role, Sizing, Unit};
 
 /// Kinds of targets that can run an experiment.
 fn targets(experiment: &dyn Experiment) -> &'static [&'static str] {
-    match experiment.every_cpu() {
-        true => &["host", "vm:KERNEL"],
-        false => &["host", "vm:KERNEL", "exact:KERNEL"],
+    match experiment.counts() {
+        false => &["host", "vm:KERNEL"],
+        true => &["host", "vm:KERNEL", "exact:KERNEL"],
     }
 }
 
@@ -28,9 +28,9 @@ pub(super) struct Args {
 
 /// One experiment, for programs.
 #[derive(Serialize)]
-struct Listed {
-    name: &'static str,
-    about: &'static str,
+struct Listed<'a> {
+    name: &'a str,
+    about: &'a str,
     unit: Unit,
     targets: &'static [&'static str],
     cases: usize,
@@ -103,6 +103,7 @@ fn cases(name: &str, format: Format) -> Result<()> {
         }
         let fixed = match case.sizing {
             Sizing::Fixed(ops) => format!(" ({ops} operations a trial)"),
+            Sizing::Window(ms) => format!(" ({ms} ms a window)"),
             Sizing::Calibrated { .. } => String::new(),
         };
         if let Some(part) = &mut part {

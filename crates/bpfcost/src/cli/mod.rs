@@ -1,5 +1,6 @@
 //! The command line: one thin file per subcommand, each with its arguments and a `run`.
 
+mod agent;
 mod check;
 mod compare;
 mod exit;
@@ -58,6 +59,9 @@ enum Command {
     /// What this program does for its own guests.
     #[command(hide = true)]
     Guest(guest::Args),
+    /// What this program does as a probe of its own.
+    #[command(hide = true)]
+    Agent(agent::Args),
 }
 
 /// Runs the program.
@@ -83,6 +87,7 @@ pub fn main() -> ExitCode {
         Command::Kernel(args) => kernel::run(&args),
         Command::SelfTest(args) => self_test::run(&args),
         Command::Guest(args) => guest::run(&args),
+        Command::Agent(args) => agent::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -7,7 +7,7 @@ use wildmatch::WildMatch;
 
 use super::exit::{sentence, usage};
 use crate::{
-    experiment::{self, Case, Experiment, Pair, Role},
+    experiment::{self, Case, Experiment, Pair, Role, workload::Workload},
     measure::Plan,
     nearest::suggest,
 };
@@ -15,11 +15,11 @@ use crate::{
 /// The experiment of that name.
 pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
     let all = experiment::all();
-    let names: Vec<&'static str> = all.iter().map(|one| one.name()).collect();
+    let names: Vec<String> = all.iter().map(|one| one.name().to_owned()).collect();
     all.into_iter()
         .find(|one| one.name() == name)
         .ok_or_else(|| {
-            let near = suggest(name, names.iter().copied());
+            let near = suggest(name, names.iter().map(String::as_str));
             usage(format!(
                 "there is no experiment {name}{near}\n  Experiments: {}\n  See: bpfcost list",
                 names.join(", ")
@@ -45,14 +45,18 @@ pub(super) fn settled(
 
 /// The experiment of a plan, as it was when the plan was made.
 pub(super) fn planned(plan: &Plan) -> Result<Box<dyn Experiment>> {
+    if let Some(definition) = &plan.definition {
+        return Ok(Box::new(Workload::of(definition.clone())));
+    }
     settled(&plan.experiment, &plan.cpus, &plan.settings)
 }
 
 /// The cases that the globs pick (all where there are none) and the floors that they need, in the
-/// experiment's order; and the pairs among them.
+/// experiment's order; and the pairs among them. `quick` takes fewer where none are picked.
 pub(super) fn cases(
     experiment: &dyn Experiment,
     globs: &[String],
+    quick: bool,
 ) -> Result<(Vec<Case>, Vec<Pair>)> {
     let all = experiment.cases();
     for glob in globs {
@@ -68,7 +72,8 @@ pub(super) fn cases(
     }
     let patterns: Vec<WildMatch> = globs.iter().map(|glob| WildMatch::new(glob)).collect();
     let picked = |case: &Case| match case.role {
-        Role::Case => patterns.is_empty() || patterns.iter().any(|one| one.matches(&case.name)),
+        Role::Case if patterns.is_empty() => !quick || experiment.quick(case),
+        Role::Case => patterns.iter().any(|one| one.matches(&case.name)),
         Role::Floor => patterns.iter().any(|one| one.matches(&case.name)),
     };
     if !globs.is_empty()
@@ -126,7 +131,8 @@ mod tests {
 
     #[test]
     fn a_case_brings_its_floors() {
-        let (cases, pairs) = cases(&*xdp_lb(), &["tcp-v4-lru-hit".into()]).expect("it exists");
+        let (cases, pairs) =
+            cases(&*xdp_lb(), &["tcp-v4-lru-hit".into()], false).expect("it exists");
         let names: Vec<&str> = cases.iter().map(|case| case.name.as_str()).collect();
         assert_eq!(names, ["tcp-v4-lru-hit", "floor/none", "floor/strip"]);
         assert!(pairs.is_empty());
@@ -135,7 +141,7 @@ mod tests {
     #[test]
     fn pairs_need_both_cases() {
         let globs = ["tcp-v4-ch".to_owned(), "tcp-v4-lru-hit".to_owned()];
-        let (_, pairs) = cases(&*xdp_lb(), &globs).expect("they exist");
+        let (_, pairs) = cases(&*xdp_lb(), &globs, false).expect("they exist");
         assert_eq!(pairs.len(), 1);
     }
 
@@ -146,11 +152,11 @@ mod tests {
             .expect("there is none")
             .to_string();
         assert!(error.contains("did you mean xdp-lb?"), "{error}");
-        let error = cases(&*xdp_lb(), &["tcp-v4-lru-hits".into()])
+        let error = cases(&*xdp_lb(), &["tcp-v4-lru-hits".into()], false)
             .expect_err("none")
             .to_string();
         assert!(error.contains("did you mean tcp-v4-lru-hit?"), "{error}");
-        let error = cases(&*xdp_lb(), &["zzz*".into()])
+        let error = cases(&*xdp_lb(), &["zzz*".into()], false)
             .expect_err("none")
             .to_string();
         assert!(!error.contains("did you mean"), "{error}");

@@ -178,6 +178,9 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
             grid: None,
             scaling: None,
             contends: false,
+            metrics: Vec::new(),
+            adjacent: None,
+            definition: None,
         };
         let empty = Measured::new(&plan);
         let measured = measure::measure(

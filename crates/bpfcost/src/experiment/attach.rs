@@ -40,8 +40,8 @@ impl Experiment for AttachTypes {
         Unit::NanosPerOp
     }
 
-    fn factors(&self) -> &'static [(&'static str, &'static str)] {
-        &[
+    fn factors(&self) -> Vec<(&str, &str)> {
+        vec![
             ("attach", "how the program is attached"),
             (
                 "body",

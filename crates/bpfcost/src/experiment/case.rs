@@ -52,9 +52,12 @@ pub enum Sizing {
     },
     /// Part of what the case means; no 2N/N check, for its cost is not proportional.
     Fixed(u64),
+    /// Whatever happens in a window of so many milliseconds, in which other programs do the work: the trial
+    /// tells how many operations that were.
+    Window(u64),
 }
 
-/// The number of operations of one trial; at least 1.
+/// The number of operations of one trial, or the milliseconds of a window; at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Batch(pub u64);
@@ -77,6 +80,21 @@ pub struct Grid {
     pub rows: String,
     /// The factor whose values are the columns.
     pub columns: String,
+}
+
+/// A further value of trials, which is compared as the main one is: requests per second beside CPU time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name among the secondary values of a trial.
+    pub name: String,
+    /// What it is, in a few words, for tables.
+    pub about: String,
+    /// What it is counted in: `op/s`, `us`.
+    pub unit: String,
+    /// Whether more of it is better.
+    pub more_is_better: bool,
+    /// The relative difference below which two cases have the same of it.
+    pub margin: f64,
 }
 
 /// How cases make curves: what grows along one, what tells one from another, and what it shows.

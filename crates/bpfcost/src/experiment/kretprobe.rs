@@ -58,8 +58,8 @@ impl Experiment for Kretprobes {
         0.03
     }
 
-    fn factors(&self) -> &'static [(&'static str, &'static str)] {
-        &[
+    fn factors(&self) -> Vec<(&str, &str)> {
+        vec![
             ("probe", "none, kprobe, kretprobe, kretprobe.multi, fexit"),
             ("threads", "how many make the call, on the CPUs in turn"),
             (

@@ -46,8 +46,8 @@ impl Experiment for KnownAnswers {
         Unit::NanosPerOp
     }
 
-    fn factors(&self) -> &'static [(&'static str, &'static str)] {
-        &[("added", "instructions in the body, each a multiplication")]
+    fn factors(&self) -> Vec<(&str, &str)> {
+        vec![("added", "instructions in the body, each a multiplication")]
     }
 
     fn cases(&self) -> Vec<Case> {

@@ -12,12 +12,15 @@ mod remedy;
 mod trial;
 pub mod twice;
 mod unit;
+pub mod workload;
 pub mod xdp_lb;
 
 use anyhow::{Result, bail};
 use bpfcost_bpf::Feature;
 
-pub use case::{Batch, Case, Grid, Pair, Role, Scaling, Sizing};
+use crate::workload::Definition;
+
+pub use case::{Batch, Case, Grid, Metric, Pair, Role, Scaling, Sizing};
 use trial::differs;
 pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
 pub use unit::Unit;
@@ -29,10 +32,10 @@ pub use unit::Unit;
 /// [`programs`](Experiment::programs), [`load`](Experiment::load) and [`sentinel`](Experiment::sentinel).
 pub trait Experiment {
     /// The name on the command line, e.g. `xdp-lb`.
-    fn name(&self) -> &'static str;
+    fn name(&self) -> &str;
 
     /// The question in one line, for `bpfcost list`.
-    fn about(&self) -> &'static str;
+    fn about(&self) -> &str;
 
     /// What a trial's value is counted in.
     fn unit(&self) -> Unit;
@@ -44,7 +47,7 @@ pub trait Experiment {
     }
 
     /// Factor names and what each of them means, for `bpfcost list EXPERIMENT`.
-    fn factors(&self) -> &'static [(&'static str, &'static str)];
+    fn factors(&self) -> Vec<(&str, &str)>;
 
     /// The two factors whose values are best seen as rows and columns of one table, where there are such.
     fn grid(&self) -> Option<Grid> {
@@ -53,6 +56,32 @@ pub trait Experiment {
 
     /// How cases make curves over a number of threads or CPUs, where they do.
     fn scaling(&self) -> Option<Scaling> {
+        None
+    }
+
+    /// Further values of its trials that are compared as the main one is.
+    fn metrics(&self) -> Vec<Metric> {
+        Vec::new()
+    }
+
+    /// The factor whose values are run next to each other in a round, where the others make a difference that
+    /// takes time to settle: a probe goes on and off while the size of a request stays.
+    fn adjacent(&self) -> Option<&str> {
+        None
+    }
+
+    /// How many rounds an epoch has, where that is not left to the engine.
+    fn rounds(&self) -> Option<u32> {
+        None
+    }
+
+    /// Whether a case is among those that `--quick` takes, where none are named.
+    fn quick(&self, _case: &Case) -> bool {
+        true
+    }
+
+    /// What runs, where that is told by no name: the workload of `run --with`.
+    fn definition(&self) -> Option<&Definition> {
         None
     }
 
@@ -65,6 +94,11 @@ pub trait Experiment {
     /// named, and on no target that has one alone.
     fn every_cpu(&self) -> bool {
         false
+    }
+
+    /// Whether it can run where instructions are counted, on one CPU whose clock leaps while it waits.
+    fn counts(&self) -> bool {
+        !self.every_cpu()
     }
 
     /// Takes the CPUs of a run, which its cases may depend on.
@@ -175,13 +209,15 @@ pub struct Setup {
 
 /// Every experiment that this program knows, in the order of `bpfcost list`.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    vec![
+    let mut all: Vec<Box<dyn Experiment>> = vec![
         Box::new(xdp_lb::XdpLb::default()),
         Box::new(attach::AttachTypes),
         Box::new(pool::Pools::default()),
         Box::new(kretprobe::Kretprobes::default()),
-        Box::new(ladder::KnownAnswers),
-    ]
+    ];
+    all.extend(workload::built_in().map(|one| Box::new(one) as Box<dyn Experiment>));
+    all.push(Box::new(ladder::KnownAnswers));
+    all
 }
 
 #[cfg(test)]
@@ -192,11 +228,11 @@ mod tests {
     struct Needs(Vec<Feature>);
 
     impl Experiment for Needs {
-        fn name(&self) -> &'static str {
+        fn name(&self) -> &str {
             "needs"
         }
 
-        fn about(&self) -> &'static str {
+        fn about(&self) -> &str {
             ""
         }
 
@@ -204,8 +240,8 @@ mod tests {
             Unit::NanosPerOp
         }
 
-        fn factors(&self) -> &'static [(&'static str, &'static str)] {
-            &[]
+        fn factors(&self) -> Vec<(&str, &str)> {
+            Vec::new()
         }
 
         fn cases(&self) -> Vec<Case> {

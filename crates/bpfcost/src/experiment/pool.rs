@@ -71,8 +71,8 @@ impl Experiment for Pools {
         0.03
     }
 
-    fn factors(&self) -> &'static [(&'static str, &'static str)] {
-        &[
+    fn factors(&self) -> Vec<(&str, &str)> {
+        vec![
             (
                 "pool",
                 "freelist, array, array-padded, percpu, crossbeam-array, crossbeam-seg, concurrent, mutex",

@@ -49,7 +49,7 @@ fn original(case: &Case) -> Case {
 }
 
 impl Experiment for Twice {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         self.inner.name()
     }
 
@@ -65,7 +65,7 @@ impl Experiment for Twice {
         self.inner.margin()
     }
 
-    fn factors(&self) -> &'static [(&'static str, &'static str)] {
+    fn factors(&self) -> Vec<(&str, &str)> {
         self.inner.factors()
     }
 

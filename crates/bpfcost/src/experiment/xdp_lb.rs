@@ -85,8 +85,8 @@ impl Experiment for XdpLb {
         Unit::NanosPerOp
     }
 
-    fn factors(&self) -> &'static [(&'static str, &'static str)] {
-        &[
+    fn factors(&self) -> Vec<(&str, &str)> {
+        vec![
             (
                 "scenario",
                 "which packet meets which state; the case's name",

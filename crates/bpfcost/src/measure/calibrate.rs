@@ -37,8 +37,8 @@ pub(super) fn calibrate<E>(
     mut trial: impl FnMut(Batch) -> Result<Trial, E>,
 ) -> Result<Calibration, E> {
     let most = match sizing {
-        Sizing::Fixed(ops) => {
-            let batch = Batch(ops.max(1));
+        Sizing::Fixed(size) | Sizing::Window(size) => {
+            let batch = Batch(size.max(1));
             return Ok(Calibration {
                 batch,
                 ns_per_op: ns_per_op(&trial(batch)?),

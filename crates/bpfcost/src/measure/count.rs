@@ -99,7 +99,7 @@ impl Run<'_> {
         case: usize,
         batch: Batch,
     ) -> Result<Option<Trial>, Halt> {
-        if let Sizing::Fixed(_) = self.plan.cases[case].sizing {
+        if let Sizing::Fixed(_) | Sizing::Window(_) = self.plan.cases[case].sizing {
             return self.quiet(loaded, epoch, case, batch, FIXED_TRIES);
         }
         let Some(once) = self.quiet(loaded, epoch, case, batch, TRIES)? else {
@@ -150,7 +150,7 @@ impl Run<'_> {
             fixed => fixed,
         };
         let tries = match sizing {
-            Sizing::Fixed(_) => 1,
+            Sizing::Fixed(_) | Sizing::Window(_) => 1,
             Sizing::Calibrated { .. } => TRIES,
         };
         let outcome = calibrate(sizing, plan.goal_ns, |batch| {
@@ -160,7 +160,7 @@ impl Run<'_> {
         match outcome {
             Ok(found) => Ok(Some(Calibration {
                 batch: match sizing {
-                    Sizing::Fixed(_) => found.batch,
+                    Sizing::Fixed(_) | Sizing::Window(_) => found.batch,
                     Sizing::Calibrated { .. } => power_of_two(found.batch),
                 },
                 // The difference of N and 2N is the cost itself: there is nothing left to check.

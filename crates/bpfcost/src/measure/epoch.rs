@@ -84,8 +84,9 @@ impl Run<'_> {
             return Ok(self.now_s() - begun);
         }
         for case in self.due_in(epoch) {
-            let batch = warm_up(self.plan.cases[case].sizing, self.batch(case));
-            self.trial(loaded, epoch, case, batch)?;
+            if let Some(batch) = warm_up(self.plan.cases[case].sizing, self.batch(case)) {
+                self.trial(loaded, epoch, case, batch)?;
+            }
         }
         let begun = self.now_s();
         self.time_rounds(loaded, epoch, rounds, sentinel)?;
@@ -100,11 +101,12 @@ impl Run<'_> {
         rounds: usize,
         mut sentinel: Option<&mut (dyn Sentinel + '_)>,
     ) -> Result<(), Halt> {
+        let blocks = self.plan.blocks();
         for round in 0..rounds {
             if round > 0 && self.late() {
                 break;
             }
-            for turn in turns(self.plan.seed, epoch, round, self.plan.cases.len()) {
+            for turn in turns(self.plan.seed, epoch, round, &blocks) {
                 match turn {
                     Turn::Case(case) if self.measured.cases[case].live() => {
                         let batch = self.batch(case);
@@ -170,10 +172,12 @@ impl Run<'_> {
 }
 
 /// The batch of the trial that is thrown away at the start of an epoch. A fixed batch is part of what
-/// the case means, so it stays as it is.
-fn warm_up(sizing: Sizing, batch: Batch) -> Batch {
+/// the case means, so it stays as it is. What runs in windows is warmed by its experiment, once an epoch, for a
+/// window is long and does not warm what the next one needs.
+fn warm_up(sizing: Sizing, batch: Batch) -> Option<Batch> {
     match sizing {
-        Sizing::Fixed(_) => batch,
-        Sizing::Calibrated { .. } => Batch((batch.0 / WARM_UP_DIVISOR).max(1)),
+        Sizing::Fixed(_) => Some(batch),
+        Sizing::Calibrated { .. } => Some(Batch((batch.0 / WARM_UP_DIVISOR).max(1))),
+        Sizing::Window(_) => None,
     }
 }

@@ -7,7 +7,7 @@ use bpfcost_stats::{
 };
 
 use super::{LONGEST_S, Plan, Price, count};
-use crate::experiment::{Experiment, Overhead, Role};
+use crate::experiment::{Case, Experiment, Overhead, Role, Sizing};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
 const CALIBRATION_TRIALS: f64 = 8.0;
@@ -65,19 +65,30 @@ pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Foreca
         return counted(cases, loads, load_s, rounds);
     }
     let batches = plan.cases.iter();
-    let goals = batches.map(|case| experiment.batch_ns(case, plan.goal_ns));
+    let goals = batches.map(|case| match case.sizing {
+        Sizing::Window(ms) => ms as f64 * 1e6,
+        _ => experiment.batch_ns(case, plan.goal_ns),
+    });
     let batch_s = goals.sum::<f64>() / 1e9 / cases.max(1) as f64;
     let all = |trials: f64, batches: f64| {
         cases as f64 * (trials * trial_s + per_trial * batches * batch_s)
     };
 
+    let windows = |case: &Case| matches!(case.sizing, Sizing::Window(_));
+    let (calibration_s, warm_up_s) = match plan.cases.iter().any(windows) {
+        // One window a case, and no warm-up.
+        true => (all(1.0, 1.0), 0.0),
+        false => (
+            all(CALIBRATION_TRIALS, CALIBRATION_BATCHES),
+            all(1.0, WARM_UP_BATCHES),
+        ),
+    };
     let price = Price {
-        load_s: load_s + all(1.0, WARM_UP_BATCHES),
+        load_s: load_s + warm_up_s,
         round_s: all(1.0, 1.0),
     };
     let default = DEFAULT_TRIALS as u32;
     let epoch_s = price.epoch_s(plan.rounds.unwrap_or(default).max(1));
-    let calibration_s = all(CALIBRATION_TRIALS, CALIBRATION_BATCHES);
     let until = |epochs: usize| calibration_s + epochs as f64 * epoch_s;
 
     let pairs = plan.pairs.len();

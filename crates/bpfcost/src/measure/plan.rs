@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::count;
-use crate::experiment::{Case, Grid, Pair, Scaling, Setup, Unit};
+use crate::{
+    experiment::{Case, Grid, Metric, Pair, Scaling, Setup, Unit},
+    workload::Definition,
+};
 
 /// All that decides a run before it starts; the first thing in a journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,6 +32,15 @@ pub struct Plan {
     /// How the cases make curves, where they do.
     #[serde(default)]
     pub scaling: Option<Scaling>,
+    /// Further values of trials that are compared as the main one is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<Metric>,
+    /// The factor whose values run next to each other in a round, where one does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adjacent: Option<String>,
+    /// What runs, where no name tells that: the workload of `run --with`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<Definition>,
     /// Whether costs come from CPUs that fight for cache lines, which an emulated machine does not have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
@@ -60,6 +72,24 @@ impl Plan {
     /// Whether the target's clock counts instructions, so that costs are counted, not timed.
     pub fn counts(&self) -> bool {
         self.unit == Unit::InstructionsPerOp
+    }
+
+    /// The block of each case: cases of one differ in the adjacent factor alone.
+    pub(super) fn blocks(&self) -> Vec<usize> {
+        let Some(adjacent) = &self.adjacent else {
+            return (0..self.cases.len()).collect();
+        };
+        let mut blocks: Vec<BTreeMap<String, String>> = Vec::new();
+        let block = |case: &Case| {
+            let mut others = case.factors.clone();
+            others.remove(adjacent);
+            let place = blocks.iter().position(|block| *block == others);
+            place.unwrap_or_else(|| {
+                blocks.push(others);
+                blocks.len() - 1
+            })
+        };
+        self.cases.iter().map(block).collect()
     }
 
     /// The number of epochs after which the run ends, where it does not depend on what is seen.

@@ -15,13 +15,27 @@ pub(super) enum Turn {
     Sentinel,
 }
 
-/// The turns of a round over all `cases` of a plan, live or not.
+/// The turns of a round over all cases of a plan, live or not. `blocks` tells the block of each: cases of one
+/// block come next to each other, blocks in random order, and cases within them too, so that what is compared
+/// is adjacent in time and the order is still symmetric.
 ///
 /// The order is a function of its arguments alone, so a resumed run draws what the whole run would have
 /// drawn, and a case that drops out leaves the order of the others as it is.
-pub(super) fn turns(seed: u64, epoch: usize, round: usize, cases: usize) -> Vec<Turn> {
-    let mut turns: Vec<Turn> = (0..cases).map(Turn::Case).chain([Turn::Sentinel]).collect();
-    turns.shuffle(&mut generator(seed, epoch, round));
+pub(super) fn turns(seed: u64, epoch: usize, round: usize, blocks: &[usize]) -> Vec<Turn> {
+    let mut generator = generator(seed, epoch, round);
+    let mut turns: Vec<Turn> = (0..blocks.len()).map(Turn::Case).collect();
+    turns.push(Turn::Sentinel);
+    turns.shuffle(&mut generator);
+    let most = blocks.iter().max().map_or(0, |most| most + 1);
+    if most < 2 || most == blocks.len() {
+        return turns;
+    }
+    let mut places: Vec<usize> = (0..=most).collect();
+    places.shuffle(&mut generator);
+    turns.sort_by_key(|turn| match turn {
+        Turn::Case(case) => places[blocks[*case]],
+        Turn::Sentinel => places[most],
+    });
     turns
 }
 
@@ -41,10 +55,36 @@ mod tests {
 
     use super::*;
 
+    /// So many cases, each a block of its own.
+    fn alone(cases: usize) -> Vec<usize> {
+        (0..cases).collect()
+    }
+
+    #[test]
+    fn cases_of_a_block_come_next_to_each_other_in_any_order() {
+        let blocks = [0, 1, 2, 0, 1, 2, 0, 1, 2];
+        let mut orders = HashSet::new();
+        for round in 0..100 {
+            let turns = turns(3, 0, round, &blocks);
+            let mut seen: Vec<Option<usize>> = turns
+                .iter()
+                .map(|turn| match turn {
+                    Turn::Case(case) => Some(blocks[*case]),
+                    Turn::Sentinel => None,
+                })
+                .collect();
+            orders.insert(format!("{turns:?}"));
+            assert_eq!(turns.len(), 10);
+            seen.dedup();
+            assert_eq!(seen.len(), 4, "{turns:?}");
+        }
+        assert!(orders.len() > 95, "{}", orders.len());
+    }
+
     #[test]
     fn every_turn_comes_once() {
         for epoch in 0..20 {
-            let turns = turns(7, epoch, 1, 24);
+            let turns = turns(7, epoch, 1, &alone(24));
             assert_eq!(turns.len(), 25);
             for case in 0..24 {
                 assert!(turns.contains(&Turn::Case(case)));
@@ -59,7 +99,7 @@ mod tests {
         for seed in 0..10 {
             for epoch in 0..10 {
                 for round in 0..10 {
-                    let order = format!("{:?}", turns(seed, epoch, round, 24));
+                    let order = format!("{:?}", turns(seed, epoch, round, &alone(24)));
                     assert!(seen.insert(order), "{seed} {epoch} {round}");
                 }
             }
@@ -72,7 +112,7 @@ mod tests {
         let mut count = [[0_u32; 8]; 7];
         for epoch in 0..1000 {
             for round in 0..4 {
-                for (place, turn) in turns(1, epoch, round, 7).into_iter().enumerate() {
+                for (place, turn) in turns(1, epoch, round, &alone(7)).into_iter().enumerate() {
                     if let Turn::Case(case) = turn {
                         count[case][place] += 1;
                     }
@@ -90,7 +130,7 @@ mod tests {
     fn one_case_precedes_another_half_of_the_time() {
         let before = (0..4000)
             .filter(|&epoch| {
-                let turns = turns(3, epoch, 0, 5);
+                let turns = turns(3, epoch, 0, &alone(5));
                 let place = |case| turns.iter().position(|&turn| turn == Turn::Case(case));
                 place(1) < place(4)
             })

@@ -9,13 +9,14 @@ use bpfcost_stats::{
 };
 
 use super::{
-    Asked, BudgetVerdict, CaseRecord, Comparison, Machine, Mode, Prediction, Raw, Record, SCHEMA,
-    Spread, Status, Verdict, exact,
+    Asked, BudgetVerdict, CaseRecord, Comparison, Machine, MetricRecord, MetricValue, Mode,
+    Prediction, Raw, Record, SCHEMA, Spread, Status, Verdict, Workload, exact,
     net::{Parts, net, second_reset},
 };
 use crate::{
-    experiment::{Case, Pair, Role, Unit},
+    experiment::{Case, Metric, Pair, Role, Unit},
     measure::{CaseData, Measured, PROPORTIONALITY, Plan, Stop, Warning},
+    workload::Definition,
 };
 
 impl Record {
@@ -78,9 +79,27 @@ impl Record {
                 true => Vec::new(),
                 false => seen.comparisons(plan, measured),
             },
+            metrics: seen.metrics(plan, measured),
+            workload: plan.definition.as_ref().map(workload),
             spread: seen.spread(plan, measured, session_spread),
             cases,
         }
+    }
+}
+
+/// What ran, as the record tells it.
+fn workload(definition: &Definition) -> Workload {
+    Workload {
+        operation: definition.operation.clone(),
+        headline: definition.headline,
+        about: definition.about.clone(),
+        prose: definition.prose.clone(),
+        variants: definition
+            .variants
+            .iter()
+            .map(|variant| (variant.name.clone(), variant.about.clone()))
+            .collect(),
+        over: definition.over.clone(),
     }
 }
 
@@ -246,32 +265,82 @@ impl Seen {
             });
             return compared.collect();
         }
+        let policy = Policy {
+            margin: plan.margin,
+            budget: plan.budget,
+            sense: sense(plan.unit),
+        };
+        self.family(plan, measured, &self.medians, &policy)
+    }
+
+    /// The plan's pairs whose two cases have these values in the same epochs, judged as one family.
+    fn family(
+        &self,
+        plan: &Plan,
+        measured: &Measured,
+        medians: &[Vec<f64>],
+        policy: &Policy,
+    ) -> Vec<Comparison> {
         let (pairs, differences): (Vec<&Pair>, Vec<Differences>) = plan
             .pairs
             .iter()
             .filter_map(|pair| {
                 let case = self.valid(plan, &pair.case)?;
                 let baseline = self.valid(plan, &pair.baseline)?;
-                let found = Differences::pair(&self.medians[case], &self.medians[baseline]);
+                let found = Differences::pair(&medians[case], &medians[baseline]);
                 (!found.log_ratio.is_empty()).then_some((pair, found))
             })
             .unzip();
-        let policy = Policy {
-            margin: plan.margin,
-            budget: plan.budget,
-            sense: sense(plan.unit),
-        };
         let epoch_s = mean_epoch_s(measured);
-        judge(&differences, &policy)
+        judge(&differences, policy)
             .iter()
             .zip(pairs)
             .zip(&differences)
             .filter_map(|((judged, pair), found)| {
                 let needed =
-                    epochs_to_resolve(&found.log_ratio, plan.margin.ln_1p(), differences.len());
+                    epochs_to_resolve(&found.log_ratio, policy.margin.ln_1p(), differences.len());
                 comparison(judged, pair, found, needed, epoch_s)
             })
             .collect()
+    }
+
+    /// The further values that the plan names, of the cases that have them.
+    fn metrics(&self, plan: &Plan, measured: &Measured) -> Vec<MetricRecord> {
+        let of = |metric: &Metric| {
+            let medians: Vec<Vec<f64>> = self
+                .cases
+                .iter()
+                .map(|data| match data.secondary.get(&metric.name) {
+                    Some(values) if data.live() => epoch_medians(values),
+                    _ => vec![f64::NAN; data.samples.len()],
+                })
+                .collect();
+            let policy = Policy {
+                margin: metric.margin,
+                budget: None,
+                sense: match metric.more_is_better {
+                    true => Sense::Rate,
+                    false => Sense::Cost,
+                },
+            };
+            let value = |medians: &Vec<f64>| {
+                Some(MetricValue {
+                    value: hodges_lehmann(medians)?,
+                    ci95: Estimate::of_case(medians).map(|e| [e.low, e.high]),
+                })
+            };
+            MetricRecord {
+                cases: plan
+                    .cases
+                    .iter()
+                    .zip(&medians)
+                    .filter_map(|(case, medians)| Some((case.name.clone(), value(medians)?)))
+                    .collect(),
+                comparisons: self.family(plan, measured, &medians, &policy),
+                metric: metric.clone(),
+            }
+        };
+        plan.metrics.iter().map(of).collect()
     }
 
     fn spread(&self, plan: &Plan, measured: &Measured, session: Option<f64>) -> Spread {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    experiment::{Grid, Problem, Role, Scaling, Unit},
+    experiment::{Grid, Metric, Problem, Role, Scaling, Unit},
     measure::{Calibration, Stop, Warning},
+    workload::Headline,
 };
 
 use super::prediction::Prediction;
@@ -57,6 +58,12 @@ pub struct Record {
     pub cases: Vec<CaseRecord>,
     /// The experiment's pairs, where both cases have values.
     pub comparisons: Vec<Comparison>,
+    /// Further values that are compared.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub metrics: Vec<MetricRecord>,
+    /// What ran, where programs of others did the work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Workload>,
     /// How much moved with what.
     pub spread: Spread,
 }
@@ -283,6 +290,44 @@ pub struct Comparison {
     pub resolve_s: Option<f64>,
     /// Against the run's budget, where there is one.
     pub budget: Option<BudgetVerdict>,
+}
+
+/// A further value that is compared: throughput beside CPU time per operation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricRecord {
+    /// What it is.
+    #[serde(flatten)]
+    pub metric: Metric,
+    /// Its estimate, by case; cases that lack it are left out.
+    pub cases: BTreeMap<String, MetricValue>,
+    /// The experiment's pairs where both cases have it, judged as one family. `slower` reads as worse.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// A case's value of a metric, over epoch medians.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MetricValue {
+    /// Hodges–Lehmann estimate, in the metric's unit.
+    pub value: f64,
+    /// 95 % signed-rank interval; null with too few epochs.
+    pub ci95: Option<[f64; 2]>,
+}
+
+/// What ran, where programs of others did the work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workload {
+    /// One operation, in a word: `command`, `request`.
+    pub operation: String,
+    /// Whose CPU time per operation the cases' own values are: `server` or `machine`.
+    pub headline: Headline,
+    /// The question.
+    pub about: String,
+    /// How to read the result, in paragraphs.
+    pub prose: String,
+    /// What each value of the factor `variant` is, in the order of tables; the first is the baseline.
+    pub variants: Vec<(String, String)>,
+    /// The factor along which curves are drawn, where there is one.
+    pub over: Option<String>,
 }
 
 /// What can be said of a comparison.

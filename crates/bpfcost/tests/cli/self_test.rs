@@ -41,6 +41,9 @@ fn cases_entered_twice_are_measured_twice() {
             grid: None,
             scaling: None,
             contends: false,
+            metrics: Vec::new(),
+            adjacent: None,
+            definition: None,
         };
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);

@@ -180,6 +180,9 @@ fn plan(target: &str, unit: Unit) -> Plan {
         cases,
         scaling: None,
         contends: false,
+        metrics: Vec::new(),
+        adjacent: None,
+        definition: None,
         grid: Some(Grid {
             rows: "attach".into(),
             columns: "body".into(),

@@ -174,6 +174,8 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
         contends: false,
         prediction: None,
         comparisons,
+        metrics: Vec::new(),
+        workload: None,
         spread: Spread {
             sentinel: Some(90.2),
             session: Some(1.6),

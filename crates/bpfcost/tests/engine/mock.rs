@@ -138,6 +138,9 @@ impl Mock {
             grid: None,
             scaling: None,
             contends: false,
+            metrics: Vec::new(),
+            adjacent: None,
+            definition: None,
         }
     }
 
@@ -232,8 +235,8 @@ impl Experiment for Mock {
         Unit::NanosPerOp
     }
 
-    fn factors(&self) -> &'static [(&'static str, &'static str)] {
-        &[]
+    fn factors(&self) -> Vec<(&str, &str)> {
+        vec![]
     }
 
     fn cases(&self) -> Vec<Case> {

@@ -40,9 +40,9 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                 .parse()
                 .map_err(|error: TargetError| usage(error.to_string()))?;
             let experiment = select::experiment(name)?;
-            if experiment.every_cpu() && named.is_exact() {
+            if named.is_exact() && !experiment.counts() {
                 return Err(usage(format!(
-                    "{name} asks how CPUs get on with each other, and {target} has one\n  \
+                    "{name} is no matter of instructions on one CPU, which is what {target} counts\n  \
                      Run it on host or in a vm:KERNEL"
                 )));
             }
@@ -58,7 +58,7 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                     cpus.len()
                 )));
             }
-            let (cases, pairs) = select::cases(&*experiment, &args.cases)?;
+            let (cases, pairs) = select::cases(&*experiment, &args.cases, args.quick)?;
             let default = args.time.is_none() && args.precision.is_none() && !args.quick;
             let margin = experiment.margin();
             let timed = Plan {
@@ -70,6 +70,9 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                 cases,
                 grid: experiment.grid(),
                 scaling: experiment.scaling(),
+                metrics: experiment.metrics(),
+                adjacent: experiment.adjacent().map(Into::into),
+                definition: experiment.definition().cloned(),
                 contends: experiment.contends(),
                 pairs,
                 cpus,
@@ -80,7 +83,7 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                     .map(|time| time.as_secs_f64()),
                 patient: args.time.is_none(),
                 quick: args.quick,
-                rounds: args.quick.then_some(QUICK_ROUNDS),
+                rounds: experiment.rounds().or(args.quick.then_some(QUICK_ROUNDS)),
                 goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
                 margin,
                 // Of attach types it asks for a rate, which is a matter of the report.

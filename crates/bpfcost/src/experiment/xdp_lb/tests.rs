@@ -133,7 +133,7 @@ fn scenarios_are_those_of_the_specification() {
         assert_eq!(scenario.mask, row.mask, "{name}");
         let fixed = match scenario.sizing {
             Sizing::Fixed(ops) => Some(ops),
-            Sizing::Calibrated { .. } => None,
+            Sizing::Calibrated { .. } | Sizing::Window(_) => None,
         };
         assert_eq!(fixed, row.ops, "{name}");
         let flows = match row.misses {

@@ -61,6 +61,9 @@ pub(super) fn plan() -> Plan {
         grid: None,
         scaling: None,
         contends: false,
+        metrics: Vec::new(),
+        adjacent: None,
+        definition: None,
     }
 }
 

@@ -1,0 +1,20 @@
+//! `bpfcost agent`, hidden: what this program does as a probe of its own, in a process of its own.
+
+use anyhow::Result;
+
+use super::exit::Exit;
+use crate::probe::agent;
+
+/// What this program does as a probe of its own.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Which one.
+    name: String,
+    /// What it is told.
+    arguments: Vec<String>,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    agent::serve(&args.name, &args.arguments)?;
+    Ok(Exit::Done)
+}

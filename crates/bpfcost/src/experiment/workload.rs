@@ -1,0 +1,309 @@
+//! Experiments that are data: a workload of `experiments/*.toml`, or one of the command line. Their cases are
+//! variants (probes) times factor values; each variant is compared with `off` where all else is the same.
+//!
+//! An epoch is a server. Probes go on and off on it in adjacent windows, in random order.
+
+mod bed;
+mod window;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+use super::{
+    Case, Experiment, Loaded, Metric, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit,
+};
+use crate::workload::{self, Definition, Variant, allowed};
+
+/// The factor whose values are the probes.
+pub const VARIANT: &str = "variant";
+/// The factor whose values are ways to make load.
+const LOAD: &str = "load";
+/// Windows of a case in an epoch: two, so that off can be compared with off.
+const ROUNDS: u32 = 2;
+/// Differences of CPU time per operation below this count as none.
+const CPU_MARGIN: f64 = 0.03;
+/// The same of throughput and latency.
+const RATE_MARGIN: f64 = 0.05;
+
+/// The built-in ones.
+const BUILT_IN: [&str; 1] = [include_str!("../../../../experiments/redis.toml")];
+
+/// A workload as an experiment.
+#[derive(Debug)]
+pub struct Workload {
+    definition: Definition,
+}
+
+/// The built-in workloads.
+pub fn built_in() -> impl Iterator<Item = Workload> {
+    // Tests read them all.
+    BUILT_IN
+        .into_iter()
+        .filter_map(|text| Definition::parse(text).ok())
+        .map(Workload::of)
+}
+
+impl Workload {
+    /// That workload.
+    pub fn of(definition: Definition) -> Self {
+        Workload { definition }
+    }
+
+    /// All combinations of factor values, in order.
+    fn points(&self) -> Vec<BTreeMap<String, String>> {
+        let mut points = vec![BTreeMap::new()];
+        let loads = self
+            .definition
+            .clients
+            .iter()
+            .map(|client| client.name.clone());
+        let loads: Vec<String> = loads.collect();
+        let several = [(LOAD.to_owned(), loads)]
+            .into_iter()
+            .filter(|(_, loads)| loads.len() > 1);
+        let factors = self.definition.factors.iter();
+        let factors = factors.map(|factor| (factor.name.clone(), factor.values.clone()));
+        for (name, values) in factors.chain(several) {
+            let with = |point: &BTreeMap<String, String>, value: &String| {
+                let mut point = point.clone();
+                point.insert(name.clone(), value.clone());
+                point
+            };
+            points = points
+                .iter()
+                .flat_map(|point| {
+                    values
+                        .iter()
+                        .map(|value| with(point, value))
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+        }
+        points
+    }
+
+    /// The case's name: variant, then factor values in the definition's order.
+    fn case_name(&self, variant: &str, point: &BTreeMap<String, String>) -> String {
+        let factors = self
+            .definition
+            .factors
+            .iter()
+            .map(|factor| factor.name.as_str());
+        let values = factors.chain([LOAD]).filter_map(|name| point.get(name));
+        let usual = self.definition.clients.first().map(|client| &client.name);
+        let values = values.filter(|value| Some(*value) != usual);
+        [variant]
+            .into_iter()
+            .chain(values.map(String::as_str))
+            .collect::<Vec<_>>()
+            .join("/")
+    }
+
+    fn case(&self, variant: &Variant, point: &BTreeMap<String, String>) -> Case {
+        let mut factors = point.clone();
+        factors.insert(VARIANT.to_owned(), variant.name.clone());
+        let values: Vec<String> = point
+            .iter()
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        Case {
+            name: self.case_name(&variant.name, point),
+            group: match values.is_empty() {
+                true => self.definition.name.clone(),
+                false => values.join(", "),
+            },
+            factors,
+            about: variant.about.clone(),
+            role: Role::Case,
+            floor: None,
+            sizing: Sizing::Window(self.definition.window_ms),
+            loads: 0,
+        }
+    }
+
+    /// Points and the variants that each of them has.
+    fn blocks(&self) -> Vec<(BTreeMap<String, String>, Vec<&Variant>)> {
+        let variants = |point: &BTreeMap<String, String>| {
+            let all = self.definition.variants.iter();
+            all.filter(|variant| allowed(&variant.only, point))
+                .collect()
+        };
+        self.points()
+            .into_iter()
+            .map(|point| (point.clone(), variants(&point)))
+            .collect()
+    }
+}
+
+impl Experiment for Workload {
+    fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    fn about(&self) -> &str {
+        &self.definition.about
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::NanosPerOp
+    }
+
+    fn margin(&self) -> f64 {
+        CPU_MARGIN
+    }
+
+    fn factors(&self) -> Vec<(&str, &str)> {
+        let factors = self.definition.factors.iter();
+        let mut all: Vec<(&str, &str)> = vec![(VARIANT, "the probe; off is none")];
+        all.extend(factors.map(|factor| (factor.name.as_str(), factor.about.as_str())));
+        if self.definition.clients.len() > 1 {
+            all.push((LOAD, "how load is made"));
+        }
+        all
+    }
+
+    fn metrics(&self) -> Vec<Metric> {
+        let metric = |name: &str, about: &str, unit: &str, more_is_better, margin| Metric {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            unit: unit.to_owned(),
+            more_is_better,
+            margin,
+        };
+        vec![
+            metric(
+                "machine_ns",
+                "CPU time of the machine",
+                "ns/op",
+                false,
+                CPU_MARGIN,
+            ),
+            metric("ops_per_s", "throughput", "op/s", true, RATE_MARGIN),
+            metric(
+                "latency_p50_us",
+                "latency, median",
+                "us",
+                false,
+                RATE_MARGIN,
+            ),
+            metric(
+                "latency_p99_us",
+                "latency, 99th percentile",
+                "us",
+                false,
+                RATE_MARGIN,
+            ),
+        ]
+    }
+
+    fn adjacent(&self) -> Option<&str> {
+        Some(VARIANT)
+    }
+
+    fn rounds(&self) -> Option<u32> {
+        Some(ROUNDS)
+    }
+
+    fn quick(&self, case: &Case) -> bool {
+        let variant = |one: &Variant| one.quick && case.factors.get(VARIANT) == Some(&one.name);
+        let taken = self.definition.factors.iter().all(|factor| {
+            let value = case.factors.get(&factor.name);
+            factor.quick.is_empty() || value.is_some_and(|value| factor.quick.contains(value))
+        });
+        let usual = self.definition.clients.first().map(|client| &client.name);
+        let load = case.factors.get(LOAD);
+        taken && (load.is_none() || load == usual) && self.definition.variants.iter().any(variant)
+    }
+
+    fn definition(&self) -> Option<&Definition> {
+        Some(&self.definition)
+    }
+
+    fn counts(&self) -> bool {
+        false
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let blocks = self.blocks();
+        let cases = |(point, variants): &(BTreeMap<String, String>, Vec<&Variant>)| {
+            variants
+                .iter()
+                .map(|variant| self.case(variant, point))
+                .collect::<Vec<_>>()
+        };
+        blocks.iter().flat_map(cases).collect()
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        let mut pairs = Vec::new();
+        for (point, variants) in self.blocks() {
+            let against = |case: &Variant, baseline: &Variant| Pair {
+                case: self.case_name(&case.name, &point),
+                baseline: self.case_name(&baseline.name, &point),
+                about: format!("{} against {}", case.name, baseline.name),
+            };
+            let Some((off, probes)) = variants.split_first() else {
+                continue;
+            };
+            pairs.extend(probes.iter().map(|probe| against(probe, off)));
+            if self.definition.against_each_other {
+                for (index, probe) in probes.iter().enumerate() {
+                    pairs.extend(probes[..index].iter().map(|other| against(probe, other)));
+                }
+            }
+        }
+        pairs
+    }
+
+    fn overhead(&self) -> Overhead {
+        Overhead {
+            load_s: 0.5,
+            trial_s: 0.05,
+            batches: 1.0,
+        }
+    }
+
+    fn programs(&self) -> Result<Option<String>> {
+        Ok(Some(workload::sources()))
+    }
+
+    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+        let bed = bed::Bed::open(&self.definition, setup)
+            .with_context(|| format!("starting the workload {}", self.definition.name))?;
+        Ok(Box::new(bed))
+    }
+
+    fn sentinel(&self, _setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::OFF;
+
+    #[test]
+    fn every_built_in_workload_can_be_read() {
+        for text in BUILT_IN {
+            Definition::parse(text).unwrap_or_else(|error| panic!("{error}"));
+        }
+        assert_eq!(built_in().count(), BUILT_IN.len());
+    }
+
+    #[test]
+    fn off_is_always_there_and_first() {
+        for workload in built_in() {
+            assert_eq!(workload.definition.variants[0].name, OFF);
+            for pair in workload.pairs() {
+                assert!(
+                    workload
+                        .cases()
+                        .iter()
+                        .any(|case| case.name == pair.baseline)
+                );
+            }
+        }
+    }
+}

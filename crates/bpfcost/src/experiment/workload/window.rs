@@ -1,0 +1,99 @@
+//! A window: the probe goes on, the client makes its load, the probe goes off; and what that cost, and whether
+//! everything that had to be seen was seen.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use crate::{
+    experiment::{Fault, Problem, Trial},
+    probe::{Probe, Seen},
+    workload::{Accounts, Definition, Headline, Load, Scene, Variant, allowed},
+};
+
+/// Runs one window of a case.
+pub(super) fn run(
+    definition: &Definition,
+    variant: &Variant,
+    scene: &Scene,
+    load: &Load<'_>,
+    mut probe: Option<&mut Box<dyn Probe>>,
+) -> Result<Trial, Fault> {
+    let accounts = Accounts;
+    let mut secondary = BTreeMap::new();
+    let begun = Instant::now();
+    if let Some(probe) = &mut probe {
+        probe.attach(scene)?;
+        secondary.insert("attach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
+    }
+    let tool = probe.as_ref().map(|probe| probe.pids()).unwrap_or_default();
+    let before = accounts.spent(&scene.pids, &tool)?;
+    let (took, reading) = load.run(scene)?;
+    let spent = accounts.spent(&scene.pids, &tool)?.since(before);
+    let begun = Instant::now();
+    let seen = match probe {
+        Some(probe) => {
+            let seen = probe.detach()?;
+            secondary.insert("detach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
+            seen
+        }
+        None => Seen::default(),
+    };
+    let ops = reading.ops as f64;
+    let mut put = |name: &str, value: f64| secondary.insert(name.to_owned(), value);
+    put("server_ns", spent.server_ns / ops);
+    put("tool_ns", spent.tool_ns / ops);
+    put("machine_ns", spent.machine_ns / ops);
+    put("switches", spent.switches / ops);
+    put("ops_per_s", ops / took.as_secs_f64());
+    for (percentile, latency) in &reading.latency_us {
+        put(&format!("latency_{percentile}_us"), *latency);
+    }
+    if let Some(hits) = seen.hits {
+        put("hits", hits as f64 / ops);
+        put("lost", seen.lost as f64);
+    }
+    check(variant, scene, &seen, &reading.counts, reading.ops)?;
+    Ok(Trial {
+        value: match definition.headline {
+            Headline::Server => spent.server_ns,
+            Headline::Machine => spent.machine_ns,
+        } / ops,
+        ops: reading.ops,
+        elapsed_ns: took.as_secs_f64() * 1e9,
+        ticks: 0,
+        secondary,
+    })
+}
+
+/// What must be equal in this window is.
+fn check(
+    variant: &Variant,
+    scene: &Scene,
+    seen: &Seen,
+    counts: &BTreeMap<String, f64>,
+    ops: u64,
+) -> Result<(), Fault> {
+    let due = variant
+        .checks
+        .iter()
+        .filter(|check| allowed(&check.only, &scene.factors));
+    for check in due {
+        let got = match check.probe.as_str() {
+            "hits" => seen.hits,
+            name => seen.counts.get(name).copied(),
+        };
+        let expected = match check.equals.as_str() {
+            "ops" => Some(ops),
+            name => counts.get(name).map(|count| *count as u64),
+        };
+        if got.is_none() || got != expected {
+            let told = |count: Option<u64>| count.map_or("nothing".to_owned(), |n| n.to_string());
+            return Err(Fault::Invalid(Problem {
+                check: format!("{} of the probe", check.probe),
+                expected: format!("{} ({})", told(expected), check.equals),
+                got: told(got),
+                detail: "the probe did not see what the workload did".to_owned(),
+            }));
+        }
+    }
+    Ok(())
+}

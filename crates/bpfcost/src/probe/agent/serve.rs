@@ -1,0 +1,81 @@
+//! An agent's own process: hears what it is asked, does it, and takes events in meanwhile.
+
+use std::{
+    io::{BufRead as _, Write as _},
+    sync::mpsc::{Receiver, TryRecvError, channel},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::{AGENTS, Agent, Answer, Ask};
+
+/// How long an agent waits for events before it looks whether it is asked something.
+const PATIENCE: Duration = Duration::from_millis(20);
+
+/// Is that agent until standard input ends.
+pub(crate) fn serve(name: &str, arguments: &[String]) -> Result<()> {
+    let Some((_, open)) = AGENTS.iter().find(|(known, _)| *known == name) else {
+        bail!("there is no agent {name}");
+    };
+    let asked = listen();
+    let mut agent = match open(arguments) {
+        Ok(agent) => agent,
+        Err(error) => return say(&Answer::Failed(format!("{error:#}"))),
+    };
+    say(&Answer::Loaded)?;
+    let mut attached = false;
+    loop {
+        let ask = match attached {
+            true => match asked.try_recv() {
+                Ok(ask) => ask,
+                Err(TryRecvError::Empty) => {
+                    agent.consume(PATIENCE)?;
+                    continue;
+                }
+                Err(TryRecvError::Disconnected) => return Ok(()),
+            },
+            false => match asked.recv() {
+                Ok(ask) => ask,
+                Err(_) => return Ok(()),
+            },
+        };
+        let answer = answer(&mut *agent, &ask);
+        attached = matches!(answer, Answer::Attached);
+        say(&answer)?;
+    }
+}
+
+fn answer(agent: &mut dyn Agent, ask: &Ask) -> Answer {
+    let done = match ask {
+        Ask::Attach(scene) => agent.attach(scene).map(|()| Answer::Attached),
+        Ask::Detach => agent.detach().map(Answer::Detached),
+    };
+    done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
+}
+
+/// Hears what is asked, in a thread of its own: waiting for events must not keep it waiting.
+fn listen() -> Receiver<Ask> {
+    let (heard, asked) = channel();
+    thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let Ok(Ok(ask)) = line.map(|line| serde_json::from_str(&line)) else {
+                return;
+            };
+            if heard.send(ask).is_err() {
+                return;
+            }
+        }
+    });
+    asked
+}
+
+fn say(answer: &Answer) -> Result<()> {
+    let mut line = serde_json::to_vec(answer).context("answering")?;
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    out.write_all(&line)?;
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Several probes as one: switched on in their order, off in the opposite one.
+
+use anyhow::Result;
+
+use super::{Probe, Seen, Spec, open};
+use crate::{experiment::Fault, workload::Scene};
+
+/// Several probes.
+pub(super) struct Joined(Vec<Box<dyn Probe>>);
+
+impl Joined {
+    /// Opens all of them.
+    pub(super) fn open(all: &[Spec], scene: &Scene) -> Result<Self> {
+        let opened = all.iter().map(|spec| open(spec, scene));
+        opened.collect::<Result<_>>().map(Joined)
+    }
+}
+
+impl Probe for Joined {
+    fn attach(&mut self, scene: &Scene) -> Result<(), Fault> {
+        self.0.iter_mut().try_for_each(|probe| probe.attach(scene))
+    }
+
+    fn detach(&mut self) -> Result<Seen, Fault> {
+        let mut all = Seen::default();
+        for probe in self.0.iter_mut().rev() {
+            let seen = probe.detach()?;
+            all.hits = match (all.hits, seen.hits) {
+                (Some(a), Some(b)) => Some(a + b),
+                (a, b) => a.or(b),
+            };
+            all.lost += seen.lost;
+            for (name, count) in seen.counts {
+                *all.counts.entry(name).or_default() += count;
+            }
+        }
+        Ok(all)
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        self.0.iter().flat_map(|probe| probe.pids()).collect()
+    }
+}

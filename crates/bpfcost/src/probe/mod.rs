@@ -1,0 +1,59 @@
+//! Probes: what is switched on and off beside a workload. Its kinds: a BPF object, a systemd unit, a command,
+//! one of the built-in ones, several joined.
+//!
+//! A probe is opened once an epoch, when the server runs; then it is attached for a window and detached after
+//! it, many times; dropping it takes everything away that it brought.
+
+pub(crate) mod agent;
+mod joined;
+mod nothing;
+mod spec;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+pub use spec::Spec;
+
+use crate::{experiment::Fault, workload::Scene};
+
+/// Something that can be switched on and off while a server runs.
+pub trait Probe {
+    /// Switches it on, and returns when it is ready: from here on it sees every event.
+    fn attach(&mut self, scene: &Scene) -> Result<(), Fault>;
+
+    /// Switches it off, and tells what it saw since it was switched on.
+    fn detach(&mut self) -> Result<Seen, Fault>;
+
+    /// Its processes, whose CPU time is its own.
+    fn pids(&self) -> Vec<u32> {
+        Vec::new()
+    }
+}
+
+/// What a probe saw while it was attached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// Runs of its programs, where they can be told without a cost.
+    pub hits: Option<u64>,
+    /// Events that it lost.
+    pub lost: u64,
+    /// Further counts by name: `requests`, `bytes_written`.
+    pub counts: BTreeMap<String, u64>,
+}
+
+/// Opens a probe for a running workload.
+pub fn open(spec: &Spec, scene: &Scene) -> Result<Box<dyn Probe>> {
+    Ok(match spec {
+        Spec::BuiltIn { name, arguments } => match name.as_str() {
+            "nothing" => Box::new(nothing::Nothing),
+            _ if agent::known(name) => Box::new(agent::Remote::start(name, arguments)?),
+            _ => bail!("there is no built-in probe {name}"),
+        },
+        Spec::Joined(all) => Box::new(joined::Joined::open(all, scene)?),
+        Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) => {
+            bail!("{spec} is of a kind that is not there yet")
+        }
+    })
+}

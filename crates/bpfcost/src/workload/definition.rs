@@ -1,0 +1,261 @@
+//! What a workload is: server, clients, factors, probes, and what must come of a window. The schema of
+//! `experiments/*.toml`; `run --with` makes the same of a command line.
+//!
+//! Commands and files may hold `{port}` (a free port), `{dir}` (a folder of the session), `{cpus}` (how many
+//! CPUs the server has), `{seconds}` (the length of a window) and every factor by its name (`{size}`).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// A workload as data.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Definition {
+    /// The experiment's name.
+    pub name: String,
+    /// The question in one line.
+    pub about: String,
+    /// How to read the result, in paragraphs.
+    #[serde(default)]
+    pub prose: String,
+    /// One operation, in a word: `command`, `request`, `datagram`.
+    pub operation: String,
+    /// Whose CPU time per operation leads.
+    #[serde(default)]
+    pub headline: Headline,
+    /// Milliseconds of a window; clients that have a number of operations take what that takes.
+    #[serde(default = "second")]
+    pub window_ms: u64,
+    /// Files made in `{dir}` before anything starts, by name.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+    /// Commands run once in `{dir}` before the first server starts.
+    #[serde(default)]
+    pub prepare: Vec<Vec<String>>,
+    /// What is measured; without one, the client is, as a whole.
+    pub server: Option<ServerSpec>,
+    /// Ways to make load; where there are several, the factor `load` picks one.
+    #[serde(default, rename = "client")]
+    pub clients: Vec<Client>,
+    /// What the server itself says of a window.
+    pub served: Option<Served>,
+    /// What varies beside the probe.
+    #[serde(default, rename = "factor")]
+    pub factors: Vec<Factor>,
+    /// The factor along which curves are drawn.
+    pub over: Option<String>,
+    /// The probes, each compared with none: `off` is always there.
+    #[serde(rename = "variant")]
+    pub variants: Vec<Variant>,
+    /// Whether variants are compared with each other too.
+    #[serde(default)]
+    pub against_each_other: bool,
+}
+
+/// Whose CPU time per operation leads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Headline {
+    /// The processes of the server, and what interrupts did on their back.
+    #[default]
+    Server,
+    /// Everything on the machine but idling.
+    Machine,
+}
+
+/// The server of a workload.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ServerSpec {
+    /// What starts it, program first; empty where it runs already.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// What runs already and is only watched.
+    pub watch: Option<Watch>,
+    /// When it is ready.
+    pub ready: Option<Ready>,
+    /// Environment variables beside those of this program.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// How many CPUs it has for itself where there are more; the others are the client's. 0: any.
+    #[serde(default)]
+    pub cpus: usize,
+}
+
+/// A server that runs already.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Watch {
+    /// Its processes, children and threads included.
+    #[serde(default)]
+    pub pids: Vec<u32>,
+    /// Its systemd unit.
+    pub unit: Option<String>,
+    /// A command that prints how many operations it has done so far.
+    #[serde(default)]
+    pub ops: Vec<String>,
+    /// What finds that number in what the command prints.
+    pub metric: Option<String>,
+    /// The relative rise of the cost at which the probe is let go at once.
+    pub abort_above: Option<f64>,
+}
+
+/// When a server is ready.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Ready {
+    /// It accepts connections at this port of 127.0.0.1.
+    pub tcp: Option<String>,
+    /// It prints something that matches.
+    pub output: Option<String>,
+    /// Seconds after which it counts as failed.
+    #[serde(default = "ten")]
+    pub within_s: f64,
+}
+
+/// A way to make load.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Client {
+    /// `closed`: as much as the server can do; `open`: at a fixed rate; or any other word.
+    #[serde(default = "closed")]
+    pub name: String,
+    /// What that is, in one line.
+    #[serde(default)]
+    pub about: String,
+    /// What makes the load of one window, program first.
+    pub command: Vec<String>,
+    /// What is run once an epoch, untimed, so that caches are warm; without it, a window of the load.
+    #[serde(default)]
+    pub warm_up: Vec<String>,
+    /// How its output is read.
+    pub output: Output,
+    /// What finds numbers in it, by name, where no reader knows it: regular expressions with one group.
+    #[serde(default)]
+    pub metrics: BTreeMap<String, String>,
+    /// Operations of a window, where they are given and not told by the output.
+    pub ops: Option<u64>,
+}
+
+/// How a load generator's output is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Output {
+    /// `redis-benchmark --csv`.
+    RedisBenchmark,
+    /// `wrk` with the script that this program brings, which prints JSON.
+    Wrk,
+    /// `iperf3 --json`.
+    Iperf3,
+    /// This program's own open-loop generator: JSON.
+    Load,
+    /// Only what `metrics` finds.
+    Text,
+}
+
+/// What a server itself says of a window.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Served {
+    /// A log with a line an operation; the numbers on it are summed under these names.
+    pub log: String,
+    /// The names of the columns.
+    pub sums: Vec<String>,
+}
+
+/// Something that varies beside the probe.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Factor {
+    /// Its name, as in `{size}`.
+    pub name: String,
+    /// What it is.
+    pub about: String,
+    /// Its values.
+    pub values: Vec<String>,
+    /// Those that `--quick` takes; all where none are named.
+    #[serde(default)]
+    pub quick: Vec<String>,
+}
+
+/// A probe, or several joined.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Variant {
+    /// Its name in tables.
+    pub name: String,
+    /// What it does.
+    pub about: String,
+    /// The probe, as `--with` has it; empty for the baseline.
+    #[serde(default)]
+    pub probe: String,
+    /// Whether `--quick` takes it.
+    #[serde(default)]
+    pub quick: bool,
+    /// Only in cases with these factor values.
+    #[serde(default)]
+    pub only: BTreeMap<String, Vec<String>>,
+    /// What must come of each window.
+    #[serde(default, rename = "check")]
+    pub checks: Vec<Check>,
+}
+
+/// Two counts of a window that must be equal: one of the probe's, one of the workload's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Check {
+    /// A count of the probe: `hits`, `bytes_written`.
+    pub probe: String,
+    /// What it must equal: `ops`, or a count of client or server.
+    pub equals: String,
+    /// Only in cases with these factor values.
+    #[serde(default)]
+    pub only: BTreeMap<String, Vec<String>>,
+}
+
+/// The baseline's name.
+pub const OFF: &str = "off";
+
+impl Definition {
+    /// Reads one. Errors name line and key.
+    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        let mut definition: Definition = toml::from_str(text)?;
+        definition.variants.insert(
+            0,
+            Variant {
+                name: OFF.to_owned(),
+                about: "no probe".to_owned(),
+                probe: String::new(),
+                quick: true,
+                only: BTreeMap::new(),
+                checks: Vec::new(),
+            },
+        );
+        Ok(definition)
+    }
+}
+
+/// Whether factor values are among those that are allowed.
+pub(crate) fn allowed(
+    only: &BTreeMap<String, Vec<String>>,
+    factors: &BTreeMap<String, String>,
+) -> bool {
+    only.iter().all(|(factor, values)| {
+        factors
+            .get(factor)
+            .is_some_and(|value| values.contains(value))
+    })
+}
+
+fn second() -> u64 {
+    1000
+}
+
+fn ten() -> f64 {
+    10.0
+}
+
+fn closed() -> String {
+    "closed".to_owned()
+}

@@ -1,0 +1,73 @@
+//! What commands and probes are told: port, folder, processes, factor values.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
+
+/// What is known of a running workload.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Scene {
+    /// The folder of the session.
+    pub dir: PathBuf,
+    /// The port of the server, on 127.0.0.1.
+    pub port: u16,
+    /// The processes of the server; empty before it runs.
+    pub pids: Vec<u32>,
+    /// CPUs of the server; empty where it has any.
+    pub server_cpus: Vec<u32>,
+    /// CPUs of the client; empty where it has any.
+    pub client_cpus: Vec<u32>,
+    /// Milliseconds of a window.
+    pub window_ms: u64,
+    /// Factor values of the case.
+    pub factors: BTreeMap<String, String>,
+}
+
+impl Scene {
+    /// Puts what is known in the place of `{name}`.
+    pub fn fill(&self, text: &str) -> Result<String> {
+        let mut filled = String::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            filled.push_str(before);
+            let name = after.split_once('}').map(|(name, _)| name);
+            let word = |name: &str| {
+                name.chars()
+                    .all(|c| c.is_ascii_lowercase() || c == '-' || c == '_')
+            };
+            match name {
+                Some(name) if !name.is_empty() && word(name) => {
+                    filled.push_str(&self.value(name)?);
+                    rest = &after[name.len() + 1..];
+                }
+                _ => {
+                    filled.push('{');
+                    rest = after;
+                }
+            }
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+
+    /// The same of each word of a command.
+    pub fn command(&self, words: &[String]) -> Result<Vec<String>> {
+        words.iter().map(|word| self.fill(word)).collect()
+    }
+
+    fn value(&self, name: &str) -> Result<String> {
+        Ok(match name {
+            "port" => self.port.to_string(),
+            "dir" => self.dir.display().to_string(),
+            "cpus" => self.server_cpus.len().max(1).to_string(),
+            "seconds" => (self.window_ms as f64 / 1000.0).to_string(),
+            _ => match self.factors.get(name) {
+                Some(value) => value.clone(),
+                None => bail!(
+                    "nothing is known of {{{name}}}: there are {{port}}, {{dir}}, {{cpus}}, {{seconds}} and the factors"
+                ),
+            },
+        })
+    }
+}
