@@ -13,6 +13,7 @@ pub mod ladder;
 pub mod lb;
 mod mapping;
 mod mount;
+pub mod net;
 mod object;
 mod percpu;
 mod plain;
