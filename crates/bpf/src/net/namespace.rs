@@ -14,6 +14,7 @@ use crate::error::Result;
 const WHAT: &str = "a network namespace";
 
 /// A network namespace of this process alone.
+#[derive(Debug)]
 pub(crate) struct Namespace(File);
 
 impl Namespace {

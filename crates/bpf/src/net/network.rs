@@ -40,6 +40,7 @@ pub enum Link {
 }
 
 /// A network for a server and a client. There as long as this, or a process that was started in it.
+#[derive(Debug)]
 pub struct Network {
     server: Namespace,
     /// Where the client has another one.
@@ -158,7 +159,10 @@ mod tests {
             let namespaces: Vec<_> = namespaces.expect("in").into_iter().flatten().collect();
             assert_eq!(namespaces.len(), 1 + usize::from(link == Link::Veth));
             let here = std::fs::read_link("/proc/thread-self/ns/net").expect("a link");
-            assert!(!namespaces.contains(&here), "{here:?} is one of {namespaces:?}");
+            assert!(
+                !namespaces.contains(&here),
+                "{here:?} is one of {namespaces:?}"
+            );
         }
     }
 }

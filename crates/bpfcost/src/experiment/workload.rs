@@ -4,6 +4,7 @@
 //! An epoch is a server. Probes go on and off on it in adjacent windows, in random order.
 
 mod bed;
+mod site;
 mod window;
 
 use std::collections::BTreeMap;
@@ -27,7 +28,10 @@ const CPU_MARGIN: f64 = 0.03;
 const RATE_MARGIN: f64 = 0.05;
 
 /// The built-in ones.
-const BUILT_IN: [&str; 1] = [include_str!("../../../../experiments/redis.toml")];
+const BUILT_IN: [&str; 2] = [
+    include_str!("../../../../experiments/iperf3.toml"),
+    include_str!("../../../../experiments/redis.toml"),
+];
 
 /// A workload as an experiment.
 #[derive(Debug)]
@@ -247,6 +251,12 @@ impl Experiment for Workload {
                 continue;
             };
             pairs.extend(probes.iter().map(|probe| against(probe, off)));
+            for probe in probes {
+                let others = probes
+                    .iter()
+                    .filter(|other| probe.against.contains(&other.name));
+                pairs.extend(others.map(|other| against(probe, other)));
+            }
             if self.definition.against_each_other {
                 for (index, probe) in probes.iter().enumerate() {
                     pairs.extend(probes[..index].iter().map(|other| against(probe, other)));

@@ -6,6 +6,7 @@
 mod accounts;
 mod definition;
 mod load;
+mod network;
 mod process;
 mod reading;
 mod scene;
@@ -18,6 +19,7 @@ pub use definition::{
     Watch,
 };
 pub use load::Load;
+pub use network::{Network, Path};
 pub use process::Process;
 pub use reading::Reading;
 pub use scene::Scene;
