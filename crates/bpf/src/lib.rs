@@ -34,6 +34,11 @@ pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
 /// workspace's lints.
 mod skel {
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod counter {
+        include!(concat!(env!("OUT_DIR"), "/counter.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod driver {
         include!(concat!(env!("OUT_DIR"), "/driver.skel.rs"));
     }

@@ -10,11 +10,15 @@ mod window;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use bpfcost_bpf::Feature;
 
 use super::{
-    Case, Experiment, Loaded, Metric, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit,
+    Case, Experiment, Loaded, Metric, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit, missing,
 };
-use crate::workload::{self, Definition, Variant, allowed};
+use crate::{
+    probe,
+    workload::{self, Definition, Variant, allowed},
+};
 
 /// The factor whose values are the probes.
 pub const VARIANT: &str = "variant";
@@ -123,6 +127,20 @@ impl Workload {
             floor: None,
             sizing: Sizing::Window(self.definition.window_ms),
             loads: 0,
+        }
+    }
+
+    /// What the kernel must have for the probe of a case.
+    fn needs_of_probe(&self, case: &Case) -> Result<Vec<Feature>> {
+        let name = case.factors.get(VARIANT);
+        let variant = self
+            .definition
+            .variants
+            .iter()
+            .find(|one| name == Some(&one.name));
+        match variant.filter(|variant| !variant.probe.is_empty()) {
+            Some(variant) => probe::needs(&variant.probe.parse()?),
+            None => Ok(Vec::new()),
         }
     }
 
@@ -266,6 +284,15 @@ impl Experiment for Workload {
         pairs
     }
 
+    fn needs(&self, case: &Case) -> Vec<Feature> {
+        // What can't be read is told when the case is asked for.
+        self.needs_of_probe(case).unwrap_or_default()
+    }
+
+    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
+        missing(&self.needs_of_probe(case)?)
+    }
+
     fn overhead(&self) -> Overhead {
         Overhead {
             load_s: 0.5,
@@ -300,6 +327,16 @@ mod tests {
             Definition::parse(text).unwrap_or_else(|error| panic!("{error}"));
         }
         assert_eq!(built_in().count(), BUILT_IN.len());
+    }
+
+    #[test]
+    fn every_probe_of_a_built_in_workload_can_be_read() {
+        for workload in built_in() {
+            for case in workload.cases() {
+                let needs = workload.needs_of_probe(&case);
+                needs.unwrap_or_else(|error| panic!("{}: {error:#}", case.name));
+            }
+        }
     }
 
     #[test]
