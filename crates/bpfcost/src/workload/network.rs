@@ -24,7 +24,8 @@ pub enum Path {
     Here,
     /// By the loopback interface of a namespace of their own.
     Loopback,
-    /// By a veth between two namespaces of their own.
+    /// By a veth between two namespaces of their own; what the server receives is received by its CPU, where it
+    /// has one alone, up from the interface.
     Veth,
 }
 
@@ -46,12 +47,17 @@ impl FromStr for Path {
 pub struct Network(Option<net::Network>);
 
 impl Network {
-    /// Makes one.
-    pub fn open(path: Path) -> Result<Self> {
+    /// Makes one, for a server on these CPUs.
+    pub fn open(path: Path, server_cpus: &[u32]) -> Result<Self> {
         let link = match path {
             Path::Here => return Ok(Network(None)),
             Path::Loopback => Link::Loopback,
-            Path::Veth => Link::Veth,
+            Path::Veth => Link::Veth {
+                receiver: match server_cpus {
+                    [cpu] => Some(*cpu),
+                    _ => None,
+                },
+            },
         };
         let made = net::Network::make(link);
         made.map(|network| Network(Some(network)))
@@ -147,7 +153,7 @@ UdpLite: 0 0 0 0 0 0 0 0 0
     #[test]
     fn each_call_that_receives_is_counted() {
         for path in [Path::Loopback, Path::Veth] {
-            let network = match Network::open(path) {
+            let network = match Network::open(path, &[0]) {
                 Ok(network) => network,
                 Err(error) => {
                     eprintln!("SKIPPED: {error:#}");
