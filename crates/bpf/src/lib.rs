@@ -13,6 +13,7 @@ pub mod ladder;
 pub mod lb;
 mod mapping;
 mod mount;
+pub mod net;
 mod object;
 mod percpu;
 mod plain;
@@ -32,6 +33,11 @@ pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
 /// Generated skeletons, one module per `bpf/*.bpf.c`. The generator's code is held to none of the
 /// workspace's lints.
 mod skel {
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod counter {
+        include!(concat!(env!("OUT_DIR"), "/counter.skel.rs"));
+    }
+
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod driver {
         include!(concat!(env!("OUT_DIR"), "/driver.skel.rs"));

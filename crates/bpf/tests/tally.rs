@@ -27,7 +27,7 @@ const HOWS: [How; 4] = [
 
 /// Whether this kernel can have it; says why not.
 fn can(how: How) -> bool {
-    for feature in how.needs() {
+    for feature in Tally::needs(how) {
         if let Some(missing) = feature.missing().expect("an answer") {
             eprintln!("skipped: {how:?}: {missing}");
             return false;

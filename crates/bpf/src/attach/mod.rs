@@ -6,8 +6,10 @@
 //! head of `bpf/probe.bpf.c` and `bpf/driver.bpf.c`.
 
 mod body;
+mod counter;
 mod driver;
 mod fault;
+mod how;
 mod kernel;
 mod maps;
 pub(crate) mod net;
@@ -20,11 +22,13 @@ mod user;
 use std::fmt;
 
 pub use body::Body;
+pub use counter::{Counted, Counter, Work};
 pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
+pub use how::How;
 pub use kernel::others::{attached_at, others};
 pub use maps::Maps;
 pub use probe::{Probe, Seen};
-pub use tally::{Counts, How, Tally};
+pub use tally::{Counts, Tally};
 
 use crate::feature::Feature;
 

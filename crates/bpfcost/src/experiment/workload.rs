@@ -4,16 +4,21 @@
 //! An epoch is a server. Probes go on and off on it in adjacent windows, in random order.
 
 mod bed;
+mod site;
 mod window;
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
+use bpfcost_bpf::Feature;
 
 use super::{
-    Case, Experiment, Loaded, Metric, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit,
+    Case, Experiment, Loaded, Metric, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit, missing,
 };
-use crate::workload::{self, Definition, Variant, allowed};
+use crate::{
+    probe,
+    workload::{self, Definition, Variant, allowed},
+};
 
 /// The factor whose values are the probes.
 pub const VARIANT: &str = "variant";
@@ -27,7 +32,10 @@ const CPU_MARGIN: f64 = 0.03;
 const RATE_MARGIN: f64 = 0.05;
 
 /// The built-in ones.
-const BUILT_IN: [&str; 1] = [include_str!("../../../../experiments/redis.toml")];
+const BUILT_IN: [&str; 2] = [
+    include_str!("../../../../experiments/iperf3.toml"),
+    include_str!("../../../../experiments/redis.toml"),
+];
 
 /// A workload as an experiment.
 #[derive(Debug)]
@@ -119,6 +127,20 @@ impl Workload {
             floor: None,
             sizing: Sizing::Window(self.definition.window_ms),
             loads: 0,
+        }
+    }
+
+    /// What the kernel must have for the probe of a case.
+    fn needs_of_probe(&self, case: &Case) -> Result<Vec<Feature>> {
+        let name = case.factors.get(VARIANT);
+        let variant = self
+            .definition
+            .variants
+            .iter()
+            .find(|one| name == Some(&one.name));
+        match variant.filter(|variant| !variant.probe.is_empty()) {
+            Some(variant) => probe::needs(&variant.probe.parse()?),
+            None => Ok(Vec::new()),
         }
     }
 
@@ -247,6 +269,12 @@ impl Experiment for Workload {
                 continue;
             };
             pairs.extend(probes.iter().map(|probe| against(probe, off)));
+            for probe in probes {
+                let others = probes
+                    .iter()
+                    .filter(|other| probe.against.contains(&other.name));
+                pairs.extend(others.map(|other| against(probe, other)));
+            }
             if self.definition.against_each_other {
                 for (index, probe) in probes.iter().enumerate() {
                     pairs.extend(probes[..index].iter().map(|other| against(probe, other)));
@@ -254,6 +282,15 @@ impl Experiment for Workload {
             }
         }
         pairs
+    }
+
+    fn needs(&self, case: &Case) -> Vec<Feature> {
+        // What can't be read is told when the case is asked for.
+        self.needs_of_probe(case).unwrap_or_default()
+    }
+
+    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
+        missing(&self.needs_of_probe(case)?)
     }
 
     fn overhead(&self) -> Overhead {
@@ -290,6 +327,16 @@ mod tests {
             Definition::parse(text).unwrap_or_else(|error| panic!("{error}"));
         }
         assert_eq!(built_in().count(), BUILT_IN.len());
+    }
+
+    #[test]
+    fn every_probe_of_a_built_in_workload_can_be_read() {
+        for workload in built_in() {
+            for case in workload.cases() {
+                let needs = workload.needs_of_probe(&case);
+                needs.unwrap_or_else(|error| panic!("{}: {error:#}", case.name));
+            }
+        }
     }
 
     #[test]

@@ -5,17 +5,21 @@
 //! it, many times; dropping it takes everything away that it brought.
 
 pub(crate) mod agent;
+mod counting;
 mod joined;
 mod nothing;
 mod spec;
+mod stats;
 
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use bpfcost_bpf::Feature;
 use serde::{Deserialize, Serialize};
 
 pub use spec::Spec;
 
+use self::counting::Counting;
 use crate::{experiment::Fault, workload::Scene};
 
 /// Something that can be switched on and off while a server runs.
@@ -48,6 +52,9 @@ pub fn open(spec: &Spec, scene: &Scene) -> Result<Box<dyn Probe>> {
     Ok(match spec {
         Spec::BuiltIn { name, arguments } => match name.as_str() {
             "nothing" => Box::new(nothing::Nothing),
+            "event" => Counting::event(arguments)?.load()?,
+            "busy" => Counting::busy(arguments)?.load()?,
+            "stats" => Box::new(stats::Stats::default()),
             _ if agent::known(name) => Box::new(agent::Remote::start(name, arguments)?),
             _ => bail!("there is no built-in probe {name}"),
         },
@@ -55,5 +62,21 @@ pub fn open(spec: &Spec, scene: &Scene) -> Result<Box<dyn Probe>> {
         Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) => {
             bail!("{spec} is of a kind that is not there yet")
         }
+    })
+}
+
+/// What the kernel must have for a probe, as far as its name tells.
+pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
+    Ok(match spec {
+        Spec::BuiltIn { name, arguments } => match name.as_str() {
+            "event" => Counting::event(arguments)?.needs(),
+            "busy" => Counting::busy(arguments)?.needs(),
+            _ => Vec::new(),
+        },
+        Spec::Joined(all) => {
+            let needs: Result<Vec<_>> = all.iter().map(needs).collect();
+            needs?.concat()
+        }
+        Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) => Vec::new(),
     })
 }

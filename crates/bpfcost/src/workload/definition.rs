@@ -1,7 +1,7 @@
 //! What a workload is: server, clients, factors, probes, and what must come of a window. The schema of
 //! `experiments/*.toml`; `run --with` makes the same of a command line.
 //!
-//! Commands and files may hold `{port}` (a free port), `{dir}` (a folder of the session), `{cpus}` (how many
+//! Commands and files may hold `{port}` (a free port), `{address}` (where the server is reached), `{dir}` (a folder of the session), `{cpus}` (how many
 //! CPUs the server has), `{seconds}` (the length of a window) and every factor by its name (`{size}`).
 
 use std::collections::BTreeMap;
@@ -33,6 +33,10 @@ pub struct Definition {
     /// Commands run once in `{dir}` before the first server starts.
     #[serde(default)]
     pub prepare: Vec<Vec<String>>,
+    /// How server and client reach each other: `here` (where it is empty), `loopback` or `veth`, of their own.
+    /// May name a factor.
+    #[serde(default)]
+    pub network: String,
     /// What is measured; without one, the client is, as a whole.
     pub server: Option<ServerSpec>,
     /// Ways to make load; where there are several, the factor `load` picks one.
@@ -107,6 +111,9 @@ pub struct Watch {
 pub struct Ready {
     /// It accepts connections at this port of 127.0.0.1.
     pub tcp: Option<String>,
+    /// Somebody listens at this port. Nobody connects to find out, and it is asked before each window: for
+    /// servers that take each connection for a client, and close their port meanwhile.
+    pub listen: Option<String>,
     /// It prints something that matches.
     pub output: Option<String>,
     /// Seconds after which it counts as failed.
@@ -196,19 +203,26 @@ pub struct Variant {
     /// Only in cases with these factor values.
     #[serde(default)]
     pub only: BTreeMap<String, Vec<String>>,
+    /// Other variants that it is compared with, beside `off`.
+    #[serde(default)]
+    pub against: Vec<String>,
     /// What must come of each window.
     #[serde(default, rename = "check")]
     pub checks: Vec<Check>,
 }
 
-/// Two counts of a window that must be equal: one of the probe's, one of the workload's.
+/// Two counts of a window that must agree: one of the probe's, one of the workload's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Check {
     /// A count of the probe: `hits`, `bytes_written`.
     pub probe: String,
-    /// What it must equal: `ops`, or a count of client or server.
+    /// What it must equal: `ops`, or a count of client, server or network.
+    #[serde(default)]
     pub equals: String,
+    /// Or what it must reach, for a probe that others' events come to as well.
+    #[serde(default)]
+    pub at_least: String,
     /// Only in cases with these factor values.
     #[serde(default)]
     pub only: BTreeMap<String, Vec<String>>,
@@ -229,6 +243,7 @@ impl Definition {
                 probe: String::new(),
                 quick: true,
                 only: BTreeMap::new(),
+                against: Vec::new(),
                 checks: Vec::new(),
             },
         );

@@ -6,7 +6,9 @@
 mod accounts;
 mod definition;
 mod load;
+mod network;
 mod process;
+mod reading;
 mod scene;
 mod server;
 
@@ -16,8 +18,10 @@ pub use definition::{
     Check, Client, Definition, Factor, Headline, OFF, Output, Ready, Served, ServerSpec, Variant,
     Watch,
 };
-pub use load::{Load, Reading};
+pub use load::Load;
+pub use network::{Network, Path};
 pub use process::Process;
+pub use reading::Reading;
 pub use scene::Scene;
 pub use server::Server;
 pub(crate) use server::free_port;

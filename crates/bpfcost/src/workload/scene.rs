@@ -1,16 +1,18 @@
 //! What commands and probes are told: port, folder, processes, factor values.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf};
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 /// What is known of a running workload.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Scene {
     /// The folder of the session.
     pub dir: PathBuf,
-    /// The port of the server, on 127.0.0.1.
+    /// Where the server is reached.
+    pub address: Ipv4Addr,
+    /// Its port there.
     pub port: u16,
     /// The processes of the server; empty before it runs.
     pub pids: Vec<u32>,
@@ -22,6 +24,21 @@ pub struct Scene {
     pub window_ms: u64,
     /// Factor values of the case.
     pub factors: BTreeMap<String, String>,
+}
+
+impl Default for Scene {
+    fn default() -> Self {
+        Scene {
+            dir: PathBuf::new(),
+            address: Ipv4Addr::LOCALHOST,
+            port: 0,
+            pids: Vec::new(),
+            server_cpus: Vec::new(),
+            client_cpus: Vec::new(),
+            window_ms: 0,
+            factors: BTreeMap::new(),
+        }
+    }
 }
 
 impl Scene {
@@ -58,6 +75,7 @@ impl Scene {
 
     fn value(&self, name: &str) -> Result<String> {
         Ok(match name {
+            "address" => self.address.to_string(),
             "port" => self.port.to_string(),
             "dir" => self.dir.display().to_string(),
             "cpus" => self.server_cpus.len().max(1).to_string(),
@@ -65,7 +83,7 @@ impl Scene {
             _ => match self.factors.get(name) {
                 Some(value) => value.clone(),
                 None => bail!(
-                    "nothing is known of {{{name}}}: there are {{port}}, {{dir}}, {{cpus}}, {{seconds}} and the factors"
+                    "nothing is known of {{{name}}}: there are {{address}}, {{port}}, {{dir}}, {{cpus}}, {{seconds}} and the factors"
                 ),
             },
         })

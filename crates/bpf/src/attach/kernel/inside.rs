@@ -29,7 +29,7 @@ const ASKS: u32 = 1000;
 const BETWEEN_ASKS: Duration = Duration::from_millis(10);
 
 /// What it takes to be there, made once.
-pub(super) struct Tools {
+pub(in crate::attach) struct Tools {
     list: List,
     keeper: Option<Rc<Keeper>>,
     peek: Rc<RefCell<Peek>>,
@@ -38,7 +38,7 @@ pub(super) struct Tools {
 }
 
 impl Tools {
-    pub(super) fn make() -> Result<Self> {
+    pub(in crate::attach) fn make() -> Result<Self> {
         Ok(Tools {
             list: List::open()?,
             keeper: Keeper::start()?,
@@ -49,11 +49,11 @@ impl Tools {
 }
 
 /// A kprobe inside a function.
-pub(super) struct Inside {
+pub(in crate::attach) struct Inside {
     /// Dropped before the switch is turned back.
     link: Link,
     _turned: Option<Turned>,
-    function: &'static str,
+    function: String,
     offset: u32,
     expected: State,
     list: List,
@@ -62,10 +62,10 @@ pub(super) struct Inside {
 
 /// Attaches to the function where it was possible before, else at the first place that the kernel takes
 /// and that is not ftrace's.
-pub(super) fn attach(
+pub(in crate::attach) fn attach(
     attach: Attach,
     program: &ProgramMut<'_>,
-    function: &'static str,
+    function: &str,
     tools: &mut Tools,
 ) -> Result<Inside> {
     let optimised = attach == Attach::KprobeOptimised;
@@ -86,7 +86,7 @@ pub(super) fn attach(
     let mut inside = Inside {
         link,
         _turned: turned,
-        function,
+        function: function.to_owned(),
         offset,
         expected: match optimised {
             true => State::Optimised,
@@ -152,7 +152,7 @@ impl Inside {
 
 impl Attached for Inside {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
-        let got = match self.list.find(self.function, self.offset..=self.offset)? {
+        let got = match self.list.find(&self.function, self.offset..=self.offset)? {
             Some(listed) if matches!(listed.state, State::Breakpoint | State::Optimised) => {
                 self.peek.borrow_mut().state(listed.address)?
             }

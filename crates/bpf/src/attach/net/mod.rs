@@ -8,32 +8,19 @@ mod gro;
 mod group;
 mod hook;
 mod live;
-mod namespace;
-mod netlink;
 mod sendto;
 mod veth;
 
 use std::io;
 
 pub(super) use frames::Frames;
-use namespace::Namespace;
-use netlink::Netlink;
 pub(super) use sendto::Sendto;
 
-use crate::error::Error;
+use crate::net::{Namespace, Netlink, failed};
 
 /// Asks for a veth that can't be, in a namespace that ends with the calling thread. The kernel's answer:
 /// EADDRNOTAVAIL where it knows what a veth is.
 pub(crate) fn refused_veth() -> io::Result<()> {
     Namespace::here()?;
     Netlink::open()?.make_impossible_veth()
-}
-
-/// What could not be done, and to what.
-fn failed(what: &str, action: &'static str) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::Attach {
-        what: what.to_owned(),
-        action,
-        source: source.into(),
-    }
 }

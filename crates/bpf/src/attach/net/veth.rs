@@ -6,14 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    Namespace, Netlink, failed, gro,
-    netlink::{End, Mac},
-};
+use super::gro;
 use crate::{
     attach::Driver,
     error::{Error, Result},
     feature::Feature,
+    net::{End, Mac, Namespace, Netlink, failed},
 };
 
 /// Where packets are sent, the first interface of its namespace after the loopback one.
@@ -70,7 +68,7 @@ impl Veth {
             let netlink = Netlink::open().map_err(failed("netlink", "opening a socket"))?;
             let step = |action| failed("veth", action);
             netlink
-                .make_veth([SENDING, RECEIVING])
+                .make_veth([SENDING, RECEIVING], None)
                 .map_err(step("making it"))?;
             if receiver == Receiver::Napi {
                 gro::turn_on(RECEIVING.name).map_err(step("turning GRO on"))?;

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use bpfcost_bpf::{Feature, attach::How};
+use bpfcost_bpf::{
+    Feature,
+    attach::{How, Tally},
+};
 
 use super::call::Call;
 use crate::experiment::{Case, Pair, Role, Sizing};
@@ -132,7 +135,7 @@ impl Way {
     pub(super) fn needs(self) -> Vec<Feature> {
         self.probe
             .how(1)
-            .map_or_else(Vec::new, |how| how.needs().to_vec())
+            .map_or_else(Vec::new, |how| Tally::needs(how))
     }
 
     pub(super) fn case(self) -> Case {

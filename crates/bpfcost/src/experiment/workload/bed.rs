@@ -5,11 +5,11 @@ use std::{collections::BTreeMap, fs};
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use super::{LOAD, VARIANT, window};
+use super::{LOAD, VARIANT, site::Site, window};
 use crate::{
     experiment::{Batch, Case, Fault, Loaded, Setup, Trial},
     probe::{self, Probe},
-    workload::{Client, Definition, Load, OFF, Process, Scene, Server, Variant, free_port},
+    workload::{Client, Definition, Load, OFF, Process, Scene, Variant, free_port},
 };
 
 /// How long a command that prepares a session may take.
@@ -20,14 +20,15 @@ pub(super) struct Bed {
     definition: Definition,
     /// The probes that were opened, by variant. Gone before the server is.
     probes: BTreeMap<String, Box<dyn Probe>>,
-    server: Option<Server>,
+    /// Servers, by the networks that they are on.
+    sites: BTreeMap<String, Site>,
     scene: Scene,
     _dir: TempDir,
 }
 
 impl Bed {
-    /// Makes files, starts the server, warms it.
-    pub(super) fn open(definition: &Definition, _setup: &Setup) -> Result<Self> {
+    /// Makes files, starts a server on each network that there are cases for.
+    pub(super) fn open(definition: &Definition, setup: &Setup) -> Result<Self> {
         let dir =
             TempDir::with_prefix("bpfcost-").context("no room for the files of the workload")?;
         let cpus = bpfcost_bpf::allowed_cpus();
@@ -36,7 +37,7 @@ impl Bed {
             true => (cpus[..own].to_vec(), cpus[own..].to_vec()),
             false => (Vec::new(), Vec::new()),
         };
-        let mut scene = Scene {
+        let scene = Scene {
             dir: dir.path().to_owned(),
             port: free_port()?,
             server_cpus,
@@ -56,19 +57,21 @@ impl Bed {
                 bail!("{} failed\n{}", command.join(" "), process.printed()?);
             }
         }
-        let server = match &definition.server {
-            Some(spec) if !spec.command.is_empty() => Some(Server::start(spec, &scene)?),
-            _ => None,
-        };
-        scene.pids = server.as_ref().map(Server::pids).unwrap_or_default();
-        let bed = Bed {
+        let mut sites = BTreeMap::new();
+        for case in &setup.cases {
+            let name = Site::name(definition, &scene, case)?;
+            if !sites.contains_key(&name) {
+                let site = Site::open(definition, &scene, &name)?;
+                sites.insert(name, site);
+            }
+        }
+        Ok(Bed {
             definition: definition.clone(),
             probes: BTreeMap::new(),
-            server,
+            sites,
             scene,
             _dir: dir,
-        };
-        Ok(bed)
+        })
     }
 
     fn client(&self, case: &Case) -> Option<&Client> {
@@ -89,14 +92,11 @@ impl Bed {
             .with_context(|| format!("there is no variant {name}"))
     }
 
-    /// The scene of one case.
-    fn scene(&self, case: &Case, batch: Batch) -> Scene {
-        Scene {
-            pids: self.server.as_ref().map(Server::pids).unwrap_or_default(),
-            window_ms: batch.0,
-            factors: case.factors.clone(),
-            ..self.scene.clone()
-        }
+    /// Where that case takes place.
+    fn site(&mut self, case: &Case) -> Result<&mut Site> {
+        let name = Site::name(&self.definition, &self.scene, case)?;
+        let site = self.sites.get_mut(&name);
+        site.with_context(|| format!("there is no server on the network {name}"))
     }
 }
 
@@ -106,7 +106,9 @@ impl Loaded for Bed {
         if variant.probe.is_empty() || self.probes.contains_key(&variant.name) {
             return Ok(());
         }
-        let probe = probe::open(&variant.probe.parse()?, &self.scene)
+        let window_ms = self.definition.window_ms;
+        let scene = self.site(case)?.scene(case, window_ms);
+        let probe = probe::open(&variant.probe.parse()?, &scene)
             .with_context(|| format!("loading the probe {}", variant.probe))?;
         self.probes.insert(variant.name, probe);
         Ok(())
@@ -114,13 +116,17 @@ impl Loaded for Bed {
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let variant = self.variant(case)?;
-        let scene = self.scene(case, batch);
         let client = self.client(case).context("there is no client")?.clone();
+        let name = Site::name(&self.definition, &self.scene, case)?;
+        let site = self.sites.get_mut(&name).context("there is no server")?;
+        site.ready()?;
+        let scene = site.scene(case, batch.0);
         let probe = self.probes.get_mut(&variant.name);
         window::run(
             &self.definition,
             &variant,
             &scene,
+            &site.network,
             &Load::of(&client),
             probe,
         )
@@ -128,7 +134,7 @@ impl Loaded for Bed {
 
     fn unload(mut self: Box<Self>) -> Result<()> {
         self.probes.clear();
-        self.server = None;
+        self.sites.clear();
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Instant};
 use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, Seen},
-    workload::{Accounts, Definition, Headline, Load, Scene, Variant, allowed},
+    workload::{Accounts, Check, Definition, Headline, Load, Network, Scene, Variant, allowed},
 };
 
 /// Runs one window of a case.
@@ -14,6 +14,7 @@ pub(super) fn run(
     definition: &Definition,
     variant: &Variant,
     scene: &Scene,
+    network: &Network,
     load: &Load<'_>,
     mut probe: Option<&mut Box<dyn Probe>>,
 ) -> Result<Trial, Fault> {
@@ -25,9 +26,14 @@ pub(super) fn run(
         secondary.insert("attach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
     }
     let tool = probe.as_ref().map(|probe| probe.pids()).unwrap_or_default();
+    let counted = network.counts()?;
     let before = accounts.spent(&scene.pids, &tool)?;
-    let (took, reading) = load.run(scene)?;
+    let (took, mut reading) = network.at_client(|| load.run(scene))??;
     let spent = accounts.spent(&scene.pids, &tool)?.since(before);
+    for (name, count) in network.counts()? {
+        let before = counted.get(&name).copied().unwrap_or(0.0);
+        reading.counts.insert(name, count - before);
+    }
     let begun = Instant::now();
     let seen = match probe {
         Some(probe) => {
@@ -44,6 +50,9 @@ pub(super) fn run(
     put("machine_ns", spent.machine_ns / ops);
     put("switches", spent.switches / ops);
     put("ops_per_s", ops / took.as_secs_f64());
+    for (name, count) in &reading.counts {
+        put(name, *count);
+    }
     for (percentile, latency) in &reading.latency_us {
         put(&format!("latency_{percentile}_us"), *latency);
     }
@@ -81,15 +90,22 @@ fn check(
             "hits" => seen.hits,
             name => seen.counts.get(name).copied(),
         };
-        let expected = match check.equals.as_str() {
+        let count = |name: &str| match name {
             "ops" => Some(ops),
             name => counts.get(name).map(|count| *count as u64),
         };
-        if got.is_none() || got != expected {
+        let (expected, right, of) = match check {
+            Check { at_least, .. } if !at_least.is_empty() => {
+                let least = count(at_least);
+                (least, got >= least, format!("at least {at_least}"))
+            }
+            Check { equals, .. } => (count(equals), got == count(equals), equals.clone()),
+        };
+        if got.is_none() || expected.is_none() || !right {
             let told = |count: Option<u64>| count.map_or("nothing".to_owned(), |n| n.to_string());
             return Err(Fault::Invalid(Problem {
                 check: format!("{} of the probe", check.probe),
-                expected: format!("{} ({})", told(expected), check.equals),
+                expected: format!("{} ({of})", told(expected)),
                 got: told(got),
                 detail: "the probe did not see what the workload did".to_owned(),
             }));

@@ -1,6 +1,10 @@
 //! Questions and requests to the kernel about interfaces (rtnetlink(7)).
 
-use std::{io, net::Ipv4Addr};
+use std::{
+    io,
+    net::Ipv4Addr,
+    os::fd::{AsFd as _, AsRawFd as _},
+};
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
@@ -15,33 +19,37 @@ use netlink_packet_route::{
 };
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
+use super::Namespace;
+
 /// An interface's address on its wire.
-pub(super) type Mac = [u8; 6];
+pub(crate) type Mac = [u8; 6];
 
 /// One end of a veth.
 #[derive(Clone, Copy)]
-pub(super) struct End {
+pub(crate) struct End {
     /// The kernel's number of the interface.
-    pub(super) index: u32,
-    pub(super) name: &'static str,
-    pub(super) mac: Mac,
+    pub(crate) index: u32,
+    pub(crate) name: &'static str,
+    pub(crate) mac: Mac,
 }
 
 /// A socket for requests about the namespace in which it was opened.
-pub(super) struct Netlink(Socket);
+pub(crate) struct Netlink(Socket);
 
 impl Netlink {
     /// Opens one for the calling thread's namespace.
-    pub(super) fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         Ok(Netlink(socket))
     }
 
-    /// Makes a veth. Interfaces get the numbers of its ends.
-    pub(super) fn make_veth(&self, ends: [End; 2]) -> io::Result<()> {
-        let [mut one, other] = ends.map(link);
+    /// Makes a veth, its second end `beyond` where that is. Interfaces get the numbers of its ends.
+    pub(crate) fn make_veth(&self, ends: [End; 2], beyond: Option<&Namespace>) -> io::Result<()> {
+        let [mut one, mut other] = ends.map(link);
+        let beyond = beyond.map(|namespace| LinkAttribute::NetNsFd(namespace.as_fd().as_raw_fd()));
+        other.attributes.extend(beyond);
         let pair = InfoData::Veth(InfoVeth::Peer(other));
         one.attributes.push(LinkAttribute::LinkInfo(vec![
             LinkInfo::Kind(InfoKind::Veth),
@@ -51,7 +59,7 @@ impl Netlink {
     }
 
     /// Asks for a veth with an address that stands for many: the kernel's veth refuses it.
-    pub(super) fn make_impossible_veth(&self) -> io::Result<()> {
+    pub(crate) fn make_impossible_veth(&self) -> io::Result<()> {
         const OF_MANY: Mac = [1, 0, 0, 0, 0, 0];
         let mut message = LinkMessage::default();
         message.attributes = vec![
@@ -65,7 +73,7 @@ impl Netlink {
     }
 
     /// Has an interface send and receive.
-    pub(super) fn set_up(&self, index: u32) -> io::Result<()> {
+    pub(crate) fn set_up(&self, index: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         message.header.flags = LinkFlags::Up;
@@ -74,14 +82,14 @@ impl Netlink {
     }
 
     /// Deletes an interface, and with it the other end of its veth.
-    pub(super) fn delete(&self, index: u32) -> io::Result<()> {
+    pub(crate) fn delete(&self, index: u32) -> io::Result<()> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         self.request(RouteNetlinkMessage::DelLink(message), 0)
     }
 
     /// Gives an interface an address, and the network of that length.
-    pub(super) fn add_address(&self, index: u32, address: Ipv4Addr, length: u8) -> io::Result<()> {
+    pub(crate) fn add_address(&self, index: u32, address: Ipv4Addr, length: u8) -> io::Result<()> {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.prefix_len = length;
@@ -97,7 +105,7 @@ impl Netlink {
     }
 
     /// Says for good where an address of an interface's network is, so that nobody asks.
-    pub(super) fn add_neighbour(&self, index: u32, address: Ipv4Addr, mac: Mac) -> io::Result<()> {
+    pub(crate) fn add_neighbour(&self, index: u32, address: Ipv4Addr, mac: Mac) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.ifindex = index;
@@ -115,7 +123,7 @@ impl Netlink {
 
     /// How many packets an interface dropped because they were another machine's; `None` where the kernel
     /// doesn't tell (before Linux 5.19).
-    pub(super) fn strangers_dropped(&self, index: u32) -> io::Result<Option<u64>> {
+    pub(crate) fn strangers_dropped(&self, index: u32) -> io::Result<Option<u64>> {
         let mut message = LinkMessage::default();
         message.header.index = index;
         self.send(RouteNetlinkMessage::GetLink(message), 0)?;

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io,
+    os::fd::{AsFd, BorrowedFd},
 };
 
 use nix::sched::{CloneFlags, setns, unshare};
@@ -13,11 +14,12 @@ use crate::error::Result;
 const WHAT: &str = "a network namespace";
 
 /// A network namespace of this process alone.
-pub(super) struct Namespace(File);
+#[derive(Debug)]
+pub(crate) struct Namespace(File);
 
 impl Namespace {
     /// Makes one, without IPv6, which would send packets of its own.
-    pub(super) fn make() -> Result<Self> {
+    pub(crate) fn make() -> Result<Self> {
         let home = current().map_err(failed(WHAT, "opening the one that this is"))?;
         Namespace::here().map_err(failed(WHAT, "making one"))?;
         let made = current()
@@ -29,17 +31,23 @@ impl Namespace {
     }
 
     /// Gives the calling thread a new one.
-    pub(super) fn here() -> io::Result<()> {
+    pub(crate) fn here() -> io::Result<()> {
         Ok(unshare(CloneFlags::CLONE_NEWNET)?)
     }
 
     /// Does `work` with the calling thread in it.
-    pub(super) fn within<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub(crate) fn within<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let home = current().map_err(failed(WHAT, "opening the one that this is"))?;
         enter(&self.0).map_err(failed(WHAT, "entering one"))?;
         let done = work();
         enter(&home).map_err(failed(WHAT, "going back from one"))?;
         done
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * counter: what is attached to an event of a running system, on all CPUs at once. Study 003 had the
+ * works `null` and `map`.
+ *
+ * In the number: the mechanism that calls the program, one addition on a cache line of this CPU's own,
+ * by which a window proves that the program ran, and the work. Which work it is, the verifier knows
+ * when it loads the program: it takes the others out, and the question with them.
+ *
+ * The kernel runs a program never inside itself on one CPU: an event that would do so is passed over,
+ * and counted with the program's recursion misses. So the additions need not be atomic.
+ */
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <bpf/bpf_helpers.h>
+
+#include "counter.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* Turns in which a spell reads the clock at most: 10 ms and more. */
+#define SPELL_TURNS (1 << 19)
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} hits SEC(".maps"); /* runs, on each CPU */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} last_pid SEC(".maps"); /* who was last, on each CPU */
+
+const volatile __u32 work; /* of enum counter_work */
+__u64 spell_ns; /* from the first reading of the clock to the last one */
+__u64 spells_ns; /* what COUNTER_SPELLS of them took when they were timed */
+
+static __always_inline void write_pid(void)
+{
+	__u32 key = 0;
+	__u64 *last = bpf_map_lookup_elem(&last_pid, &key);
+
+	if (last)
+		*last = bpf_get_current_pid_tgid() >> 32;
+}
+
+static int is_over(__u32 turn, __u64 *begun)
+{
+	return bpf_ktime_get_ns() - *begun >= spell_ns;
+}
+
+static __always_inline void be_busy(void)
+{
+	__u64 begun = bpf_ktime_get_ns();
+
+	bpf_loop(SPELL_TURNS, is_over, &begun, 0);
+}
+
+static __always_inline int run(void)
+{
+	__u32 key = 0;
+	__u64 *count = bpf_map_lookup_elem(&hits, &key);
+
+	if (!count)
+		return 0;
+	++*count;
+	if (work == COUNTER_MAP)
+		write_pid();
+	else if (work == COUNTER_BUSY)
+		be_busy();
+	return 0;
+}
+
+static int spell(__u32 turn, void *nothing)
+{
+	be_busy();
+	return 0;
+}
+
+/* What a spell takes in all, so that user space can make it as long as it was asked for. */
+SEC("?syscall")
+int time_spells(void *ctx)
+{
+	__u64 begun = bpf_ktime_get_ns();
+
+	bpf_loop(COUNTER_SPELLS, spell, NULL, 0);
+	spells_ns = bpf_ktime_get_ns() - begun;
+	return 0;
+}
+
+SEC("?tp")
+int on_tracepoint(void *ctx)
+{
+	return run();
+}
+
+SEC("?raw_tp")
+int on_raw_tp(void *ctx)
+{
+	return run();
+}
+
+SEC("?tp_btf")
+int on_tp_btf(unsigned long long *ctx)
+{
+	return run();
+}
+
+SEC("?kprobe")
+int on_kprobe(struct pt_regs *ctx)
+{
+	return run();
+}
+
+SEC("?kprobe.multi")
+int on_kprobe_multi(struct pt_regs *ctx)
+{
+	return run();
+}
+
+SEC("?fentry")
+int on_fentry(unsigned long long *ctx)
+{
+	return run();
+}
+
+SEC("?fexit")
+int on_fexit(unsigned long long *ctx)
+{
+	return run();
+}

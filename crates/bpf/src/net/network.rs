@@ -1,0 +1,168 @@
+//! A network for a server and a client, and for nobody else.
+
+use std::net::Ipv4Addr;
+
+use super::{End, Namespace, Netlink, failed};
+use crate::{
+    error::{Error, Result},
+    feature::Feature,
+};
+
+const WHAT: &str = "a network for server and client";
+
+/// The loopback interface of any namespace.
+const LOOPBACK: u32 = 1;
+
+/// The ends of a veth. Each is the first interface of its namespace after the loopback one.
+const SERVER: End = End {
+    index: 2,
+    name: "server",
+    mac: [2, 0, 0, 0, 0, 1],
+};
+const CLIENT: End = End {
+    index: 2,
+    name: "client",
+    mac: [2, 0, 0, 0, 0, 2],
+};
+
+/// Their addresses, in a network that no machine is in (RFC 5737).
+const SERVER_AT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const CLIENT_AT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+const NETWORK_BITS: u8 = 24;
+
+/// How server and client reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Link {
+    /// Both are in one namespace, and use its loopback interface.
+    Loopback,
+    /// Each is in a namespace of its own, at an end of a veth.
+    Veth,
+}
+
+/// A network for a server and a client. There as long as this, or a process that was started in it.
+#[derive(Debug)]
+pub struct Network {
+    server: Namespace,
+    /// Where the client has another one.
+    client: Option<Namespace>,
+}
+
+impl Network {
+    /// Makes one.
+    pub fn make(link: Link) -> Result<Self> {
+        let server = Namespace::make()?;
+        let client = match link {
+            Link::Loopback => None,
+            Link::Veth => Some(Namespace::make()?),
+        };
+        let step = |action| failed(WHAT, action);
+        let up = |index| {
+            Netlink::open()
+                .and_then(|netlink| netlink.set_up(index))
+                .map_err(step("setting an interface up"))
+        };
+        for namespace in [Some(&server), client.as_ref()].into_iter().flatten() {
+            namespace.within(|| up(LOOPBACK))?;
+        }
+        if let Some(client) = &client {
+            if let Some(missing) = Feature::Veth.missing()? {
+                return Err(Error::Missing(missing));
+            }
+            server.within(|| {
+                Netlink::open()
+                    .and_then(|netlink| netlink.make_veth([SERVER, CLIENT], Some(client)))
+                    .map_err(step("making a veth"))
+            })?;
+            let ends = [
+                (&server, SERVER, SERVER_AT, CLIENT, CLIENT_AT),
+                (client, CLIENT, CLIENT_AT, SERVER, SERVER_AT),
+            ];
+            for (namespace, end, at, other, other_at) in ends {
+                namespace.within(|| {
+                    let netlink = Netlink::open().map_err(step("asking for an address"))?;
+                    netlink
+                        .add_address(end.index, at, NETWORK_BITS)
+                        .map_err(step("giving an address"))?;
+                    up(end.index)?;
+                    netlink
+                        .add_neighbour(end.index, other_at, other.mac)
+                        .map_err(step("naming a neighbour"))
+                })?;
+            }
+        }
+        Ok(Network { server, client })
+    }
+
+    /// Where the server is reached.
+    pub fn address(&self) -> Ipv4Addr {
+        match self.client {
+            Some(_) => SERVER_AT,
+            None => Ipv4Addr::LOCALHOST,
+        }
+    }
+
+    /// Does `work` where the server is: the calling thread, and what it starts.
+    pub fn at_server<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        self.server.within(|| Ok(work()))
+    }
+
+    /// Does `work` where the client is: the calling thread, and what it starts.
+    pub fn at_client<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
+        let client = self.client.as_ref().unwrap_or(&self.server);
+        client.within(|| Ok(work()))
+    }
+
+    /// The namespaces, as the kernel tells their counts apart: files of `/proc/thread-self/net`, read in each.
+    pub fn each<T>(&self, mut work: impl FnMut() -> T) -> Result<Vec<T>> {
+        let all = [Some(&self.server), self.client.as_ref()];
+        all.into_iter()
+            .flatten()
+            .map(|namespace| namespace.within(|| Ok(work())))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::{Ipv4Addr, UdpSocket},
+        time::Duration,
+    };
+
+    use super::*;
+
+    /// A datagram goes from the client to the server, and nothing of it is seen outside.
+    #[test]
+    fn client_and_server_reach_each_other_and_nobody_else() {
+        for link in [Link::Loopback, Link::Veth] {
+            let network = match Network::make(link) {
+                Ok(network) => network,
+                Err(error) => {
+                    eprintln!("SKIPPED: {error}");
+                    return;
+                }
+            };
+            let bind = |address| UdpSocket::bind((address, 0)).expect("a socket");
+            let server = network.at_server(|| bind(network.address())).expect("in");
+            let client = network
+                .at_client(|| bind(Ipv4Addr::UNSPECIFIED))
+                .expect("in");
+            let to = server.local_addr().expect("an address");
+            let patience = Some(Duration::from_secs(5));
+            server.set_read_timeout(patience).expect("a timeout");
+            client.send_to(b"here", to).expect("sent");
+            let mut got = [0; 8];
+            assert_eq!(server.recv(&mut got).expect("received"), 4);
+            assert_eq!(&got[..4], b"here");
+            // The same port of this machine is another one.
+            let namespaces = network.each(|| std::fs::read_link("/proc/thread-self/ns/net"));
+            let namespaces: Vec<_> = namespaces.expect("in").into_iter().flatten().collect();
+            assert_eq!(namespaces.len(), 1 + usize::from(link == Link::Veth));
+            let here = std::fs::read_link("/proc/thread-self/ns/net").expect("a link");
+            assert!(
+                !namespaces.contains(&here),
+                "{here:?} is one of {namespaces:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Probes that count an event, in this process, for they have nothing to do in user space.
+//!
+//! `builtin:event:KIND:EVENT:WORK`: a program on a tracepoint (`category:name`) or a kernel function, that
+//! counts its runs, and does nothing else (`null`) or writes the process into a per-CPU map (`map`). Study 003
+//! had these two.
+//!
+//! `builtin:busy:TRACEPOINT:NANOS`: on a tracepoint, busy for so long in each run; a cost that is known.
+
+use anyhow::{Context, Result, anyhow, bail};
+use bpfcost_bpf::{
+    Feature,
+    attach::{Counter, How, Work},
+};
+
+use super::{Probe, Seen};
+use crate::{experiment::Fault, nearest::suggest, workload::Scene};
+
+/// Calls that can be inside a function with a kretprobe at once: as many as it holds instances ready.
+const INSIDE: u32 = 64;
+
+/// The ways to attach, by name.
+const KINDS: [(&str, How); 10] = [
+    ("tracepoint", How::Tracepoint),
+    ("raw_tp", How::RawTp),
+    ("tp_btf", How::TpBtf),
+    ("kprobe", How::Kprobe),
+    ("kprobe-int3", How::KprobeInt3),
+    ("kprobe.multi", How::KprobeMulti),
+    ("kretprobe", How::Kretprobe { maxactive: INSIDE }),
+    ("kretprobe.multi", How::KretprobeMulti),
+    ("fentry", How::Fentry),
+    ("fexit", How::Fexit),
+];
+
+/// How long a busy program is busy where nothing else is said, in nanoseconds.
+const BUSY_NS: u64 = 1000;
+/// How long it can be: the shortest has some turns of its loop, the longest no watchdog minds.
+const BUSY_LIMITS_NS: std::ops::RangeInclusive<u64> = 200..=1_000_000;
+
+/// What is counted, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Counting {
+    how: How,
+    event: String,
+    work: Work,
+}
+
+impl Counting {
+    /// Reads the arguments of `builtin:event`.
+    pub(super) fn event(arguments: &[String]) -> Result<Self> {
+        let [kind, event @ .., work] = arguments else {
+            bail!(usage_of_event());
+        };
+        let known = KINDS.iter().find(|(name, _)| name == kind);
+        let Some((_, how)) = known else {
+            let names = KINDS.map(|(name, _)| name);
+            bail!(
+                "builtin:event has no kind {kind}{}\n  Its kinds are: {}",
+                suggest(kind, names.into_iter()),
+                names.join(", ")
+            );
+        };
+        let work = match work.as_str() {
+            "null" => Work::Null,
+            "map" => Work::Map,
+            other => bail!("builtin:event has no work {other}\n  It has null and map"),
+        };
+        let named = match how.takes_tracepoints() {
+            true => event.len() == 2,
+            false => event.len() == 1,
+        };
+        if !named || event.iter().any(String::is_empty) {
+            bail!(usage_of_event());
+        }
+        Ok(Counting {
+            how: *how,
+            event: event.join(":"),
+            work,
+        })
+    }
+
+    /// Reads the arguments of `builtin:busy`.
+    pub(super) fn busy(arguments: &[String]) -> Result<Self> {
+        let (event, ns) = match arguments {
+            [category, name] => ([category, name], BUSY_NS),
+            [category, name, ns] => {
+                let ns = ns
+                    .parse()
+                    .with_context(|| format!("builtin:busy: {ns} is no number of nanoseconds"))?;
+                ([category, name], ns)
+            }
+            _ => bail!(
+                "builtin:busy wants a tracepoint and nanoseconds: builtin:busy:raw_syscalls:sys_enter:1000"
+            ),
+        };
+        if !BUSY_LIMITS_NS.contains(&ns) {
+            bail!(
+                "builtin:busy can be busy for {} to {} ns, and was asked for {ns}",
+                BUSY_LIMITS_NS.start(),
+                BUSY_LIMITS_NS.end()
+            );
+        }
+        Ok(Counting {
+            how: How::Tracepoint,
+            event: event.map(String::as_str).join(":"),
+            work: Work::Busy { ns },
+        })
+    }
+
+    /// What the kernel must have.
+    pub(super) fn needs(&self) -> Vec<Feature> {
+        Counter::needs(self.how, self.work)
+    }
+
+    /// Loads the program.
+    pub(super) fn load(&self) -> Result<Box<dyn Probe>> {
+        Ok(Box::new(Loaded(Counter::load(
+            self.how,
+            &self.event,
+            self.work,
+        )?)))
+    }
+}
+
+fn usage_of_event() -> &'static str {
+    "builtin:event wants a kind, an event and a work, as in\n  \
+     builtin:event:tracepoint:sock:sock_recv_length:null or builtin:event:fentry:udp_recvmsg:map"
+}
+
+/// A program that is loaded, and goes on and off.
+struct Loaded(Counter);
+
+impl Probe for Loaded {
+    fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {
+        self.0
+            .attach()
+            .map_err(|error| Fault::Broken(anyhow!(error)))
+    }
+
+    fn detach(&mut self) -> Result<Seen, Fault> {
+        let counted = self
+            .0
+            .detach()
+            .map_err(|error| Fault::Broken(anyhow!(error)))?;
+        Ok(Seen {
+            hits: Some(counted.hits),
+            lost: counted.missed.unwrap_or(0),
+            ..Seen::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        text.split(':').map(str::to_owned).collect()
+    }
+
+    fn event(text: &str) -> Result<Counting> {
+        Counting::event(&words(text))
+    }
+
+    #[test]
+    fn events_are_read() {
+        let read = event("tracepoint:sock:sock_recv_length:map").unwrap();
+        assert_eq!(read.how, How::Tracepoint);
+        assert_eq!(read.event, "sock:sock_recv_length");
+        assert_eq!(read.work, Work::Map);
+        let read = event("kprobe.multi:udp_recvmsg:null").unwrap();
+        assert_eq!(read.how, How::KprobeMulti);
+        assert_eq!(read.event, "udp_recvmsg");
+        assert_eq!(read.work, Work::Null);
+    }
+
+    #[test]
+    fn what_is_no_event_is_told() {
+        let told = |text| event(text).unwrap_err().to_string();
+        assert!(told("kprobe.mult:f:null").contains("did you mean kprobe.multi?"));
+        assert!(told("fentry:f:nul").contains("null and map"));
+        for text in [
+            "fentry:a:b:null",
+            "raw_tp:sys_enter:null",
+            "fentry::null",
+            "fentry:f",
+            "fentry",
+        ] {
+            let told = told(text);
+            assert!(
+                told.contains("no work") || told.contains("wants a kind"),
+                "{text}: {told}"
+            );
+        }
+    }
+
+    #[test]
+    fn busy_is_read() {
+        let busy = |text| Counting::busy(&words(text));
+        let ns = |text| busy(text).unwrap().work;
+        assert_eq!(ns("irq:softirq_entry"), Work::Busy { ns: 1000 });
+        assert_eq!(ns("irq:softirq_entry:5000"), Work::Busy { ns: 5000 });
+        assert!(busy("irq:softirq_entry:1us").is_err());
+        assert!(
+            busy("irq:softirq_entry:10")
+                .unwrap_err()
+                .to_string()
+                .contains("asked for 10")
+        );
+        assert!(busy("softirq_entry").is_err());
+    }
+}

@@ -1,0 +1,23 @@
+//! `builtin:stats`: the kernel's account of run times, `bpf_stats`, on while it is attached. Joined with
+//! another probe, it tells what that one costs while somebody asks what it costs.
+
+use anyhow::{Result, anyhow};
+use bpfcost_bpf::stats::StatsOn;
+
+use super::{Probe, Seen};
+use crate::{experiment::Fault, workload::Scene};
+
+#[derive(Debug, Default)]
+pub(super) struct Stats(Option<StatsOn>);
+
+impl Probe for Stats {
+    fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {
+        self.0 = Some(StatsOn::start().map_err(|error| Fault::Broken(anyhow!(error)))?);
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<Seen, Fault> {
+        self.0 = None;
+        Ok(Seen::default())
+    }
+}

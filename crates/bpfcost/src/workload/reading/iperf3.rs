@@ -1,0 +1,208 @@
+//! `iperf3 --udp --json`, as the client has it: what both ends counted. An operation is a datagram that the
+//! server's program received.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+use super::Reading;
+
+/// The parts of the output that count. Its keys come more than once; these don't.
+#[derive(Debug, Deserialize)]
+struct Said {
+    /// It ends with 0 also where it fails.
+    error: Option<String>,
+    start: Option<Start>,
+    end: Option<End>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Start {
+    test_start: Option<Test>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Test {
+    protocol: String,
+    /// Bytes of a datagram.
+    blksize: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct End {
+    sum_sent: Option<Sum>,
+    sum_received: Option<Sum>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sum {
+    seconds: f64,
+    bytes: u64,
+    jitter_ms: f64,
+}
+
+pub(super) fn read(printed: &str) -> Result<Reading> {
+    let said: Said = serde_json::from_str(printed).context("this is no JSON of iperf3")?;
+    if let Some(error) = said.error {
+        bail!("iperf3 failed: {error}");
+    }
+    let test = said
+        .start
+        .and_then(|start| start.test_start)
+        .context("iperf3 tells of no test")?;
+    if test.protocol != "UDP" || test.blksize == 0 {
+        bail!(
+            "datagrams are counted, and this was {} with blocks of {} bytes: give the client --udp and --length",
+            test.protocol,
+            test.blksize
+        );
+    }
+    let end = said.end.context("iperf3 tells of no end")?;
+    let sent = end.sum_sent.context("iperf3 tells not what was sent")?;
+    let received = end
+        .sum_received
+        .context("iperf3 tells not what was received")?;
+    // Its own count of packets is the highest number that came, whether or not those before it did.
+    let datagrams = |sum: &Sum| sum.bytes / test.blksize;
+    let lost = datagrams(&sent).saturating_sub(datagrams(&received));
+    Ok(Reading {
+        ops: datagrams(&received),
+        seconds: Some(sent.seconds),
+        counts: BTreeMap::from([
+            ("sent".to_owned(), datagrams(&sent) as f64),
+            ("received".to_owned(), datagrams(&received) as f64),
+            ("lost".to_owned(), lost as f64),
+            ("jitter_ms".to_owned(), received.jitter_ms),
+        ]),
+        ..Reading::default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// iperf3 3.12 of Debian, without the lines of each stream and interval.
+    const PRINTED: &str = r#"{
+  "start":  {
+    "version":  "iperf 3.12",
+    "system_info":  "Linux vm 6.18.44-fc-v669 #1 SMP PREEMPT_DYNAMIC @0 x86_64",
+    "timestamp":  {
+      "time":  "Sun, 22 Nov 2026 09:02:10 GMT",
+      "timesecs":  1795338130
+    },
+    "connecting_to":  {
+      "host":  "127.0.0.1",
+      "port":  45201
+    },
+    "cookie":  "jl77eae5pcismqhkkgy3ap3p5aeom53fg5rk",
+    "target_bitrate":  0,
+    "sock_bufsize":  0,
+    "sndbuf_actual":  212992,
+    "rcvbuf_actual":  212992,
+    "sock_bufsize":  0,
+    "sndbuf_actual":  212992,
+    "rcvbuf_actual":  212992,
+    "test_start":  {
+      "protocol":  "UDP",
+      "num_streams":  8,
+      "blksize":  64,
+      "omit":  0,
+      "duration":  1,
+      "bytes":  0,
+      "blocks":  0,
+      "reverse":  0,
+      "tos":  0,
+      "target_bitrate":  0
+    }
+  },
+  "intervals":  [],
+  "end":  {
+    "streams":  [],
+    "sum":  {
+      "start":  0,
+      "end":  1.000169,
+      "seconds":  1.000169,
+      "bytes":  52776960,
+      "bits_per_second":  422180216.86178362,
+      "jitter_ms":  0.00634864556556414,
+      "lost_packets":  6892,
+      "packets":  824640,
+      "lost_percent":  0.83575863407062478,
+      "sender":  true
+    },
+    "sum_sent":  {
+      "start":  0,
+      "end":  1.000084,
+      "seconds":  1.000084,
+      "bytes":  52776960,
+      "bits_per_second":  422180216.86178362,
+      "jitter_ms":  0,
+      "lost_packets":  0,
+      "packets":  824640,
+      "lost_percent":  0,
+      "sender":  true
+    },
+    "sum_received":  {
+      "start":  0,
+      "end":  1.000169,
+      "seconds":  1.000169,
+      "bytes":  52332928,
+      "bits_per_second":  418592681.83676952,
+      "jitter_ms":  0.00634864556556414,
+      "lost_packets":  6892,
+      "packets":  824594,
+      "lost_percent":  0.83575863407062478,
+      "sender":  false
+    },
+    "cpu_utilization_percent":  {
+      "host_total":  98.5550365485468,
+      "host_user":  9.9075075578939167,
+      "host_system":  88.647728736775548,
+      "remote_total":  96.269941570049951,
+      "remote_user":  10.755949976604025,
+      "remote_system":  85.513991593445922
+    }
+  }
+}
+"#;
+
+    /// What it prints with `--json` where nobody listens; it ends with 0.
+    const REFUSED: &str = r#"{
+  "start": { "connected": [], "version": "iperf 3.12" },
+  "intervals": [],
+  "end": {},
+  "error": "unable to connect to server: Connection refused"
+}"#;
+
+    #[test]
+    fn datagrams_are_those_that_came() {
+        let reading = read(PRINTED).expect("a test");
+        // The kernel's InDatagrams told the same in that window, and 16 of the greeting.
+        assert_eq!(reading.ops, 817_702);
+        assert_eq!(reading.seconds, Some(1.000_084));
+        assert_eq!(reading.counts["sent"], 824_640.0);
+        assert_eq!(reading.counts["received"], 817_702.0);
+        // 6,892 in the socket's buffer; 46 came after the end.
+        assert_eq!(reading.counts["lost"], 6_938.0);
+        assert!((reading.counts["jitter_ms"] - 0.006_348).abs() < 1e-6);
+    }
+
+    #[test]
+    fn what_is_no_test_of_datagrams_is_refused() {
+        for (printed, why) in [
+            (REFUSED, "Connection refused"),
+            ("iperf3: error - unable to connect", "no JSON of iperf3"),
+            ("{}", "no test"),
+            (&PRINTED.replace("UDP", "TCP"), "this was TCP"),
+            (
+                &PRINTED.replace("sum_received", "other"),
+                "what was received",
+            ),
+        ] {
+            let error = format!("{:#}", read(printed).expect_err("no test"));
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}
