@@ -7,6 +7,7 @@ mod accounts;
 mod definition;
 mod load;
 mod process;
+mod reading;
 mod scene;
 mod server;
 
@@ -16,8 +17,9 @@ pub use definition::{
     Check, Client, Definition, Factor, Headline, OFF, Output, Ready, Served, ServerSpec, Variant,
     Watch,
 };
-pub use load::{Load, Reading};
+pub use load::Load;
 pub use process::Process;
+pub use reading::Reading;
 pub use scene::Scene;
 pub use server::Server;
 pub(crate) use server::free_port;

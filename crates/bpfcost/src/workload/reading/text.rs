@@ -1,0 +1,110 @@
+//! Any output: what the definition's `metrics` find in it, regular expressions with one group. `ops` and
+//! `seconds` are the window's own; `latency_p99_us` and its kind are latencies; all others are counts.
+
+use anyhow::{Context, Result, bail};
+use regex::Regex;
+
+use super::Reading;
+use crate::workload::Client;
+
+pub(super) fn read(client: &Client, printed: &str) -> Result<Reading> {
+    let mut reading = Reading::default();
+    let mut found_ops = client.ops.is_some();
+    for (name, pattern) in &client.metrics {
+        let value = find(name, pattern, printed)?;
+        let percentile = name
+            .strip_prefix("latency_")
+            .and_then(|rest| rest.strip_suffix("_us"));
+        match (name.as_str(), percentile) {
+            ("ops", _) if value >= 0.0 => {
+                reading.ops = value as u64;
+                found_ops = true;
+            }
+            ("ops", _) => bail!("{value} operations are none"),
+            ("seconds", _) => reading.seconds = Some(value),
+            (_, Some(percentile)) => {
+                reading.latency_us.insert(percentile.to_owned(), value);
+            }
+            _ => {
+                reading.counts.insert(name.clone(), value);
+            }
+        }
+    }
+    // A command without a count is one operation: its own run.
+    if !found_ops {
+        reading.ops = 1;
+    }
+    Ok(reading)
+}
+
+/// The number that the pattern's group finds.
+pub(crate) fn find(name: &str, pattern: &str, printed: &str) -> Result<f64> {
+    let regex = Regex::new(pattern)
+        .with_context(|| format!("the metric {name} is no regular expression: {pattern}"))?;
+    let found = regex.captures(printed).with_context(|| {
+        format!(
+            "the metric {name} matches nothing: {pattern}\n  It is looked for in all that was printed, \
+             shown below"
+        )
+    })?;
+    let number = found
+        .get(1)
+        .or(found.get(0))
+        .map_or("", |text| text.as_str());
+    let plain = number.replace([',', '_'], "");
+    match plain.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() => Ok(value),
+        _ => bail!("the metric {name} finds {number:?}, which is no number"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::Output;
+
+    fn client(metrics: &[(&str, &str)]) -> Client {
+        Client {
+            name: "closed".to_owned(),
+            about: String::new(),
+            command: Vec::new(),
+            warm_up: Vec::new(),
+            output: Output::Text,
+            metrics: metrics
+                .iter()
+                .map(|(name, pattern)| ((*name).to_owned(), (*pattern).to_owned()))
+                .collect(),
+            ops: None,
+        }
+    }
+
+    #[test]
+    fn metrics_go_by_their_names() {
+        let client = client(&[
+            ("ops", r"did ([\d,]+) things"),
+            ("seconds", r"in ([\d.]+) s"),
+            ("latency_p99_us", r"p99=(\d+)"),
+            ("errors", r"errors: (\d+)"),
+        ]);
+        let reading = read(&client, "did 12,345 things in 0.5 s\np99=71 errors: 2").expect("all");
+        assert_eq!((reading.ops, reading.seconds), (12_345, Some(0.5)));
+        assert_eq!(reading.latency_us["p99"], 71.0);
+        assert_eq!(reading.counts["errors"], 2.0);
+    }
+
+    #[test]
+    fn what_finds_nothing_is_named() {
+        let refused = |pattern: &str| {
+            let read = read(&client(&[("ops", pattern)]), "5 things, x=abc");
+            format!("{:#}", read.expect_err("no number"))
+        };
+        assert!(refused("requests: (.*)").contains("the metric ops matches nothing"));
+        assert!(refused("x=(.*)").contains("finds \"abc\", which is no number"));
+        assert!(refused("(").contains("is no regular expression"));
+    }
+
+    #[test]
+    fn a_command_without_a_count_is_one_operation() {
+        assert_eq!(read(&client(&[]), "").expect("nothing asked").ops, 1);
+    }
+}
