@@ -2,7 +2,8 @@
 //! `experiments/*.toml`; `run --with` makes the same of a command line.
 //!
 //! Commands and files may hold `{port}` (a free port), `{dir}` (a folder of the session), `{cpus}` (how many
-//! CPUs the server has), `{seconds}` (the length of a window) and every factor by its name (`{size}`).
+//! CPUs the server has), `{seconds}` (the length of a window), `{bpfcost}` (this program itself) and every
+//! factor by its name (`{size}`).
 
 use std::collections::BTreeMap;
 

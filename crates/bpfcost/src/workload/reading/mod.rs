@@ -2,6 +2,7 @@
 //!
 //! To add one: a file here with `read(client, printed)`, and its line in [`Reading::of`].
 
+mod load;
 mod redis_benchmark;
 mod text;
 
@@ -28,6 +29,7 @@ impl Reading {
     /// Reads what that client printed.
     pub(super) fn of(client: &Client, printed: &str) -> Result<Self> {
         let mut reading = match client.output {
+            Output::Load => load::read(printed)?,
             Output::RedisBenchmark => redis_benchmark::read(printed)?,
             Output::Text => text::read(client, printed)?,
             other => bail!("no reader of {other:?} yet"),
