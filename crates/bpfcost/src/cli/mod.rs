@@ -9,6 +9,7 @@ mod guest;
 mod interrupt;
 mod kernel;
 mod list;
+mod load;
 mod output;
 mod parse;
 mod place;
@@ -62,6 +63,9 @@ enum Command {
     /// What this program does as a probe of its own.
     #[command(hide = true)]
     Agent(agent::Args),
+    /// What this program does as the client of a workload.
+    #[command(hide = true)]
+    Load(load::Args),
 }
 
 /// Runs the program.
@@ -88,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::SelfTest(args) => self_test::run(&args),
         Command::Guest(args) => guest::run(&args),
         Command::Agent(args) => agent::run(&args),
+        Command::Load(args) => load::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

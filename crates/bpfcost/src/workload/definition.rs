@@ -1,8 +1,9 @@
 //! What a workload is: server, clients, factors, probes, and what must come of a window. The schema of
 //! `experiments/*.toml`; `run --with` makes the same of a command line.
 //!
-//! Commands and files may hold `{port}` (a free port), `{address}` (where the server is reached), `{dir}` (a folder of the session), `{cpus}` (how many
-//! CPUs the server has), `{seconds}` (the length of a window) and every factor by its name (`{size}`).
+//! Commands and files may hold `{port}` (a free port), `{address}` (where the server is reached), `{dir}` (a
+//! folder of the session), `{cpus}` (how many CPUs the server has), `{seconds}` (the length of a window),
+//! `{bpfcost}` (this program itself) and every factor by its name (`{size}`).
 
 use std::collections::BTreeMap;
 
