@@ -27,6 +27,7 @@ pub(super) use self::{
     event::Event,
     function::explain,
     link::{missed, perf},
+    tracepoint::open as open_tracepoint,
 };
 use super::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble};
 use crate::{
@@ -199,7 +200,7 @@ impl Kernel {
         let attach = probe.attach();
         let number = match self.tracepoint {
             Some(number) => number,
-            None => tracepoint::number(attach, self.driver)?,
+            None => tracepoint::number_of_driver(attach, self.driver)?,
         };
         self.tracepoint = Some(number);
         let failed = |action| {
