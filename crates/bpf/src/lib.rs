@@ -9,6 +9,7 @@ pub mod attach;
 mod cpu;
 mod error;
 pub mod feature;
+pub mod l7;
 pub mod ladder;
 pub mod lb;
 mod mapping;
@@ -46,6 +47,11 @@ mod skel {
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod feeder {
         include!(concat!(env!("OUT_DIR"), "/feeder.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod l7 {
+        include!(concat!(env!("OUT_DIR"), "/l7.skel.rs"));
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]

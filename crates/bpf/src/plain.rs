@@ -4,7 +4,10 @@
 
 use std::{mem, slice};
 
-use crate::skel::xdp_lb::types;
+use crate::skel::{
+    l7::types::{l7_count, l7_event},
+    xdp_lb::types,
+};
 
 /// A type without padding or pointers, for which every bit pattern is a value.
 ///
@@ -38,6 +41,8 @@ plain! {
     types::traffic: 16,
     types::flood: 16,
     types::replayed: 8 + 136,
+    l7_count: 16,
+    l7_event: 48 + 512,
 }
 
 /// The bytes of a value.
