@@ -8,6 +8,7 @@
 
 mod remote;
 mod serve;
+mod sslsniff;
 
 use std::time::Duration;
 
@@ -36,7 +37,7 @@ pub(crate) trait Agent {
 type Open = fn(&[String]) -> Result<Box<dyn Agent>>;
 
 /// The agents, by name.
-const AGENTS: [(&str, Open); 0] = [];
+const AGENTS: [(&str, Open); 1] = [("sslsniff", sslsniff::open)];
 
 /// Whether there is an agent of that name.
 pub(super) fn known(name: &str) -> bool {
