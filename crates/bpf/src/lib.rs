@@ -20,6 +20,7 @@ mod percpu;
 mod plain;
 mod programs;
 pub mod run;
+pub mod sslsniff;
 pub mod stats;
 pub mod timing;
 
@@ -62,6 +63,11 @@ mod skel {
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod probe {
         include!(concat!(env!("OUT_DIR"), "/probe.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod sslsniff {
+        include!(concat!(env!("OUT_DIR"), "/sslsniff.skel.rs"));
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]

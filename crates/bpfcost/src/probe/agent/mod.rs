@@ -9,6 +9,7 @@
 mod l7;
 mod remote;
 mod serve;
+mod sslsniff;
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ pub(crate) trait Agent {
 type Open = fn(&[String]) -> Result<Box<dyn Agent>>;
 
 /// The agents, by name.
-const AGENTS: [(&str, Open); 1] = [("l7", l7::open)];
+const AGENTS: &[(&str, Open)] = &[("l7", l7::open), ("sslsniff", sslsniff::open)];
 
 /// Whether there is an agent of that name.
 pub(super) fn known(name: &str) -> bool {
