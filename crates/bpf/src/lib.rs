@@ -9,6 +9,7 @@ pub mod attach;
 mod cpu;
 mod error;
 pub mod feature;
+pub mod l7;
 pub mod ladder;
 pub mod lb;
 mod mapping;
@@ -19,6 +20,7 @@ mod percpu;
 mod plain;
 mod programs;
 pub mod run;
+pub mod sslsniff;
 pub mod stats;
 pub mod timing;
 
@@ -49,6 +51,11 @@ mod skel {
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod l7 {
+        include!(concat!(env!("OUT_DIR"), "/l7.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod ladder {
         include!(concat!(env!("OUT_DIR"), "/ladder.skel.rs"));
     }
@@ -56,6 +63,11 @@ mod skel {
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod probe {
         include!(concat!(env!("OUT_DIR"), "/probe.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod sslsniff {
+        include!(concat!(env!("OUT_DIR"), "/sslsniff.skel.rs"));
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]

@@ -4,7 +4,11 @@
 
 use std::{mem, slice};
 
-use crate::skel::xdp_lb::types;
+use crate::skel::{
+    l7::types::{l7_count, l7_event},
+    sslsniff::types::{sslsniff_counts, sslsniff_head},
+    xdp_lb::types,
+};
 
 /// A type without padding or pointers, for which every bit pattern is a value.
 ///
@@ -20,8 +24,8 @@ unsafe impl Plain for u64 {}
 macro_rules! plain {
     ($($name:ty: $size:expr),* $(,)?) => {
         $(
-            // SAFETY: integers and arrays of them; xdp_lb.h names its padding, and the size that
-            // is checked here is the sum of the fields' sizes, so there is no other.
+            // SAFETY: integers and arrays of them; the headers name their padding, and the size
+            // that is checked here is the sum of the fields' sizes, so there is no other.
             unsafe impl Plain for $name {}
             const _: () = assert!(mem::size_of::<$name>() == $size);
         )*
@@ -38,6 +42,10 @@ plain! {
     types::traffic: 16,
     types::flood: 16,
     types::replayed: 8 + 136,
+    l7_count: 16,
+    l7_event: 48 + 512,
+    sslsniff_counts: 56,
+    sslsniff_head: 48,
 }
 
 /// The bytes of a value.

@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod experiment;
+mod load;
 pub mod measure;
 mod nearest;
 pub mod probe;

@@ -21,6 +21,8 @@ mod user;
 
 use std::fmt;
 
+use libbpf_rs::{Link, ProgramMut};
+
 pub use body::Body;
 pub use counter::{Counted, Counter, Work};
 pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
@@ -30,7 +32,10 @@ pub use maps::Maps;
 pub use probe::{Probe, Seen};
 pub use tally::{Counts, Tally};
 
-use crate::feature::Feature;
+use crate::{
+    error::{Error, Result},
+    feature::Feature,
+};
 
 /// A way to attach a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -444,6 +449,16 @@ impl fmt::Display for Attach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// Attaches a program to a tracepoint, `category:name`.
+pub(crate) fn tracepoint(program: &ProgramMut<'_>, event: &str) -> Result<Link> {
+    let opened = kernel::open_tracepoint(Attach::Tracepoint, event)?;
+    kernel::perf(program, opened).map_err(|source| Error::Attach {
+        what: event.to_owned(),
+        action: "attaching to the tracepoint",
+        source,
+    })
 }
 
 #[cfg(test)]

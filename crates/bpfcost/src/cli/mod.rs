@@ -5,10 +5,12 @@ mod check;
 mod compare;
 mod exit;
 mod format;
+mod guard;
 mod guest;
 mod interrupt;
 mod kernel;
 mod list;
+mod load;
 mod output;
 mod parse;
 mod place;
@@ -62,6 +64,12 @@ enum Command {
     /// What this program does as a probe of its own.
     #[command(hide = true)]
     Agent(agent::Args),
+    /// What this program does as the client of a workload.
+    #[command(hide = true)]
+    Load(load::Args),
+    /// What this program does to clean up after itself.
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
 /// Runs the program.
@@ -88,6 +96,8 @@ pub fn main() -> ExitCode {
         Command::SelfTest(args) => self_test::run(&args),
         Command::Guest(args) => guest::run(&args),
         Command::Agent(args) => agent::run(&args),
+        Command::Load(args) => load::run(&args),
+        Command::Guard(args) => guard::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

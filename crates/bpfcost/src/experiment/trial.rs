@@ -23,6 +23,23 @@ pub struct Trial {
     pub secondary: BTreeMap<String, f64>,
 }
 
+impl Trial {
+    /// A batch that took so long: its value is nanoseconds per operation.
+    pub(super) fn of_batch(
+        batch: Batch,
+        elapsed_ns: f64,
+        secondary: BTreeMap<String, f64>,
+    ) -> Self {
+        Trial {
+            value: elapsed_ns / batch.0 as f64,
+            ops: batch.0,
+            elapsed_ns,
+            ticks: 0,
+            secondary,
+        }
+    }
+}
+
 /// Whether a count is 0, which journals leave out.
 fn none(count: &u64) -> bool {
     *count == 0

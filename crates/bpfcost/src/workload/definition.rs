@@ -1,8 +1,9 @@
 //! What a workload is: server, clients, factors, probes, and what must come of a window. The schema of
 //! `experiments/*.toml`; `run --with` makes the same of a command line.
 //!
-//! Commands and files may hold `{port}` (a free port), `{address}` (where the server is reached), `{dir}` (a folder of the session), `{cpus}` (how many
-//! CPUs the server has), `{seconds}` (the length of a window) and every factor by its name (`{size}`).
+//! Commands and files may hold `{port}` (a free port), `{address}` (where the server is reached), `{dir}` (a
+//! folder of the session), `{cpus}` (how many CPUs the server has), `{seconds}` (the length of a window),
+//! `{bpfcost}` (this program itself) and every factor by its name (`{size}`).
 
 use std::collections::BTreeMap;
 
@@ -109,12 +110,10 @@ pub struct Watch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ready {
-    /// It accepts connections at this port of 127.0.0.1.
+    /// It listens at this port. Nobody connects to find out, and it is asked before each window, for some close
+    /// their port meanwhile.
     pub tcp: Option<String>,
-    /// Somebody listens at this port. Nobody connects to find out, and it is asked before each window: for
-    /// servers that take each connection for a client, and close their port meanwhile.
-    pub listen: Option<String>,
-    /// It prints something that matches.
+    /// It has printed something that matches this regular expression.
     pub output: Option<String>,
     /// Seconds after which it counts as failed.
     #[serde(default = "ten")]
@@ -231,23 +230,33 @@ pub struct Check {
 /// The baseline's name.
 pub const OFF: &str = "off";
 
+impl Variant {
+    /// No probe: what the others are compared with.
+    pub(super) fn off() -> Self {
+        Variant {
+            name: OFF.to_owned(),
+            about: "no probe".to_owned(),
+            probe: String::new(),
+            quick: true,
+            only: BTreeMap::new(),
+            against: Vec::new(),
+            checks: Vec::new(),
+        }
+    }
+}
+
 impl Definition {
-    /// Reads one. Errors name line and key.
-    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
-        let mut definition: Definition = toml::from_str(text)?;
-        definition.variants.insert(
-            0,
-            Variant {
-                name: OFF.to_owned(),
-                about: "no probe".to_owned(),
-                probe: String::new(),
-                quick: true,
-                only: BTreeMap::new(),
-                against: Vec::new(),
-                checks: Vec::new(),
-            },
-        );
-        Ok(definition)
+    /// The programs that it runs itself: those that are no `{…}`.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
+        let server = self.server.iter().map(|server| &server.command);
+        let clients = self
+            .clients
+            .iter()
+            .flat_map(|client| [&client.command, &client.warm_up]);
+        let all = self.prepare.iter().chain(server).chain(clients);
+        all.filter_map(|command| command.first())
+            .map(String::as_str)
+            .filter(|program| !program.contains('{'))
     }
 }
 

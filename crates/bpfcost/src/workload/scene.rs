@@ -1,8 +1,8 @@
 //! What commands and probes are told: port, folder, processes, factor values.
 
-use std::{collections::BTreeMap, net::Ipv4Addr, path::PathBuf};
+use std::{collections::BTreeMap, env, net::Ipv4Addr, path::PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 /// What is known of a running workload.
@@ -79,11 +79,15 @@ impl Scene {
             "port" => self.port.to_string(),
             "dir" => self.dir.display().to_string(),
             "cpus" => self.server_cpus.len().max(1).to_string(),
+            "bpfcost" => env::current_exe()
+                .context("where this program lies can't be told")?
+                .display()
+                .to_string(),
             "seconds" => (self.window_ms as f64 / 1000.0).to_string(),
             _ => match self.factors.get(name) {
                 Some(value) => value.clone(),
                 None => bail!(
-                    "nothing is known of {{{name}}}: there are {{address}}, {{port}}, {{dir}}, {{cpus}}, {{seconds}} and the factors"
+                    "nothing is known of {{{name}}}: there are {{address}}, {{port}}, {{dir}}, {{cpus}}, {{seconds}}, {{bpfcost}} and the factors"
                 ),
             },
         })

@@ -29,6 +29,7 @@ mod interrupts;
 mod journals;
 mod kernel;
 mod kills;
+mod load;
 mod mistakes;
 mod pipes;
 mod pools;

@@ -16,7 +16,7 @@ use std::{
 
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// An operation orders nothing. Of an exchange: where it succeeds.
     Relaxed,
     /// Of one that acquires and releases: it only acquires.
@@ -31,16 +31,16 @@ pub enum Kind {
 
 /// One fault at one place of the source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fault {
+pub(crate) struct Fault {
     file: &'static str,
     line: u32,
     column: u32,
-    pub kind: Kind,
+    pub(crate) kind: Kind,
 }
 
 impl Fault {
     /// The line of the source that it is in.
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         let name = Path::new(self.file).file_name().expect("it names a file");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(name);
         let source =
@@ -64,7 +64,7 @@ thread_local! {
 }
 
 /// Asked by the atomics: is this to be done wrong now?
-pub fn strikes(kind: Kind, at: &'static Location<'static>) -> bool {
+pub(crate) fn strikes(kind: Kind, at: &'static Location<'static>) -> bool {
     let fault = Fault {
         file: at.file(),
         line: at.line(),
@@ -76,7 +76,7 @@ pub fn strikes(kind: Kind, at: &'static Location<'static>) -> bool {
 }
 
 /// The ordering that an operation there has now.
-pub fn ordering(order: Ordering, at: &'static Location<'static>) -> Ordering {
+pub(crate) fn ordering(order: Ordering, at: &'static Location<'static>) -> Ordering {
     match order {
         Ordering::Relaxed => order,
         Ordering::AcqRel => match (
@@ -94,7 +94,7 @@ pub fn ordering(order: Ordering, at: &'static Location<'static>) -> Ordering {
 }
 
 /// The ordering that an exchange which fails there has now.
-pub fn ordering_of_failure(order: Ordering, at: &'static Location<'static>) -> Ordering {
+pub(crate) fn ordering_of_failure(order: Ordering, at: &'static Location<'static>) -> Ordering {
     match order {
         Ordering::Relaxed => order,
         _ if strikes(Kind::FailsRelaxed, at) => Ordering::Relaxed,
@@ -103,14 +103,14 @@ pub fn ordering_of_failure(order: Ordering, at: &'static Location<'static>) -> O
 }
 
 /// The faults that the atomics in `run` could have had.
-pub fn possible(run: impl FnOnce()) -> Vec<Fault> {
+pub(crate) fn possible(run: impl FnOnce()) -> Vec<Fault> {
     POSSIBLE.take();
     run();
     POSSIBLE.take().into_iter().collect()
 }
 
 /// What `run` panics with while there are these faults, if it does.
-pub fn caught(faults: &[Fault], run: impl FnOnce()) -> Option<String> {
+pub(crate) fn caught(faults: &[Fault], run: impl FnOnce()) -> Option<String> {
     NOW.set(faults.to_vec());
     let outcome = catch_unwind(AssertUnwindSafe(run));
     NOW.take();
@@ -118,7 +118,7 @@ pub fn caught(faults: &[Fault], run: impl FnOnce()) -> Option<String> {
 }
 
 /// The text of a panic.
-pub fn said(payload: &(dyn Any + Send)) -> String {
+pub(crate) fn said(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().cloned();
     text.or_else(|| payload.downcast_ref::<&str>().map(ToString::to_string))
         .unwrap_or_else(|| "a panic without text".into())

@@ -5,22 +5,22 @@ use crate::fault::{Fault, Kind};
 
 /// One of them.
 #[derive(Debug)]
-pub struct Kept {
+pub(crate) struct Kept {
     /// What is in the line of the source.
     code: &'static str,
     /// How it could be weaker.
     kind: Kind,
     /// Why it is kept: what the kernel has there.
-    pub kernel: &'static str,
+    pub(crate) kernel: &'static str,
 }
 
 impl Kept {
-    pub fn is(&self, fault: &Fault) -> bool {
+    pub(crate) fn is(&self, fault: &Fault) -> bool {
         self.kind == fault.kind && fault.code().contains(self.code)
     }
 }
 
-pub const FREELIST: &[Kept] = &[
+pub(crate) const FREELIST: &[Kept] = &[
     kept(
         "head = self.head.load(Acquire);",
         Kind::Relaxed,

@@ -4,7 +4,6 @@
 //! with at most so many preemptions. shuttle draws interleavings of more threads and steps at random, and
 //! knows no orderings. Both run on every pool as it is, which must hold, and with every fault that its atomics
 //! can have (`fault.rs`). Each must be caught, but for a short list of those that must not (`kept.rs`).
-#![allow(unreachable_pub, reason = "a test has no outside")]
 
 mod fault;
 mod kept;

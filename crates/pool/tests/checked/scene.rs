@@ -11,17 +11,17 @@ use crate::{
 
 /// A case small enough to be gone through.
 #[derive(Clone, Copy, Debug)]
-pub struct Scene {
-    pub objects: usize,
+pub(crate) struct Scene {
+    pub(crate) objects: usize,
     /// CPUs that the pool is made for; threads say theirs in turn.
-    pub cpus: usize,
+    pub(crate) cpus: usize,
     /// What each thread does: `-` takes an object out, `+` brings back the one that it has had longest.
-    pub threads: &'static [&'static str],
+    pub(crate) threads: &'static [&'static str],
 }
 
 impl Scene {
     /// Plays it once, to its end.
-    pub fn play<W: World, S: Subject>(self) {
+    pub(crate) fn play<W: World, S: Subject>(self) {
         let pool = Arc::new(S::of::<W>(self.objects, self.cpus));
         let payloads: Arc<[W::Payload]> =
             (0..self.objects).map(|_| W::Payload::default()).collect();

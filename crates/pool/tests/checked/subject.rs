@@ -7,16 +7,16 @@ use bpfcost_pool::{ArrayQueue, Freelist, Object, PerCpuPool, Pool, Stride, primi
 use crate::world::World;
 
 /// A pool that can be made in any world.
-pub trait Subject: 'static {
+pub(crate) trait Subject: 'static {
     type Of<W: World>: Pool + 'static;
     fn of<W: World>(objects: usize, cpus: usize) -> Self::Of<W>;
 }
 
-pub struct TheFreelist;
-pub struct TheArray;
-pub struct TheRings;
+pub(crate) struct TheFreelist;
+pub(crate) struct TheArray;
+pub(crate) struct TheRings;
 /// A list without the counts that keep ABA away.
-pub struct Uncounted;
+pub(crate) struct Uncounted;
 
 impl Subject for TheFreelist {
     type Of<W: World> = Freelist<W>;
@@ -50,7 +50,7 @@ impl Subject for Uncounted {
 /// Treiber's stack of 1986 with nodes that come back: while one is about to take the top off, others take it
 /// and the next one, and bring back the first. The top is the same, and its next is out.
 #[derive(Debug)]
-pub struct Stack<W: World> {
+pub(crate) struct Stack<W: World> {
     head: W::U32,
     next: Box<[W::U32]>,
 }

@@ -11,7 +11,7 @@ use bpfcost_pool::primitive::{Atomic, Primitive};
 use crate::fault::{Kind, ordering, ordering_of_failure, strikes};
 
 /// A checker's threads and memory, beside its atomics.
-pub trait World: Primitive {
+pub(crate) trait World: Primitive {
     /// The payload of an object: a number that its owner counts up.
     type Payload: Payload;
 
@@ -22,18 +22,18 @@ pub trait World: Primitive {
 }
 
 /// A number that is read and then written, for it has one owner at a time.
-pub trait Payload: Default + Send + Sync + 'static {
+pub(crate) trait Payload: Default + Send + Sync + 'static {
     fn count_up(&self);
     fn value(&self) -> u64;
 }
 
 /// Every interleaving and every value that the orderings allow, within bounds.
 #[derive(Debug)]
-pub struct Loom;
+pub(crate) struct Loom;
 
 /// Random interleavings of larger cases, all orderings taken for sequentially consistent.
 #[derive(Debug)]
-pub struct Shuttle;
+pub(crate) struct Shuttle;
 
 impl Primitive for Loom {
     type U32 = Loom32;
@@ -77,7 +77,7 @@ impl World for Shuttle {
 
 /// loom panics where two accesses to it are not ordered by what the pool does.
 #[derive(Default)]
-pub struct LoomPayload(loom::cell::Cell<u64>);
+pub(crate) struct LoomPayload(loom::cell::Cell<u64>);
 
 // SAFETY: all threads of a model run on one thread of the machine, one after the other.
 unsafe impl Send for LoomPayload {}
@@ -96,7 +96,7 @@ impl Payload for LoomPayload {
 
 /// A load and a store, so that a count is lost where two own an object.
 #[derive(Default)]
-pub struct ShuttlePayload(shuttle::sync::atomic::AtomicU64);
+pub(crate) struct ShuttlePayload(shuttle::sync::atomic::AtomicU64);
 
 impl Payload for ShuttlePayload {
     fn count_up(&self) {
@@ -129,7 +129,7 @@ fn of_store(order: Ordering) -> Ordering {
 macro_rules! atomic {
     ($name:ident, $checked:ty, $value:ty) => {
         #[derive(Debug)]
-        pub struct $name($checked);
+        pub(crate) struct $name($checked);
 
         impl Atomic<$value> for $name {
             fn new(value: $value) -> Self {

@@ -49,7 +49,7 @@ fn take_all(pool: &dyn Pool, cpu: usize) -> Vec<Object> {
     all
 }
 
-pub fn each_object_comes_out_once(make: Make) {
+pub(crate) fn each_object_comes_out_once(make: Make) {
     for &objects in SIZES {
         for &cpus in CPUS {
             let pool = made(make, objects, cpus);
@@ -59,7 +59,7 @@ pub fn each_object_comes_out_once(make: Make) {
     }
 }
 
-pub fn none_at_once_when_all_are_out(make: Make) {
+pub(crate) fn none_at_once_when_all_are_out(make: Make) {
     emptied(make, |pool, mut out| {
         for cpu in 0..10 {
             assert_eq!(pool.pop(cpu), None);
@@ -72,7 +72,7 @@ pub fn none_at_once_when_all_are_out(make: Make) {
     });
 }
 
-pub fn what_is_returned_comes_again(make: Make) {
+pub(crate) fn what_is_returned_comes_again(make: Make) {
     emptied(make, |pool, mut out| {
         // More laps than a ring has places, and not in the order that they came in.
         for lap in 0..12 {
@@ -86,7 +86,7 @@ pub fn what_is_returned_comes_again(make: Make) {
     });
 }
 
-pub fn any_cpu_will_do(make: Make) {
+pub(crate) fn any_cpu_will_do(make: Make) {
     let odd = [0, 1, 7, 1 << 20, usize::MAX / 2, usize::MAX - 1, usize::MAX];
     for &cpus in CPUS {
         let pool = made(make, odd.len(), cpus);
@@ -99,7 +99,7 @@ pub fn any_cpu_will_do(make: Make) {
     }
 }
 
-pub fn sequences_do_as_a_set_does(make: Make) {
+pub(crate) fn sequences_do_as_a_set_does(make: Make) {
     sequences::check(make);
 }
 
@@ -135,18 +135,18 @@ fn crowd(make: Make, objects: usize, cpus: usize, threads: usize, bulk: usize) {
     assert_eq!(payloads.sum(), taken, "an object had two owners");
 }
 
-pub fn threads_lose_nothing_and_share_nothing(make: Make) {
+pub(crate) fn threads_lose_nothing_and_share_nothing(make: Make) {
     crowd(make, 4, 2, 2, 1);
     crowd(make, 4, 4, 4, 1);
     crowd(make, 16, 2, 4, 4);
 }
 
-pub fn more_threads_than_objects(make: Make) {
+pub(crate) fn more_threads_than_objects(make: Make) {
     crowd(make, 1, 1, 3, 1);
     crowd(make, 3, 2, 4, 2);
 }
 
-pub fn objects_return_by_other_threads(make: Make) {
+pub(crate) fn objects_return_by_other_threads(make: Make) {
     const OBJECTS: usize = 3;
     let pool = made(make, OBJECTS, 2);
     let payloads = Payloads::new(OBJECTS);
@@ -177,7 +177,7 @@ pub fn objects_return_by_other_threads(make: Make) {
     assert_eq!(payloads.sum(), 2 * taken);
 }
 
-pub fn nobody_waits_for_a_holder(make: Make) {
+pub(crate) fn nobody_waits_for_a_holder(make: Make) {
     let pool = made(make, 2, 2);
     let held = take_all(&*pool, 0);
     thread::scope(|scope| {
@@ -190,7 +190,7 @@ pub fn nobody_waits_for_a_holder(make: Make) {
     assert_eq!(take_all(&*pool, 1).len(), 2);
 }
 
-pub fn who_panics_loses_what_it_holds(make: Make) {
+pub(crate) fn who_panics_loses_what_it_holds(make: Make) {
     let pool = made(make, 3, 2);
     let end = catch_unwind(AssertUnwindSafe(|| {
         let held = pool.pop(0);
@@ -200,11 +200,11 @@ pub fn who_panics_loses_what_it_holds(make: Make) {
     assert_eq!(take_all(&*pool, 1).len(), 2);
 }
 
-pub fn no_objects_make_no_pool(make: Make) {
+pub(crate) fn no_objects_make_no_pool(make: Make) {
     assert_eq!(make(0, 1).err(), Some(Error::NoObjects));
 }
 
-pub fn too_many_objects_make_no_pool(make: Make) {
+pub(crate) fn too_many_objects_make_no_pool(make: Make) {
     let error = make(usize::MAX, 1).err();
     assert!(
         matches!(error, Some(Error::TooManyObjects { asked, .. }) if asked == usize::MAX),
@@ -212,7 +212,7 @@ pub fn too_many_objects_make_no_pool(make: Make) {
     );
 }
 
-pub fn no_cpus_make_no_pool(make: Make) {
+pub(crate) fn no_cpus_make_no_pool(make: Make) {
     assert_eq!(make(1, 0).err(), Some(Error::NoCpus));
 }
 
@@ -227,7 +227,7 @@ fn told(pool: &dyn Pool, object: Object, expected: &str) {
     assert!(text.contains(expected), "{text}");
 }
 
-pub fn an_object_returned_twice_is_told(make: Make) {
+pub(crate) fn an_object_returned_twice_is_told(make: Make) {
     let pool = made(make, 2, 1);
     let object = pool.pop(0).expect("it is full");
     let again = Object::at(object.index());
@@ -237,7 +237,7 @@ pub fn an_object_returned_twice_is_told(make: Make) {
     assert_eq!(take_all(&*pool, 0).len(), 2);
 }
 
-pub fn an_object_of_another_pool_is_told(make: Make) {
+pub(crate) fn an_object_of_another_pool_is_told(make: Make) {
     let pool = made(make, 2, 1);
     told(&*pool, Object::at(2), "is not of this pool");
     assert_eq!(take_all(&*pool, 0).len(), 2);

@@ -1,6 +1,5 @@
 //! What every pool must do, ours and its peers: one list of laws, one list of pools. Miri and ThreadSanitizer
 //! run it too: objects have payloads that are no atomics.
-#![allow(unreachable_pub, reason = "a test has no outside")]
 
 mod laws;
 mod payload;

@@ -9,25 +9,25 @@ use std::cell::UnsafeCell;
 use bpfcost_pool::Object;
 
 /// How often each object was owned.
-pub struct Payloads(Box<[UnsafeCell<u64>]>);
+pub(crate) struct Payloads(Box<[UnsafeCell<u64>]>);
 
 // SAFETY: a payload is touched by the owner of its object alone; that a pool keeps it so is what Miri and
 // ThreadSanitizer look at, and lost counts show without them.
 unsafe impl Sync for Payloads {}
 
 impl Payloads {
-    pub fn new(objects: usize) -> Self {
+    pub(crate) fn new(objects: usize) -> Self {
         Payloads((0..objects).map(|_| UnsafeCell::new(0)).collect())
     }
 
     /// Counts one more owner.
-    pub fn count_up(&self, object: &Object) {
+    pub(crate) fn count_up(&self, object: &Object) {
         // SAFETY: the caller owns the object.
         unsafe { *self.0[object.index()].get() += 1 }
     }
 
     /// All counts together, when nobody owns an object any more.
-    pub fn sum(self) -> u64 {
+    pub(crate) fn sum(self) -> u64 {
         self.0.into_iter().map(UnsafeCell::into_inner).sum()
     }
 }

@@ -29,7 +29,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     vec(prop_oneof![cpu.prop_map(Step::Pop), push], 0..STEPS)
 }
 
-pub fn check(make: Make) {
+pub(crate) fn check(make: Make) {
     let mut config = Config::with_cases(CASES);
     // A failure is found again by its seed, which is printed; files of them are not kept.
     config.failure_persistence = None;

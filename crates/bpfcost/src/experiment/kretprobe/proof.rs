@@ -109,13 +109,7 @@ impl Proof {
             secondary.insert(HITS.to_owned(), hits);
             secondary.insert(MISSED.to_owned(), 1.0 - hits);
         }
-        Trial {
-            value: elapsed_ns / batch.0 as f64,
-            ops: batch.0,
-            elapsed_ns,
-            ticks: 0,
-            secondary,
-        }
+        Trial::of_batch(batch, elapsed_ns, secondary)
     }
 }
 

@@ -63,8 +63,8 @@ impl Kind {
     pub(super) fn about(self) -> &'static str {
         match self {
             List => "one list, as in Linux until 6.6",
-            Array => "the study's array, slots side by side",
-            ArrayPadded => "the study's array, a slot on lines of its own",
+            Array => "the array after study 001, slots side by side",
+            ArrayPadded => "the array after study 001, a slot on lines of its own",
             Percpu => "a ring for each CPU, as in Linux since 6.7",
             CrossbeamArray => "crossbeam's bounded queue",
             CrossbeamSeg => "crossbeam's unbounded queue",

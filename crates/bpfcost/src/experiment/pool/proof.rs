@@ -86,13 +86,7 @@ impl Seen {
             }
             secondary.insert("latency_clock_ns".to_owned(), clock_ns);
         }
-        Trial {
-            value: elapsed_ns / batch.0 as f64,
-            ops: batch.0,
-            elapsed_ns,
-            ticks: 0,
-            secondary,
-        }
+        Trial::of_batch(batch, elapsed_ns, secondary)
     }
 
     /// Pairs per nanosecond of each thread, by its own end.

@@ -6,8 +6,10 @@
 //!
 //! To add one: a file here that implements [`Agent`], and its name in [`AGENTS`].
 
+mod l7;
 mod remote;
 mod serve;
+mod sslsniff;
 
 use std::time::Duration;
 
@@ -36,7 +38,7 @@ pub(crate) trait Agent {
 type Open = fn(&[String]) -> Result<Box<dyn Agent>>;
 
 /// The agents, by name.
-const AGENTS: [(&str, Open); 0] = [];
+const AGENTS: &[(&str, Open)] = &[("l7", l7::open), ("sslsniff", sslsniff::open)];
 
 /// Whether there is an agent of that name.
 pub(super) fn known(name: &str) -> bool {

@@ -3,6 +3,7 @@
 //! To add one: a file here with `read(client, printed)`, and its line in [`Reading::of`].
 
 mod iperf3;
+mod load;
 mod redis_benchmark;
 mod text;
 
@@ -30,6 +31,7 @@ impl Reading {
     pub(super) fn of(client: &Client, printed: &str) -> Result<Self> {
         let mut reading = match client.output {
             Output::Iperf3 => iperf3::read(printed)?,
+            Output::Load => load::read(printed)?,
             Output::RedisBenchmark => redis_benchmark::read(printed)?,
             Output::Text => text::read(client, printed)?,
             other => bail!("no reader of {other:?} yet"),

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * sslsniff: the plain text of TLS connections, taken where a process hands it to OpenSSL and gets
+ * it from there. Study 004 put one beside nginx. Like bcc's tool of that name it remembers the
+ * buffer at a call's entry and copies it at its return, into a ring buffer; unlike that, it copies
+ * everything: tools of the kind cut a call's payload, and what is cut can't be checked.
+ *
+ * In the number: the breakpoints at entry and return, the copy, waking the reader, and counts by
+ * which a window proves that nothing is missing.
+ */
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "sslsniff.h"
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* Threads inside a call at once. */
+#define MOST_CALLS 10240
+
+/* Room in the ring buffer is asked for in these sizes: the verifier wants a constant. */
+#define SMALL_BYTES  256
+#define MEDIUM_BYTES 2048
+
+enum direction {
+	READ,
+	WRITTEN
+};
+
+struct record {
+	struct sslsniff_head head;
+	unsigned char payload[];
+};
+
+struct call {
+	__u64 began_ns;
+	__u64 connection;
+	__u64 buffer;
+	__u64 moved; /* where the call leaves how much it moved; 0: it returns that */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MOST_CALLS);
+	__type(key, __u64); /* the thread */
+	__type(value, struct call);
+} calls SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, SSLSNIFF_RING_BYTES);
+} records SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct sslsniff_counts);
+} counts SEC(".maps");
+
+struct sslsniff_head head; /* of no use here; tells user space what a head looks like */
+
+/* Adds on this CPU. Atomic, for another thread may come between: only migration is off here. */
+static __always_inline void add(__u64 *count, __u64 what)
+{
+	__sync_fetch_and_add(count, what);
+}
+
+static __always_inline struct sslsniff_counts *count_hit(void)
+{
+	__u32 key = 0;
+	struct sslsniff_counts *mine = bpf_map_lookup_elem(&counts, &key);
+
+	if (mine)
+		add(&mine->hits, 1);
+	return mine;
+}
+
+/* What a call moved, on its way to the ring buffer. */
+struct parcel {
+	struct sslsniff_head head;
+	__u64 buffer;
+	__u64 length;
+	__u64 lost;
+};
+
+/* Copies `length` bytes, at most `room`, which the compiler knows. */
+static __always_inline bool put(struct parcel *parcel, __u64 offset, __u64 length, const __u64 room)
+{
+	struct record *record;
+
+	record = bpf_ringbuf_reserve(&records, sizeof(struct record) + room, 0);
+	if (!record)
+		return false;
+	record->head = parcel->head;
+	record->head.offset = offset;
+	record->head.length = length;
+	if (length > room ||
+	    bpf_probe_read_user(record->payload, length, (void *)(parcel->buffer + offset))) {
+		bpf_ringbuf_discard(record, 0);
+		return false;
+	}
+	bpf_ringbuf_submit(record, 0);
+	return true;
+}
+
+static long put_chunk(__u64 index, struct parcel *parcel)
+{
+	__u64 offset = index * SSLSNIFF_CHUNK_BYTES;
+	__u64 length = parcel->length - offset;
+	bool done;
+
+	if (length > SSLSNIFF_CHUNK_BYTES)
+		length = SSLSNIFF_CHUNK_BYTES;
+	if (length <= SMALL_BYTES)
+		done = put(parcel, offset, length, SMALL_BYTES);
+	else if (length <= MEDIUM_BYTES)
+		done = put(parcel, offset, length, MEDIUM_BYTES);
+	else
+		done = put(parcel, offset, length, SSLSNIFF_CHUNK_BYTES);
+	if (!done)
+		parcel->lost += length;
+	return 0;
+}
+
+static __always_inline int enter(__u64 connection, __u64 buffer, __u64 moved)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct call call = {
+		.began_ns = bpf_ktime_get_ns(),
+		.connection = connection,
+		.buffer = buffer,
+		.moved = moved,
+	};
+
+	count_hit();
+	bpf_map_update_elem(&calls, &thread, &call, BPF_ANY);
+	return 0;
+}
+
+/* `result`: bytes, or 1 where the call leaves them elsewhere; not positive: nothing was moved. */
+static __always_inline int leave(enum direction direction, int result)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct sslsniff_counts *mine = count_hit();
+	struct call *call = bpf_map_lookup_elem(&calls, &thread);
+	struct parcel parcel = {};
+
+	/* Without a call: it began before this was attached. */
+	if (!mine || !call)
+		return 0;
+	if (result <= 0)
+		goto out;
+	parcel.length = result;
+	if (call->moved &&
+	    bpf_probe_read_user(&parcel.length, sizeof(parcel.length), (void *)call->moved))
+		goto out;
+	parcel.buffer = call->buffer;
+	parcel.head.time_ns = bpf_ktime_get_ns();
+	parcel.head.took_ns = parcel.head.time_ns - call->began_ns;
+	parcel.head.connection = call->connection;
+	parcel.head.process = thread >> 32;
+	parcel.head.thread = thread;
+	parcel.head.written = direction;
+	bpf_loop((parcel.length + SSLSNIFF_CHUNK_BYTES - 1) / SSLSNIFF_CHUNK_BYTES, put_chunk,
+		 &parcel, 0);
+	add(&mine->calls[direction], 1);
+	add(&mine->bytes[direction], parcel.length);
+	if (parcel.lost)
+		add(&mine->lost[direction], parcel.lost);
+out:
+	bpf_map_delete_elem(&calls, &thread);
+	return 0;
+}
+
+/* int SSL_read(SSL *, void *, int), int SSL_write(SSL *, const void *, int) */
+SEC("uprobe")
+int BPF_UPROBE(sslsniff_enter, __u64 connection, __u64 buffer)
+{
+	return enter(connection, buffer, 0);
+}
+
+/* int SSL_read_ex(SSL *, void *, size_t, size_t *), and the same with SSL_write_ex */
+SEC("uprobe")
+int BPF_UPROBE(sslsniff_enter_ex, __u64 connection, __u64 buffer, __u64 size, __u64 moved)
+{
+	return enter(connection, buffer, moved);
+}
+
+SEC("uretprobe")
+int BPF_URETPROBE(sslsniff_read, int result)
+{
+	return leave(READ, result);
+}
+
+SEC("uretprobe")
+int BPF_URETPROBE(sslsniff_written, int result)
+{
+	return leave(WRITTEN, result);
+}

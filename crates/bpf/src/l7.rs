@@ -1,0 +1,393 @@
+//! The kernel's half of an agent that reconstructs requests: the first bytes of every call by which a server
+//! reads or writes a connection. Its programs, and what they see, are in `bpf/l7.bpf.c`.
+
+use std::{
+    fs,
+    os::{linux::fs::MetadataExt as _, unix::ffi::OsStrExt as _},
+    path::Path,
+};
+
+use libbpf_rs::{
+    Link, MapCore, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder, UprobeMultiOpts,
+    skel::{OpenSkel as _, SkelBuilder as _},
+};
+
+use crate::{
+    attach::tracepoint,
+    error::{Error, Result},
+    object::Owned,
+    plain,
+    skel::l7::{L7Skel, L7SkelBuilder, OpenL7Skel, types},
+    stats::RunStats,
+};
+
+/// The first process namespace of a machine (`PROC_PID_INIT_INO` of the kernel): its numbers are those
+/// that programs see.
+const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
+/// Connections that were open before are numbered from here on; those accepted since, from 0.
+const OPEN_BEFORE: u64 = 1 << 62;
+
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Watch {
+    /// System calls on sockets.
+    Sockets,
+    /// Also Go's `crypto/tls`.
+    Tls,
+    /// Also which goroutine each thread runs.
+    Goroutines,
+}
+
+/// What a call did with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Got bytes from it.
+    Read,
+    /// Sent bytes.
+    Write,
+    /// Closed it.
+    Close,
+}
+
+/// A connection, as long as it is open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Connection {
+    /// Its process.
+    pub process: u32,
+    /// Whether it is one of `crypto/tls`; the socket under it is another.
+    pub tls: bool,
+    /// Tells it from others of the process.
+    pub number: u64,
+}
+
+/// A call.
+#[derive(Clone, Copy, Debug)]
+pub struct Call<'a> {
+    /// On what.
+    pub connection: Connection,
+    /// What it did.
+    pub act: Act,
+    /// When it returned (CLOCK_MONOTONIC).
+    pub time_ns: u64,
+    /// Who made it, where that is known: always in `crypto/tls`, else with [`Watch::Goroutines`].
+    pub goroutine: Option<u64>,
+    /// Bytes that it moved.
+    pub length: u64,
+    /// The first 512 of them.
+    pub payload: &'a [u8],
+}
+
+/// Where the functions of a Go program are, in bytes from the start of its file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Places {
+    /// Entry of `crypto/tls.(*Conn).Read`, and its return instructions.
+    pub read: (usize, Vec<usize>),
+    /// The same of `Write`.
+    pub write: (usize, Vec<usize>),
+    /// Entry of `Close`.
+    pub close: usize,
+    /// Entry of `runtime.casgstatus`.
+    pub status: usize,
+}
+
+/// What was counted in the kernel since the programs were attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls that are not told, for want of room, or because a program was passed over.
+    pub lost: u64,
+    /// Times that a goroutine began to run, with [`Watch::Goroutines`].
+    pub switches: u64,
+}
+
+/// The programs. Dropping them detaches them.
+pub struct L7 {
+    /// Dropped before what they feed.
+    links: Vec<Link>,
+    watch: Watch,
+    ring: RingBuffer<'static>,
+    before: Counts,
+    skeleton: Owned<L7Skel<'static>>,
+}
+
+impl L7 {
+    /// Loads them; `take` is given every call, in [`L7::take`].
+    pub fn load(watch: Watch, mut take: impl FnMut(&Call<'_>) + 'static) -> Result<Self> {
+        let skeleton = Owned::new("l7", |storage| {
+            let mut open = L7SkelBuilder::default().open(storage)?;
+            choose(&mut open, watch);
+            if let (Some(space), Some(chosen)) = (namespace(), open.maps.rodata_data.as_deref_mut())
+            {
+                (chosen.namespace_device, chosen.namespace_inode) = space;
+            }
+            open.load()
+        })?;
+        let mut ring = RingBufferBuilder::new();
+        let heard = ring.add(&skeleton.maps.l7_events, move |bytes| {
+            if let Some(event) = plain::read::<types::l7_event>(bytes) {
+                take(&call(&event));
+            }
+            0
+        });
+        let ring = heard.map(|_| ()).and_then(|()| ring.build());
+        let ring = ring.map_err(|source| Error::Map {
+            map: "l7_events",
+            action: "opening the ring buffer",
+            source,
+        })?;
+        Ok(L7 {
+            links: Vec::new(),
+            watch,
+            ring,
+            before: Counts::default(),
+            skeleton,
+        })
+    }
+
+    /// Attaches them for these processes; each with the functions of its program, where more than sockets
+    /// are watched.
+    pub fn attach(&mut self, processes: &[(u32, Places)]) -> Result<()> {
+        self.links.clear();
+        let maps = &self.skeleton.maps;
+        forget(&maps.l7_processes, "l7_processes")?;
+        forget(&maps.l7_connections, "l7_connections")?;
+        forget(&maps.l7_calls, "l7_calls")?;
+        forget(&maps.l7_tls_calls, "l7_tls_calls")?;
+        forget(&maps.l7_goroutines, "l7_goroutines")?;
+        // What is left of the time before is no call of now.
+        self.take()?;
+        self.before = self.counted()?;
+        for (process, _) in processes {
+            put(
+                &maps.l7_processes,
+                "l7_processes",
+                *process,
+                1u8.to_ne_bytes(),
+            )?;
+            for descriptor in sockets(*process) {
+                let number = OPEN_BEFORE + u64::from(descriptor);
+                let key = u64::from(*process) << 32 | u64::from(descriptor);
+                put(
+                    &maps.l7_connections,
+                    "l7_connections",
+                    key,
+                    number.to_ne_bytes(),
+                )?;
+            }
+        }
+        if let Err(error) = self.link(processes) {
+            self.links.clear();
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn link(&mut self, processes: &[(u32, Places)]) -> Result<()> {
+        let programs = &self.skeleton.progs;
+        // Exits before entries, so that no call is begun that is not ended.
+        for (program, call) in [
+            (&programs.l7_exit_call, "exit_read"),
+            (&programs.l7_exit_call, "exit_write"),
+            (&programs.l7_exit_call, "exit_recvfrom"),
+            (&programs.l7_exit_call, "exit_sendto"),
+            (&programs.l7_enter_close, "enter_close"),
+            (&programs.l7_exit_accept, "exit_accept"),
+            (&programs.l7_exit_accept, "exit_accept4"),
+            (&programs.l7_enter_write, "enter_write"),
+            (&programs.l7_enter_write, "enter_sendto"),
+            (&programs.l7_enter_recvfrom, "enter_recvfrom"),
+            (&programs.l7_enter_read, "enter_read"),
+        ] {
+            let link = tracepoint(program, &format!("syscalls:sys_{call}"))?;
+            self.links.push(link);
+        }
+        for (process, places) in processes {
+            if self.watch >= Watch::Goroutines {
+                let status = [(places.status, 0)];
+                let link = uprobes(&programs.l7_goroutine, *process, &status)?;
+                self.links.push(link);
+            }
+            if self.watch >= Watch::Tls {
+                let (read, write) = (&places.read, &places.write);
+                let returns = read.1.iter().chain(&write.1);
+                let returns: Vec<_> = returns.map(|offset| (*offset, 0)).collect();
+                let entries = [
+                    (read.0, types::l7_kind::L7_READ),
+                    (write.0, types::l7_kind::L7_WRITE),
+                    (places.close, types::l7_kind::L7_CLOSE),
+                ]
+                .map(|(offset, kind)| (offset, kind.0.into()));
+                let link = uprobes(&programs.l7_tls_return, *process, &returns)?;
+                self.links.push(link);
+                let link = uprobes(&programs.l7_tls_enter, *process, &entries)?;
+                self.links.push(link);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes in the calls that are there.
+    pub fn take(&self) -> Result<()> {
+        self.ring.consume().map_err(|source| Error::Map {
+            map: "l7_events",
+            action: "reading the ring buffer",
+            source,
+        })
+    }
+
+    /// Detaches them, takes in what is left, and tells what was counted since they were attached.
+    pub fn detach(&mut self) -> Result<Counts> {
+        self.links.clear();
+        self.take()?;
+        let now = self.counted()?;
+        Ok(Counts {
+            lost: now.lost - self.before.lost,
+            switches: now.switches - self.before.switches,
+        })
+    }
+
+    fn counted(&self) -> Result<Counts> {
+        let counts = &self.skeleton.maps.l7_counts;
+        let counts = counts.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let counts = counts.map_err(failed("l7_counts", "reading it"))?;
+        let mut all = Counts::default();
+        for count in counts.iter().flatten() {
+            if let Some(count) = plain::read::<types::l7_count>(count) {
+                all.lost += count.lost;
+                all.switches += count.switches;
+            }
+        }
+        for program in programs(&self.skeleton, self.watch) {
+            all.lost += RunStats::of(program)?.recursion_misses;
+        }
+        Ok(all)
+    }
+}
+
+/// The programs of what is watched.
+fn programs<'a>(
+    skeleton: &'a L7Skel<'static>,
+    watch: Watch,
+) -> impl Iterator<Item = &'a ProgramMut<'static>> {
+    let all = &skeleton.progs;
+    let from = |part, programs: Vec<&'a ProgramMut<'static>>| match watch >= part {
+        true => programs,
+        false => Vec::new(),
+    };
+    let sockets = vec![
+        &all.l7_enter_read,
+        &all.l7_enter_write,
+        &all.l7_enter_recvfrom,
+        &all.l7_enter_close,
+        &all.l7_exit_call,
+        &all.l7_exit_accept,
+    ];
+    let tls = vec![&all.l7_tls_enter, &all.l7_tls_return];
+    sockets
+        .into_iter()
+        .chain(from(Watch::Tls, tls))
+        .chain(from(Watch::Goroutines, vec![&all.l7_goroutine]))
+}
+
+/// Has only those loaded.
+fn choose(open: &mut OpenL7Skel<'_>, watch: Watch) {
+    let programs = &mut open.progs;
+    for program in [
+        &mut programs.l7_enter_read,
+        &mut programs.l7_enter_write,
+        &mut programs.l7_enter_recvfrom,
+        &mut programs.l7_enter_close,
+        &mut programs.l7_exit_call,
+        &mut programs.l7_exit_accept,
+    ] {
+        program.set_autoload(true);
+    }
+    for program in [&mut programs.l7_tls_enter, &mut programs.l7_tls_return] {
+        program.set_autoload(watch >= Watch::Tls);
+    }
+    programs
+        .l7_goroutine
+        .set_autoload(watch >= Watch::Goroutines);
+}
+
+/// The process namespace that this program is in, as device and inode; `None` in the machine's own.
+fn namespace() -> Option<(u64, u64)> {
+    let own = fs::metadata("/proc/self/ns/pid").ok()?;
+    (own.st_ino() != FIRST_NAMESPACE).then(|| (own.st_dev(), own.st_ino()))
+}
+
+/// Attaches a program to places in the program of a process, each with a cookie.
+fn uprobes(program: &ProgramMut<'_>, process: u32, places: &[(usize, u64)]) -> Result<Link> {
+    let file = format!("/proc/{process}/exe");
+    let options = UprobeMultiOpts {
+        offsets: places.iter().map(|(offset, _)| *offset).collect(),
+        cookies: places.iter().map(|(_, cookie)| *cookie).collect(),
+        ..Default::default()
+    };
+    let link = program.attach_uprobe_multi_with_opts(process.cast_signed(), file, "", options);
+    link.map_err(|source| Error::Attach {
+        what: format!("process {process}"),
+        action: "attaching uprobes to its program",
+        source,
+    })
+}
+
+/// The descriptors of a process that are sockets.
+fn sockets(process: u32) -> Vec<u32> {
+    let folder = fs::read_dir(Path::new("/proc").join(process.to_string()).join("fd"));
+    let socket = |entry: fs::DirEntry| {
+        let target = fs::read_link(entry.path()).ok()?;
+        let is_one = target.as_os_str().as_bytes().starts_with(b"socket:");
+        is_one.then(|| entry.file_name().to_str()?.parse().ok())?
+    };
+    folder
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| socket(entry.ok()?))
+        .collect()
+}
+
+/// An event as a call.
+fn call(event: &types::l7_event) -> Call<'_> {
+    Call {
+        connection: Connection {
+            process: event.process,
+            tls: event.tls != 0,
+            number: event.connection,
+        },
+        act: match event.kind {
+            types::l7_kind::L7_READ => Act::Read,
+            types::l7_kind::L7_WRITE => Act::Write,
+            _ => Act::Close,
+        },
+        time_ns: event.time_ns,
+        goroutine: (event.goroutine != 0).then_some(event.goroutine),
+        length: event.length,
+        payload: &event.payload[..(event.kept as usize).min(event.payload.len())],
+    }
+}
+
+fn put<K: plain::Plain, const N: usize>(
+    map: &impl MapCore,
+    name: &'static str,
+    key: K,
+    value: [u8; N],
+) -> Result<()> {
+    map.update(plain::bytes_of(&key), &value, MapFlags::ANY)
+        .map_err(failed(name, "writing to it"))
+}
+
+/// Removes every entry.
+fn forget(map: &impl MapCore, name: &'static str) -> Result<()> {
+    for key in map.keys().collect::<Vec<_>>() {
+        map.delete(&key).map_err(failed(name, "emptying it"))?;
+    }
+    Ok(())
+}
+
+fn failed(map: &'static str, action: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
+    move |source| Error::Map {
+        map,
+        action,
+        source,
+    }
+}

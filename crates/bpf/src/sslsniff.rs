@@ -1,0 +1,234 @@
+//! A sniffer of TLS: what processes hand to OpenSSL and get from there, in plain text and in whole. The
+//! programs are in `bpf/sslsniff.bpf.c`.
+
+use std::{path::Path, time::Duration};
+
+use libbpf_rs::{
+    ErrorKind, Link, MapCore as _, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder, UprobeOpts,
+    skel::{OpenSkel as _, SkelBuilder as _},
+};
+
+use crate::{
+    error::{Error, Result},
+    object::Owned,
+    plain,
+    skel::sslsniff::{SslsniffSkel, SslsniffSkelBuilder, types},
+};
+
+/// Which way a payload went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// The process got it: `SSL_read`.
+    Read,
+    /// The process sent it: `SSL_write`.
+    Written,
+}
+
+/// A payload, or the next 16 KiB of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// Which way it went.
+    pub direction: Direction,
+    /// The process.
+    pub process: u32,
+    /// The connection, by a number that the process has for one at a time.
+    pub connection: u64,
+    /// Where it begins in what the call moved, in bytes.
+    pub offset: u64,
+    /// Its bytes.
+    pub payload: &'a [u8],
+}
+
+/// What was counted in the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Runs of a program: two a call.
+    pub hits: u64,
+    /// What was read.
+    pub read: Moved,
+    /// What was written.
+    pub written: Moved,
+}
+
+/// What was counted in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Calls that moved something.
+    pub calls: u64,
+    /// Bytes that they moved.
+    pub bytes: u64,
+    /// Bytes of them that are in no record.
+    pub lost: u64,
+}
+
+/// Loaded programs. Dropping them detaches them.
+pub struct Sniffer {
+    /// Dropped first, and what they feed after them.
+    links: Vec<Link>,
+    ring: RingBuffer<'static>,
+    skeleton: Owned<SslsniffSkel<'static>>,
+}
+
+/// A function of OpenSSL.
+struct Function {
+    name: &'static str,
+    /// Whether every version has it: those with `_ex` came with 1.1.1.
+    always: bool,
+}
+
+const READ: Function = Function::always("SSL_read");
+const WRITE: Function = Function::always("SSL_write");
+const READ_EX: Function = Function::sometimes("SSL_read_ex");
+const WRITE_EX: Function = Function::sometimes("SSL_write_ex");
+
+impl Function {
+    const fn always(name: &'static str) -> Self {
+        Function { name, always: true }
+    }
+
+    const fn sometimes(name: &'static str) -> Self {
+        Function {
+            name,
+            always: false,
+        }
+    }
+}
+
+impl Sniffer {
+    /// Loads the programs; `take` is given every record, in [`Sniffer::wait`] and [`Sniffer::take`].
+    pub fn load(mut take: impl FnMut(Record<'_>) + 'static) -> Result<Self> {
+        let skeleton = Owned::new("sslsniff", |storage| {
+            SslsniffSkelBuilder::default().open(storage)?.load()
+        })?;
+        let mut ring = RingBufferBuilder::new();
+        let heard = ring.add(&skeleton.maps.records, move |bytes| {
+            if let Some(record) = record(bytes) {
+                take(record);
+            }
+            0
+        });
+        let ring = heard.map(|_| ()).and_then(|()| ring.build());
+        let ring = ring.map_err(|source| Error::Map {
+            map: "records",
+            action: "opening the ring buffer",
+            source,
+        })?;
+        Ok(Sniffer {
+            links: Vec::new(),
+            ring,
+            skeleton,
+        })
+    }
+
+    /// Attaches them to a library, or a program that contains it, for one process. `false`: it has no
+    /// `SSL_read` or no `SSL_write` that can be found.
+    pub fn attach(&mut self, process: u32, library: &Path) -> Result<bool> {
+        let programs = &self.skeleton.progs;
+        let (enter, enter_ex) = (&programs.sslsniff_enter, &programs.sslsniff_enter_ex);
+        let (read, written) = (&programs.sslsniff_read, &programs.sslsniff_written);
+        let mut links = Vec::new();
+        for (function, enter, leave) in [
+            (READ, enter, read),
+            (WRITE, enter, written),
+            (READ_EX, enter_ex, read),
+            (WRITE_EX, enter_ex, written),
+        ] {
+            for (program, retprobe) in [(enter, false), (leave, true)] {
+                match link(program, retprobe, process, library, function.name) {
+                    Ok(link) => links.push(link),
+                    Err(error) if error.kind() == ErrorKind::NotFound => match function.always {
+                        true => return Ok(false),
+                        false => break,
+                    },
+                    Err(source) => {
+                        return Err(Error::Attach {
+                            what: format!("{} of {}", function.name, library.display()),
+                            action: "attaching a uprobe",
+                            source,
+                        });
+                    }
+                }
+            }
+        }
+        self.links.append(&mut links);
+        Ok(true)
+    }
+
+    /// Detaches them from everything.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// Takes the records that are there, and waits so long for one where there is none.
+    pub fn wait(&self, patience: Duration) -> Result<()> {
+        self.ring.poll(patience).map_err(unread)
+    }
+
+    /// Takes the records that are there.
+    pub fn take(&self) -> Result<()> {
+        self.ring.consume().map_err(unread)
+    }
+
+    /// What was counted since they were loaded.
+    pub fn counts(&self) -> Result<Counts> {
+        let counts = &self.skeleton.maps.counts;
+        let counts = counts.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let counts = counts.map_err(|source| Error::Map {
+            map: "counts",
+            action: "reading it",
+            source,
+        })?;
+        let mut all = Counts::default();
+        for one in counts.iter().flatten() {
+            let Some(one) = plain::read::<types::sslsniff_counts>(one) else {
+                continue;
+            };
+            all.hits += one.hits;
+            for (direction, moved) in [&mut all.read, &mut all.written].into_iter().enumerate() {
+                moved.calls += one.calls[direction];
+                moved.bytes += one.bytes[direction];
+                moved.lost += one.lost[direction];
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn unread(source: libbpf_rs::Error) -> Error {
+    Error::Map {
+        map: "records",
+        action: "reading the ring buffer",
+        source,
+    }
+}
+
+fn link(
+    program: &ProgramMut<'_>,
+    retprobe: bool,
+    process: u32,
+    library: &Path,
+    function: &str,
+) -> libbpf_rs::Result<Link> {
+    let options = UprobeOpts {
+        retprobe,
+        func_name: Some(function.to_owned()),
+        ..Default::default()
+    };
+    program.attach_uprobe_with_opts(process.cast_signed(), library, 0, options)
+}
+
+/// A record as it lies in the ring buffer; behind its payload there may be room that is not used.
+fn record(bytes: &[u8]) -> Option<Record<'_>> {
+    let head = plain::read::<types::sslsniff_head>(bytes)?;
+    let (_, rest) = bytes.split_at_checked(size_of::<types::sslsniff_head>())?;
+    Some(Record {
+        direction: match head.written {
+            0 => Direction::Read,
+            _ => Direction::Written,
+        },
+        process: head.process,
+        connection: head.connection,
+        offset: head.offset,
+        payload: rest.get(..head.length as usize)?,
+    })
+}

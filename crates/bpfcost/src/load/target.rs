@@ -1,0 +1,142 @@
+//! What is asked, and where: a URL on loopback.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use anyhow::{Context, Result, bail};
+
+/// Bytes that a value set in redis may have.
+const MOST_BYTES: usize = 16 << 20;
+
+/// A server and a request to it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Target {
+    /// Where it listens.
+    pub(super) address: SocketAddr,
+    /// What it speaks.
+    pub(super) protocol: Protocol,
+    /// Whether that goes through TLS.
+    pub(super) tls: bool,
+    /// The request, as it is written.
+    pub(super) request: Vec<u8>,
+}
+
+/// What a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    /// RESP, of redis.
+    Redis,
+    /// HTTP/1.1.
+    Http,
+}
+
+impl Target {
+    /// Of `redis://127.0.0.1:PORT/set/BYTES`, `http://127.0.0.1:PORT/PATH` or the same with `https`.
+    pub(crate) fn parse(url: &str) -> Result<Self> {
+        let (scheme, rest) = url.split_once("://").with_context(|| {
+            format!("{url} is no URL: there is http://127.0.0.1:PORT/PATH, https://… and redis://127.0.0.1:PORT/set/BYTES")
+        })?;
+        let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let address = address(place)?;
+        let (protocol, tls, request) = match scheme {
+            "http" | "https" => (Protocol::Http, scheme == "https", get(place, path)?),
+            "redis" => (Protocol::Redis, false, set(path)?),
+            _ => bail!("{scheme} is not spoken here: there is http, https and redis"),
+        };
+        Ok(Target {
+            address,
+            protocol,
+            tls,
+            request,
+        })
+    }
+}
+
+/// An address with its port. Load for other machines would be an attack as soon as it is a mistake.
+fn address(place: &str) -> Result<SocketAddr> {
+    let (host, port) = place
+        .rsplit_once(':')
+        .with_context(|| format!("{place} has no port: write 127.0.0.1:PORT"))?;
+    let port = port
+        .parse()
+        .with_context(|| format!("{port} is no port: there are 1 to 65535"))?;
+    let host = match host {
+        "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        host => host
+            .trim_matches(['[', ']'])
+            .parse()
+            .with_context(|| format!("{host} is no address: write 127.0.0.1"))?,
+    };
+    if !host.is_loopback() {
+        bail!("{host} is not this machine's loopback: load is made for 127.0.0.0/8 and ::1 alone");
+    }
+    Ok(SocketAddr::new(host, port))
+}
+
+/// A GET.
+fn get(place: &str, path: &str) -> Result<Vec<u8>> {
+    if path.bytes().any(|byte| !byte.is_ascii_graphic()) {
+        bail!("/{path} is no path: spaces and the like are written with %");
+    }
+    Ok(format!(
+        "GET /{path} HTTP/1.1\r\nHost: {place}\r\nUser-Agent: bpfcost\r\nAccept: */*\r\n\r\n"
+    )
+    .into_bytes())
+}
+
+/// A SET of so many bytes, always of the same key.
+fn set(path: &str) -> Result<Vec<u8>> {
+    let bytes = path
+        .strip_prefix("set/")
+        .and_then(|bytes| bytes.parse().ok())
+        .filter(|bytes| *bytes <= MOST_BYTES)
+        .with_context(|| {
+            format!(
+                "/{path} is no request to redis: there is /set/BYTES, with {MOST_BYTES} at most"
+            )
+        })?;
+    let value = "x".repeat(bytes);
+    Ok(format!("*3\r\n$3\r\nSET\r\n$7\r\nbpfcost\r\n${bytes}\r\n{value}\r\n").into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls() {
+        let redis = Target::parse("redis://127.0.0.1:6379/set/3").expect("a target");
+        assert_eq!((redis.protocol, redis.tls), (Protocol::Redis, false));
+        assert_eq!(
+            redis.request,
+            b"*3\r\n$3\r\nSET\r\n$7\r\nbpfcost\r\n$3\r\nxxx\r\n"
+        );
+        let https = Target::parse("https://[::1]:443/a/b?c=d").expect("a target");
+        assert_eq!((https.protocol, https.tls), (Protocol::Http, true));
+        assert!(
+            https
+                .request
+                .starts_with(b"GET /a/b?c=d HTTP/1.1\r\nHost: [::1]:443\r\n")
+        );
+        let bare = Target::parse("http://localhost:80").expect("a target");
+        assert!(bare.request.starts_with(b"GET / HTTP/1.1\r\n"));
+    }
+
+    #[test]
+    fn what_is_not_here_is_refused() {
+        for (url, word) in [
+            ("http://192.0.2.1:80/", "loopback"),
+            ("http://0.0.0.0:80/", "loopback"),
+            ("http://example.com:80/", "no address"),
+            ("http://127.0.0.1/", "no port"),
+            ("http://127.0.0.1:99999/", "no port"),
+            ("127.0.0.1:80", "no URL"),
+            ("ftp://127.0.0.1:80/", "not spoken"),
+            ("redis://127.0.0.1:80/get", "no request"),
+            ("redis://127.0.0.1:80/set/99999999", "no request"),
+            ("http://127.0.0.1:80/a b", "no path"),
+        ] {
+            let error = Target::parse(url).expect_err(url);
+            assert!(format!("{error:#}").contains(word), "{url}: {error:#}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! One direction of a connection: where in it messages of HTTP/1 begin. Of each call its length and its first
+//! bytes are known: enough for heads that begin near the start of a call, and to know where the next one
+//! begins.
+
+/// Bytes of a head beyond which it is taken for something else.
+const MOST: usize = 64 * 1024;
+/// Header fields of a head beyond which it is the same.
+const MOST_FIELDS: usize = 100;
+
+/// Where a direction is.
+#[derive(Debug, Default)]
+pub(super) enum Flow {
+    /// Somewhere: a message begins where a call does, if at all.
+    #[default]
+    Lost,
+    /// In a head, of which this is known.
+    Head(Vec<u8>),
+    /// In a body, of which so many bytes are to come.
+    Body(u64),
+}
+
+/// What bytes are, taken as the head of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// A head, its bytes and those of the body behind it; `None` where the head doesn't tell.
+    Head { bytes: usize, body: Option<u64> },
+    /// The beginning of one.
+    Beginning,
+    /// Something else.
+    Other,
+}
+
+/// Why a call was not taken in to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missed {
+    /// No message can be recognised: encrypted ones, for example.
+    Opaque,
+    /// A head goes on behind what is known of the call.
+    Truncated,
+}
+
+impl Flow {
+    /// Takes in a call that moved `length` bytes, which begin with `payload`; `parse` is handed what may be the
+    /// head of a message, with its beginning from calls before.
+    pub(super) fn take(
+        &mut self,
+        payload: &[u8],
+        length: u64,
+        mut parse: impl FnMut(&[u8]) -> Parsed,
+    ) -> Result<(), Missed> {
+        let mut at = 0;
+        while at < length {
+            match self {
+                Flow::Body(rest) => {
+                    let here = (*rest).min(length - at);
+                    at += here;
+                    *rest -= here;
+                    if *rest == 0 {
+                        *self = Flow::Head(Vec::new());
+                    }
+                }
+                Flow::Lost if at > 0 => return Ok(()),
+                Flow::Lost => *self = Flow::Head(Vec::new()),
+                Flow::Head(head) => {
+                    let before = head.len();
+                    let fresh = payload.get(at as usize..).unwrap_or_default();
+                    head.extend(fresh);
+                    let parsed = match fresh.is_empty() {
+                        true => Parsed::Beginning,
+                        false => parse(head),
+                    };
+                    match parsed {
+                        Parsed::Head { bytes, body } => {
+                            at += (bytes - before) as u64;
+                            *self = match body {
+                                Some(0) => Flow::Head(Vec::new()),
+                                Some(body) => Flow::Body(body),
+                                None => Flow::Lost,
+                            };
+                        }
+                        Parsed::Beginning if length > payload.len() as u64 => {
+                            *self = Flow::Lost;
+                            return Err(Missed::Truncated);
+                        }
+                        Parsed::Beginning if head.len() <= MOST => return Ok(()),
+                        Parsed::Beginning | Parsed::Other => {
+                            *self = Flow::Lost;
+                            return Err(Missed::Opaque);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes bytes as the head of a request.
+pub(super) fn request(bytes: &[u8], found: impl FnOnce(&str, &str)) -> Parsed {
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut request = httparse::Request::new(&mut fields);
+    match request.parse(bytes) {
+        Ok(httparse::Status::Complete(bytes)) => {
+            found(
+                request.method.unwrap_or_default(),
+                request.path.unwrap_or_default(),
+            );
+            let body = match body(request.headers) {
+                // A request without a word on it has none.
+                Body::Untold => Some(0),
+                Body::Bytes(body) => Some(body),
+                Body::Chunks => None,
+            };
+            Parsed::Head { bytes, body }
+        }
+        Ok(httparse::Status::Partial) => Parsed::Beginning,
+        Err(_) => Parsed::Other,
+    }
+}
+
+/// Takes bytes as the head of an answer, to a request of that method.
+pub(super) fn response(bytes: &[u8], method: &str, found: impl FnOnce(u16)) -> Parsed {
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut response = httparse::Response::new(&mut fields);
+    match response.parse(bytes) {
+        Ok(httparse::Status::Complete(bytes)) => {
+            let status = response.code.unwrap_or_default();
+            found(status);
+            let body = match body(response.headers) {
+                _ if method == "HEAD" || matches!(status, 100..200 | 204 | 304) => Some(0),
+                Body::Bytes(body) => Some(body),
+                Body::Untold | Body::Chunks => None,
+            };
+            Parsed::Head { bytes, body }
+        }
+        Ok(httparse::Status::Partial) => Parsed::Beginning,
+        Err(_) => Parsed::Other,
+    }
+}
+
+/// What a head says of the body.
+enum Body {
+    Untold,
+    Bytes(u64),
+    Chunks,
+}
+
+fn body(fields: &[httparse::Header<'_>]) -> Body {
+    let field = |name: &str| {
+        let mut named = fields
+            .iter()
+            .filter(|field| field.name.eq_ignore_ascii_case(name));
+        named.next().map(|field| field.value)
+    };
+    if field("transfer-encoding").is_some() {
+        return Body::Chunks;
+    }
+    let length = field("content-length").and_then(|value| std::str::from_utf8(value).ok());
+    match length.and_then(|value| value.trim().parse().ok()) {
+        Some(bytes) => Body::Bytes(bytes),
+        None => Body::Untold,
+    }
+}

@@ -1,0 +1,218 @@
+//! Functions of a Go program, and where they return. Every Go program carries a table of its functions, for
+//! its own stack traces (`.gopclntab`), also one without symbols (`-ldflags "-s -w"`).
+//!
+//! The table: Go's src/internal/abi and src/debug/gosym, as it is since Go 1.18.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, Result, bail};
+use bpfcost_bpf::l7::Places;
+use iced_x86::{Decoder, DecoderOptions, Mnemonic};
+use object::{
+    Architecture, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _,
+    read::elf::ElfFile64,
+};
+
+const READ: &str = "crypto/tls.(*Conn).Read";
+const WRITE: &str = "crypto/tls.(*Conn).Write";
+const CLOSE: &str = "crypto/tls.(*Conn).Close";
+const STATUS: &str = "runtime.casgstatus";
+
+/// Sections that hold the table: in programs at a fixed address, and in others.
+const TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
+/// What the table begins with, since Go 1.18 and since Go 1.20: the same for what is read here.
+const BEGINNINGS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
+/// Bytes before the words of the table's head.
+const BEFORE_WORDS: usize = 8;
+
+/// Where the functions are that an agent watches.
+pub(super) fn places(file: &Path) -> Result<Places> {
+    let bytes = fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
+    let program = fs::read_link(file).unwrap_or_else(|_| file.to_owned());
+    find(&bytes).with_context(|| format!("looking for Go functions in {}", program.display()))
+}
+
+fn find(bytes: &[u8]) -> Result<Places> {
+    let file: ElfFile64<'_> = ElfFile64::parse(bytes).context("it is no ELF program of 64 bits")?;
+    if file.architecture() != Architecture::X86_64 {
+        bail!(
+            "it is a program for {:?}: arguments and returns are known for x86-64 alone",
+            file.architecture()
+        );
+    }
+    let functions = functions(&file)?;
+    let place = |name: &str| {
+        let function = functions.get(name);
+        let function = function.with_context(|| format!("it has no function {name}"))?;
+        let (offset, code) = code(&file, function)?;
+        let returns = returns(code).with_context(|| format!("decoding {name}"))?;
+        Ok::<_, anyhow::Error>((offset, returns.into_iter().map(|at| offset + at).collect()))
+    };
+    Ok(Places {
+        read: place(READ)?,
+        write: place(WRITE)?,
+        close: place(CLOSE)?.0,
+        status: place(STATUS)?.0,
+    })
+}
+
+/// Addresses of a function: its first, and the one behind it.
+type Range = std::ops::Range<u64>;
+
+/// All functions, by name.
+fn functions<'a>(file: &ElfFile64<'a>) -> Result<BTreeMap<&'a str, Range>> {
+    let table = TABLES.iter().find_map(|name| file.section_by_name(name));
+    let table = table.context(
+        "it is no Go program, or its sections were removed: it has no table of functions (.gopclntab)",
+    )?;
+    let table = table
+        .data()
+        .context("its table of functions can't be read")?;
+    let known = number(table, 0).is_some_and(|first| BEGINNINGS.contains(&first));
+    if !known {
+        bail!("its table of functions is of another form than that of Go 1.18 and later");
+    }
+    read(table, |start| match start {
+        // Since Go 1.26 the table does not say it.
+        0 => text(file),
+        start => Some(start),
+    })
+    .context("its table of functions is damaged")
+}
+
+/// Where Go's code begins.
+fn text(file: &ElfFile64<'_>) -> Option<u64> {
+    let mut symbols = file.symbols();
+    let symbol = symbols.find(|symbol| symbol.name() == Ok("runtime.text"));
+    let section = file.section_by_name(".text");
+    symbol
+        .map(|symbol| symbol.address())
+        .or_else(|| Some(section?.address()))
+}
+
+/// Reads the table. `None` where it leads out of itself.
+fn read<'a>(
+    table: &'a [u8],
+    start: impl FnOnce(u64) -> Option<u64>,
+) -> Option<BTreeMap<&'a str, Range>> {
+    let word = |index: usize| {
+        let at = BEFORE_WORDS + index * size_of::<u64>();
+        let word = table.get(at..at + size_of::<u64>())?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    };
+    let count = usize::try_from(word(0)?).ok()?;
+    let start = start(word(2)?)?;
+    let names = table.get(usize::try_from(word(3)?).ok()?..)?;
+    let list = table.get(usize::try_from(word(7)?).ok()?..)?;
+    // Pairs: where a function begins, behind the start; where more is said of it, in this list. The last
+    // begins where the code ends.
+    let begins = |index: usize| number(list, index * 8).map(|at| start + u64::from(at));
+    let mut functions = BTreeMap::new();
+    for index in 0..count {
+        let more = number(list, index * 8 + 4)? as usize;
+        let name = names.get(number(list, more + 4)? as usize..)?;
+        let name = name.split(|byte| *byte == 0).next()?;
+        if let Ok(name) = std::str::from_utf8(name) {
+            functions.insert(name, begins(index)?..begins(index + 1)?);
+        }
+    }
+    Some(functions)
+}
+
+fn number(bytes: &[u8], at: usize) -> Option<u32> {
+    let number = bytes.get(at..at.checked_add(4)?)?;
+    Some(u32::from_le_bytes(number.try_into().ok()?))
+}
+
+/// Where a function is in the file, and its code.
+fn code<'a>(file: &ElfFile64<'a>, range: &Range) -> Result<(usize, &'a [u8])> {
+    let mut segments = file.segments();
+    let segment = segments.find(|segment| {
+        let all = segment.address()..segment.address() + segment.size();
+        all.contains(&range.start)
+            && segment
+                .data_range(range.start, range.end - range.start)
+                .is_ok_and(|data| data.is_some())
+    });
+    let segment = segment.context("its code is not in the file")?;
+    let data = segment.data_range(range.start, range.end - range.start)?;
+    let offset = segment.file_range().0 + (range.start - segment.address());
+    Ok((
+        offset as usize,
+        data.context("its code is not in the file")?,
+    ))
+}
+
+/// Return instructions, in bytes from the start. Go has nothing but code between a function's first and last
+/// instruction.
+fn returns(code: &[u8]) -> Result<Vec<usize>> {
+    let decoder = Decoder::new(64, code, DecoderOptions::NONE);
+    let mut returns = Vec::new();
+    for instruction in decoder {
+        if instruction.is_invalid() {
+            bail!("there is no instruction at byte {}", instruction.ip());
+        }
+        if instruction.mnemonic() == Mnemonic::Ret {
+            returns.push(instruction.ip() as usize);
+        }
+    }
+    if returns.is_empty() {
+        bail!("it never returns");
+    }
+    Ok(returns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn returns_are_found_by_decoding_and_not_by_their_byte() {
+        // mov eax, 0xc3c3c3c3; ret; nop; ret; int3
+        let code = [0xb8, 0xc3, 0xc3, 0xc3, 0xc3, 0xc3, 0x90, 0xc3, 0xcc];
+        assert_eq!(returns(&code).expect("code"), [5, 7]);
+        assert!(returns(&[0x90, 0xcc]).is_err(), "none");
+        assert!(returns(&[0x06]).is_err(), "no instruction of 64 bits");
+    }
+
+    #[test]
+    fn what_is_no_go_program_is_told() {
+        let own = fs::read("/proc/self/exe").expect("this test");
+        let error = format!("{:#}", find(&own).expect_err("Rust"));
+        assert!(error.contains("it is no Go program"), "{error}");
+        let error = format!("{:#}", find(b"#!/bin/sh\n").expect_err("a script"));
+        assert!(error.contains("ELF"), "{error}");
+    }
+
+    /// Two functions, `a` and `bc`, of 16 and 32 bytes behind 0x1000.
+    fn table() -> Vec<u8> {
+        let mut table = BEGINNINGS[1].to_le_bytes().to_vec();
+        table.extend([0, 0, 1, 8]);
+        let (names, list) = (72, 80);
+        for word in [2, 0, 0x1000, names, 0, 0, 0, list] {
+            table.extend(u64::to_le_bytes(word));
+        }
+        table.extend(b"\0a\0bc\0\0\0");
+        let (first, second) = (24u32, 32u32);
+        for number in [0, first, 16, second, 48, 0, 0, 1, 16, 3] {
+            table.extend(number.to_le_bytes());
+        }
+        table
+    }
+
+    #[test]
+    fn the_table_tells_where_functions_begin_and_end() {
+        let functions = read(&table(), Some).map(|all| {
+            all.into_iter()
+                .map(|(name, range)| (name.to_owned(), range))
+                .collect::<Vec<_>>()
+        });
+        let expected = [
+            ("a".to_owned(), 0x1000..0x1010),
+            ("bc".to_owned(), 0x1010..0x1030),
+        ];
+        assert_eq!(functions.as_deref(), Some(&expected[..]));
+        let cut = &table()[..100];
+        assert!(read(cut, Some).is_none());
+    }
+}

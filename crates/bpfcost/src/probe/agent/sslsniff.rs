@@ -1,0 +1,113 @@
+//! `builtin:sslsniff`: takes what the server's processes hand to OpenSSL and get from there, in plain text,
+//! and hashes it. Source: study 004, whose sniffer printed it.
+//!
+//! It watches the processes of the server and no others, as `sslsniff -p` does: a client on the same machine
+//! uses the same library, and would be slowed by breakpoints that elsewhere it never meets.
+//!
+//! The hash is XXH3: it takes every byte that was captured into account, and costs some 0.1 ns of each, so that
+//! what is measured is getting them. A cryptographic one costs ten times that, in a process that shares
+//! CPUs with the client.
+
+mod library;
+
+use std::{cell::RefCell, hash::Hasher as _, rc::Rc, time::Duration};
+
+use anyhow::{Result, bail};
+use bpfcost_bpf::sslsniff::{Counts, Direction, Moved, Record, Sniffer};
+use twox_hash::XxHash3_64;
+
+use super::Agent;
+use crate::{probe::Seen, workload::Scene};
+
+/// The sniffer, and what it has taken.
+struct SslSniff {
+    sniffer: Sniffer,
+    taken: Rc<RefCell<Taken>>,
+    /// What the kernel had counted when it was attached.
+    before: Counts,
+}
+
+/// What was taken since it was attached.
+#[derive(Default)]
+struct Taken {
+    read: Stream,
+    written: Stream,
+}
+
+/// All payload in one direction.
+#[derive(Default)]
+struct Stream {
+    bytes: u64,
+    hash: XxHash3_64,
+}
+
+impl Taken {
+    fn take(&mut self, record: Record<'_>) {
+        let stream = match record.direction {
+            Direction::Read => &mut self.read,
+            Direction::Written => &mut self.written,
+        };
+        stream.bytes += record.payload.len() as u64;
+        stream.hash.write(record.payload);
+    }
+}
+
+/// Loads it.
+pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+    if let Some(argument) = arguments.first() {
+        bail!("builtin:sslsniff takes nothing more, and was given {argument}");
+    }
+    Ok(Box::new(SslSniff::load()?))
+}
+
+impl SslSniff {
+    fn load() -> Result<Self> {
+        let taken = Rc::new(RefCell::new(Taken::default()));
+        let into = Rc::clone(&taken);
+        Ok(SslSniff {
+            sniffer: Sniffer::load(move |record| into.borrow_mut().take(record))?,
+            taken,
+            before: Counts::default(),
+        })
+    }
+}
+
+impl Agent for SslSniff {
+    fn attach(&mut self, scene: &Scene) -> Result<()> {
+        self.before = self.sniffer.counts()?;
+        *self.taken.borrow_mut() = Taken::default();
+        let attached = library::attach(&mut self.sniffer, &scene.pids);
+        if attached.is_err() {
+            self.sniffer.detach();
+        }
+        attached
+    }
+
+    fn consume(&mut self, patience: Duration) -> Result<()> {
+        Ok(self.sniffer.wait(patience)?)
+    }
+
+    fn detach(&mut self) -> Result<Seen> {
+        self.sniffer.detach();
+        self.sniffer.take()?;
+        let now = self.sniffer.counts()?;
+        let taken = self.taken.borrow();
+        let of = |now: Moved, before: Moved| (now.calls - before.calls, now.lost - before.lost);
+        let (calls_read, lost_read) = of(now.read, self.before.read);
+        let (calls_written, lost_written) = of(now.written, self.before.written);
+        let counts = [
+            ("bytes_read", taken.read.bytes),
+            ("bytes_written", taken.written.bytes),
+            ("calls_read", calls_read),
+            ("calls_written", calls_written),
+        ];
+        Ok(Seen {
+            hits: Some(now.hits - self.before.hits),
+            lost: lost_read + lost_written,
+            counts: counts
+                .into_iter()
+                .map(|(name, count)| (name.to_owned(), count))
+                .collect(),
+        })
+    }
+}

@@ -1,0 +1,3 @@
+module bpfcost/l7-go
+
+go 1.19
