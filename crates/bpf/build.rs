@@ -7,8 +7,8 @@ use libbpf_cargo::SkeletonBuilder;
 /// The first clang that knows `may_goto`, as Debian 12 names it.
 const CLANG: &str = "clang-19";
 
-const SOURCES: [&str; 8] = [
-    "counter", "driver", "example", "feeder", "ladder", "probe", "tally", "xdp_lb",
+const SOURCES: [&str; 9] = [
+    "counter", "driver", "example", "feeder", "ladder", "probe", "syscount", "tally", "xdp_lb",
 ];
 
 fn main() {

@@ -20,6 +20,7 @@ mod plain;
 mod programs;
 pub mod run;
 pub mod stats;
+pub mod syscount;
 pub mod timing;
 
 pub use cpu::{Pinned, allowed_cpus, current_cpu};
@@ -56,6 +57,11 @@ mod skel {
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod probe {
         include!(concat!(env!("OUT_DIR"), "/probe.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod syscount {
+        include!(concat!(env!("OUT_DIR"), "/syscount.skel.rs"));
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
