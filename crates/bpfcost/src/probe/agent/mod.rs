@@ -8,6 +8,7 @@
 
 mod remote;
 mod serve;
+mod syscount;
 
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ pub(crate) trait Agent {
     /// Takes in what is there, and waits for more, for about so long.
     fn consume(&mut self, patience: Duration) -> Result<()>;
 
-    /// Switches it off, takes in what is left, and tells what was seen since it was switched on.
+    /// Switches it off, takes in what is left, and tells what was seen since it was switched on. An error that
+    /// is a [`Problem`] says that this can't be right.
     fn detach(&mut self) -> Result<Seen>;
 }
 
@@ -36,7 +38,7 @@ pub(crate) trait Agent {
 type Open = fn(&[String]) -> Result<Box<dyn Agent>>;
 
 /// The agents, by name.
-const AGENTS: [(&str, Open); 0] = [];
+const AGENTS: [(&str, Open); 1] = [("syscount", syscount::open)];
 
 /// Whether there is an agent of that name.
 pub(super) fn known(name: &str) -> bool {
