@@ -21,6 +21,10 @@ pub(super) fn run(
     load: &Load<'_>,
     mut probe: Option<&mut Box<dyn Probe>>,
 ) -> Result<Trial, Fault> {
+    let served = definition.served.as_ref();
+    if let Some(served) = served {
+        served.forget(scene)?;
+    }
     let mut secondary = BTreeMap::new();
     let begun = Instant::now();
     if let Some(probe) = &mut probe {
@@ -32,6 +36,9 @@ pub(super) fn run(
     let counted = site.network.counts()?;
     let before = accounts.spent(&scene.pids, &tool)?;
     let mut made = site.network.at_client(|| load.run(scene))??;
+    if let Some(served) = served {
+        served.settle(scene)?;
+    }
     let spent = accounts.spent(&scene.pids, &tool)?.since(&before);
     for (name, count) in site.network.counts()? {
         let before = counted.get(&name).copied().unwrap_or(0.0);
@@ -46,6 +53,9 @@ pub(super) fn run(
         }
         None => Seen::default(),
     };
+    if let Some(served) = served {
+        served.amend(scene, &mut made.reading)?;
+    }
     let reading = &made.reading;
     let ops = reading.ops as f64;
     let mut put = |name: &str, value: f64| secondary.insert(name.to_owned(), value);
