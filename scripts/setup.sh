@@ -34,9 +34,18 @@ run  qemu-system-x86  runs guests: other kernels, and exact counts
 run  busybox-static   the first programs of a guest
 run  file             tells virtme-ng which kernel an image is
 run  python3-venv     keeps virtme-ng, which composes guests, apart from the system's Python
+run  redis-server     the server of workload redis
+run  redis-tools      its load, redis-benchmark
+run  nginx-light      the server of workload nginx-ssl
+run  openssl          makes its certificate
+run  wrk              the load of nginx-ssl and l7-go
+run  golang-go        compiles the server of workload l7-go; not where there is a go already
+run  iperf3           server and load of workload iperf3
+run  iproute2         shows networks that a workload made
 test gnupg            signs the package archive that tests fetch kernels from
 test xz-utils         packs a source for tests of kernel build
 test bpftool          shows what is loaded, so that tests see nothing is left behind
+test bpftrace         a tracer of others, whose cost is measured in a test
 test chromium         renders the HTML report in its test
 lint clang-format-19  format of BPF C
 lint shellcheck       checks of shell scripts
@@ -92,6 +101,9 @@ missing_packages() {
     if [ "${CLANG:-clang-19}" != clang-19 ] && command -v "$CLANG" >/dev/null; then
         names=$(grep -vx clang-19 <<<"$names")
     fi
+    if command -v go >/dev/null; then
+        names=$(grep -vx golang-go <<<"$names")
+    fi
     # It fails when it does not know one of them; that is what is asked here.
     # shellcheck disable=SC2086 # one word per package
     installed=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $names 2>/dev/null || true)
@@ -102,6 +114,24 @@ missing_packages() {
 # as_root COMMAND...
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi
+}
+
+# The file that says which services may be started (invoke-rc.d(8)). Servers that are measured are started by
+# bpfcost, on ports of its own: those of the packages must not run beside them.
+readonly POLICY=/usr/sbin/policy-rc.d
+policy_is_ours=
+
+forbid_services() {
+    [ ! -e "$POLICY" ] || return 0
+    policy_is_ours=yes
+    printf '#!/bin/sh\n# Of bpfcost, while it installs packages.\nexit 101\n' | as_root tee "$POLICY" >/dev/null
+    as_root chmod 755 "$POLICY"
+}
+
+# What is left when this script ends, however that happens.
+clean_up() {
+    rm -f "${log:-}"
+    [ -z "$policy_is_ours" ] || as_root rm -f "$POLICY"
 }
 
 # Nothing on stdin, nothing asked, nothing hanging: output goes to the log, shown on failure.
@@ -126,7 +156,9 @@ install_packages() {
     fi
 
     log=$(mktemp)
-    trap 'rm -f "$log"' EXIT
+    trap clean_up EXIT
+    trap 'exit 130' INT TERM
+    forbid_services
     # Some other source that is out of reach must not stop us: the installation will tell.
     apt update -o APT::Update::Error-Mode=any || say "some package lists could not be refreshed; trying with those that are there"
     # shellcheck disable=SC2086 # one word per package

@@ -1,6 +1,9 @@
 //! `bpfcost check`: what can be measured here, and what will disturb it.
 
-use std::fmt::{self, Write};
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Write},
+};
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
@@ -12,9 +15,12 @@ use super::{
     format::Format,
     output::{answer, say},
 };
-use crate::target::{
-    Check, CheckState, Host,
-    guest::{Known, Tools},
+use crate::{
+    target::{
+        Check, CheckState, Host,
+        guest::{Known, Tools},
+    },
+    workload::program,
 };
 
 /// Tell what can be measured on this machine, and what will disturb it.
@@ -41,6 +47,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         checks.push(summary(&features()?));
     }
     checks.push(guests());
+    checks.push(workloads());
     let missing = checks
         .iter()
         .any(|check| check.state == CheckState::Missing);
@@ -179,6 +186,35 @@ fn guests() -> Check {
     };
     Check {
         name: "guests".into(),
+        state,
+        text,
+        advice,
+    }
+}
+
+/// Whether the programs of built-in workloads are there. Never missing: other experiments need none.
+fn workloads() -> Check {
+    let absent = program::KNOWN
+        .iter()
+        .filter(|(name, _)| program::find(name).is_err());
+    let (names, packages): (Vec<&str>, BTreeSet<&str>) = absent.copied().unzip();
+    let (state, text, advice) = match names.is_empty() {
+        true => (
+            CheckState::Ok,
+            "servers, load generators and tracers are there".to_owned(),
+            String::new(),
+        ),
+        false => (
+            CheckState::Warn,
+            format!("not there: {}", names.join(", ")),
+            format!(
+                "apt-get install --no-install-recommends {} (or scripts/setup.sh, which starts no service)",
+                Vec::from_iter(packages).join(" ")
+            ),
+        ),
+    };
+    Check {
+        name: "workloads".into(),
         state,
         text,
         advice,

@@ -8,6 +8,7 @@ use crate::{
         guest::{Failure, GuestError},
         kernel,
     },
+    workload,
 };
 
 /// How the program ends; the numbers are a contract (README).
@@ -117,6 +118,12 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             kernel::Error::Interrupted => Exit::Interrupted,
             error if error.is_input() => Exit::Usage,
             _ => Exit::Lacking,
+        });
+    }
+    if let Some(error) = cause.downcast_ref::<workload::Error>() {
+        return Some(match error.is_input() {
+            true => Exit::Usage,
+            false => Exit::Lacking,
         });
     }
     if let Some(failure) = cause.downcast_ref::<Failure>() {

@@ -5,6 +5,7 @@ mod check;
 mod compare;
 mod exit;
 mod format;
+mod guard;
 mod guest;
 mod interrupt;
 mod kernel;
@@ -66,6 +67,9 @@ enum Command {
     /// What this program does as the client of a workload.
     #[command(hide = true)]
     Load(load::Args),
+    /// What this program does to clean up after itself.
+    #[command(hide = true)]
+    Guard(guard::Args),
 }
 
 /// Runs the program.
@@ -93,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Guest(args) => guest::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Load(args) => load::run(&args),
+        Command::Guard(args) => guard::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

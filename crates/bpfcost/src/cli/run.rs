@@ -1,5 +1,6 @@
 //! `bpfcost run`: measure experiments, and show what came of it.
 
+mod announce;
 mod dry_run;
 mod plan;
 
@@ -163,6 +164,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let interrupted = interrupt::on_signal()?;
     let mut ended: Vec<Ended> = Vec::new();
     for (experiment, plan, out) in jobs {
+        announce::announce(&*experiment, &plan);
         let session = Session::start(experiment, plan, &out, &interrupted);
         match session.and_then(|session| session.run(&interrupted)) {
             Ok(one) => ended.push(one),

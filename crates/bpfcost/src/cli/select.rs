@@ -1,6 +1,6 @@
 //! What the user means: experiments and cases by name, with the nearest name where there is none.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::Result;
 use wildmatch::WildMatch;
@@ -10,10 +10,18 @@ use crate::{
     experiment::{self, Case, Experiment, Pair, Role, workload::Workload},
     measure::Plan,
     nearest::suggest,
+    workload::Definition,
 };
 
-/// The experiment of that name.
+/// What the names of files end with that define workloads.
+const DEFINITION: &str = ".toml";
+
+/// The experiment of that name, or of that file.
 pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
+    if name.ends_with(DEFINITION) {
+        let definition = Definition::read(Path::new(name))?;
+        return Ok(Box::new(Workload::of(definition)));
+    }
     let all = experiment::all();
     let names: Vec<String> = all.iter().map(|one| one.name().to_owned()).collect();
     all.into_iter()

@@ -25,6 +25,9 @@ use trial::differs;
 pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
 pub use unit::Unit;
 
+/// What the epochs of a case scatter by on a shared virtual machine.
+const TYPICAL_SPREAD: f64 = 0.01;
+
 /// A named question: its cases, what they are compared with, and how they are loaded.
 ///
 /// Everything that `list` and `--dry-run` ask is pure, so that they need no privilege: names, cases, pairs,
@@ -44,6 +47,11 @@ pub trait Experiment {
     /// kernel costs).
     fn margin(&self) -> f64 {
         0.01
+    }
+
+    /// What the epochs of a case typically scatter by (relative standard deviation): for forecasts alone.
+    fn spread(&self) -> f64 {
+        TYPICAL_SPREAD
     }
 
     /// Factor names and what each of them means, for `bpfcost list EXPERIMENT`.

@@ -7,7 +7,7 @@ mod bed;
 mod site;
 mod window;
 
-use std::collections::BTreeMap;
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     probe,
-    workload::{self, Definition, Variant, allowed},
+    workload::{self, Base, Definition, Variant, allowed},
 };
 
 /// The factor whose values are the probes.
@@ -30,10 +30,13 @@ const ROUNDS: u32 = 2;
 const CPU_MARGIN: f64 = 0.03;
 /// The same of throughput and latency.
 const RATE_MARGIN: f64 = 0.05;
+/// What the epochs of a case scatter by, as a relative standard deviation: redis on two CPUs.
+const SPREAD: f64 = 0.015;
 
 /// The built-in ones.
-const BUILT_IN: [&str; 2] = [
+const BUILT_IN: [&str; 3] = [
     include_str!("../../../../experiments/iperf3.toml"),
+    include_str!("../../../../experiments/nginx-ssl.toml"),
     include_str!("../../../../experiments/redis.toml"),
 ];
 
@@ -41,6 +44,8 @@ const BUILT_IN: [&str; 2] = [
 #[derive(Debug)]
 pub struct Workload {
     definition: Definition,
+    /// Made with the first epoch, and kept for the others.
+    base: RefCell<Option<Rc<Base>>>,
 }
 
 /// The built-in workloads.
@@ -55,7 +60,10 @@ pub fn built_in() -> impl Iterator<Item = Workload> {
 impl Workload {
     /// That workload.
     pub fn of(definition: Definition) -> Self {
-        Workload { definition }
+        Workload {
+            definition,
+            base: RefCell::new(None),
+        }
     }
 
     /// All combinations of factor values, in order.
@@ -173,6 +181,10 @@ impl Experiment for Workload {
 
     fn margin(&self) -> f64 {
         CPU_MARGIN
+    }
+
+    fn spread(&self) -> f64 {
+        SPREAD
     }
 
     fn factors(&self) -> Vec<(&str, &str)> {
@@ -294,8 +306,13 @@ impl Experiment for Workload {
     }
 
     fn overhead(&self) -> Overhead {
+        // The server's start and end; a window that warms it, and two in which a probe is switched under load.
+        let windows = match self.definition.variants.len() {
+            1 => 1.0,
+            _ => 3.0,
+        };
         Overhead {
-            load_s: 0.5,
+            load_s: 0.5 + windows * self.definition.window_ms as f64 / 1e3,
             trial_s: 0.05,
             batches: 1.0,
         }
@@ -306,8 +323,14 @@ impl Experiment for Workload {
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
-        let bed = bed::Bed::open(&self.definition, setup)
-            .with_context(|| format!("starting the workload {}", self.definition.name))?;
+        let starting = || format!("starting the workload {}", self.definition.name);
+        let mut kept = self.base.borrow_mut();
+        let base = match &*kept {
+            Some(base) => Rc::clone(base),
+            None => Rc::new(Base::open(&self.definition).with_context(starting)?),
+        };
+        *kept = Some(Rc::clone(&base));
+        let bed = bed::Bed::open(&base, &self.definition, setup).with_context(starting)?;
         Ok(Box::new(bed))
     }
 

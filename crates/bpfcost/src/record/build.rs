@@ -12,6 +12,7 @@ use super::{
     Asked, BudgetVerdict, CaseRecord, Comparison, Machine, MetricRecord, MetricValue, Mode,
     Prediction, Raw, Record, SCHEMA, Spread, Status, Verdict, Workload, exact,
     net::{Parts, net, second_reset},
+    noise::noise,
 };
 use crate::{
     experiment::{Case, Metric, Pair, Role, Unit},
@@ -351,6 +352,8 @@ impl Seen {
             .filter(|(case, data)| case.role == Role::Case && data.live())
             .filter_map(|(_, data)| spreads::Spread::of(&data.samples))
             .collect();
+        let live = plan.cases.iter().zip(&self.cases);
+        let live = live.filter(|(_, data)| data.live());
         let typical = spreads::Spread::typical(&cases);
         let percent = |share: f64| share * 100.0;
         Spread {
@@ -359,6 +362,7 @@ impl Seen {
             trial: percent(typical.map_or(0.0, |spread| spread.trial)),
             sentinel: median(&measured.sentinel.concat()),
             sentinel_drift: spreads::sentinel_drift(&measured.sentinel).map(percent),
+            noise: noise(live.map(|(case, data)| (case, data.samples.as_slice()))),
         }
     }
 }

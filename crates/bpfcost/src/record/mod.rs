@@ -16,6 +16,7 @@ mod file;
 mod journal;
 mod journal_error;
 mod net;
+mod noise;
 mod parts;
 mod predict;
 mod prediction;

@@ -373,4 +373,8 @@ pub struct Spread {
     pub sentinel: Option<f64>,
     /// How far the sentinel moved over the run.
     pub sentinel_drift: Option<f64>,
+    /// The 95 % interval of off against off in this run, low end first, where a workload ran: what is read
+    /// where there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<[f64; 2]>,
 }

@@ -1,80 +1,224 @@
-//! CPU time, precisely. Kernels without exact interrupt accounting sample what a process spends by ticks and
-//! charge interrupts to bystanders; so a process is taken from its scheduler runtime, by its CPU clock, and the
-//! machine from what its CPUs did not idle, by the idle time that the tick code keeps in nanoseconds.
+//! CPU time, precisely (METHODOLOGY, workloads). Kernels without exact interrupt accounting sample what a process
+//! spends by ticks and charge interrupts to bystanders; so a process is taken from its scheduler runtime, by its
+//! CPU clock, which is exact and holds what interrupts did on its back; and the machine from what its CPUs did not
+//! idle.
 
-use std::fs;
+use std::{collections::BTreeMap, fs};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-/// CPU time so far, in nanoseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
-    /// Of the server's processes.
-    pub server_ns: f64,
-    /// Of the probe's own programs in user space.
-    pub tool_ns: f64,
-    /// Of all CPUs: what they did not idle.
-    pub machine_ns: f64,
-    /// Context switches of the machine.
-    pub switches: f64,
-}
+use super::{Server, busy, family::family};
 
 /// Reads CPU times.
-#[derive(Debug, Default)]
-pub struct Accounts;
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Accounts<'a> {
+    server: Option<&'a Server>,
+}
+
+/// What was spent up to a moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Account {
+    server: Party,
+    tool: Party,
+    machine_ns: f64,
+    switches: f64,
+    drops: f64,
+}
+
+/// What was spent between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spent {
+    /// CPU time of the server's processes, in nanoseconds.
+    pub server_ns: f64,
+    /// The same of the probe's own programs in user space.
+    pub tool_ns: f64,
+    /// The same of all CPUs: what they did not idle.
+    pub machine_ns: f64,
+    /// Context switches of the server; of the machine where there is none.
+    pub switches: f64,
+    /// Datagrams and connections that the kernel dropped, for there was no room.
+    pub drops: f64,
+}
+
+/// Processes that are counted together.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Party {
+    /// CPU time by process, in nanoseconds.
+    clocks: BTreeMap<u32, f64>,
+    /// CPU time of all that ever were in their control group.
+    group_ns: Option<f64>,
+}
 
 /// Where the times come from on this machine, for the record.
 pub fn sources() -> String {
-    "server: CPU clocks of its processes; machine: idle time by ticks of 10 ms".to_owned()
+    format!(
+        "server and tool: CPU clocks of their processes; the server's control group where its processes come \
+         and go; client: its control group; machine: {}",
+        busy::source()
+    )
 }
 
-impl Accounts {
-    /// CPU time so far of these processes, and of the machine.
-    pub fn spent(&self, server: &[u32], tool: &[u32]) -> Result<Spent> {
-        let stat = fs::read_to_string("/proc/stat").context("can't read /proc/stat")?;
-        let cpu: Vec<f64> = stat
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .skip(1)
-            .filter_map(|field| field.parse().ok())
-            .collect();
-        let all: f64 = cpu.iter().take(8).sum();
-        let idle: f64 = cpu.iter().skip(3).take(2).sum::<f64>() + cpu.get(7).unwrap_or(&0.0);
-        let switches = stat
-            .lines()
-            .find_map(|line| line.strip_prefix("ctxt "))
-            .and_then(|count| count.trim().parse().ok())
-            .unwrap_or(0.0);
-        Ok(Spent {
-            server_ns: clocks(server),
-            tool_ns: clocks(tool),
-            machine_ns: (all - idle) * 1e7,
+impl<'a> Accounts<'a> {
+    /// Those of a server that was started here.
+    pub fn of(server: Option<&'a Server>) -> Self {
+        Accounts { server }
+    }
+
+    /// What was spent so far by the server (where none was started here, by these processes), by the processes of
+    /// a tool, and by the machine.
+    pub fn spent(&self, server: &[u32], tool: &[u32]) -> Result<Account> {
+        let pids = match self.server {
+            Some(server) => server.pids(),
+            None => server.iter().flat_map(|pid| family(*pid)).collect(),
+        };
+        let tool: Vec<u32> = tool.iter().flat_map(|pid| family(*pid)).collect();
+        let switches = match pids.is_empty() {
+            true => switches_of_all(),
+            false => pids.iter().map(|pid| switches(*pid)).sum(),
+        };
+        Ok(Account {
+            server: Party {
+                clocks: clocks(&pids),
+                group_ns: self.server.and_then(Server::cpu_ns),
+            },
+            tool: Party {
+                clocks: clocks(&tool),
+                group_ns: None,
+            },
+            machine_ns: busy::busy_ns()?,
             switches,
+            drops: drops(pids.first().copied()),
         })
     }
 }
 
-impl Spent {
+impl Account {
     /// What was spent since then.
-    pub fn since(self, before: Self) -> Self {
+    pub fn since(&self, before: &Account) -> Spent {
         Spent {
-            server_ns: self.server_ns - before.server_ns,
-            tool_ns: self.tool_ns - before.tool_ns,
+            server_ns: self.server.since(&before.server),
+            tool_ns: self.tool.since(&before.tool),
             machine_ns: self.machine_ns - before.machine_ns,
             switches: self.switches - before.switches,
+            drops: self.drops - before.drops,
         }
     }
 }
 
-/// CPU time of processes by their own clocks; one that is gone counts nothing.
-fn clocks(pids: &[u32]) -> f64 {
-    pids.iter()
-        .filter_map(|pid| {
-            let pid = nix::unistd::Pid::from_raw(i32::try_from(*pid).ok()?);
-            let time = nix::time::clock_getcpuclockid(pid).ok()?.now().ok()?;
-            Some(time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64)
-        })
+impl Party {
+    /// A process that came meanwhile counts whole; of one that went, its group alone knows.
+    fn since(&self, before: &Party) -> f64 {
+        let same = self.clocks.keys().eq(before.clocks.keys());
+        if let (false, Some(now), Some(then)) = (same, self.group_ns, before.group_ns) {
+            return now - then;
+        }
+        let spent = |(pid, now): (&u32, &f64)| now - before.clocks.get(pid).unwrap_or(&0.0);
+        self.clocks.iter().map(spent).sum()
+    }
+}
+
+/// CPU time of processes by their own clocks, threads that have ended included.
+fn clocks(pids: &[u32]) -> BTreeMap<u32, f64> {
+    let clock = |pid: &u32| {
+        let number = nix::unistd::Pid::from_raw(i32::try_from(*pid).ok()?);
+        let time = nix::time::clock_getcpuclockid(number).ok()?.now().ok()?;
+        Some((*pid, time.tv_sec() as f64 * 1e9 + time.tv_nsec() as f64))
+    };
+    pids.iter().filter_map(clock).collect()
+}
+
+/// Context switches of a process's threads, wanted or not.
+fn switches(pid: u32) -> f64 {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
+    let of_task = |status: String| -> f64 {
+        let counts = status.lines().filter_map(|line| {
+            let (name, count) = line.split_once(':')?;
+            name.ends_with("voluntary_ctxt_switches")
+                .then(|| count.trim().parse::<f64>().ok())?
+        });
+        counts.sum()
+    };
+    let tasks = tasks.into_iter().flatten().flatten();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.path().join("status")).ok())
+        .map(of_task)
         .sum()
+}
+
+/// Context switches of the machine.
+fn switches_of_all() -> f64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let count = stat.lines().find_map(|line| line.strip_prefix("ctxt "));
+    count
+        .and_then(|count| count.trim().parse().ok())
+        .unwrap_or(0.0)
+}
+
+/// Datagrams that found no room in a socket, and connections that found none in a queue, in the network of this
+/// process.
+fn drops(pid: Option<u32>) -> f64 {
+    let net = pid.map_or("/proc/net".to_owned(), |pid| format!("/proc/{pid}/net"));
+    let read = |file: &str| fs::read_to_string(format!("{net}/{file}")).unwrap_or_default();
+    counter(&read("snmp"), "Udp:", "RcvbufErrors")
+        + counter(&read("netstat"), "TcpExt:", "ListenDrops")
+        + read("snmp6")
+            .lines()
+            .find_map(|line| line.strip_prefix("Udp6RcvbufErrors"))
+            .and_then(|count| count.trim().parse::<f64>().ok())
+            .unwrap_or(0.0)
+}
+
+/// A counter of proc_net(5): a line of names, then a line of values.
+fn counter(table: &str, part: &str, name: &str) -> f64 {
+    let mut lines = table.lines().filter(|line| line.starts_with(part));
+    let (Some(names), Some(values)) = (lines.next(), lines.next()) else {
+        return 0.0;
+    };
+    let mut both = names.split_whitespace().zip(values.split_whitespace());
+    both.find(|(known, _)| *known == name)
+        .and_then(|(_, value)| value.parse().ok())
+        .unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn party(clocks: &[(u32, f64)], group_ns: Option<f64>) -> Party {
+        Party {
+            clocks: clocks.iter().copied().collect(),
+            group_ns,
+        }
+    }
+
+    #[test]
+    fn processes_that_stay_are_taken_from_their_clocks() {
+        let before = party(&[(1, 10.0), (2, 20.0)], Some(0.0));
+        let after = party(&[(1, 15.0), (2, 50.0)], Some(99.0));
+        assert_eq!(after.since(&before), 35.0);
+    }
+
+    #[test]
+    fn where_processes_come_and_go_their_group_knows() {
+        let before = party(&[(1, 10.0), (2, 20.0)], Some(100.0));
+        let after = party(&[(1, 15.0), (3, 4.0)], Some(160.0));
+        assert_eq!(after.since(&before), 60.0);
+        // Without a group, what those spent that are there.
+        let after = party(&[(1, 15.0), (3, 4.0)], None);
+        assert_eq!(after.since(&before), 9.0);
+    }
+
+    #[test]
+    fn counters_are_found_by_name() {
+        let table = "Udp: InDatagrams NoPorts InErrors RcvbufErrors\nUdp: 7 1 3 2\n";
+        assert_eq!(counter(table, "Udp:", "RcvbufErrors"), 2.0);
+        assert_eq!(counter(table, "Udp:", "SndbufErrors"), 0.0);
+        assert_eq!(counter(table, "TcpExt:", "ListenDrops"), 0.0);
+    }
+
+    #[test]
+    fn this_process_has_switched_context() {
+        assert!(switches(std::process::id()) > 0.0);
+        assert!(switches_of_all() > 0.0);
+    }
 }

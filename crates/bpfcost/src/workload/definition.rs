@@ -110,12 +110,10 @@ pub struct Watch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ready {
-    /// It accepts connections at this port of 127.0.0.1.
+    /// It listens at this port. Nobody connects to find out, and it is asked before each window, for some close
+    /// their port meanwhile.
     pub tcp: Option<String>,
-    /// Somebody listens at this port. Nobody connects to find out, and it is asked before each window: for
-    /// servers that take each connection for a client, and close their port meanwhile.
-    pub listen: Option<String>,
-    /// It prints something that matches.
+    /// It has printed something that matches this regular expression.
     pub output: Option<String>,
     /// Seconds after which it counts as failed.
     #[serde(default = "ten")]
@@ -166,10 +164,12 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Served {
-    /// A log with a line an operation; the numbers on it are summed under these names.
+    /// A log in `{dir}` with a line an operation, of nothing but numbers.
     pub log: String,
-    /// The names of the columns.
+    /// The names of the columns; each is summed under its own.
     pub sums: Vec<String>,
+    /// A command upon which the server writes what it has not written yet, and opens the log anew.
+    pub reopen: Vec<String>,
 }
 
 /// Something that varies beside the probe.
@@ -232,23 +232,33 @@ pub struct Check {
 /// The baseline's name.
 pub const OFF: &str = "off";
 
+impl Variant {
+    /// No probe: what the others are compared with.
+    pub(super) fn off() -> Self {
+        Variant {
+            name: OFF.to_owned(),
+            about: "no probe".to_owned(),
+            probe: String::new(),
+            quick: true,
+            only: BTreeMap::new(),
+            against: Vec::new(),
+            checks: Vec::new(),
+        }
+    }
+}
+
 impl Definition {
-    /// Reads one. Errors name line and key.
-    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
-        let mut definition: Definition = toml::from_str(text)?;
-        definition.variants.insert(
-            0,
-            Variant {
-                name: OFF.to_owned(),
-                about: "no probe".to_owned(),
-                probe: String::new(),
-                quick: true,
-                only: BTreeMap::new(),
-                against: Vec::new(),
-                checks: Vec::new(),
-            },
-        );
-        Ok(definition)
+    /// The programs that it runs itself: those that are no `{…}`.
+    pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
+        let server = self.server.iter().map(|server| &server.command);
+        let clients = self
+            .clients
+            .iter()
+            .flat_map(|client| [&client.command, &client.warm_up]);
+        let all = self.prepare.iter().chain(server).chain(clients);
+        all.filter_map(|command| command.first())
+            .map(String::as_str)
+            .filter(|program| !program.contains('{'))
     }
 }
 

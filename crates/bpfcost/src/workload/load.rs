@@ -2,17 +2,47 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use nix::sys::resource::{UsageWho, getrusage};
 
-use super::{Client, Process, Reading, Scene, process::told, server::tail};
+use super::{
+    Client, Error, Output, Process, Reading, Scene, cgroup::Cgroup, process::told, server::tail,
+};
 
-/// How much longer than a window a client may take, before it counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// How much longer than some windows a client may take, before it counts as stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// That many windows.
+const WINDOWS: u32 = 10;
+/// No load is shorter: it would be the start of a program that is measured.
+const SHORTEST: Duration = Duration::from_millis(50);
 
 /// A client of a workload.
 #[derive(Debug)]
 pub struct Load<'a> {
     client: &'a Client,
+}
+
+/// A client that runs.
+#[derive(Debug)]
+pub struct Running<'a> {
+    client: &'a Client,
+    process: Process,
+    command: String,
+    limit: Duration,
+    begun: Instant,
+    /// CPU time of all children before it, in nanoseconds.
+    earlier_ns: f64,
+}
+
+/// What came of the load of a window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Made {
+    /// How long it took: by the client's own clock where it tells, else from its start to its end.
+    pub took: Duration,
+    /// What the client says.
+    pub reading: Reading,
+    /// CPU time of the client, in nanoseconds.
+    pub client_ns: f64,
 }
 
 impl<'a> Load<'a> {
@@ -21,29 +51,116 @@ impl<'a> Load<'a> {
         Load { client }
     }
 
-    /// Makes the load of one window; how long it took, and what came of it.
-    pub fn run(&self, scene: &Scene) -> Result<(Duration, Reading)> {
+    /// Starts it, to make the load of one window.
+    pub fn start(&self, scene: &Scene) -> Result<Running<'a>> {
         let command = scene.command(&self.client.command)?;
+        let earlier_ns = children_ns()?;
         let begun = Instant::now();
-        let mut process = Process::start(&command, &scene.client_cpus, &[])?;
-        let status = process.wait(Duration::from_millis(scene.window_ms) + PATIENCE)?;
-        let took = begun.elapsed();
-        let printed = process.printed()?;
-        if !status.success() {
-            bail!(
-                "the client {} {}\n{}",
-                command.join(" "),
-                told(status),
-                tail(&printed)
-            );
+        Ok(Running {
+            client: self.client,
+            process: Process::start(&command, &scene.client_cpus, &[])?,
+            command: command.join(" "),
+            limit: WINDOWS * Duration::from_millis(scene.window_ms) + PATIENCE,
+            begun,
+            earlier_ns,
+        })
+    }
+
+    /// Makes the load of one window.
+    pub fn run(&self, scene: &Scene) -> Result<Made> {
+        self.start(scene)?.end()
+    }
+
+    /// Warms what the load needs: by the client's own command for that, else by a window of the load.
+    pub fn warm_up(&self, scene: &Scene) -> Result<()> {
+        if self.client.warm_up.is_empty() {
+            return self.run(scene).map(|_| ());
         }
-        let reading = Reading::of(self.client, &printed).with_context(|| {
-            format!(
-                "reading what {} printed:\n{}",
-                command.join(" "),
-                tail(&printed)
+        let command = scene.command(&self.client.warm_up)?;
+        let mut process = Process::start(&command, &scene.client_cpus, &[])?;
+        let status = process.wait(PATIENCE)?;
+        match status.success() {
+            true => Ok(()),
+            false => Err(failed(
+                &format!("the warm-up {} {}", command.join(" "), told(status)),
+                &process.printed()?,
+            )),
+        }
+    }
+}
+
+impl Running<'_> {
+    /// Waits for its end, and reads what it printed.
+    pub fn end(mut self) -> Result<Made> {
+        let command = self.command.clone();
+        let status = match self.process.wait(self.limit) {
+            Ok(status) => status,
+            Err(error) => {
+                return Err(failed(
+                    &format!("the client {command}: {error}"),
+                    &self.process.printed()?,
+                ));
+            }
+        };
+        let all = self.begun.elapsed();
+        let client_ns = match self.process.cgroup().and_then(Cgroup::cpu_ns) {
+            Some(spent) => spent,
+            None => children_ns()? - self.earlier_ns,
+        };
+        let printed = self.process.printed()?;
+        if !status.success() {
+            return Err(failed(
+                &format!("the client {command} {}", told(status)),
+                &printed,
+            ));
+        }
+        let reading = match self.client.output {
+            Output::Text => Reading::of(self.client, &printed),
+            _ => Reading::of(self.client, &self.process.answered()?),
+        };
+        let reading = reading.map_err(|error| {
+            failed(
+                &format!("what the client {command} printed can't be read: {error:#}"),
+                &printed,
             )
         })?;
-        Ok((took, reading))
+        let told = reading.seconds.map(Duration::try_from_secs_f64);
+        let took = match told.transpose() {
+            Ok(told) => told.unwrap_or(all),
+            Err(_) => {
+                return Err(failed(
+                    &format!("the client {command} tells no time that can be"),
+                    &printed,
+                ));
+            }
+        };
+        if took < SHORTEST {
+            return Err(Error::Client(format!(
+                "the client {command} took {:.1} ms, and a load of less than {} ms can't be told from the start \
+                 of programs\n  Give it more to do",
+                took.as_secs_f64() * 1e3,
+                SHORTEST.as_millis()
+            ))
+            .into());
+        }
+        Ok(Made {
+            took,
+            reading,
+            client_ns,
+        })
     }
+}
+
+/// An error with what the client printed.
+fn failed(what: &str, printed: &str) -> anyhow::Error {
+    Error::Client(format!("{what}\n{}", tail(printed))).into()
+}
+
+/// CPU time of all children that have ended, in nanoseconds.
+fn children_ns() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN).context("the CPU time of children")?;
+    let times = [usage.user_time(), usage.system_time()];
+    let ns =
+        |time: &nix::sys::time::TimeVal| time.tv_sec() as f64 * 1e9 + time.tv_usec() as f64 * 1e3;
+    Ok(times.iter().map(ns).sum())
 }

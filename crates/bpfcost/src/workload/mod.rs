@@ -4,24 +4,35 @@
 //! processes, [`Accounts`] says what CPU time each of them took. Everything listens on loopback alone.
 
 mod accounts;
+mod base;
+mod busy;
+mod cgroup;
 mod definition;
+mod error;
+mod family;
+pub(crate) mod guard;
 mod load;
 mod network;
+mod parse;
 mod process;
+pub(crate) mod program;
 mod reading;
 mod scene;
+mod served;
 mod server;
 
-pub use accounts::{Accounts, Spent, sources};
+pub use accounts::{Account, Accounts, Spent, sources};
+pub use base::Base;
 pub(crate) use definition::allowed;
 pub use definition::{
     Check, Client, Definition, Factor, Headline, OFF, Output, Ready, Served, ServerSpec, Variant,
     Watch,
 };
-pub use load::Load;
+pub use error::Error;
+pub use load::{Load, Made, Running};
 pub use network::{Network, Path};
+pub use parse::Wrong;
 pub use process::Process;
 pub use reading::Reading;
 pub use scene::Scene;
 pub use server::Server;
-pub(crate) use server::free_port;

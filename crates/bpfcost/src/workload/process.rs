@@ -1,56 +1,101 @@
-//! A process of a workload: in a group of its own, with its output kept, and gone with its owner.
+//! A process of a workload: with its output kept, in a control group of its own (or a process group, where there
+//! are none), and gone with its owner, however that ends.
 
 use std::{
     fs::File,
-    io::{Read as _, Seek as _},
-    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    os::unix::{
+        fs::FileExt as _,
+        process::{CommandExt as _, ExitStatusExt as _},
+    },
+    path::Path,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::{
+    process::{Pid, Signal, kill_process_group},
+    thread::{CpuSet, sched_getaffinity, sched_setaffinity},
+};
+
+use super::{
+    cgroup::Cgroup,
+    guard::{Duty, Guard},
+    program,
+};
 
 /// How long a process may take to end after it was asked to.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(2);
+/// A shell that enters a control group and becomes the program, so that nothing that this starts is ever outside.
+const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
 /// A process and all that it started.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
-    output: File,
+    out: File,
+    err: File,
+    cgroup: Option<Cgroup>,
+    guard: Arc<Guard>,
 }
 
 impl Process {
     /// Starts `command`, program first, on these CPUs (any where there are none).
     pub fn start(command: &[String], cpus: &[u32], env: &[(String, String)]) -> Result<Self> {
+        Process::start_in(None, command, cpus, env)
+    }
+
+    /// The same in a folder.
+    pub fn start_in(
+        folder: Option<&Path>,
+        command: &[String],
+        cpus: &[u32],
+        env: &[(String, String)],
+    ) -> Result<Self> {
         let Some((program, arguments)) = command.split_first() else {
             bail!("there is no command to start");
         };
-        let output = tempfile::tempfile().context("no room for what a program prints")?;
-        let child = Command::new(program)
+        let found = program::find(program)?;
+        let guard = Guard::of_process()?;
+        let cgroup = guard.group();
+        let file = || tempfile::tempfile().context("no room for what a program prints");
+        let (out, err) = (file()?, file()?);
+        let mut starts = match &cgroup {
+            Some(cgroup) => {
+                let mut shell = Command::new("/bin/sh");
+                shell.args(["-c", ENTER]).arg(cgroup.procs()).arg(&found);
+                shell
+            }
+            None => Command::new(&found),
+        };
+        starts
             .args(arguments)
             .envs(env.iter().cloned())
             .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output.try_clone()?)
-            .process_group(0)
-            .spawn()
+            .stdout(out.try_clone()?)
+            .stderr(err.try_clone()?)
+            .process_group(0);
+        if let Some(folder) = folder {
+            starts.current_dir(folder);
+        }
+        let child = on(cpus, || starts.spawn())
+            .with_context(|| format!("can't give {program} its CPUs"))?
             .with_context(|| format!("can't start {program}"))?;
         let process = Process {
             name: program.clone(),
             child,
-            output,
+            out,
+            err,
+            cgroup,
+            guard,
         };
-        if !cpus.is_empty() {
-            let mut set = rustix::thread::CpuSet::new();
-            cpus.iter().for_each(|cpu| set.set(*cpu as usize));
-            rustix::thread::sched_setaffinity(Some(process.pid()), &set)
-                .with_context(|| format!("can't give {program} its CPUs"))?;
+        if process.cgroup.is_none() {
+            process.guard.owe(Duty::Group(process.id()))?;
         }
         Ok(process)
     }
@@ -62,6 +107,11 @@ impl Process {
 
     fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
+    }
+
+    /// Its control group, where it has one.
+    pub(super) fn cgroup(&self) -> Option<&Cgroup> {
+        self.cgroup.as_ref()
     }
 
     /// How it ended; `None` while it runs.
@@ -77,36 +127,42 @@ impl Process {
                 return Ok(status);
             }
             if begun.elapsed() > limit {
-                bail!("{} does not end", self.name);
+                bail!(
+                    "{} does not end: it has run for {:.0} s",
+                    self.name,
+                    limit.as_secs_f64()
+                );
             }
             sleep(LOOK);
         }
     }
 
-    /// What it has printed so far.
-    pub fn printed(&mut self) -> Result<String> {
-        let mut bytes = Vec::new();
-        // The file is shared with the process: its place is put back where it was.
-        let place = self.output.stream_position()?;
-        self.output.rewind()?;
-        self.output.read_to_end(&mut bytes)?;
-        self.output
-            .seek(std::io::SeekFrom::Start(place.max(bytes.len() as u64)))?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    /// What it has printed so far: standard output, then standard error.
+    pub fn printed(&self) -> Result<String> {
+        Ok(self.answered()? + &text(&self.err)?)
+    }
+
+    /// What it has printed so far on standard output.
+    pub fn answered(&self) -> Result<String> {
+        text(&self.out)
     }
 
     /// Ends it and all that it started.
     pub fn stop(&mut self, signal: Signal) {
-        if !matches!(self.child.try_wait(), Ok(None)) {
-            let _ = kill_process_group(self.pid(), Signal::KILL);
-            return;
+        if matches!(self.child.try_wait(), Ok(None)) {
+            let _ = kill_process_group(self.pid(), signal);
+            let begun = Instant::now();
+            while begun.elapsed() < FAREWELL && matches!(self.child.try_wait(), Ok(None)) {
+                sleep(LOOK);
+            }
         }
-        let _ = kill_process_group(self.pid(), signal);
-        let begun = Instant::now();
-        while begun.elapsed() < FAREWELL && matches!(self.child.try_wait(), Ok(None)) {
-            sleep(LOOK);
+        match &self.cgroup {
+            Some(cgroup) => cgroup.kill(),
+            None => {
+                let _ = kill_process_group(self.pid(), Signal::KILL);
+                self.guard.done(Duty::Group(self.id()));
+            }
         }
-        let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.child.wait();
     }
 }
@@ -117,10 +173,31 @@ impl Drop for Process {
     }
 }
 
+/// Does something on these CPUs (any where there are none): what it starts has them from its first instruction.
+fn on<T>(cpus: &[u32], something: impl FnOnce() -> T) -> rustix::io::Result<T> {
+    if cpus.is_empty() {
+        return Ok(something());
+    }
+    let before = sched_getaffinity(None)?;
+    let mut set = CpuSet::new();
+    cpus.iter().for_each(|cpu| set.set(*cpu as usize));
+    sched_setaffinity(None, &set)?;
+    let done = something();
+    sched_setaffinity(None, &before)?;
+    Ok(done)
+}
+
+/// All of a file, whose place others write at.
+fn text(file: &File) -> Result<String> {
+    let mut bytes = vec![0; usize::try_from(file.metadata()?.len())?];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// How a process ended, in words.
 pub(crate) fn told(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("ended with {code}"),
+        (Some(code), _) => format!("ended with exit code {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended".to_owned(),
     }

@@ -2,28 +2,43 @@
 
 use std::{
     fs,
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpListener},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
+use regex::Regex;
+use thiserror::Error as ThisError;
 
-use super::{Process, Scene, ServerSpec, process::told};
+use super::{Error, Process, Scene, ServerSpec, cgroup::Cgroup, family::family, process::told};
 
 /// How often a server is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(5);
-/// How long a port may be closed between two windows.
-const REOPENING: Duration = Duration::from_secs(10);
 /// Bytes of its output that an error shows.
 const SHOWN: usize = 600;
+/// What servers print whose port is taken, where that can't be seen from outside.
+const IN_USE: &str = "address already in use";
 
 /// A server that runs.
 #[derive(Debug)]
 pub struct Server {
     process: Process,
-    /// The port at which it must listen before each window, where it is known to close it meanwhile.
-    listens: Option<u16>,
+    program: String,
+    /// Where it must listen.
+    port: Option<u16>,
+    /// What it must have printed.
+    output: Option<Regex>,
+    within: Duration,
+}
+
+/// Somebody else has the port.
+#[derive(Debug, ThisError)]
+#[error("{source}")]
+pub(super) struct Taken {
+    /// That port.
+    pub(super) port: u16,
+    source: Error,
 }
 
 /// A port of 127.0.0.1 that nobody has at the moment.
@@ -41,123 +56,166 @@ impl Server {
             .iter()
             .map(|(name, value)| Ok((name.clone(), scene.fill(value)?)))
             .collect::<Result<_>>()?;
-        let mut process = Process::start(&command, &scene.server_cpus, &env)?;
-        let program = command.join(" ");
-        let Some(ready) = &spec.ready else {
-            return Ok(Server {
-                process,
-                listens: None,
-            });
+        let ready = spec.ready.as_ref();
+        let port = match ready.and_then(|ready| ready.tcp.as_deref()) {
+            Some(port) => Some(port_of(&scene.fill(port)?)?),
+            None => None,
         };
-        let port = |text: &Option<String>| -> Result<Option<u16>> {
-            let port = text.as_deref().map(|port| scene.fill(port)).transpose()?;
-            port.map(|port| port.parse().with_context(|| format!("{port} is no port")))
-                .transpose()
+        let output = ready.and_then(|ready| ready.output.as_deref());
+        let mut server = Server {
+            port,
+            output: output.map(pattern).transpose()?,
+            within: Duration::try_from_secs_f64(ready.map_or(0.0, |ready| ready.within_s))?,
+            process: Process::start(&command, &scene.server_cpus, &env)?,
+            program: command.join(" "),
         };
-        let (connects, listens) = (port(&ready.tcp)?, port(&ready.listen)?);
+        match server.ready() {
+            Ok(()) => Ok(server),
+            Err(error) if !error.is::<Taken>() && server.finds_port_taken() => Err(Taken {
+                port: port.unwrap_or(scene.port),
+                source: Error::Server(format!("{error:#}")),
+            }
+            .into()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Waits until it takes load: at its start, and before each window, for some close their port meanwhile.
+    /// Nobody connects to find out.
+    pub fn ready(&mut self) -> Result<()> {
         let begun = Instant::now();
         loop {
-            if let Some(status) = process.ended()? {
-                bail!(
-                    "the server {program} {}\n{}",
-                    told(status),
-                    tail(&process.printed()?)
-                );
+            self.alive()?;
+            let listens = match self.port {
+                Some(port) => self.listens(port)?,
+                None => true,
+            };
+            let printed = match &self.output {
+                Some(output) => output.is_match(&self.process.printed()?),
+                None => true,
+            };
+            if listens && printed {
+                return Ok(());
             }
-            let connected = match connects {
-                Some(port) => TcpStream::connect((scene.address, port)).is_ok(),
-                None => true,
-            };
-            let listening = match listens {
-                Some(port) => is_listening(port)?,
-                None => true,
-            };
-            let printed = match &ready.output {
-                Some(pattern) => process.printed()?.contains(pattern),
-                None => true,
-            };
-            if connected && listening && printed {
-                return Ok(Server { process, listens });
-            }
-            if begun.elapsed().as_secs_f64() > ready.within_s {
-                bail!(
-                    "the server {program} is not ready after {} s\n{}",
-                    ready.within_s,
-                    tail(&process.printed()?)
-                );
+            if begun.elapsed() > self.within {
+                let lacks = match (listens, self.port) {
+                    (false, Some(port)) => format!("it does not listen on port {port}"),
+                    _ => "it has not printed what tells that".to_owned(),
+                };
+                return Err(Error::Server(format!(
+                    "the server {} is not ready after {} s: {lacks}\n{}",
+                    self.program,
+                    self.within.as_secs_f64(),
+                    tail(&self.process.printed()?)
+                ))
+                .into());
             }
             sleep(LOOK);
         }
     }
 
-    /// Waits until it listens, where it has to before each window.
-    pub fn await_port(&mut self) -> Result<()> {
-        let Some(port) = self.listens else {
-            return Ok(());
-        };
-        let begun = Instant::now();
-        while !is_listening(port)? {
-            if let Some(status) = self.process.ended()? {
-                bail!(
-                    "the server {} between two windows\n{}",
-                    told(status),
-                    tail(&self.process.printed()?)
-                );
-            }
-            if begun.elapsed() > REOPENING {
-                bail!(
-                    "the server has closed port {port}, and not opened it again within {} s\n{}",
-                    REOPENING.as_secs(),
-                    tail(&self.process.printed()?)
-                );
-            }
-            sleep(LOOK);
+    /// Whether it says so itself.
+    fn finds_port_taken(&self) -> bool {
+        let printed = self.process.printed().unwrap_or_default();
+        printed.to_lowercase().contains(IN_USE)
+    }
+
+    /// Fails where it has ended, with the last of what it said.
+    pub fn alive(&mut self) -> Result<(), Error> {
+        let ended = self.process.ended();
+        match ended.map_err(|error| Error::Server(format!("{error:#}")))? {
+            None => Ok(()),
+            Some(status) => Err(Error::Server(format!(
+                "the server {} {}\n{}",
+                self.program,
+                told(status),
+                tail(&self.process.printed().unwrap_or_default())
+            ))),
         }
-        Ok(())
     }
 
     /// Its processes.
     pub fn pids(&self) -> Vec<u32> {
-        let mut pids = vec![self.process.id()];
-        let mut next = 0;
-        while let Some(pid) = pids.get(next) {
-            let children =
-                fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-            pids.extend(
-                children
-                    .split_whitespace()
-                    .filter_map(|pid| pid.parse::<u32>().ok()),
-            );
-            next += 1;
+        match self.process.cgroup().map(Cgroup::pids) {
+            Some(pids) if !pids.is_empty() => pids,
+            _ => family(self.process.id()),
         }
-        pids
+    }
+
+    /// CPU time of all its processes ever, in nanoseconds, where its control group tells.
+    pub fn cpu_ns(&self) -> Option<f64> {
+        self.process.cgroup()?.cpu_ns()
+    }
+
+    /// Whether it listens on this port; an error where somebody else does.
+    fn listens(&self, port: u16) -> Result<bool> {
+        let Some(socket) = listener(self.process.id(), port) else {
+            return Ok(false);
+        };
+        if self.pids().iter().any(|pid| holds(*pid, &socket)) {
+            return Ok(true);
+        }
+        let others = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let mut pids = others.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let who = match pids.find(|pid| holds(*pid, &socket)) {
+            None => "another process".to_owned(),
+            Some(pid) => {
+                let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+                format!("{} (process {pid})", name.trim())
+            }
+        };
+        Err(Taken {
+            port,
+            source: Error::Server(format!(
+                "port {port} is taken by {who}, so the server {} can't listen there\n  End that process, or \
+                 write {{port}} for a port that is free",
+                self.program
+            )),
+        }
+        .into())
     }
 }
 
-/// Whether somebody listens at a port of the calling thread's network. Nobody connects to it.
-fn is_listening(port: u16) -> Result<bool> {
-    const SOCKETS: [&str; 2] = ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"];
-    let tell = |path: &&str| fs::read_to_string(path).ok();
-    let told: Vec<String> = SOCKETS.iter().filter_map(tell).collect();
-    if told.is_empty() {
-        bail!("can't read {}", SOCKETS[0]);
-    }
-    Ok(told.iter().any(|text| listens_in(text, port)))
+fn port_of(text: &str) -> Result<u16, Error> {
+    text.parse()
+        .map_err(|_| Error::Definition(format!("{text} is no port: ready.tcp is one, or {{port}}")))
 }
 
-/// Whether one of these sockets of proc_net_tcp(5) is in state LISTEN at that port.
-fn listens_in(sockets: &str, port: u16) -> bool {
+fn pattern(text: &str) -> Result<Regex, Error> {
+    Regex::new(text).map_err(|error| {
+        Error::Definition(format!("ready.output is no regular expression: {error}"))
+    })
+}
+
+/// The socket that listens on a TCP port, by the number of its inode, in the network of a process.
+fn listener(pid: u32, port: u16) -> Option<String> {
+    /// TCP_LISTEN of net/tcp_states.h, as /proc/net/tcp writes it.
     const LISTEN: &str = "0A";
     let port = format!(":{port:04X}");
-    sockets.lines().any(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        let local = words.next().is_some_and(|local| local.ends_with(&port));
-        local && words.nth(1) == Some(LISTEN)
+    ["tcp", "tcp6"].iter().find_map(|file| {
+        let table = fs::read_to_string(format!("/proc/{pid}/net/{file}")).ok()?;
+        table.lines().skip(1).find_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let ours = fields.get(1)?.ends_with(&port) && *fields.get(3)? == LISTEN;
+            ours.then(|| fields.get(9).map(|inode| (*inode).to_owned()))?
+        })
     })
+}
+
+/// Whether a process has that socket open.
+fn holds(pid: u32, socket: &str) -> bool {
+    let wanted = format!("socket:[{socket}]");
+    let files = fs::read_dir(format!("/proc/{pid}/fd"));
+    let mut links = files.into_iter().flatten().flatten();
+    links.any(|file| fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == &*wanted))
 }
 
 /// The last of what a program printed.
 pub(crate) fn tail(printed: &str) -> String {
+    let printed = printed.trim_end();
+    if printed.is_empty() {
+        return "  (it printed nothing)".to_owned();
+    }
     let from = printed.len().saturating_sub(SHOWN);
     let from = (from..printed.len())
         .find(|at| printed.is_char_boundary(*at))
@@ -176,24 +234,20 @@ mod tests {
 
     #[test]
     fn who_listens_is_seen_without_a_connection() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let port = listener.local_addr().expect("an address").port();
-        assert!(is_listening(port).expect("sockets"));
-        listener.set_nonblocking(true).expect("a listener");
-        assert!(listener.accept().is_err(), "somebody has connected");
-        drop(listener);
-        assert!(!is_listening(port).expect("sockets"));
+        let listener_here = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = listener_here.local_addr().expect("an address").port();
+        let me = std::process::id();
+        let socket = listener(me, port).expect("it listens");
+        assert!(holds(me, &socket));
+        assert!(!holds(1, &socket));
+        drop(listener_here);
+        assert_eq!(listener(me, port), None);
     }
 
     #[test]
-    fn a_connection_is_no_listener() {
-        const SOCKETS: &str = "\
-  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-   0: 0100007F:B0D1 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1
-   1: 0100007F:B0D2 0100007F:B0D1 01 00000000:00000000 00:00000000 00000000     0        0 2 1
-";
-        assert!(listens_in(SOCKETS, 0xb0d1));
-        assert!(!listens_in(SOCKETS, 0xb0d2));
-        assert!(!listens_in(SOCKETS, 0x00d1));
+    fn the_last_of_an_output_is_shown() {
+        assert_eq!(tail("a\nb\n\n"), "  a\n  b");
+        assert_eq!(tail(""), "  (it printed nothing)");
+        assert!(tail(&"ü".repeat(1000)).len() <= SHOWN + 2);
     }
 }

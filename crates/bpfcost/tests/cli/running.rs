@@ -40,6 +40,11 @@ impl Running {
         self.child.as_mut().expect("it has not ended")
     }
 
+    /// Its number.
+    pub(crate) fn id(&mut self) -> u32 {
+        self.child().id()
+    }
+
     pub(crate) fn journal(&self) -> String {
         fs::read_to_string(&self.journal).unwrap_or_default()
     }
@@ -70,7 +75,7 @@ impl Running {
     /// What it holds in the kernel just now, by its open files.
     pub(crate) fn held(&mut self) -> Held {
         let mut held = Held::default();
-        let folder = format!("/proc/{}/fdinfo", self.child().id());
+        let folder = format!("/proc/{}/fdinfo", self.id());
         for file in fs::read_dir(folder).into_iter().flatten().flatten() {
             let text = fs::read_to_string(file.path()).unwrap_or_default();
             let number = |key: &str| {
@@ -98,7 +103,7 @@ impl Running {
 
     /// Sends a signal by its name.
     pub(crate) fn signal(&mut self, name: &str) {
-        let id = self.child().id();
+        let id = self.id();
         let sent = Command::new("sh")
             .args(["-c", &format!("kill -{name} {id}")])
             .status();

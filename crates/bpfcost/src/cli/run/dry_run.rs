@@ -10,13 +10,9 @@ use crate::{
     target::Host,
 };
 
-/// What the epochs of a case typically scatter by (relative standard deviation), for `--dry-run`
-/// alone: seen on a shared virtual machine.
-const TYPICAL_SPREAD: f64 = 0.01;
-
 /// Tells all of it of one plan.
 pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> {
-    let forecast = forecast(experiment, plan, TYPICAL_SPREAD);
+    let forecast = forecast(experiment, plan, experiment.spread());
     say!(
         "{} on {}: {} cases",
         plan.experiment,
@@ -61,7 +57,7 @@ pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
         say!(
             "a difference of {} would be seen about three times in four, if epochs scatter by {}",
             round_percent(detectable),
-            round_percent(TYPICAL_SPREAD)
+            round_percent(experiment.spread())
         )?;
     }
     if let Some(seconds) = plan.seconds

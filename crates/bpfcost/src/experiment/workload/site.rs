@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::{
     experiment::Case,
-    workload::{Definition, Network, Scene, Server},
+    workload::{Accounts, Definition, Network, Scene, Server},
 };
 
 /// A server where it is reached.
@@ -47,10 +47,23 @@ impl Site {
 
     /// Waits until the server can take the load of another window.
     pub(super) fn ready(&mut self) -> Result<()> {
-        let Some(server) = &mut self.server else {
-            return Ok(());
-        };
-        self.network.at_server(|| server.await_port())?
+        self.server.as_mut().map_or(Ok(()), Server::ready)
+    }
+
+    /// The outcome of something, unless the server is gone: then that is why.
+    pub(super) fn answer<T, E: From<anyhow::Error>>(
+        &mut self,
+        outcome: Result<T, E>,
+    ) -> Result<T, E> {
+        match self.server.as_mut().map(Server::alive) {
+            Some(Err(gone)) => Err(anyhow::Error::from(gone).into()),
+            _ => outcome,
+        }
+    }
+
+    /// What is spent on it.
+    pub(super) fn accounts(&self) -> Accounts<'_> {
+        Accounts::of(self.server.as_ref())
     }
 
     /// The scene of one case, for a window of so many milliseconds.

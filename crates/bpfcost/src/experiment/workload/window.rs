@@ -1,24 +1,30 @@
 //! A window: the probe goes on, the client makes its load, the probe goes off; and what that cost, and whether
 //! everything that had to be seen was seen.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, thread::sleep, time::Instant};
 
+use anyhow::Result;
+
+use super::site::Site;
 use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, Seen},
-    workload::{Accounts, Check, Definition, Headline, Load, Network, Scene, Variant, allowed},
+    workload::{Check, Definition, Headline, Load, Reading, Scene, Variant, allowed},
 };
 
 /// Runs one window of a case.
 pub(super) fn run(
     definition: &Definition,
     variant: &Variant,
+    site: &Site,
     scene: &Scene,
-    network: &Network,
     load: &Load<'_>,
     mut probe: Option<&mut Box<dyn Probe>>,
 ) -> Result<Trial, Fault> {
-    let accounts = Accounts;
+    let served = definition.served.as_ref();
+    if let Some(served) = served {
+        served.forget(scene)?;
+    }
     let mut secondary = BTreeMap::new();
     let begun = Instant::now();
     if let Some(probe) = &mut probe {
@@ -26,13 +32,17 @@ pub(super) fn run(
         secondary.insert("attach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
     }
     let tool = probe.as_ref().map(|probe| probe.pids()).unwrap_or_default();
-    let counted = network.counts()?;
+    let accounts = site.accounts();
+    let counted = site.network.counts()?;
     let before = accounts.spent(&scene.pids, &tool)?;
-    let (took, mut reading) = network.at_client(|| load.run(scene))??;
-    let spent = accounts.spent(&scene.pids, &tool)?.since(before);
-    for (name, count) in network.counts()? {
+    let mut made = site.network.at_client(|| load.run(scene))??;
+    if let Some(served) = served {
+        served.settle(scene)?;
+    }
+    let spent = accounts.spent(&scene.pids, &tool)?.since(&before);
+    for (name, count) in site.network.counts()? {
         let before = counted.get(&name).copied().unwrap_or(0.0);
-        reading.counts.insert(name, count - before);
+        made.reading.counts.insert(name, count - before);
     }
     let begun = Instant::now();
     let seen = match probe {
@@ -43,44 +53,76 @@ pub(super) fn run(
         }
         None => Seen::default(),
     };
+    if let Some(served) = served {
+        served.amend(scene, &mut made.reading)?;
+    }
+    let reading = &made.reading;
     let ops = reading.ops as f64;
     let mut put = |name: &str, value: f64| secondary.insert(name.to_owned(), value);
     put("server_ns", spent.server_ns / ops);
+    put("client_ns", made.client_ns / ops);
     put("tool_ns", spent.tool_ns / ops);
     put("machine_ns", spent.machine_ns / ops);
     put("switches", spent.switches / ops);
-    put("ops_per_s", ops / took.as_secs_f64());
+    put("drops", spent.drops);
+    put("ops_per_s", ops / made.took.as_secs_f64());
+    for (percentile, latency) in &reading.latency_us {
+        put(&format!("latency_{percentile}_us"), *latency);
+    }
     for (name, count) in &reading.counts {
         put(name, *count);
     }
-    for (percentile, latency) in &reading.latency_us {
-        put(&format!("latency_{percentile}_us"), *latency);
+    for (name, count) in &seen.counts {
+        put(name, *count as f64);
     }
     if let Some(hits) = seen.hits {
         put("hits", hits as f64 / ops);
         put("lost", seen.lost as f64);
     }
-    check(variant, scene, &seen, &reading.counts, reading.ops)?;
+    check(variant, scene, &seen, reading)?;
     Ok(Trial {
         value: match definition.headline {
             Headline::Server => spent.server_ns,
             Headline::Machine => spent.machine_ns,
         } / ops,
         ops: reading.ops,
-        elapsed_ns: took.as_secs_f64() * 1e9,
+        elapsed_ns: made.took.as_secs_f64() * 1e9,
         ticks: 0,
         secondary,
     })
 }
 
-/// What must be equal in this window is.
-fn check(
-    variant: &Variant,
+/// How much longer the slowest operation takes in a window in whose middle the probe goes on and off, than in one
+/// before it that lets it be, in milliseconds; `None` where the client does not tell.
+pub(super) fn stir(
+    site: &mut Site,
     scene: &Scene,
-    seen: &Seen,
-    counts: &BTreeMap<String, f64>,
-    ops: u64,
-) -> Result<(), Fault> {
+    load: &Load<'_>,
+    probe: &mut dyn Probe,
+) -> Result<Option<f64>, Fault> {
+    site.ready()?;
+    let made = site.network.at_client(|| load.run(scene))??;
+    let Some(usual) = longest_ms(&made.reading) else {
+        return Ok(None);
+    };
+    site.ready()?;
+    let running = site.network.at_client(|| load.start(scene))??;
+    // A client that has a number of operations takes what that takes.
+    let third = made.took / 3;
+    sleep(third);
+    probe.attach(scene)?;
+    sleep(third);
+    probe.detach()?;
+    Ok(longest_ms(&running.end()?.reading).map(|longest| longest - usual))
+}
+
+/// The longest latency that a client tells, in milliseconds.
+fn longest_ms(reading: &Reading) -> Option<f64> {
+    reading.latency_us.get("max").map(|us| us / 1e3)
+}
+
+/// What must be equal in this window is.
+fn check(variant: &Variant, scene: &Scene, seen: &Seen, reading: &Reading) -> Result<(), Fault> {
     let due = variant
         .checks
         .iter()
@@ -91,8 +133,8 @@ fn check(
             name => seen.counts.get(name).copied(),
         };
         let count = |name: &str| match name {
-            "ops" => Some(ops),
-            name => counts.get(name).map(|count| *count as u64),
+            "ops" => Some(reading.ops),
+            name => reading.counts.get(name).map(|count| *count as u64),
         };
         let (expected, right, of) = match check {
             Check { at_least, .. } if !at_least.is_empty() => {

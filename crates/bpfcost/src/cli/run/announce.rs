@@ -1,0 +1,70 @@
+//! Before a workload runs: what will be measured, how long that takes, what it can show, and what `--quick` left
+//! out. A workload takes minutes, so it is told before they are spent.
+
+use crate::{
+    cli::output::note,
+    experiment::{Case, Experiment},
+    measure::{Plan, forecast},
+    report::number::{duration, plural, round_percent},
+};
+
+/// Names of cases in a line before it says "…".
+const MOST_NAMES: usize = 6;
+
+/// Tells it of one plan, where that is of a workload.
+pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
+    let Some(definition) = &plan.definition else {
+        return;
+    };
+    let told = forecast(experiment, plan, experiment.spread());
+    let effect = told.detectable.map_or(String::new(), |effect| {
+        format!(
+            "; a difference of {} in CPU time per {} would be seen three times in four",
+            round_percent(effect),
+            definition.operation
+        )
+    });
+    note!(
+        "{} on {}: {}, about {} ({} of {}){effect}",
+        plan.experiment,
+        plan.target,
+        plural(told.cases, "case"),
+        duration(told.seconds),
+        plural(told.epochs, "epoch"),
+        duration(told.epoch_s),
+    );
+    let out = left_out(&experiment.cases(), plan);
+    if !out.is_empty() {
+        note!(
+            "--quick left out {} of {}: {}",
+            out.len(),
+            plural(out.len() + plan.cases.len(), "case"),
+            some(&out)
+        );
+    }
+}
+
+/// The cases that are not part of a quick plan.
+fn left_out<'a>(all: &'a [Case], plan: &Plan) -> Vec<&'a str> {
+    let runs = |name: &str| plan.cases.iter().any(|case| case.name == name);
+    let names = all.iter().map(|case| case.name.as_str());
+    names.filter(|name| plan.quick && !runs(name)).collect()
+}
+
+/// The first of these names.
+fn some(names: &[&str]) -> String {
+    let shown = names.iter().take(MOST_NAMES).copied();
+    let more = (names.len() > MOST_NAMES).then_some("…");
+    shown.chain(more).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_end_early() {
+        assert_eq!(some(&["a", "b"]), "a, b");
+        assert_eq!(some(&["a"; 9]), "a, a, a, a, a, a, …");
+    }
+}

@@ -1,0 +1,72 @@
+//! Off against off: what a run reads where there is nothing. The two windows of the baseline in an epoch differ by
+//! noise alone, and by what an epoch does with time; their differences are taken as those of a probe are.
+
+use bpfcost_stats::{Estimate, sample::median};
+
+use crate::{
+    experiment::{Case, workload::VARIANT},
+    workload::OFF,
+};
+
+/// The 95 % interval of a second window of `off` against a first one, in percent; `None` with too few epochs, and
+/// where nothing is switched on and off. `samples` has each case's trials by epoch, in their order.
+pub(super) fn noise<'a>(
+    cases: impl Iterator<Item = (&'a Case, &'a [Vec<f64>])>,
+) -> Option<[f64; 2]> {
+    let off: Vec<&[Vec<f64>]> = cases
+        .filter(|(case, _)| case.factors.get(VARIANT).is_some_and(|name| name == OFF))
+        .map(|(_, samples)| samples)
+        .collect();
+    let epochs = off.iter().map(|samples| samples.len()).max()?;
+    let ratio = |samples: &&[Vec<f64>], epoch: usize| match samples.get(epoch)?.as_slice() {
+        [first, second, ..] => Some((second / first).ln()).filter(|ratio| ratio.is_finite()),
+        _ => None,
+    };
+    // Cases of one epoch share its noise: they count as one.
+    let by_epoch = (0..epochs).filter_map(|epoch| {
+        let all: Vec<f64> = off.iter().filter_map(|one| ratio(one, epoch)).collect();
+        median(&all)
+    });
+    let found = Estimate::of_case(&by_epoch.collect::<Vec<f64>>())?;
+    Some([found.low, found.high].map(|log| log.exp_m1() * 100.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::experiment::{Role, Sizing};
+
+    fn case(variant: &str) -> Case {
+        Case {
+            name: variant.to_owned(),
+            group: String::new(),
+            factors: BTreeMap::from([(VARIANT.to_owned(), variant.to_owned())]),
+            about: String::new(),
+            role: Role::Case,
+            floor: None,
+            sizing: Sizing::Window(1000),
+            loads: 0,
+        }
+    }
+
+    #[test]
+    fn windows_of_off_alone_tell() {
+        let (off, probe) = (case(OFF), case("probe"));
+        let quiet: Vec<Vec<f64>> = (0..12)
+            .map(|i| vec![100.0, 101.0 + f64::from(i % 3)])
+            .collect();
+        let loud: Vec<Vec<f64>> = (0..12).map(|_| vec![100.0, 300.0]).collect();
+        let both = [(&off, quiet.as_slice()), (&probe, loud.as_slice())];
+        let [low, high] = noise(both.into_iter()).expect("enough");
+        assert!(
+            (1.0..=2.0).contains(&low) && (2.0..=3.1).contains(&high),
+            "{low} {high}"
+        );
+        assert_eq!(noise([(&probe, loud.as_slice())].into_iter()), None);
+        assert_eq!(noise([(&off, &quiet[..3])].into_iter()), None);
+        let once: Vec<Vec<f64>> = (0..12).map(|_| vec![100.0]).collect();
+        assert_eq!(noise([(&off, once.as_slice())].into_iter()), None);
+    }
+}

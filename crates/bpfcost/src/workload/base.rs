@@ -1,0 +1,130 @@
+//! What a session of a workload has of its own: a folder, in which what was prepared outlives each server. It goes
+//! with the session, however that ends.
+
+use std::{fs, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use super::{
+    Definition, Error, Process, Scene,
+    guard::{self, Duty, Guard},
+    program,
+    server::{Taken, free_port, tail},
+};
+
+/// How long a command that prepares a session may take: a compiler on a small machine.
+const PREPARATION: Duration = Duration::from_secs(300);
+/// How often a server is started on another port, where somebody was quicker to take the one that was free.
+const PORTS: usize = 3;
+
+/// What a session has of its own.
+#[derive(Debug)]
+pub struct Base {
+    dir: Option<TempDir>,
+    guard: Arc<Guard>,
+}
+
+impl Base {
+    /// Makes the folder, and runs in it what is to be run once.
+    pub fn open(definition: &Definition) -> Result<Self> {
+        definition.programs().try_for_each(|program| {
+            program::find(program)?;
+            Ok::<_, Error>(())
+        })?;
+        let guard = Guard::of_process()?;
+        let dir =
+            TempDir::with_prefix(guard::PREFIX).context("no room for the files of the workload")?;
+        guard.owe(Duty::Folder(dir.path().to_owned()))?;
+        let base = Base {
+            dir: Some(dir),
+            guard,
+        };
+        let scene = base.scene(definition)?;
+        write(definition, &scene)?;
+        for command in &definition.prepare {
+            let command = scene.command(command)?;
+            let mut process = Process::start_in(Some(&scene.dir), &command, &[], &[])?;
+            let preparing = || format!("preparing the workload: {}", command.join(" "));
+            if !process.wait(PREPARATION).with_context(preparing)?.success() {
+                return Err(Error::Server(format!(
+                    "{} failed\n{}",
+                    preparing(),
+                    tail(&process.printed()?)
+                ))
+                .into());
+            }
+        }
+        Ok(base)
+    }
+
+    /// Starts something on a port that is free, with the definition's files written for it; on another one where
+    /// somebody was quicker to take it.
+    pub fn on_a_port<T>(
+        &self,
+        definition: &Definition,
+        start: impl Fn(&Scene) -> Result<T>,
+    ) -> Result<T> {
+        let mut tries = 1;
+        loop {
+            let scene = self.scene(definition)?;
+            write(definition, &scene)?;
+            let error = match start(&scene) {
+                Ok(started) => return Ok(started),
+                Err(error) => error,
+            };
+            let taken = error.downcast_ref::<Taken>();
+            if tries == PORTS || taken.is_none_or(|taken| taken.port != scene.port) {
+                return Err(error);
+            }
+            tries += 1;
+        }
+    }
+
+    /// A scene with a free port.
+    fn scene(&self, definition: &Definition) -> Result<Scene> {
+        let cpus = bpfcost_bpf::allowed_cpus();
+        let own = definition.server.as_ref().map_or(0, |server| server.cpus);
+        let (server_cpus, client_cpus) = match own > 0 && cpus.len() > own {
+            true => (cpus[..own].to_vec(), cpus[own..].to_vec()),
+            false => (Vec::new(), Vec::new()),
+        };
+        Ok(Scene {
+            dir: self
+                .dir
+                .as_ref()
+                .map(|dir| dir.path().to_owned())
+                .unwrap_or_default(),
+            port: free_port()?,
+            server_cpus,
+            client_cpus,
+            window_ms: definition.window_ms,
+            ..Scene::default()
+        })
+    }
+}
+
+impl Drop for Base {
+    fn drop(&mut self) {
+        if let Some(dir) = self.dir.take() {
+            let path = dir.path().to_owned();
+            // What can't be removed now is left to the guard, which tries for longer.
+            if dir.close().is_ok() {
+                self.guard.done(Duty::Folder(path));
+            }
+        }
+    }
+}
+
+/// Writes the definition's files.
+fn write(definition: &Definition, scene: &Scene) -> Result<()> {
+    for (name, text) in &definition.files {
+        let path = scene.dir.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(&path, scene.fill(text)?)
+            .with_context(|| format!("can't write {}", path.display()))?;
+    }
+    Ok(())
+}

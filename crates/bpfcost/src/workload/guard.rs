@@ -1,0 +1,221 @@
+//! The guard: a small process of this program that outlives it, however it ends, and does then what is owed: ends
+//! servers, removes folders, puts settings back. `bpfcost guard`, hidden, is that process.
+//!
+//! It hears of what is owed, and of what is done, in lines of JSON on its standard input, and acts once that is
+//! closed, last things first. There is one for a process of this program, as long as somebody holds it.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, Write as _},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
+
+use super::cgroup::{self, Cgroup};
+
+/// This program, even where its file was replaced meanwhile.
+const MYSELF: &str = "/proc/self/exe";
+/// What the names of folders begin with that a guard removes.
+pub(super) const PREFIX: &str = "bpfcost-";
+/// How long a folder may resist: what dies at the same moment may still write to it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Something to be done when this process is gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Duty {
+    /// Kill all in this control group, and remove it.
+    Cgroup(PathBuf),
+    /// Kill this group of processes.
+    Group(u32),
+    /// Remove this folder.
+    Folder(PathBuf),
+    /// Run this command, program first: it puts something back.
+    Run(Vec<String>),
+}
+
+/// What a guard is told.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Word {
+    /// This is to be done.
+    Owed(Duty),
+    /// It is done already.
+    Done(Duty),
+}
+
+/// The other end of a guard. When the last holder drops it, the guard does what is still owed, and is waited for.
+#[derive(Debug)]
+pub(crate) struct Guard {
+    /// All that is started goes into groups within this one, where control groups can be had.
+    cgroup: Option<Cgroup>,
+    /// Groups made so far.
+    made: AtomicU32,
+    process: Child,
+    /// Closing it is what the guard waits for.
+    pipe: Mutex<Option<ChildStdin>>,
+}
+
+/// The guard of this process, while somebody holds it.
+static GUARD: Mutex<Weak<Guard>> = Mutex::new(Weak::new());
+
+impl Guard {
+    /// The guard of this process.
+    pub(crate) fn of_process() -> Result<Arc<Self>> {
+        let mut known = GUARD.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(guard) = known.upgrade() {
+            return Ok(guard);
+        }
+        let guard = Arc::new(Guard::start().context("what is started can't be guarded")?);
+        *known = Arc::downgrade(&guard);
+        Ok(guard)
+    }
+
+    /// It has a process group of its own, so that a kill of this one spares it.
+    fn start() -> Result<Self> {
+        let mut process = Command::new(MYSELF)
+            // For those who look at the list of processes.
+            .arg0("bpfcost")
+            // With an option, so that a test's own program refuses it.
+            .args(["guard", "--stdin"])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let pipe = process.stdin.take();
+        let guard = Guard {
+            cgroup: Cgroup::of_process(),
+            made: AtomicU32::new(0),
+            process,
+            pipe: Mutex::new(pipe),
+        };
+        if let Some(cgroup) = &guard.cgroup {
+            guard.owe(Duty::Cgroup(cgroup.path().to_owned()))?;
+        }
+        Ok(guard)
+    }
+
+    /// A control group for a process that is to be started, where there are any.
+    pub(super) fn group(&self) -> Option<Cgroup> {
+        let name = self.made.fetch_add(1, Ordering::Relaxed).to_string();
+        self.cgroup.as_ref()?.within(&name).ok()
+    }
+
+    /// From here on the guard will do this, if this process does not get to it.
+    pub(crate) fn owe(&self, duty: Duty) -> Result<()> {
+        self.say(&Word::Owed(duty))
+    }
+
+    /// It need not be done any more. A guard that is gone does nothing anyway.
+    pub(crate) fn done(&self, duty: Duty) {
+        let _ = self.say(&Word::Done(duty));
+    }
+
+    fn say(&self, word: &Word) -> Result<()> {
+        let mut line = serde_json::to_vec(word)?;
+        line.push(b'\n');
+        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        let pipe = pipe.as_mut().context("the guard is not there any more")?;
+        pipe.write_all(&line)
+            .context("the guard does not listen: was it killed?")
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        // Ours first, so that the guard finds nothing to do for long.
+        self.cgroup = None;
+        let pipe = self.pipe.get_mut();
+        *pipe.unwrap_or_else(PoisonError::into_inner) = None;
+        let _ = self.process.wait();
+    }
+}
+
+/// Is the guard: hears what is owed until standard input is closed, and does what is left of it.
+pub(crate) fn serve() {
+    let mut owed: Vec<Duty> = Vec::new();
+    for line in io::stdin().lock().lines() {
+        match line.map(|line| serde_json::from_str(&line)) {
+            Ok(Ok(Word::Owed(duty))) => owed.push(duty),
+            Ok(Ok(Word::Done(duty))) => owed.retain(|one| *one != duty),
+            // A line cut off by the end of who wrote it.
+            Ok(Err(_)) | Err(_) => break,
+        }
+    }
+    owed.iter().rev().for_each(Duty::act);
+}
+
+impl Duty {
+    /// Does it, as far as that goes: nobody is there to be told that it does not.
+    fn act(&self) {
+        match self {
+            Duty::Cgroup(path) => {
+                let _ = cgroup::clear(path);
+            }
+            Duty::Group(leader) => {
+                if let Some(leader) = i32::try_from(*leader).ok().and_then(Pid::from_raw) {
+                    let _ = kill_process_group(leader, Signal::KILL);
+                }
+            }
+            Duty::Folder(path) => remove(path),
+            Duty::Run(command) => {
+                if let [program, arguments @ ..] = command.as_slice() {
+                    let _ = Command::new(program)
+                        .args(arguments)
+                        .stdin(Stdio::null())
+                        .stdout(Stdio::null())
+                        .stderr(Stdio::null())
+                        .status();
+                }
+            }
+        }
+    }
+}
+
+/// Removes a folder of ours.
+fn remove(folder: &Path) {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    if !name.starts_with(PREFIX) {
+        return;
+    }
+    let begun = Instant::now();
+    while fs::remove_dir_all(folder).is_err() && folder.exists() && begun.elapsed() < PATIENCE {
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_folders_of_ours_are_removed() {
+        for (prefix, stays) in [(PREFIX, false), ("other-", true)] {
+            let folder = tempfile::TempDir::with_prefix(prefix).expect("a folder");
+            fs::write(folder.path().join("file"), "x").expect("a file");
+            Duty::Folder(folder.path().to_owned()).act();
+            assert_eq!(folder.path().exists(), stays, "{prefix}");
+        }
+    }
+
+    #[test]
+    fn what_puts_something_back_is_run() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let file = folder.path().join("back");
+        let command = ["sh", "-c", "echo yes > \"$0\"", &file.display().to_string()];
+        Duty::Run(command.map(str::to_owned).to_vec()).act();
+        assert_eq!(fs::read_to_string(file).expect("it ran"), "yes\n");
+    }
+}

@@ -1,0 +1,142 @@
+//! However a run ends, nothing of it is left: no process, no folder, no control group, no port.
+
+use std::{
+    fs,
+    net::TcpListener,
+    path::PathBuf,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    definition::{REDIS, able, called, family, groups, with},
+    running::Running,
+    tool::Tool,
+};
+
+/// How long what is killed may take to be gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a run in a window has.
+struct Had {
+    me: u32,
+    pids: Vec<u32>,
+    folder: PathBuf,
+    port: u16,
+}
+
+/// A run whose server is up and whose first trial is written.
+fn in_a_window(tool: &Tool) -> (Running, Had) {
+    let mut run = Running::start(tool, "run x.toml --quick");
+    run.until(|journal| journal.contains("\n{\"trial\""));
+    let begun = Instant::now();
+    loop {
+        let pids = family(run.id());
+        // Between two epochs there is none.
+        let server = pids
+            .iter()
+            .find(|pid| called(**pid).starts_with("redis-server "));
+        let port = server.and_then(|pid| {
+            let called = called(*pid);
+            called
+                .trim()
+                .rsplit_once(':')?
+                .1
+                .split(' ')
+                .next()?
+                .parse()
+                .ok()
+        });
+        let folder = server.and_then(|pid| fs::read_link(format!("/proc/{pid}/cwd")).ok());
+        if let (Some(port), Some(folder)) = (port, folder) {
+            let me = run.id();
+            return (
+                run,
+                Had {
+                    me,
+                    pids,
+                    folder,
+                    port,
+                },
+            );
+        }
+        assert!(begun.elapsed() < PATIENCE, "no server among {pids:?}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+impl Had {
+    /// What of it is still there.
+    fn left(&self) -> Vec<String> {
+        let alive =
+            |pid: &&u32| called(**pid).starts_with("redis-") || called(**pid).contains("bpfcost");
+        let mut left: Vec<String> = self
+            .pids
+            .iter()
+            .filter(alive)
+            .map(|pid| called(*pid))
+            .collect();
+        left.extend(
+            self.folder
+                .exists()
+                .then(|| self.folder.display().to_string()),
+        );
+        left.extend(
+            groups(self.me)
+                .iter()
+                .map(|group| group.display().to_string()),
+        );
+        if let Err(error) = TcpListener::bind(("127.0.0.1", self.port)) {
+            left.push(format!("port {}: {error}", self.port));
+        }
+        left
+    }
+
+    #[track_caller]
+    fn assert_gone(&self) {
+        let begun = Instant::now();
+        while !self.left().is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "left: {:?}", self.left());
+            sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn killed_in_a_window() {
+    if !able(&["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let tool = with(REDIS, "", "");
+    let (mut run, had) = in_a_window(&tool);
+    assert!(had.left().len() >= 3, "{:?}", had.left());
+    run.kill();
+    had.assert_gone();
+    assert_eq!(tool.names(), ["x.json.journal", "x.toml"]);
+}
+
+#[test]
+fn interrupted_in_a_window() {
+    if !able(&["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    for signals in [["INT"].as_slice(), &["INT", "INT"]] {
+        let tool = with(REDIS, "", "");
+        let (mut run, had) = in_a_window(&tool);
+        signals.iter().for_each(|signal| run.signal(signal));
+        let said = run.end();
+        assert_eq!(said.code, Some(130), "{said:?}");
+        // Once, and all is done in order; twice, and the guard does it.
+        match signals {
+            [_] => {
+                assert_eq!(had.left(), [""; 0]);
+                assert_eq!(tool.names(), ["x.json", "x.json.journal", "x.toml"]);
+                assert!(
+                    said.err.contains("continue: bpfcost run --resume x.json"),
+                    "{said:?}"
+                );
+            }
+            _ => had.assert_gone(),
+        }
+    }
+}

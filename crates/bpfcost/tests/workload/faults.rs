@@ -1,0 +1,139 @@
+//! What goes wrong with servers and clients: each gets a sentence, an exit code, and nothing is left.
+
+use std::net::TcpListener;
+
+use crate::definition::{CLIENT, REDIS, able, with};
+
+const RUN: &str = "run x.toml --quick --out x.json";
+
+/// The run of a definition in which `from` became `to` ends with `code` and says `words`; only the definition and,
+/// where trials were kept, the journal are left.
+#[track_caller]
+fn refuses(definition: &str, (from, to): (&str, &str), code: i32, words: &[&str]) {
+    let tool = with(definition, from, to);
+    let said = tool.says(RUN);
+    assert_eq!(said.code, Some(code), "{said:?}");
+    said.complains(words);
+    assert!(!tool.path("x.json").exists());
+}
+
+const COMMAND: &str = r#"["sh", "-c", "sleep 0.1; echo did 1000 things"]"#;
+
+#[test]
+fn a_client_that_is_of_no_use() {
+    if !able(&[]) {
+        return;
+    }
+    for (command, code, words) in [
+        (
+            r#"["sh", "-c", "echo broken pipe of my own >&2; exit 7"]"#,
+            2,
+            [
+                "the client sh",
+                "ended with exit code 7",
+                "broken pipe of my own",
+            ]
+            .as_slice(),
+        ),
+        (
+            r#"["sh", "-c", "sleep 0.1; echo nonsense"]"#,
+            2,
+            &[
+                "the metric ops matches nothing",
+                "did (\\d+) things",
+                "nonsense",
+            ],
+        ),
+        (
+            r#"["sh", "-c", "sleep 0.1; echo did 0 things"]"#,
+            2,
+            &["0 operations", "did 0 things"],
+        ),
+        (
+            r#"["sh", "-c", "echo did 1000 things"]"#,
+            2,
+            &["less than 50 ms", "Give it more to do"],
+        ),
+        (
+            r#"["no-such-client"]"#,
+            4,
+            &["no-such-client is not installed"],
+        ),
+    ] {
+        refuses(CLIENT, (COMMAND, command), code, words);
+    }
+    refuses(
+        CLIENT,
+        (r#"output = "text""#, r#"output = "redis-benchmark""#),
+        2,
+        &["printed can't be read", "did 1000 things"],
+    );
+}
+
+#[test]
+fn a_server_that_does_not_start() {
+    if !able(&["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    refuses(
+        REDIS,
+        (r#""--save", """#, r#""--no-such-setting""#),
+        4,
+        &[
+            "the server redis-server",
+            "ended with exit code 1",
+            "no-such-setting",
+        ],
+    );
+    refuses(
+        REDIS,
+        (
+            r#"ready = { tcp = "{port}" }"#,
+            r#"ready = { output = "I am (here|there)", within-s = 0.3 }"#,
+        ),
+        4,
+        &[
+            "is not ready after 0.3 s",
+            "it has not printed what tells that",
+        ],
+    );
+}
+
+#[test]
+fn a_port_that_is_taken() {
+    if !able(&["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = taken.local_addr().expect("an address").port();
+    let tool = with(REDIS, "", "");
+    tool.write("x.toml", REDIS.replace("{port}", &port.to_string()));
+    let said = tool.says(RUN);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    said.complains(&[
+        &format!("port {port} is taken by"),
+        "{port} for a port that is free",
+    ]);
+}
+
+/// It ends by itself in its third window or so: what was measured before stays.
+#[test]
+fn a_server_that_dies_in_a_window() {
+    if !able(&["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let tool = with(
+        REDIS,
+        r#"["redis-server", "#,
+        r#"["timeout", "--signal=KILL", "2.5", "redis-server", "#,
+    );
+    let said = tool.says(RUN);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    said.complains(&[
+        "the server timeout",
+        "was ended by signal 9",
+        "--resume x.json.journal",
+    ]);
+    let journal = std::fs::read_to_string(tool.path("x.json.journal")).expect("it is kept");
+    assert!(journal.contains("\n{\"trial\""), "{journal}");
+}

@@ -1,0 +1,18 @@
+//! Workloads as their user meets them: the binary, definitions of its own, real servers and clients. Nothing here
+//! asks how long something takes.
+
+#[path = "../../../bpf/tests/require/mod.rs"]
+mod require;
+#[path = "../cli/running.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod running;
+#[path = "../cli/tool.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod tool;
+
+mod accounts;
+mod definition;
+mod definitions;
+mod ends;
+mod faults;
+mod success;
