@@ -1,11 +1,12 @@
 //! A network for a server and a client, and for nobody else.
 
-use std::net::Ipv4Addr;
+use std::{fs, io, net::Ipv4Addr};
 
 use super::{End, Namespace, Netlink, failed};
 use crate::{
     error::{Error, Result},
     feature::Feature,
+    mount::Opened,
 };
 
 const WHAT: &str = "a network for server and client";
@@ -33,10 +34,15 @@ const NETWORK_BITS: u8 = 24;
 /// How server and client reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// Both are in one namespace, and use its loopback interface.
+    /// Both are in one namespace, and use its loopback interface. What is sent is received by the sender's CPU,
+    /// up to the socket.
     Loopback,
     /// Each is in a namespace of its own, at an end of a veth.
-    Veth,
+    Veth {
+        /// The CPU that takes what the server receives, as if a network card sent its interrupts there (receive
+        /// packet steering); the sender's where there is none.
+        receiver: Option<u32>,
+    },
 }
 
 /// A network for a server and a client. There as long as this, or a process that was started in it.
@@ -53,7 +59,7 @@ impl Network {
         let server = Namespace::make()?;
         let client = match link {
             Link::Loopback => None,
-            Link::Veth => Some(Namespace::make()?),
+            Link::Veth { .. } => Some(Namespace::make()?),
         };
         let step = |action| failed(WHAT, action);
         let up = |index| {
@@ -90,6 +96,12 @@ impl Network {
                 })?;
             }
         }
+        if let Link::Veth {
+            receiver: Some(cpu),
+        } = link
+        {
+            server.within(|| steer(SERVER, cpu))?;
+        }
         Ok(Network { server, client })
     }
 
@@ -122,6 +134,30 @@ impl Network {
     }
 }
 
+/// Has a CPU take what an end receives, in the calling thread's namespace.
+fn steer(end: End, cpu: u32) -> Result<()> {
+    // What is mounted shows the interfaces of another namespace.
+    let sysfs = Opened::new("sysfs")?;
+    let file = format!("class/net/{}/queues/rx-0/rps_cpus", end.name);
+    let written = fs::write(sysfs.path(&file), mask(cpu));
+    written.map_err(|error| {
+        let without = error.kind() == io::ErrorKind::NotFound;
+        failed(
+            WHAT,
+            match without {
+                true => "steering packets to a CPU, which this kernel can't (CONFIG_RPS)",
+                false => "steering packets to a CPU",
+            },
+        )(error)
+    })
+}
+
+/// A set of one CPU, in words of 32 bits, as sysfs has them.
+fn mask(cpu: u32) -> String {
+    let rest = ",00000000".repeat(cpu as usize / 32);
+    format!("{:x}{rest}", 1u32 << (cpu % 32))
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
@@ -134,7 +170,8 @@ mod tests {
     /// A datagram goes from the client to the server, and nothing of it is seen outside.
     #[test]
     fn client_and_server_reach_each_other_and_nobody_else() {
-        for link in [Link::Loopback, Link::Veth] {
+        let veth = |receiver| Link::Veth { receiver };
+        for link in [Link::Loopback, veth(None), veth(Some(0))] {
             let network = match Network::make(link) {
                 Ok(network) => network,
                 Err(error) => {
@@ -154,15 +191,21 @@ mod tests {
             let mut got = [0; 8];
             assert_eq!(server.recv(&mut got).expect("received"), 4);
             assert_eq!(&got[..4], b"here");
-            // The same port of this machine is another one.
             let namespaces = network.each(|| std::fs::read_link("/proc/thread-self/ns/net"));
             let namespaces: Vec<_> = namespaces.expect("in").into_iter().flatten().collect();
-            assert_eq!(namespaces.len(), 1 + usize::from(link == Link::Veth));
+            assert_eq!(namespaces.len(), 1 + usize::from(link != Link::Loopback));
             let here = std::fs::read_link("/proc/thread-self/ns/net").expect("a link");
             assert!(
                 !namespaces.contains(&here),
                 "{here:?} is one of {namespaces:?}"
             );
         }
+    }
+
+    #[test]
+    fn sets_of_cpus_are_in_words() {
+        assert_eq!([0, 1, 5, 31].map(mask), ["1", "2", "20", "80000000"]);
+        assert_eq!(mask(32), "1,00000000");
+        assert_eq!(mask(70), "40,00000000,00000000");
     }
 }

@@ -27,7 +27,7 @@ impl Site {
 
     /// Makes that network, and starts the server on it.
     pub(super) fn open(definition: &Definition, scene: &Scene, name: &str) -> Result<Self> {
-        let network = Network::open(name.parse()?)?;
+        let network = Network::open(name.parse()?, &scene.server_cpus)?;
         let scene = Scene {
             address: network.address(),
             ..scene.clone()

@@ -1,7 +1,11 @@
 //! A window: the probe goes on, the client makes its load, the probe goes off; and what that cost, and whether
 //! everything that had to be seen was seen.
 
-use std::{collections::BTreeMap, thread::sleep, time::Instant};
+use std::{
+    collections::BTreeMap,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use anyhow::Result;
 
@@ -35,11 +39,13 @@ pub(super) fn run(
     let accounts = site.accounts();
     let counted = site.network.counts()?;
     let before = accounts.spent(&scene.pids, &tool)?;
+    let accounted = Instant::now();
     let mut made = site.network.at_client(|| load.run(scene))??;
     if let Some(served) = served {
         served.settle(scene)?;
     }
     let spent = accounts.spent(&scene.pids, &tool)?.since(&before);
+    let lasted = accounted.elapsed();
     for (name, count) in site.network.counts()? {
         let before = counted.get(&name).copied().unwrap_or(0.0);
         made.reading.counts.insert(name, count - before);
@@ -63,6 +69,7 @@ pub(super) fn run(
     put("client_ns", made.client_ns / ops);
     put("tool_ns", spent.tool_ns / ops);
     put("machine_ns", spent.machine_ns / ops);
+    put("idle", idle(spent.machine_ns, lasted));
     put("switches", spent.switches / ops);
     put("drops", spent.drops);
     put("ops_per_s", ops / made.took.as_secs_f64());
@@ -90,6 +97,13 @@ pub(super) fn run(
         ticks: 0,
         secondary,
     })
+}
+
+/// The share of the machine's CPU time that nobody used: where it is large, throughput says nothing of a cost.
+fn idle(busy_ns: f64, lasted: Duration) -> f64 {
+    let cpus = bpfcost_bpf::allowed_cpus().len().max(1);
+    let all_ns = cpus as f64 * lasted.as_secs_f64() * 1e9;
+    (1.0 - busy_ns / all_ns).clamp(0.0, 1.0)
 }
 
 /// How much longer the slowest operation takes in a window in whose middle the probe goes on and off, than in one

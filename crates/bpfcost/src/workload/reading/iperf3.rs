@@ -72,7 +72,7 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
         counts: BTreeMap::from([
             ("sent".to_owned(), datagrams(&sent) as f64),
             ("received".to_owned(), datagrams(&received) as f64),
-            ("lost".to_owned(), lost as f64),
+            ("datagrams_lost".to_owned(), lost as f64),
             ("jitter_ms".to_owned(), received.jitter_ms),
         ]),
         ..Reading::default()
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(reading.counts["sent"], 824_640.0);
         assert_eq!(reading.counts["received"], 817_702.0);
         // 6,892 in the socket's buffer; 46 came after the end.
-        assert_eq!(reading.counts["lost"], 6_938.0);
+        assert_eq!(reading.counts["datagrams_lost"], 6_938.0);
         assert!((reading.counts["jitter_ms"] - 0.006_348).abs() < 1e-6);
     }
 
