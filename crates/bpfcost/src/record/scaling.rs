@@ -234,7 +234,12 @@ impl CaseRecord {
 
     /// A secondary value over the epochs, where the case's numbers count.
     pub fn secondary_value(&self, name: &str) -> Option<f64> {
-        Some(secondary(self, name)?.value)
+        Some(self.secondary_part(name)?.value)
+    }
+
+    /// The same with its interval.
+    pub fn secondary_part(&self, name: &str) -> Option<Part> {
+        secondary(self, name)
     }
 }
 

@@ -290,6 +290,9 @@ pub struct Comparison {
     pub resolve_s: Option<f64>,
     /// Against the run's budget, where there is one.
     pub budget: Option<BudgetVerdict>,
+    /// Seconds of measuring that would tell whether it is within the budget, where it can't be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_s: Option<f64>,
 }
 
 /// A further value that is compared: throughput beside CPU time per operation.
@@ -373,4 +376,8 @@ pub struct Spread {
     pub sentinel: Option<f64>,
     /// How far the sentinel moved over the run.
     pub sentinel_drift: Option<f64>,
+    /// The 95 % interval of off against off in this run, low end first, where a workload ran: what is read
+    /// where there is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise: Option<[f64; 2]>,
 }

@@ -34,3 +34,4 @@ pub mod text;
 pub mod verbose;
 mod warnings;
 pub mod words;
+pub mod workload;

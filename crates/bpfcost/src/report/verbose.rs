@@ -27,6 +27,7 @@ pub fn render(record: &Record, style: Style) -> String {
         table::blocks(&mut out, &chart.blocks(true), style);
         table::blocks(&mut out, &chart.predicted(true), style);
     }
+    table::workload(&mut out, record, true, style);
     table::costs(&mut out, &rows::groups(record), record, style);
     table::several_cpus(&mut out, record, style);
     batch_means(&mut out, record, style);
