@@ -31,6 +31,7 @@ pub mod summary;
 pub mod table;
 pub mod target;
 pub mod text;
+pub mod trials;
 pub mod verbose;
 mod warnings;
 pub mod words;

@@ -13,7 +13,7 @@ use crate::{
         number,
         rows::{Group, PairRow},
         style::Tone,
-        text, words,
+        text, trials, words,
     },
 };
 
@@ -246,16 +246,13 @@ pub(super) fn batch_table(groups: &[Group<'_>], record: &Record) -> Table {
             })
         });
     Table {
-        title: Cow::Borrowed(match record.unit.is_counted() {
-            true => "All trials",
-            false => "All batch means",
-        }),
+        title: Cow::Owned(format!("All {}", trials::name(record))),
         caption: format!(
             "{} {}",
-            words::percentile_caption(record.unit),
+            trials::percentile_caption(record),
             match record.unit.is_counted() {
                 true => String::new(),
-                false => words::spread_caption(record),
+                false => trials::spread_caption(record),
             }
         )
         .trim_end()

@@ -2,12 +2,14 @@
 //! for all views.
 
 mod drops;
+mod plot;
 mod quantity;
 mod sentence;
 mod state;
 
 use std::collections::BTreeMap;
 
+pub(super) use self::plot::{curves, latencies, stacks};
 use self::quantity::Quantity;
 use crate::{
     record::{Record, State, States},
