@@ -392,6 +392,12 @@ fn workloads_have_curves_stacks_and_latencies() -> Result<()> {
             assert_eq!(browser.eval(LABELS_THAT_MEET)?, json!([]), "{what}");
             assert_eq!(browser.eval("document.images.length")?, json!(0));
             assert_eq!(browser.eval("document.scripts.length")?, json!(1));
+            // Bars of one figure have one scale, and its axis is theirs.
+            let scales = browser.eval(
+                "[...document.querySelectorAll('figure:has(.k-part)')].filter(e =>
+                    new Set([...e.querySelectorAll('.box')].map(b => Math.round(b.getBoundingClientRect().width))).size !== 1).length",
+            )?;
+            assert_eq!(scales, json!(0), "{what}");
             // The parts of a bar stand one behind the other, in colours of their own.
             let meet = browser.eval(
                 "[...document.querySelectorAll('svg.plot')].filter(e => {

@@ -3,8 +3,8 @@
 mod common;
 
 use bpfcost::{
-    record::{Record, States, Status},
-    report::{markdown, style::Style, summary, table, verbose},
+    record::{Outcome, Record, States, Status, compare},
+    report::{self, csv, markdown, style::Style, summary, table, verbose},
 };
 use common::sample_workload::{self, SIZES};
 
@@ -128,4 +128,92 @@ fn verbose_has_every_state_and_where_times_come_from() {
     }
     assert!(long.contains("idle time by the scheduler's clock"));
     assert!(!shown(&record).contains("idle time by the scheduler's clock"));
+}
+
+#[test]
+fn csv_has_a_line_a_case_and_each_value_with_its_ends() {
+    let record = sample_workload::one(0.045, 0.004, None);
+    let text = csv::render(std::slice::from_ref(&record)).unwrap();
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 2);
+    let place = |name: &str| head.iter().position(|own| *own == name).unwrap();
+    assert_eq!(
+        rows.iter()
+            .map(|row| row[place("variant")])
+            .collect::<Vec<_>>(),
+        ["off", "bpftrace"]
+    );
+    let number = |row: usize, name: &str| rows[row][place(name)].parse::<f64>().unwrap();
+    for row in [0, 1] {
+        for name in ["ops_per_s", "machine_ns", "latency_p99_us", "tool_ns"] {
+            let [low, value, high] =
+                ["_ci95_low", "", "_ci95_high"].map(|end| number(row, &format!("{name}{end}")));
+            assert!(
+                low <= value && value <= high,
+                "{name}: {low}, {value}, {high}"
+            );
+        }
+    }
+    assert!((number(0, "ops_per_s") / 1e5 - 1.0).abs() < 0.02);
+    assert_eq!(rows[0][place("attach_ms")], "", "nothing was attached");
+    // Records of others have none of these columns.
+    let other = csv::render(&[common::sample_record::sized(2, 2)]).unwrap();
+    assert!(!other.lines().next().unwrap().contains("variant"));
+}
+
+#[test]
+fn runs_of_a_workload_are_compared_by_cpu_time_and_with_a_warning() {
+    let old = sample_workload::one(0.045, 0.004, None);
+    let mut new = sample_workload::one(0.4, 0.004, None);
+    new.seed = 8;
+    let compared = |new: &Record| {
+        compare(
+            std::slice::from_ref(&old),
+            std::slice::from_ref(new),
+            None,
+            |_| None,
+        )
+    };
+    let changes = compared(&new).unwrap();
+    let outcomes: Vec<Outcome> = changes.cases.iter().map(|change| change.outcome).collect();
+    assert_eq!(outcomes[1], Outcome::Regressed, "{outcomes:?}");
+    let told = report::compare::table(&changes, Style::default());
+    assert!(
+        told.contains("costs more, beyond 2 %") && !told.contains("slower"),
+        "{told}"
+    );
+    assert!(
+        told.replace('\n', " ")
+            .contains("compared is CPU time of the server per command"),
+        "{told}"
+    );
+    new.workload.as_mut().unwrap().operation = "request".to_owned();
+    let refused = compared(&new).unwrap_err().to_string();
+    assert!(
+        refused.contains("per command in one record") && refused.contains("per request"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn records_of_workloads_come_back_from_disk() {
+    let record = sample_workload::several();
+    let text = serde_json::to_string(&record).unwrap();
+    let back: Record = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.spread.noise, record.spread.noise);
+    assert_eq!(shown(&back), shown(&record));
+    // One that was written before these keys were.
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for key in ["workload", "metrics"] {
+        value.as_object_mut().unwrap().remove(key);
+    }
+    value["spread"].as_object_mut().unwrap().remove("noise");
+    let old: Record = serde_json::from_value(value).unwrap();
+    assert!(
+        shown(&old).starts_with("redis on host: 5 cases cost from"),
+        "{}",
+        shown(&old)
+    );
 }

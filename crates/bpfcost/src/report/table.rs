@@ -60,6 +60,9 @@ pub fn render(record: &Record, style: Style) -> String {
 pub(super) fn workload(out: &mut String, record: &Record, all: bool, style: Style) {
     if let Some(overhead) = Overhead::new(record) {
         blocks(out, &overhead.blocks(all), style);
+        if all {
+            blocks(out, &overhead.details(), style);
+        }
     }
 }
 

@@ -71,10 +71,19 @@ pub(super) fn facts(record: &Record) -> Vec<Fact> {
             }),
         },
         fact(
-            "epochs, everything loaded afresh",
+            match record.workload {
+                Some(_) => "epochs, the server started anew",
+                None => "epochs, everything loaded afresh",
+            },
             number::count(epochs as u64),
         ),
-        fact("trials", number::count(trials as u64)),
+        fact(
+            match record.workload {
+                Some(_) => "windows",
+                None => "trials",
+            },
+            number::count(trials as u64),
+        ),
     ];
     let why = match record.stop {
         Stop::Interrupted => "until it was interrupted".to_owned(),

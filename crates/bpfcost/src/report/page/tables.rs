@@ -105,9 +105,24 @@ pub(super) fn block_table(block: Block) -> Table {
         name: head.text.replace('\n', ""),
         number: head.number,
     };
-    let cell = |(cell, number): (block::Cell, bool)| match number {
-        true => number_cell(cell.text, cell.key),
-        false => words_cell(cell.text),
+    let cell = |(cell, number): (block::Cell, bool)| {
+        let class = match (cell.tone, number) {
+            (Tone::More, true) => "n more",
+            (Tone::More, false) => "more",
+            (Tone::Less, true) => "n less",
+            (Tone::Less, false) => "less",
+            (Tone::Open, true) => "n open",
+            (Tone::Open, false) => "open",
+            (Tone::Alarm, true) => "n alarm",
+            (Tone::Alarm, false) => "alarm",
+            (Tone::Plain | Tone::Quiet, true) => "n",
+            (Tone::Plain | Tone::Quiet, false) => "",
+        };
+        let shown = match number {
+            true => number_cell(cell.text, cell.key),
+            false => words_cell(cell.text),
+        };
+        Cell { class, ..shown }
     };
     let numbers: Vec<bool> = block.head.iter().map(|head| head.number).collect();
     let row = |cells: Vec<block::Cell>| Row {

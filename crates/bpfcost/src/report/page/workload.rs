@@ -11,9 +11,10 @@ use super::{
 use crate::{
     record::{CaseRecord, Part, Record},
     report::{
+        block::Block,
         figure::stack,
         number, text,
-        workload::{Overhead, curves, latencies, stacks},
+        workload::{self, Overhead, curves, latencies, stacks},
     },
 };
 
@@ -24,6 +25,8 @@ pub(super) struct WorkloadPart {
     stacks: Vec<Figure>,
     latencies: Vec<Figure>,
     blocks: Vec<BlockPart>,
+    /// Each state, where `blocks` go along a factor.
+    details: Vec<BlockPart>,
     /// How to read it, and what each probe does.
     prose: Vec<String>,
     variants: Vec<(String, String)>,
@@ -31,7 +34,8 @@ pub(super) struct WorkloadPart {
 
 impl WorkloadPart {
     pub(super) fn new(overhead: &Overhead<'_>) -> Self {
-        let workload = overhead.states.workload;
+        let told = overhead.states.workload;
+        let parts = |blocks: Vec<Block>| blocks.into_iter().map(BlockPart::new).collect();
         let stacked = |stack: &stack::Stack| Figure {
             title: stack.title.clone(),
             figure: stack::render(stack),
@@ -40,17 +44,14 @@ impl WorkloadPart {
             curves: curves(overhead).iter().map(Figure::new).collect(),
             stacks: stacks(overhead).iter().map(stacked).collect(),
             latencies: latencies(overhead).iter().map(Figure::new).collect(),
-            blocks: overhead
-                .blocks(true)
-                .into_iter()
-                .map(BlockPart::new)
-                .collect(),
-            prose: text::block(&workload.prose)
+            blocks: parts(overhead.blocks(true)),
+            details: parts(overhead.details()),
+            prose: text::block(&told.prose)
                 .split("\n\n")
                 .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))
                 .filter(|paragraph| !paragraph.is_empty())
                 .collect(),
-            variants: workload
+            variants: told
                 .variants
                 .iter()
                 .map(|(name, about)| (text::line(name), text::line(about)))
@@ -69,9 +70,7 @@ pub(super) fn table(record: &Record) -> Table {
         });
         let others = names.iter().map(|name| case.secondary_part(name));
         let cell = |part: Option<Part>| {
-            let text = part.map_or_else(String::new, |part| {
-                number::with_reach(part.value, part.ci95)
-            });
+            let text = part.map_or_else(String::new, workload::shown);
             number_cell(text, part.map(|part| part.value))
         };
         let name = words_cell(text::line(&case.name));

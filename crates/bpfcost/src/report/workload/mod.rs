@@ -9,8 +9,11 @@ mod state;
 
 use std::collections::BTreeMap;
 
-pub(super) use self::plot::{curves, latencies, stacks};
 use self::quantity::Quantity;
+pub(super) use self::{
+    plot::{curves, latencies, stacks},
+    quantity::shown,
+};
 use crate::{
     record::{Record, State, States},
     report::{block::Block, number, text},
@@ -43,20 +46,31 @@ impl<'a> Overhead<'a> {
         sentence::sentence(self)
     }
 
-    /// The tables, most important first; those of every state too, where `all` is wanted.
+    /// The tables, most important first; where CPU times come from, where all is wanted.
     pub fn blocks(&self, all: bool) -> Vec<Block> {
         let mut blocks = match self.states.over() {
             Some(over) => drops::blocks(self, over),
-            None => Vec::new(),
+            None => self.state_blocks(),
         };
-        if all || blocks.is_empty() {
-            let states = self.states.all.iter();
-            blocks.extend(states.flat_map(|state| state::blocks(self, state)));
-        }
         if let Some(last) = blocks.last_mut() {
             last.captions.extend(self.captions(all));
         }
         blocks
+    }
+
+    /// The tables of every state, where those of [`blocks`](Self::blocks) go along a factor.
+    pub fn details(&self) -> Vec<Block> {
+        match self.states.over() {
+            Some(_) => self.state_blocks(),
+            None => Vec::new(),
+        }
+    }
+
+    fn state_blocks(&self) -> Vec<Block> {
+        let states = self.states.all.iter();
+        states
+            .flat_map(|state| state::blocks(self, state))
+            .collect()
     }
 
     /// How to read the tables; where CPU times come from, where all is wanted.
@@ -119,12 +133,11 @@ impl<'a> Overhead<'a> {
         }
     }
 
-    /// What tables are about, in a state.
-    fn title(&self, state: &State<'a>) -> String {
-        let experiment = text::line(&self.states.record.experiment);
+    /// What a table is about, in a state.
+    fn title(&self, what: &str, state: &State<'a>) -> String {
         match self.state_name(state).as_str() {
-            "" => experiment,
-            name => format!("{experiment}, {name}"),
+            "" => what.to_owned(),
+            name => format!("{what}, {name}"),
         }
     }
 }

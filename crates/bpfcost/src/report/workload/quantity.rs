@@ -276,14 +276,10 @@ impl Scale {
 
     /// A value with how far its interval reaches.
     pub(crate) fn shown(&self, part: Part) -> String {
-        let value = part.value / self.size;
-        match part.ci95.map(|ends| ends.map(|end| end / self.size)) {
-            Some([low, high]) if high > low => with_ends(value, Some([low, high])),
-            // Every window told the same.
-            Some(_) => number::fixed(value, number::counted_decimals(value)),
-            None if value.fract() == 0.0 => number::fixed(value, 0),
-            None => number::fixed(value, number::plain_decimals(value)),
-        }
+        shown(Part {
+            value: part.value / self.size,
+            ci95: part.ci95.map(|ends| ends.map(|end| end / self.size)),
+        })
     }
 }
 
@@ -315,6 +311,18 @@ impl Change<'_> {
             tone: self.tone,
             ..Cell::words(format!("{}{budget}", self.verdict))
         }
+    }
+}
+
+/// A value as it is, with how far its interval reaches.
+pub(crate) fn shown(part: Part) -> String {
+    let value = part.value;
+    match part.ci95 {
+        Some([low, high]) if high > low => with_ends(value, Some([low, high])),
+        // Every window told the same.
+        Some(_) => number::fixed(value, number::counted_decimals(value)),
+        None if value.fract() == 0.0 => number::fixed(value, 0),
+        None => number::fixed(value, number::plain_decimals(value)),
     }
 }
 

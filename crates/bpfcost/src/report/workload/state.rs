@@ -51,7 +51,7 @@ fn of_one(overhead: &Overhead<'_>, state: &State<'_>, probed: &Probed<'_>) -> Bl
         rows.push(row);
     }
     Block {
-        title: overhead.title(state),
+        title: overhead.title(&text::line(&overhead.states.record.experiment), state),
         head: vec![
             Head::words(""),
             Head::number("off"),
@@ -90,7 +90,7 @@ fn headline(overhead: &Overhead<'_>, state: &State<'_>) -> Block {
     let off = state.off.iter().map(|off| row("off", off));
     let probes = state.probes.iter();
     Block {
-        title: overhead.title(state),
+        title: overhead.title(&text::line(&overhead.states.record.experiment), state),
         head: vec![
             Head::words("probe"),
             Head::number(quantity.heading(&scale)),
@@ -132,7 +132,7 @@ fn each_other(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Block> {
         }
     }
     (!rows.is_empty()).then(|| Block {
-        title: "One probe against another".to_owned(),
+        title: overhead.title("One probe against another", state),
         head: vec![
             Head::words(overhead.headline.name.clone()),
             Head::number(DIFFERENCE),
@@ -174,7 +174,7 @@ fn metrics(overhead: &Overhead<'_>, state: &State<'_>) -> Block {
         rows.push(std::iter::once(name).chain(cells).collect());
     }
     Block {
-        title: "What else changes".to_owned(),
+        title: overhead.title("What else changes", state),
         head,
         rows,
         ..Block::default()
@@ -216,7 +216,7 @@ fn of_probes(overhead: &Overhead<'_>, state: &State<'_>) -> Block {
         std::iter::once(name).chain(cells).collect()
     };
     Block {
-        title: "The probes themselves".to_owned(),
+        title: overhead.title("The probes themselves", state),
         head,
         rows: state.probes.iter().map(row).collect(),
         ..Block::default()
