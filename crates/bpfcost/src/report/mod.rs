@@ -32,6 +32,8 @@ pub mod table;
 pub mod target;
 pub mod text;
 pub(crate) mod top;
+pub mod trials;
 pub mod verbose;
 mod warnings;
 pub mod words;
+pub mod workload;
