@@ -113,7 +113,8 @@ impl Party {
             return now - then;
         }
         let spent = |(pid, now): (&u32, &f64)| now - before.clocks.get(pid).unwrap_or(&0.0);
-        self.clocks.iter().map(spent).sum()
+        // The sum of nothing is −0.
+        self.clocks.iter().map(spent).sum::<f64>() + 0.0
     }
 }
 

@@ -31,7 +31,7 @@ impl FromStr for Path {
 
     fn from_str(name: &str) -> Result<Self> {
         Ok(match name {
-            "here" => Path::Here,
+            "" | "here" => Path::Here,
             "loopback" => Path::Loopback,
             "veth" => Path::Veth,
             _ => bail!("there is no network {name}: there are here, loopback and veth"),

@@ -9,7 +9,9 @@ use super::{Definition, Error, OFF, Variant};
 use crate::nearest::suggest;
 
 /// What commands and files may name in braces beside factors; [`Scene`](super::Scene) fills it in.
-const FILLED: [&str; 6] = ["address", "bpfcost", "port", "dir", "cpus", "seconds"];
+const FILLED: [&str; 8] = [
+    "address", "bpfcost", "cpus", "dir", "load", "port", "seconds", "variant",
+];
 
 /// What is wrong with a definition, and where.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]

@@ -16,7 +16,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use rustix::{
-    process::{Pid, Signal, kill_process_group},
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::retry_on_intr,
+    process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open},
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
@@ -119,22 +121,23 @@ impl Process {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its end.
+    /// Waits for its end: woken by it, for looking now and then would take CPU time in a window, and be late.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
-        let begun = Instant::now();
-        loop {
-            if let Some(status) = self.ended()? {
-                return Ok(status);
-            }
-            if begun.elapsed() > limit {
-                bail!(
-                    "{} does not end: it has run for {:.0} s",
-                    self.name,
-                    limit.as_secs_f64()
-                );
-            }
-            sleep(LOOK);
+        if let Some(status) = self.ended()? {
+            return Ok(status);
         }
+        let end = pidfd_open(self.pid(), PidfdFlags::empty())
+            .with_context(|| format!("can't wait for the end of {}", self.name))?;
+        let patience = Timespec::try_from(limit)?;
+        let mut ends = [PollFd::new(&end, PollFlags::IN)];
+        retry_on_intr(|| poll(&mut ends, Some(&patience)))?;
+        self.ended()?.with_context(|| {
+            format!(
+                "{} does not end: it has run for {:.0} s",
+                self.name,
+                limit.as_secs_f64()
+            )
+        })
     }
 
     /// What it has printed so far: standard output, then standard error.

@@ -212,7 +212,7 @@ fn holds(pid: u32, socket: &str) -> bool {
 
 /// The last of what a program printed.
 pub(crate) fn tail(printed: &str) -> String {
-    let printed = printed.trim_end();
+    let printed = printed.trim_end().trim_start_matches('\n');
     if printed.is_empty() {
         return "  (it printed nothing)".to_owned();
     }

@@ -159,7 +159,7 @@ impl Loaded for Bed {
         );
         let mut trial = site.answer(outcome)?;
         if self.stirred.as_ref() == Some(&case.name)
-            && let Some(hiccup_ms) = self.hiccup_ms.take()
+            && let Some(hiccup_ms) = self.hiccup_ms
         {
             trial.secondary.insert("hiccup_ms".to_owned(), hiccup_ms);
         }
