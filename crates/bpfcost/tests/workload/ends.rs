@@ -35,7 +35,7 @@ fn in_a_window(tool: &Tool) -> (Running, Had) {
         // Between two epochs there is none.
         let server = pids
             .iter()
-            .find(|pid| called(**pid).starts_with("redis-server "));
+            .find(|pid| called(**pid).contains("redis-server "));
         let port = server.and_then(|pid| {
             let called = called(*pid);
             called
@@ -69,7 +69,7 @@ impl Had {
     /// What of it is still there.
     fn left(&self) -> Vec<String> {
         let alive =
-            |pid: &&u32| called(**pid).starts_with("redis-") || called(**pid).contains("bpfcost");
+            |pid: &&u32| called(**pid).contains("redis-") || called(**pid).contains("bpfcost");
         let mut left: Vec<String> = self
             .pids
             .iter()
