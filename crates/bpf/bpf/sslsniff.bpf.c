@@ -70,14 +70,28 @@ static __always_inline void add(__u64 *count, __u64 what)
 	__sync_fetch_and_add(count, what);
 }
 
-static __always_inline struct sslsniff_counts *count_hit(void)
+static __always_inline struct sslsniff_counts *counts_here(void)
 {
 	__u32 key = 0;
-	struct sslsniff_counts *mine = bpf_map_lookup_elem(&counts, &key);
+
+	return bpf_map_lookup_elem(&counts, &key);
+}
+
+static __always_inline struct sslsniff_counts *count_hit(void)
+{
+	struct sslsniff_counts *mine = counts_here();
 
 	if (mine)
 		add(&mine->hits, 1);
 	return mine;
+}
+
+static __always_inline void count_lost(__u32 direction, __u64 bytes)
+{
+	struct sslsniff_counts *mine = counts_here();
+
+	if (mine)
+		add(&mine->lost[direction & 1], bytes);
 }
 
 /* What a call moved, on its way to the ring buffer. */
@@ -85,7 +99,6 @@ struct parcel {
 	struct sslsniff_head head;
 	__u64 buffer;
 	__u64 length;
-	__u64 lost;
 };
 
 /* Copies `length` bytes, at most `room`, which the compiler knows. */
@@ -123,7 +136,7 @@ static long put_chunk(__u64 index, struct parcel *parcel)
 	else
 		done = put(parcel, offset, length, SSLSNIFF_CHUNK_BYTES);
 	if (!done)
-		parcel->lost += length;
+		count_lost(parcel->head.written, length);
 	return 0;
 }
 
@@ -170,8 +183,6 @@ static __always_inline int leave(enum direction direction, int result)
 		 &parcel, 0);
 	add(&mine->calls[direction], 1);
 	add(&mine->bytes[direction], parcel.length);
-	if (parcel.lost)
-		add(&mine->lost[direction], parcel.lost);
 out:
 	bpf_map_delete_elem(&calls, &thread);
 	return 0;

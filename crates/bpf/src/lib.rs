@@ -22,6 +22,7 @@ mod programs;
 pub mod run;
 pub mod sslsniff;
 pub mod stats;
+pub mod syscount;
 pub mod timing;
 
 pub use cpu::{Pinned, allowed_cpus, current_cpu};
@@ -68,6 +69,11 @@ mod skel {
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod sslsniff {
         include!(concat!(env!("OUT_DIR"), "/sslsniff.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod syscount {
+        include!(concat!(env!("OUT_DIR"), "/syscount.skel.rs"));
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]

@@ -34,9 +34,11 @@ const RATE_MARGIN: f64 = 0.05;
 const SPREAD: f64 = 0.015;
 
 /// The built-in ones.
-const BUILT_IN: [&str; 2] = [
+const BUILT_IN: [&str; 3] = [
     include_str!("../../../../experiments/iperf3.toml"),
+    include_str!("../../../../experiments/nginx-ssl.toml"),
     include_str!("../../../../experiments/redis.toml"),
+    include_str!("../../../../experiments/syscount.toml"),
 ];
 
 /// A workload as an experiment.

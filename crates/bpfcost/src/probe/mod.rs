@@ -14,7 +14,7 @@ mod stats;
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use bpfcost_bpf::Feature;
+use bpfcost_bpf::{Feature, syscount::Syscount};
 use serde::{Deserialize, Serialize};
 
 pub use spec::Spec;
@@ -71,6 +71,7 @@ pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
         Spec::BuiltIn { name, arguments } => match name.as_str() {
             "event" => Counting::event(arguments)?.needs(),
             "busy" => Counting::busy(arguments)?.needs(),
+            "syscount" => Syscount::needs(),
             _ => Vec::new(),
         },
         Spec::Joined(all) => {

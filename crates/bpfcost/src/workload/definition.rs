@@ -164,10 +164,12 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Served {
-    /// A log with a line an operation; the numbers on it are summed under these names.
+    /// A log in `{dir}` with a line an operation, of nothing but numbers.
     pub log: String,
-    /// The names of the columns.
+    /// The names of the columns; each is summed under its own.
     pub sums: Vec<String>,
+    /// A command upon which the server writes what it has not written yet, and opens the log anew.
+    pub reopen: Vec<String>,
 }
 
 /// Something that varies beside the probe.

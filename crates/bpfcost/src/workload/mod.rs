@@ -18,6 +18,7 @@ mod process;
 pub(crate) mod program;
 mod reading;
 mod scene;
+mod served;
 mod server;
 
 pub use accounts::{Account, Accounts, Spent, sources};

@@ -25,6 +25,10 @@ pub(super) fn run(
     load: &Load<'_>,
     mut probe: Option<&mut Box<dyn Probe>>,
 ) -> Result<Trial, Fault> {
+    let served = definition.served.as_ref();
+    if let Some(served) = served {
+        served.forget(scene)?;
+    }
     let mut secondary = BTreeMap::new();
     let begun = Instant::now();
     if let Some(probe) = &mut probe {
@@ -37,6 +41,9 @@ pub(super) fn run(
     let before = accounts.spent(&scene.pids, &tool)?;
     let accounted = Instant::now();
     let mut made = site.network.at_client(|| load.run(scene))??;
+    if let Some(served) = served {
+        served.settle(scene)?;
+    }
     let spent = accounts.spent(&scene.pids, &tool)?.since(&before);
     let lasted = accounted.elapsed();
     for (name, count) in site.network.counts()? {
@@ -52,6 +59,9 @@ pub(super) fn run(
         }
         None => Seen::default(),
     };
+    if let Some(served) = served {
+        served.amend(scene, &mut made.reading)?;
+    }
     let reading = &made.reading;
     let ops = reading.ops as f64;
     let mut put = |name: &str, value: f64| secondary.insert(name.to_owned(), value);

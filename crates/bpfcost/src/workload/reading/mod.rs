@@ -6,6 +6,7 @@ mod iperf3;
 mod load;
 mod redis_benchmark;
 mod text;
+mod wrk;
 
 use std::collections::BTreeMap;
 
@@ -33,6 +34,7 @@ impl Reading {
             Output::Iperf3 => iperf3::read(printed)?,
             Output::Load => load::read(printed)?,
             Output::RedisBenchmark => redis_benchmark::read(printed)?,
+            Output::Wrk => wrk::read(printed)?,
             Output::Text => text::read(client, printed)?,
             other => bail!("no reader of {other:?} yet"),
         };

@@ -1,0 +1,190 @@
+//! What a server says itself of a window, by its log: a line an operation, with numbers that are summed.
+//!
+//! It has the last word on what was done: a client that stops at a given time has operations under way, on which
+//! the server spends CPU time and which the probe sees, while the client counts them not.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::{Process, Reading, Scene, Served};
+
+/// How long a server may take to notice that its clients are gone, and to open its log anew.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// States of a TCP socket in /proc/net/tcp in which a server may still work for it.
+const ESTABLISHED: &str = "01";
+const CLOSE_WAIT: &str = "08";
+
+/// Lines and sums of a log.
+#[derive(Debug, PartialEq)]
+struct Account {
+    /// Operations: lines.
+    ops: u64,
+    /// What the numbers on them come to, by name.
+    sums: BTreeMap<String, f64>,
+}
+
+impl Served {
+    /// Waits until the server has nobody left to serve: what was begun is logged then.
+    pub fn settle(&self, scene: &Scene) -> Result<()> {
+        wait(
+            "connections to the server are open though its client has ended",
+            || {
+                let sockets =
+                    fs::read_to_string("/proc/net/tcp").context("can't read /proc/net/tcp")?;
+                Ok(!busy(&sockets, scene.port))
+            },
+        )
+    }
+
+    /// Forgets what was logged so far.
+    pub fn forget(&self, scene: &Scene) -> Result<()> {
+        self.account(scene).map(|_| ())
+    }
+
+    /// Puts what was logged since then in the place of what the client counted; `unfinished` is what it did not
+    /// wait for.
+    pub fn amend(&self, scene: &Scene, reading: &mut Reading) -> Result<()> {
+        let account = self.account(scene)?;
+        let Some(unfinished) = account.ops.checked_sub(reading.ops) else {
+            bail!(
+                "the client counted {} operations, and the log of the server has only {}",
+                reading.ops,
+                account.ops
+            );
+        };
+        reading.ops = account.ops;
+        reading.counts.extend(account.sums);
+        let unfinished = ("unfinished".to_owned(), unfinished as f64);
+        reading.counts.extend([unfinished]);
+        Ok(())
+    }
+
+    /// What was logged since this was last asked. The log is moved away and opened anew by the server, by
+    /// which it gives out what it had not written yet; the old one is whole when nobody has it open.
+    fn account(&self, scene: &Scene) -> Result<Account> {
+        let log = PathBuf::from(scene.fill(&self.log)?);
+        let log = scene.dir.join(log);
+        // The name by which the kernel knows it, too.
+        let log = log
+            .canonicalize()
+            .with_context(|| format!("the server has no log {}", log.display()))?;
+        let old = log.with_extension("old");
+        fs::rename(&log, &old).with_context(|| format!("can't move {}", log.display()))?;
+        let command = scene.command(&self.reopen)?;
+        let mut process = Process::start(&command, &scene.client_cpus, &[])?;
+        if !process.wait(PATIENCE)?.success() {
+            bail!("{} failed\n{}", command.join(" "), process.printed()?);
+        }
+        wait("the server does not open its log anew", || {
+            Ok(log.exists() && !scene.pids.iter().any(|pid| holds(*pid, &old)))
+        })?;
+        let text = fs::read_to_string(&old);
+        let text = text.with_context(|| format!("can't read {}", old.display()))?;
+        fs::remove_file(&old)?;
+        read(&self.sums, &text).with_context(|| format!("reading the log {}", log.display()))
+    }
+}
+
+/// Waits for something that a server does.
+fn wait(otherwise: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begun = Instant::now();
+    while !done()? {
+        if begun.elapsed() > PATIENCE {
+            bail!("{otherwise}, {} s later", PATIENCE.as_secs());
+        }
+        sleep(LOOK);
+    }
+    Ok(())
+}
+
+/// Whether a socket at that port is connected: `number: local:port remote:port state …`, in hexadecimal.
+fn busy(sockets: &str, port: u16) -> bool {
+    let here = format!(":{port:04X}");
+    sockets.lines().any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let local = words.next().unwrap_or_default();
+        let state = words.nth(1).unwrap_or_default();
+        local.ends_with(&here) && [ESTABLISHED, CLOSE_WAIT].contains(&state)
+    })
+}
+
+/// Whether a process has a file open; not, where it is gone.
+fn holds(pid: u32, file: &Path) -> bool {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"));
+    open.into_iter()
+        .flatten()
+        .flatten()
+        .any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file))
+}
+
+/// Sums the columns of a log.
+fn read(names: &[String], text: &str) -> Result<Account> {
+    let mut account = Account {
+        ops: 0,
+        sums: names.iter().map(|name| (name.clone(), 0.0)).collect(),
+    };
+    for line in text.lines() {
+        let numbers: Vec<f64> = line
+            .split_whitespace()
+            .map(|word| word.parse())
+            .collect::<Result<_, _>>()
+            .ok()
+            .filter(|numbers: &Vec<f64>| numbers.len() == names.len())
+            .with_context(|| {
+                format!("a line with {} was expected, not: {line}", names.join(" "))
+            })?;
+        account.ops += 1;
+        for (name, number) in names.iter().zip(numbers) {
+            *account.sums.entry(name.clone()).or_default() += number;
+        }
+    }
+    Ok(account)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_summed_by_name() {
+        let names = ["bytes_in".to_owned(), "bytes_out".to_owned()];
+        let account = read(&names, "42 1278\n44 262402\n").expect("a log");
+        assert_eq!(account.ops, 2);
+        let sums: Vec<f64> = account.sums.into_values().collect();
+        assert_eq!(sums, [86.0, 263_680.0]);
+        for text in ["42\n", "42 -\n", "42 1278 3\n", "42 1278\n4"] {
+            let error = format!("{:#}", read(&names, text).expect_err(text));
+            assert!(error.contains("bytes_in bytes_out"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_busy_while_its_end_of_a_connection_is_open() {
+        let line = |local: &str, remote: &str, state: &str| {
+            format!("   1: 0100007F:{local} 0100007F:{remote} {state} 00000000:00000000 00:0\n")
+        };
+        for (local, remote, state, expected) in [
+            ("480B", "C000", "01", true),
+            ("480B", "C000", "08", true),
+            ("480B", "0000", "0A", false),
+            ("480B", "C000", "06", false),
+            ("C000", "480B", "01", false),
+        ] {
+            let sockets = format!(
+                "  sl  local_address rem_address   st\n{}",
+                line(local, remote, state)
+            );
+            assert_eq!(busy(&sockets, 0x480b), expected, "{sockets}");
+        }
+    }
+}
