@@ -58,7 +58,10 @@ fn probes_in_a_guest_see_each_datagram() {
             let hits = (hits * received).round();
             // The tracepoint is passed by all sockets.
             let more = case.factors["variant"].starts_with("tracepoint");
-            assert!(hits == *counted || more && hits > *counted, "{name}: {hits} {counted}");
+            assert!(
+                hits == *counted || more && hits > *counted,
+                "{name}: {hits} {counted}"
+            );
         }
     }
 }
