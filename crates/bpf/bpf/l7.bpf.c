@@ -5,7 +5,9 @@
  * study 004.
  *
  * Three parts, of which user space loads the first, the first two, or all:
- * - system calls on sockets, at their tracepoints, for the processes that are asked for;
+ * - the system calls by which Go's net package uses connections (read, write, accept4, close), at their
+ *   tracepoints, for the processes that are asked for; not in it: sendfile and writev, which answers from
+ *   files and from lists of buffers take;
  * - crypto/tls's Read, Write and Close, by uprobes at their entries and at each of their return
  *   instructions: a return probe would change the return address on a stack that Go's runtime walks and
  *   moves. Go passes arguments and results in registers (its ABIInternal): on x86-64 AX, BX, CX, ...;
@@ -23,7 +25,6 @@
 
 #define PAYLOAD_BYTES 512 /* room for the head of a usual request */
 #define RING_BYTES    (16 << 20) /* some 29,000 calls: what comes while the reader does not run */
-#define PEEK	      2 /* recvfrom: leaves the bytes where they are (MSG_PEEK) */
 #define RUNNING	      2 /* what a goroutine is while a thread runs it (_Grunning of Go's runtime) */
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -228,14 +229,6 @@ SEC("?tracepoint")
 int l7_enter_write(struct l7_enter *ctx)
 {
 	return called(ctx->arguments[0], ctx->arguments[1], L7_WRITE);
-}
-
-SEC("?tracepoint")
-int l7_enter_recvfrom(struct l7_enter *ctx)
-{
-	if (ctx->arguments[3] & PEEK)
-		return 0;
-	return called(ctx->arguments[0], ctx->arguments[1], L7_READ);
 }
 
 SEC("?tracepoint")

@@ -5,6 +5,8 @@ use std::{
     fs,
     os::{linux::fs::MetadataExt as _, unix::ffi::OsStrExt as _},
     path::Path,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use libbpf_rs::{
@@ -26,6 +28,11 @@ use crate::{
 const FIRST_NAMESPACE: u64 = 0xEFFF_FFFC;
 /// Connections that were open before are numbered from here on; those accepted since, from 0.
 const OPEN_BEFORE: u64 = 1 << 62;
+
+/// How long a server may take to close the connections of clients that have gone.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -187,14 +194,9 @@ impl L7 {
         for (program, call) in [
             (&programs.l7_exit_call, "exit_read"),
             (&programs.l7_exit_call, "exit_write"),
-            (&programs.l7_exit_call, "exit_recvfrom"),
-            (&programs.l7_exit_call, "exit_sendto"),
             (&programs.l7_enter_close, "enter_close"),
-            (&programs.l7_exit_accept, "exit_accept"),
             (&programs.l7_exit_accept, "exit_accept4"),
             (&programs.l7_enter_write, "enter_write"),
-            (&programs.l7_enter_write, "enter_sendto"),
-            (&programs.l7_enter_recvfrom, "enter_recvfrom"),
             (&programs.l7_enter_read, "enter_read"),
         ] {
             let link = tracepoint(program, &format!("syscalls:sys_{call}"))?;
@@ -234,14 +236,31 @@ impl L7 {
         })
     }
 
-    /// Detaches them, takes in what is left, and tells what was counted since they were attached.
+    /// Detaches them, takes in what is left, and tells what was counted since they were attached. Waits a
+    /// while for connections that were accepted meanwhile to be closed: what was asked by a client that has
+    /// gone is read and answered all the same.
     pub fn detach(&mut self) -> Result<Counts> {
+        let begun = Instant::now();
+        while begun.elapsed() < FAREWELL && self.serves() {
+            sleep(LOOK);
+            self.take()?;
+        }
         self.links.clear();
         self.take()?;
         let now = self.counted()?;
         Ok(Counts {
             lost: now.lost - self.before.lost,
             switches: now.switches - self.before.switches,
+        })
+    }
+
+    /// Whether a connection is open that was accepted since they were attached.
+    fn serves(&self) -> bool {
+        let connections = &self.skeleton.maps.l7_connections;
+        connections.keys().any(|key| {
+            let number = connections.lookup(&key, MapFlags::ANY).ok().flatten();
+            let number = number.and_then(|number| plain::read::<u64>(&number));
+            number.is_some_and(|number| number < OPEN_BEFORE)
         })
     }
 
@@ -276,7 +295,6 @@ fn programs<'a>(
     let sockets = vec![
         &all.l7_enter_read,
         &all.l7_enter_write,
-        &all.l7_enter_recvfrom,
         &all.l7_enter_close,
         &all.l7_exit_call,
         &all.l7_exit_accept,
@@ -294,7 +312,6 @@ fn choose(open: &mut OpenL7Skel<'_>, watch: Watch) {
     for program in [
         &mut programs.l7_enter_read,
         &mut programs.l7_enter_write,
-        &mut programs.l7_enter_recvfrom,
         &mut programs.l7_enter_close,
         &mut programs.l7_exit_call,
         &mut programs.l7_exit_accept,

@@ -9,6 +9,7 @@ pub mod attach;
 mod cpu;
 mod error;
 pub mod feature;
+pub mod idle;
 pub mod l7;
 pub mod ladder;
 pub mod lb;
@@ -28,7 +29,9 @@ pub mod timing;
 pub use cpu::{Pinned, allowed_cpus, current_cpu};
 pub use error::{Error, Result};
 pub use feature::Feature;
-pub use programs::{LoadedProgram, loaded_maps, loaded_programs};
+pub use programs::{
+    Account, LoadedProgram, accounts, loaded_maps, loaded_programs, pins, program_of,
+};
 
 /// Tells one build of the BPF programs from another: a hash of their sources and their compiler.
 pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
