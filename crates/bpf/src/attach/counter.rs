@@ -81,6 +81,18 @@ impl Counter {
         [how.needs(), busy].concat()
     }
 
+    /// Why this kernel has no such event, where it has none: tracepoints come and go between kernels.
+    pub fn absent(how: How, event: &str) -> Result<Option<String>> {
+        if !how.takes_tracepoints() {
+            return Ok(None);
+        }
+        match super::kernel::open_tracepoint(how.attach(), event) {
+            Ok(_) => Ok(None),
+            Err(Error::Unattachable { words, .. }) => Ok(Some(words)),
+            Err(other) => Err(other),
+        }
+    }
+
     /// Loads the program, for a tracepoint `category:name` or a function of the kernel.
     pub fn load(how: How, event: &str, work: Work) -> Result<Self> {
         let skeleton = Owned::new("counter", |storage| {

@@ -16,7 +16,7 @@ use super::{
     Case, Experiment, Loaded, Metric, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit, missing,
 };
 use crate::{
-    probe,
+    probe::{self, Spec},
     workload::{self, Base, Definition, Variant, allowed},
 };
 
@@ -139,16 +139,19 @@ impl Workload {
         }
     }
 
-    /// What the kernel must have for the probe of a case.
-    fn needs_of_probe(&self, case: &Case) -> Result<Vec<Feature>> {
+    /// The probe of a case, where it has one.
+    fn probe(&self, case: &Case) -> Result<Option<Spec>> {
         let name = case.factors.get(VARIANT);
-        let variant = self
-            .definition
-            .variants
-            .iter()
-            .find(|one| name == Some(&one.name));
-        match variant.filter(|variant| !variant.probe.is_empty()) {
-            Some(variant) => probe::needs(&variant.probe.parse()?),
+        let mut variants = self.definition.variants.iter();
+        let variant = variants.find(|one| name == Some(&one.name));
+        let variant = variant.filter(|variant| !variant.probe.is_empty());
+        variant.map(|variant| variant.probe.parse()).transpose()
+    }
+
+    /// What the kernel must have for it.
+    fn needs_of_probe(&self, case: &Case) -> Result<Vec<Feature>> {
+        match self.probe(case)? {
+            Some(spec) => probe::needs(&spec),
             None => Ok(Vec::new()),
         }
     }
@@ -303,7 +306,13 @@ impl Experiment for Workload {
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        missing(&self.needs_of_probe(case)?)
+        let Some(spec) = self.probe(case)? else {
+            return Ok(None);
+        };
+        match missing(&probe::needs(&spec)?)? {
+            Some(reason) => Ok(Some(reason)),
+            None => probe::absent(&spec),
+        }
     }
 
     fn overhead(&self) -> Overhead {

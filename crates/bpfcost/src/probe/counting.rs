@@ -112,6 +112,11 @@ impl Counting {
         Counter::needs(self.how, self.work)
     }
 
+    /// Why this kernel has no such event, where it has none.
+    pub(super) fn absent(&self) -> Result<Option<String>> {
+        Ok(Counter::absent(self.how, &self.event)?)
+    }
+
     /// Loads the program.
     pub(super) fn load(&self) -> Result<Box<dyn Probe>> {
         Ok(Box::new(Loaded(Counter::load(

@@ -81,3 +81,18 @@ pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
         Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) => Vec::new(),
     })
 }
+
+/// Why this kernel has not what a built-in probe is for, where it hasn't.
+pub fn absent(spec: &Spec) -> Result<Option<String>> {
+    match spec {
+        Spec::BuiltIn { name, arguments } if name == "event" => {
+            Counting::event(arguments)?.absent()
+        }
+        Spec::BuiltIn { name, arguments } if name == "busy" => Counting::busy(arguments)?.absent(),
+        Spec::Joined(all) => {
+            let reasons: Result<Vec<_>> = all.iter().map(absent).collect();
+            Ok(reasons?.into_iter().flatten().next())
+        }
+        _ => Ok(None),
+    }
+}

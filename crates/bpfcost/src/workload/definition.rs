@@ -221,6 +221,9 @@ pub struct Check {
     /// What it must equal: `ops`, or a count of client, server or network.
     #[serde(default)]
     pub equals: String,
+    /// By how much it may be more: calls of the workload that nobody else counts.
+    #[serde(default)]
+    pub beyond: u64,
     /// Or what it must reach, for a probe that others' events come to as well.
     #[serde(default)]
     pub at_least: String,

@@ -10,6 +10,7 @@ mod ends;
 mod exact;
 mod faults;
 mod features;
+mod iperf3;
 mod kernels;
 mod kretprobe;
 mod lacking;

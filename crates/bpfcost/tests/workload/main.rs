@@ -16,4 +16,5 @@ mod definition;
 mod definitions;
 mod ends;
 mod faults;
+mod network;
 mod success;

@@ -155,7 +155,17 @@ fn check(variant: &Variant, scene: &Scene, seen: &Seen, reading: &Reading) -> Re
                 let least = count(at_least);
                 (least, got >= least, format!("at least {at_least}"))
             }
-            Check { equals, .. } => (count(equals), got == count(equals), equals.clone()),
+            Check { equals, beyond, .. } => {
+                let expected = count(equals);
+                let right = expected
+                    .zip(got)
+                    .is_some_and(|(expected, got)| (expected..=expected + beyond).contains(&got));
+                let of = match beyond {
+                    0 => equals.clone(),
+                    more => format!("{equals}, or up to {more} more"),
+                };
+                (expected, right, of)
+            }
         };
         if got.is_none() || expected.is_none() || !right {
             let told = |count: Option<u64>| count.map_or("nothing".to_owned(), |n| n.to_string());

@@ -1,0 +1,70 @@
+//! Datagrams inside a guest: probes on the kernel's receive call, which the host may not have, see each of them.
+
+use std::fs;
+
+use bpfcost::record::{CaseRecord, Record, Status};
+
+use crate::{
+    require,
+    tool::Tool,
+    visit::{Visit, assert_nothing_left},
+};
+
+/// Whether iperf3 is there; a guest has the programs of its host.
+fn able() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let there = std::env::split_paths(&path).any(|folder| folder.join("iperf3").exists());
+    if !there {
+        eprintln!("SKIPPED: iperf3 is not installed");
+    }
+    there
+}
+
+/// A value of each window of a case.
+fn each(case: &CaseRecord, name: &str) -> Vec<f64> {
+    let values = case.secondary.get(name);
+    values.unwrap_or_else(|| panic!("no {name}")).concat()
+}
+
+#[test]
+fn probes_in_a_guest_see_each_datagram() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    if !able() {
+        return;
+    }
+    let tool = Tool::new();
+    let line = format!("run iperf3 --on vm:{kernel} --quick");
+    let mut visit = Visit::start(&tool, &line, "{}");
+    visit.until(|journal| journal.contains("\n{\"epoch-finished\""));
+    visit.signal("INT");
+    let said = visit.end();
+    assert_nothing_left(&tool);
+    assert_eq!(said.code, Some(130), "{said:?}");
+    let text = fs::read_to_string(tool.path("x.json")).expect("a record");
+    let record: Record = serde_json::from_str(&text).expect("a record");
+    assert!(record.cases.len() > 2, "{said:?}");
+    for case in &record.cases {
+        let name = &case.name;
+        assert_eq!(case.status, Status::Ok, "{name}: {:?}", case.problems);
+        let (received, counted) = (each(case, "received"), each(case, "udp_received"));
+        assert!(received.iter().all(|count| *count > 0.0), "{name}");
+        if case.factors["variant"] == "off" {
+            continue;
+        }
+        let hits = each(case, "hits");
+        for ((hits, received), counted) in hits.iter().zip(&received).zip(&counted) {
+            let hits = (hits * received).round();
+            // The server calls once before there is anything; the tracepoint is passed by all sockets.
+            let more = match case.factors["variant"].starts_with("tracepoint") {
+                true => f64::INFINITY,
+                false => 1.0,
+            };
+            assert!(
+                (*counted..=counted + more).contains(&hits),
+                "{name}: {hits} {counted}"
+            );
+        }
+    }
+}
