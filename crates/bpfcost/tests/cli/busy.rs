@@ -1,0 +1,49 @@
+//! A known answer on a running server: 1 µs in each run of a program reads as 1 µs of CPU time.
+
+use std::{fs, process::Command};
+
+use bpfcost::record::{Comparison, Record, Status};
+
+use crate::{require, tool::Tool};
+
+const KNOWN_NS: f64 = 1000.0;
+/// What an interval may lie beside it: a spell ends at a reading of the clock, the caches of a server are colder
+/// after it, and the machine may be shared.
+const BESIDE_NS: f64 = 250.0;
+/// An interval that is wider says nothing.
+const WIDEST_NS: f64 = 1000.0;
+
+/// What each hit cost by a comparison with the same event without a work: the interval.
+fn per_hit(record: &Record, of: &[Comparison], case: &str, baseline: &str) -> [f64; 2] {
+    let of = of.iter().find(|one| one.case == case && one.baseline == baseline);
+    let [low, high] = of.and_then(|one| one.ci95).expect("an interval");
+    let case = record.cases.iter().find(|one| one.name == case);
+    let hits = case.expect("the case").secondary["hits"].concat();
+    let hits = hits.iter().sum::<f64>() / hits.len() as f64;
+    [low / hits, high / hits]
+}
+
+#[test]
+fn a_microsecond_reads_as_a_microsecond() {
+    if !require::host() || !require::program("redis-server") {
+        return;
+    }
+    let tool = Tool::new();
+    let said = tool.says("run busy --quick --seed 7 --out x.json");
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let text = fs::read_to_string(tool.path("x.json")).expect("a record");
+    let record: Record = serde_json::from_str(&text).expect("a record");
+    for case in &record.cases {
+        assert_eq!(case.status, Status::Ok, "{}: {:?}", case.name, case.problems);
+    }
+    // A program that does nothing counts the answers: one a command, and what others write meanwhile.
+    let [low, high] = per_hit(&record, &record.comparisons, "syscall/busy", "syscall/null");
+    eprintln!("in a system call: {low:.0} to {high:.0} ns");
+    assert!(high - low <= WIDEST_NS, "{low} to {high}");
+    assert!(low - BESIDE_NS <= KNOWN_NS && KNOWN_NS <= high + BESIDE_NS, "{low} to {high}");
+    let machine = record.metrics.iter().find(|one| one.name == "machine_ns");
+    let machine = &machine.expect("the machine's CPU time").comparisons;
+    let [low, high] = per_hit(&record, machine, "softirq/busy", "softirq/null");
+    eprintln!("in a soft interrupt: {low:.0} to {high:.0} ns");
+    assert!(low - BESIDE_NS <= KNOWN_NS && KNOWN_NS <= high + BESIDE_NS, "{low} to {high}");
+}
