@@ -11,6 +11,7 @@ mod running;
 mod tool;
 
 mod accounts;
+mod busy;
 mod definition;
 mod definitions;
 mod ends;

@@ -1,10 +1,10 @@
 //! A known answer on a running server: 1 µs in each run of a program reads as 1 µs of CPU time.
 
-use std::{fs, process::Command};
+use std::fs;
 
 use bpfcost::record::{Comparison, Record, Status};
 
-use crate::{require, tool::Tool};
+use crate::{definition::able, tool::Tool};
 
 const KNOWN_NS: f64 = 1000.0;
 /// What an interval may lie beside it: a spell ends at a reading of the clock, the caches of a server are colder
@@ -15,7 +15,9 @@ const WIDEST_NS: f64 = 1000.0;
 
 /// What each hit cost by a comparison with the same event without a work: the interval.
 fn per_hit(record: &Record, of: &[Comparison], case: &str, baseline: &str) -> [f64; 2] {
-    let of = of.iter().find(|one| one.case == case && one.baseline == baseline);
+    let of = of
+        .iter()
+        .find(|one| one.case == case && one.baseline == baseline);
     let [low, high] = of.and_then(|one| one.ci95).expect("an interval");
     let case = record.cases.iter().find(|one| one.name == case);
     let hits = case.expect("the case").secondary["hits"].concat();
@@ -25,7 +27,7 @@ fn per_hit(record: &Record, of: &[Comparison], case: &str, baseline: &str) -> [f
 
 #[test]
 fn a_microsecond_reads_as_a_microsecond() {
-    if !require::host() || !require::program("redis-server") {
+    if !able(&["redis-server", "redis-benchmark"]) {
         return;
     }
     let tool = Tool::new();
@@ -34,16 +36,28 @@ fn a_microsecond_reads_as_a_microsecond() {
     let text = fs::read_to_string(tool.path("x.json")).expect("a record");
     let record: Record = serde_json::from_str(&text).expect("a record");
     for case in &record.cases {
-        assert_eq!(case.status, Status::Ok, "{}: {:?}", case.name, case.problems);
+        assert_eq!(
+            case.status,
+            Status::Ok,
+            "{}: {:?}",
+            case.name,
+            case.problems
+        );
     }
     // A program that does nothing counts the answers: one a command, and what others write meanwhile.
     let [low, high] = per_hit(&record, &record.comparisons, "syscall/busy", "syscall/null");
     eprintln!("in a system call: {low:.0} to {high:.0} ns");
     assert!(high - low <= WIDEST_NS, "{low} to {high}");
-    assert!(low - BESIDE_NS <= KNOWN_NS && KNOWN_NS <= high + BESIDE_NS, "{low} to {high}");
+    assert!(
+        low - BESIDE_NS <= KNOWN_NS && KNOWN_NS <= high + BESIDE_NS,
+        "{low} to {high}"
+    );
     let machine = record.metrics.iter().find(|one| one.name == "machine_ns");
     let machine = &machine.expect("the machine's CPU time").comparisons;
     let [low, high] = per_hit(&record, machine, "softirq/busy", "softirq/null");
     eprintln!("in a soft interrupt: {low:.0} to {high:.0} ns");
-    assert!(low - BESIDE_NS <= KNOWN_NS && KNOWN_NS <= high + BESIDE_NS, "{low} to {high}");
+    assert!(
+        low - BESIDE_NS <= KNOWN_NS && KNOWN_NS <= high + BESIDE_NS,
+        "{low} to {high}"
+    );
 }
