@@ -35,6 +35,7 @@ const SPREAD: f64 = 0.015;
 
 /// The built-in ones.
 const BUILT_IN: &[&str] = &[
+    include_str!("../../../../experiments/busy.toml"),
     include_str!("../../../../experiments/iperf3.toml"),
     include_str!("../../../../experiments/nginx-ssl.toml"),
     include_str!("../../../../experiments/redis.toml"),
@@ -53,7 +54,7 @@ pub struct Workload {
 pub fn built_in() -> impl Iterator<Item = Workload> {
     // Tests read them all.
     BUILT_IN
-        .into_iter()
+        .iter()
         .filter_map(|text| Definition::parse(text).ok())
         .map(Workload::of)
 }

@@ -12,6 +12,7 @@ mod tool;
 
 mod accounts;
 mod alarms;
+mod busy;
 mod definition;
 mod definitions;
 mod ends;
