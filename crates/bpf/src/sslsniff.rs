@@ -136,10 +136,13 @@ impl Sniffer {
             for (program, retprobe) in [(enter, false), (leave, true)] {
                 match link(program, retprobe, process, library, function.name) {
                     Ok(link) => links.push(link),
-                    Err(error) if error.kind() == ErrorKind::NotFound => match function.always {
-                        true => return Ok(false),
-                        false => break,
-                    },
+                    // So it says of a file that is not there, too.
+                    Err(error) if error.kind() == ErrorKind::NotFound && library.exists() => {
+                        match function.always {
+                            true => return Ok(false),
+                            false => break,
+                        }
+                    }
                     Err(source) => {
                         return Err(Error::Attach {
                             what: format!("{} of {}", function.name, library.display()),
