@@ -223,11 +223,19 @@ fn each_other(overhead: &Overhead<'_>) -> Option<String> {
     let [case, other] = [case, other].map(|probed| text::line(probed.variant));
     let (value, interval) = shares(found, if found.relative < 0.0 { -1.0 } else { 1.0 });
     let (_, signed) = shares(found, 1.0);
+    let what = text::line(&overhead.states.record.experiment);
+    let per = &overhead.headline.name;
+    // Not that one probe costs so much more than the other: the server takes so much more.
+    let takes = |way: &str| {
+        format!("with {case} {what} takes {value} {way} {per} than with {other} ({interval})")
+    };
     Some(match found.verdict {
-        Verdict::Slower => format!("{case} costs {value} more than {other} ({interval})"),
-        Verdict::Faster => format!("{case} costs {value} less than {other} ({interval})"),
-        Verdict::Same => format!("{case} and {other} cost the same ({signed})"),
-        Verdict::Unresolved => format!("{case} and {other} are not told apart ({signed})"),
+        Verdict::Slower => takes("more"),
+        Verdict::Faster => takes("less"),
+        Verdict::Same => format!("with {case} and with {other} it is the same ({signed})"),
+        Verdict::Unresolved => {
+            format!("{case} and {other} are not told apart ({signed})")
+        }
     })
 }
 
