@@ -10,6 +10,7 @@ use std::{
 };
 
 use libbpf_rs::libbpf_sys as sys;
+use rustix::io::Errno;
 
 use crate::{
     error::{Error, Result},
@@ -42,28 +43,33 @@ impl Idle {
             .map_err(|no| failed("loading it", no.errno))
     }
 
-    /// Runs it so many times in one system call.
+    /// Runs it so many times in one system call. Again from the beginning where a signal comes between.
     pub fn run(&self, times: u32) -> Result<Ran> {
         let packet = [0u8; 64];
-        let mut options = sys::bpf_test_run_opts {
-            sz: size_of::<sys::bpf_test_run_opts>() as _,
-            data_in: packet.as_ptr().cast(),
-            data_size_in: packet.len() as u32,
-            repeat: times as _,
-            ..Default::default()
-        };
-        let before = RunStats::of(&self.0)?;
-        let begun = Instant::now();
-        // SAFETY: the packet outlives the call and is as long as is named.
-        let answer = unsafe { sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
-        let elapsed = begun.elapsed();
-        if answer < 0 {
-            return Err(failed("running it", -answer));
+        loop {
+            let mut options = sys::bpf_test_run_opts {
+                sz: size_of::<sys::bpf_test_run_opts>() as _,
+                data_in: packet.as_ptr().cast(),
+                data_size_in: packet.len() as u32,
+                repeat: times as _,
+                ..Default::default()
+            };
+            let before = RunStats::of(&self.0)?;
+            let begun = Instant::now();
+            // SAFETY: the packet outlives the call and is as long as is named.
+            let answer = unsafe { sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
+            let elapsed = begun.elapsed();
+            match answer {
+                0.. => {
+                    return Ok(Ran {
+                        elapsed,
+                        stats: RunStats::of(&self.0)?.since(before),
+                    });
+                }
+                error if error == -Errno::INTR.raw_os_error() => {}
+                error => return Err(failed("running it", -error)),
+            }
         }
-        Ok(Ran {
-            elapsed,
-            stats: RunStats::of(&self.0)?.since(before),
-        })
     }
 }
 

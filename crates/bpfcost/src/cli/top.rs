@@ -23,11 +23,6 @@ use crate::{
 
 /// How often a signal is looked for.
 const LOOK: Duration = Duration::from_millis(20);
-/// Lines of a screen that are no programs: sentence, head, notes, captions, and the line below.
-const OTHER_LINES: usize = 12;
-/// Programs that are shown at least.
-const FEWEST: usize = 5;
-
 /// Tell what the BPF programs loaded on this machine cost now: how often each runs, how long, who holds it.
 ///
 /// Keeps the kernel's account of run times (bpf_stats) on meanwhile, and says what that costs.
@@ -122,8 +117,13 @@ impl Screen {
         let height = terminal_size::terminal_size()
             .filter(|_| self.terminal)
             .map_or(usize::MAX, |(_, height)| usize::from(height.0));
-        let most = height.saturating_sub(OTHER_LINES).max(FEWEST);
-        let text = report::top::render(view, most, style);
+        let mut most = view.programs.len();
+        let mut text = report::top::render(view, most, style);
+        // What is written beyond the screen can't be written over.
+        while text.lines().count() >= height && most > 1 {
+            most -= 1;
+            text = report::top::render(view, most, style);
+        }
         let before = match (self.terminal, self.lines) {
             (_, 0) => String::new(),
             // Up to where the one before began, and all below away.

@@ -25,7 +25,7 @@ pub(crate) fn render(view: &View, most: usize, style: Style) -> String {
     };
     if !view.programs.is_empty() {
         block.head = vec![
-            Head::number("% of a CPU"),
+            Head::number("% CPU"),
             Head::number("share"),
             Head::number("runs/s"),
             Head::number("ns/run"),

@@ -1,6 +1,8 @@
 //! What the kernel's account costs, and what it says of nothing: by a program that does nothing, run with the
 //! account off and on.
 
+use std::{thread::sleep, time::Duration};
+
 use bpfcost_bpf::{
     idle::{Idle, Ran},
     stats::StatsOn,
@@ -8,9 +10,11 @@ use bpfcost_bpf::{
 use serde::{Deserialize, Serialize};
 
 /// Runs in one system call: enough that it costs next to nothing a run.
-const RUNS: u32 = 2000;
+const RUNS: u32 = 1000;
 /// Such calls, of which the median counts: interrupts strike fewer than half.
-const CALLS: usize = 21;
+const CALLS: usize = 51;
+/// Between two of them, so that who shares the core for a moment does not strike half of them.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// What the account does to numbers, and to programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -46,7 +50,11 @@ pub(super) fn measured() -> bpfcost_bpf::Result<(StatsOn, Tax)> {
 fn calls(idle: &Idle) -> bpfcost_bpf::Result<Vec<Ran>> {
     // The first ones find nothing in caches.
     idle.run(RUNS)?;
-    (0..CALLS).map(|_| idle.run(RUNS)).collect()
+    let call = |_| {
+        sleep(PAUSE);
+        idle.run(RUNS)
+    };
+    (0..CALLS).map(call).collect()
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {

@@ -1,6 +1,6 @@
 //! What ran in an interval, and what it cost: what `bpfcost top --json` prints.
 
-use std::time::Duration;
+use std::{ops::Add as _, time::Duration};
 
 use bpfcost_bpf::{LoadedProgram, stats::RunStats};
 use serde::{Deserialize, Serialize};
@@ -86,8 +86,10 @@ impl View {
             cost.then(other.runs.cmp(&one.runs))
                 .then(one.id.cmp(&other.id))
         });
-        let runs_per_s = ran.iter().map(|one| one.runs_per_s).sum();
-        let of_cpu: f64 = ran.iter().map(|one| one.of_cpu).sum();
+        // From zero: the sum of nothing is a negative zero otherwise.
+        let sum = |of: fn(&Running) -> f64| ran.iter().map(of).fold(0.0, f64::add);
+        let runs_per_s = sum(|one| one.runs_per_s);
+        let of_cpu = sum(|one| one.of_cpu);
         for one in &mut ran {
             one.share = if of_cpu > 0.0 {
                 one.of_cpu / of_cpu
@@ -209,6 +211,7 @@ mod tests {
             [program(1, 0, 0)].into_iter(),
         );
         assert_eq!((view.programs.len(), view.did_not_run), (0, 1));
-        assert_eq!(view.total.of_cpu, 0.0);
+        let total = serde_json::to_string(&view.total).expect("JSON");
+        assert!(!total.contains('-'), "{total}");
     }
 }

@@ -38,7 +38,7 @@ fn groups() -> BTreeSet<PathBuf> {
 }
 
 /// One test at a time: they would see each other at the same events.
-fn alone() -> MutexGuard<'static, ()> {
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,7 +6,16 @@ use crate::tool::Tool;
 
 #[test]
 fn help() {
-    for command in ["", "check", "list", "run", "compare", "report", "self-test"] {
+    for command in [
+        "",
+        "check",
+        "list",
+        "run",
+        "top",
+        "compare",
+        "report",
+        "self-test",
+    ] {
         let text = Tool::new().answers(&format!("{command} --help"));
         let name = format!(
             "help_{}",

@@ -39,3 +39,4 @@ mod resumes;
 mod running;
 mod self_test;
 mod tool;
+mod top;

@@ -46,7 +46,9 @@ fn ours(view: &Value) -> Vec<&Value> {
     let programs = view["programs"].as_array().expect("programs");
     let own = |one: &&Value| {
         let holders = one["held_by"]["processes"].as_array().expect("processes");
-        holders.iter().any(|holder| holder["pid"] == std::process::id())
+        holders
+            .iter()
+            .any(|holder| holder["pid"] == std::process::id())
     };
     programs.iter().filter(own).collect()
 }
@@ -71,7 +73,10 @@ fn a_program_that_runs_is_seen() {
     assert_eq!(program["name"], name());
     assert_eq!(program["type"], "socket_filter");
     let seen = number(program, "/runs");
-    assert!(seen > 0.0 && seen <= runs as f64, "{seen} of {runs}: {view}");
+    assert!(
+        seen > 0.0 && seen <= runs as f64,
+        "{seen} of {runs}: {view}"
+    );
     let seconds = number(&view, "/seconds");
     assert!((0.3..60.0).contains(&seconds), "{view}");
     let rate = number(program, "/runs_per_s");
@@ -94,7 +99,10 @@ fn a_program_that_runs_is_seen() {
     let (table, _) = while_it_runs(|| tool.answers("top --once --every 300ms"));
     let line = table.lines().find(|line| line.contains(name()));
     let line = line.unwrap_or_else(|| panic!("no line of it in {table}"));
-    assert!(line.contains(&format!("({})", std::process::id())), "{line}");
+    assert!(
+        line.contains(&format!("({})", std::process::id())),
+        "{line}"
+    );
     assert!(table.contains("in no column"), "{table}");
 }
 
@@ -105,8 +113,7 @@ fn intervals_follow_each_other() {
         return;
     }
     let tool = Tool::new();
-    let (answer, runs) =
-        while_it_runs(|| tool.answers("top --every 100ms --for 350ms --json"));
+    let (answer, runs) = while_it_runs(|| tool.answers("top --every 100ms --for 350ms --json"));
     let views: Vec<Value> = answer
         .lines()
         .map(|line| serde_json::from_str(line).expect("an object a line"))
