@@ -4,7 +4,9 @@
 //! An epoch is a server. Probes go on and off on it in adjacent windows, in random order.
 
 mod bed;
+mod fired;
 mod site;
+mod watch;
 mod window;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
