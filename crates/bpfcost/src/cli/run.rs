@@ -238,7 +238,9 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
     if ended.iter().any(Ended::interrupted) {
         exit = Exit::Interrupted;
     }
-    let probed = ended.iter().any(|one| one.record.workload.is_some());
+    // Guests are gone with all that was in them.
+    let probed = |one: &Ended| one.record.workload.is_some() && one.record.target == "host";
+    let probed = ended.iter().any(probed);
     let kept: Vec<String> = ended.iter().filter_map(Ended::told).collect();
     let (records, troubles): (Vec<Record>, Vec<_>) = ended
         .into_iter()

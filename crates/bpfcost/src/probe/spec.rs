@@ -68,6 +68,16 @@ impl Spec {
         }
     }
 
+    /// Seconds that it typically takes to switch it on and off: for a run's expected time alone.
+    pub fn start_s(&self) -> f64 {
+        match self {
+            Spec::BuiltIn { .. } => 0.0,
+            Spec::Object { .. } => 0.1,
+            Spec::Unit(_) | Spec::Command(_) | Spec::Process(_) => 2.0,
+            Spec::Joined(all) => all.iter().map(Spec::start_s).sum(),
+        }
+    }
+
     fn is_command(&self) -> bool {
         matches!(self, Spec::Command(_) | Spec::Process(_))
     }

@@ -76,6 +76,8 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
         false => definition.window_ms,
     };
     Ok(Some(Definition {
+        // Part of the record's file name.
+        name: definition.name.replace(|letter: char| !(letter.is_alphanumeric() || "._-".contains(letter)), "-"),
         against_each_other: true,
         variants,
         window_ms,
