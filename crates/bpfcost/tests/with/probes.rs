@@ -32,7 +32,7 @@ fn nothing_beside_a_command_runs_to_the_end() {
         "{said:?}"
     );
     let record = record(&tool);
-    assert!(record.contains("\"experiment\": \"sh\""), "{record}");
+    assert!(record.contains("\"experiment\":\"sh\""), "{record}");
     assert!(
         record.contains("\"metric\""),
         "the number of the output is compared: {record}"
@@ -119,6 +119,6 @@ fn a_server_of_its_own_is_started_and_ended() {
     run.until_trials_of(&[0, 1]);
     run.interrupt();
     let record = record(&tool);
-    assert!(record.contains("\"operation\": \"command\""), "{record}");
+    assert!(record.contains("\"operation\":\"command\""), "{record}");
     assert!(record.contains("\"server_ns\""), "{record}");
 }

@@ -59,7 +59,7 @@ fn a_process_is_watched_and_goes_on() {
     run.interrupt();
     service.lives();
     let record = record(&tool);
-    assert!(record.contains("\"operation\": \"second\""), "{record}");
+    assert!(record.contains("\"operation\":\"second\""), "{record}");
 }
 
 #[test]
