@@ -323,9 +323,7 @@ impl Experiment for Workload {
         let rehearsed = starts.iter().filter(|start_s| **start_s > 0.0).count() as f64;
         let starts_s: f64 = starts.iter().sum();
         Overhead {
-            load_s: 0.5
-                + (windows + rehearsed) * self.definition.window_ms as f64 / 1e3
-                + starts_s,
+            load_s: 0.5 + (windows + rehearsed) * self.definition.window_ms as f64 / 1e3 + starts_s,
             trial_s: 0.05 + starts_s / self.definition.variants.len() as f64,
             batches: 1.0,
         }

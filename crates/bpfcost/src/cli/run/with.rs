@@ -77,7 +77,10 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
     };
     Ok(Some(Definition {
         // Part of the record's file name.
-        name: definition.name.replace(|letter: char| !(letter.is_alphanumeric() || "._-".contains(letter)), "-"),
+        name: definition.name.replace(
+            |letter: char| !(letter.is_alphanumeric() || "._-".contains(letter)),
+            "-",
+        ),
         against_each_other: true,
         variants,
         window_ms,
