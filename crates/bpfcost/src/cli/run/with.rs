@@ -299,7 +299,7 @@ fn empty() -> Definition {
         window_ms: WINDOW_MS,
         files: BTreeMap::new(),
         prepare: Vec::new(),
-        network: String::new(),
+        network: "here".to_owned(),
         server: None,
         clients: Vec::new(),
         served: None,
