@@ -1,6 +1,6 @@
 //! The crate's one error type.
 
-use std::io;
+use std::{io, path::PathBuf};
 
 use crate::{
     attach::{Attach, Driver},
@@ -22,6 +22,14 @@ pub enum Error {
         source: libbpf_rs::Error,
         /// The last lines that libbpf and the verifier said.
         log: String,
+    },
+    /// Somebody's object can't be loaded or attached.
+    #[error("{}: {words}", path.display())]
+    Foreign {
+        /// Its file.
+        path: PathBuf,
+        /// Why, and what can be done; the last lines that libbpf and the verifier said.
+        words: String,
     },
     /// A map operation failed.
     #[error("map {map}: {action}: {source}")]

@@ -78,7 +78,7 @@ impl<S> DerefMut for Owned<S> {
 }
 
 /// Keeps what libbpf says for the error that may follow, off the terminal.
-fn listen() {
+pub(crate) fn listen() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         set_print(Some((PrintLevel::Warn, |_, line| {
@@ -92,7 +92,8 @@ fn listen() {
     }
 }
 
-fn said() -> String {
+/// The last of it since [`listen`].
+pub(crate) fn said() -> String {
     let Ok(log) = LOG.lock() else {
         return String::new();
     };

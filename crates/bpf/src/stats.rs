@@ -75,6 +75,16 @@ impl RunStats {
         }
     }
 
+    /// Of the program that has this number.
+    pub fn of_id(id: u32) -> Result<Self> {
+        let program = libbpf_rs::Program::fd_from_id(id).map_err(|source| Error::Attach {
+            what: format!("program {id}"),
+            action: "opening it by its number",
+            source,
+        })?;
+        Self::of(&program)
+    }
+
     /// What was added since `before`.
     pub fn since(self, before: Self) -> Self {
         RunStats {

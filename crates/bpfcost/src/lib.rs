@@ -12,6 +12,7 @@ mod nearest;
 pub mod probe;
 pub mod record;
 pub mod report;
+pub mod restore;
 pub mod target;
 mod top;
 pub mod workload;

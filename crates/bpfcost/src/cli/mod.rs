@@ -28,6 +28,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use self::exit::Exit;
+use crate::restore;
 
 /// What does eBPF cost? Measures it, with intervals and verdicts.
 ///
@@ -88,6 +89,12 @@ pub fn main() -> ExitCode {
             };
         }
     };
+    // What this program starts for itself leaves that to the one that people start.
+    if !matches!(cli.command, Command::Guest(_) | Command::Agent(_)) {
+        restore::after_the_dead()
+            .iter()
+            .for_each(|line| output::note!("{line}"));
+    }
     let outcome = match cli.command {
         Command::Check(args) => check::run(&args),
         Command::List(args) => list::run(&args),

@@ -3,6 +3,7 @@
 mod announce;
 mod dry_run;
 mod plan;
+mod with;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -18,7 +19,8 @@ use super::{
 };
 use crate::{
     experiment::Experiment,
-    measure::Plan,
+    measure::{Plan, Stop},
+    probe,
     record::{self, Journal, Record, Status},
     report::{
         self,
@@ -44,10 +46,18 @@ use crate::{
   bpfcost run xdp-lb --on vm:6.1 --on vm:6.12  two kernels side by side
   bpfcost run attach --rate 200k --budget 1%   attach types, and what 200,000 events a second cost
   bpfcost run pool --set threads=1,3,16        pools of objects, with so many threads
-  bpfcost run xdp-lb --dry-run                 what would run, and what it could show")]
+  bpfcost run xdp-lb --dry-run                 what would run, and what it could show
+
+What may a probe cost? Switched on and off beside the same load, in four forms:
+  bpfcost run --with count.bpf.o redis                   beside a workload that this program brings
+  bpfcost run --with agent.service --budget 5% -- make   beside a command
+  bpfcost run --with \"bpftrace -e 'tracepoint:raw_syscalls:sys_enter { @ = count(); }'\" \\
+      --server 'redis-server --port {port}' --client 'redis-benchmark -p {port} -q -t set'
+  bpfcost run --with a.bpf.o --with b.bpf.o --watch nginx.service --abort-above 20%")]
 pub(super) struct Args {
     /// What to measure; see `bpfcost list`.
-    #[arg(required_unless_present = "resume", value_name = "EXPERIMENT")]
+    #[arg(required_unless_present_any = ["resume", "with", "watch", "server", "client", "command"])]
+    #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Where: `host`; `vm:KERNEL`, a guest with that kernel; `exact:KERNEL`, a guest that counts
     /// instructions. May be given several times.
@@ -85,6 +95,40 @@ pub(super) struct Args {
     /// Say what attach types cost of one core at so many events a second, e.g. 200k/s.
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
+    /// Measure what this probe costs the workload that is named, the command behind --, the server, or the
+    /// service. FILE.bpf.o[:PROGRAM] is a BPF object, NAME.service a systemd unit, builtin:NAME one that this
+    /// program brings, process:COMMAND a tool without BPF; anything else is a command that loads BPF programs.
+    /// Given several times: alternatives, compared with none and with each other. ' + ' joins several to one;
+    /// NAME= before it names it.
+    #[arg(long, value_name = "PROBE", help_heading = PROBES)]
+    with: Vec<String>,
+    /// Start this server for it, on a port that is free where {port} stands; its CPU time leads.
+    #[arg(long, value_name = "CMD", help_heading = PROBES)]
+    server: Option<String>,
+    /// The load for that server; the same as a command behind --.
+    #[arg(long, value_name = "CMD", help_heading = PROBES)]
+    client: Option<String>,
+    /// Switch the probe on and off beside a service that runs already, by its unit or the number of its process.
+    /// It is neither stopped nor restarted.
+    #[arg(long, value_name = "SERVICE|PID", help_heading = PROBES)]
+    watch: Option<String>,
+    /// What prints how many operations the watched service has done so far. Without it, its CPU time per second
+    /// is what is compared.
+    #[arg(long, value_name = "CMD", help_heading = PROBES)]
+    ops: Option<String>,
+    /// Pick a number of the output, by the one group of this regular expression: it is compared too. With --ops,
+    /// the number of operations.
+    #[arg(long, value_name = "REGEX", help_heading = PROBES)]
+    metric: Vec<String>,
+    /// Let go of the watched service at once when its operations cost this much more than without the probe, or
+    /// the machine spends this much of a CPU more.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    #[arg(help_heading = PROBES)]
+    abort_above: Option<f64>,
+    /// One run of it is one operation, unless its program is known to tell what it did (redis-benchmark, wrk,
+    /// iperf3, ab, hey).
+    #[arg(last = true, value_name = "COMMAND", help_heading = PROBES)]
+    command: Vec<String>,
     /// Only tell the cases, the expected time and the smallest effect that it can show.
     #[arg(long)]
     dry_run: bool,
@@ -102,8 +146,11 @@ pub(super) struct Args {
     format: Format,
 }
 
+/// The heading of what is asked about probes.
+const PROBES: &str = "Probes";
+
 /// What the journal of a run has decided already.
-const RESUMED: [&str; 10] = [
+const RESUMED: [&str; 17] = [
     "experiments",
     "on",
     "cases",
@@ -114,6 +161,13 @@ const RESUMED: [&str; 10] = [
     "budget",
     "dry_run",
     "out",
+    "with",
+    "server",
+    "client",
+    "watch",
+    "ops",
+    "abort_above",
+    "command",
 ];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -184,13 +238,23 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
     if ended.iter().any(Ended::interrupted) {
         exit = Exit::Interrupted;
     }
+    // Guests are gone with all that was in them.
+    let probed = |one: &Ended| one.record.workload.is_some() && one.record.target == "host";
+    let probed = ended.iter().any(probed);
+    let kept: Vec<String> = ended.iter().filter_map(Ended::told).collect();
     let (records, troubles): (Vec<Record>, Vec<_>) = ended
         .into_iter()
         .map(|one| (one.record, one.trouble))
         .unzip();
-    if !records.is_empty() {
-        show(args, &records)?;
+    let shown = match records.is_empty() {
+        true => Ok(()),
+        false => show(args, &records),
+    };
+    if probed {
+        tell_left();
     }
+    kept.iter().for_each(|line| note!("{line}"));
+    shown?;
     if let Some(trouble) = troubles.into_iter().flatten().next().or(error) {
         return Err(trouble);
     }
@@ -200,10 +264,25 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
             .iter()
             .any(|case| case.status == Status::Invalid)
     };
+    if records.iter().any(|record| record.stop == Stop::Aborted) {
+        exit = exit.max(Exit::Gate);
+    }
     if records.iter().any(invalid) {
         exit = exit.max(Exit::Invalid);
     }
     Ok(exit)
+}
+
+/// Says whether anything is left of the probes, once somebody has looked.
+fn tell_left() {
+    let left = probe::left();
+    match left.is_empty() {
+        true => note!("detached; nothing left"),
+        false => note!(
+            "left behind: {}\n  See them with bpftool prog list and ps; end what is not meant to stay",
+            left.join(", ")
+        ),
+    }
 }
 
 /// Refuses to measure for a rate that could not be told afterwards.

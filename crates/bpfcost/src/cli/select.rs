@@ -35,13 +35,12 @@ pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
         })
 }
 
-/// The experiment of that name on these CPUs, with these values of its factors.
-pub(super) fn settled(
-    name: &str,
+/// The experiment on these CPUs, with these values of its factors.
+pub(super) fn settle(
+    mut experiment: Box<dyn Experiment>,
     cpus: &[u32],
     settings: &BTreeMap<String, String>,
 ) -> Result<Box<dyn Experiment>> {
-    let mut experiment = experiment(name)?;
     experiment.on_cpus(cpus);
     for (factor, values) in settings {
         experiment
@@ -56,7 +55,7 @@ pub(super) fn planned(plan: &Plan) -> Result<Box<dyn Experiment>> {
     if let Some(definition) = &plan.definition {
         return Ok(Box::new(Workload::of(definition.clone())));
     }
-    settled(&plan.experiment, &plan.cpus, &plan.settings)
+    settle(experiment(&plan.experiment)?, &plan.cpus, &plan.settings)
 }
 
 /// The cases that the globs pick (all where there are none) and the floors that they need, in the

@@ -41,6 +41,8 @@ pub(super) struct Session {
 /// A run that has ended, whole or not.
 pub(super) struct Ended {
     pub(super) record: Record,
+    /// Where the record lies, unless there was trouble.
+    pub(super) out: PathBuf,
     /// What kept the record or its journal from being written.
     pub(super) trouble: Option<anyhow::Error>,
 }
@@ -48,6 +50,18 @@ pub(super) struct Ended {
 impl Ended {
     pub(super) fn interrupted(&self) -> bool {
         self.record.stop == Stop::Interrupted
+    }
+
+    /// Where the record lies, and how the run goes on; nothing where there was trouble.
+    pub(super) fn told(&self) -> Option<String> {
+        if self.trouble.is_some() {
+            return None;
+        }
+        let out = self.out.display();
+        Some(match self.interrupted() {
+            true => format!("record: {out}\ncontinue: bpfcost run --resume {out}"),
+            false => format!("record: {out}"),
+        })
     }
 
     /// Whether the runs that were to come after it are not worth beginning.
@@ -171,11 +185,16 @@ impl Session {
             spread,
         );
         record.warnings.append(&mut warnings);
+        let out = self.out.clone();
         let trouble = match unwritten {
             Some(error) => Some(error.into()),
             None => self.keep(&record).err(),
         };
-        Ok(Ended { record, trouble })
+        Ok(Ended {
+            record,
+            out,
+            trouble,
+        })
     }
 
     /// Measures, with every event in the journal: what came of it, and why the journal could not be
@@ -229,9 +248,7 @@ impl Session {
                  makes it once there is a place for it: bpfcost run --resume {journal}"
             )
         })?;
-        note!("record: {}", self.out.display());
         if record.stop == Stop::Interrupted {
-            note!("continue: bpfcost run --resume {}", self.out.display());
             return Ok(());
         }
         Ok(self.journal.remove()?)

@@ -52,6 +52,13 @@ pub enum Fault {
     Invalid(Problem),
     /// The trial could not run: the whole run ends.
     Broken(anyhow::Error),
+    /// No further trial may follow: the run ends with what it has.
+    Enough {
+        /// What a program knows it by.
+        code: &'static str,
+        /// Why, in a sentence.
+        text: String,
+    },
 }
 
 impl From<anyhow::Error> for Fault {

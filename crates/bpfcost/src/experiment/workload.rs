@@ -4,7 +4,9 @@
 //! An epoch is a server. Probes go on and off on it in adjacent windows, in random order.
 
 mod bed;
+mod fired;
 mod site;
+mod watch;
 mod window;
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
@@ -322,9 +324,17 @@ impl Experiment for Workload {
             1 => 1.0,
             _ => 3.0,
         };
+        let specs = self.definition.variants.iter();
+        let starts: Vec<f64> = specs
+            .filter_map(|variant| variant.probe.parse::<probe::Spec>().ok())
+            .map(|spec| spec.start_s())
+            .collect();
+        // Those that take time are rehearsed too.
+        let rehearsed = starts.iter().filter(|start_s| **start_s > 0.0).count() as f64;
+        let starts_s: f64 = starts.iter().sum();
         Overhead {
-            load_s: 0.5 + windows * self.definition.window_ms as f64 / 1e3,
-            trial_s: 0.05,
+            load_s: 0.5 + (windows + rehearsed) * self.definition.window_ms as f64 / 1e3 + starts_s,
+            trial_s: 0.05 + starts_s / self.definition.variants.len() as f64,
             batches: 1.0,
         }
     }

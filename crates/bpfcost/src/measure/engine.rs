@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result as AnyResult, anyhow};
 
-use super::{Clock, Error, Event, Measured, Plan, Stop, stopping::imprecise};
+use super::{Clock, Error, Event, Measured, Plan, Stop, Warning, stopping::imprecise};
 use crate::experiment::{Batch, Experiment, Fault, Loaded, Problem, Sentinel, Trial};
 
 /// Measures `plan`, and returns all that was seen.
@@ -46,6 +46,7 @@ pub fn measure(
         Ok(stop) => stop,
         Err(Halt::Failed(error)) => return Err(error),
         Err(Halt::Interrupted) => Stop::Interrupted,
+        Err(Halt::Enough) => Stop::Aborted,
     };
     if stop == Stop::Time
         && let Some(warning) = imprecise(plan, &run.measured, run.spent_s())
@@ -76,6 +77,8 @@ pub(super) struct Run<'a> {
 pub(super) enum Halt {
     /// Somebody asked the run to end.
     Interrupted,
+    /// No further trial may follow.
+    Enough,
     /// It can't.
     Failed(Error),
 }
@@ -225,6 +228,10 @@ impl Run<'_> {
                     problem,
                 })?;
                 Ok(None)
+            }
+            Err(Fault::Enough { code, text }) => {
+                self.tell(Event::Warned(Warning::new(code, &text)))?;
+                Err(Halt::Enough)
             }
             Err(Fault::Broken(error)) => {
                 let name = &self.plan.cases[case].name;

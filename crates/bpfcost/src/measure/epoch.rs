@@ -49,7 +49,7 @@ impl Run<'_> {
         });
         match (outcome, unloaded) {
             // What stays loaded is worse than an interruption, but not than what broke before.
-            (Ok(_) | Err(Halt::Interrupted), Err(error)) => Err(error.into()),
+            (Ok(_) | Err(Halt::Interrupted | Halt::Enough), Err(error)) => Err(error.into()),
             (outcome, _) => outcome,
         }
     }

@@ -97,6 +97,8 @@ pub enum Stop {
     Time,
     /// The asked number of epochs was reached (`--quick`), or no case is left to run.
     Rounds,
+    /// Going on would have done harm, or what was measured is gone.
+    Aborted,
     /// Somebody asked it to end.
     Interrupted,
 }

@@ -18,7 +18,12 @@ impl Joined {
 
 impl Probe for Joined {
     fn attach(&mut self, scene: &Scene) -> Result<(), Fault> {
-        self.0.iter_mut().try_for_each(|probe| probe.attach(scene))
+        let attached = self.0.iter_mut().try_for_each(|probe| probe.attach(scene));
+        if attached.is_err() {
+            // Those that are on must not stay so; the first failure is the one to tell.
+            let _ = self.detach();
+        }
+        attached
     }
 
     fn detach(&mut self) -> Result<Seen, Fault> {
@@ -39,5 +44,9 @@ impl Probe for Joined {
 
     fn pids(&self) -> Vec<u32> {
         self.0.iter().flat_map(|probe| probe.pids()).collect()
+    }
+
+    fn programs(&self) -> Vec<u32> {
+        self.0.iter().flat_map(|probe| probe.programs()).collect()
     }
 }

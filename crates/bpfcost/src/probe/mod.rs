@@ -5,11 +5,16 @@
 //! it, many times; dropping it takes everything away that it brought.
 
 pub(crate) mod agent;
+mod command;
 mod counting;
 mod joined;
+mod left;
 mod nothing;
+mod object;
+mod programs;
 mod spec;
 mod stats;
+mod unit;
 
 use std::collections::BTreeMap;
 
@@ -17,7 +22,10 @@ use anyhow::{Result, bail};
 use bpfcost_bpf::{Feature, syscount::Syscount};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use command::program;
+pub(crate) use left::left;
 pub use spec::Spec;
+pub(crate) use unit::unit_pids;
 
 use self::counting::Counting;
 use crate::{experiment::Fault, workload::Scene};
@@ -34,6 +42,12 @@ pub trait Probe {
     fn pids(&self) -> Vec<u32> {
         Vec::new()
     }
+
+    /// The kernel's numbers of its BPF programs while it is attached, where it does not count its hits itself:
+    /// then the kernel is asked how often they run.
+    fn programs(&self) -> Vec<u32> {
+        Vec::new()
+    }
 }
 
 /// What a probe saw while it was attached.
@@ -45,6 +59,25 @@ pub struct Seen {
     pub lost: u64,
     /// Further counts by name: `requests`, `bytes_written`.
     pub counts: BTreeMap<String, u64>,
+}
+
+/// Refuses a probe that is seen not to be there, before anything is started for it.
+pub(crate) fn there(spec: &Spec) -> Result<()> {
+    match spec {
+        Spec::BuiltIn { name, arguments } => match name.as_str() {
+            "nothing" | "stats" => Ok(()),
+            "event" => Counting::event(arguments).map(drop),
+            "busy" => Counting::busy(arguments).map(drop),
+            _ if agent::known(name) => Ok(()),
+            _ => bail!("there is no built-in probe {name}"),
+        },
+        Spec::Object { path, .. } if !path.is_file() => {
+            bail!("there is no file {}", path.display())
+        }
+        Spec::Unit(name) => crate::restore::State::of_unit(name).map(drop),
+        Spec::Joined(all) => all.iter().try_for_each(there),
+        _ => Ok(()),
+    }
 }
 
 /// Opens a probe for a running workload.
@@ -59,9 +92,10 @@ pub fn open(spec: &Spec, scene: &Scene) -> Result<Box<dyn Probe>> {
             _ => bail!("there is no built-in probe {name}"),
         },
         Spec::Joined(all) => Box::new(joined::Joined::open(all, scene)?),
-        Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) => {
-            bail!("{spec} is of a kind that is not there yet")
-        }
+        Spec::Object { path, program } => Box::new(object::Object::load(path, program.as_deref())?),
+        Spec::Unit(name) => Box::new(unit::Unit::open(name)?),
+        Spec::Command(command) => Box::new(command::Tool::new(command, false)?),
+        Spec::Process(command) => Box::new(command::Tool::new(command, true)?),
     })
 }
 
@@ -78,7 +112,7 @@ pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
             let needs: Result<Vec<_>> = all.iter().map(needs).collect();
             needs?.concat()
         }
-        Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) => Vec::new(),
+        Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) | Spec::Process(_) => Vec::new(),
     })
 }
 

@@ -27,6 +27,7 @@ pub fn sentence(record: &Record) -> String {
     parts.extend(failures(record));
     let start = match record.stop {
         Stop::Interrupted => format!("Interrupted after {}: ", number::duration(record.seconds)),
+        Stop::Aborted => format!("Let go after {}: ", number::duration(record.seconds)),
         _ => String::new(),
     };
     format!("{start}{}.", parts.join("; "))

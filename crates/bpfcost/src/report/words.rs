@@ -345,6 +345,7 @@ pub fn stop(stop: Stop) -> &'static str {
         Stop::Precision => "every interval was narrow enough",
         Stop::Time => "the time was used up",
         Stop::Rounds => "the first look was reached",
+        Stop::Aborted => "it was let go",
         Stop::Interrupted => "it was interrupted",
     }
 }

@@ -56,6 +56,9 @@ pub struct Definition {
     /// Whether variants are compared with each other too.
     #[serde(default)]
     pub against_each_other: bool,
+    /// Metrics of the clients that are compared too.
+    #[serde(default)]
+    pub compared: Vec<String>,
 }
 
 /// Whose CPU time per operation leads.
@@ -142,6 +145,11 @@ pub struct Client {
     pub metrics: BTreeMap<String, String>,
     /// Operations of a window, where they are given and not told by the output.
     pub ops: Option<u64>,
+    /// Whether it is run again until the window is over; then `ops` are those of one run.
+    #[serde(default)]
+    pub repeat: bool,
+    /// Seconds that one run of it may take, where it is not told how long a window is.
+    pub within_s: Option<f64>,
 }
 
 /// How a load generator's output is read.

@@ -29,10 +29,14 @@ pub use definition::{
     Watch,
 };
 pub use error::Error;
+pub(crate) use family::family;
 pub use load::{Load, Made, Running};
 pub use network::{Network, Path};
 pub use parse::Wrong;
 pub use process::Process;
+pub(crate) use process::told;
 pub use reading::Reading;
+pub(crate) use reading::text::find;
 pub use scene::Scene;
 pub use server::Server;
+pub(crate) use server::tail;

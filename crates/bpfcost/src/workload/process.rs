@@ -150,6 +150,11 @@ impl Process {
         text(&self.out)
     }
 
+    /// Sends a signal to it and all that it started.
+    pub fn signal(&self, signal: Signal) {
+        let _ = kill_process_group(self.pid(), signal);
+    }
+
     /// Ends it and all that it started.
     pub fn stop(&mut self, signal: Signal) {
         if matches!(self.child.try_wait(), Ok(None)) {

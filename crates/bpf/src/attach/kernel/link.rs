@@ -143,7 +143,7 @@ pub(super) fn trampolines(
 }
 
 /// Opens the event of a tracepoint, not started. Programs attached to it run on every CPU, for everyone.
-pub(super) fn tracepoint_event(number: u64) -> io::Result<OwnedFd> {
+pub(in crate::attach) fn tracepoint_event(number: u64) -> io::Result<OwnedFd> {
     let event = sys::perf_event_attr {
         type_: sys::PERF_TYPE_TRACEPOINT,
         size: size_of::<sys::perf_event_attr>() as u32,

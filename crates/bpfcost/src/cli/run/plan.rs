@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context, Result};
 
-use super::Args;
+use super::{Args, with};
 use crate::{
     cli::{exit::usage, place, select, session},
-    experiment::{Experiment, Unit},
+    experiment::{Experiment, Unit, workload::Workload},
     measure::{COUNTING_GOAL_NS, Plan},
     target::{Host, Target, TargetError, parse_cpus},
 };
@@ -34,12 +34,20 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
     once(&args.experiments)?;
     once(&args.on)?;
     let settings = settings(&args.set)?;
-    for name in &args.experiments {
+    let definition = with::definition(args)?;
+    let names = match &definition {
+        Some(definition) => std::slice::from_ref(&definition.name),
+        None => args.experiments.as_slice(),
+    };
+    for name in names {
         for target in &args.on {
             let named: Target = target
                 .parse()
                 .map_err(|error: TargetError| usage(error.to_string()))?;
-            let experiment = select::experiment(name)?;
+            let experiment = match &definition {
+                Some(definition) => Box::new(Workload::of(definition.clone())),
+                None => select::experiment(name)?,
+            };
             if named.is_exact() && !experiment.counts() {
                 return Err(usage(format!(
                     "{name} is no matter of instructions on one CPU, which is what {target} counts\n  \
@@ -49,7 +57,7 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
             // One that is not there is told before anything is measured.
             place::kernel(&named)?;
             let cpus = cpus(args.cpus.as_deref(), &named, host, experiment.every_cpu())?;
-            let experiment = select::settled(name, &cpus, &settings)?;
+            let experiment = select::settle(experiment, &cpus, &settings)?;
             if let Some(most) = experiment.most_cpus()
                 && cpus.len() > most
             {

@@ -3,16 +3,26 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     rc::Rc,
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
 
-use super::{LOAD, VARIANT, site::Site, window};
+use super::{
+    LOAD, VARIANT,
+    fired::{Rehearsal, rehearse},
+    site::Site,
+    watch::Watched,
+    window,
+};
 use crate::{
     experiment::{Batch, Case, Fault, Loaded, Setup, Trial},
-    probe::{self, Probe},
-    workload::{Base, Client, Definition, Load, OFF, Scene, Variant},
+    probe::{self, Probe, Spec},
+    workload::{Base, Client, Definition, Load, Made, Network, OFF, Output, Scene, Variant},
 };
+
+/// A window is at least so many times as long as it takes to switch a probe on.
+const SHARE_OF_ATTACHING: u32 = 3;
 
 /// A running workload.
 pub(super) struct Bed {
@@ -21,6 +31,10 @@ pub(super) struct Bed {
     probes: BTreeMap<String, Box<dyn Probe>>,
     /// Servers, by the networks that they are on.
     sites: BTreeMap<String, Site>,
+    /// What runs already, where nothing is started.
+    watched: Option<Watched>,
+    /// What a rehearsal showed of a case's probe, by the case's name.
+    rehearsed: BTreeMap<String, Rehearsal>,
     scene: Scene,
     /// The case whose probe is switched under load in this epoch, and how long an operation took then at most,
     /// beyond what it takes without, in milliseconds.
@@ -43,18 +57,26 @@ impl Bed {
             }
             Ok((scene.clone(), sites))
         })?;
+        let server = definition.server.as_ref();
+        let watch = server.and_then(|server| server.watch.as_ref());
+        // Without that, nothing is seen of a probe's comings and goings.
+        let tells_latency = definition.clients.first().is_some_and(|client| {
+            client.output != Output::Text || client.metrics.contains_key("latency_max_us")
+        });
         let mut bed = Bed {
             definition: definition.clone(),
             probes: BTreeMap::new(),
             sites,
+            watched: watch.map(Watched::open).transpose()?,
+            rehearsed: BTreeMap::new(),
             scene,
-            stirred: stirred(setup),
+            stirred: stirred(setup).filter(|_| tells_latency),
             hiccup_ms: None,
             _base: Rc::clone(base),
         };
         let mut warm = BTreeSet::new();
         for case in &setup.cases {
-            if warm.insert(Site::name(definition, &bed.scene, case)?) {
+            if watch.is_none() && warm.insert(Site::name(definition, &bed.scene, case)?) {
                 bed.warm_up(case).context("warming up")?;
             }
         }
@@ -100,6 +122,21 @@ impl Bed {
         site.with_context(|| format!("there is no server on the network {name}"))
     }
 
+    /// The scene of a case. No window is shorter than three times what switching a probe on takes, or that is what
+    /// would be measured.
+    fn scene(&mut self, case: &Case, window_ms: u64) -> Result<Scene> {
+        let attach = self.rehearsed.values().map(|rehearsed| rehearsed.attach);
+        let least = SHARE_OF_ATTACHING * attach.max().unwrap_or(Duration::ZERO);
+        let least_ms = u64::try_from(least.as_millis()).unwrap_or(u64::MAX);
+        // Whole seconds, which is what many clients take.
+        let least_ms = least_ms.div_ceil(1000) * 1000;
+        let mut scene = self.site(case)?.scene(case, window_ms.max(least_ms));
+        if let Some(watched) = &self.watched {
+            scene.pids = watched.pids();
+        }
+        Ok(scene)
+    }
+
     /// Asks how much longer operations wait when the probe of a case is switched under load.
     fn stir(&mut self, case: &Case) -> Result<(), Fault> {
         let variant = self.variant(case)?;
@@ -112,6 +149,21 @@ impl Bed {
             self.hiccup_ms = site.answer(stirred)?;
         }
         Ok(())
+    }
+}
+
+/// Makes the load of one window, or watches what comes; `on` tells whether the probe is.
+fn make(
+    watched: Option<&mut Watched>,
+    client: &Result<Client>,
+    network: &Network,
+    scene: &Scene,
+    on: bool,
+) -> Result<Made, Fault> {
+    match (watched, client) {
+        (Some(watched), _) => watched.window(scene, on),
+        (None, Ok(client)) => Ok(network.at_client(|| Load::of(client).run(scene))??),
+        (None, Err(error)) => Err(anyhow::anyhow!("{error:#}").into()),
     }
 }
 
@@ -129,13 +181,37 @@ fn stirred(setup: &Setup) -> Option<String> {
 impl Loaded for Bed {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let variant = self.variant(case)?;
-        if !variant.probe.is_empty() && !self.probes.contains_key(&variant.name) {
-            let window_ms = self.definition.window_ms;
-            let scene = self.site(case)?.scene(case, window_ms);
-            let probe = probe::open(&variant.probe.parse()?, &scene)
-                .with_context(|| format!("loading the probe {}", variant.probe))?;
-            self.probes.insert(variant.name, probe);
+        if variant.probe.is_empty() {
+            return Ok(());
         }
+        let spec: Spec = variant.probe.parse()?;
+        let scene = self.scene(case, self.definition.window_ms)?;
+        let mut probe = match self.probes.remove(&variant.name) {
+            Some(probe) => probe,
+            None => probe::open(&spec, &scene)
+                .with_context(|| format!("loading the probe {}", variant.probe))?,
+        };
+        if let Some(watched) = &mut self.watched
+            && watched.needs_a_reference()
+        {
+            watched.window(&scene, false)?;
+        }
+        // Built-in ones prove themselves in each window.
+        if !spec.is_built_in() {
+            let client = self.client(case);
+            let site = self.site(case)?;
+            site.ready()?;
+            let name = Site::name(&self.definition, &self.scene, case)?;
+            let network = &self.sites.get(&name).context("there is no server")?.network;
+            let watched = &mut self.watched;
+            let rehearsed = rehearse(
+                &scene,
+                &mut |scene| make(watched.as_mut(), &client, network, scene, true),
+                &mut *probe,
+            );
+            self.rehearsed.insert(case.name.clone(), rehearsed?);
+        }
+        self.probes.insert(variant.name, probe);
         if self.stirred.as_ref() == Some(&case.name) {
             self.stir(case)?;
         }
@@ -144,18 +220,23 @@ impl Loaded for Bed {
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let variant = self.variant(case)?;
-        let client = self.client(case)?;
+        let client = self.client(case);
+        let scene = self.scene(case, batch.0)?;
         let name = Site::name(&self.definition, &self.scene, case)?;
         let site = self.sites.get_mut(&name).context("there is no server")?;
         site.ready()?;
-        let scene = site.scene(case, batch.0);
+        let probe = self.probes.get_mut(&variant.name);
+        let on = probe.is_some();
+        let rehearsed = self.rehearsed.get(&case.name);
+        let watched = &mut self.watched;
         let outcome = window::run(
             &self.definition,
             &variant,
             site,
             &scene,
-            &Load::of(&client),
-            self.probes.get_mut(&variant.name),
+            &mut |scene| make(watched.as_mut(), &client, &site.network, scene, on),
+            rehearsed.and_then(|rehearsed| rehearsed.hits_per_op),
+            probe,
         );
         let mut trial = site.answer(outcome)?;
         if self.stirred.as_ref() == Some(&case.name)

@@ -13,16 +13,20 @@ use super::site::Site;
 use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, Seen},
-    workload::{Check, Definition, Headline, Load, Reading, Scene, Variant, allowed},
+    workload::{Check, Definition, Headline, Load, Made, Reading, Scene, Variant, allowed},
 };
 
-/// Runs one window of a case.
+/// Makes the load of a window, or watches what comes.
+pub(super) type Make<'a> = &'a mut dyn FnMut(&Scene) -> Result<Made, Fault>;
+
+/// Runs one window of a case. `hits_per_op` is what a rehearsal showed, for probes that don't tell themselves.
 pub(super) fn run(
     definition: &Definition,
     variant: &Variant,
     site: &Site,
     scene: &Scene,
-    load: &Load<'_>,
+    make: Make<'_>,
+    hits_per_op: Option<f64>,
     mut probe: Option<&mut Box<dyn Probe>>,
 ) -> Result<Trial, Fault> {
     let served = definition.served.as_ref();
@@ -40,7 +44,14 @@ pub(super) fn run(
     let counted = site.network.counts()?;
     let before = accounts.spent(&scene.pids, &tool)?;
     let accounted = Instant::now();
-    let mut made = site.network.at_client(|| load.run(scene))??;
+    let made = make(scene);
+    if made.is_err()
+        && let Some(probe) = &mut probe
+    {
+        // What is on goes off, whatever came of the load; that came first and is told.
+        let _ = probe.detach();
+    }
+    let mut made = made?;
     if let Some(served) = served {
         served.settle(scene)?;
     }
@@ -63,7 +74,7 @@ pub(super) fn run(
         served.amend(scene, &mut made.reading)?;
     }
     let reading = &made.reading;
-    let ops = reading.ops as f64;
+    let ops = reading.ops();
     let mut put = |name: &str, value: f64| secondary.insert(name.to_owned(), value);
     put("server_ns", spent.server_ns / ops);
     put("client_ns", made.client_ns / ops);
@@ -82,8 +93,8 @@ pub(super) fn run(
     for (name, count) in &seen.counts {
         put(name, *count as f64);
     }
-    if let Some(hits) = seen.hits {
-        put("hits", hits as f64 / ops);
+    if let Some(hits_per_op) = seen.hits.map(|hits| hits as f64 / ops).or(hits_per_op) {
+        put("hits", hits_per_op);
         put("lost", seen.lost as f64);
     }
     check(variant, scene, &seen, reading)?;

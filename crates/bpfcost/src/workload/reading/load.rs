@@ -21,6 +21,7 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
         ("unsent", report.unsent as f64),
     ];
     Ok(Reading {
+        exact: None,
         ops: report.ops,
         seconds: Some(report.seconds),
         latency_us: report.latency_us,

@@ -5,7 +5,7 @@
 mod iperf3;
 mod load;
 mod redis_benchmark;
-mod text;
+pub(super) mod text;
 mod wrk;
 
 use std::collections::BTreeMap;
@@ -19,6 +19,8 @@ use super::{Client, Output};
 pub struct Reading {
     /// Operations done.
     pub ops: u64,
+    /// The same where it is no whole number: seconds stand for operations.
+    pub exact: Option<f64>,
     /// Seconds that they took, where the client tells: without its start and end, which are no load.
     pub seconds: Option<f64>,
     /// Latencies by percentile, in microseconds: `p50`, `p90`, `p95`, `p99`, `p999`, `max`.
@@ -28,6 +30,29 @@ pub struct Reading {
 }
 
 impl Reading {
+    /// What a cost is divided by.
+    pub fn ops(&self) -> f64 {
+        self.exact.unwrap_or(self.ops as f64)
+    }
+
+    /// What came of several runs of a client in one window: operations together, of all else the mean.
+    pub(super) fn together(runs: &[Reading]) -> Self {
+        let mean = |of: fn(&Reading) -> &BTreeMap<String, f64>| {
+            let mut means = BTreeMap::new();
+            for (name, value) in runs.iter().flat_map(of) {
+                *means.entry(name.clone()).or_default() += value / runs.len() as f64;
+            }
+            means
+        };
+        Reading {
+            ops: runs.iter().map(|run| run.ops).sum(),
+            exact: None,
+            seconds: runs.iter().map(|run| run.seconds).sum(),
+            latency_us: mean(|run| &run.latency_us),
+            counts: mean(|run| &run.counts),
+        }
+    }
+
     /// Reads what that client printed.
     pub(super) fn of(client: &Client, printed: &str) -> Result<Self> {
         let mut reading = match client.output {

@@ -75,6 +75,8 @@ mod tests {
                 .map(|(name, pattern)| ((*name).to_owned(), (*pattern).to_owned()))
                 .collect(),
             ops: None,
+            repeat: false,
+            within_s: None,
         }
     }
 

@@ -40,6 +40,7 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
         bail!("requests failed: {}", failed.join(", "));
     }
     Ok(Reading {
+        exact: None,
         ops: done.requests,
         seconds: Some(done.duration_us / 1e6),
         latency_us: done.latency_us,

@@ -1,0 +1,165 @@
+//! Programs of other people's BPF objects: loaded as they are, attached where their sections say.
+//!
+//! Sections are libbpf's own language, and it attaches by them. Tracepoints are attached from here, for libbpf
+//! finds them only where tracefs is mounted.
+
+use std::{
+    fs,
+    os::fd::AsFd as _,
+    path::{Path, PathBuf},
+};
+
+use libbpf_rs::{Link, Object, ObjectBuilder, Program, ProgramMut};
+
+use super::{Attach, kernel};
+use crate::{
+    error::{Error, Result},
+    object::{listen, said},
+};
+
+/// What sections of tracepoints begin with.
+const TRACEPOINTS: [&str; 2] = ["tracepoint/", "tp/"];
+
+/// Somebody's BPF object, loaded. Dropping it detaches and unloads it.
+#[derive(Debug)]
+pub struct Foreign {
+    path: PathBuf,
+    /// Before the object, whose programs they hold.
+    links: Vec<Link>,
+    object: Object,
+}
+
+impl Foreign {
+    /// Loads an object, or one program of it alone.
+    pub fn load(path: &Path, only: Option<&str>) -> Result<Self> {
+        let refused = |words: String| Error::Foreign {
+            path: path.to_owned(),
+            words,
+        };
+        if let Err(error) = fs::File::open(path) {
+            return Err(refused(format!("it can't be read: {error}")));
+        }
+        listen();
+        let mut object = ObjectBuilder::default().open_file(path).map_err(|_| {
+            refused(format!(
+                "it is no BPF object\n  Compile one with: clang -O2 -g -target bpf -c NAME.bpf.c\n{}",
+                said()
+            ))
+        })?;
+        let names: Vec<String> = object.progs().map(|program| name(program.name())).collect();
+        match only {
+            None if names.is_empty() => {
+                return Err(refused("there is no program in it".to_owned()));
+            }
+            Some(only) if !names.iter().any(|name| name == only) => {
+                return Err(refused(format!(
+                    "there is no program {only} in it\n  Its programs: {}",
+                    names.join(", ")
+                )));
+            }
+            _ => {}
+        }
+        if let Some(only) = only {
+            for mut program in object.progs_mut() {
+                let wanted = name(program.name()) == only;
+                program.set_autoload(wanted);
+            }
+        }
+        let object = object.load().map_err(|source| {
+            refused(format!("the kernel does not load it: {source}\n{}", said()))
+        })?;
+        Ok(Foreign {
+            path: path.to_owned(),
+            links: Vec::new(),
+            object,
+        })
+    }
+
+    /// Attaches all that was loaded. As in libbpf's skeletons, programs that are not attached by their
+    /// section (those that others call) are left alone, unless all are such.
+    pub fn attach(&mut self) -> Result<()> {
+        listen();
+        let mut left = Vec::new();
+        let mut links = Vec::new();
+        for program in self.object.progs_mut().filter(|program| program.autoload()) {
+            let section = name(program.section());
+            match attached(&program, &section) {
+                Ok(Some(link)) => links.push(link),
+                Ok(None) => left.push(section),
+                Err(words) => {
+                    return Err(Error::Foreign {
+                        path: self.path.clone(),
+                        words: format!(
+                            "{} can't be attached by its section {section}: {words}",
+                            name(program.name()),
+                        ),
+                    });
+                }
+            }
+        }
+        if links.is_empty() {
+            return Err(Error::Foreign {
+                path: self.path.clone(),
+                words: format!(
+                    "none of its sections says where to attach ({})\n  Sections such as tracepoint/…, \
+                     kprobe/…, uprobe/FILE:FUNCTION, fentry/… do; give the others a loader, and name that as \
+                     a command",
+                    left.join(", ")
+                ),
+            });
+        }
+        self.links = links;
+        Ok(())
+    }
+
+    /// Detaches all that was attached.
+    pub fn detach(&mut self) {
+        self.links.clear();
+    }
+
+    /// The kernel's numbers of its programs.
+    pub fn ids(&self) -> Result<Vec<u32>> {
+        let loaded = self.object.progs().filter(|program| program.autoload());
+        loaded
+            .map(|program| {
+                Program::id_from_fd(program.as_fd()).map_err(|source| Error::Attach {
+                    what: self.path.display().to_string(),
+                    action: "asking for the number of a program",
+                    source,
+                })
+            })
+            .collect()
+    }
+}
+
+/// Attaches one program where its section says; `None` where that says nothing of it, and the reason where it
+/// can't be.
+fn attached(program: &ProgramMut<'_>, section: &str) -> std::result::Result<Option<Link>, String> {
+    let mut prefixes = TRACEPOINTS.iter();
+    let Some(event) = prefixes.find_map(|prefix| section.strip_prefix(prefix)) else {
+        return match program.attach() {
+            Ok(link) => Ok(Some(link)),
+            Err(error) if unattachable(&error) => Ok(None),
+            Err(error) => Err(format!("{error:#}\n{}", said())),
+        };
+    };
+    let event = kernel::open_tracepoint(Attach::Tracepoint, &event.replacen('/', ":", 1));
+    let event = event.map_err(|error| error.to_string())?;
+    kernel::perf(program, event)
+        .map(Some)
+        .map_err(|error| format!("{error:#}"))
+}
+
+/// Whether libbpf knows no way to attach it by itself.
+fn unattachable(error: &libbpf_rs::Error) -> bool {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| {
+        cause.source()
+    });
+    causes
+        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
+        .any(|cause| cause.raw_os_error() == Some(libc::EOPNOTSUPP))
+}
+
+fn name(text: &std::ffi::OsStr) -> String {
+    text.to_string_lossy().into_owned()
+}

@@ -1,0 +1,578 @@
+//! `run --with`: what a command line asks about probes, as the definition of a workload. From there on it goes the
+//! way of every workload.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+use super::Args;
+use crate::{
+    cli::{exit::usage, select},
+    experiment::{Experiment as _, workload},
+    nearest::suggest,
+    probe::{self, Spec},
+    restore::{started, systemctl},
+    workload::{Client, Definition, Headline, OFF, Output, Ready, ServerSpec, Variant, Watch},
+};
+
+/// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
+const WINDOW_MS: u64 = 1000;
+/// The same with `--quick`.
+const QUICK_WINDOW_MS: u64 = 300;
+/// Seconds that one run of a command may take.
+const LONGEST_S: f64 = 600.0;
+/// What `--with` can be about.
+const FORMS: &str = "\
+Say what the probe is to run beside, one of:
+  bpfcost run --with PROBE redis                              a workload that this program brings
+  bpfcost run --with PROBE -- COMMAND…                        a command, as you type it
+  bpfcost run --with PROBE --server CMD --client CMD          a server of its own, with {port}
+  bpfcost run --with PROBE --watch SERVICE|PID                a service that runs already";
+
+/// The workload that the command line describes; `None` where it is about experiments alone.
+pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
+    if args.with.is_empty() {
+        let alone = [
+            ("--server", args.server.is_some()),
+            ("--client", args.client.is_some()),
+            ("--watch", args.watch.is_some()),
+            ("a command behind --", !args.command.is_empty()),
+        ];
+        return match alone.into_iter().find(|(_, given)| *given) {
+            None => Ok(None),
+            Some((what, _)) => Err(usage(format!(
+                "{what} is what a probe is measured on, and no probe is named\n  Name one: --with PROBE; \
+                 --with builtin:nothing shows what this machine can tell apart"
+            ))),
+        };
+    }
+    let variants = variants(&args.with)?;
+    let forms = [
+        !args.experiments.is_empty(),
+        !args.command.is_empty() || args.client.is_some(),
+        args.watch.is_some(),
+    ];
+    if forms.iter().filter(|given| **given).count() != 1 {
+        let what = match forms.contains(&true) {
+            true => "--with is about one thing at a time, and several are named",
+            false => "--with names a probe, and nothing that it is to run beside",
+        };
+        return Err(usage(format!("{what}\n  {}", FORMS.replace('\n', "\n  "))));
+    }
+    only_where(args)?;
+    let definition = if let Some(watched) = &args.watch {
+        watch(args, watched)?
+    } else if let [name] = args.experiments.as_slice() {
+        built_in(name)?
+    } else if args.experiments.is_empty() {
+        loaded(args)?
+    } else {
+        return Err(usage(
+            "--with takes one workload at a time\n  Run it once for each of them",
+        ));
+    };
+    let window_ms = match args.quick && args.experiments.is_empty() {
+        true => QUICK_WINDOW_MS,
+        false => definition.window_ms,
+    };
+    Ok(Some(Definition {
+        // Part of the record's file name.
+        name: definition.name.replace(
+            |letter: char| !(letter.is_alphanumeric() || "._-".contains(letter)),
+            "-",
+        ),
+        against_each_other: true,
+        variants,
+        window_ms,
+        ..definition
+    }))
+}
+
+/// Refuses options that mean nothing in the form that is asked for.
+fn only_where(args: &Args) -> Result<()> {
+    let built_in = !args.experiments.is_empty();
+    let watch = args.watch.is_some();
+    let wrong = [
+        (
+            "--ops",
+            args.ops.is_some() && !watch,
+            "goes with --watch: others tell what they did",
+        ),
+        (
+            "--abort-above",
+            args.abort_above.is_some() && !watch,
+            "goes with --watch: nobody depends on a server that was started for this",
+        ),
+        (
+            "--metric",
+            !args.metric.is_empty() && built_in,
+            "picks a number of what your command prints; those of a workload are known",
+        ),
+        (
+            "--metric",
+            !args.metric.is_empty() && watch && args.ops.is_none(),
+            "picks a number of what --ops prints, which is not given",
+        ),
+        (
+            "--server",
+            args.server.is_some() && (built_in || watch),
+            "goes with --client, or a command",
+        ),
+        (
+            "--client",
+            args.client.is_some() && !args.command.is_empty(),
+            "and a command behind -- are two loads",
+        ),
+        (
+            "--client",
+            args.client.is_some() && args.server.is_none(),
+            "goes with --server; without one, write the command behind --",
+        ),
+        (
+            "--on",
+            watch && args.on.iter().any(|target| target != "host"),
+            "names a guest, in which nothing runs that could be watched",
+        ),
+    ];
+    match wrong.into_iter().find(|(_, given, _)| *given) {
+        None => Ok(()),
+        Some((option, _, why)) => Err(usage(format!("{option} {why}\n  See: bpfcost run --help"))),
+    }
+}
+
+/// The probes as variants; `off` comes first.
+fn variants(with: &[String]) -> Result<Vec<Variant>> {
+    let variant = |name: String, about: String, probe: String| Variant {
+        name,
+        about,
+        probe,
+        quick: true,
+        only: BTreeMap::new(),
+        against: Vec::new(),
+        checks: Vec::new(),
+    };
+    let mut variants = vec![variant(
+        OFF.to_owned(),
+        "no probe".to_owned(),
+        String::new(),
+    )];
+    for text in with {
+        let (label, text) = labelled(text);
+        let refused = |error: &dyn std::fmt::Display| usage(format!("--with {text}: {error}"));
+        let spec: Spec = text.parse().map_err(|error| refused(&error))?;
+        let spec = spec.absolute().map_err(|error| refused(&error))?;
+        probe::there(&spec).map_err(|error| refused(&format!("{error:#}")))?;
+        let taken = |name: &str| variants.iter().any(|one: &Variant| one.name == name);
+        let name = match label {
+            Some(OFF) => {
+                return Err(usage(
+                    "off is the name of no probe at all: give another one",
+                ));
+            }
+            Some(label) if taken(label) => {
+                return Err(usage(format!(
+                    "two probes are named {label}: give them two names"
+                )));
+            }
+            Some(label) => label.to_owned(),
+            None => {
+                let short = spec.short();
+                let numbered = (2..).map(|number| format!("{short}-{number}"));
+                let mut names = std::iter::once(short.clone()).chain(numbered);
+                names.find(|name| !taken(name)).unwrap_or(short)
+            }
+        };
+        let probe = spec.to_string();
+        variants.push(variant(name, probe.clone(), probe));
+    }
+    Ok(variants)
+}
+
+/// Takes the label from `label=rest`. A label is a word of small letters, so that `VARIABLE=1 command` has none.
+pub(super) fn labelled(text: &str) -> (Option<&str>, &str) {
+    let word = |label: &str| {
+        let letter =
+            |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || "_.-".contains(one);
+        !label.is_empty() && label.chars().all(letter)
+    };
+    match text.split_once('=') {
+        Some((label, rest)) if word(label) => (Some(label), rest),
+        _ => (None, text),
+    }
+}
+
+/// A workload of this program, with the first values of its factors.
+fn built_in(name: &str) -> Result<Definition> {
+    let mut names = Vec::new();
+    for workload in workload::built_in() {
+        let Some(definition) = workload.definition().filter(|one| one.name == name) else {
+            names.push(workload.name().to_owned());
+            continue;
+        };
+        let mut definition = definition.clone();
+        for factor in &mut definition.factors {
+            factor.values = match factor.quick.is_empty() {
+                true => factor.values.drain(..).take(1).collect(),
+                false => std::mem::take(&mut factor.quick),
+            };
+        }
+        definition.clients.truncate(1);
+        for client in &mut definition.clients {
+            client.repeat = !client.command.iter().any(|word| word.contains("{seconds}"));
+        }
+        return Ok(definition);
+    }
+    // Another experiment is no mistake in the name, but one in the question.
+    select::experiment(name)?;
+    Err(usage(format!(
+        "{name} measures programs by themselves; a probe is measured beside a workload{}\n  Workloads: {}\n  \
+         For a command of yours: bpfcost run --with PROBE -- {name} …",
+        suggest(name, names.iter().map(String::as_str)),
+        names.join(", ")
+    )))
+}
+
+/// A command, with a server of its own or without.
+fn loaded(args: &Args) -> Result<Definition> {
+    let words = match &args.client {
+        Some(client) => split("--client", client)?,
+        None => args.command.clone(),
+    };
+    let known = Known::of(&words)?;
+    let server = args.server.as_deref().map(server).transpose()?;
+    let named = words.iter().any(|word| word.contains("{port}"));
+    match (server.is_some(), named) {
+        (true, false) => {
+            return Err(usage(
+                "the load names no {port}, so it would not meet the server that is started for it\n  Write \
+                 {port} where its port stands",
+            ));
+        }
+        (false, true) => {
+            return Err(usage(
+                "{port} stands for the port of a server that is started for this, and none is named\n  Name \
+                 one: --server 'redis-server --port {port}'",
+            ));
+        }
+        _ => {}
+    }
+    let program = |words: &[String]| probe::program(&words.join(" ")).to_owned();
+    let mut metrics = known.metrics;
+    let mut compared = Vec::new();
+    for (name, pattern) in metrics_asked(&args.metric)? {
+        compared.push(name.clone());
+        metrics.insert(name, pattern);
+    }
+    Ok(Definition {
+        name: program(server.as_ref().map_or(&words, |server| &server.command)),
+        about: format!("what do probes cost {}?", words.join(" ")),
+        operation: known.operation.to_owned(),
+        headline: match server {
+            Some(_) => Headline::Server,
+            None => Headline::Machine,
+        },
+        compared,
+        server,
+        clients: vec![Client {
+            name: "closed".to_owned(),
+            about: words.join(" "),
+            command: words,
+            warm_up: Vec::new(),
+            output: Output::Text,
+            metrics,
+            ops: known.ops,
+            repeat: true,
+            within_s: Some(LONGEST_S),
+        }],
+        ..empty()
+    })
+}
+
+/// A definition of nothing.
+fn empty() -> Definition {
+    Definition {
+        name: String::new(),
+        about: String::new(),
+        prose: String::new(),
+        operation: "run".to_owned(),
+        headline: Headline::default(),
+        window_ms: WINDOW_MS,
+        files: BTreeMap::new(),
+        prepare: Vec::new(),
+        network: "here".to_owned(),
+        server: None,
+        clients: Vec::new(),
+        served: None,
+        factors: Vec::new(),
+        over: None,
+        variants: Vec::new(),
+        against_each_other: false,
+        compared: Vec::new(),
+    }
+}
+
+fn server(command: &str) -> Result<ServerSpec> {
+    let words = split("--server", command)?;
+    if !words.iter().any(|word| word.contains("{port}")) {
+        return Err(usage(format!(
+            "--server names no {{port}}: it is started afresh again and again, each time on a port that is free, \
+             so that it meets nothing that runs here\n  Write {{port}} where its port stands: {command}"
+        )));
+    }
+    Ok(ServerSpec {
+        command: words,
+        ready: Some(Ready {
+            tcp: Some("{port}".to_owned()),
+            output: None,
+            within_s: 10.0,
+        }),
+        ..ServerSpec::default()
+    })
+}
+
+/// The words of a command, as a shell would have them.
+fn split(option: &str, command: &str) -> Result<Vec<String>> {
+    match shlex::split(command) {
+        Some(words) if !words.is_empty() => Ok(words),
+        Some(_) => Err(usage(format!("{option} is empty: name a program"))),
+        None => Err(usage(format!(
+            "{option} has a quote that is not closed: {command}"
+        ))),
+    }
+}
+
+/// Numbers to be picked out of an output, by their names.
+fn metrics_asked(asked: &[String]) -> Result<Vec<(String, String)>> {
+    let mut metrics: Vec<(String, String)> = Vec::new();
+    // Without labels: what stands before an = belongs to the pattern.
+    for pattern in asked {
+        let groups = regex::Regex::new(pattern).map(|regex| regex.captures_len() - 1);
+        match groups {
+            Ok(1) => {}
+            Ok(groups) => {
+                return Err(usage(format!(
+                    "--metric {pattern} has {groups} groups, and one is what picks the number\n  Put the \
+                     number in parentheses: --metric 'requests per second: ([0-9.]+)'"
+                )));
+            }
+            Err(error) => return Err(usage(format!("--metric is no regular expression: {error}"))),
+        }
+        let number = metrics.len() + 1;
+        let name = match number {
+            1 => "metric".to_owned(),
+            _ => format!("metric-{number}"),
+        };
+        metrics.push((name, pattern.to_owned()));
+    }
+    Ok(metrics)
+}
+
+/// A service that runs already.
+fn watch(args: &Args, watched: &str) -> Result<Definition> {
+    let metric = match metrics_asked(&args.metric)?.as_slice() {
+        [] => None,
+        [(_, pattern)] => Some(pattern.clone()),
+        _ => return Err(usage("--ops tells one number: give one --metric")),
+    };
+    let (name, pids, unit) = match watched.parse::<u32>() {
+        Ok(pid) => {
+            started(pid).ok_or_else(|| {
+                usage(format!(
+                    "there is no process {pid}\n  Its number: pidof NAME"
+                ))
+            })?;
+            let name = std::fs::read_to_string(format!("/proc/{pid}/comm"))
+                .context("its name can't be read")?;
+            (name.trim().to_owned(), vec![pid], None)
+        }
+        Err(_) => {
+            let unit = match watched.contains('.') {
+                true => watched.to_owned(),
+                false => format!("{watched}.service"),
+            };
+            let advice = "Name a service that runs (systemctl list-units --type service), or a process by its \
+                          number: --watch $(pidof -s NAME)";
+            let state = systemctl(&["show", "--property", "ActiveState", "--value", &unit])
+                .map_err(|error| usage(format!("--watch {watched}: {error:#}\n  {advice}")))?;
+            if state.trim() != "active" {
+                return Err(usage(format!("{unit} does not run\n  {advice}")));
+            }
+            (
+                watched.trim_end_matches(".service").to_owned(),
+                Vec::new(),
+                Some(unit),
+            )
+        }
+    };
+    let ops = args.ops.as_ref();
+    Ok(Definition {
+        about: format!("what do probes cost {name}, which runs here?"),
+        name,
+        operation: if ops.is_some() { "operation" } else { "second" }.to_owned(),
+        headline: Headline::Server,
+        server: Some(ServerSpec {
+            watch: Some(Watch {
+                pids,
+                unit,
+                ops: ops.map_or(Vec::new(), |ops| {
+                    ["sh", "-c", ops].map(str::to_owned).to_vec()
+                }),
+                metric,
+                abort_above: args.abort_above,
+            }),
+            ..ServerSpec::default()
+        }),
+        ..empty()
+    })
+}
+
+/// What is known of the output of a load generator, so that what it did can be counted.
+struct Known {
+    operation: &'static str,
+    ops: Option<u64>,
+    metrics: BTreeMap<String, String>,
+}
+
+impl Known {
+    fn of(words: &[String]) -> Result<Self> {
+        let told = |operation, pattern: &str| Known {
+            operation,
+            ops: None,
+            metrics: [("ops".to_owned(), pattern.to_owned())].into(),
+        };
+        let has = |option: &str| words.iter().any(|word| word == option);
+        Ok(
+            match probe::program(words.first().map_or("", String::as_str)) {
+                "redis-benchmark" => match redis_commands(words) {
+                    Some(ops) => Known {
+                        operation: "command",
+                        ops: Some(ops),
+                        metrics: BTreeMap::new(),
+                    },
+                    None => Known::nothing(),
+                },
+                "wrk" => told("request", r"(\d+) requests in"),
+                "ab" => told("request", r"Complete requests:\s+(\d+)"),
+                "hey" => told("request", r"\[200\]\s+(\d+) responses"),
+                "iperf3" if !has("-J") && !has("--json") => {
+                    return Err(usage(
+                        "iperf3 runs for a time, not for a number of operations, and tells these exactly only with \
+                     --json\n  Add --json to it",
+                    ));
+                }
+                "iperf3" if has("-u") || has("--udp") => {
+                    told("datagram", r#""sum":\s*\{[^}]*"packets":\s*(\d+)"#)
+                }
+                "iperf3" => told("byte", r#""sum_received":\s*\{[^}]*"bytes":\s*(\d+)"#),
+                _ => Known::nothing(),
+            },
+        )
+    }
+
+    /// One run of the command is one operation.
+    fn nothing() -> Self {
+        Known {
+            operation: "run",
+            ops: None,
+            metrics: BTreeMap::new(),
+        }
+    }
+}
+
+/// How many commands redis-benchmark sends, where it runs one test: its `-n`, or 100,000.
+fn redis_commands(words: &[String]) -> Option<u64> {
+    let value = |option: &str| {
+        let at = words.iter().position(|word| word == option)?;
+        words.get(at + 1)
+    };
+    // Without -t it runs all its tests, unless a command of the user's own stands at the end.
+    let test = value("-t")?;
+    let one = !test.contains(',') && !test.starts_with("lrange") && test != "mset";
+    match value("-n") {
+        Some(count) => count.parse().ok().filter(|_| one),
+        None => one.then_some(100_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        shlex::split(line).expect("words")
+    }
+
+    #[test]
+    fn labels_are_words_before_the_first_equals_sign() {
+        assert_eq!(labelled("fast=a.bpf.o"), (Some("fast"), "a.bpf.o"));
+        assert_eq!(
+            labelled("v2=bpftrace -e 'k { @ = 1; }'"),
+            (Some("v2"), "bpftrace -e 'k { @ = 1; }'")
+        );
+        for text in [
+            "LANG=C strace -p 1",
+            "bpftrace -e 'k { @ = count(); }'",
+            "=a",
+            "a b=c",
+            "x.bpf.o",
+        ] {
+            assert_eq!(labelled(text), (None, text));
+        }
+    }
+
+    #[test]
+    fn names_of_probes_are_told_apart() {
+        let with = ["builtin:nothing", "builtin:nothing", "b=builtin:nothing"].map(str::to_owned);
+        let names: Vec<String> = variants(&with)
+            .expect("probes")
+            .into_iter()
+            .map(|one| one.name)
+            .collect();
+        assert_eq!(names, ["off", "nothing", "nothing-2", "b"]);
+        for wrong in [
+            vec!["off=builtin:nothing"],
+            vec!["a=builtin:nothing", "a=builtin:nothing"],
+            vec![""],
+        ] {
+            let with: Vec<String> = wrong.into_iter().map(str::to_owned).collect();
+            assert!(variants(&with).is_err(), "{with:?}");
+        }
+    }
+
+    #[test]
+    fn load_generators_tell_their_operations() {
+        let ops = |line: &str| Known::of(&words(line)).map(|known| (known.operation, known.ops));
+        let redis = |line: &str| ops(line).expect("known");
+        assert_eq!(
+            redis("redis-benchmark -q -t set -n 5000"),
+            ("command", Some(5000))
+        );
+        assert_eq!(
+            redis("/usr/bin/redis-benchmark -t get"),
+            ("command", Some(100_000))
+        );
+        for several in [
+            "redis-benchmark",
+            "redis-benchmark -t set,get -n 5",
+            "redis-benchmark -t lrange",
+        ] {
+            assert_eq!(redis(several), ("run", None));
+        }
+        assert_eq!(redis("wrk -d 1 http://localhost/").0, "request");
+        assert_eq!(redis("make -j2"), ("run", None));
+        assert!(ops("iperf3 -c 127.0.0.1").is_err());
+        assert_eq!(redis("iperf3 -c 127.0.0.1 -u -J").0, "datagram");
+    }
+
+    #[test]
+    fn a_metric_has_one_group() {
+        let asked = |text: &str| metrics_asked(&[text.to_owned()]);
+        assert_eq!(
+            asked("p50=([0-9.]+) msec").expect("one group"),
+            [("metric".to_owned(), "p50=([0-9.]+) msec".to_owned())]
+        );
+        for wrong in ["\\d+", "(a)(b)", "("] {
+            assert!(asked(wrong).is_err(), "{wrong}");
+        }
+    }
+}

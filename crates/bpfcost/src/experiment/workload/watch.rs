@@ -1,0 +1,294 @@
+//! A window beside a service that runs already: nothing is started and nothing ended, its work is what comes. The
+//! service is let go at once where it ends, or where the probe costs it more than was allowed.
+
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow};
+
+use crate::{
+    experiment::Fault,
+    probe::unit_pids,
+    restore::started,
+    workload::{Accounts, Made, Process, Reading, Scene, Watch, family, find, tail, told},
+};
+
+/// How often the service is looked at while the probe is on.
+const LOOK: Duration = Duration::from_millis(100);
+/// Looks in a row that must find it too dear: a single one may have met a burst.
+const LOOKS: u32 = 2;
+/// How long the command that counts operations may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// What finds the count where the command prints nothing else.
+const ALONE: &str = r"\A\s*([0-9][0-9_,.]*)\s*\z";
+
+/// A service that is watched.
+#[derive(Debug)]
+pub(super) struct Watched {
+    watch: Watch,
+    /// Its first process, and when that was started.
+    root: (u32, u64),
+    /// What windows without a probe cost.
+    off: Vec<Cost>,
+}
+
+/// What a stretch of time cost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cost {
+    /// CPU time of the service, in nanoseconds an operation, or a second where operations are not told.
+    service_ns: f64,
+    /// CPUs that the machine was busy with.
+    cpus: f64,
+}
+
+impl Watched {
+    pub(super) fn open(watch: &Watch) -> Result<Self> {
+        let pids = pids(watch)?;
+        let root = *pids
+            .first()
+            .with_context(|| format!("{} does not run", named(watch)))?;
+        let start = started(root).with_context(|| format!("{} does not run", named(watch)))?;
+        Ok(Watched {
+            watch: watch.clone(),
+            root: (root, start),
+            off: Vec::new(),
+        })
+    }
+
+    /// Its processes.
+    pub(super) fn pids(&self) -> Vec<u32> {
+        pids(&self.watch).unwrap_or_default()
+    }
+
+    /// Whether windows without a probe are needed before one with it.
+    pub(super) fn needs_a_reference(&self) -> bool {
+        self.watch.abort_above.is_some() && self.off.is_empty()
+    }
+
+    /// Whether it tells operations; else seconds stand for them.
+    fn counts(&self) -> bool {
+        !self.watch.ops.is_empty()
+    }
+
+    /// Waits for a window, looking after the service meanwhile; what it did.
+    pub(super) fn window(&mut self, scene: &Scene, on: bool) -> Result<Made, Fault> {
+        let accounts = Accounts::default();
+        let window = Duration::from_millis(scene.window_ms);
+        let ops = self.ops()?;
+        let before = accounts.spent(&scene.pids, &[])?;
+        let begun = Instant::now();
+        let mut dear = 0;
+        loop {
+            let left = window.saturating_sub(begun.elapsed());
+            sleep(left.min(LOOK));
+            self.alive()?;
+            let took = begun.elapsed();
+            let over = took >= window;
+            if !over && !(on && self.watch.abort_above.is_some()) {
+                continue;
+            }
+            let done = match self.counts() {
+                true => self.ops()? - ops,
+                false => took.as_secs_f64(),
+            };
+            let spent = accounts.spent(&scene.pids, &[])?.since(&before);
+            let cost = Cost {
+                service_ns: spent.server_ns / done,
+                cpus: spent.machine_ns / took.as_secs_f64() / 1e9,
+            };
+            dear = match self.too_dear(cost).filter(|_| on) {
+                None => 0,
+                Some(why) if dear + 1 == LOOKS => {
+                    return Err(Fault::Enough {
+                        code: "aborted",
+                        text: format!(
+                            "The probe was let go after {:.1} s: {why}.",
+                            took.as_secs_f64()
+                        ),
+                    });
+                }
+                Some(_) => dear + 1,
+            };
+            if !over {
+                continue;
+            }
+            if self.counts() && done < 1.0 {
+                return Err(Fault::Broken(anyhow!(
+                    "{} did nothing in {:.1} s, so there is nothing to divide its cost by\n  Watch it while it \
+                     has work, or leave --ops away: then its CPU time per second is compared",
+                    named(&self.watch),
+                    took.as_secs_f64()
+                )));
+            }
+            if !on {
+                self.off.push(cost);
+            }
+            return Ok(Made {
+                took,
+                client_ns: 0.0,
+                reading: Reading {
+                    ops: (done.round() as u64).max(1),
+                    // Fractions of a second would be lost in a whole number of operations.
+                    exact: Some(done),
+                    ..Reading::default()
+                },
+            });
+        }
+    }
+
+    /// Why a cost is more than was allowed, if it is.
+    fn too_dear(&self, cost: Cost) -> Option<String> {
+        let most = self.watch.abort_above?;
+        let usual = |of: fn(&Cost) -> f64| {
+            let mut seen: Vec<f64> = self.off.iter().map(of).collect();
+            seen.sort_by(f64::total_cmp);
+            seen.get(seen.len() / 2).copied()
+        };
+        let (service, cpus) = (usual(|cost| cost.service_ns)?, usual(|cost| cost.cpus)?);
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
+        let rise = cost.service_ns / service - 1.0;
+        if service > 0.0 && rise > most {
+            let of = if self.counts() {
+                "an operation"
+            } else {
+                "a second"
+            };
+            return Some(format!(
+                "{of} of {} took {} more CPU time, and {} is allowed",
+                named(&self.watch),
+                percent(rise),
+                percent(most)
+            ));
+        }
+        let more = cost.cpus - cpus;
+        (more > most).then(|| {
+            format!(
+                "the machine spent {} of a CPU more, and {} is allowed",
+                percent(more),
+                percent(most)
+            )
+        })
+    }
+
+    /// Operations so far, as its command tells; 0 without one.
+    fn ops(&self) -> Result<f64, Fault> {
+        if !self.counts() {
+            return Ok(0.0);
+        }
+        let asked = self.watch.ops.last().map_or("", String::as_str);
+        let mut process = Process::start(&self.watch.ops, &[], &[])?;
+        let status = process.wait(PATIENCE)?;
+        let printed = process.printed()?;
+        if !status.success() {
+            return Err(Fault::Broken(anyhow!(
+                "--ops {asked} {}\n{}",
+                told(status),
+                tail(&printed)
+            )));
+        }
+        let pattern = self.watch.metric.as_deref();
+        let number = find("of --ops", pattern.unwrap_or(ALONE), &printed);
+        let advice = match pattern {
+            Some(_) => "",
+            None => "\n  It prints more than a number: pick it with --metric",
+        };
+        Ok(number.with_context(|| {
+            format!(
+                "what --ops {asked} prints is no count{advice}\n{}",
+                tail(&printed)
+            )
+        })?)
+    }
+
+    /// Ends the run where the service has ended: nobody restarts it for a measurement.
+    fn alive(&self) -> Result<(), Fault> {
+        let (pid, start) = self.root;
+        if started(pid) == Some(start) {
+            return Ok(());
+        }
+        Err(Fault::Enough {
+            code: "ended",
+            text: format!(
+                "{} (process {pid}) ended or was restarted while it was watched.",
+                named(&self.watch)
+            ),
+        })
+    }
+}
+
+/// The service's name, for people.
+fn named(watch: &Watch) -> String {
+    match (&watch.unit, watch.pids.first()) {
+        (Some(unit), _) => unit.clone(),
+        (None, Some(pid)) => format!("process {pid}"),
+        (None, None) => "the service".to_owned(),
+    }
+}
+
+/// The processes of a service: those of its unit, or those named with all that they started.
+fn pids(watch: &Watch) -> Result<Vec<u32>> {
+    match &watch.unit {
+        Some(unit) => unit_pids(unit),
+        None => Ok(watch.pids.iter().flat_map(|pid| family(*pid)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn watched(abort_above: Option<f64>, ops: &[&str], off: &[(f64, f64)]) -> Watched {
+        Watched {
+            watch: Watch {
+                pids: vec![7],
+                unit: None,
+                ops: ops.iter().map(|&word| word.to_owned()).collect(),
+                metric: None,
+                abort_above,
+            },
+            root: (7, 0),
+            off: off
+                .iter()
+                .map(|&(service_ns, cpus)| Cost { service_ns, cpus })
+                .collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_too_dear_is_told_from_windows_without_the_probe() {
+        let watched = watched(
+            Some(0.2),
+            &["ops"],
+            &[(100.0, 0.9), (90.0, 1.0), (1000.0, 1.1)],
+        );
+        let why = |service_ns, cpus| watched.too_dear(Cost { service_ns, cpus });
+        assert_eq!(
+            why(119.0, 1.19),
+            None,
+            "of three windows, the middle one counts"
+        );
+        let told = why(150.0, 1.0).expect("too dear");
+        assert!(
+            told.contains("an operation of process 7 took 50 % more"),
+            "{told}"
+        );
+        let told = why(100.0, 1.5).expect("too dear");
+        assert!(
+            told.contains("50 % of a CPU more, and 20 % is allowed"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn without_a_limit_or_a_reference_nothing_is_too_dear() {
+        let dear = Cost {
+            service_ns: 1e9,
+            cpus: 64.0,
+        };
+        assert_eq!(watched(None, &[], &[(1.0, 0.1)]).too_dear(dear), None);
+        assert_eq!(watched(Some(0.2), &[], &[]).too_dear(dear), None);
+        assert!(watched(Some(0.2), &[], &[]).needs_a_reference());
+    }
+}

@@ -1,0 +1,216 @@
+//! A tool of the user's: a command that runs while the probe is on, ended by SIGINT as from a terminal.
+//!
+//! It is ready when the BPF programs that it has loaded stay the same for a while. A tool without any (strace,
+//! perf) has to be named as such, for one that is merely slow to load would be found to cost nothing.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, anyhow};
+use regex::Regex;
+use rustix::process::Signal;
+
+use super::{
+    Probe, Seen,
+    programs::{Loading, freed},
+};
+use crate::{
+    experiment::Fault,
+    restore::{Kept, State},
+    workload::{Process, Scene, family, tail, told},
+};
+
+/// How long a tool may take to load its programs: bpftrace needs one second, bcc's compiler some five.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// When a tool without BPF counts as started.
+const UP: Duration = Duration::from_secs(1);
+/// How long a tool may take to end after SIGINT: many print all that they have counted.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// Tools that are known to do without BPF programs.
+const WITHOUT_BPF: [&str; 5] = ["gdb", "ltrace", "perf", "strace", "tcpdump"];
+/// Sysctls that tools are known to change, and not always to put back.
+const SETTINGS: [&str; 3] = [
+    "kernel.bpf_stats_enabled",
+    "kernel.kptr_restrict",
+    "kernel.perf_event_paranoid",
+];
+/// Gives a tool tracefs and debugfs in a mount namespace of its own, where this machine has them not mounted.
+const WITH_TRACEFS: &str = r#"
+[ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing
+[ -d /sys/kernel/debug/tracing ] || mount -t debugfs debugfs /sys/kernel/debug
+exec sh -c "$1"
+"#;
+
+/// A tool.
+#[derive(Debug)]
+pub(super) struct Tool {
+    command: String,
+    /// Whether it does without BPF programs.
+    plain: bool,
+    running: Option<Running>,
+    /// Put back when it is gone.
+    _settings: Vec<Kept>,
+}
+
+/// A tool that runs.
+#[derive(Debug)]
+struct Running {
+    process: Process,
+    programs: Vec<u32>,
+}
+
+impl Tool {
+    pub(super) fn new(command: &str, plain: bool) -> Result<Self> {
+        let settings = SETTINGS
+            .into_iter()
+            .filter_map(State::of_setting)
+            .map(Kept::of);
+        Ok(Tool {
+            command: command.to_owned(),
+            plain: plain || WITHOUT_BPF.contains(&program(command)),
+            running: None,
+            _settings: settings.collect::<Result<_>>()?,
+        })
+    }
+
+    /// Waits until it is ready; what it has loaded.
+    fn ready(&self, process: &mut Process, mut loading: Loading) -> Result<Vec<u32>> {
+        let begun = Instant::now();
+        loop {
+            let programs = loading.look(&family(process.id()));
+            self.alive(process)?;
+            match programs {
+                Some(programs) => return Ok(programs),
+                None if self.plain && begun.elapsed() > UP => return Ok(Vec::new()),
+                None if begun.elapsed() < PATIENCE => {}
+                None => {
+                    return Err(anyhow!(
+                        "{} loaded no BPF program within {} s\n{}\n  Where it is no BPF tool, say so, and what \
+                         it costs as a process is measured: --with 'process:{0}'",
+                        self.command,
+                        PATIENCE.as_secs(),
+                        tail(&process.printed()?),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Refuses a tool that has ended: what was measured was not with it.
+    fn alive(&self, process: &mut Process) -> Result<()> {
+        let Some(status) = process.ended()? else {
+            return Ok(());
+        };
+        Err(anyhow!(
+            "{} {} while it was to run\n{}\n  A probe has to run until it is stopped, by SIGINT",
+            self.command,
+            told(status),
+            tail(&process.printed()?),
+        ))
+    }
+}
+
+impl Probe for Tool {
+    fn attach(&mut self, scene: &Scene) -> Result<(), Fault> {
+        let command = scene.fill(&self.command)?;
+        let loading = Loading::begin();
+        let mut process = Process::start(&wrapped(&command), &[], &[])?;
+        let programs = self.ready(&mut process, loading)?;
+        super::left::remember(&programs, &family(process.id()));
+        self.running = Some(Running { process, programs });
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<Seen, Fault> {
+        let Some(mut running) = self.running.take() else {
+            return Ok(Seen::default());
+        };
+        self.alive(&mut running.process)?;
+        running.process.signal(Signal::INT);
+        if running.process.wait(FAREWELL).is_err() {
+            running.process.stop(Signal::TERM);
+        }
+        let printed = running.process.printed()?;
+        drop(running.process);
+        freed(&running.programs);
+        Ok(Seen {
+            lost: lost(&printed),
+            ..Seen::default()
+        })
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        let running = self.running.as_ref();
+        running.map_or(Vec::new(), |running| family(running.process.id()))
+    }
+
+    fn programs(&self) -> Vec<u32> {
+        let running = self.running.as_ref();
+        running.map_or(Vec::new(), |running| running.programs.clone())
+    }
+}
+
+/// The command for a shell, with the file systems that tracers look for.
+fn wrapped(command: &str) -> Vec<String> {
+    let there = |path: &str| Path::new(path).is_dir();
+    let words: &[&str] =
+        match there("/sys/kernel/tracing/events") && there("/sys/kernel/debug/tracing") {
+            true => &["sh", "-c", command],
+            false => &[
+                "unshare",
+                "--mount",
+                "sh",
+                "-c",
+                WITH_TRACEFS,
+                "sh",
+                command,
+            ],
+        };
+    words.iter().map(|&word| word.to_owned()).collect()
+}
+
+/// The program of a command: its first word that sets no variable and is no `sudo`, without its folder.
+pub(crate) fn program(command: &str) -> &str {
+    let mut words = command.split_whitespace();
+    let word = words.find(|word| *word != "sudo" && !word.contains('='));
+    let word = word.unwrap_or_default();
+    word.rsplit('/').next().unwrap_or(word)
+}
+
+/// Events that a tool says it has lost: bpftrace's `Lost 12 events`, bcc's `lost 12 samples`.
+fn lost(printed: &str) -> u64 {
+    let Ok(pattern) = Regex::new(r"(?i)\blost (\d+) (?:events|samples)") else {
+        return 0; // a test reads it
+    };
+    let counts = pattern.captures_iter(printed);
+    counts
+        .filter_map(|found| found[1].parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_of_commands() {
+        for (command, expected) in [
+            ("bpftrace -e 'BEGIN { }'", "bpftrace"),
+            ("sudo /usr/sbin/opensnoop-bpfcc -x", "opensnoop-bpfcc"),
+            ("LANG=C strace -p 1", "strace"),
+            ("", ""),
+        ] {
+            assert_eq!(program(command), expected);
+        }
+    }
+
+    #[test]
+    fn losses_are_added_up() {
+        let printed =
+            "Attaching 1 probe...\nLost 12 events\nPossibly lost 30 samples\nlost nothing\n";
+        assert_eq!(lost(printed), 42);
+        assert_eq!(lost("@: 7"), 0);
+    }
+}

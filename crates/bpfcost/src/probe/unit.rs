@@ -1,0 +1,98 @@
+//! A systemd unit: started for a window, stopped after it, and at the end as it was before.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, anyhow};
+
+use super::{
+    Probe, Seen,
+    programs::{Loading, freed},
+};
+use crate::{
+    experiment::Fault,
+    restore::{Kept, State, systemctl},
+    workload::{Scene, family},
+};
+
+/// How long a unit's BPF programs are waited for; systemd says that it is started only when it is ready, and
+/// not every agent has some.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+#[derive(Debug)]
+pub(super) struct Unit {
+    name: String,
+    programs: Vec<u32>,
+    /// Starts or stops it when this is gone.
+    _before: Kept,
+}
+
+impl Unit {
+    /// Stops it, so that windows without it can come.
+    pub(super) fn open(name: &str) -> Result<Self> {
+        let before = Kept::of(State::of_unit(name)?)?;
+        systemctl(&["stop", name])?;
+        Ok(Unit {
+            name: name.to_owned(),
+            programs: Vec::new(),
+            _before: before,
+        })
+    }
+}
+
+impl Probe for Unit {
+    fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {
+        let mut loading = Loading::begin();
+        systemctl(&["start", &self.name])?;
+        let begun = Instant::now();
+        self.programs = loop {
+            match loading.look(&unit_pids(&self.name)?) {
+                Some(programs) => break programs,
+                None if begun.elapsed() > PATIENCE => break Vec::new(),
+                None => {}
+            }
+        };
+        super::left::remember(&self.programs, &unit_pids(&self.name)?);
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<Seen, Fault> {
+        let running = systemctl(&["is-active", &self.name]).is_ok();
+        if !running {
+            return Err(Fault::Broken(anyhow!(
+                "{} has stopped while it was to run\n  See why: journalctl --unit {0}",
+                self.name
+            )));
+        }
+        systemctl(&["stop", &self.name])?;
+        freed(&self.programs);
+        Ok(Seen::default())
+    }
+
+    fn pids(&self) -> Vec<u32> {
+        unit_pids(&self.name).unwrap_or_default()
+    }
+
+    fn programs(&self) -> Vec<u32> {
+        self.programs.clone()
+    }
+}
+
+/// The processes of a unit: those of its control group; else its main process and what that started.
+pub(crate) fn unit_pids(name: &str) -> Result<Vec<u32>> {
+    let group = systemctl(&["show", "--property", "ControlGroup", "--value", name])?;
+    let listed = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        .into_iter()
+        .filter(|_| !group.trim().is_empty())
+        .find_map(|root| fs::read_to_string(format!("{root}{}/cgroup.procs", group.trim())).ok());
+    if let Some(listed) = listed {
+        return Ok(listed.lines().filter_map(|pid| pid.parse().ok()).collect());
+    }
+    let main = systemctl(&["show", "--property", "MainPID", "--value", name])?;
+    Ok(match main.trim().parse() {
+        Ok(pid) if pid > 0 => family(pid),
+        _ => Vec::new(),
+    })
+}

@@ -1,0 +1,280 @@
+//! What a run changes of the machine, put back whatever way the run ends.
+//!
+//! Before something is changed, what it was is written to a file in the user's state folder; when it is put back,
+//! the file goes. A run that is killed leaves its files, and the next start of this program, whatever it is asked
+//! for, puts back what they say.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::xdg::Folder;
+
+/// Something of the machine, and how it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "of")]
+pub enum State {
+    /// A systemd unit.
+    Unit {
+        /// Its name, `agent.service`.
+        name: String,
+        /// Whether it ran.
+        active: bool,
+    },
+    /// A sysctl.
+    Setting {
+        /// Its name, `kernel.bpf_stats_enabled`.
+        name: String,
+        /// What it was set to.
+        value: String,
+    },
+}
+
+/// What is written down of a state.
+#[derive(Debug, Serialize, Deserialize)]
+struct Note {
+    /// The process that changes it, and when that was started, in ticks since the boot: numbers are used again.
+    pid: u32,
+    started: u64,
+    /// The boot; the next one begins anew.
+    boot: String,
+    state: State,
+}
+
+/// A state that is put back when this is dropped, or by the next start of this program.
+#[derive(Debug)]
+pub struct Kept {
+    state: State,
+    note: PathBuf,
+}
+
+impl State {
+    /// How a unit is now.
+    pub fn of_unit(name: &str) -> Result<Self> {
+        let known = systemctl(&["show", "--property", "LoadState", "--value", name])?;
+        if known.trim() == "not-found" {
+            bail!(
+                "there is no unit {name}\n  See what there is: systemctl list-unit-files --type service"
+            );
+        }
+        let active = systemctl(&["show", "--property", "ActiveState", "--value", name])?;
+        Ok(State::Unit {
+            name: name.to_owned(),
+            active: matches!(active.trim(), "active" | "activating" | "reloading"),
+        })
+    }
+
+    /// How a sysctl is now; `None` where there is none of that name.
+    pub fn of_setting(name: &str) -> Option<Self> {
+        Some(State::Setting {
+            name: name.to_owned(),
+            value: fs::read_to_string(setting(name)).ok()?.trim().to_owned(),
+        })
+    }
+
+    /// Whether it is so now.
+    fn holds(&self) -> Result<bool> {
+        Ok(match self {
+            State::Unit { name, .. } => State::of_unit(name)? == *self,
+            State::Setting { name, .. } => State::of_setting(name).as_ref() == Some(self),
+        })
+    }
+
+    /// Makes it so; whether it was otherwise.
+    fn put_back(&self) -> Result<bool> {
+        if self.holds()? {
+            return Ok(false);
+        }
+        match self {
+            State::Unit { name, active } => {
+                systemctl(&[if *active { "start" } else { "stop" }, name]).map(drop)?;
+            }
+            State::Setting { name, value } => fs::write(setting(name), value)
+                .with_context(|| format!("can't set {name} to {value} again"))?,
+        }
+        Ok(true)
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            State::Unit { name, active: true } => write!(f, "{name} is started"),
+            State::Unit {
+                name,
+                active: false,
+            } => write!(f, "{name} is stopped"),
+            State::Setting { name, value } => write!(f, "{name} is {value}"),
+        }
+    }
+}
+
+impl Kept {
+    /// Writes a state down. What changes it comes after.
+    pub fn of(state: State) -> Result<Self> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let folder = folder()?;
+        fs::create_dir_all(&folder)
+            .with_context(|| format!("can't make the folder {}", folder.display()))?;
+        let pid = std::process::id();
+        let note = Note {
+            pid,
+            started: started(pid).unwrap_or(0),
+            boot: boot(),
+            state: state.clone(),
+        };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{pid}-{number}.json"));
+        let mut file = tempfile::NamedTempFile::new_in(&folder)
+            .with_context(|| format!("can't write to {}", folder.display()))?;
+        serde_json::to_writer(&mut file, &note).context("writing down what is to be put back")?;
+        // It must be there before anything is changed, also where the machine dies.
+        file.as_file().sync_all()?;
+        file.persist(&path)
+            .with_context(|| format!("can't write {}", path.display()))?;
+        Ok(Kept { state, note: path })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Where it fails the file stays, and the next start tries again.
+        if self.state.put_back().is_ok() {
+            let _ = fs::remove_file(&self.note);
+        }
+    }
+}
+
+/// Puts back what runs that were killed have left; tells, a sentence each, what that was and what could not be.
+pub(crate) fn after_the_dead() -> Vec<String> {
+    let Ok(folder) = folder() else {
+        return Vec::new();
+    };
+    let notes = fs::read_dir(folder).into_iter().flatten().flatten();
+    notes.filter_map(|note| after(&note.path())).collect()
+}
+
+/// The same of one note.
+fn after(path: &Path) -> Option<String> {
+    path.extension().filter(|extension| *extension == "json")?;
+    let note: Note = serde_json::from_str(&fs::read_to_string(path).ok()?).ok()?;
+    if started(note.pid) == Some(note.started) && note.boot == boot() {
+        return None; // whoever changed it is alive, and puts it back
+    }
+    let outcome = match note.boot == boot() {
+        true => note.state.put_back(),
+        false => Ok(false),
+    };
+    match outcome {
+        Ok(changed) => {
+            let _ = fs::remove_file(path);
+            changed.then(|| {
+                format!(
+                    "{} again, as it was before a run that was killed (process {})",
+                    note.state, note.pid
+                )
+            })
+        }
+        Err(error) => Some(format!(
+            "a run that was killed (process {}) has changed the machine, which can't be put back: {error:#}\n  \
+             It should be so: {}. Once that is done by hand, remove {}",
+            note.pid,
+            note.state,
+            path.display()
+        )),
+    }
+}
+
+fn folder() -> Result<PathBuf> {
+    let state = Folder::State.of_user().context(
+        "what is changed of this machine has to be written down, and this user has no home\n  \
+         Name a folder for it: XDG_STATE_HOME=/var/lib bpfcost …",
+    )?;
+    Ok(state.join("restore"))
+}
+
+/// Asks systemd for something; what it prints.
+pub(crate) fn systemctl(arguments: &[&str]) -> Result<String> {
+    let asked = || format!("systemctl {}", arguments.join(" "));
+    let output = Command::new("systemctl")
+        .args(arguments)
+        .output()
+        .with_context(|| format!("can't run {}: is this a machine with systemd?", asked()))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{} failed: {}", asked(), said.trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn setting(name: &str) -> PathBuf {
+    Path::new("/proc/sys").join(name.replace('.', "/"))
+}
+
+/// When a process was started, in ticks since the boot; `None` where there is none.
+pub(crate) fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name stands in parentheses and may hold anything; behind it, the start is the 20th field.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+fn boot() -> String {
+    let id = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(folder: &Path, pid: u32, started: u64, boot: &str) -> PathBuf {
+        let path = folder.join("1-0.json");
+        let note = Note {
+            pid,
+            started,
+            boot: boot.to_owned(),
+            // Of a sysctl that nobody can set: putting it back fails and is told.
+            state: State::Setting {
+                name: "kernel.osrelease".to_owned(),
+                value: "0.1".to_owned(),
+            },
+        };
+        fs::write(&path, serde_json::to_vec(&note).expect("JSON")).expect("a file");
+        path
+    }
+
+    #[test]
+    fn only_notes_of_the_dead_of_this_boot_are_acted_on() {
+        let folder = tempfile::TempDir::new().expect("a folder");
+        let me = std::process::id();
+        let mine = started(me).expect("a start");
+        let path = note(folder.path(), me, mine, &boot());
+        assert_eq!(after(&path), None, "its owner lives");
+        assert!(path.exists());
+        // The same number, used again by another process.
+        let path = note(folder.path(), me, mine + 1, &boot());
+        let told = after(&path).expect("it can't be put back");
+        assert!(
+            told.contains("by hand") && told.contains("kernel.osrelease is 0.1"),
+            "{told}"
+        );
+        assert!(path.exists(), "the next start tries again");
+        let path = note(folder.path(), me, mine + 1, "another boot");
+        assert_eq!(after(&path), None, "a boot begins anew");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_as_it_was_needs_nothing() {
+        let state = State::of_setting("kernel.osrelease").expect("every kernel has one");
+        assert!(!state.put_back().expect("nothing is written"));
+        assert_eq!(State::of_setting("kernel.there_is_none"), None);
+    }
+}

@@ -1,0 +1,15 @@
+//! `run --with` as its user meets it: its four forms, its kinds of probes, its mistakes, and that nothing is left.
+//! What needs BPF goes through `require`.
+
+#[path = "../../../bpf/tests/require/mod.rs"]
+mod require;
+#[path = "../cli/tool.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod tool;
+
+mod measuring;
+mod mistakes;
+mod object;
+mod probes;
+mod restored;
+mod watched;

@@ -1,0 +1,175 @@
+//! What is asked wrongly, or can't be had: each is told with a way out, and nothing is left.
+
+use crate::{measuring::says, object::compiled, require, tool::Tool};
+
+#[test]
+fn one_form_at_a_time() {
+    let tool = Tool::new();
+    for (line, words) in [
+        (
+            "--with builtin:nothing",
+            &["nothing that it is to run beside", "--watch SERVICE|PID"][..],
+        ),
+        (
+            "--with builtin:nothing redis -- true",
+            &["one thing at a time"],
+        ),
+        (
+            "--with builtin:nothing xdp-lb",
+            &["beside a workload", "Workloads: "],
+        ),
+        (
+            "--with builtin:nothing --server x --client y",
+            &["--server names no {port}"],
+        ),
+        (
+            "--with builtin:nothing --client x",
+            &["--client goes with --server"],
+        ),
+        (
+            "--with builtin:nothing -- redis-benchmark -p {port}",
+            &["none is named", "--server"],
+        ),
+        (
+            "--with builtin:nothing --ops x -- true",
+            &["--ops goes with --watch"],
+        ),
+        (
+            "--with builtin:nothing --abort-above 5% redis",
+            &["--abort-above goes with --watch"],
+        ),
+        (
+            "--with builtin:nothing --metric [0-9] -- true",
+            &["0 groups", "parentheses"],
+        ),
+        ("--with builtin:nothing -- iperf3 -c 127.0.0.1", &["--json"]),
+        ("--watch 1", &["no probe is named"]),
+        (
+            "--with off=builtin:nothing -- true",
+            &["off is the name of no probe"],
+        ),
+        (
+            "--with builtin:nothin -- true",
+            &["no built-in probe nothin"],
+        ),
+        (
+            "--with nowhere.bpf.o -- true",
+            &["there is no file", "nowhere.bpf.o"],
+        ),
+        (
+            "--with builtin:nothing --watch 4194303",
+            &["no process 4194303", "pidof"],
+        ),
+    ] {
+        tool.refuses(&format!("run {line}"), 2, words);
+    }
+}
+
+#[test]
+fn commands_that_fail_end_the_run() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let nothing = ["--with", "builtin:nothing"];
+    for (load, words) in [
+        (
+            &["--", "sh", "-c", "echo no luck; exit 3"][..],
+            &["exit code 3", "no luck"][..],
+        ),
+        (
+            &["--", "no-such-program"],
+            &["no-such-program is not installed"],
+        ),
+        (
+            &[
+                "--metric",
+                "took ([0-9]+) ms",
+                "--",
+                "sh",
+                "-c",
+                "sleep 0.1; echo it took long",
+            ],
+            &["metric matches nothing: took ([0-9]+) ms", "it took long"],
+        ),
+        (
+            &[
+                "--server",
+                "sh -c 'echo {port} is mine; exit 1'",
+                "--client",
+                "echo {port}",
+            ],
+            &["is mine", "exit code 1"],
+        ),
+    ] {
+        let said = says(&tool, &[&nothing, load].concat());
+        assert_ne!(said.code, Some(0), "{said:?}");
+        said.complains(words);
+        assert!(
+            !tool.path("x.json.journal").exists(),
+            "nothing was measured"
+        );
+    }
+}
+
+#[test]
+fn objects_that_cannot_be_had() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compiled(&tool);
+    tool.write("text.bpf.o", "no object at all");
+    for (probe, words) in [
+        ("text.bpf.o", &["it is no BPF object", "clang"][..]),
+        (
+            "x.bpf.o:no_such",
+            &["no program no_such", "enter, leave, never"],
+        ),
+        (
+            "x.bpf.o:packets",
+            &["none of its sections says where to attach (xdp)"],
+        ),
+        ("x.bpf.o:nowhere", &["nowhere can't be attached", "no_such"]),
+    ] {
+        let said = says(&tool, &["--with", probe, "--", "sleep", "0.1"]);
+        assert_eq!(said.code, Some(4), "{said:?}");
+        said.complains(words);
+    }
+}
+
+#[test]
+fn a_probe_that_never_fires_was_not_measured() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compiled(&tool);
+    let said = says(&tool, &["--with", "x.bpf.o:never", "--", "sleep", "0.1"]);
+    assert_eq!(said.code, Some(3), "{said:?}");
+    assert!(
+        said.out
+            .contains("The probe fired 0 times: nothing was measured."),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn tools_that_do_not_stay_or_load_nothing() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let said = says(
+        &tool,
+        &["--with", "echo it is broken; exit 7", "--", "sleep", "0.1"],
+    );
+    assert_eq!(said.code, Some(4), "{said:?}");
+    said.complains(&["exit code 7 while it was to run", "it is broken"]);
+    let said = says(&tool, &["--with", "sleep 100", "--", "sleep", "0.1"]);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    said.complains(&[
+        "loaded no BPF program within 10 s",
+        "--with 'process:sleep 100'",
+    ]);
+}

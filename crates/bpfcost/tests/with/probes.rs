@@ -1,0 +1,124 @@
+//! Each kind of probe, measured, and gone afterwards.
+
+use crate::{
+    measuring::{Measuring, record, says},
+    object::compiled,
+    require,
+    tool::Tool,
+};
+
+/// A load of some system calls, which takes a tenth of a second.
+const LOAD: [&str; 4] = ["--", "sh", "-c", "echo took 5 ms; sleep 0.1"];
+
+#[test]
+fn nothing_beside_a_command_runs_to_the_end() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let asked = [
+        "--with",
+        "builtin:nothing",
+        "--budget",
+        "90%",
+        "--metric",
+        "took ([0-9]+) ms",
+    ];
+    let said = says(&tool, &[&asked[..], &LOAD].concat());
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.out.contains("nothing"), "{said:?}");
+    assert!(
+        said.err.contains("\ndetached; nothing left\nrecord: "),
+        "{said:?}"
+    );
+    let record = record(&tool);
+    assert!(record.contains("\"experiment\":\"sh\""), "{record}");
+    assert!(
+        record.contains("\"metric\""),
+        "the number of the output is compared: {record}"
+    );
+    let told = tool.answers("report x.json");
+    assert!(told.contains("nothing"), "{told}");
+}
+
+#[test]
+fn two_objects_are_compared_with_none_and_with_each_other() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    compiled(&tool);
+    let asked = [
+        "--with",
+        "a=x.bpf.o:enter",
+        "--with",
+        "x.bpf.o:leave + x.bpf.o:enter",
+    ];
+    let mut run = Measuring::start(&tool, &[&asked[..], &LOAD].concat());
+    run.until_trials_of(&[0, 1, 2]);
+    run.interrupt();
+    let record = record(&tool);
+    assert!(record.contains("\"hits\""), "{record}");
+    let journal = std::fs::read_to_string(tool.path("x.json.journal")).expect("a journal");
+    for pair in [
+        ("a", "off"),
+        ("x:leave+x:enter", "off"),
+        ("x:leave+x:enter", "a"),
+    ] {
+        let pair = format!(r#""case":"{}","baseline":"{}""#, pair.0, pair.1);
+        assert!(journal.contains(&pair), "{pair} in {journal}");
+    }
+}
+
+#[test]
+fn bpftrace_as_it_is_typed() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let script = "bpftrace -e 'tracepoint:raw_syscalls:sys_enter { @ = count(); }'";
+    let mut run = Measuring::start(&tool, &[&["--with", script][..], &LOAD].concat());
+    run.until_trials_of(&[0, 1]);
+    run.interrupt();
+    assert!(record(&tool).contains("\"hits\""));
+    assert!(record(&tool).contains("\"tool_ns\""));
+}
+
+#[test]
+fn a_tool_without_bpf_has_to_say_so() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let mut run = Measuring::start(
+        &tool,
+        &[&["--with", "process:sleep 1234"][..], &LOAD].concat(),
+    );
+    run.until_trials_of(&[0, 1]);
+    run.interrupt();
+    assert!(!record(&tool).contains("\"hits\""), "nothing fires in it");
+}
+
+#[test]
+fn a_server_of_its_own_is_started_and_ended() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let server = "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no";
+    let client = "redis-benchmark -p {port} -q -t set -n 5000";
+    let words = [
+        "--with",
+        "builtin:nothing",
+        "--server",
+        server,
+        "--client",
+        client,
+    ];
+    let mut run = Measuring::start(&tool, &words);
+    run.until_trials_of(&[0, 1]);
+    run.interrupt();
+    let record = record(&tool);
+    assert!(record.contains("\"operation\":\"command\""), "{record}");
+    assert!(record.contains("\"server_ns\""), "{record}");
+}
