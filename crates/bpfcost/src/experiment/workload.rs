@@ -34,8 +34,9 @@ const RATE_MARGIN: f64 = 0.05;
 const SPREAD: f64 = 0.015;
 
 /// The built-in ones.
-const BUILT_IN: [&str; 3] = [
+const BUILT_IN: [&str; 4] = [
     include_str!("../../../../experiments/iperf3.toml"),
+    include_str!("../../../../experiments/l7-go.toml"),
     include_str!("../../../../experiments/nginx-ssl.toml"),
     include_str!("../../../../experiments/redis.toml"),
 ];

@@ -15,4 +15,5 @@ mod definition;
 mod definitions;
 mod ends;
 mod faults;
+mod l7;
 mod success;
