@@ -8,8 +8,8 @@ use libbpf_cargo::SkeletonBuilder;
 const CLANG: &str = "clang-19";
 
 const SOURCES: &[&str] = &[
-    "counter", "driver", "example", "feeder", "l7", "ladder", "probe", "sslsniff", "tally",
-    "xdp_lb",
+    "counter", "driver", "example", "feeder", "l7", "ladder", "probe", "sslsniff", "syscount",
+    "tally", "xdp_lb",
 ];
 
 fn main() {

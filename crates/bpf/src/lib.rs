@@ -9,6 +9,7 @@ pub mod attach;
 mod cpu;
 mod error;
 pub mod feature;
+pub mod idle;
 pub mod l7;
 pub mod ladder;
 pub mod lb;
@@ -22,12 +23,15 @@ mod programs;
 pub mod run;
 pub mod sslsniff;
 pub mod stats;
+pub mod syscount;
 pub mod timing;
 
 pub use cpu::{Pinned, allowed_cpus, current_cpu};
 pub use error::{Error, Result};
 pub use feature::Feature;
-pub use programs::{LoadedProgram, loaded_maps, loaded_programs};
+pub use programs::{
+    Account, LoadedProgram, accounts, loaded_maps, loaded_programs, pins, program_of,
+};
 
 /// Tells one build of the BPF programs from another: a hash of their sources and their compiler.
 pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
@@ -68,6 +72,11 @@ mod skel {
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
     pub(crate) mod sslsniff {
         include!(concat!(env!("OUT_DIR"), "/sslsniff.skel.rs"));
+    }
+
+    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
+    pub(crate) mod syscount {
+        include!(concat!(env!("OUT_DIR"), "/syscount.skel.rs"));
     }
 
     #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]

@@ -1,6 +1,24 @@
 //! BPF programs and maps that are loaded on this machine, by anyone.
 
-use libbpf_rs::query::{MapInfoIter, ProgInfoIter};
+#![allow(unsafe_code)]
+
+use std::{
+    collections::BTreeMap,
+    ffi::CString,
+    fs,
+    os::{
+        fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::{Path, PathBuf},
+};
+
+use libbpf_rs::{
+    libbpf_sys as sys,
+    query::{MapInfoIter, ProgInfoIter},
+};
+
+use crate::stats::RunStats;
 
 /// A BPF program in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -13,18 +31,92 @@ pub struct LoadedProgram {
     pub name: String,
 }
 
-/// Every BPF program in the kernel, by id. Empty without the privilege to ask.
-pub fn loaded_programs() -> Vec<LoadedProgram> {
+/// A BPF program in the kernel, and what the kernel has written down of its runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// The program.
+    pub program: LoadedProgram,
+    /// Its runs while the account was kept.
+    pub stats: RunStats,
+}
+
+/// Every BPF program in the kernel with its runs, by id. Empty without the privilege to ask.
+pub fn accounts() -> Vec<Account> {
     ProgInfoIter::default()
-        .map(|program| LoadedProgram {
-            id: program.id,
-            kind: format!("{:?}", program.ty),
-            name: program.name.to_string_lossy().into_owned(),
+        .map(|info| Account {
+            program: LoadedProgram {
+                id: info.id,
+                kind: format!("{:?}", info.ty),
+                name: info.name.to_string_lossy().into_owned(),
+            },
+            stats: RunStats {
+                run_time_ns: info.run_time_ns,
+                run_cnt: info.run_cnt,
+                recursion_misses: info.recursion_misses,
+            },
         })
         .collect()
+}
+
+/// Every BPF program in the kernel, by id. Empty without the privilege to ask.
+pub fn loaded_programs() -> Vec<LoadedProgram> {
+    accounts().into_iter().map(|one| one.program).collect()
 }
 
 /// The kernel's number of every BPF map, in order. Empty without the privilege to ask.
 pub fn loaded_maps() -> Vec<u32> {
     MapInfoIter::default().map(|map| map.id).collect()
+}
+
+/// Where programs are pinned, or links that hold one, by the program's id: in all BPF file systems that this
+/// process sees.
+pub fn pins() -> BTreeMap<u32, Vec<PathBuf>> {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let mut pins = BTreeMap::new();
+    for mount in mounts.lines() {
+        let words: Vec<&str> = mount.split(' ').collect();
+        if let [_, place, "bpf", ..] = words[..] {
+            below(Path::new(place), &mut pins);
+        }
+    }
+    pins
+}
+
+fn below(folder: &Path, pins: &mut BTreeMap<u32, Vec<PathBuf>>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => below(&path, pins),
+            Ok(kind) if kind.is_file() => {
+                if let Some(id) = pinned(&path) {
+                    pins.entry(id).or_default().push(path);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The program that is pinned there; `None` where something else is, a map say.
+fn pinned(path: &Path) -> Option<u32> {
+    let path = CString::new(path.as_os_str().as_bytes()).ok()?;
+    // SAFETY: the path outlives the call and ends with a zero.
+    let answer = unsafe { sys::bpf_obj_get(path.as_ptr()) };
+    if answer < 0 {
+        return None;
+    }
+    // SAFETY: not negative, it is a descriptor that the kernel opened for this call alone.
+    let object = unsafe { OwnedFd::from_raw_fd(answer) };
+    let facts = fs::read_to_string(format!("/proc/self/fdinfo/{}", object.as_raw_fd())).ok()?;
+    program_of(&facts)
+}
+
+/// The program that a descriptor is of, or of a link to it, by what `/proc/PID/fdinfo/FD` says of it.
+pub fn program_of(fdinfo: &str) -> Option<u32> {
+    fdinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("prog_id:"))?
+        .trim()
+        .parse()
+        .ok()
 }

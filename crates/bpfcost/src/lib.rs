@@ -13,5 +13,6 @@ pub mod probe;
 pub mod record;
 pub mod report;
 pub mod target;
+mod top;
 pub mod workload;
 mod xdg;

@@ -5,14 +5,17 @@
 
 mod common;
 
-use std::{env, fs, path::PathBuf};
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 use base64::{Engine, prelude::BASE64_STANDARD};
 use bpfcost::{record::Record, report::html};
 use common::{
     browser::{self, Browser},
-    sample_exact, sample_grid, sample_record, sample_scaling,
+    sample_exact, sample_grid, sample_record, sample_scaling, sample_workload,
 };
 use serde_json::json;
 
@@ -83,6 +86,46 @@ fn check(browser: &mut Browser, what: &str) -> Result<()> {
     Ok(())
 }
 
+/// Opens a page on a phone and on a desk, light and dark, looks at what must hold of every page, and then at
+/// what `more` asks.
+fn everywhere(
+    browser: &mut Browser,
+    file: &Path,
+    what: &str,
+    mut more: impl FnMut(&mut Browser, &str) -> Result<()>,
+) -> Result<()> {
+    for width in [390, 1280] {
+        for look in ["light", "dark"] {
+            let what = format!("{what}-{look}-{width}");
+            browser.open(file, width, look)?;
+            check(browser, &what)?;
+            keep(browser, &what)?;
+            more(browser, &what)?;
+        }
+    }
+    Ok(())
+}
+
+/// Cells of heat maps whose text leaves them.
+const WIDE_CELLS: &str = "[...document.querySelectorAll('svg.heat g')].filter(e => {
+    const [tile, text] = [e.querySelector('rect'), e.querySelector('text')].map(e => e.getBoundingClientRect());
+    return text.left < tile.left - 1 || text.right > tile.right + 1;
+}).map(e => e.textContent)";
+
+/// Marks that leave their plot.
+const MARKS_OUTSIDE: &str = "[...document.querySelectorAll('svg.lines')].flatMap(plot => {
+    const r = plot.getBoundingClientRect();
+    return [...plot.querySelectorAll('.spot path')].map(e => e.getBoundingClientRect())
+        .filter(b => b.left < r.left - 1 || b.right > r.right + 1 || b.top < r.top - 1 || b.bottom > r.bottom + 1);
+}).length";
+
+/// Axes of plots whose labels meet.
+const LABELS_THAT_MEET: &str = "[...document.querySelectorAll('.chart svg.axis')].filter(axis => {
+    const boxes = [...axis.querySelectorAll('text')].map(e => e.getBoundingClientRect());
+    return boxes.some((a, i) => boxes.slice(i + 1).some(b =>
+        a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
+}).map(e => e.textContent)";
+
 #[test]
 fn reads_on_a_phone_and_on_a_desk_in_both_schemes() -> Result<()> {
     let Some(mut browser) = start() else {
@@ -90,21 +133,16 @@ fn reads_on_a_phone_and_on_a_desk_in_both_schemes() -> Result<()> {
     };
     let (_folder, file) = page(&[sample_record::flawed()])?;
     let mut papers = Vec::new();
-    for width in [390, 1280] {
-        for look in ["light", "dark"] {
-            let what = format!("{look}-{width}");
-            browser.open(&file, width, look)?;
-            check(&mut browser, &what)?;
-            let figures = browser.eval("document.querySelectorAll('figure').length")?;
-            assert!(
-                figures.as_u64() >= Some(7 + 26),
-                "{what}: {figures} figures"
-            );
-            let colour = browser.eval("getComputedStyle(document.body).backgroundColor")?;
-            papers.push(colour.as_str().unwrap_or_default().to_owned());
-            keep(&mut browser, &what)?;
-        }
-    }
+    everywhere(&mut browser, &file, "one", |browser, what| {
+        let figures = browser.eval("document.querySelectorAll('figure').length")?;
+        assert!(
+            figures.as_u64() >= Some(7 + 26),
+            "{what}: {figures} figures"
+        );
+        let colour = browser.eval("getComputedStyle(document.body).backgroundColor")?;
+        papers.push(colour.as_str().unwrap_or_default().to_owned());
+        Ok(())
+    })?;
     assert_ne!(papers[0], papers[1], "dark is dark");
     browser.open(&file, 780, "print")?;
     keep(&mut browser, "print-780")?;
@@ -212,13 +250,7 @@ fn several_targets_have_a_matrix() -> Result<()> {
     ];
     for (what, records) in [("matrix", &records[..4]), ("matrix-hostile", &records)] {
         let (_folder, file) = page(records)?;
-        for width in [390, 1280] {
-            for look in ["light", "dark"] {
-                let what = format!("{what}-{look}-{width}");
-                browser.open(&file, width, look)?;
-                check(&mut browser, &what)?;
-                keep(&mut browser, &what)?;
-            }
+        everywhere(&mut browser, &file, what, |browser, what| {
             // A row for each case, a cell for each target, each with what it says in words.
             let cells = browser.eval(
                 "[...document.querySelectorAll('#matrix-1 svg.heat')].map(e => e.querySelectorAll('g').length)",
@@ -233,16 +265,11 @@ fn several_targets_have_a_matrix() -> Result<()> {
             )?;
             assert_eq!(unnamed, json!(0));
             // What stands in a cell stays in it.
-            let wide = browser.eval(
-                "[...document.querySelectorAll('svg.heat g')].filter(e => {
-                    const [tile, text] = [e.querySelector('rect'), e.querySelector('text')].map(e => e.getBoundingClientRect());
-                    return text.left < tile.left - 1 || text.right > tile.right + 1;
-                }).map(e => e.textContent)",
-            )?;
-            assert_eq!(wide, json!([]), "{what}-{width}");
+            assert_eq!(browser.eval(WIDE_CELLS)?, json!([]), "{what}");
             assert_eq!(browser.eval("document.images.length")?, json!(0));
             assert_eq!(browser.eval("document.scripts.length")?, json!(1));
-        }
+            Ok(())
+        })?;
     }
     Ok(())
 }
@@ -259,22 +286,11 @@ fn grids_have_a_figure_of_all_cells() -> Result<()> {
         sample_grid::host(),
     ];
     let (_folder, file) = page(&records)?;
-    for width in [390, 1280] {
-        for look in ["light", "dark"] {
-            let what = format!("grid-{look}-{width}");
-            browser.open(&file, width, look)?;
-            check(&mut browser, &what)?;
-            keep(&mut browser, &what)?;
-            // What stands in a cell stays in it.
-            let wide = browser.eval(
-                "[...document.querySelectorAll('svg.heat g')].filter(e => {
-                    const [tile, text] = [e.querySelector('rect'), e.querySelector('text')].map(e => e.getBoundingClientRect());
-                    return text.left < tile.left - 1 || text.right > tile.right + 1;
-                }).map(e => e.textContent)",
-            )?;
-            assert_eq!(wide, json!([]), "{what}");
-        }
-    }
+    everywhere(&mut browser, &file, "grid", |browser, what| {
+        // What stands in a cell stays in it.
+        assert_eq!(browser.eval(WIDE_CELLS)?, json!([]), "{what}");
+        Ok(())
+    })?;
     // A row a way, a cell a body; those that can't run have a line instead.
     let cells = browser.eval(
         "['#matrix-1', '#run-1', '#run-3'].map(id => [...document.querySelectorAll(id + ' svg.heat')].map(e => e.querySelectorAll('g').length))",
@@ -295,31 +311,11 @@ fn curves_are_told_apart() -> Result<()> {
     ];
     for (what, records) in [("curves", &records[..1]), ("curves-several", &records[..])] {
         let (_folder, file) = page(records)?;
-        for width in [390, 1280] {
-            for look in ["light", "dark"] {
-                let what = format!("{what}-{look}-{width}");
-                browser.open(&file, width, look)?;
-                check(&mut browser, &what)?;
-                keep(&mut browser, &what)?;
-                // Marks stay in their plots, and labels of an axis do not meet.
-                let out = browser.eval(
-                    "[...document.querySelectorAll('svg.lines')].flatMap(plot => {
-                        const r = plot.getBoundingClientRect();
-                        return [...plot.querySelectorAll('.spot path')].map(e => e.getBoundingClientRect())
-                            .filter(b => b.left < r.left - 1 || b.right > r.right + 1 || b.top < r.top - 1 || b.bottom > r.bottom + 1);
-                    }).length",
-                )?;
-                assert_eq!(out, json!(0), "{what}");
-                let meet = browser.eval(
-                    "[...document.querySelectorAll('.chart svg.axis')].filter(axis => {
-                        const boxes = [...axis.querySelectorAll('text')].map(e => e.getBoundingClientRect());
-                        return boxes.some((a, i) => boxes.slice(i + 1).some(b =>
-                            a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom));
-                    }).map(e => e.textContent)",
-                )?;
-                assert_eq!(meet, json!([]), "{what}");
-            }
-        }
+        everywhere(&mut browser, &file, what, |browser, what| {
+            assert_eq!(browser.eval(MARKS_OUTSIDE)?, json!(0), "{what}");
+            assert_eq!(browser.eval(LABELS_THAT_MEET)?, json!([]), "{what}");
+            Ok(())
+        })?;
     }
     // Eight pools, each with a legend entry, marks and a line; four others; a prediction and two tables.
     let figures = browser.eval(
@@ -353,5 +349,67 @@ fn curves_are_told_apart() -> Result<()> {
         "new Set([...document.querySelectorAll('#run-1 .curves')][0].querySelectorAll('.swatch').values().map(e => getComputedStyle(e).color)).size",
     )?;
     assert_eq!(colours, json!(8));
+    Ok(())
+}
+
+#[test]
+fn workloads_have_curves_stacks_and_latencies() -> Result<()> {
+    let Some(mut browser) = start() else {
+        return Ok(());
+    };
+    let mut hostile = sample_workload::several();
+    let name = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>";
+    let workload = hostile.workload.as_mut().unwrap();
+    workload.prose = format!("{name}\n\n{{{{ 7 * 7 }}}}");
+    workload.operation = name.to_owned();
+    workload.variants[1].1 = name.to_owned();
+    for case in &mut hostile.cases {
+        for value in case.factors.values_mut().filter(|value| *value == "map") {
+            *value = name.to_owned();
+        }
+    }
+    let records = [
+        sample_workload::sizes(),
+        sample_workload::one(0.045, 0.004, Some(0.1)),
+        sample_workload::silent(),
+        hostile,
+    ];
+    // Figures of each kind: curves along the size, latencies, stacks; and the bars of those.
+    let figures = "[...document.querySelectorAll('section.record')].map(e =>
+        ['svg.lines', 'p.legend:has(.k-part)', 'svg .whole'].map(what => e.querySelectorAll(what).length))";
+    for (what, records, wanted) in [
+        ("workload", &records[..1], json!([[2 + 4, 4, 12]])),
+        (
+            "workload-several",
+            &records[1..],
+            json!([[1, 1, 2], [1, 1, 1], [1, 1, 5]]),
+        ),
+    ] {
+        let (_folder, file) = page(records)?;
+        everywhere(&mut browser, &file, what, |browser, what| {
+            assert_eq!(browser.eval(figures)?, wanted, "{what}");
+            assert_eq!(browser.eval(MARKS_OUTSIDE)?, json!(0), "{what}");
+            assert_eq!(browser.eval(LABELS_THAT_MEET)?, json!([]), "{what}");
+            assert_eq!(browser.eval("document.images.length")?, json!(0));
+            assert_eq!(browser.eval("document.scripts.length")?, json!(1));
+            // Bars of one figure have one scale, and its axis is theirs.
+            let scales = browser.eval(
+                "[...document.querySelectorAll('figure:has(.k-part)')].filter(e =>
+                    new Set([...e.querySelectorAll('.box')].map(b => Math.round(b.getBoundingClientRect().width))).size !== 1).length",
+            )?;
+            assert_eq!(scales, json!(0), "{what}");
+            // The parts of a bar stand one behind the other, in colours of their own.
+            let meet = browser.eval(
+                "[...document.querySelectorAll('svg.plot')].filter(e => {
+                    const parts = [...e.querySelectorAll('.part')];
+                    const boxes = parts.map(e => e.getBoundingClientRect());
+                    const colours = new Set(parts.map(e => getComputedStyle(e).fill));
+                    return colours.size !== parts.length || boxes.some((b, i) => i > 0 && b.left < boxes[i - 1].right - 1);
+                }).length",
+            )?;
+            assert_eq!(meet, json!(0), "{what}");
+            Ok(())
+        })?;
+    }
     Ok(())
 }

@@ -7,7 +7,7 @@ use libbpf_rs::{
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
-use super::{How, how::Held, kernel::Tools};
+use super::how::{Held, How, Toolbox};
 use crate::{
     cpu::current_cpu,
     error::{Error, Result},
@@ -67,7 +67,7 @@ pub struct Counter {
     held: Option<Held>,
     /// What was counted before it was attached: counts of a program begin when it is loaded.
     before: Counted,
-    tools: Option<Tools>,
+    tools: Toolbox,
     skeleton: Owned<CounterSkel<'static>>,
 }
 
@@ -105,7 +105,7 @@ impl Counter {
             event: event.to_owned(),
             held: None,
             before: Counted::default(),
-            tools: None,
+            tools: Toolbox::default(),
             skeleton,
         };
         if let Work::Busy { ns } = work {

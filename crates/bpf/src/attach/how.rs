@@ -121,8 +121,12 @@ fn name(event: &str) -> &str {
     event.split_once(':').map_or(event, |(_, name)| name)
 }
 
+/// What some ways to attach need and is dear to get: made where it is needed, and kept for the next time.
+#[derive(Default)]
+pub(crate) struct Toolbox(Option<Tools>);
+
 /// An attached program. Dropping it detaches the program.
-pub(super) struct Held {
+pub(crate) struct Held {
     how: How,
     by: By,
 }
@@ -138,12 +142,12 @@ enum By {
 }
 
 impl Held {
-    /// Attaches a loaded program. `tools` are made where they are needed, and kept for the next time.
-    pub(super) fn attach(
+    /// Attaches a loaded program.
+    pub(crate) fn attach(
         how: How,
         program: &ProgramMut<'_>,
         event: &str,
-        tools: &mut Option<Tools>,
+        tools: &mut Toolbox,
     ) -> Result<Self> {
         let attach = how.attach();
         let of_link = |link: libbpf_rs::Result<Link>| {
@@ -165,9 +169,9 @@ impl Held {
             How::Kprobe => of_event(None)?,
             How::Kretprobe { maxactive } => of_event(Some(maxactive))?,
             How::KprobeInt3 => {
-                let tools = match tools {
+                let tools = match &mut tools.0 {
                     Some(tools) => tools,
-                    None => tools.insert(Tools::make()?),
+                    none => none.insert(Tools::make()?),
                 };
                 By::Inside(kernel::inside(attach, program, event, tools)?)
             }
@@ -180,7 +184,7 @@ impl Held {
 
     /// Events that the kernel says were missed, since it was attached and, by the program itself, since it
     /// was loaded; `None` where it doesn't say.
-    pub(super) fn missed(&mut self, program: &ProgramMut<'_>) -> Result<Option<u64>> {
+    pub(crate) fn missed(&mut self, program: &ProgramMut<'_>) -> Result<Option<u64>> {
         let multi = matches!(self.how, How::KprobeMulti | How::KretprobeMulti);
         let by_mechanism = match &mut self.by {
             By::Event(_, event) => event.missed().map_err(|source| Error::Attach {

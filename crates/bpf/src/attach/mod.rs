@@ -27,6 +27,7 @@ pub use body::Body;
 pub use counter::{Counted, Counter, Work};
 pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
 pub use how::How;
+pub(crate) use how::{Held, Toolbox};
 pub use kernel::others::{attached_at, others};
 pub use maps::Maps;
 pub use probe::{Probe, Seen};

@@ -8,7 +8,7 @@ use libbpf_rs::{
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
-use super::how::{Held, How};
+use super::how::{Held, How, Toolbox};
 use crate::{
     cpu::current_cpu,
     error::{Error, Result},
@@ -74,7 +74,12 @@ impl Tally {
         .map_err(|error| how.explain_load(function, error))?;
         let caller = &skeleton.progs.tally_caller;
         run::on_cpu(&caller.into(), current_cpu(), &[])?;
-        let held = Held::attach(how, program(&skeleton, how), function, &mut None)?;
+        let held = Held::attach(
+            how,
+            program(&skeleton, how),
+            function,
+            &mut Toolbox::default(),
+        )?;
         Ok(Tally {
             how,
             held: RefCell::new(held),

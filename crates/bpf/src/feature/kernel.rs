@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::{
-    ffi::c_char,
+    ffi::{CStr, c_char},
     fmt,
     os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
     ptr,
@@ -20,9 +20,9 @@ const LOG_BYTES: usize = 4096;
 
 /// What the kernel answered instead of yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct No {
+pub(crate) struct No {
     /// The error's number.
-    pub(super) errno: i32,
+    pub(crate) errno: i32,
     /// The verifier's words, where it was asked.
     pub(super) log: String,
 }
@@ -51,7 +51,9 @@ pub(super) const ENOTSUPP: i32 = 524;
 
 /// A program to load.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Program<'a> {
+pub(crate) struct Program<'a> {
+    /// At most 15 characters.
+    pub(super) name: Option<&'a CStr>,
     pub(super) kind: sys::bpf_prog_type,
     pub(super) attach: sys::bpf_attach_type,
     /// What of the kernel's BTF it attaches to.
@@ -83,7 +85,7 @@ pub(super) const fn instruction(code: u8, jump: i16, value: i32) -> bpf_insn {
 }
 
 /// The shortest program.
-pub(super) fn returns_0(kind: sys::bpf_prog_type) -> Program<'static> {
+pub(crate) fn returns_0(kind: sys::bpf_prog_type) -> Program<'static> {
     const RETURNS_0: &[bpf_insn] = &[instruction(MOVE, 0, 0), instruction(EXIT, 0, 0)];
     Program {
         kind,
@@ -92,8 +94,18 @@ pub(super) fn returns_0(kind: sys::bpf_prog_type) -> Program<'static> {
     }
 }
 
+impl<'a> Program<'a> {
+    /// The same with a name, of at most 15 characters.
+    pub(crate) fn named(self, name: &'a CStr) -> Self {
+        Program {
+            name: Some(name),
+            ..self
+        }
+    }
+}
+
 /// Loads a program.
-pub(super) fn load(program: Program<'_>) -> Result<OwnedFd, No> {
+pub(crate) fn load(program: Program<'_>) -> Result<OwnedFd, No> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = sys::bpf_prog_load_opts {
         sz: size_of::<sys::bpf_prog_load_opts>() as _,
@@ -111,7 +123,7 @@ pub(super) fn load(program: Program<'_>) -> Result<OwnedFd, No> {
     let answer = unsafe {
         sys::bpf_prog_load(
             program.kind,
-            ptr::null(),
+            program.name.map_or(ptr::null(), CStr::as_ptr),
             c"Dual BSD/GPL".as_ptr(),
             program.instructions.as_ptr(),
             program.instructions.len() as _,

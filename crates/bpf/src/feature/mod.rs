@@ -5,7 +5,7 @@
 //! has a reason, and on a kernel that should have it a test fails (`tests/features.rs`). Versions and
 //! commits are those of <https://docs.ebpf.io> and of the kernel's history.
 
-mod kernel;
+pub(crate) mod kernel;
 mod missing;
 mod probe;
 

@@ -21,6 +21,7 @@ mod select;
 mod self_test;
 mod session;
 mod store;
+mod top;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ enum Command {
     Check(check::Args),
     List(list::Args),
     Run(run::Args),
+    Top(top::Args),
     Compare(compare::Args),
     Report(report::Args),
     Kernel(kernel::Args),
@@ -90,6 +92,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Kernel(args) => kernel::run(&args),

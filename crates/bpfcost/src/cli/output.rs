@@ -11,12 +11,16 @@ use anyhow::{Context, Result};
 /// Writes a part of the answer. A reader that has gone away (`| head -1`) has read enough, so that
 /// is no mistake; a full disk behind `> FILE` is one.
 pub(super) fn answer(text: fmt::Arguments<'_>) -> Result<()> {
+    heard(text).map(|_heard| ())
+}
+
+/// As [`answer`]; whether somebody still reads, for answers without an end.
+pub(super) fn heard(text: fmt::Arguments<'_>) -> Result<bool> {
     let mut stdout = anstream::stdout();
     match stdout.write_fmt(text).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(error).context("the answer can't be written to standard output")
-        }
-        _ => Ok(()),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("the answer can't be written to standard output"),
+        Ok(()) => Ok(true),
     }
 }
 

@@ -83,6 +83,8 @@ impl fmt::Display for Problem {
     }
 }
 
+impl std::error::Error for Problem {}
+
 /// The problem that something is not as expected; `None` where it is.
 pub(super) fn differs<T: PartialEq + ToString>(
     check: &str,

@@ -34,11 +34,12 @@ const RATE_MARGIN: f64 = 0.05;
 const SPREAD: f64 = 0.015;
 
 /// The built-in ones.
-const BUILT_IN: [&str; 4] = [
+const BUILT_IN: &[&str] = &[
     include_str!("../../../../experiments/iperf3.toml"),
     include_str!("../../../../experiments/l7-go.toml"),
     include_str!("../../../../experiments/nginx-ssl.toml"),
     include_str!("../../../../experiments/redis.toml"),
+    include_str!("../../../../experiments/syscount.toml"),
 ];
 
 /// A workload as an experiment.

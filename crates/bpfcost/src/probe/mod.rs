@@ -14,7 +14,7 @@ mod stats;
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use bpfcost_bpf::Feature;
+use bpfcost_bpf::{Feature, syscount::Syscount};
 use serde::{Deserialize, Serialize};
 
 pub use spec::Spec;
@@ -72,6 +72,7 @@ pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
             "event" => Counting::event(arguments)?.needs(),
             "busy" => Counting::busy(arguments)?.needs(),
             "l7" => agent::l7::needs(arguments)?,
+            "syscount" => Syscount::needs(),
             _ => Vec::new(),
         },
         Spec::Joined(all) => {

@@ -298,9 +298,11 @@ impl Seen {
             .zip(pairs)
             .zip(&differences)
             .filter_map(|((judged, pair), found)| {
-                let needed =
-                    epochs_to_resolve(&found.log_ratio, policy.margin.ln_1p(), differences.len());
-                comparison(judged, pair, found, needed, epoch_s)
+                let resolve_s = |effect: f64| {
+                    let needed = epochs_to_resolve(&found.log_ratio, effect, differences.len());
+                    Some(needed? as f64 * epoch_s?)
+                };
+                comparison(judged, pair, found, policy, resolve_s)
             })
             .collect()
     }
@@ -424,20 +426,23 @@ fn comparison(
     judged: &Judged,
     pair: &Pair,
     differences: &Differences,
-    epochs_needed: Option<usize>,
-    epoch_s: Option<f64>,
+    policy: &Policy,
+    resolve_s: impl Fn(f64) -> Option<f64>,
 ) -> Option<Comparison> {
     let verdict = Verdict::from(judged.verdict);
-    let resolve_s = (verdict == Verdict::Unresolved)
-        .then(|| Some(epochs_needed? as f64 * epoch_s?))
-        .flatten();
+    let relative = hodges_lehmann(&differences.log_ratio)?;
+    let open = judged.budget == Some(StatsBudget::CantTell);
+    let from_budget = policy
+        .budget
+        .filter(|_| open)
+        .map(|budget| (budget.ln_1p() - relative).abs());
     Some(Comparison {
         case: pair.case.clone(),
         baseline: pair.baseline.clone(),
         about: pair.about.clone(),
         difference: hodges_lehmann(&differences.absolute)?,
         ci95: judged.difference.map(|e| [e.low, e.high]),
-        relative: hodges_lehmann(&differences.log_ratio)?.exp_m1(),
+        relative: relative.exp_m1(),
         relative_ci95: judged.relative.map(|e| [e.low, e.high]),
         p: judged.p,
         verdict,
@@ -445,7 +450,10 @@ fn comparison(
             .detectable
             .map(|share| share * 100.0)
             .filter(|percent| percent.is_finite()),
-        resolve_s,
+        resolve_s: (verdict == Verdict::Unresolved)
+            .then(|| resolve_s(policy.margin.ln_1p()))
+            .flatten(),
+        budget_s: from_budget.and_then(resolve_s),
         budget: judged.budget.map(|budget| match budget {
             StatsBudget::Within => BudgetVerdict::Within,
             StatsBudget::Over => BudgetVerdict::Over,

@@ -4,7 +4,7 @@ use bpfcost_stats::sample::median;
 use thiserror::Error;
 
 use super::{Machine, Record};
-use crate::{experiment::Unit, measure::Warning};
+use crate::{experiment::Unit, measure::Warning, workload::Headline};
 
 /// Why two sides can't be compared.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -45,6 +45,18 @@ pub enum CompareError {
         one: usize,
         /// The other.
         other: usize,
+    },
+    /// CPU time of something else, or per something else.
+    #[error(
+        "{what} is {one} in one record and {other} in another; compare records of the same workload"
+    )]
+    Workload {
+        /// `experiment on target`.
+        what: String,
+        /// What one counts.
+        one: String,
+        /// What the other does.
+        other: String,
     },
     /// Short batches against long ones: first touches of cold data weigh otherwise.
     #[error(
@@ -106,6 +118,14 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
                 other: other.unit.to_string(),
             });
         }
+        let values = (counted(first), counted(other));
+        if values.0 != values.1 {
+            return Err(CompareError::Workload {
+                what,
+                one: values.0,
+                other: values.1,
+            });
+        }
         let counts = (first.asked.cpus.len(), other.asked.cpus.len());
         if counts.0 != counts.1 {
             return Err(CompareError::CpuCount {
@@ -158,6 +178,17 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             ),
         );
     }
+    if first.workload.is_some() {
+        warn(
+            "workload-sessions",
+            format!(
+                "{what}: compared is {}, with each probe and without. From one run of a workload to the next \
+                 it moves by more than self-test knows: to compare two probes, or two versions of one, name \
+                 both with --with in one run",
+                counted(first)
+            ),
+        );
+    }
     if versions.len() > 1 {
         warn(
             "version-differs",
@@ -175,6 +206,21 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
         );
     }
     Ok(warnings)
+}
+
+/// What the values of a record are: `CPU time of the server per command`.
+fn counted(record: &Record) -> String {
+    match &record.workload {
+        None => "a cost of its own".to_owned(),
+        Some(workload) => format!(
+            "CPU time of the {} per {}",
+            match workload.headline {
+                Headline::Server => "server",
+                Headline::Machine => "machine",
+            },
+            workload.operation
+        ),
+    }
 }
 
 /// Tells where the sentinel, which shares no code with any case, moved between the sides: then the

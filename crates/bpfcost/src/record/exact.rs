@@ -125,6 +125,7 @@ pub(super) fn comparison(
         verdict: Verdict::from(judged),
         detectable: detectable.map(|share| share * 100.0),
         resolve_s: None,
+        budget_s: None,
         budget: budget.and_then(|budget| within(&values, &bases, budget)),
     })
 }

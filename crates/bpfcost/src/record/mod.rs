@@ -25,6 +25,7 @@ mod scaling;
 mod schema;
 mod session;
 mod sides;
+mod states;
 #[cfg(test)]
 mod tests;
 
@@ -50,3 +51,4 @@ pub use prediction::{
 pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE};
 pub use schema::*;
 pub use session::{SessionFile, SessionSpread, spread_between};
+pub use states::{Probed, State, States};

@@ -7,6 +7,8 @@
 //! machine could give: as many times as there are more threads, up to its CPUs. The knee is the fewest threads
 //! that reach [`KNEE`] of the curve's best rate: beyond it, more of them gain little or nothing.
 
+use std::collections::BTreeSet;
+
 use bpfcost_stats::{Differences, Estimate, Sample, hodges_lehmann, sample::epoch_medians};
 
 use super::{CaseRecord, Part, Record, Status};
@@ -234,7 +236,20 @@ impl CaseRecord {
 
     /// A secondary value over the epochs, where the case's numbers count.
     pub fn secondary_value(&self, name: &str) -> Option<f64> {
-        Some(secondary(self, name)?.value)
+        Some(self.secondary_part(name)?.value)
+    }
+
+    /// The same with its interval.
+    pub fn secondary_part(&self, name: &str) -> Option<Part> {
+        secondary(self, name)
+    }
+}
+
+impl Record {
+    /// The names of all secondary values of its cases.
+    pub fn secondary_names(&self) -> BTreeSet<&str> {
+        let names = self.cases.iter().flat_map(|case| case.secondary.keys());
+        names.map(String::as_str).collect()
     }
 }
 

@@ -290,6 +290,9 @@ pub struct Comparison {
     pub resolve_s: Option<f64>,
     /// Against the run's budget, where there is one.
     pub budget: Option<BudgetVerdict>,
+    /// Seconds of measuring that would tell whether it is within the budget, where it can't be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_s: Option<f64>,
 }
 
 /// A further value that is compared: throughput beside CPU time per operation.

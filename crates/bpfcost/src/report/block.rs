@@ -186,7 +186,9 @@ impl Block {
         let notes = self.notes.iter().map(|note| escaped(&note.text));
         let captions = self.captions.iter().map(|text| escaped(text));
         let below: Vec<String> = notes.chain(captions).collect();
-        let _ = writeln!(out, "{}\n", below.join("  \n"));
+        if !below.is_empty() {
+            let _ = writeln!(out, "{}\n", below.join("  \n"));
+        }
     }
 }
 

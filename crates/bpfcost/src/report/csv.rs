@@ -7,7 +7,7 @@ use anyhow::Result;
 use bpfcost_stats::Additive;
 
 use crate::{
-    experiment::Role,
+    experiment::{Role, workload::VARIANT},
     record::{
         BudgetVerdict, CaseRecord, CurvePoint, Curves, Part, PartRole, Parts, Record, Status,
         Verdict,
@@ -126,9 +126,19 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
     };
     let curved = records.iter().any(|record| record.scaling.is_some());
     let curves: &[&str] = if curved { &CURVES } else { &[] };
-    let further = secondary_names(records);
+    let further = secondary_names(records, |record| record.scaling.is_some());
+    let worked = records.iter().any(|record| record.workload.is_some());
+    let measured = secondary_names(records, |record| record.workload.is_some());
     let names = CASES.iter().chain(rates).chain(curves).copied();
-    writer.write_record(names.chain(further.iter().copied()).map(text::line))?;
+    let mut head: Vec<String> = names
+        .chain(further.iter().copied())
+        .map(text::line)
+        .collect();
+    if worked {
+        head.push(VARIANT.to_owned());
+        head.extend(measured.iter().flat_map(|name| part_heads(name)));
+    }
+    writer.write_record(head)?;
     for record in records {
         let parts = Parts::of(record);
         let curves = Curves::of(record);
@@ -154,6 +164,9 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
             if curved {
                 cells.extend(curve_cells(case, curves.as_ref(), record));
                 cells.extend(further.iter().map(|name| plain(case.secondary_value(name))));
+            }
+            if worked {
+                cells.extend(workload_cells(case, &measured, record.workload.is_some()));
             }
             writer.write_record(cells)?;
         }
@@ -205,13 +218,30 @@ fn rate_cells(case: &CaseRecord, record: &Record, load: Load) -> Vec<String> {
     ]
 }
 
-/// The secondary values of cases that make curves.
-fn secondary_names(records: &[Record]) -> Vec<&str> {
-    let curved = records.iter().filter(|record| record.scaling.is_some());
-    let cases = curved.flat_map(|record| &record.cases);
-    let names = cases.flat_map(|case| case.secondary.keys());
-    let names: BTreeSet<&str> = names.map(String::as_str).collect();
-    names.into_iter().collect()
+/// The secondary values of records that show them.
+fn secondary_names<'a>(
+    records: &'a [Record],
+    shows: impl Fn(&Record) -> bool,
+) -> BTreeSet<&'a str> {
+    let shown = records.iter().filter(|record| shows(record));
+    shown.flat_map(Record::secondary_names).collect()
+}
+
+/// A value with its interval: three columns of that name.
+fn part_heads(name: &str) -> [String; 3] {
+    ["", "_ci95_low", "_ci95_high"].map(|end| format!("{}{end}", text::line(name)))
+}
+
+/// The probe of a case, then every secondary value with its interval.
+fn workload_cells(case: &CaseRecord, names: &BTreeSet<&str>, workload: bool) -> Vec<String> {
+    let variant = case.factors.get(VARIANT).filter(|_| workload);
+    let mut cells = vec![variant.map_or_else(String::new, |name| text::line(name))];
+    for name in names {
+        let part = case.secondary_part(name).filter(|_| workload);
+        let [low, high] = ends(part.and_then(|part| part.ci95));
+        cells.extend([plain(part.map(|part| part.value)), low, high]);
+    }
+    cells
 }
 
 /// Where a case stands on a curve, and what follows from that.

@@ -45,6 +45,11 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
         })
         .collect();
     let title = match (records, matrices.as_slice()) {
+        ([record], _) if record.workload.is_some() => format!(
+            "What probes cost {} on {}",
+            text::line(&record.experiment),
+            target::label(record)
+        ),
         ([record], _) => format!(
             "What {} costs on {}",
             text::line(&record.experiment),

@@ -13,6 +13,7 @@ use crate::{
         scaling::Chart,
         sheet::{self, Sheet},
         summary, target, text, warnings, words,
+        workload::Overhead,
     },
 };
 
@@ -27,6 +28,7 @@ pub fn render(record: &Record) -> String {
     let _ = writeln!(out, "### {}\n", escape(&title));
     let _ = writeln!(out, "{}\n", escape(&summary::sentence(record)));
     match (Sheet::new(record), Chart::new(record)) {
+        _ if record.workload.is_some() => workload(&mut out, record),
         (Some(sheet), _) => sheet_and_notes(&mut out, &sheet),
         (None, Some(chart)) => curves(&mut out, &chart),
         (None, None) => {
@@ -49,6 +51,14 @@ pub fn render(record: &Record) -> String {
     }
     let _ = writeln!(out, "{}", escape(&origin(record)));
     number::plain_spaces(&out)
+}
+
+/// What probes cost a workload.
+fn workload(out: &mut String, record: &Record) {
+    let overhead = Overhead::new(record);
+    for block in overhead.iter().flat_map(|overhead| overhead.blocks(false)) {
+        block.markdown(out);
+    }
 }
 
 /// One table of all cells, and what is to know of it.

@@ -10,7 +10,7 @@ use crate::{
         histogram::{self, Histogram},
         number, rows,
         style::Style,
-        table, target, text, words,
+        table, target, text, trials, words,
     },
 };
 
@@ -35,7 +35,7 @@ pub fn render(record: &Record, name: &str, style: Style) -> Option<String> {
         }
         (Status::Ok, Some(raw)) => {
             page.value(case, raw, record);
-            page.percentiles(case, raw, record.unit);
+            page.percentiles(case, raw, record);
             page.secondary(case);
             page.pairs(case, record);
             page.histogram(case, record);
@@ -191,14 +191,15 @@ impl Page {
         }
     }
 
-    fn percentiles(&mut self, case: &CaseRecord, raw: &Raw, unit: Unit) {
+    fn percentiles(&mut self, case: &CaseRecord, raw: &Raw, record: &Record) {
+        let unit = record.unit;
         let values = histogram::sorted(&case.samples);
         let decimals = number::decimals(raw.stddev);
         let fixed = |value| match unit.is_counted() {
             true => words::value(value, None, unit),
             false => number::fixed(value, decimals),
         };
-        let trials = words::trials(unit);
+        let trials = trials::name(record);
         self.line(
             &rows::heading(trials),
             &format!(
@@ -272,7 +273,7 @@ impl Page {
             return;
         };
         let step = histogram.step_text();
-        let trials = rows::heading(words::trials(record.unit));
+        let trials = rows::heading(trials::name(record));
         let head = format!("{trials}, {} (bins of {step})", record.unit);
         let _ = writeln!(self.out, "\n{}", self.style.bold(&head));
         self.out.push_str(&histogram.render("  "));
@@ -296,7 +297,7 @@ impl Page {
         }
         table::caption(
             &mut self.out,
-            words::percentile_caption(record.unit),
+            trials::percentile_caption(record),
             self.style,
         );
     }

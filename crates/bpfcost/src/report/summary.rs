@@ -9,6 +9,7 @@ use crate::{
         scaling::{self, Chart},
         sheet::{self, Sheet},
         target, text, words,
+        workload::Overhead,
     },
 };
 
@@ -16,7 +17,8 @@ use crate::{
 pub fn sentence(record: &Record) -> String {
     let sheet = Sheet::new(record).and_then(|sheet| sheet::sentence(&sheet));
     let chart = || Chart::new(record).and_then(|chart| scaling::sentence(&chart));
-    let mut parts = match sheet.or_else(chart) {
+    let workload = || Overhead::new(record).and_then(|overhead| overhead.sentence());
+    let mut parts = match sheet.or_else(chart).or_else(workload) {
         Some(told) => vec![told],
         None => std::iter::once(costs(record))
             .chain(comparisons(record))

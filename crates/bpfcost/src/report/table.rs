@@ -16,6 +16,7 @@ use crate::{
         sheet::{self, Sheet},
         style::{Style, Tone},
         summary, text, warnings, words,
+        workload::Overhead,
     },
 };
 
@@ -27,6 +28,7 @@ pub fn render(record: &Record, style: Style) -> String {
     let mut out = String::new();
     sentence(&mut out, record, style);
     match (Sheet::new(record), Chart::new(record)) {
+        _ if record.workload.is_some() => workload(&mut out, record, false, style),
         (Some(sheet), _) => {
             out.push_str(&sheet::table(&sheet, style, false));
             caption(&mut out, EVERY_CASE, style);
@@ -52,6 +54,16 @@ pub fn render(record: &Record, style: Style) -> String {
     invalid(&mut out, record, style);
     warning_lines(&mut out, &warnings::lines(record), style);
     number::plain_spaces(&out)
+}
+
+/// What probes cost a workload; every state, and where CPU times come from, where `all` is wanted.
+pub(super) fn workload(out: &mut String, record: &Record, all: bool, style: Style) {
+    if let Some(overhead) = Overhead::new(record) {
+        blocks(out, &overhead.blocks(all), style);
+        if all {
+            blocks(out, &overhead.details(), style);
+        }
+    }
 }
 
 /// The summary, wrapped.

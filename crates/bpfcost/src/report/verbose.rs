@@ -11,7 +11,7 @@ use crate::{
         sheet::{self, Sheet},
         style::{Style, Tone},
         table::{self, Grid},
-        text, warnings, words,
+        text, trials, warnings, words,
     },
 };
 
@@ -27,10 +27,15 @@ pub fn render(record: &Record, style: Style) -> String {
         table::blocks(&mut out, &chart.blocks(true), style);
         table::blocks(&mut out, &chart.predicted(true), style);
     }
-    table::costs(&mut out, &rows::groups(record), record, style);
+    table::workload(&mut out, record, true, style);
+    if record.workload.is_none() {
+        table::costs(&mut out, &rows::groups(record), record, style);
+    }
     table::several_cpus(&mut out, record, style);
     batch_means(&mut out, record, style);
-    table::comparisons(&mut out, &rows::pairs(record), record, style);
+    if record.workload.is_none() {
+        table::comparisons(&mut out, &rows::pairs(record), record, style);
+    }
     table::blocks(&mut out, &parts::blocks(record), style);
     table::invalid(&mut out, record, style);
     table::warning_lines(&mut out, &warnings::lines(record), style);
@@ -45,7 +50,7 @@ fn batch_means(out: &mut String, record: &Record, style: Style) {
         // What ticks add to some trials has no spread worth telling.
         true => &["trials", "loads", "n", "median", "min", "p90", "p99", "max"],
         false => &[
-            "batch means",
+            trials::name(record),
             "epochs",
             "n",
             unit.as_str(),
@@ -84,10 +89,10 @@ fn batch_means(out: &mut String, record: &Record, style: Style) {
     }
     if any {
         out.push_str(&grid.render());
-        table::caption(out, words::percentile_caption(record.unit), style);
+        table::caption(out, trials::percentile_caption(record), style);
         match counted {
             true => loads(out, record, style),
-            false => table::caption(out, &words::spread_caption(record), style),
+            false => table::caption(out, &trials::spread_caption(record), style),
         }
         out.push('\n');
     }

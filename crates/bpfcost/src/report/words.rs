@@ -426,49 +426,6 @@ pub fn session_caption(record: &Record) -> Option<String> {
     ))
 }
 
-/// What trials are called.
-pub fn trials(unit: Unit) -> &'static str {
-    match unit.is_counted() {
-        true => "trials",
-        false => "batch means",
-    }
-}
-
-/// How to read percentiles.
-pub fn percentile_caption(unit: Unit) -> &'static str {
-    match unit.is_counted() {
-        true => {
-            "A trial is what a batch of twice as many operations adds, over their number. The cost is the \
-             value on which most trials agree; where they agree on none, their mean."
-        }
-        false => {
-            "Percentiles are of batch means, each over many operations: never read them as the \
-             latency of one operation."
-        }
-    }
-}
-
-/// How much moved with what.
-pub fn spread_caption(record: &Record) -> String {
-    let share = |percent: f64| number::percent(percent / 100.0);
-    let spread = &record.spread;
-    let mut text = format!(
-        "Typical spread: {} between trials of an epoch, {} between epochs",
-        share(spread.trial),
-        share(spread.epoch)
-    );
-    if let Some(session) = spread.session {
-        text += &format!(", {} between sessions", share(session));
-    }
-    if let Some(drift) = spread.sentinel_drift {
-        text += &format!(
-            "; a program that stayed loaded through the run moved by {}",
-            share(drift)
-        );
-    }
-    text + "."
-}
-
 /// The block that stands in for the numbers of an invalid case: what was expected, what was seen.
 pub fn invalid_lines(case: &CaseRecord, record: &Record) -> Vec<(String, Vec<String>)> {
     let name = format!(

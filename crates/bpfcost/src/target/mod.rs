@@ -20,7 +20,7 @@ pub use disturbance::Watch;
 pub use host::Host;
 pub use name::Target;
 pub use warnings::{
-    BUSY_SHARE, EMULATED, FREQUENCY_SHARE, MIGRATIONS, MIGRATIONS_LEAST, MIGRATIONS_PER_S,
+    BUSY, BUSY_SHARE, EMULATED, FREQUENCY_SHARE, MIGRATIONS, MIGRATIONS_LEAST, MIGRATIONS_PER_S,
     STEAL_SHARE, warnings,
 };
 

@@ -27,6 +27,9 @@ pub const FREQUENCY_SHARE: f64 = 0.05;
 /// [`Warning::code`] where every instruction was emulated.
 pub const EMULATED: &str = "emulated";
 
+/// [`Warning::code`] where other processes used the CPUs.
+pub const BUSY: &str = "busy-neighbours";
+
 /// [`Warning::code`] where threads moved between CPUs.
 pub const MIGRATIONS: &str = "migrations";
 
@@ -89,7 +92,7 @@ fn busy(seen: &Disturbance) -> Option<Warning> {
     let share = share(seen.other_cpu_ms, seen);
     (share > BUSY_SHARE).then_some(())?;
     warning(
-        "busy-neighbours",
+        BUSY,
         format!(
             "other processes used {:.0} % of the CPU time while measuring; intervals are wider for \
              it. Stop them, or give the measurement a CPU of its own with --cpus",

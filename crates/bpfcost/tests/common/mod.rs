@@ -13,3 +13,5 @@ pub mod sample_grid;
 pub mod sample_parts;
 pub mod sample_record;
 pub mod sample_scaling;
+pub mod sample_workload;
+pub mod synthetic;

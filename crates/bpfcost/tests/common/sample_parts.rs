@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use bpfcost::{
-    experiment::{Batch, Case, Grid, Pair, Role, Sizing, Trial, Unit},
-    measure::{Calibration, Event, Measured, Plan, Stop},
+    experiment::{Case, Grid, Pair, Role, Sizing, Trial, Unit},
+    measure::Plan,
     record::*,
 };
+
+use super::synthetic;
 
 /// What the driver costs alone.
 pub const DRIVER: f64 = 5.0;
@@ -26,7 +28,6 @@ pub const TYPES: [(&str, f64); 3] = [
 /// Bodies with what they add.
 pub const BODIES: [(&str, f64); 3] = [("empty", 0.0), ("map", 12.0), ("ringbuf-wakeup", 700.0)];
 
-const TRIALS: usize = 3;
 const BATCH: u64 = 1000;
 
 /// A run on the host of so many epochs.
@@ -54,46 +55,13 @@ pub fn without(mut record: Record, names: &[&str]) -> Record {
 
 fn build(target: &str, unit: Unit, epochs: usize) -> Record {
     let plan = plan(target, unit);
-    let mut measured = Measured::new(&plan);
-    for case in 0..plan.cases.len() {
-        measured.apply(&Event::Calibrated {
-            case,
-            calibration: Calibration {
-                batch: Batch(BATCH),
-                ns_per_op: 100.0,
-                ratio: Some(2.0),
-                attempts: 1,
-            },
-        });
-    }
-    for epoch in 0..epochs {
-        measured.apply(&Event::EpochStarted {
-            epoch,
-            load_s: 0.1,
-            kernel_bytes: None,
-        });
-        for round in 0..TRIALS {
-            for (case, of) in plan.cases.iter().enumerate() {
-                let noise = match unit.is_counted() {
-                    true => 0.0,
-                    false => noise(epoch, round, case),
-                };
-                let trial = trial(of, noise);
-                measured.apply(&Event::Trial {
-                    epoch,
-                    round,
-                    case,
-                    trial,
-                });
-            }
-        }
-        measured.apply(&Event::EpochFinished {
-            epoch,
-            seconds: 2.0,
-            rounds_s: 1.0,
-        });
-    }
-    measured.apply(&Event::Stopped { stop: Stop::Rounds });
+    let measured = synthetic::measured(&plan, epochs, Some((BATCH, 100.0)), |case, _, noise| {
+        let noise = match unit.is_counted() {
+            true => 0.0,
+            false => noise / 2.0,
+        };
+        trial(case, noise)
+    });
     let machine = Machine {
         kernel: "6.12.107".into(),
         cpu: "a CPU".into(),
@@ -132,15 +100,6 @@ fn trial(case: &Case, noise: f64) -> Trial {
         ticks: 0,
         secondary,
     }
-}
-
-/// Up to half a nanosecond either way, the same every time.
-fn noise(epoch: usize, round: usize, case: usize) -> f64 {
-    let mut mixed = (epoch * 1009 + round * 101 + case * 13 + 7) as u64;
-    for _ in 0..3 {
-        mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (mixed >> 29);
-    }
-    (mixed % 1000) as f64 / 1000.0 - 0.5
 }
 
 fn plan(target: &str, unit: Unit) -> Plan {

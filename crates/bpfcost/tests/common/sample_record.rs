@@ -182,6 +182,7 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
             epoch: 0.9,
             trial: 2.1,
             sentinel_drift: Some(0.4),
+            noise: None,
         },
     }
 }
@@ -380,6 +381,7 @@ fn comparison(pair: &(&str, &str, &str), cases: &[CaseRecord]) -> Option<Compari
         verdict,
         detectable: Some(2.3),
         resolve_s: open.then_some(240.0),
+        budget_s: None,
         budget: None,
     })
 }

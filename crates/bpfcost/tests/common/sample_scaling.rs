@@ -5,10 +5,12 @@
 use std::collections::BTreeMap;
 
 use bpfcost::{
-    experiment::{Batch, Case, Pair, Problem, Role, Scaling, Sizing, Trial, Unit},
-    measure::{Calibration, Event, Measured, Plan, Stop},
+    experiment::{Case, Pair, Problem, Role, Scaling, Sizing, Trial, Unit},
+    measure::Plan,
     record::*,
 };
+
+use super::synthetic;
 
 /// Pools, with the millions of pairs per second of one thread, and how many times that two, four and sixteen
 /// threads do.
@@ -36,7 +38,6 @@ pub const APART: [(&str, f64); 4] = [
 /// Pools that have such cases.
 const VARIED: [&str; 4] = ["freelist", "array", "percpu", "crossbeam-array"];
 
-const TRIALS: usize = 3;
 const BATCH: u64 = 100_000;
 
 /// Millions of pairs per second of all threads together.
@@ -96,41 +97,9 @@ fn lost() -> Problem {
 
 fn build(target: &str, epochs: usize, emulator: Option<&str>) -> Record {
     let plan = plan(target);
-    let mut measured = Measured::new(&plan);
-    for case in 0..plan.cases.len() {
-        measured.apply(&Event::Calibrated {
-            case,
-            calibration: Calibration {
-                batch: Batch(BATCH),
-                ns_per_op: 20.0,
-                ratio: Some(2.0),
-                attempts: 1,
-            },
-        });
-    }
-    for epoch in 0..epochs {
-        measured.apply(&Event::EpochStarted {
-            epoch,
-            load_s: 0.1,
-            kernel_bytes: None,
-        });
-        for round in 0..TRIALS {
-            for (case, of) in plan.cases.iter().enumerate() {
-                measured.apply(&Event::Trial {
-                    epoch,
-                    round,
-                    case,
-                    trial: trial(of, noise(epoch, round, case)),
-                });
-            }
-        }
-        measured.apply(&Event::EpochFinished {
-            epoch,
-            seconds: 2.0,
-            rounds_s: 1.0,
-        });
-    }
-    measured.apply(&Event::Stopped { stop: Stop::Rounds });
+    let measured = synthetic::measured(&plan, epochs, Some((BATCH, 20.0)), |case, _, noise| {
+        trial(case, noise)
+    });
     let machine = Machine {
         kernel: "6.18.5".into(),
         cpu: "a CPU".into(),
@@ -180,15 +149,6 @@ fn trial(case: &Case, noise: f64) -> Trial {
         ticks: 0,
         secondary,
     }
-}
-
-/// Up to one either way, the same every time.
-fn noise(epoch: usize, round: usize, case: usize) -> f64 {
-    let mut mixed = (epoch * 1009 + round * 101 + case * 13 + 7) as u64;
-    for _ in 0..3 {
-        mixed = mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (mixed >> 29);
-    }
-    (mixed % 1000) as f64 / 500.0 - 1.0
 }
 
 fn plan(target: &str) -> Plan {

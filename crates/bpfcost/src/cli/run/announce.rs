@@ -33,7 +33,8 @@ pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
         plural(told.epochs, "epoch"),
         duration(told.epoch_s),
     );
-    let out = left_out(&experiment.cases(), plan);
+    let cases = experiment.cases();
+    let out = left_out(&cases, plan);
     if !out.is_empty() {
         note!(
             "--quick left out {} of {}: {}",

@@ -10,6 +10,7 @@ pub(super) mod l7;
 mod remote;
 mod serve;
 mod sslsniff;
+mod syscount;
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ pub(crate) trait Agent {
     /// Takes in what is there, and waits for more, for about so long.
     fn consume(&mut self, patience: Duration) -> Result<()>;
 
-    /// Switches it off, takes in what is left, and tells what was seen since it was switched on.
+    /// Switches it off, takes in what is left, and tells what was seen since it was switched on. An error that
+    /// is a [`Problem`] says that this can't be right.
     fn detach(&mut self) -> Result<Seen>;
 }
 
@@ -38,7 +40,11 @@ pub(crate) trait Agent {
 type Open = fn(&[String]) -> Result<Box<dyn Agent>>;
 
 /// The agents, by name.
-const AGENTS: &[(&str, Open)] = &[("l7", l7::open), ("sslsniff", sslsniff::open)];
+const AGENTS: &[(&str, Open)] = &[
+    ("l7", l7::open),
+    ("sslsniff", sslsniff::open),
+    ("syscount", syscount::open),
+];
 
 /// Whether there is an agent of that name.
 pub(super) fn known(name: &str) -> bool {

@@ -52,7 +52,10 @@ fn answer(agent: &mut dyn Agent, ask: &Ask) -> Answer {
         Ask::Attach(scene) => agent.attach(scene).map(|()| Answer::Attached),
         Ask::Detach => agent.detach().map(Answer::Detached),
     };
-    done.unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
+    done.unwrap_or_else(|error| match error.downcast() {
+        Ok(problem) => Answer::Invalid(problem),
+        Err(error) => Answer::Failed(format!("{error:#}")),
+    })
 }
 
 /// Hears what is asked, in a thread of its own: waiting for events must not keep it waiting.

@@ -84,11 +84,11 @@ impl Axis {
         axis
     }
 
-    /// Counts by magnitude, each with a tick where there is room.
-    pub(super) fn of_counts(counts: &[u32]) -> Self {
-        let mut axis = Axis::logarithmic(counts.iter().map(|count| f64::from(*count)));
-        for &count in counts {
-            axis.tick_at(f64::from(count), number::count(u64::from(count)), NEAR);
+    /// Named values by magnitude, each with a tick where there is room.
+    pub(super) fn of_places(places: &[(f64, &str)]) -> Self {
+        let mut axis = Axis::logarithmic(places.iter().map(|place| place.0));
+        for &(value, name) in places {
+            axis.tick_at(value, name.to_owned(), NEAR);
         }
         axis
     }
@@ -256,7 +256,8 @@ mod tests {
                     .all(|value| (0.0..=100.0).contains(&axis.place(*value)))
             );
         }
-        let axis = Axis::of_counts(&[1, 2, 4, 8, 10, 16, 20, 32, 40]);
+        let names = ["1", "2", "4", "8", "10", "16", "20", "32", "40"];
+        let axis = Axis::of_places(&names.map(|name| (name.parse().unwrap(), name)));
         let labels: Vec<&str> = axis.ticks().map(|tick| tick.1).collect();
         assert_eq!(labels, ["1", "2", "4", "8", "16", "32"]);
         assert!((axis.place(4.0) * 2.0 - axis.place(2.0) - axis.place(8.0)).abs() < 1e-9);

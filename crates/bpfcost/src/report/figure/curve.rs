@@ -1,4 +1,4 @@
-//! Curves over a number of threads, on axes that are logarithmic both ways: doubling is as far everywhere, and
+//! Curves over a number of threads, or a size, on axes that are logarithmic both ways: doubling is as far everywhere, and
 //! what scales rises at the same angle wherever it starts.
 //!
 //! What was measured is a solid line with filled marks and intervals, what a model predicts is dashed and has
@@ -59,16 +59,18 @@ pub(crate) struct Line {
     pub(crate) hue: usize,
     /// How it is known.
     pub(crate) kind: Kind,
-    /// By threads.
+    /// From left to right.
     pub(crate) points: Vec<Point>,
 }
 
 /// A point of a curve.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Point {
-    /// Threads.
-    pub(crate) threads: u32,
-    /// Operations of all together.
+    /// Where it stands: so many threads.
+    pub(crate) at: f64,
+    /// The name of that place.
+    pub(crate) place: String,
+    /// Operations of all together, or whatever the curve shows.
     pub(crate) rate: f64,
     /// The 95 % interval of `rate`.
     pub(crate) ci95: Option<[f64; 2]>,
@@ -101,10 +103,12 @@ pub(crate) fn render(plot: &Plot) -> String {
             .iter()
             .flat_map(|line| line.points.iter().filter(shown))
     };
-    let mut counts: Vec<u32> = points().map(|point| point.threads).collect();
-    counts.sort_unstable();
-    counts.dedup();
-    let across = Axis::of_counts(&counts);
+    let mut places: Vec<(f64, &str)> = points()
+        .map(|point| (point.at, point.place.as_str()))
+        .collect();
+    places.sort_by(|a, b| a.0.total_cmp(&b.0));
+    places.dedup();
+    let across = Axis::of_places(&places);
     let reach = points().flat_map(|point| point.ci95.into_iter().flatten().chain([point.rate]));
     let height = HEIGHT[usize::from(plot.small)];
     let up = Axis::of_magnitudes(reach, APART / height * 100.0, |rate| plot.unit.tick(rate));
@@ -134,10 +138,10 @@ struct Frame {
 
 impl Frame {
     /// Where a point stands: percent of the width, pixels of the height.
-    fn place(&self, threads: u32, rate: f64) -> (f64, f64) {
+    fn place(&self, point: &Point) -> (f64, f64) {
         (
-            self.across.place(f64::from(threads)),
-            self.level(self.up.place(rate)),
+            self.across.place(point.at),
+            self.level(self.up.place(point.rate)),
         )
     }
 
@@ -184,7 +188,7 @@ fn curve(svg: &mut Svg, line: &Line, frame: &Frame) {
         .points
         .iter()
         .filter(shown)
-        .map(|point| frame.place(point.threads, point.rate))
+        .map(|point| frame.place(point))
         .collect();
     for ends in places.windows(2) {
         svg.line(&class, ends[0], ends[1]);
@@ -200,7 +204,7 @@ fn marks(svg: &mut Svg, line: &Line, frame: &Frame, plot: &Plot) {
         Kind::Predicted => return,
     };
     for point in line.points.iter().filter(shown) {
-        let place = frame.place(point.threads, point.rate);
+        let place = frame.place(point);
         if let Some([low, high]) = point.ci95 {
             let [low, high] = [low, high].map(|end| frame.level(frame.up.place(end)));
             svg.line(&format!("reach hue{hue}"), (place.0, low), (place.0, high));
@@ -222,7 +226,7 @@ fn words(line: &Line, point: &Point, plot: &Plot) -> String {
     format!(
         "{}, {} {}, {}: {} {}{knee}",
         line.series,
-        point.threads,
+        point.place,
         plot.over,
         line.kind.name(),
         plot.unit.plain(point.rate),
@@ -237,7 +241,7 @@ fn told(plot: &Plot) -> String {
         let points = line.points.iter().filter(shown);
         let points = points.map(|point| {
             let knee = if point.knee { " (knee)" } else { "" };
-            format!("{} {}{knee}", point.threads, plot.unit.plain(point.rate))
+            format!("{} {}{knee}", point.place, plot.unit.plain(point.rate))
         });
         let points: Vec<String> = points.collect();
         let _ = write!(

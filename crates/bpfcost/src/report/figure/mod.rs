@@ -10,6 +10,7 @@ pub(super) mod forest;
 pub(super) mod heat;
 pub(super) mod interval;
 pub(super) mod sheet;
+pub(super) mod stack;
 mod svg;
 mod tiles;
 pub(super) mod trials;

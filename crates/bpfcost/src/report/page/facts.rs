@@ -9,6 +9,11 @@ use crate::{
     report::{number, style::Tone, summary, text, words},
 };
 
+/// What other processes used.
+const OTHERS: &str = "Other processes";
+/// Moves of this program's threads.
+const MIGRATIONS: &str = "Migrations";
+
 /// A name and what stands beside it.
 #[derive(Serialize)]
 pub(super) struct Fact {
@@ -66,10 +71,19 @@ pub(super) fn facts(record: &Record) -> Vec<Fact> {
             }),
         },
         fact(
-            "epochs, everything loaded afresh",
+            match record.workload {
+                Some(_) => "epochs, the server started anew",
+                None => "epochs, everything loaded afresh",
+            },
             number::count(epochs as u64),
         ),
-        fact("trials", number::count(trials as u64)),
+        fact(
+            match record.workload {
+                Some(_) => "windows",
+                None => "trials",
+            },
+            number::count(trials as u64),
+        ),
     ];
     let why = match record.stop {
         Stop::Interrupted => "until it was interrupted".to_owned(),
@@ -116,19 +130,26 @@ pub(super) fn machine(record: &Record) -> Vec<Fact> {
         }),
         fact("Stolen time", number::duration(machine.steal_ms / 1e3)),
         fact(
-            "Other processes",
+            OTHERS,
             format!(
                 "{} of CPU time",
                 number::duration(machine.other_cpu_ms / 1e3)
             ),
         ),
-        fact("Migrations", number::count(machine.migrations)),
+        fact(MIGRATIONS, number::count(machine.migrations)),
         fact(
-            "Timed programs",
+            match record.workload {
+                Some(_) => "CPU time of",
+                None => "Timed programs",
+            },
             or_none(&machine.programs, number::MISSING),
         ),
         fact("Other BPF programs", list(&machine.other_tracers, "none")),
     ];
+    // Those did the work, and this program's threads none of it.
+    if record.workload.is_some() {
+        facts.retain(|fact| fact.name != OTHERS && fact.name != MIGRATIONS);
+    }
     if let Some([low, high]) = machine.mhz {
         let text = format!(
             "{} to {} MHz",

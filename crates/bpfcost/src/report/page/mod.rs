@@ -6,11 +6,15 @@ mod matrix;
 mod scaling;
 mod sheet;
 mod tables;
+mod workload;
 
 use serde::Serialize;
 
 pub(super) use self::matrix::MatrixSection;
-use self::{blocks::BlockPart, facts::Fact, scaling::ScalingPart, sheet::SheetPart, tables::Table};
+use self::{
+    blocks::BlockPart, facts::Fact, scaling::ScalingPart, sheet::SheetPart, tables::Table,
+    workload::WorkloadPart,
+};
 use crate::{
     record::{CaseRecord, Record, Status},
     report::{
@@ -20,6 +24,7 @@ use crate::{
         scaling::Chart,
         sheet::Sheet,
         summary, target, text, warnings, words,
+        workload::Overhead,
     },
 };
 
@@ -42,6 +47,8 @@ pub(super) struct Section {
     groups: Vec<GroupFigure>,
     /// The curves, in place of the groups that make them.
     scaling: Option<ScalingPart>,
+    /// A workload, in place of the groups.
+    workload: Option<WorkloadPart>,
     /// Words that differ between times and counts.
     spread_key: &'static str,
     captions: Vec<String>,
@@ -84,7 +91,10 @@ impl Section {
         let figured = chart.as_ref().map(Chart::others);
         let mut tables: Vec<Table> = cells.iter().map(sheet::table).collect();
         tables.extend(chart.iter().map(scaling::table));
-        tables.push(tables::cost_table(&groups, record));
+        tables.push(match record.workload {
+            Some(_) => workload::table(record),
+            None => tables::cost_table(&groups, record),
+        });
         tables.extend(tables::cpu_table(record));
         if !pairs.is_empty() {
             tables.push(tables::pair_table(&pairs, record));
@@ -109,11 +119,12 @@ impl Section {
                 .any(|raw| !raw.modes.is_empty()),
             sheet: cells.as_ref().map(SheetPart::new),
             scaling: chart.as_ref().map(ScalingPart::new),
+            workload: Overhead::new(record).as_ref().map(WorkloadPart::new),
             groups: figured
                 .as_ref()
                 .unwrap_or(&groups)
                 .iter()
-                .filter(|_| cells.is_none())
+                .filter(|_| cells.is_none() && record.workload.is_none())
                 .map(|group| GroupFigure {
                     name: group.name.clone(),
                     figure: figure::interval::render(group, record),
@@ -172,9 +183,10 @@ fn strips(record: &Record) -> (Vec<String>, String) {
             case.status == Status::Ok && case.samples.iter().any(|epoch| !epoch.is_empty())
         })
         .collect();
-    let trial = match record.unit.is_counted() {
-        true => "what one batch adds over another half as long",
-        false => "one batch",
+    let trial = match (record.unit.is_counted(), record.workload.is_some()) {
+        (true, _) => "what one batch adds over another half as long",
+        (false, true) => "one window of the workload",
+        (false, false) => "one batch",
     };
     let mut caption = format!(
         "Each trial is {trial}, in the order in which they ran: left to right by \
@@ -215,6 +227,9 @@ fn strips(record: &Record) -> (Vec<String>, String) {
 
 /// The method in a few paragraphs.
 fn method(record: &Record) -> Vec<String> {
+    if record.workload.is_some() {
+        return workload::method(record);
+    }
     let margin = number::round_percent(record.asked.margin);
     let mut paragraphs = vec![
         "An epoch loads everything afresh and runs every case a few times, in an order drawn anew each \

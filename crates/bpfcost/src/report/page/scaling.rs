@@ -31,14 +31,15 @@ pub(super) struct ScalingPart {
     predicted_blocks: Vec<BlockPart>,
 }
 
+/// A figure under its title.
 #[derive(Serialize)]
-struct Figure {
-    title: String,
-    figure: String,
+pub(super) struct Figure {
+    pub(super) title: String,
+    pub(super) figure: String,
 }
 
 impl Figure {
-    fn new(plot: &Plot) -> Self {
+    pub(super) fn new(plot: &Plot) -> Self {
         Figure {
             title: plot.title.clone(),
             figure: curve::render(plot),

@@ -13,7 +13,7 @@ use crate::{
         number,
         rows::{Group, PairRow},
         style::Tone,
-        text, words,
+        text, trials, words,
     },
 };
 
@@ -105,9 +105,24 @@ pub(super) fn block_table(block: Block) -> Table {
         name: head.text.replace('\n', ""),
         number: head.number,
     };
-    let cell = |(cell, number): (block::Cell, bool)| match number {
-        true => number_cell(cell.text, cell.key),
-        false => words_cell(cell.text),
+    let cell = |(cell, number): (block::Cell, bool)| {
+        let class = match (cell.tone, number) {
+            (Tone::More, true) => "n more",
+            (Tone::More, false) => "more",
+            (Tone::Less, true) => "n less",
+            (Tone::Less, false) => "less",
+            (Tone::Open, true) => "n open",
+            (Tone::Open, false) => "open",
+            (Tone::Alarm, true) => "n alarm",
+            (Tone::Alarm, false) => "alarm",
+            (Tone::Plain | Tone::Quiet, true) => "n",
+            (Tone::Plain | Tone::Quiet, false) => "",
+        };
+        let shown = match number {
+            true => number_cell(cell.text, cell.key),
+            false => words_cell(cell.text),
+        };
+        Cell { class, ..shown }
     };
     let numbers: Vec<bool> = block.head.iter().map(|head| head.number).collect();
     let row = |cells: Vec<block::Cell>| Row {
@@ -246,16 +261,13 @@ pub(super) fn batch_table(groups: &[Group<'_>], record: &Record) -> Table {
             })
         });
     Table {
-        title: Cow::Borrowed(match record.unit.is_counted() {
-            true => "All trials",
-            false => "All batch means",
-        }),
+        title: Cow::Owned(format!("All {}", trials::name(record))),
         caption: format!(
             "{} {}",
-            words::percentile_caption(record.unit),
+            trials::percentile_caption(record),
             match record.unit.is_counted() {
                 true => String::new(),
-                false => words::spread_caption(record),
+                false => trials::spread_caption(record),
             }
         )
         .trim_end()

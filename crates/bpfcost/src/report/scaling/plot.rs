@@ -5,7 +5,7 @@ use crate::{
     record::{Curve, CurveGroup, PredictedCurve, Prediction, PublishedRow, PublishedTable},
     report::{
         figure::curve::{Kind, Line, Plot, Point},
-        rows, text,
+        number, rows, text,
     },
 };
 
@@ -55,7 +55,8 @@ fn own(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Line {
     let point = |point: &crate::record::CurvePoint<'_>| {
         let rate = point.rate?;
         Some(Point {
-            threads: point.threads,
+            at: f64::from(point.threads),
+            place: number::count(u64::from(point.threads)),
             rate: rate.value,
             ci95: rate.ci95,
             knee: chart.tells_speed && curve.knee == Some(point.threads),
@@ -98,7 +99,7 @@ fn here<'a>(chart: &Chart<'a>, curves: &'a [PredictedCurve], hues: &mut Hues<'a>
             let mut line = own(chart, found, hue);
             // A prediction has a CPU for each thread; what shares CPUs is something else.
             line.points
-                .retain(|point| point.threads <= chart.curves.cpus);
+                .retain(|point| point.at <= f64::from(chart.curves.cpus));
             // Knees are of the whole curve.
             line.points.iter_mut().for_each(|point| point.knee = false);
             lines.push(line);
@@ -181,7 +182,8 @@ fn published<'a>(chart: &Chart<'a>, table: &'a PublishedTable, hues: &mut Hues<'
 
 fn plain(threads: u32, rate: f64) -> Point {
     Point {
-        threads,
+        at: f64::from(threads),
+        place: number::count(u64::from(threads)),
         rate,
         ci95: None,
         knee: false,

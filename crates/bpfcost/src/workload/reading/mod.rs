@@ -36,7 +36,6 @@ impl Reading {
             Output::RedisBenchmark => redis_benchmark::read(printed)?,
             Output::Wrk => wrk::read(printed)?,
             Output::Text => text::read(client, printed)?,
-            other => bail!("no reader of {other:?} yet"),
         };
         if let Some(ops) = client.ops {
             reading.ops = ops;

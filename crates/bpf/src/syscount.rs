@@ -1,0 +1,283 @@
+//! A counter of system calls: how many of each kind a process made, and how long they took. What it measures
+//! stands at the head of `bpf/syscount.bpf.c`.
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder,
+    skel::{OpenSkel as _, SkelBuilder as _},
+};
+
+use crate::{
+    attach::{Held, How, Toolbox},
+    error::{Error, Result},
+    feature::Feature,
+    object::Owned,
+    plain,
+    skel::syscount::{SyscountSkel, SyscountSkelBuilder},
+    timing::store,
+};
+
+const ENTER: &str = "raw_syscalls:sys_enter";
+const EXIT: &str = "raw_syscalls:sys_exit";
+
+/// Processes that can be picked; see `bpf/syscount.h`.
+pub const MOST_PROCESSES: usize = 16;
+
+/// Whose system calls are counted, and who leaves out the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter {
+    /// Those of some processes; the program in the kernel leaves out the others.
+    Kernel,
+    /// Those of some processes; every call is told to user space, which leaves out the others.
+    User,
+    /// Everyone's.
+    All,
+}
+
+/// A kind of system calls of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kind {
+    /// The process, as the kernel numbers it.
+    pub process: u32,
+    /// The number of the system call.
+    pub number: u32,
+}
+
+/// Calls of a kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// How many.
+    pub calls: u64,
+    /// How long they took together, in nanoseconds.
+    pub ns: u64,
+}
+
+/// What was seen while it was attached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Calls {
+    /// Calls that began and ended in that time, by kind.
+    pub sums: BTreeMap<Kind, Sum>,
+    /// Runs of the program where calls begin, for anyone.
+    pub entered: u64,
+    /// Runs of the program where they end.
+    pub left: u64,
+    /// Calls that were not counted: no room, or the program was passed over.
+    pub lost: u64,
+}
+
+/// Sums of what came by the ring.
+#[derive(Default)]
+struct Heard {
+    /// Whose calls count.
+    picked: Vec<u32>,
+    sums: BTreeMap<Kind, Sum>,
+}
+
+/// The counter. Dropping it detaches it.
+pub struct Syscount {
+    /// Exit first: a call that is seen to begin is seen to end.
+    held: Option<(Held, Held)>,
+    filter: Filter,
+    heard: Rc<RefCell<Heard>>,
+    ring: RingBuffer<'static>,
+    skeleton: Owned<SyscountSkel<'static>>,
+}
+
+impl Syscount {
+    /// What the kernel must have.
+    pub fn needs() -> Vec<Feature> {
+        [How::Tracepoint.needs(), &[Feature::RingBuffer]].concat()
+    }
+
+    /// Loads the programs.
+    pub fn load(filter: Filter) -> Result<Self> {
+        let skeleton = Owned::new("syscount", |storage| {
+            let mut open = SyscountSkelBuilder::default().open(storage)?;
+            if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
+                chosen.filter = match filter {
+                    Filter::Kernel => 0,
+                    Filter::User => 1,
+                    Filter::All => 2,
+                };
+            }
+            open.load()
+        })?;
+        let heard = Rc::new(RefCell::new(Heard::default()));
+        let ring = MapHandle::try_from(&skeleton.maps.calls)
+            .and_then(|calls| listen(&calls, Rc::clone(&heard)))
+            .map_err(failed("calls", "mapping it"))?;
+        Ok(Syscount {
+            held: None,
+            filter,
+            heard,
+            ring,
+            skeleton,
+        })
+    }
+
+    /// Attaches it, for these processes: at most [`MOST_PROCESSES`], the first ones of more.
+    pub fn attach(&mut self, processes: &[u32]) -> Result<()> {
+        self.held = None;
+        self.clear()?;
+        let picked = &processes[..processes.len().min(MOST_PROCESSES)];
+        if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
+            for (place, process) in bss.picked.iter_mut().zip(picked) {
+                store(place, *process);
+            }
+            store(&mut bss.picked_count, picked.len() as u32);
+        }
+        *self.heard.borrow_mut() = Heard {
+            picked: picked.to_vec(),
+            sums: BTreeMap::new(),
+        };
+        let programs = &self.skeleton.progs;
+        let exit = Held::attach(
+            How::Tracepoint,
+            &programs.on_exit,
+            EXIT,
+            &mut Toolbox::default(),
+        )?;
+        let enter = Held::attach(
+            How::Tracepoint,
+            &programs.on_enter,
+            ENTER,
+            &mut Toolbox::default(),
+        )?;
+        self.held = Some((enter, exit));
+        Ok(())
+    }
+
+    /// Takes in the calls that are told, and waits for some for about so long.
+    pub fn poll(&self, patience: Duration) -> Result<()> {
+        self.ring
+            .poll(patience)
+            .map_err(failed("calls", "reading it"))
+    }
+
+    /// Detaches it, and tells what it saw.
+    pub fn detach(&mut self) -> Result<Calls> {
+        let Some((mut enter, mut exit)) = self.held.take() else {
+            return Err(Error::NotLoaded("syscount is off, and so".to_owned()));
+        };
+        let programs = &self.skeleton.progs;
+        let passed_over = [
+            enter.missed(&programs.on_enter)?,
+            exit.missed(&programs.on_exit)?,
+        ];
+        let passed_over: u64 = passed_over.into_iter().flatten().sum();
+        drop((enter, exit));
+        let [entered, left, lost] = self.runs()?;
+        let sums = match self.filter {
+            Filter::User => {
+                self.ring.consume().map_err(failed("calls", "reading it"))?;
+                std::mem::take(&mut self.heard.borrow_mut().sums)
+            }
+            Filter::Kernel | Filter::All => self.sums()?,
+        };
+        Ok(Calls {
+            sums,
+            entered,
+            left,
+            lost: lost + passed_over,
+        })
+    }
+
+    fn sums(&self) -> Result<BTreeMap<Kind, Sum>> {
+        let map = &self.skeleton.maps.sums;
+        let read = |key: Vec<u8>| -> Result<Option<(Kind, Sum)>> {
+            let value = map
+                .lookup(&key, MapFlags::ANY)
+                .map_err(failed("sums", "reading it"))?;
+            Ok(value.and_then(|value| {
+                let [process, number] = words(&key)?;
+                let [calls, ns] = words(&value)?;
+                Some((Kind { process, number }, Sum { calls, ns }))
+            }))
+        };
+        map.keys().filter_map(|key| read(key).transpose()).collect()
+    }
+
+    /// Lets all counts begin again, and forgets calls that somebody was in when it was detached.
+    fn clear(&mut self) -> Result<()> {
+        empty(&self.skeleton.maps.begun, "begun")?;
+        empty(&self.skeleton.maps.sums, "sums")?;
+        let map = &self.skeleton.maps.runs;
+        let key = 0u32.to_ne_bytes();
+        let values = map
+            .lookup_percpu(&key, MapFlags::ANY)
+            .map_err(failed("runs", "reading it"))?
+            .unwrap_or_default();
+        let none: Vec<Vec<u8>> = values.iter().map(|value| vec![0; value.len()]).collect();
+        map.update_percpu(&key, &none, MapFlags::ANY)
+            .map_err(failed("runs", "writing it"))
+    }
+
+    /// Entered, left and lost, over all CPUs.
+    fn runs(&self) -> Result<[u64; 3]> {
+        let values = self
+            .skeleton
+            .maps
+            .runs
+            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(failed("runs", "reading it"))?
+            .unwrap_or_default();
+        let mut all = [0; 3];
+        for value in values.iter().filter_map(|value| words::<u64, 3>(value)) {
+            for (sum, one) in all.iter_mut().zip(value) {
+                *sum += one;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// Sums the calls of the processes that count.
+fn listen(ring: &MapHandle, heard: Rc<RefCell<Heard>>) -> libbpf_rs::Result<RingBuffer<'static>> {
+    let mut builder = RingBufferBuilder::new();
+    builder.add(ring, move |call: &[u8]| {
+        let told = words::<u32, 2>(call).zip(call.get(8..).and_then(words::<u64, 1>));
+        let Some(([process, number], [ns])) = told else {
+            return 0;
+        };
+        let mut heard = heard.borrow_mut();
+        if heard.picked.contains(&process) {
+            let sum = heard.sums.entry(Kind { process, number }).or_default();
+            sum.calls += 1;
+            sum.ns += ns;
+        }
+        0
+    })?;
+    builder.build()
+}
+
+/// The first words of some bytes.
+fn words<T: plain::Plain + Default, const N: usize>(bytes: &[u8]) -> Option<[T; N]> {
+    let mut words = [T::default(); N];
+    for (place, word) in words.iter_mut().enumerate() {
+        *word = plain::read(bytes.get(place * size_of::<T>()..)?)?;
+    }
+    Some(words)
+}
+
+fn empty(map: &impl MapCore, name: &'static str) -> Result<()> {
+    let keys: Vec<Vec<u8>> = map.keys().collect();
+    for key in keys {
+        // One that is gone already is as good.
+        match map.delete(&key) {
+            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
+                return Err(failed(name, "emptying it")(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn failed(map: &'static str, action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
+    move |source| Error::Map {
+        map,
+        action,
+        source,
+    }
+}

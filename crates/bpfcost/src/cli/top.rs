@@ -1,0 +1,136 @@
+//! `bpfcost top`: what the BPF programs that are loaded on this machine cost now.
+
+use std::{
+    io::{IsTerminal as _, stdout},
+    sync::atomic::{AtomicBool, Ordering},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+
+use super::{
+    exit::{Exit, lacking, with_advice},
+    interrupt,
+    output::heard,
+    parse,
+};
+use crate::{
+    report::{self, style::Style},
+    target::Host,
+    top::{View, Watcher},
+};
+
+/// How often a signal is looked for.
+const LOOK: Duration = Duration::from_millis(20);
+/// Lines of a screen that are no programs: sentence, head, notes, captions, and the line below.
+const OTHER_LINES: usize = 12;
+/// Programs that are shown at least.
+const FEWEST: usize = 5;
+
+/// Tell what the BPF programs loaded on this machine cost now: how often each runs, how long, who holds it.
+///
+/// Keeps the kernel's account of run times (bpf_stats) on meanwhile, and says what that costs.
+/// Needs root, or CAP_SYS_ADMIN.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  bpfcost top                   until Ctrl-C, anew each second
+  bpfcost top --once            the next second
+  bpfcost top --once --every 10s --json | jq '.programs[] | {name, of_cpu}'")]
+pub(super) struct Args {
+    /// One interval, then end.
+    #[arg(long, conflicts_with = "time")]
+    once: bool,
+    /// How long an interval is.
+    #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse::time)]
+    every: Duration,
+    /// End after this time.
+    #[arg(long = "for", value_name = "TIME", value_parser = parse::time)]
+    time: Option<Duration>,
+    /// JSON, one object a line for each interval.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    if !Host::default().sees_other_programs() {
+        return Err(lacking(
+            "this process lacks CAP_SYS_ADMIN, without which the kernel tells nobody of others' BPF programs\n  \
+             Run it as root: sudo bpfcost top",
+        ));
+    }
+    let ended = interrupt::on_signal()?;
+    let mut watcher = Watcher::start().map_err(|error| {
+        let advice = "Is this a container or a user namespace? Programs are the machine's: run it there, as root";
+        with_advice(&error.into(), advice)
+    })?;
+    let mut screen = Screen::new();
+    let begun = Instant::now();
+    loop {
+        let left = args.time.map(|time| time.saturating_sub(begun.elapsed()));
+        wait(left.unwrap_or(args.every).min(args.every), &ended);
+        let interrupted = ended.load(Ordering::Relaxed);
+        // A watch without an end is ended like that; what was seen of its last interval is no full one.
+        if interrupted {
+            return Ok(match args.once || args.time.is_some() {
+                true => Exit::Interrupted,
+                false => Exit::Done,
+            });
+        }
+        let view = watcher.look();
+        let goes_on = match args.json {
+            true => heard(format_args!("{}\n", serde_json::to_string(&view)?))?,
+            false => screen.show(&view)?,
+        };
+        if !goes_on || args.once || args.time.is_some_and(|time| begun.elapsed() >= time) {
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+/// Waits for so long, or until a signal.
+fn wait(time: Duration, ended: &AtomicBool) {
+    let begun = Instant::now();
+    while !ended.load(Ordering::Relaxed) {
+        let left = time.saturating_sub(begun.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(LOOK));
+    }
+}
+
+/// Where intervals are shown: in the place of the one before on a terminal, else below it.
+struct Screen {
+    terminal: bool,
+    lines: usize,
+}
+
+impl Screen {
+    fn new() -> Self {
+        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+        Screen {
+            terminal: stdout().is_terminal() && !dumb,
+            lines: 0,
+        }
+    }
+
+    /// Shows an interval; whether somebody still looks.
+    fn show(&mut self, view: &View) -> Result<bool> {
+        let style = Style::for_stdout();
+        let height = terminal_size::terminal_size()
+            .filter(|_| self.terminal)
+            .map_or(usize::MAX, |(_, height)| usize::from(height.0));
+        let most = height.saturating_sub(OTHER_LINES).max(FEWEST);
+        let text = report::top::render(view, most, style);
+        let before = match (self.terminal, self.lines) {
+            (_, 0) => String::new(),
+            // Up to where the one before began, and all below away.
+            (true, lines) => format!("\u{1b}[{lines}A\u{1b}[J"),
+            (false, _) => "\n".to_owned(),
+        };
+        self.lines = text.lines().count();
+        heard(format_args!("{before}{text}"))
+    }
+}

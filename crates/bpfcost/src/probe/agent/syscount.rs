@@ -1,0 +1,384 @@
+//! `builtin:syscount:FILTER`: how many system calls of each kind the server makes, and how long they take.
+//! Source: study 004, whose tool was libbpf-tools' `syscount`.
+//!
+//! FILTER says who leaves out the calls of other processes: the program in the `kernel`, this process in `user`
+//! space, nobody (`all`). Where the factor `target` is `bystander`, a process is asked about that sleeps: then
+//! all that the server pays, it pays for somebody else.
+//!
+//! What proves it is the kernel's own account of the server's reads and writes (`/proc/PID/io`): it counts what
+//! `read` and `write` and their kin do, and must agree with what was counted here.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use bpfcost_bpf::syscount::{Calls, Filter, MOST_PROCESSES, Sum, Syscount};
+use syscalls::Sysno;
+
+use super::Agent;
+use crate::{experiment::Problem, probe::Seen, workload::Scene};
+
+/// The factor that says who is asked about, and the value for somebody else than the server.
+const TARGET: &str = "target";
+const BYSTANDER: &str = "bystander";
+/// How many kinds of calls are told.
+const TOP: usize = 10;
+/// The number of the first namespace of processes, which no kernel gives to another one
+/// (PROC_PID_INIT_INO).
+const FIRST_NAMESPACE: &str = "pid:[4026531836]";
+
+/// What the kernel counts as a read, and as a write.
+const READS: [Sysno; 5] = [
+    Sysno::read,
+    Sysno::pread64,
+    Sysno::readv,
+    Sysno::preadv,
+    Sysno::preadv2,
+];
+const WRITES: [Sysno; 5] = [
+    Sysno::write,
+    Sysno::pwrite64,
+    Sysno::writev,
+    Sysno::pwritev,
+    Sysno::pwritev2,
+];
+
+/// The agent.
+struct Counting {
+    counter: Syscount,
+    filter: Filter,
+    /// Somebody who sleeps, where one was needed.
+    sleeper: Option<Sleeper>,
+    window: Window,
+}
+
+/// Who is watched in a window.
+#[derive(Default)]
+struct Window {
+    server: Vec<u32>,
+    /// Who is asked about.
+    asked: Vec<u32>,
+    /// The server's account just before it was attached, and just after.
+    before: [Account; 2],
+}
+
+/// Reads and writes by the kernel's own account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Account {
+    reads: u64,
+    writes: u64,
+}
+
+/// Opens it.
+pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+    let filter = match arguments {
+        [one] if one == "kernel" => Filter::Kernel,
+        [one] if one == "user" => Filter::User,
+        [] => Filter::Kernel,
+        [one] if one == "all" => Filter::All,
+        _ => bail!(
+            "builtin:syscount has no filter {}\n  It has kernel, user and all",
+            arguments.join(":")
+        ),
+    };
+    let namespace = fs::read_link("/proc/self/ns/pid").context("can't tell the PID namespace")?;
+    if filter != Filter::All && !namespace.ends_with(FIRST_NAMESPACE) {
+        bail!(
+            "builtin:syscount picks processes by the numbers of the first PID namespace, and this one has \
+             numbers of its own\n  Run it outside of the container, or take builtin:syscount:all"
+        );
+    }
+    Ok(Box::new(Counting {
+        counter: Syscount::load(filter)?,
+        filter,
+        sleeper: None,
+        window: Window::default(),
+    }))
+}
+
+impl Agent for Counting {
+    fn attach(&mut self, scene: &Scene) -> Result<()> {
+        let server = scene.pids.clone();
+        let asked = match scene
+            .factors
+            .get(TARGET)
+            .is_some_and(|one| one == BYSTANDER)
+        {
+            true => {
+                let sleeper = match self.sleeper.take() {
+                    Some(sleeper) => sleeper,
+                    None => Sleeper::start()?,
+                };
+                vec![self.sleeper.insert(sleeper).0.id()]
+            }
+            false => server.clone(),
+        };
+        if asked.len() > MOST_PROCESSES && self.filter != Filter::All {
+            bail!(
+                "builtin:syscount can be asked about {MOST_PROCESSES} processes, and the server has {}",
+                asked.len()
+            );
+        }
+        let before = Account::of(&server);
+        self.counter.attach(&asked)?;
+        self.window = Window {
+            before: [before, Account::of(&server)],
+            server,
+            asked,
+        };
+        Ok(())
+    }
+
+    fn consume(&mut self, patience: Duration) -> Result<()> {
+        match self.filter {
+            Filter::User => self.counter.poll(patience)?,
+            // All is in the kernel.
+            Filter::Kernel | Filter::All => sleep(patience),
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<Seen> {
+        let before = Account::of(&self.window.server);
+        let calls = self.counter.detach()?;
+        let after = Account::of(&self.window.server);
+        if let Some(problem) = self.window.problem(self.filter, &calls, [before, after]) {
+            return Err(problem.into());
+        }
+        Ok(Seen {
+            hits: Some(calls.entered + calls.left),
+            lost: calls.lost,
+            counts: self.window.counts(self.filter, &calls),
+        })
+    }
+}
+
+impl Window {
+    /// What can't be right, where the kernel's own account says otherwise than what was counted.
+    fn problem(&self, filter: Filter, calls: &Calls, after: [Account; 2]) -> Option<Problem> {
+        let [outer, inner] = self.before;
+        let [soon, late] = after;
+        let least = soon.since(inner);
+        let most = late.since(outer);
+        let lost = match calls.lost {
+            0 => String::new(),
+            lost => format!("; {lost} calls were lost"),
+        };
+        let came_by = least.reads + least.writes;
+        if calls.entered < came_by || calls.left < came_by {
+            return Some(Problem {
+                check: "runs of the programs".to_owned(),
+                expected: format!("at least {came_by}, the server's reads and writes"),
+                got: format!(
+                    "{} where calls begin, {} where they end",
+                    calls.entered, calls.left
+                ),
+                detail: "system calls of the server did not come by the programs".to_owned(),
+            });
+        }
+        // Of others than the server, nothing is known.
+        if filter != Filter::All && self.asked != self.server {
+            return None;
+        }
+        let counted = Account {
+            reads: self.calls_of(calls, &READS),
+            writes: self.calls_of(calls, &WRITES),
+        };
+        [
+            ("reads", counted.reads, least.reads, most.reads),
+            ("writes", counted.writes, least.writes, most.writes),
+        ]
+        .into_iter()
+        .find(|(_, counted, least, most)| !(least..=most).contains(&counted))
+        .map(|(what, counted, least, most)| Problem {
+            check: format!("{what} of the server"),
+            expected: match least == most {
+                true => format!("{least}, by /proc/PID/io"),
+                false => format!("{least} to {most}, by /proc/PID/io"),
+            },
+            got: counted.to_string(),
+            detail: format!("system calls were not counted as the kernel counts them{lost}"),
+        })
+    }
+
+    /// The server's calls of these kinds.
+    fn calls_of(&self, calls: &Calls, kinds: &[Sysno]) -> u64 {
+        let of = calls.sums.iter().filter(|(kind, _)| {
+            self.server.contains(&kind.process)
+                && kinds.iter().any(|one| one.id() == kind.number as i32)
+        });
+        of.map(|(_, sum)| sum.calls).sum()
+    }
+
+    /// The calls that were asked about, and the kinds that there are most of: `calls_NAME`, and how long one
+    /// took on average, `calls_NAME_ns`.
+    fn counts(&self, filter: Filter, calls: &Calls) -> BTreeMap<String, u64> {
+        let mut by_number: BTreeMap<u32, Sum> = BTreeMap::new();
+        let asked = |process| filter == Filter::All || self.asked.contains(&process);
+        for (kind, one) in calls.sums.iter().filter(|(kind, _)| asked(kind.process)) {
+            let sum = by_number.entry(kind.number).or_default();
+            sum.calls += one.calls;
+            sum.ns += one.ns;
+        }
+        let syscalls = by_number.values().map(|sum| sum.calls).sum();
+        let mut top: Vec<(u32, Sum)> = by_number.into_iter().collect();
+        top.sort_by_key(|(number, sum)| (std::cmp::Reverse(sum.calls), *number));
+        let mut counts = BTreeMap::from([("syscalls".to_owned(), syscalls)]);
+        for (number, sum) in top.into_iter().take(TOP) {
+            let name = Sysno::new(number as usize)
+                .map_or_else(|| format!("number_{number}"), |one| one.name().to_owned());
+            counts.insert(format!("calls_{name}_ns"), sum.ns / sum.calls.max(1));
+            counts.insert(format!("calls_{name}"), sum.calls);
+        }
+        counts
+    }
+}
+
+impl Account {
+    /// Of all these processes together; one that is gone counts nothing.
+    fn of(processes: &[u32]) -> Self {
+        let mut all = Account::default();
+        for process in processes {
+            let text = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
+            let count = |name: &str| -> u64 {
+                let line = text.lines().find_map(|line| line.strip_prefix(name));
+                line.and_then(|count| count.trim().parse().ok())
+                    .unwrap_or(0)
+            };
+            all.reads += count("syscr:");
+            all.writes += count("syscw:");
+        }
+        all
+    }
+
+    fn since(self, before: Self) -> Self {
+        Account {
+            reads: self.reads.saturating_sub(before.reads),
+            writes: self.writes.saturating_sub(before.writes),
+        }
+    }
+}
+
+/// A process that sleeps, until this one ends.
+struct Sleeper(Child);
+
+impl Sleeper {
+    /// `cat`, which nobody gives anything: its input ends with this process, however that ends.
+    fn start() -> Result<Self> {
+        let child = Command::new("cat")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .context("can't start cat, which builtin:syscount asks about instead of the server")?;
+        Ok(Sleeper(child))
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfcost_bpf::syscount::Kind;
+
+    use super::*;
+
+    fn calls(sums: &[(u32, Sysno, u64)], runs: u64) -> Calls {
+        let sum = |(process, number, calls): &(u32, Sysno, u64)| {
+            let kind = Kind {
+                process: *process,
+                number: number.id() as u32,
+            };
+            (
+                kind,
+                Sum {
+                    calls: *calls,
+                    ns: calls * 300,
+                },
+            )
+        };
+        Calls {
+            sums: sums.iter().map(sum).collect(),
+            entered: runs,
+            left: runs,
+            lost: 0,
+        }
+    }
+
+    fn account(reads: u64, writes: u64) -> Account {
+        Account { reads, writes }
+    }
+
+    /// Of a server with process 7, that was asked about.
+    fn window() -> Window {
+        Window {
+            server: vec![7],
+            asked: vec![7],
+            before: [account(10, 20), account(11, 20)],
+        }
+    }
+
+    fn told(calls: &Calls) -> Option<String> {
+        let after = [account(111, 70), account(112, 70)];
+        let problem = window().problem(Filter::Kernel, calls, after);
+        problem.map(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn what_agrees_with_the_account_is_right() {
+        for reads in 100..=102 {
+            let seen = calls(
+                &[
+                    (7, Sysno::read, reads - 1),
+                    (7, Sysno::readv, 1),
+                    (7, Sysno::write, 50),
+                ],
+                200,
+            );
+            assert_eq!(told(&seen), None);
+        }
+    }
+
+    #[test]
+    fn what_does_not_agree_is_told() {
+        let too_few = calls(&[(7, Sysno::read, 99), (7, Sysno::write, 50)], 200);
+        assert!(
+            told(&too_few)
+                .unwrap()
+                .contains("reads of the server: expected 100 to 102")
+        );
+        let of_another = calls(&[(7, Sysno::read, 100), (8, Sysno::write, 50)], 200);
+        assert!(
+            told(&of_another)
+                .unwrap()
+                .contains("writes of the server: expected 50, ")
+        );
+        let not_there = calls(&[(7, Sysno::read, 100), (7, Sysno::write, 50)], 149);
+        assert!(told(&not_there).unwrap().contains("at least 150"));
+    }
+
+    #[test]
+    fn most_frequent_calls_are_told_with_what_one_took() {
+        let mut sums: Vec<_> = (1..=20)
+            .map(|number| (7, Sysno::new(number).unwrap(), 1))
+            .collect();
+        sums.push((7, Sysno::epoll_wait, 30));
+        sums.push((8, Sysno::read, 500));
+        let counts = window().counts(Filter::User, &calls(&sums, 1000));
+        assert_eq!(counts["syscalls"], 50);
+        assert_eq!(counts["calls_epoll_wait"], 30);
+        assert_eq!(counts["calls_epoll_wait_ns"], 300);
+        assert_eq!(counts.len(), 1 + 2 * TOP);
+        let counts = window().counts(Filter::All, &calls(&sums, 1000));
+        assert_eq!(counts["calls_read"], 500);
+    }
+}

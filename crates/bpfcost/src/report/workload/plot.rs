@@ -1,0 +1,264 @@
+//! A workload's figures: curves along a factor, CPU time by where it goes, latency by percentile.
+
+use super::{Overhead, Quantity, named, quantity::Scale};
+use crate::{
+    record::{CaseRecord, Part, State, Status},
+    report::{
+        figure::{
+            curve::{Kind, Line, Plot, Point},
+            stack::{Bar, Stack},
+        },
+        rows::heading,
+        scaling::RateUnit,
+        text,
+    },
+};
+
+/// Percentiles of latency, by the name of the value: each is a point where so many operations, of which one is
+/// slower, stand.
+const PERCENTILES: [(&str, &str, f64); 6] = [
+    ("latency_p10_us", "p10", 1.0 / 0.9),
+    ("latency_p50_us", "p50", 2.0),
+    ("latency_p90_us", "p90", 10.0),
+    ("latency_p95_us", "p95", 20.0),
+    ("latency_p99_us", "p99", 100.0),
+    ("latency_p999_us", "p99.9", 1000.0),
+];
+/// The CPU time of the server, of clients, of probes' own user space, and of all the machine.
+const PARTS: [&str; 4] = ["server_ns", "client_ns", "tool_ns", "machine_ns"];
+
+/// CPU time and throughput along `over`, a pair of figures for states that differ in it alone.
+pub(crate) fn curves(overhead: &Overhead<'_>) -> Vec<Plot> {
+    let Some(over) = overhead.states.over() else {
+        return Vec::new();
+    };
+    let rates = overhead.metrics.iter().filter(|one| one.is_throughput());
+    let told: Vec<&Quantity<'_>> = std::iter::once(&overhead.headline).chain(rates).collect();
+    let curves = overhead.states.curves_over(over);
+    let several = curves.len() > 1;
+    let plots = curves.iter().flat_map(|curve| {
+        let apart = match several {
+            true => format!(", {}", named(curve[0].apart(over))),
+            false => String::new(),
+        };
+        told.iter()
+            .filter_map(move |quantity| along(overhead, quantity, over, curve, &apart))
+    });
+    plots.collect()
+}
+
+/// One of them; `None` where values of `over` are no sizes.
+fn along(
+    overhead: &Overhead<'_>,
+    quantity: &Quantity<'_>,
+    over: &str,
+    curve: &[&State<'_>],
+    apart: &str,
+) -> Option<Plot> {
+    let scale = quantity.scale(curve.iter().flat_map(|state| cases(state)));
+    let mut lines: Vec<Line> = Vec::new();
+    for (hue, name) in names(overhead).into_iter().enumerate() {
+        let mut points = Vec::new();
+        for state in curve {
+            let place = *state.factors.get(over)?;
+            let case = case_of(state, name);
+            if let Some(part) = case.and_then(|case| quantity.value(case)) {
+                points.push(Point {
+                    at: size(place)?,
+                    place: text::line(place),
+                    ..point(part)
+                });
+            }
+        }
+        lines.push(line(name, hue, points));
+    }
+    lines.retain(|line| !line.points.is_empty());
+    Some(Plot {
+        title: heading(&format!("{} by {}{apart}", quantity.name, text::line(over))),
+        unit: unit(&scale),
+        rates: scale.unit,
+        over: text::line(over),
+        cpus: None,
+        lines,
+        small: true,
+    })
+}
+
+/// Latency by percentile in each state, where the client tells it.
+pub(crate) fn latencies(overhead: &Overhead<'_>) -> Vec<Plot> {
+    let all = overhead.states.all.iter();
+    all.filter_map(|state| latency(overhead, state)).collect()
+}
+
+fn latency(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Plot> {
+    let of = |case: &CaseRecord| {
+        PERCENTILES.map(|(value, place, at)| {
+            Some(Point {
+                at,
+                place: place.to_owned(),
+                ..point(case.secondary_part(value)?)
+            })
+        })
+    };
+    let mut lines: Vec<Line> = Vec::new();
+    for (hue, name) in names(overhead).into_iter().enumerate() {
+        let points = case_of(state, name).map(of).into_iter().flatten().flatten();
+        lines.push(line(name, hue, points.collect()));
+    }
+    // One percentile is no curve.
+    lines.retain(|line| line.points.len() > 1);
+    let least = lines
+        .iter()
+        .flat_map(|line| &line.points)
+        .map(|point| point.rate)
+        .fold(f64::INFINITY, f64::min);
+    let (size, name) = match least {
+        us if us < 1e3 => (1.0, "µs"),
+        _ => (1e3, "ms"),
+    };
+    let place = match overhead.state_name(state).as_str() {
+        "" => String::new(),
+        name => format!(", {name}"),
+    };
+    (!lines.is_empty()).then(|| Plot {
+        title: format!("Latency by percentile{place}"),
+        unit: RateUnit { size, prefix: "" },
+        rates: name.to_owned(),
+        over: "percentile of operations".to_owned(),
+        cpus: None,
+        lines,
+        small: true,
+    })
+}
+
+/// CPU time of the whole machine per operation by where it goes, in each state.
+pub(crate) fn stacks(overhead: &Overhead<'_>) -> Vec<Stack> {
+    let all = overhead.states.all.iter();
+    all.filter_map(|state| stack(overhead, state)).collect()
+}
+
+fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
+    let known = |part: &str| cases(state).any(|case| case.secondary_value(part).is_some());
+    let client = known("client_ns");
+    let machine = cases(state).filter_map(|case| case.secondary_value("machine_ns"));
+    let least = machine.fold(f64::INFINITY, f64::min);
+    let (size, unit) = match least {
+        ns if ns < 1e3 => (1.0, "ns"),
+        ns if ns < 1e6 => (1e3, "µs"),
+        _ => (1e6, "ms"),
+    };
+    let scale = Scale {
+        size,
+        unit: unit.to_owned(),
+    };
+    let bar = |name: &str| {
+        let case = case_of(state, name)?;
+        let whole = case.secondary_part("machine_ns")?;
+        let [server, client, tool] = [PARTS[0], PARTS[1], PARTS[2]]
+            .map(|part| case.secondary_value(part).unwrap_or(0.0) / size);
+        let rest = (whole.value / size - server - client - tool).max(0.0);
+        Some(Bar {
+            name: text::line(name),
+            values: vec![server, client, tool, rest],
+            ci95: whole.ci95.map(|ends| ends.map(|end| end / size)),
+            total: scale.shown(whole),
+        })
+    };
+    let bars: Vec<Bar> = names(overhead).into_iter().filter_map(bar).collect();
+    let place = match overhead.state_name(state).as_str() {
+        "" => String::new(),
+        name => format!(", {name}"),
+    };
+    let rest = match client {
+        true => "rest of the machine",
+        false => "clients and rest of the machine",
+    };
+    (!bars.is_empty()).then(|| Stack {
+        title: format!(
+            "CPU time per {} by where it goes{place}",
+            text::line(&overhead.states.workload.operation)
+        ),
+        unit: scale.unit,
+        parts: ["server", "clients", "the probe's own tool", rest]
+            .map(str::to_owned)
+            .to_vec(),
+        bars,
+    })
+}
+
+/// Off, and every probe.
+fn names<'a>(overhead: &Overhead<'a>) -> Vec<&'a str> {
+    let off = std::iter::once(crate::workload::OFF);
+    off.chain(overhead.states.variants()).collect()
+}
+
+fn case_of<'a>(state: &State<'a>, name: &str) -> Option<&'a CaseRecord> {
+    let case = match name {
+        crate::workload::OFF => state.off,
+        variant => state.probed(variant).map(|probed| probed.case),
+    };
+    case.filter(|case| case.status == Status::Ok)
+}
+
+fn cases<'s>(state: &State<'s>) -> impl Iterator<Item = &'s CaseRecord> {
+    let probes = state.probes.iter().map(|probed| probed.case);
+    state.off.into_iter().chain(probes)
+}
+
+fn line(name: &str, hue: usize, points: Vec<Point>) -> Line {
+    Line {
+        series: text::line(name),
+        hue,
+        kind: Kind::Measured,
+        points,
+    }
+}
+
+/// A point that has yet to find its place.
+fn point(part: Part) -> Point {
+    Point {
+        at: 1.0,
+        place: String::new(),
+        rate: part.value,
+        ci95: part.ci95,
+        knee: false,
+    }
+}
+
+fn unit(scale: &Scale) -> RateUnit {
+    RateUnit {
+        size: scale.size,
+        prefix: "",
+    }
+}
+
+/// What a size stands for: `4`, `4k`, `1.5 MiB`.
+fn size(place: &str) -> Option<f64> {
+    let digits = |c: char| c.is_ascii_digit() || c == '.';
+    let end = place.find(|c| !digits(c)).unwrap_or(place.len());
+    let (value, unit) = place.split_at(end);
+    let times = match unit.trim_start().chars().next() {
+        None | Some('b' | 'B') => 1.0,
+        Some('k' | 'K') => 1024.0,
+        Some('m' | 'M') => 1024.0 * 1024.0,
+        Some('g' | 'G') => 1024.0 * 1024.0 * 1024.0,
+        Some(_) => return None,
+    };
+    let value: f64 = value.parse().ok()?;
+    (value > 0.0).then_some(value * times)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_places() {
+        assert_eq!(size("4"), Some(4.0));
+        assert_eq!(size("4k"), Some(4096.0));
+        assert_eq!(size("1.5 MiB"), Some(1_572_864.0));
+        for none in ["", "0", "small", "-1", "4 %"] {
+            assert_eq!(size(none), None, "{none}");
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! What is told of every case of a workload: CPU time per operation first, then what else was measured in the
+//! same windows; and how two cases compare in it.
+
+use crate::{
+    record::{
+        BudgetVerdict, CaseRecord, Comparison, MetricRecord, Part, States, Status, Verdict,
+        Workload,
+    },
+    report::{
+        block::Cell,
+        number::{self, HOLD, MISSING},
+        scaling::with_ends,
+        style::Tone,
+        text, words,
+    },
+    workload::Headline,
+};
+
+/// What is told of a case.
+#[derive(Debug)]
+pub(crate) struct Quantity<'a> {
+    /// In a few words: `CPU per command`.
+    pub(crate) name: String,
+    source: Source<'a>,
+    base: Base,
+    more_is_better: bool,
+}
+
+/// Where its values are.
+#[derive(Clone, Copy, Debug)]
+enum Source<'a> {
+    /// The case's own value.
+    Own,
+    /// A value that is compared too.
+    Metric(&'a MetricRecord),
+    /// A secondary value, of cases with a probe alone.
+    Probe(&'static str),
+    /// The same, over all windows.
+    Sum(&'static str),
+}
+
+/// What its values are counted in.
+#[derive(Clone, Debug)]
+enum Base {
+    /// So many nanoseconds.
+    Nanos(f64),
+    /// These a second.
+    PerSecond(String),
+    /// Anything else.
+    Other(String),
+}
+
+/// What values are shown in.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Scale {
+    /// One of it, in what is recorded.
+    pub(crate) size: f64,
+    /// Its name: `µs`.
+    pub(crate) unit: String,
+}
+
+/// How two cases compare, as text.
+#[derive(Debug)]
+pub(crate) struct Change<'a> {
+    /// What it was made from.
+    pub(crate) comparison: &'a Comparison,
+    /// `+1.9 %`.
+    pub(crate) relative: String,
+    /// `[+1.1, +2.7]`.
+    pub(crate) interval: String,
+    /// `more`, `less`, `same`, `unresolved`.
+    pub(crate) verdict: &'static str,
+    /// Of the verdict: more CPU time and less throughput are alike.
+    pub(crate) tone: Tone,
+}
+
+impl<'a> Quantity<'a> {
+    /// What leads: the CPU time per operation of the server, or of the machine.
+    pub(crate) fn headline(workload: &Workload) -> Self {
+        Quantity {
+            name: format!("{} per {}", cpu(workload), text::line(&workload.operation)),
+            source: Source::Own,
+            base: Base::Nanos(1.0),
+            more_is_better: false,
+        }
+    }
+
+    /// What else is compared, in the record's order.
+    pub(crate) fn metrics(states: &States<'a>) -> Vec<Self> {
+        let operations = format!("{}s", text::line(&states.workload.operation));
+        // What leads is not told twice.
+        let leads = |metric: &MetricRecord| {
+            states.workload.headline == Headline::Machine && metric.metric.name == "machine_ns"
+        };
+        let metrics = states.record.metrics.iter();
+        let told = metrics.filter(|metric| !metric.cases.is_empty() && !leads(metric));
+        told.map(|metric| Quantity {
+            name: text::line(&metric.metric.about),
+            source: Source::Metric(metric),
+            base: match metric.metric.unit.as_str() {
+                "ns/op" | "ns" => Base::Nanos(1.0),
+                "us" => Base::Nanos(1e3),
+                "ms" => Base::Nanos(1e6),
+                "op/s" => Base::PerSecond(operations.clone()),
+                unit => Base::Other(text::line(unit)),
+            },
+            more_is_better: metric.metric.more_is_better,
+        })
+        .collect()
+    }
+
+    /// What is told of probes themselves, as far as some probe has it.
+    pub(crate) fn of_probes(states: &States<'a>) -> Vec<Self> {
+        let operation = text::line(&states.workload.operation);
+        let told = |name: &str, source, base| Quantity {
+            name: name.to_owned(),
+            source,
+            base,
+            more_is_better: false,
+        };
+        let plain = || Base::Other(String::new());
+        let mut all = vec![
+            told(
+                "the tool's own CPU",
+                Source::Probe("tool_ns"),
+                Base::Nanos(1.0),
+            ),
+            told(
+                &format!("hits per {operation}"),
+                Source::Probe("hits"),
+                plain(),
+            ),
+            told("lost", Source::Sum("lost"), plain()),
+            told("dropped", Source::Sum("drops"), plain()),
+            told("attach", Source::Probe("attach_ms"), Base::Nanos(1e6)),
+            told("detach", Source::Probe("detach_ms"), Base::Nanos(1e6)),
+            told("hiccup", Source::Probe("hiccup_ms"), Base::Nanos(1e6)),
+        ];
+        all.retain(|quantity| {
+            let probes = states.all.iter().flat_map(|state| &state.probes);
+            let mut values = probes.filter_map(|probed| quantity.value(probed.case));
+            match quantity.source {
+                // No drops are no news; nothing lost is.
+                Source::Probe("tool_ns") | Source::Sum("drops") => {
+                    values.any(|part| part.value > 0.0)
+                }
+                _ => values.next().is_some(),
+            }
+        });
+        all
+    }
+
+    /// Whether it counts operations by time.
+    pub(crate) fn is_throughput(&self) -> bool {
+        matches!(self.base, Base::PerSecond(_))
+    }
+
+    /// Its value of a case; `None` where it has none.
+    pub(crate) fn value(&self, case: &CaseRecord) -> Option<Part> {
+        let found = match self.source {
+            Source::Own => {
+                let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok)?;
+                Part {
+                    value: raw.value,
+                    ci95: raw.ci95,
+                }
+            }
+            Source::Metric(metric) => {
+                let known = metric.cases.get(&case.name)?;
+                Part {
+                    value: known.value,
+                    ci95: known.ci95,
+                }
+            }
+            Source::Probe(name) => case.secondary_part(name)?,
+            Source::Sum(name) => {
+                case.secondary_value(name)?;
+                Part {
+                    value: case.secondary.get(name)?.iter().flatten().sum(),
+                    ci95: None,
+                }
+            }
+        };
+        found.value.is_finite().then_some(found)
+    }
+
+    /// How a case compares with another.
+    pub(crate) fn change(
+        &self,
+        states: &States<'a>,
+        case: &str,
+        baseline: &str,
+    ) -> Option<Change<'a>> {
+        let metric = match self.source {
+            Source::Own => None,
+            Source::Metric(metric) => Some(metric),
+            Source::Probe(_) | Source::Sum(_) => return None,
+        };
+        let comparison = states.comparison(metric, case, baseline)?;
+        let (relative, interval) = words::relative(comparison);
+        let (more, less) = match self.more_is_better {
+            true => ("less", "more"),
+            false => ("more", "less"),
+        };
+        let (verdict, tone) = match comparison.verdict {
+            Verdict::Slower => (more, Tone::More),
+            Verdict::Faster => (less, Tone::Less),
+            Verdict::Same => ("same", Tone::Quiet),
+            Verdict::Unresolved => ("unresolved", Tone::Open),
+        };
+        Some(Change {
+            comparison,
+            relative,
+            interval,
+            verdict,
+            tone,
+        })
+    }
+
+    /// What to show the values of some cases in: all have digits then.
+    pub(crate) fn scale<'c>(&self, cases: impl Iterator<Item = &'c CaseRecord>) -> Scale {
+        let sizes = cases.filter_map(|case| Some(self.value(case)?.value.abs()));
+        let least = sizes
+            .filter(|size| *size > 0.0)
+            .fold(f64::INFINITY, f64::min);
+        let scale = |size, unit: &str| Scale {
+            size,
+            unit: unit.to_owned(),
+        };
+        match &self.base {
+            Base::Nanos(of) => match least * of {
+                ns if ns < 1e3 || ns.is_infinite() => scale(1.0 / of, "ns"),
+                ns if ns < 1e6 => scale(1e3 / of, "µs"),
+                ns if ns < 1e9 => scale(1e6 / of, "ms"),
+                _ => scale(1e9 / of, "s"),
+            },
+            Base::PerSecond(operations) => match least {
+                rate if rate >= 1e7 => scale(1e6, &format!("M {operations}/s")),
+                rate if rate >= 1e4 => scale(1e3, &format!("k {operations}/s")),
+                _ => scale(1.0, &format!("{operations}/s")),
+            },
+            Base::Other(unit) => scale(1.0, unit),
+        }
+    }
+
+    /// Its name with what it is shown in: `CPU per command, µs`.
+    pub(crate) fn heading(&self, scale: &Scale) -> String {
+        match scale.unit.as_str() {
+            "" => self.name.clone(),
+            unit => format!("{}, {unit}", self.name),
+        }
+    }
+
+    /// What stands for a case in a table.
+    pub(crate) fn cell(&self, case: &CaseRecord, scale: &Scale) -> Cell {
+        let words = |tone, words: &str| Cell {
+            tone,
+            ..Cell::words(words)
+        };
+        match (case.status, self.value(case)) {
+            (Status::Invalid, _) => words(Tone::Alarm, "INVALID"),
+            (Status::Unsupported, _) => words(Tone::Quiet, "not run"),
+            (Status::Ok, None) => words(Tone::Quiet, MISSING),
+            (Status::Ok, Some(part)) => Cell::number(scale.shown(part), part.value),
+        }
+    }
+}
+
+impl Scale {
+    /// A value alone, with the digits that its interval supports.
+    pub(crate) fn plain(&self, part: Part) -> String {
+        let ci95 = part.ci95.map(|ends| ends.map(|end| end / self.size));
+        let value = part.value / self.size;
+        number::fixed(value, number::estimate_decimals(value, ci95))
+    }
+
+    /// A value with how far its interval reaches.
+    pub(crate) fn shown(&self, part: Part) -> String {
+        shown(Part {
+            value: part.value / self.size,
+            ci95: part.ci95.map(|ends| ends.map(|end| end / self.size)),
+        })
+    }
+}
+
+impl Change<'_> {
+    /// `more +1.9 % [+1.1, +2.7]`: all of it in one cell, what is read first in front.
+    pub(crate) fn cell(&self) -> Cell {
+        let words = format!("{} {} {}", self.verdict, self.relative, self.interval);
+        Cell {
+            tone: self.tone,
+            ..Cell::number(words.trim_end(), self.comparison.relative)
+        }
+    }
+
+    /// `+1.9 % [+1.1, +2.7]`.
+    pub(crate) fn difference_cell(&self) -> Cell {
+        let words = format!("{} {}", self.relative, self.interval);
+        Cell::number(words.trim_end(), self.comparison.relative)
+    }
+
+    /// The verdict, with what follows of the budget.
+    pub(crate) fn verdict_cell(&self) -> Cell {
+        let budget = match self.comparison.budget {
+            None => "",
+            Some(BudgetVerdict::Within) => ", within budget",
+            Some(BudgetVerdict::Over) => ", over budget",
+            Some(BudgetVerdict::CantTell) => ", can't tell if within budget",
+        };
+        Cell {
+            tone: self.tone,
+            ..Cell::words(format!("{}{budget}", self.verdict))
+        }
+    }
+}
+
+/// A value as it is, with how far its interval reaches.
+pub(crate) fn shown(part: Part) -> String {
+    let value = part.value;
+    match part.ci95 {
+        Some([low, high]) if high > low => with_ends(value, Some([low, high])),
+        // Every window told the same.
+        Some(_) => number::fixed(value, number::counted_decimals(value)),
+        None if value.fract() == 0.0 => number::fixed(value, 0),
+        None => number::fixed(value, number::plain_decimals(value)),
+    }
+}
+
+/// What is counted of CPU time.
+pub(crate) fn cpu(workload: &Workload) -> &'static str {
+    match workload.headline {
+        Headline::Server => "CPU",
+        Headline::Machine => "CPU of the machine",
+    }
+}
+
+/// A number and its unit on one line.
+pub(crate) fn held(number: &str, unit: &str) -> String {
+    format!("{number}{HOLD}{unit}")
+}

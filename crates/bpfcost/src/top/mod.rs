@@ -1,0 +1,79 @@
+//! What the BPF programs that are loaded on this machine cost now: how often each runs, times what a run takes
+//! by the kernel's own account (`bpf_stats`), which is kept while a [`Watcher`] lives.
+//!
+//! That account has a bias: its own clock reads. What it says of a program that does nothing is measured here,
+//! before anything else, and taken off. What it takes the kernel to come to a program (the trap of a kprobe, the
+//! call of a tracepoint) is not in the account, so not in what is shown.
+
+mod holders;
+mod tax;
+mod view;
+
+use std::{
+    collections::BTreeMap,
+    thread::available_parallelism,
+    time::{Duration, Instant},
+};
+
+use bpfcost_bpf::{
+    Account, accounts,
+    stats::{RunStats, StatsOn},
+};
+
+pub(crate) use view::{Running, View};
+use {holders::Held, tax::Tax};
+
+/// Keeps the kernel's account on, and looks at it.
+pub(crate) struct Watcher {
+    _on: StatsOn,
+    tax: Tax,
+    since: Instant,
+    /// The account at the last look, by program.
+    before: BTreeMap<u32, RunStats>,
+    held: Held,
+}
+
+impl Watcher {
+    /// Switches the account on, and measures what it costs.
+    pub(crate) fn start() -> bpfcost_bpf::Result<Self> {
+        let (on, tax) = tax::measured()?;
+        Ok(Watcher {
+            _on: on,
+            tax,
+            since: Instant::now(),
+            before: by_program(&accounts()),
+            held: Held::default(),
+        })
+    }
+
+    /// What ran since the last look.
+    pub(crate) fn look(&mut self) -> View {
+        let now = accounts();
+        let time = self.since.elapsed();
+        self.since += time;
+        let ids: Vec<u32> = now.iter().map(|one| one.program.id).collect();
+        self.held.know(&ids);
+        let view = self.view(&now, time);
+        self.before = by_program(&now);
+        view
+    }
+
+    fn view(&self, now: &[Account], time: Duration) -> View {
+        let cpus = available_parallelism().map_or(1, usize::from);
+        let ran = now.iter().map(|one| {
+            // One that is new has run since it is there.
+            let before = self.before.get(&one.program.id).copied();
+            let stats = one.stats.since(before.unwrap_or_default());
+            let by = self.held.by(one.program.id);
+            (one.program.clone(), stats, by)
+        });
+        View::new(time, cpus, self.tax, ran)
+    }
+}
+
+fn by_program(accounts: &[Account]) -> BTreeMap<u32, RunStats> {
+    accounts
+        .iter()
+        .map(|one| (one.program.id, one.stats))
+        .collect()
+}

@@ -1,0 +1,56 @@
+//! What the kernel's account costs, and what it says of nothing: by a program that does nothing, run with the
+//! account off and on.
+
+use bpfcost_bpf::{
+    idle::{Idle, Ran},
+    stats::StatsOn,
+};
+use serde::{Deserialize, Serialize};
+
+/// Runs in one system call: enough that it costs next to nothing a run.
+const RUNS: u32 = 2000;
+/// Such calls, of which the median counts: interrupts strike fewer than half.
+const CALLS: usize = 21;
+
+/// What the account does to numbers, and to programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Tax {
+    /// Nanoseconds a run in the account that are none of the program's: what it says of one that does nothing.
+    pub(crate) inside_ns: f64,
+    /// Nanoseconds by which a run is dearer while the account is kept. Absent where it was kept before, so that
+    /// nothing could be compared.
+    pub(crate) whole_ns: Option<f64>,
+}
+
+/// Switches the account on, and measures what that does.
+pub(super) fn measured() -> bpfcost_bpf::Result<(StatsOn, Tax)> {
+    let idle = Idle::load()?;
+    let off = calls(&idle)?;
+    let on = StatsOn::start()?;
+    let counted = calls(&idle)?;
+    let each = |ran: &Ran| ran.elapsed.as_nanos() as f64 / f64::from(RUNS);
+    // Somebody else keeps the account, by a descriptor or for all (kernel.bpf_stats_enabled).
+    let kept = off.iter().any(|ran| ran.stats.run_cnt > 0);
+    let tax = Tax {
+        inside_ns: median(
+            counted
+                .iter()
+                .map(|ran| ran.stats.run_time_ns as f64 / ran.stats.run_cnt.max(1) as f64),
+        ),
+        whole_ns: (!kept)
+            .then(|| (median(counted.iter().map(each)) - median(off.iter().map(each))).max(0.0)),
+    };
+    Ok((on, tax))
+}
+
+fn calls(idle: &Idle) -> bpfcost_bpf::Result<Vec<Ran>> {
+    // The first ones find nothing in caches.
+    idle.run(RUNS)?;
+    (0..CALLS).map(|_| idle.run(RUNS)).collect()
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}

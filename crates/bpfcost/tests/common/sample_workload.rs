@@ -1,0 +1,262 @@
+//! Synthetic records of workloads whose costs are known, built as a run builds them: one probe, two that are
+//! compared with each other, several, and two over sizes; a probe that never fired.
+
+use bpfcost::{
+    experiment::{Case, Experiment, Problem, Trial, workload::Workload},
+    measure::{Plan, Stop},
+    record::*,
+    workload::Definition,
+};
+
+use super::synthetic;
+
+/// What redis takes per command without a probe, in nanoseconds of CPU time.
+pub const COMMAND_NS: f64 = 5_000.0;
+/// Epochs of a quick run.
+pub const EPOCHS: usize = 12;
+/// Sizes in KiB.
+pub const SIZES: [u32; 4] = [1, 4, 16, 256];
+
+/// redis with one probe that costs this share more; values are off by `noise` of themselves at most.
+pub fn one(share: f64, noise: f64, budget: Option<f64>) -> Record {
+    redis(&[("bpftrace", share)], false, noise, budget)
+}
+
+/// redis with two probes, which are compared with each other too.
+pub fn two(budget: Option<f64>) -> Record {
+    redis(
+        &[("bpftrace", 0.021), ("falco", 0.094)],
+        true,
+        0.004,
+        budget,
+    )
+}
+
+/// redis with five probes: one costs nothing, one is open, one could not run.
+pub fn several() -> Record {
+    let probes = [
+        ("nothing", 0.0),
+        ("tracepoint", 0.04),
+        ("map", 0.09),
+        ("stack", 0.35),
+        ("kprobe", 0.1),
+    ];
+    let mut record = redis(&probes, false, 0.004, None);
+    let kprobe = record.cases.iter_mut().find(|case| case.name == "kprobe");
+    let kprobe = kprobe.unwrap();
+    kprobe.status = Status::Unsupported;
+    kprobe.reason = Some("needs CONFIG_KPROBES".into());
+    kprobe.raw = None;
+    record.comparisons.retain(|one| one.case != "kprobe");
+    for metric in &mut record.metrics {
+        metric.comparisons.retain(|one| one.case != "kprobe");
+        metric.cases.remove("kprobe");
+    }
+    record
+}
+
+/// redis with a probe that never fired.
+pub fn silent() -> Record {
+    let mut record = one(0.0, 0.004, None);
+    let probed = record.cases.iter_mut().find(|case| !case.baseline).unwrap();
+    probed.status = Status::Invalid;
+    probed.raw = None;
+    probed.problems = vec![Problem {
+        check: "hits of the probe".into(),
+        expected: "at least 1".into(),
+        got: "0".into(),
+        detail: "The probe fired 0 times: nothing was measured. Is the symbol used by this binary?"
+            .into(),
+    }];
+    record.comparisons.clear();
+    for metric in &mut record.metrics {
+        metric.comparisons.clear();
+        metric.cases.remove("bpftrace");
+    }
+    record
+}
+
+/// nginx with TLS over sizes: one probe whose cost falls with the size, and one that costs half of that.
+pub fn sizes() -> Record {
+    let text = r#"
+        name = "nginx-ssl"
+        about = "what does a look into TLS cost nginx?"
+        operation = "request"
+        over = "size"
+        prose = """
+        Study 004 with intervals. Small answers are dearest to watch: what a probe costs is paid per call, not per byte.
+
+        Throughput falls by less wherever the client is what limits it.
+        """
+        [server]
+        command = ["nginx"]
+        [[client]]
+        command = ["wrk"]
+        output = "wrk"
+        [[factor]]
+        name = "size"
+        about = "KiB of an answer"
+        values = ["1", "4", "16", "256"]
+        [[variant]]
+        name = "sslsniff"
+        about = "payload of SSL_read and SSL_write to a ring buffer"
+        probe = "builtin:sslsniff"
+        [[variant]]
+        name = "user"
+        about = "the same in user space"
+        probe = "builtin:sslsniff"
+    "#;
+    build(text, 0.004, None, |case| {
+        let factor = |name: &str| case.factors.get(name).map_or("", String::as_str);
+        let size: f64 = factor("size").parse().unwrap();
+        let base = 30_000.0 + 1_500.0 * size;
+        let share = 14_000.0 / base;
+        let share = match factor("variant") {
+            "sslsniff" => share,
+            "user" => share / 2.0,
+            _ => 0.0,
+        };
+        (base, share)
+    })
+}
+
+fn redis(
+    probes: &[(&str, f64)],
+    against_each_other: bool,
+    noise: f64,
+    budget: Option<f64>,
+) -> Record {
+    let mut text = format!(
+        r#"
+        name = "redis"
+        about = "what do probes cost redis?"
+        operation = "command"
+        prose = "SET of 3 bytes by 50 clients."
+        against-each-other = {against_each_other}
+        [server]
+        command = ["redis-server"]
+        [[client]]
+        command = ["redis-benchmark"]
+        output = "redis-benchmark"
+        "#
+    );
+    for (name, _) in probes {
+        text += &format!(
+            "[[variant]]\nname = \"{name}\"\nabout = \"what {name} does\"\nprobe = \"{name}\"\n"
+        );
+    }
+    build(&text, noise, budget, |case| {
+        let variant = case.factors.get("variant").unwrap();
+        let known = probes.iter().find(|(name, _)| name == variant);
+        (COMMAND_NS, known.map_or(0.0, |(_, share)| *share))
+    })
+}
+
+/// A record of a workload; `cost` tells what a case costs without a probe, and how much more with its own.
+fn build(
+    text: &str,
+    noise: f64,
+    budget: Option<f64>,
+    cost: impl Fn(&Case) -> (f64, f64),
+) -> Record {
+    let definition = Definition::parse(text).unwrap();
+    let experiment = Workload::of(definition);
+    let plan = plan(&experiment, budget);
+    let measured = synthetic::measured(&plan, EPOCHS, None, |case, epoch, off| {
+        let (base, share) = cost(case);
+        // A server is as fast as it came up, with each of its probes.
+        let luck = 1.0 + 0.03 * ((epoch * 7 % 5) as f64 - 2.0) / 2.0;
+        trial(case, base, share, luck * (1.0 + noise * off))
+    });
+    let machine = Machine {
+        kernel: "6.18.5".into(),
+        cpu: "a CPU".into(),
+        cpus: 2,
+        programs: Some(
+            "server: CPU clocks of its processes; machine: idle time by the scheduler's clock"
+                .into(),
+        ),
+        ..Machine::default()
+    };
+    let mut record = Record::build(
+        &plan,
+        &measured,
+        "2026-11-22T09:00:00Z",
+        machine,
+        Some(0.024),
+    );
+    record.spread.noise = Some([-0.3, 0.5]);
+    assert_eq!(record.stop, Stop::Rounds);
+    record
+}
+
+fn plan(experiment: &Workload, budget: Option<f64>) -> Plan {
+    Plan {
+        experiment: experiment.name().to_owned(),
+        target: "host".to_owned(),
+        settings: Default::default(),
+        unit: experiment.unit(),
+        seed: 7,
+        cases: experiment.cases(),
+        grid: None,
+        scaling: None,
+        metrics: experiment.metrics(),
+        adjacent: experiment.adjacent().map(str::to_owned),
+        definition: experiment.definition().cloned(),
+        contends: false,
+        pairs: experiment.pairs(),
+        cpus: vec![0],
+        precision: None,
+        seconds: None,
+        patient: false,
+        quick: true,
+        rounds: Some(3),
+        goal_ns: 2e6,
+        margin: experiment.margin(),
+        budget,
+    }
+}
+
+/// A window: with a probe, all is `share` dearer; throughput falls by half of that.
+fn trial(case: &Case, base: f64, share: f64, off: f64) -> Trial {
+    let probed = case
+        .factors
+        .get("variant")
+        .is_some_and(|name| name != "off");
+    let value = base * (1.0 + share) * off;
+    let tool = if probed { base * share * 0.1 } else { 0.0 };
+    let rate = 1e9 / base / 2.0 / (1.0 + share / 2.0) / off;
+    let latency = base * (1.0 + share) * off / 1e3;
+    let mut secondary = std::collections::BTreeMap::from([
+        ("server_ns", value),
+        ("client_ns", base * 0.8),
+        ("tool_ns", tool),
+        ("machine_ns", value + base * 1.1 + tool),
+        ("switches", 0.4),
+        ("ops_per_s", rate),
+        ("latency_p50_us", latency * 50.0),
+        ("latency_p90_us", latency * 70.0),
+        ("latency_p95_us", latency * 80.0),
+        ("latency_p99_us", latency * 120.0),
+        ("latency_p999_us", latency * 300.0),
+        ("latency_max_us", latency * 900.0),
+    ]);
+    if probed {
+        secondary.extend([
+            ("hits", 1.0),
+            ("lost", 0.0),
+            ("attach_ms", 12.0 * off),
+            ("detach_ms", 31.0 * off),
+        ]);
+    }
+    Trial {
+        value,
+        ops: 50_000,
+        elapsed_ns: value * 50_000.0,
+        ticks: 0,
+        secondary: secondary
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value))
+            .collect(),
+    }
+}

@@ -1,0 +1,219 @@
+//! Records of workloads: known costs come out again, and every view says so word for word.
+
+mod common;
+
+use bpfcost::{
+    record::{Outcome, Record, States, Status, compare},
+    report::{self, csv, markdown, style::Style, summary, table, verbose},
+};
+use common::sample_workload::{self, SIZES};
+
+fn shown(record: &Record) -> String {
+    table::render(record, Style::default())
+}
+
+fn sentence(record: &Record) -> String {
+    bpfcost::report::number::plain_spaces(&summary::sentence(record))
+}
+
+#[test]
+fn states_are_told_apart_by_all_but_the_probe() {
+    let record = sample_workload::sizes();
+    let states = States::of(&record).unwrap();
+    assert_eq!(states.over(), Some("size"));
+    assert_eq!(states.variants(), ["sslsniff", "user"]);
+    let sizes: Vec<&str> = states
+        .all
+        .iter()
+        .map(|state| state.factors["size"])
+        .collect();
+    assert_eq!(sizes, SIZES.map(|size| size.to_string()));
+    for state in &states.all {
+        assert!(state.off.is_some_and(|off| off.baseline));
+        assert_eq!(state.probes.len(), 2);
+    }
+    assert_eq!(states.curves_over("size").len(), 1);
+    let alone = sample_workload::one(0.02, 0.004, None);
+    assert_eq!(States::of(&alone).unwrap().over(), None);
+}
+
+#[test]
+fn the_sentence_of_one_probe() {
+    let told = |share, noise, budget| sentence(&sample_workload::one(share, noise, budget));
+    insta::assert_snapshot!(
+        [
+            told(0.045, 0.004, None),
+            told(0.045, 0.004, Some(0.1)),
+            told(0.045, 0.004, Some(0.02)),
+            told(0.045, 0.1, Some(0.05)),
+            told(0.0, 0.004, None),
+            told(0.0, 0.004, Some(0.05)),
+            told(0.03, 0.1, None),
+            told(-0.05, 0.004, None),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn the_sentence_of_several() {
+    insta::assert_snapshot!(
+        [
+            sentence(&sample_workload::two(None)),
+            sentence(&sample_workload::two(Some(0.05))),
+            sentence(&sample_workload::several()),
+            sentence(&sample_workload::sizes()),
+            sentence(&sample_workload::silent()),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn terminal_of_one_probe() {
+    insta::assert_snapshot!(shown(&sample_workload::one(0.045, 0.004, Some(0.1))));
+}
+
+#[test]
+fn terminal_of_what_is_open() {
+    insta::assert_snapshot!(shown(&sample_workload::one(0.03, 0.1, None)));
+}
+
+#[test]
+fn terminal_of_two_probes() {
+    insta::assert_snapshot!(shown(&sample_workload::two(None)));
+}
+
+#[test]
+fn terminal_of_several_probes() {
+    insta::assert_snapshot!(shown(&sample_workload::several()));
+}
+
+#[test]
+fn terminal_over_sizes() {
+    insta::assert_snapshot!(shown(&sample_workload::sizes()));
+}
+
+#[test]
+fn terminal_of_a_probe_that_never_fired() {
+    let record = sample_workload::silent();
+    assert!(
+        record
+            .cases
+            .iter()
+            .any(|case| case.status == Status::Invalid)
+    );
+    insta::assert_snapshot!(shown(&record));
+}
+
+#[test]
+fn in_markdown() {
+    insta::assert_snapshot!(markdown::render(&sample_workload::one(0.045, 0.004, None)));
+}
+
+#[test]
+fn over_sizes_in_markdown() {
+    insta::assert_snapshot!(markdown::render(&sample_workload::sizes()));
+}
+
+#[test]
+fn verbose_has_every_state_and_where_times_come_from() {
+    let record = sample_workload::sizes();
+    let long = verbose::render(&record, Style::default());
+    for size in SIZES {
+        assert!(
+            long.contains(&format!("nginx-ssl, size {size}\n")),
+            "{long}"
+        );
+    }
+    assert!(long.contains("idle time by the scheduler's clock"));
+    assert!(!shown(&record).contains("idle time by the scheduler's clock"));
+}
+
+#[test]
+fn csv_has_a_line_a_case_and_each_value_with_its_ends() {
+    let record = sample_workload::one(0.045, 0.004, None);
+    let text = csv::render(std::slice::from_ref(&record)).unwrap();
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 2);
+    let place = |name: &str| head.iter().position(|own| *own == name).unwrap();
+    assert_eq!(
+        rows.iter()
+            .map(|row| row[place("variant")])
+            .collect::<Vec<_>>(),
+        ["off", "bpftrace"]
+    );
+    let number = |row: usize, name: &str| rows[row][place(name)].parse::<f64>().unwrap();
+    for row in [0, 1] {
+        for name in ["ops_per_s", "machine_ns", "latency_p99_us", "tool_ns"] {
+            let [low, value, high] =
+                ["_ci95_low", "", "_ci95_high"].map(|end| number(row, &format!("{name}{end}")));
+            assert!(
+                low <= value && value <= high,
+                "{name}: {low}, {value}, {high}"
+            );
+        }
+    }
+    assert!((number(0, "ops_per_s") / 1e5 - 1.0).abs() < 0.02);
+    assert_eq!(rows[0][place("attach_ms")], "", "nothing was attached");
+    // Records of others have none of these columns.
+    let other = csv::render(&[common::sample_record::sized(2, 2)]).unwrap();
+    assert!(!other.lines().next().unwrap().contains("variant"));
+}
+
+#[test]
+fn runs_of_a_workload_are_compared_by_cpu_time_and_with_a_warning() {
+    let old = sample_workload::one(0.045, 0.004, None);
+    let mut new = sample_workload::one(0.4, 0.004, None);
+    new.seed = 8;
+    let compared = |new: &Record| {
+        compare(
+            std::slice::from_ref(&old),
+            std::slice::from_ref(new),
+            None,
+            |_| None,
+        )
+    };
+    let changes = compared(&new).unwrap();
+    let outcomes: Vec<Outcome> = changes.cases.iter().map(|change| change.outcome).collect();
+    assert_eq!(outcomes[1], Outcome::Regressed, "{outcomes:?}");
+    let told = report::compare::table(&changes, Style::default());
+    assert!(
+        told.contains("costs more, beyond 2 %") && !told.contains("slower"),
+        "{told}"
+    );
+    assert!(
+        told.replace('\n', " ")
+            .contains("compared is CPU time of the server per command"),
+        "{told}"
+    );
+    new.workload.as_mut().unwrap().operation = "request".to_owned();
+    let refused = compared(&new).unwrap_err().to_string();
+    assert!(
+        refused.contains("per command in one record") && refused.contains("per request"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn records_of_workloads_come_back_from_disk() {
+    let record = sample_workload::several();
+    let text = serde_json::to_string(&record).unwrap();
+    let back: Record = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.spread.noise, record.spread.noise);
+    assert_eq!(shown(&back), shown(&record));
+    // One that was written before these keys were.
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for key in ["workload", "metrics"] {
+        value.as_object_mut().unwrap().remove(key);
+    }
+    value["spread"].as_object_mut().unwrap().remove("noise");
+    let old: Record = serde_json::from_value(value).unwrap();
+    assert!(
+        shown(&old).starts_with("redis on host: 5 cases cost from"),
+        "{}",
+        shown(&old)
+    );
+}
