@@ -39,6 +39,7 @@ const SPREAD: f64 = 0.015;
 const BUILT_IN: &[&str] = &[
     include_str!("../../../../experiments/busy.toml"),
     include_str!("../../../../experiments/iperf3.toml"),
+    include_str!("../../../../experiments/l7-go.toml"),
     include_str!("../../../../experiments/nginx-ssl.toml"),
     include_str!("../../../../experiments/redis.toml"),
     include_str!("../../../../experiments/syscount.toml"),

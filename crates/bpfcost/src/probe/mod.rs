@@ -105,6 +105,7 @@ pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
         Spec::BuiltIn { name, arguments } => match name.as_str() {
             "event" => Counting::event(arguments)?.needs(),
             "busy" => Counting::busy(arguments)?.needs(),
+            "l7" => agent::l7::needs(arguments)?,
             "syscount" => Syscount::needs(),
             _ => Vec::new(),
         },

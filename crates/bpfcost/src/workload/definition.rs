@@ -31,6 +31,9 @@ pub struct Definition {
     /// Files made in `{dir}` before anything starts, by name.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// Files of `workloads/`, which are part of this program: added to `files` under their last name.
+    #[serde(default)]
+    pub sources: Vec<String>,
     /// Commands run once in `{dir}` before the first server starts.
     #[serde(default)]
     pub prepare: Vec<Vec<String>>,

@@ -20,6 +20,7 @@ mod reading;
 mod scene;
 mod served;
 mod server;
+mod source;
 
 pub use accounts::{Account, Accounts, Spent, sources};
 pub use base::Base;

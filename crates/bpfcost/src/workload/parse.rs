@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use regex::Regex;
 use thiserror::Error as ThisError;
 
-use super::{Definition, Error, OFF, Variant};
+use super::{Definition, Error, OFF, Variant, source};
 use crate::nearest::suggest;
 
 /// What commands and files may name in braces beside factors; [`Scene`](super::Scene) fills it in.
@@ -38,7 +38,9 @@ impl Definition {
     pub fn parse(text: &str) -> Result<Self, Wrong> {
         let mut definition: Definition =
             toml::from_str(text).map_err(|error| malformed(text, &error))?;
-        definition.check().map_err(|Found { near, what }| {
+        let sourced = definition.take_sources();
+        let checked = sourced.and_then(|()| definition.check());
+        checked.map_err(|Found { near, what }| {
             let line = text.lines().position(|line| line.contains(&near));
             Wrong {
                 line: line.unwrap_or(0) + 1,
@@ -47,6 +49,24 @@ impl Definition {
         })?;
         definition.variants.insert(0, Variant::off());
         Ok(definition)
+    }
+
+    /// Puts the text of its sources among its files.
+    fn take_sources(&mut self) -> Result<(), Found> {
+        for path in &self.sources {
+            let Some((name, text)) = source::find(path) else {
+                return Err(wrong(
+                    path.as_str(),
+                    format!(
+                        "there is no source {path}{}: there are {}",
+                        suggest(path, source::paths()),
+                        source::paths().collect::<Vec<_>>().join(", ")
+                    ),
+                ));
+            };
+            self.files.insert(name.to_owned(), text.to_owned());
+        }
+        Ok(())
     }
 
     /// What no type says.

@@ -17,5 +17,6 @@ mod definition;
 mod definitions;
 mod ends;
 mod faults;
+mod l7;
 mod network;
 mod success;

@@ -298,6 +298,7 @@ fn empty() -> Definition {
         headline: Headline::default(),
         window_ms: WINDOW_MS,
         files: BTreeMap::new(),
+        sources: Vec::new(),
         prepare: Vec::new(),
         network: "here".to_owned(),
         server: None,

@@ -18,7 +18,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use bpfcost_bpf::l7::{L7, Places, Watch};
+use bpfcost_bpf::{
+    Feature,
+    l7::{L7, Places, Watch},
+};
 use serde::Serialize;
 
 use self::exchange::{Endpoint, Exchanges, Latency};
@@ -45,8 +48,8 @@ struct Sight {
     file: Option<PathBuf>,
 }
 
-/// Opens the agent: `MODE`, and the file for what it sees, if any.
-pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+/// What it is told: what to watch, and the file for what it sees, if any.
+fn told(arguments: &[String]) -> Result<(Watch, Option<PathBuf>)> {
     let (mode, file) = match arguments {
         [mode] => (mode, None),
         [mode, file] => (mode, Some(PathBuf::from(file))),
@@ -56,11 +59,26 @@ pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
         let names = MODES.map(|(name, _)| name).join(", ");
         bail!("builtin:l7 has no mode {mode}: there are {names}");
     };
+    Ok((*watch, file))
+}
+
+/// What the kernel must have.
+pub(in crate::probe) fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
+    let mut needs = vec![Feature::Tracefs, Feature::Tracepoint, Feature::RingBuffer];
+    if told(arguments)?.0 > Watch::Sockets {
+        needs.push(Feature::UprobeMulti);
+    }
+    Ok(needs)
+}
+
+/// Opens the agent.
+pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+    let (watch, file) = told(arguments)?;
     let exchanges = Rc::new(RefCell::new(Exchanges::default()));
     let taken = Rc::clone(&exchanges);
     Ok(Box::new(Sight {
-        programs: L7::load(*watch, move |call| taken.borrow_mut().take(call))?,
-        watch: *watch,
+        programs: L7::load(watch, move |call| taken.borrow_mut().take(call))?,
+        watch,
         exchanges,
         places: HashMap::new(),
         file,
@@ -93,23 +111,23 @@ impl Agent for Sight {
         if let Some(file) = &self.file {
             write(file, &endpoints).with_context(|| format!("can't write {}", file.display()))?;
         }
-        let mut told = BTreeMap::from([
+        let mut counts_by_name = BTreeMap::from([
             ("opaque".to_owned(), counted.opaque),
             ("truncated".to_owned(), counted.truncated),
             ("requests".to_owned(), counted.requests),
             ("answered".to_owned(), counted.answered),
         ]);
         for (class, count) in counted.statuses.iter().enumerate().skip(1) {
-            told.insert(format!("status_{class}xx"), *count);
+            counts_by_name.insert(format!("status_{class}xx"), *count);
         }
         if self.watch >= Watch::Goroutines {
-            told.insert("by_one_goroutine".to_owned(), counted.by_one_goroutine);
-            told.insert("goroutine_switches".to_owned(), counts.switches);
+            counts_by_name.insert("by_one_goroutine".to_owned(), counted.by_one_goroutine);
+            counts_by_name.insert("goroutine_switches".to_owned(), counts.switches);
         }
         Ok(Seen {
             hits: Some(counted.calls),
             lost: counts.lost,
-            counts: told,
+            counts: counts_by_name,
         })
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! To add one: a file here that implements [`Agent`], and its name in [`AGENTS`].
 
-mod l7;
+pub(super) mod l7;
 mod remote;
 mod serve;
 mod sslsniff;

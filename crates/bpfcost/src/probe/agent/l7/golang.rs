@@ -164,6 +164,8 @@ fn returns(code: &[u8]) -> Result<Vec<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use std::env;
+
     use super::*;
 
     #[test]
@@ -182,6 +184,37 @@ mod tests {
         assert!(error.contains("it is no Go program"), "{error}");
         let error = format!("{:#}", find(b"#!/bin/sh\n").expect_err("a script"));
         assert!(error.contains("ELF"), "{error}");
+    }
+
+    /// Go's own `go` is a Go program.
+    #[test]
+    fn the_table_says_what_symbols_say() {
+        let Some(go) = env::var_os("PATH").and_then(|path| {
+            let mut files = env::split_paths(&path).map(|folder| folder.join("go"));
+            files.find(|file| file.is_file())
+        }) else {
+            eprintln!("SKIPPED: go is not installed");
+            return;
+        };
+        let bytes = fs::read(&go).expect("it can be read");
+        let file: ElfFile64<'_> = ElfFile64::parse(&*bytes).expect("a program");
+        let functions = functions(&file).expect("a Go program");
+        let text = |symbol: &object::read::elf::ElfSymbol64<'_, '_>| {
+            symbol.kind() == object::SymbolKind::Text && symbol.size() > 0
+        };
+        let mut agreed = 0;
+        for symbol in file.symbols().filter(text) {
+            // Assembly has names of its own in symbols.
+            let name = symbol.name().unwrap_or_default().trim_end_matches(".abi0");
+            let Some(range) = functions.get(name) else {
+                continue;
+            };
+            agreed += u32::from(range.start == symbol.address());
+        }
+        let told = file.symbols().filter(text).count();
+        // What is inlined everywhere, or is of the linker, is in one of them alone; two forms have one name.
+        assert!(agreed as usize > told * 9 / 10, "{agreed} of {told}");
+        assert!(told == 0 || agreed > 1000, "{agreed} of {told}");
     }
 
     /// Two functions, `a` and `bc`, of 16 and 32 bytes behind 0x1000.

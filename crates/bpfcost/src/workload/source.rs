@@ -1,0 +1,27 @@
+//! Files of `workloads/`: servers that are built from their source, and scripts of clients. They are part of this
+//! program, so that it needs nothing of its repository where it is installed.
+
+/// Path below `workloads/`, and text.
+const SOURCES: [(&str, &str); 3] = [
+    (
+        "l7-go/go.mod",
+        include_str!("../../../../workloads/l7-go/go.mod"),
+    ),
+    (
+        "l7-go/main.go",
+        include_str!("../../../../workloads/l7-go/main.go"),
+    ),
+    ("wrk.lua", include_str!("../../../../workloads/wrk.lua")),
+];
+
+/// The file of that path: its last name, and its text.
+pub(super) fn find(path: &str) -> Option<(&'static str, &'static str)> {
+    let (path, text) = SOURCES.iter().find(|(known, _)| *known == path)?;
+    let name = path.rsplit('/').next().unwrap_or(path);
+    Some((name, text))
+}
+
+/// All paths.
+pub(super) fn paths() -> impl Iterator<Item = &'static str> {
+    SOURCES.iter().map(|(path, _)| *path)
+}

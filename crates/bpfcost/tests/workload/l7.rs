@@ -1,0 +1,249 @@
+//! The agent that reconstructs requests, on the Go server: what was asked for, and nothing else.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::definition::able;
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/l7-go");
+
+/// A process that is gone with its owner.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The Go server.
+struct Server {
+    process: Running,
+    port: u16,
+}
+
+impl Server {
+    /// Builds it with these flags of the linker, and starts it.
+    fn start(dir: &TempDir, flags: &str) -> Self {
+        let program = dir.path().join("l7-go");
+        let built = Command::new("go")
+            .args(["build", "-mod=mod", "-buildvcs=false", "-trimpath"])
+            .args(["-tags", "netgo,osusergo", "-ldflags", flags, "-o"])
+            .arg(&program)
+            .arg(".")
+            .current_dir(SOURCE)
+            .status()
+            .expect("go starts");
+        assert!(built.success());
+        let mut child = Command::new(&program)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut ready = String::new();
+        let out = child.stdout.take().expect("its output");
+        let process = Running(child);
+        BufReader::new(out).read_line(&mut ready).expect("a line");
+        let port = ready.trim().rsplit(':').next().expect("a port");
+        Server {
+            process,
+            port: port.parse().unwrap_or_else(|_| panic!("{ready}")),
+        }
+    }
+
+    fn pid(&self) -> u32 {
+        self.process.0.id()
+    }
+
+    /// Asks by one connection: each time what curl is told to do, and a path.
+    fn asked(&self, scheme: &str, what: &[(&[&str], &str)]) {
+        let mut curl = Command::new("curl");
+        for (index, (options, path)) in what.iter().enumerate() {
+            if index > 0 {
+                curl.arg("--next");
+            }
+            curl.args(["--silent", "--insecure", "--max-time", "20"])
+                .args(["--output", "/dev/null"])
+                .args(*options)
+                .arg(format!("{scheme}://127.0.0.1:{}{path}", self.port));
+        }
+        assert!(curl.status().expect("curl starts").success());
+    }
+}
+
+/// The agent, in its process.
+struct Agent {
+    process: Running,
+    ask: ChildStdin,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Agent {
+    fn start(arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_bpfcost"))
+            .args(["agent", "l7"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the agent starts");
+        let ask = child.stdin.take().expect("its input");
+        let answers = BufReader::new(child.stdout.take().expect("its output"));
+        Agent {
+            process: Running(child),
+            ask,
+            answers,
+        }
+    }
+
+    fn hear(&mut self) -> Value {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("an answer");
+        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
+    }
+
+    fn says(&mut self, ask: &Value) -> Value {
+        writeln!(self.ask, "{ask}").expect("it listens");
+        self.hear()
+    }
+
+    fn attach(&mut self, pid: u32) -> Value {
+        let scene = json!({
+            "dir": "/", "port": 0, "pids": [pid], "server_cpus": [], "client_cpus": [], "window_ms": 0,
+            "factors": {}, "address": "127.0.0.1",
+        });
+        self.says(&json!({ "attach": scene }))
+    }
+
+    /// Switches it off; its counts.
+    fn counts(&mut self) -> Value {
+        let seen = self.says(&json!("detach"));
+        assert_eq!(seen["detached"]["lost"], 0, "{seen}");
+        seen["detached"]["counts"].clone()
+    }
+}
+
+/// Requests with methods, paths and statuses of their own, the large answer among them.
+const ASKED: [(&[&str], &str); 5] = [
+    (&[], "/size/1"),
+    (&["--head"], "/size/2"),
+    (&["--data", "size=4"], "/size/256"),
+    (&[], "/none"),
+    (&[], "/size/1"),
+];
+
+const SEEN: [(&str, &str, u64, u64); 4] = [
+    ("GET", "/none", 404, 1),
+    ("GET", "/size/1", 200, 2),
+    ("HEAD", "/size/2", 200, 1),
+    ("POST", "/size/256", 200, 1),
+];
+
+/// Lines that the agent wrote: method, path, status and how often.
+fn written(text: &str) -> Vec<(String, String, u64, u64)> {
+    let line = |line: &str| {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let text = |name: &str| line[name].as_str().expect(name).to_owned();
+        let number = |name: &str| line[name].as_u64().expect(name);
+        let (sum, most) = (number("sum_ns"), number("most_ns"));
+        assert!(most > 0 && most <= sum, "{line}");
+        (
+            text("method"),
+            text("path"),
+            number("status"),
+            number("answers"),
+        )
+    };
+    text.lines().map(line).collect()
+}
+
+/// What the agent sees of [`ASKED`], again after it was switched off and on.
+fn sees(server: &Server, mode: &str, scheme: &str) {
+    let dir = TempDir::new().expect("a folder");
+    let file = dir.path().join("seen");
+    let mut agent = Agent::start(&[mode, file.to_str().expect("UTF-8")]);
+    assert_eq!(agent.hear(), "loaded", "{mode}");
+    for _ in 0..2 {
+        assert_eq!(agent.attach(server.pid()), "attached", "{mode}");
+        server.asked(scheme, &ASKED);
+        let counts = agent.counts();
+        // Nobody looks.
+        server.asked(scheme, &ASKED);
+        assert_eq!(counts["requests"], 5, "{mode} {scheme}: {counts}");
+        assert_eq!(counts["answered"], 5, "{mode} {scheme}: {counts}");
+        assert_eq!(counts["status_2xx"], 4, "{mode} {scheme}: {counts}");
+        assert_eq!(counts["status_4xx"], 1, "{mode} {scheme}: {counts}");
+        assert_eq!(counts["truncated"], 0, "{mode} {scheme}: {counts}");
+        if mode == "goroutine" {
+            assert_eq!(counts["by_one_goroutine"], 5, "{scheme}: {counts}");
+        }
+        let seen = fs::read_to_string(&file).expect("the agent writes it");
+        fs::remove_file(&file).expect("it is there");
+        let expected = SEEN.map(|(method, path, status, answers)| {
+            (method.to_owned(), path.to_owned(), status, answers)
+        });
+        assert_eq!(written(&seen), expected, "{mode} {scheme}");
+    }
+    drop(agent.ask);
+    let ended = agent.process.0.wait().expect("its end");
+    assert!(ended.success(), "{mode}: {ended}");
+}
+
+#[test]
+fn requests_are_seen_as_they_were_made() {
+    if !able(&["go", "curl"]) {
+        return;
+    }
+    let dir = TempDir::new().expect("a folder");
+    let server = Server::start(&dir, "");
+    for (mode, scheme) in [
+        ("kernel", "http"),
+        ("uprobe", "http"),
+        ("uprobe", "https"),
+        ("goroutine", "http"),
+        ("goroutine", "https"),
+    ] {
+        sees(&server, mode, scheme);
+    }
+    let mut agent = Agent::start(&["kernel"]);
+    assert_eq!(agent.hear(), "loaded");
+    assert_eq!(agent.attach(server.pid()), "attached");
+    server.asked("https", &ASKED);
+    let counts = agent.counts();
+    assert_eq!(counts["requests"], 0, "TLS is not seen through: {counts}");
+    assert!(counts["opaque"].as_u64() > Some(10), "{counts}");
+}
+
+#[test]
+fn functions_are_found_in_a_program_without_symbols() {
+    if !able(&["go", "curl"]) {
+        return;
+    }
+    let dir = TempDir::new().expect("a folder");
+    let server = Server::start(&dir, "-s -w");
+    sees(&server, "uprobe", "https");
+}
+
+#[test]
+fn what_is_no_go_program_is_told() {
+    if !able(&["sleep"]) {
+        return;
+    }
+    let sleeper = Command::new("sleep").arg("60").spawn().expect("it starts");
+    let sleeper = Running(sleeper);
+    let mut agent = Agent::start(&["uprobe"]);
+    assert_eq!(agent.hear(), "loaded");
+    let said = agent.attach(sleeper.0.id());
+    let why = said["failed"].as_str().unwrap_or_default();
+    assert!(why.contains("sleep"), "{said}");
+    assert!(why.contains("it is no Go program"), "{said}");
+    let said = Agent::start(&["no-such-mode"]).hear();
+    let why = said["failed"].as_str().unwrap_or_default();
+    assert!(why.contains("kernel, uprobe, goroutine"), "{said}");
+}
