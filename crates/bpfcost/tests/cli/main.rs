@@ -19,6 +19,14 @@ mod sample_parts;
     reason = "a part of it is used"
 )]
 mod sample_record;
+#[path = "../common/synthetic.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "a part of it is used"
+)]
+mod synthetic;
 
 mod answers;
 mod attached;
