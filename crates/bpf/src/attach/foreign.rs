@@ -150,14 +150,10 @@ fn attached(program: &ProgramMut<'_>, section: &str) -> std::result::Result<Opti
         .map_err(|error| format!("{error:#}"))
 }
 
-/// Whether libbpf knows no way to attach it by itself.
+/// Whether libbpf knows no way to attach it by itself. libbpf-rs tells the cause in words alone.
 fn unattachable(error: &libbpf_rs::Error) -> bool {
-    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| {
-        cause.source()
-    });
-    causes
-        .filter_map(|cause| cause.downcast_ref::<std::io::Error>())
-        .any(|cause| cause.raw_os_error() == Some(libc::EOPNOTSUPP))
+    let cause = format!("(os error {})", libc::EOPNOTSUPP);
+    format!("{error:#}").contains(&cause)
 }
 
 fn name(text: &std::ffi::OsStr) -> String {
