@@ -133,9 +133,7 @@ impl Way {
 
     /// What the kernel must have, what tells most of it first.
     pub(super) fn needs(self) -> Vec<Feature> {
-        self.probe
-            .how(1)
-            .map_or_else(Vec::new, |how| Tally::needs(how))
+        self.probe.how(1).map_or_else(Vec::new, Tally::needs)
     }
 
     pub(super) fn case(self) -> Case {

@@ -1,7 +1,7 @@
 //! An epoch of a workload: a server that runs, its clients, and the probes that go on and off beside it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
     rc::Rc,
     time::Duration,
 };
@@ -49,10 +49,9 @@ impl Bed {
         let (scene, sites) = base.on_a_port(definition, |scene| {
             let mut sites = BTreeMap::new();
             for case in &setup.cases {
-                let name = Site::name(definition, scene, case)?;
-                if !sites.contains_key(&name) {
-                    let site = Site::open(definition, scene, &name)?;
-                    sites.insert(name, site);
+                if let Entry::Vacant(place) = sites.entry(Site::name(definition, scene, case)?) {
+                    let site = Site::open(definition, scene, place.key())?;
+                    place.insert(site);
                 }
             }
             Ok((scene.clone(), sites))
