@@ -46,5 +46,6 @@ mod records;
 mod resumes;
 mod running;
 mod self_test;
+mod sniffer;
 mod tool;
 mod top;
