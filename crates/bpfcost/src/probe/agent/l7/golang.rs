@@ -91,10 +91,7 @@ fn text(file: &ElfFile64<'_>) -> Option<u64> {
 }
 
 /// Reads the table. `None` where it leads out of itself.
-fn read<'a>(
-    table: &'a [u8],
-    start: impl FnOnce(u64) -> Option<u64>,
-) -> Option<BTreeMap<&'a str, Range>> {
+fn read(table: &[u8], start: impl FnOnce(u64) -> Option<u64>) -> Option<BTreeMap<&str, Range>> {
     let word = |index: usize| {
         let at = BEFORE_WORDS + index * size_of::<u64>();
         let word = table.get(at..at + size_of::<u64>())?;
