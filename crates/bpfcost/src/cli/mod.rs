@@ -52,6 +52,10 @@ Exit codes:
   3 a case was invalid   4 the machine lacks what was asked   130 interrupted";
 
 #[derive(Debug, Subcommand)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is made once, and clap wants arguments unboxed"
+)]
 enum Command {
     Check(check::Args),
     List(list::Args),

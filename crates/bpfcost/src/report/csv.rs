@@ -219,10 +219,7 @@ fn rate_cells(case: &CaseRecord, record: &Record, load: Load) -> Vec<String> {
 }
 
 /// The secondary values of records that show them.
-fn secondary_names<'a>(
-    records: &'a [Record],
-    shows: impl Fn(&Record) -> bool,
-) -> BTreeSet<&'a str> {
+fn secondary_names(records: &[Record], shows: impl Fn(&Record) -> bool) -> BTreeSet<&str> {
     let shown = records.iter().filter(|record| shows(record));
     shown.flat_map(Record::secondary_names).collect()
 }

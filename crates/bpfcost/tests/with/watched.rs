@@ -79,7 +79,8 @@ fn a_probe_that_hurts_is_let_go() {
         "--abort-above",
         "20%",
     ];
-    let words = [&["--with", hurts, "--watch", &service.id()][..], &asked].concat();
+    let id = service.id();
+    let words = [&["--with", hurts, "--watch", &id][..], &asked].concat();
     let said = says(&tool, &words);
     assert_eq!(said.code, Some(1), "{said:?}");
     let all = format!("{}{}", said.out, said.err);

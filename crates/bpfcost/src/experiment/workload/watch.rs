@@ -86,7 +86,8 @@ impl Watched {
             self.alive()?;
             let took = begun.elapsed();
             let over = took >= window;
-            if !over && !(on && self.watch.abort_above.is_some()) {
+            let wary = on && self.watch.abort_above.is_some();
+            if !over && !wary {
                 continue;
             }
             let done = match self.counts() {
