@@ -17,6 +17,7 @@ use libbpf_rs::{
 use crate::{
     attach::tracepoint,
     error::{Error, Result},
+    links,
     object::Owned,
     plain,
     skel::l7::{L7Skel, L7SkelBuilder, OpenL7Skel, types},
@@ -153,7 +154,7 @@ impl L7 {
     /// Attaches them for these processes; each with the functions of its program, where more than sockets
     /// are watched.
     pub fn attach(&mut self, processes: &[(u32, Places)]) -> Result<()> {
-        self.links.clear();
+        links::close(&mut self.links);
         let maps = &self.skeleton.maps;
         forget(&maps.l7_processes, "l7_processes")?;
         forget(&maps.l7_connections, "l7_connections")?;
@@ -182,7 +183,7 @@ impl L7 {
             }
         }
         if let Err(error) = self.link(processes) {
-            self.links.clear();
+            links::close(&mut self.links);
             return Err(error);
         }
         Ok(())
@@ -245,7 +246,7 @@ impl L7 {
             sleep(LOOK);
             self.take()?;
         }
-        self.links.clear();
+        links::close(&mut self.links);
         self.take()?;
         let now = self.counted()?;
         Ok(Counts {

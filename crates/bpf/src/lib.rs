@@ -13,6 +13,7 @@ pub mod idle;
 pub mod l7;
 pub mod ladder;
 pub mod lb;
+mod links;
 mod mapping;
 mod mount;
 pub mod net;

@@ -10,6 +10,7 @@ use libbpf_rs::{
 
 use crate::{
     error::{Error, Result},
+    links,
     object::Owned,
     plain,
     skel::sslsniff::{SslsniffSkel, SslsniffSkelBuilder, types},
@@ -159,7 +160,7 @@ impl Sniffer {
 
     /// Detaches them from everything.
     pub fn detach(&mut self) {
-        self.links.clear();
+        links::close(&mut self.links);
     }
 
     /// Takes the records that are there, and waits so long for one where there is none.

@@ -14,6 +14,7 @@ use libbpf_rs::{Link, Object, ObjectBuilder, Program, ProgramMut};
 use super::{Attach, kernel};
 use crate::{
     error::{Error, Result},
+    links,
     object::{listen, said},
 };
 
@@ -114,7 +115,7 @@ impl Foreign {
 
     /// Detaches all that was attached.
     pub fn detach(&mut self) {
-        self.links.clear();
+        links::close(&mut self.links);
     }
 
     /// The kernel's numbers of its programs.

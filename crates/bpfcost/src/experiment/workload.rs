@@ -19,13 +19,11 @@ use super::{
 };
 use crate::{
     probe::{self, Spec},
-    workload::{self, Base, Definition, Variant, allowed},
+    workload::{self, Base, Definition, LOAD, Variant, allowed},
 };
 
 /// The factor whose values are the probes.
 pub const VARIANT: &str = "variant";
-/// The factor whose values are ways to make load.
-const LOAD: &str = "load";
 /// Windows of a case in an epoch: two, so that off can be compared with off.
 const ROUNDS: u32 = 2;
 /// Differences of CPU time per operation below this count as none.
@@ -255,7 +253,11 @@ impl Experiment for Workload {
         });
         let usual = self.definition.clients.first().map(|client| &client.name);
         let load = case.factors.get(LOAD);
-        taken && (load.is_none() || load == usual) && self.definition.variants.iter().any(variant)
+        let mut clients = self.definition.clients.iter();
+        let loaded = load.is_none()
+            || load == usual
+            || clients.any(|client| client.quick && Some(&client.name) == load);
+        taken && loaded && self.definition.variants.iter().any(variant)
     }
 
     fn definition(&self) -> Option<&Definition> {

@@ -153,6 +153,9 @@ pub struct Client {
     pub repeat: bool,
     /// Seconds that one run of it may take, where it is not told how long a window is.
     pub within_s: Option<f64>,
+    /// Whether `--quick` takes it beside the first one.
+    #[serde(default)]
+    pub quick: bool,
 }
 
 /// How a load generator's output is read.
@@ -242,6 +245,9 @@ pub struct Check {
     #[serde(default)]
     pub only: BTreeMap<String, Vec<String>>,
 }
+
+/// The factor that picks a client, where there are several.
+pub const LOAD: &str = "load";
 
 /// The baseline's name.
 pub const OFF: &str = "off";

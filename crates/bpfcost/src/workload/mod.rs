@@ -26,8 +26,8 @@ pub use accounts::{Account, Accounts, Spent, sources};
 pub use base::Base;
 pub(crate) use definition::allowed;
 pub use definition::{
-    Check, Client, Definition, Factor, Headline, OFF, Output, Ready, Served, ServerSpec, Variant,
-    Watch,
+    Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, Ready, Served, ServerSpec,
+    Variant, Watch,
 };
 pub use error::Error;
 pub(crate) use family::family;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use regex::Regex;
 use thiserror::Error as ThisError;
 
-use super::{Definition, Error, OFF, Variant, source};
+use super::{Definition, Error, LOAD, OFF, Variant, source};
 use crate::nearest::suggest;
 
 /// What commands and files may name in braces beside factors; [`Scene`](super::Scene) fills it in.
@@ -100,6 +100,7 @@ impl Definition {
             .factors
             .iter()
             .map(|factor| factor.name.as_str())
+            .chain((self.clients.len() > 1).then_some(LOAD))
             .collect();
         for variant in &self.variants {
             if variant.name == OFF {

@@ -283,6 +283,7 @@ fn loaded(args: &Args) -> Result<Definition> {
             ops: known.ops,
             repeat: true,
             within_s: Some(LONGEST_S),
+            quick: false,
         }],
         ..empty()
     })

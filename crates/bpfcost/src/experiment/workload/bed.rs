@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    LOAD, VARIANT,
+    VARIANT,
     fired::{Rehearsal, rehearse},
     site::Site,
     watch::Watched,
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     experiment::{Batch, Case, Fault, Loaded, Setup, Trial},
     probe::{self, Probe, Spec},
-    workload::{Base, Client, Definition, Load, Made, Network, OFF, Output, Scene, Variant},
+    workload::{Base, Client, Definition, LOAD, Load, Made, Network, OFF, Output, Scene, Variant},
 };
 
 /// A window is at least so many times as long as it takes to switch a probe on.

@@ -77,6 +77,7 @@ mod tests {
             ops: None,
             repeat: false,
             within_s: None,
+            quick: false,
         }
     }
 
