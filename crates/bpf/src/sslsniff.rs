@@ -4,11 +4,13 @@
 use std::{path::Path, time::Duration};
 
 use libbpf_rs::{
-    ErrorKind, Link, MapCore as _, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder, UprobeOpts,
+    ErrorKind, Link, MapCore as _, MapFlags, ProgramAttachType, ProgramMut, RingBuffer,
+    RingBufferBuilder, UprobeMultiOpts, UprobeOpts,
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
 use crate::{
+    Feature,
     error::{Error, Result},
     links,
     object::Owned,
@@ -66,40 +68,36 @@ pub struct Moved {
 pub struct Sniffer {
     /// Dropped first, and what they feed after them.
     links: Vec<Link>,
+    /// Whether one link takes several functions.
+    multi: bool,
     ring: RingBuffer<'static>,
     skeleton: Owned<SslsniffSkel<'static>>,
 }
 
-/// A function of OpenSSL.
-struct Function {
-    name: &'static str,
-    /// Whether every version has it: those with `_ex` came with 1.1.1.
-    always: bool,
-}
-
-const READ: Function = Function::always("SSL_read");
-const WRITE: Function = Function::always("SSL_write");
-const READ_EX: Function = Function::sometimes("SSL_read_ex");
-const WRITE_EX: Function = Function::sometimes("SSL_write_ex");
-
-impl Function {
-    const fn always(name: &'static str) -> Self {
-        Function { name, always: true }
-    }
-
-    const fn sometimes(name: &'static str) -> Self {
-        Function {
-            name,
-            always: false,
-        }
-    }
-}
+/// What every version of OpenSSL has, and what came with 1.1.1.
+const READ: &str = "SSL_read";
+const WRITE: &str = "SSL_write";
+const READ_EX: &str = "SSL_read_ex";
+const WRITE_EX: &str = "SSL_write_ex";
 
 impl Sniffer {
     /// Loads the programs; `take` is given every record, in [`Sniffer::wait`] and [`Sniffer::take`].
     pub fn load(mut take: impl FnMut(Record<'_>) + 'static) -> Result<Self> {
+        let multi = Feature::UprobeMulti.missing()?.is_none();
         let skeleton = Owned::new("sslsniff", |storage| {
-            SslsniffSkelBuilder::default().open(storage)?.load()
+            let mut open = SslsniffSkelBuilder::default().open(storage)?;
+            if multi {
+                let programs = &mut open.progs;
+                for program in [
+                    &mut programs.sslsniff_enter,
+                    &mut programs.sslsniff_enter_ex,
+                    &mut programs.sslsniff_read,
+                    &mut programs.sslsniff_written,
+                ] {
+                    program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
+                }
+            }
+            open.load()
         })?;
         let mut ring = RingBufferBuilder::new();
         let heard = ring.add(&skeleton.maps.records, move |bytes| {
@@ -116,6 +114,7 @@ impl Sniffer {
         })?;
         Ok(Sniffer {
             links: Vec::new(),
+            multi,
             ring,
             skeleton,
         })
@@ -125,35 +124,41 @@ impl Sniffer {
     /// `SSL_read` or no `SSL_write` that can be found.
     pub fn attach(&mut self, process: u32, library: &Path) -> Result<bool> {
         let programs = &self.skeleton.progs;
-        let (enter, enter_ex) = (&programs.sslsniff_enter, &programs.sslsniff_enter_ex);
-        let (read, written) = (&programs.sslsniff_read, &programs.sslsniff_written);
-        let mut links = Vec::new();
-        for (function, enter, leave) in [
-            (READ, enter, read),
-            (WRITE, enter, written),
-            (READ_EX, enter_ex, read),
-            (WRITE_EX, enter_ex, written),
-        ] {
-            for (program, retprobe) in [(enter, false), (leave, true)] {
-                match link(program, retprobe, process, library, function.name) {
-                    Ok(link) => links.push(link),
-                    // So it says of a file that is not there, too.
-                    Err(error) if error.kind() == ErrorKind::NotFound && library.exists() => {
-                        match function.always {
-                            true => return Ok(false),
-                            false => break,
-                        }
-                    }
-                    Err(source) => {
-                        return Err(Error::Attach {
-                            what: format!("{} of {}", function.name, library.display()),
-                            action: "attaching a uprobe",
-                            source,
-                        });
-                    }
-                }
+        let at = |program: &ProgramMut<'_>, returns: bool, functions: &[&str]| {
+            let links = match self.multi {
+                true => together(program, returns, process, library, functions),
+                false => one_by_one(program, returns, process, library, functions),
+            };
+            match links {
+                Ok(links) => Ok(Some(links)),
+                // So it says of a file that is not there, too.
+                Err(error) if error.kind() == ErrorKind::NotFound && library.exists() => Ok(None),
+                Err(source) => Err(Error::Attach {
+                    what: format!("{} of {}", functions.join(", "), library.display()),
+                    action: "attaching a uprobe",
+                    source,
+                }),
             }
+        };
+        let Some(mut links) = at(&programs.sslsniff_enter, false, &[READ, WRITE])? else {
+            return Ok(false);
+        };
+        let (mut reads, mut writes) = (vec![READ], vec![WRITE]);
+        if let Some(newer) = at(&programs.sslsniff_enter_ex, false, &[READ_EX, WRITE_EX])? {
+            links.extend(newer);
+            reads.push(READ_EX);
+            writes.push(WRITE_EX);
         }
+        links.extend(
+            at(&programs.sslsniff_read, true, &reads)?
+                .into_iter()
+                .flatten(),
+        );
+        links.extend(
+            at(&programs.sslsniff_written, true, &writes)?
+                .into_iter()
+                .flatten(),
+        );
         self.links.append(&mut links);
         Ok(true)
     }
@@ -206,19 +211,41 @@ fn unread(source: libbpf_rs::Error) -> Error {
     }
 }
 
-fn link(
+/// One link for all of them: where there are many, letting them go takes the kernel no longer than for one.
+fn together(
     program: &ProgramMut<'_>,
-    retprobe: bool,
+    returns: bool,
     process: u32,
     library: &Path,
-    function: &str,
-) -> libbpf_rs::Result<Link> {
-    let options = UprobeOpts {
-        retprobe,
-        func_name: Some(function.to_owned()),
+    functions: &[&str],
+) -> libbpf_rs::Result<Vec<Link>> {
+    let options = UprobeMultiOpts {
+        syms: functions.iter().map(ToString::to_string).collect(),
+        retprobe: returns,
         ..Default::default()
     };
-    program.attach_uprobe_with_opts(process.cast_signed(), library, 0, options)
+    let link =
+        program.attach_uprobe_multi_with_opts(process.cast_signed(), library, "", options)?;
+    Ok(vec![link])
+}
+
+/// A link each, for kernels before 6.6.
+fn one_by_one(
+    program: &ProgramMut<'_>,
+    returns: bool,
+    process: u32,
+    library: &Path,
+    functions: &[&str],
+) -> libbpf_rs::Result<Vec<Link>> {
+    let link = |function: &&str| {
+        let options = UprobeOpts {
+            retprobe: returns,
+            func_name: Some((*function).to_owned()),
+            ..Default::default()
+        };
+        program.attach_uprobe_with_opts(process.cast_signed(), library, 0, options)
+    };
+    functions.iter().map(link).collect()
 }
 
 /// A record as it lies in the ring buffer; behind its payload there may be room that is not used.

@@ -211,7 +211,10 @@ impl Experiment for Workload {
             more_is_better,
             margin,
         };
-        vec![
+        let asked = self.definition.compared.iter();
+        // What is better, more of it or less, nobody said: verdicts are told as more and less.
+        let asked = asked.map(|name| metric(name, name, "", true, RATE_MARGIN));
+        let known = vec![
             metric(
                 "machine_ns",
                 "CPU time of the machine",
@@ -234,7 +237,8 @@ impl Experiment for Workload {
                 false,
                 RATE_MARGIN,
             ),
-        ]
+        ];
+        known.into_iter().chain(asked).collect()
     }
 
     fn adjacent(&self) -> Option<&str> {

@@ -37,8 +37,12 @@ fn nothing_beside_a_command_runs_to_the_end() {
         record.contains("\"metric\""),
         "the number of the output is compared: {record}"
     );
-    let told = tool.answers("report x.json");
-    assert!(told.contains("nothing"), "{told}");
+    tool.answers("report x.json -o x.md");
+    let told = std::fs::read_to_string(tool.path("x.md")).expect("a report");
+    assert!(
+        told.contains("nothing") && told.contains("metric"),
+        "{told}"
+    );
 }
 
 #[test]
