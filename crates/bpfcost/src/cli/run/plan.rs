@@ -49,8 +49,12 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                 None => select::experiment(name)?,
             };
             if named.is_exact() && !experiment.counts() {
+                let why = match experiment.every_cpu() {
+                    true => "asks how CPUs get on with each other, and it has one",
+                    false => "asks about servers, and its clock leaps while they wait",
+                };
                 return Err(usage(format!(
-                    "{name} is no matter of instructions on one CPU, which is what {target} counts\n  \
+                    "{target} is not for {name}, which {why}\n  \
                      Run it on host or in a vm:KERNEL"
                 )));
             }
