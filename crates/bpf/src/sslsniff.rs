@@ -68,7 +68,7 @@ pub struct Moved {
 pub struct Sniffer {
     /// Dropped first, and what they feed after them.
     links: Vec<Link>,
-    /// Whether one link takes several functions.
+    /// Whether they go by `uprobe.multi`.
     multi: bool,
     ring: RingBuffer<'static>,
     skeleton: Owned<SslsniffSkel<'static>>,
@@ -125,10 +125,9 @@ impl Sniffer {
     pub fn attach(&mut self, process: u32, library: &Path) -> Result<bool> {
         let programs = &self.skeleton.progs;
         let at = |program: &ProgramMut<'_>, returns: bool, functions: &[&str]| {
-            let links = match self.multi {
-                true => together(program, returns, process, library, functions),
-                false => one_by_one(program, returns, process, library, functions),
-            };
+            let link =
+                |function: &&str| link(program, self.multi, returns, process, library, function);
+            let links: libbpf_rs::Result<Vec<Link>> = functions.iter().map(link).collect();
             match links {
                 Ok(links) => Ok(Some(links)),
                 // So it says of a file that is not there, too.
@@ -211,41 +210,30 @@ fn unread(source: libbpf_rs::Error) -> Error {
     }
 }
 
-/// One link for all of them: where there are many, letting them go takes the kernel no longer than for one.
-fn together(
+/// One link. Those of `uprobe.multi` are let go side by side; others wait for each other.
+fn link(
     program: &ProgramMut<'_>,
+    multi: bool,
     returns: bool,
     process: u32,
     library: &Path,
-    functions: &[&str],
-) -> libbpf_rs::Result<Vec<Link>> {
-    let options = UprobeMultiOpts {
-        syms: functions.iter().map(ToString::to_string).collect(),
-        retprobe: returns,
-        ..Default::default()
-    };
-    let link =
-        program.attach_uprobe_multi_with_opts(process.cast_signed(), library, "", options)?;
-    Ok(vec![link])
-}
-
-/// A link each, for kernels before 6.6.
-fn one_by_one(
-    program: &ProgramMut<'_>,
-    returns: bool,
-    process: u32,
-    library: &Path,
-    functions: &[&str],
-) -> libbpf_rs::Result<Vec<Link>> {
-    let link = |function: &&str| {
-        let options = UprobeOpts {
+    function: &str,
+) -> libbpf_rs::Result<Link> {
+    let process = process.cast_signed();
+    if multi {
+        let options = UprobeMultiOpts {
             retprobe: returns,
-            func_name: Some((*function).to_owned()),
             ..Default::default()
         };
-        program.attach_uprobe_with_opts(process.cast_signed(), library, 0, options)
+        // By a pattern, which its name is too: by names, libbpf 1.7 finds none in a stripped library.
+        return program.attach_uprobe_multi_with_opts(process, library, function, options);
+    }
+    let options = UprobeOpts {
+        retprobe: returns,
+        func_name: Some(function.to_owned()),
+        ..Default::default()
     };
-    functions.iter().map(link).collect()
+    program.attach_uprobe_with_opts(process, library, 0, options)
 }
 
 /// A record as it lies in the ring buffer; behind its payload there may be room that is not used.
