@@ -18,7 +18,7 @@ mod unit;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use bpfcost_bpf::{Feature, syscount::Syscount};
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,7 @@ pub use spec::Spec;
 pub(crate) use unit::unit_pids;
 
 use self::counting::Counting;
-use crate::{experiment::Fault, workload::Scene};
+use crate::{experiment::Fault, nearest::suggest, workload::Scene};
 
 /// Something that can be switched on and off while a server runs.
 pub trait Probe {
@@ -61,6 +61,25 @@ pub struct Seen {
     pub counts: BTreeMap<String, u64>,
 }
 
+/// Built-in probes that run in this process, as they are told what to do.
+const IN_PROCESS: [&str; 4] = [
+    "nothing",
+    "stats",
+    "event:KIND:EVENT:BODY",
+    "busy:EVENT:NANOSECONDS",
+];
+
+/// What there is in the place of a built-in probe that there is not.
+fn unknown(name: &str) -> anyhow::Error {
+    let agents = agent::names();
+    let all: Vec<&str> = IN_PROCESS.into_iter().chain(agents).collect();
+    let near = suggest(name, all.iter().copied());
+    anyhow!(
+        "there is no built-in probe {name}{near}\n  There are builtin:{}",
+        all.join(", builtin:")
+    )
+}
+
 /// Refuses a probe that is seen not to be there, before anything is started for it.
 pub(crate) fn there(spec: &Spec) -> Result<()> {
     match spec {
@@ -69,7 +88,7 @@ pub(crate) fn there(spec: &Spec) -> Result<()> {
             "event" => Counting::event(arguments).map(drop),
             "busy" => Counting::busy(arguments).map(drop),
             _ if agent::known(name) => Ok(()),
-            _ => bail!("there is no built-in probe {name}"),
+            _ => Err(unknown(name)),
         },
         Spec::Object { path, .. } if !path.is_file() => {
             bail!("there is no file {}", path.display())
@@ -89,7 +108,7 @@ pub fn open(spec: &Spec, scene: &Scene) -> Result<Box<dyn Probe>> {
             "busy" => Counting::busy(arguments)?.load()?,
             "stats" => Box::new(stats::Stats::default()),
             _ if agent::known(name) => Box::new(agent::Remote::start(name, arguments)?),
-            _ => bail!("there is no built-in probe {name}"),
+            _ => return Err(unknown(name)),
         },
         Spec::Joined(all) => Box::new(joined::Joined::open(all, scene)?),
         Spec::Object { path, program } => Box::new(object::Object::load(path, program.as_deref())?),

@@ -46,6 +46,11 @@ const AGENTS: &[(&str, Open)] = &[
     ("syscount", syscount::open),
 ];
 
+/// The names of the agents.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    AGENTS.iter().map(|(name, _)| *name)
+}
+
 /// Whether there is an agent of that name.
 pub(super) fn known(name: &str) -> bool {
     AGENTS.iter().any(|(known, _)| *known == name)
