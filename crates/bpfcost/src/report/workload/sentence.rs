@@ -194,6 +194,10 @@ fn one(overhead: &Overhead<'_>, probe: &str, what: &str, one: &Comparison) -> St
                 side(high)
             )
         }
+        (Verdict::Unresolved, None) => format!(
+            "too few epochs to tell what {probe} costs {what} ({} {per} so far)",
+            signed(one)
+        ),
         (Verdict::Faster, _) => {
             let (value, interval) = shares(one, -1.0);
             format!("{probe} costs {what} {value} less {per} ({interval})")
