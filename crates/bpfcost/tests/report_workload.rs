@@ -3,7 +3,7 @@
 mod common;
 
 use bpfcost::{
-    record::{Outcome, Record, States, Status, compare},
+    record::{Outcome, Record, States, Status, Verdict, compare},
     report::{self, csv, markdown, style::Style, summary, table, verbose},
 };
 use common::sample_workload::{self, SIZES};
@@ -53,6 +53,18 @@ fn the_sentence_of_one_probe() {
         ]
         .join("\n")
     );
+}
+
+/// An interrupted run has a difference, and no interval that would say which way it points.
+#[test]
+fn too_few_epochs_tell_of_no_cost() {
+    let mut record = sample_workload::one(0.045, 0.004, None);
+    let found = &mut record.comparisons[0];
+    (found.verdict, found.relative, found.relative_ci95) = (Verdict::Unresolved, -0.495, None);
+    let told = sentence(&record);
+    assert!(told.starts_with("Too few epochs to tell what "), "{told}");
+    assert!(told.contains("−49.5 % CPU"), "{told}");
+    assert!(!told.contains("more"), "{told}");
 }
 
 #[test]

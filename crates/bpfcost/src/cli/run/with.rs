@@ -1,18 +1,23 @@
 //! `run --with`: what a command line asks about probes, as the definition of a workload. From there on it goes the
 //! way of every workload.
 
+mod known;
+mod variants;
+
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
+use self::known::Known;
+use self::variants::variants;
 use super::Args;
 use crate::{
     cli::{exit::usage, select},
     experiment::{Experiment as _, workload},
     nearest::suggest,
-    probe::{self, Spec},
+    probe,
     restore::{started, systemctl},
-    workload::{Client, Definition, Headline, OFF, Output, Ready, ServerSpec, Variant, Watch},
+    workload::{Client, Definition, Headline, Output, Ready, ServerSpec, Watch},
 };
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
@@ -137,67 +142,6 @@ fn only_where(args: &Args) -> Result<()> {
     match wrong.into_iter().find(|(_, given, _)| *given) {
         None => Ok(()),
         Some((option, _, why)) => Err(usage(format!("{option} {why}\n  See: bpfcost run --help"))),
-    }
-}
-
-/// The probes as variants; `off` comes first.
-fn variants(with: &[String]) -> Result<Vec<Variant>> {
-    let variant = |name: String, about: String, probe: String| Variant {
-        name,
-        about,
-        probe,
-        quick: true,
-        only: BTreeMap::new(),
-        against: Vec::new(),
-        checks: Vec::new(),
-    };
-    let mut variants = vec![variant(
-        OFF.to_owned(),
-        "no probe".to_owned(),
-        String::new(),
-    )];
-    for text in with {
-        let (label, text) = labelled(text);
-        let refused = |error: &dyn std::fmt::Display| usage(format!("--with {text}: {error}"));
-        let spec: Spec = text.parse().map_err(|error| refused(&error))?;
-        let spec = spec.absolute().map_err(|error| refused(&error))?;
-        probe::there(&spec).map_err(|error| refused(&format!("{error:#}")))?;
-        let taken = |name: &str| variants.iter().any(|one: &Variant| one.name == name);
-        let name = match label {
-            Some(OFF) => {
-                return Err(usage(
-                    "off is the name of no probe at all: give another one",
-                ));
-            }
-            Some(label) if taken(label) => {
-                return Err(usage(format!(
-                    "two probes are named {label}: give them two names"
-                )));
-            }
-            Some(label) => label.to_owned(),
-            None => {
-                let short = spec.short();
-                let numbered = (2..).map(|number| format!("{short}-{number}"));
-                let mut names = std::iter::once(short.clone()).chain(numbered);
-                names.find(|name| !taken(name)).unwrap_or(short)
-            }
-        };
-        let probe = spec.to_string();
-        variants.push(variant(name, probe.clone(), probe));
-    }
-    Ok(variants)
-}
-
-/// Takes the label from `label=rest`. A label is a word of small letters, so that `VARIABLE=1 command` has none.
-pub(super) fn labelled(text: &str) -> (Option<&str>, &str) {
-    let word = |label: &str| {
-        let letter =
-            |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || "_.-".contains(one);
-        !label.is_empty() && label.chars().all(letter)
-    };
-    match text.split_once('=') {
-        Some((label, rest)) if word(label) => (Some(label), rest),
-        _ => (None, text),
     }
 }
 
@@ -428,143 +372,9 @@ fn watch(args: &Args, watched: &str) -> Result<Definition> {
     })
 }
 
-/// What is known of the output of a load generator, so that what it did can be counted.
-struct Known {
-    operation: &'static str,
-    ops: Option<u64>,
-    metrics: BTreeMap<String, String>,
-}
-
-impl Known {
-    fn of(words: &[String]) -> Result<Self> {
-        let told = |operation, pattern: &str| Known {
-            operation,
-            ops: None,
-            metrics: [("ops".to_owned(), pattern.to_owned())].into(),
-        };
-        let has = |option: &str| words.iter().any(|word| word == option);
-        Ok(
-            match probe::program(words.first().map_or("", String::as_str)) {
-                "redis-benchmark" => match redis_commands(words) {
-                    Some(ops) => Known {
-                        operation: "command",
-                        ops: Some(ops),
-                        metrics: BTreeMap::new(),
-                    },
-                    None => Known::nothing(),
-                },
-                "wrk" => told("request", r"(\d+) requests in"),
-                "ab" => told("request", r"Complete requests:\s+(\d+)"),
-                "hey" => told("request", r"\[200\]\s+(\d+) responses"),
-                "iperf3" if !has("-J") && !has("--json") => {
-                    return Err(usage(
-                        "iperf3 runs for a time, not for a number of operations, and tells these exactly only with \
-                     --json\n  Add --json to it",
-                    ));
-                }
-                "iperf3" if has("-u") || has("--udp") => {
-                    told("datagram", r#""sum":\s*\{[^}]*"packets":\s*(\d+)"#)
-                }
-                "iperf3" => told("byte", r#""sum_received":\s*\{[^}]*"bytes":\s*(\d+)"#),
-                _ => Known::nothing(),
-            },
-        )
-    }
-
-    /// One run of the command is one operation.
-    fn nothing() -> Self {
-        Known {
-            operation: "run",
-            ops: None,
-            metrics: BTreeMap::new(),
-        }
-    }
-}
-
-/// How many commands redis-benchmark sends, where it runs one test: its `-n`, or 100,000.
-fn redis_commands(words: &[String]) -> Option<u64> {
-    let value = |option: &str| {
-        let at = words.iter().position(|word| word == option)?;
-        words.get(at + 1)
-    };
-    // Without -t it runs all its tests, unless a command of the user's own stands at the end.
-    let test = value("-t")?;
-    let one = !test.contains(',') && !test.starts_with("lrange") && test != "mset";
-    match value("-n") {
-        Some(count) => count.parse().ok().filter(|_| one),
-        None => one.then_some(100_000),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn words(line: &str) -> Vec<String> {
-        shlex::split(line).expect("words")
-    }
-
-    #[test]
-    fn labels_are_words_before_the_first_equals_sign() {
-        assert_eq!(labelled("fast=a.bpf.o"), (Some("fast"), "a.bpf.o"));
-        assert_eq!(
-            labelled("v2=bpftrace -e 'k { @ = 1; }'"),
-            (Some("v2"), "bpftrace -e 'k { @ = 1; }'")
-        );
-        for text in [
-            "LANG=C strace -p 1",
-            "bpftrace -e 'k { @ = count(); }'",
-            "=a",
-            "a b=c",
-            "x.bpf.o",
-        ] {
-            assert_eq!(labelled(text), (None, text));
-        }
-    }
-
-    #[test]
-    fn names_of_probes_are_told_apart() {
-        let with = ["builtin:nothing", "builtin:nothing", "b=builtin:nothing"].map(str::to_owned);
-        let names: Vec<String> = variants(&with)
-            .expect("probes")
-            .into_iter()
-            .map(|one| one.name)
-            .collect();
-        assert_eq!(names, ["off", "nothing", "nothing-2", "b"]);
-        for wrong in [
-            vec!["off=builtin:nothing"],
-            vec!["a=builtin:nothing", "a=builtin:nothing"],
-            vec![""],
-        ] {
-            let with: Vec<String> = wrong.into_iter().map(str::to_owned).collect();
-            assert!(variants(&with).is_err(), "{with:?}");
-        }
-    }
-
-    #[test]
-    fn load_generators_tell_their_operations() {
-        let ops = |line: &str| Known::of(&words(line)).map(|known| (known.operation, known.ops));
-        let redis = |line: &str| ops(line).expect("known");
-        assert_eq!(
-            redis("redis-benchmark -q -t set -n 5000"),
-            ("command", Some(5000))
-        );
-        assert_eq!(
-            redis("/usr/bin/redis-benchmark -t get"),
-            ("command", Some(100_000))
-        );
-        for several in [
-            "redis-benchmark",
-            "redis-benchmark -t set,get -n 5",
-            "redis-benchmark -t lrange",
-        ] {
-            assert_eq!(redis(several), ("run", None));
-        }
-        assert_eq!(redis("wrk -d 1 http://localhost/").0, "request");
-        assert_eq!(redis("make -j2"), ("run", None));
-        assert!(ops("iperf3 -c 127.0.0.1").is_err());
-        assert_eq!(redis("iperf3 -c 127.0.0.1 -u -J").0, "datagram");
-    }
 
     #[test]
     fn a_metric_has_one_group() {

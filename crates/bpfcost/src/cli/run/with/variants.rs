@@ -1,0 +1,114 @@
+//! What `--with` names, as variants of a workload: `name=PROBE`, and names for those that have none.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use crate::{
+    cli::exit::usage,
+    probe::{self, Spec},
+    workload::{OFF, Variant},
+};
+
+/// The probes as variants; `off` comes first.
+pub(super) fn variants(with: &[String]) -> Result<Vec<Variant>> {
+    let variant = |name: String, about: String, probe: String| Variant {
+        name,
+        about,
+        probe,
+        quick: true,
+        only: BTreeMap::new(),
+        against: Vec::new(),
+        checks: Vec::new(),
+    };
+    let mut variants = vec![variant(
+        OFF.to_owned(),
+        "no probe".to_owned(),
+        String::new(),
+    )];
+    for text in with {
+        let (label, text) = labelled(text);
+        let refused = |error: &dyn std::fmt::Display| usage(format!("--with {text}: {error}"));
+        let spec: Spec = text.parse().map_err(|error| refused(&error))?;
+        let spec = spec.absolute().map_err(|error| refused(&error))?;
+        probe::there(&spec).map_err(|error| refused(&format!("{error:#}")))?;
+        let taken = |name: &str| variants.iter().any(|one: &Variant| one.name == name);
+        let name = match label {
+            Some(OFF) => {
+                return Err(usage(
+                    "off is the name of no probe at all: give another one",
+                ));
+            }
+            Some(label) if taken(label) => {
+                return Err(usage(format!(
+                    "two probes are named {label}: give them two names"
+                )));
+            }
+            Some(label) => label.to_owned(),
+            None => {
+                let short = spec.short();
+                let numbered = (2..).map(|number| format!("{short}-{number}"));
+                let mut names = std::iter::once(short.clone()).chain(numbered);
+                names.find(|name| !taken(name)).unwrap_or(short)
+            }
+        };
+        let probe = spec.to_string();
+        variants.push(variant(name, probe.clone(), probe));
+    }
+    Ok(variants)
+}
+
+/// Takes the label from `label=rest`. A label is a word of small letters, so that `VARIABLE=1 command` has none.
+fn labelled(text: &str) -> (Option<&str>, &str) {
+    let word = |label: &str| {
+        let letter =
+            |one: char| one.is_ascii_lowercase() || one.is_ascii_digit() || "_.-".contains(one);
+        !label.is_empty() && label.chars().all(letter)
+    };
+    match text.split_once('=') {
+        Some((label, rest)) if word(label) => (Some(label), rest),
+        _ => (None, text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_words_before_the_first_equals_sign() {
+        assert_eq!(labelled("fast=a.bpf.o"), (Some("fast"), "a.bpf.o"));
+        assert_eq!(
+            labelled("v2=bpftrace -e 'k { @ = 1; }'"),
+            (Some("v2"), "bpftrace -e 'k { @ = 1; }'")
+        );
+        for text in [
+            "LANG=C strace -p 1",
+            "bpftrace -e 'k { @ = count(); }'",
+            "=a",
+            "a b=c",
+            "x.bpf.o",
+        ] {
+            assert_eq!(labelled(text), (None, text));
+        }
+    }
+
+    #[test]
+    fn names_of_probes_are_told_apart() {
+        let with = ["builtin:nothing", "builtin:nothing", "b=builtin:nothing"].map(str::to_owned);
+        let names: Vec<String> = variants(&with)
+            .expect("probes")
+            .into_iter()
+            .map(|one| one.name)
+            .collect();
+        assert_eq!(names, ["off", "nothing", "nothing-2", "b"]);
+        for wrong in [
+            vec!["off=builtin:nothing"],
+            vec!["a=builtin:nothing", "a=builtin:nothing"],
+            vec![""],
+        ] {
+            let with: Vec<String> = wrong.into_iter().map(str::to_owned).collect();
+            assert!(variants(&with).is_err(), "{with:?}");
+        }
+    }
+}
