@@ -45,6 +45,7 @@ run  iproute2         shows networks that a workload made
 test gnupg            signs the package archive that tests fetch kernels from
 test xz-utils         packs a source for tests of kernel build
 test bpftool          shows what is loaded, so that tests see nothing is left behind
+test curl             asks the Go server of l7-go in a test
 test bpftrace         a tracer of others, whose cost is measured in a test
 test chromium         renders the HTML report in its test
 lint clang-format-19  format of BPF C
