@@ -62,7 +62,10 @@ fn too_few_epochs_tell_of_no_cost() {
     let found = &mut record.comparisons[0];
     (found.verdict, found.relative, found.relative_ci95) = (Verdict::Unresolved, -0.495, None);
     let told = sentence(&record);
-    assert!(told.contains("too few epochs to tell what bpftrace costs"), "{told}");
+    assert!(
+        told.contains("too few epochs to tell what bpftrace costs"),
+        "{told}"
+    );
     assert!(told.contains("−49.5 % CPU"), "{told}");
     assert!(!told.contains("more"), "{told}");
 }

@@ -145,35 +145,33 @@ fn only_where(args: &Args) -> Result<()> {
     }
 }
 
-/// A workload of this program, with the first values of its factors.
+/// A workload of this program or of the user's, with the first values of its factors.
 fn built_in(name: &str) -> Result<Definition> {
-    let mut names = Vec::new();
-    for workload in workload::built_in() {
-        let Some(definition) = workload.definition().filter(|one| one.name == name) else {
-            names.push(workload.name().to_owned());
-            continue;
+    let experiment = select::experiment(name)?;
+    let Some(definition) = experiment.definition() else {
+        // No mistake in the name, but one in the question.
+        let names: Vec<String> = workload::built_in()
+            .map(|one| one.name().to_owned())
+            .collect();
+        return Err(usage(format!(
+            "{name} measures programs by themselves; a probe is measured beside a workload{}\n  Workloads: {}, \
+             or a FILE.toml of yours\n  For a command of yours: bpfcost run --with PROBE -- {name} …",
+            suggest(name, names.iter().map(String::as_str)),
+            names.join(", ")
+        )));
+    };
+    let mut definition = definition.clone();
+    for factor in &mut definition.factors {
+        factor.values = match factor.quick.is_empty() {
+            true => factor.values.drain(..).take(1).collect(),
+            false => std::mem::take(&mut factor.quick),
         };
-        let mut definition = definition.clone();
-        for factor in &mut definition.factors {
-            factor.values = match factor.quick.is_empty() {
-                true => factor.values.drain(..).take(1).collect(),
-                false => std::mem::take(&mut factor.quick),
-            };
-        }
-        definition.clients.truncate(1);
-        for client in &mut definition.clients {
-            client.repeat = !client.command.iter().any(|word| word.contains("{seconds}"));
-        }
-        return Ok(definition);
     }
-    // Another experiment is no mistake in the name, but one in the question.
-    select::experiment(name)?;
-    Err(usage(format!(
-        "{name} measures programs by themselves; a probe is measured beside a workload{}\n  Workloads: {}\n  \
-         For a command of yours: bpfcost run --with PROBE -- {name} …",
-        suggest(name, names.iter().map(String::as_str)),
-        names.join(", ")
-    )))
+    definition.clients.truncate(1);
+    for client in &mut definition.clients {
+        client.repeat = !client.command.iter().any(|word| word.contains("{seconds}"));
+    }
+    Ok(definition)
 }
 
 /// A command, with a server of its own or without.
