@@ -24,8 +24,7 @@ pub(super) struct Rehearsal {
     pub(super) hits_per_op: Option<f64>,
 }
 
-/// Switches a probe on for a window and off again. One that never fires makes the case invalid: to find that it
-/// costs nothing would be true and worthless.
+/// Switches a probe on for a window and off again. One that never fires makes the case invalid.
 pub(super) fn rehearse(
     scene: &Scene,
     make: Make<'_>,
@@ -45,18 +44,22 @@ pub(super) fn rehearse(
         });
     };
     if hits == 0 {
-        return Err(Fault::Invalid(Problem {
-            check: "runs of the probe".to_owned(),
-            expected: "at least 1".to_owned(),
-            got: "0".to_owned(),
-            detail:
-                "The probe fired 0 times: nothing was measured. Is the symbol used by this binary?"
-                    .to_owned(),
-        }));
+        return Err(silent());
     }
     Ok(Rehearsal {
         attach,
         hits_per_op: Some(hits as f64 / ops),
+    })
+}
+
+/// A probe that never fired: that it costs nothing would be true and worthless.
+pub(super) fn silent() -> Fault {
+    Fault::Invalid(Problem {
+        check: "runs of the probe".to_owned(),
+        expected: "at least 1".to_owned(),
+        got: "0".to_owned(),
+        detail: "The probe fired 0 times: nothing was measured. Is the symbol used by this binary?"
+            .to_owned(),
     })
 }
 

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::Result;
 
-use super::site::Site;
+use super::{fired::silent, site::Site};
 use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, Seen},
@@ -93,8 +93,14 @@ pub(super) fn run(
     for (name, count) in &seen.counts {
         put(name, *count as f64);
     }
+    if seen.hits == Some(0) {
+        return Err(silent());
+    }
     if let Some(hits_per_op) = seen.hits.map(|hits| hits as f64 / ops).or(hits_per_op) {
         put("hits", hits_per_op);
+    }
+    // What a tool of others loses, nobody here knows.
+    if seen.hits.is_some() {
         put("lost", seen.lost as f64);
     }
     check(variant, scene, &seen, reading)?;

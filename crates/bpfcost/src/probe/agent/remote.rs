@@ -3,6 +3,8 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, anyhow};
@@ -13,6 +15,11 @@ use crate::{
     probe::{Probe, Seen},
     workload::Scene,
 };
+
+/// How long an agent may take to end after its input did; then it is ended.
+const FAREWELL: Duration = Duration::from_secs(10);
+/// How often it is looked at meanwhile.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// An agent in a process of its own.
 #[derive(Debug)]
@@ -99,6 +106,11 @@ impl Probe for Remote {
 impl Drop for Remote {
     fn drop(&mut self) {
         drop(self.ask.take());
+        let begun = Instant::now();
+        while begun.elapsed() < FAREWELL && matches!(self.child.try_wait(), Ok(None)) {
+            sleep(LOOK);
+        }
+        let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
