@@ -196,3 +196,59 @@ fn check(variant: &Variant, scene: &Scene, seen: &Seen, reading: &Reading) -> Re
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes of a check of `hits` where the workload did 100 operations and counted 40 bytes.
+    fn checked(check: &str, hits: Option<u64>) -> Result<(), Fault> {
+        let variant =
+            format!("name = 'probe'\nabout = ''\ncheck = [{{ probe = 'hits', {check} }}]");
+        let variant: Variant = toml::from_str(&variant).expect("a variant");
+        let seen = Seen {
+            hits,
+            ..Seen::default()
+        };
+        let reading = Reading {
+            ops: 100,
+            counts: [("bytes".to_owned(), 40.0)].into(),
+            ..Reading::default()
+        };
+        let scene = Scene {
+            factors: [("size".to_owned(), "1".to_owned())].into(),
+            ..Scene::default()
+        };
+        super::check(&variant, &scene, &seen, &reading)
+    }
+
+    #[test]
+    fn what_a_probe_saw_is_what_the_workload_did_or_the_window_is_invalid() {
+        for (check, right, wrong) in [
+            ("equals = 'ops'", vec![100], vec![0, 99, 101]),
+            ("equals = 'bytes'", vec![40], vec![39, 41, 100]),
+            ("equals = 'ops', beyond = 1", vec![100, 101], vec![99, 102]),
+            ("at-least = 'ops'", vec![100, 1000], vec![0, 99]),
+            // What nobody counted can't be equal.
+            ("equals = 'pages'", vec![], vec![0, 40]),
+            ("at-least = 'pages'", vec![], vec![0, 40]),
+        ] {
+            for hits in right {
+                assert!(checked(check, Some(hits)).is_ok(), "{check}: {hits}");
+            }
+            for hits in wrong.into_iter().map(Some).chain([None]) {
+                let problem = match checked(check, hits) {
+                    Err(Fault::Invalid(problem)) => problem,
+                    other => panic!("{check}: {hits:?}: {other:?}"),
+                };
+                assert_eq!(problem.check, "hits of the probe");
+            }
+        }
+    }
+
+    #[test]
+    fn a_check_of_other_factors_is_not_due() {
+        assert!(checked("equals = 'ops', only = { size = ['2'] }", Some(0)).is_ok());
+        assert!(checked("equals = 'ops', only = { size = ['1'] }", Some(0)).is_err());
+    }
+}
