@@ -7,6 +7,10 @@
  * by which a window proves that the program ran, and the work. Which work it is, the verifier knows
  * when it loads the program: it takes the others out, and the question with them.
  *
+ * A program that is busy reads the clock in its every turn, and adds up what went by from the first
+ * reading to the last. So a window knows what was put into it, in the caches and on the CPU of the
+ * event, by another way than that by which it is to be found again.
+ *
  * The kernel runs a program never inside itself on one CPU: an event that would do so is passed over,
  * and counted with the program's recursion misses. So the additions need not be atomic.
  */
@@ -33,6 +37,13 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u64);
+} busy_ns SEC(".maps"); /* in spells, on each CPU */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
 } last_pid SEC(".maps"); /* who was last, on each CPU */
 
 const volatile __u32 work; /* of enum counter_work */
@@ -48,16 +59,27 @@ static __always_inline void write_pid(void)
 		*last = bpf_get_current_pid_tgid() >> 32;
 }
 
-static int is_over(__u32 turn, __u64 *begun)
+struct spell {
+	__u64 begun; /* first reading of the clock */
+	__u64 seen; /* last one */
+};
+
+static int is_over(__u32 turn, struct spell *spell)
 {
-	return bpf_ktime_get_ns() - *begun >= spell_ns;
+	spell->seen = bpf_ktime_get_ns();
+	return spell->seen - spell->begun >= spell_ns;
 }
 
 static __always_inline void be_busy(void)
 {
-	__u64 begun = bpf_ktime_get_ns();
+	struct spell spell = { .begun = bpf_ktime_get_ns() };
+	__u32 key = 0;
+	__u64 *sum;
 
-	bpf_loop(SPELL_TURNS, is_over, &begun, 0);
+	bpf_loop(SPELL_TURNS, is_over, &spell, 0);
+	sum = bpf_map_lookup_elem(&busy_ns, &key);
+	if (sum)
+		*sum += spell.seen - spell.begun;
 }
 
 static __always_inline int run(void)

@@ -3,7 +3,7 @@
 //! the head of `bpf/counter.bpf.c`.
 
 use libbpf_rs::{
-    MapCore as _, MapFlags, ProgramMut,
+    MapCore as _, MapFlags, MapMut, ProgramMut,
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
@@ -34,9 +34,9 @@ pub enum Work {
     Null,
     /// Writes the process into a per-CPU array.
     Map,
-    /// Is busy for so long, to what the clock can tell.
+    /// Is busy, to what the clock can tell.
     Busy {
-        /// Nanoseconds of each run.
+        /// Nanoseconds of each run, beyond those of one that is busy for 0 ns: it reads the clock and goes.
         ns: u64,
     },
 }
@@ -58,6 +58,9 @@ pub struct Counted {
     pub hits: u64,
     /// Events that the kernel says were missed; `None` where it doesn't say.
     pub missed: Option<u64>,
+    /// What went by between the first and the last reading of the clock in its spells, in nanoseconds; 0 for a
+    /// work that reads none.
+    pub busy_ns: u64,
 }
 
 /// A program that counts an event. Dropping it detaches and removes it.
@@ -130,12 +133,14 @@ impl Counter {
     pub fn attach(&mut self) -> Result<()> {
         // Not while it is attached already.
         self.held = None;
-        let before = self.hits()?;
+        let hits = sum(&self.skeleton.maps.hits, "hits")?;
+        let busy_ns = sum(&self.skeleton.maps.busy_ns, "busy_ns")?;
         let program = program(&self.skeleton, self.how);
         let mut held = Held::attach(self.how, program, &self.event, &mut self.tools)?;
         self.before = Counted {
-            hits: before,
+            hits,
             missed: held.missed(program)?,
+            busy_ns,
         };
         self.held = Some(held);
         Ok(())
@@ -152,20 +157,24 @@ impl Counter {
         };
         let missed = held.missed(program(&self.skeleton, self.how))?;
         drop(held);
+        let hits = sum(&self.skeleton.maps.hits, "hits")?;
+        let busy_ns = sum(&self.skeleton.maps.busy_ns, "busy_ns")?;
         Ok(Counted {
-            hits: self.hits()?.saturating_sub(self.before.hits),
+            hits: hits.saturating_sub(self.before.hits),
+            busy_ns: busy_ns.saturating_sub(self.before.busy_ns),
             missed: missed
                 .zip(self.before.missed)
                 .map(|(now, before)| now.saturating_sub(before)),
         })
     }
 
-    /// Makes spells so long that all of one, the reading of the clock included, takes that time.
+    /// Makes a spell take that much longer than one that waits for nothing. Whoever wants to see the time
+    /// alone compares with such a one: it reads the clock as often before and after, in caches as cold.
     fn calibrate(&mut self, ns: u64) -> Result<()> {
+        let asked = self.time_spell(0)? + ns;
+        // Too long by what it takes to see that the time is over: half a turn of its loop, and more.
         let took = self.time_spell(ns)?;
-        // What a spell takes beside the time that it waits for, half a turn of its loop among it.
-        let beside = took.saturating_sub(ns);
-        self.set_spell(ns.saturating_sub(beside));
+        self.set_spell((ns + asked).saturating_sub(took));
         Ok(())
     }
 
@@ -188,22 +197,21 @@ impl Counter {
             store(&mut bss.spell_ns, ns);
         }
     }
+}
 
-    /// Runs since it was loaded.
-    fn hits(&self) -> Result<u64> {
-        let hits = &self.skeleton.maps.hits;
-        let values = hits.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let values = values.map_err(|source| Error::Map {
-            map: "hits",
-            action: "reading it",
-            source,
-        })?;
-        let values = values.unwrap_or_default();
-        Ok(values
-            .iter()
-            .filter_map(|value| plain::read::<u64>(value))
-            .sum())
-    }
+/// What all CPUs have added to a per-CPU value since it was loaded.
+fn sum(map: &MapMut, name: &'static str) -> Result<u64> {
+    let values = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
+    let values = values.map_err(|source| Error::Map {
+        map: name,
+        action: "reading it",
+        source,
+    })?;
+    let values = values.unwrap_or_default();
+    Ok(values
+        .iter()
+        .filter_map(|value| plain::read::<u64>(value))
+        .sum())
 }
 
 fn name(how: How) -> &'static str {

@@ -4,7 +4,8 @@
 //! counts its runs, and does nothing else (`null`) or writes the process into a per-CPU map (`map`). Study 003
 //! had these two.
 //!
-//! `builtin:busy:TRACEPOINT:NANOS`: on a tracepoint, busy for so long in each run; a cost that is known.
+//! `builtin:busy:TRACEPOINT:NANOS`: on a tracepoint, busy for so long in each run; a cost that is known. It counts
+//! `spell_ns`, what a run was busy for in that window.
 
 use anyhow::{Context, Result, anyhow, bail};
 use bpfcost_bpf::{
@@ -34,7 +35,7 @@ const KINDS: [(&str, How); 10] = [
 
 /// How long a busy program is busy where nothing else is said, in nanoseconds.
 const BUSY_NS: u64 = 1000;
-/// How long it can be: the shortest has some turns of its loop, the longest no watchdog minds.
+/// How long it can be, where it is: the shortest has some turns of its loop, the longest no watchdog minds.
 const BUSY_LIMITS_NS: std::ops::RangeInclusive<u64> = 200..=1_000_000;
 
 /// What is counted, and how.
@@ -93,9 +94,9 @@ impl Counting {
                 "builtin:busy wants a tracepoint and nanoseconds: builtin:busy:raw_syscalls:sys_enter:1000"
             ),
         };
-        if !BUSY_LIMITS_NS.contains(&ns) {
+        if ns != 0 && !BUSY_LIMITS_NS.contains(&ns) {
             bail!(
-                "builtin:busy can be busy for {} to {} ns, and was asked for {ns}",
+                "builtin:busy can be busy for {} to {} ns, or for 0, and was asked for {ns}",
                 BUSY_LIMITS_NS.start(),
                 BUSY_LIMITS_NS.end()
             );
@@ -147,9 +148,15 @@ impl Probe for Loaded {
             .0
             .detach()
             .map_err(|error| Fault::Broken(anyhow!(error)))?;
+        // What was put into a run, by the kernel's clock: the mean, interruptions included.
+        let spell_ns = match (counted.busy_ns, counted.hits) {
+            (0, _) | (_, 0) => None,
+            (busy_ns, hits) => Some(("spell_ns".to_owned(), (busy_ns + hits / 2) / hits)),
+        };
         Ok(Seen {
             hits: Some(counted.hits),
             lost: counted.missed.unwrap_or(0),
+            counts: spell_ns.into_iter().collect(),
             ..Seen::default()
         })
     }
@@ -205,6 +212,7 @@ mod tests {
         let ns = |text| busy(text).unwrap().work;
         assert_eq!(ns("irq:softirq_entry"), Work::Busy { ns: 1000 });
         assert_eq!(ns("irq:softirq_entry:5000"), Work::Busy { ns: 5000 });
+        assert_eq!(ns("irq:softirq_entry:0"), Work::Busy { ns: 0 });
         assert!(busy("irq:softirq_entry:1us").is_err());
         assert!(
             busy("irq:softirq_entry:10")
