@@ -96,9 +96,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
     /// Measure what this probe costs the workload that is named, the command behind --, the server, or the
-    /// service. FILE.bpf.o[:PROGRAM] is a BPF object, NAME.service a systemd unit, builtin:NAME one that this
-    /// program brings, process:COMMAND a tool without BPF; anything else is a command that loads BPF programs.
-    /// Given several times: alternatives, compared with none and with each other. ' + ' joins several to one;
+    /// service. FILE.bpf.o[:PROGRAM] is a BPF object (what it writes to ring and perf buffers is read, and thrown
+    /// away), NAME.service a systemd unit, builtin:NAME one that this program brings, process:COMMAND a tool
+    /// without BPF; anything else is a command that loads BPF programs. Given several times: alternatives, compared with none and with each other. ' + ' joins several to one;
     /// NAME= before it names it.
     #[arg(long, value_name = "PROBE", help_heading = PROBES)]
     with: Vec<String>,
@@ -112,12 +112,12 @@ pub(super) struct Args {
     /// It is neither stopped nor restarted.
     #[arg(long, value_name = "SERVICE|PID", help_heading = PROBES)]
     watch: Option<String>,
-    /// What prints how many operations the watched service has done so far. Without it, its CPU time per second
-    /// is what is compared.
+    /// What prints how many operations the watched service has done so far. Without it, the share of a CPU that it
+    /// takes is what is compared.
     #[arg(long, value_name = "CMD", help_heading = PROBES)]
     ops: Option<String>,
-    /// Pick a number of the output, by the one group of this regular expression: it is compared too. With --ops,
-    /// the number of operations.
+    /// Pick a number of the output, by the one group of this regular expression: it is compared too, as more or
+    /// less, whichever of them is better. With --ops, the number of operations.
     #[arg(long, value_name = "REGEX", help_heading = PROBES)]
     metric: Vec<String>,
     /// Let go of the watched service at once when its operations cost this much more than without the probe, or

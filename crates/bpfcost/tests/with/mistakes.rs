@@ -53,6 +53,10 @@ fn one_form_at_a_time() {
             &["no built-in probe nothin"],
         ),
         (
+            "--with no-such-tracer -- true",
+            &["there is no command no-such-tracer", ".bpf.o"],
+        ),
+        (
             "--with nowhere.bpf.o -- true",
             &["there is no file", "nowhere.bpf.o"],
         ),

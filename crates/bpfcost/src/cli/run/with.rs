@@ -17,7 +17,7 @@ use crate::{
     nearest::suggest,
     probe,
     restore::{started, systemctl},
-    workload::{Client, Definition, Headline, Output, Ready, ServerSpec, Watch},
+    workload::{Client, Definition, Headline, Output, Ready, SECOND, ServerSpec, Watch},
 };
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
@@ -352,7 +352,7 @@ fn watch(args: &Args, watched: &str) -> Result<Definition> {
     Ok(Definition {
         about: format!("what do probes cost {name}, which runs here?"),
         name,
-        operation: if ops.is_some() { "operation" } else { "second" }.to_owned(),
+        operation: if ops.is_some() { "operation" } else { SECOND }.to_owned(),
         headline: Headline::Server,
         server: Some(ServerSpec {
             watch: Some(Watch {
