@@ -14,7 +14,7 @@ use std::{
     },
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -70,7 +70,12 @@ impl Note {
 impl State {
     /// How a unit is now.
     pub fn of_unit(name: &str) -> Result<Self> {
-        let known = systemctl(&["show", "--property", "LoadState", "--value", name])?;
+        let known = systemctl(&["show", "--property", "LoadState", "--value", name]);
+        let known = known.map_err(|error| {
+            anyhow!(
+                "{error:#}\n  Where systemd does not run, name the command of {name} in its place"
+            )
+        })?;
         if known.trim() == "not-found" {
             bail!(
                 "there is no unit {name}\n  See what there is: systemctl list-unit-files --type service"

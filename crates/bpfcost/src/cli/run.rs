@@ -10,7 +10,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Result;
 
 use super::{
-    exit::{Exit, usage},
+    exit::{Exit, lacking, usage},
     interrupt,
     output::{answer, note},
     parse, place,
@@ -198,8 +198,11 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    for (experiment, _) in plans.iter().filter(|(_, plan)| plan.target == "host") {
+    for (experiment, plan) in plans.iter().filter(|(_, plan)| plan.target == "host") {
         place::able(&host, &**experiment)?;
+        if !args.with.is_empty() {
+            attachable(&**experiment, plan)?;
+        }
     }
     let several = plans.len() > 1;
     let mut jobs = Vec::new();
@@ -230,6 +233,19 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         }
     }
     finish(args, ended, None)
+}
+
+/// Refuses a probe that was asked for and that this kernel can't have.
+fn attachable(experiment: &dyn Experiment, plan: &Plan) -> Result<()> {
+    for case in &plan.cases {
+        if let Some(reason) = experiment.unsupported(case)? {
+            return Err(lacking(format!(
+                "{}: {reason}\n  Where another kernel has it, run it there: --on vm:KERNEL; see: bpfcost kernel list",
+                case.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Shows what came of the runs, and tells how they ended. `error` is why the last one has no record.

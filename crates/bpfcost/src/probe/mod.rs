@@ -104,6 +104,18 @@ pub(crate) fn there(spec: &Spec) -> Result<()> {
     }
 }
 
+/// Whether a probe, as it is written, looks at the processes of a server: all built-in agents do.
+pub(crate) fn is_of_server(probe: &str) -> bool {
+    fn of_server(spec: &Spec) -> bool {
+        match spec {
+            Spec::BuiltIn { name, .. } => agent::known(name),
+            Spec::Joined(all) => all.iter().any(of_server),
+            _ => false,
+        }
+    }
+    probe.parse().is_ok_and(|spec| of_server(&spec))
+}
+
 /// Opens a probe for a running workload.
 pub fn open(spec: &Spec, scene: &Scene) -> Result<Box<dyn Probe>> {
     Ok(match spec {
