@@ -1,20 +1,26 @@
 //! What a run changes of the machine, put back whatever way the run ends.
 //!
 //! Before something is changed, what it was is written to a file in the user's state folder; when it is put back,
-//! the file goes. A run that is killed leaves its files, and the next start of this program, whatever it is asked
-//! for, puts back what they say.
+//! the file goes. Where a run is killed, its guard puts back what the files say; where that was killed as well, the
+//! next start of this program does it, whatever it is asked for.
 
 use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
-use crate::xdg::Folder;
+use crate::{
+    workload::guard::{Duty, Guard},
+    xdg::Folder,
+};
 
 /// Something of the machine, and how it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,17 +53,29 @@ struct Note {
     state: State,
 }
 
-/// A state that is put back when this is dropped, or by the next start of this program.
+/// A state that is put back when this is dropped; else by the guard, or by the next start of this program.
 #[derive(Debug)]
 pub struct Kept {
     state: State,
     note: PathBuf,
+    guard: Arc<Guard>,
+}
+
+impl Note {
+    fn read(path: &Path) -> Option<Self> {
+        serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
+    }
 }
 
 impl State {
     /// How a unit is now.
     pub fn of_unit(name: &str) -> Result<Self> {
-        let known = systemctl(&["show", "--property", "LoadState", "--value", name])?;
+        let known = systemctl(&["show", "--property", "LoadState", "--value", name]);
+        let known = known.map_err(|error| {
+            anyhow!(
+                "{error:#}\n  Where systemd does not run, name the command of {name} in its place"
+            )
+        })?;
         if known.trim() == "not-found" {
             bail!(
                 "there is no unit {name}\n  See what there is: systemctl list-unit-files --type service"
@@ -119,6 +137,7 @@ impl Kept {
     /// Writes a state down. What changes it comes after.
     pub fn of(state: State) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let guard = Guard::of_process()?;
         let folder = folder()?;
         fs::create_dir_all(&folder)
             .with_context(|| format!("can't make the folder {}", folder.display()))?;
@@ -138,7 +157,12 @@ impl Kept {
         file.as_file().sync_all()?;
         file.persist(&path)
             .with_context(|| format!("can't write {}", path.display()))?;
-        Ok(Kept { state, note: path })
+        guard.owe(Duty::PutBack(path.clone()))?;
+        Ok(Kept {
+            state,
+            note: path,
+            guard,
+        })
     }
 }
 
@@ -147,7 +171,18 @@ impl Drop for Kept {
         // Where it fails the file stays, and the next start tries again.
         if self.state.put_back().is_ok() {
             let _ = fs::remove_file(&self.note);
+            self.guard.done(Duty::PutBack(self.note.clone()));
         }
+    }
+}
+
+/// Puts back what a note says, whose writer is gone; that can't be told to anybody.
+pub(crate) fn put_back(note: &Path) {
+    // Where it fails the file stays, and the next start tells it.
+    if let Some(read) = Note::read(note)
+        && read.state.put_back().is_ok()
+    {
+        let _ = fs::remove_file(note);
     }
 }
 
@@ -163,7 +198,7 @@ pub(crate) fn after_the_dead() -> Vec<String> {
 /// The same of one note.
 fn after(path: &Path) -> Option<String> {
     path.extension().filter(|extension| *extension == "json")?;
-    let note: Note = serde_json::from_str(&fs::read_to_string(path).ok()?).ok()?;
+    let note = Note::read(path)?;
     if started(note.pid) == Some(note.started) && note.boot == boot() {
         return None; // whoever changed it is alive, and puts it back
     }

@@ -7,11 +7,16 @@ use std::{
     fs,
     os::fd::AsFd as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use libbpf_rs::{Link, Object, ObjectBuilder, Program, ProgramMut};
 
-use super::{Attach, kernel};
+use super::{
+    Attach,
+    buffers::{Buffers, Taken},
+    kernel,
+};
 use crate::{
     error::{Error, Result},
     links,
@@ -27,6 +32,7 @@ pub struct Foreign {
     path: PathBuf,
     /// Before the object, whose programs they hold.
     links: Vec<Link>,
+    buffers: Option<Buffers>,
     object: Object,
 }
 
@@ -69,11 +75,42 @@ impl Foreign {
         let object = object.load().map_err(|source| {
             refused(format!("the kernel does not load it: {source}\n{}", said()))
         })?;
+        let buffers = Buffers::open(&object)
+            .map_err(|source| refused(format!("its buffers can't be read: {source}")))?;
         Ok(Foreign {
             path: path.to_owned(),
             links: Vec::new(),
+            buffers,
             object,
         })
+    }
+
+    /// Whether it has buffers that have to be read.
+    pub fn has_buffers(&self) -> bool {
+        self.buffers.is_some()
+    }
+
+    /// Takes what is in its buffers, and waits for more, for about so long.
+    pub fn wait(&self, patience: Duration) -> Result<()> {
+        match &self.buffers {
+            Some(buffers) => buffers.wait(patience).map_err(|error| self.unread(&error)),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes what is in its buffers; all that was taken since it was loaded.
+    pub fn take(&self) -> Result<Taken> {
+        match &self.buffers {
+            Some(buffers) => buffers.take().map_err(|error| self.unread(&error)),
+            None => Ok(Taken::default()),
+        }
+    }
+
+    fn unread(&self, source: &libbpf_rs::Error) -> Error {
+        Error::Foreign {
+            path: self.path.clone(),
+            words: format!("its buffers can't be read: {source}"),
+        }
     }
 
     /// Attaches all that was loaded. As in libbpf's skeletons, programs that are not attached by their

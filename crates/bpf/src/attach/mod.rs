@@ -6,6 +6,7 @@
 //! head of `bpf/probe.bpf.c` and `bpf/driver.bpf.c`.
 
 mod body;
+mod buffers;
 mod counter;
 mod driver;
 mod fault;
@@ -25,6 +26,7 @@ use std::fmt;
 use libbpf_rs::{Link, ProgramMut};
 
 pub use body::Body;
+pub use buffers::Taken;
 pub use counter::{Counted, Counter, Work};
 pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
 pub use foreign::Foreign;

@@ -94,7 +94,11 @@ pub fn main() -> ExitCode {
         }
     };
     // What this program starts for itself leaves that to the one that people start.
-    if !matches!(cli.command, Command::Guest(_) | Command::Agent(_)) {
+    let own = matches!(
+        cli.command,
+        Command::Guest(_) | Command::Agent(_) | Command::Load(_) | Command::Guard(_)
+    );
+    if !own {
         restore::after_the_dead()
             .iter()
             .for_each(|line| output::note!("{line}"));

@@ -10,7 +10,7 @@ use std::{path::PathBuf, time::Duration};
 use anyhow::Result;
 
 use super::{
-    exit::{Exit, usage},
+    exit::{Exit, lacking, usage},
     interrupt,
     output::{answer, note},
     parse, place,
@@ -96,9 +96,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
     /// Measure what this probe costs the workload that is named, the command behind --, the server, or the
-    /// service. FILE.bpf.o[:PROGRAM] is a BPF object, NAME.service a systemd unit, builtin:NAME one that this
-    /// program brings, process:COMMAND a tool without BPF; anything else is a command that loads BPF programs.
-    /// Given several times: alternatives, compared with none and with each other. ' + ' joins several to one;
+    /// service. FILE.bpf.o[:PROGRAM] is a BPF object (what it writes to ring and perf buffers is read, and thrown
+    /// away), NAME.service a systemd unit, builtin:NAME one that this program brings, process:COMMAND a tool
+    /// without BPF; anything else is a command that loads BPF programs. Given several times: alternatives, compared with none and with each other. ' + ' joins several to one;
     /// NAME= before it names it.
     #[arg(long, value_name = "PROBE", help_heading = PROBES)]
     with: Vec<String>,
@@ -112,12 +112,12 @@ pub(super) struct Args {
     /// It is neither stopped nor restarted.
     #[arg(long, value_name = "SERVICE|PID", help_heading = PROBES)]
     watch: Option<String>,
-    /// What prints how many operations the watched service has done so far. Without it, its CPU time per second
-    /// is what is compared.
+    /// What prints how many operations the watched service has done so far. Without it, the share of a CPU that it
+    /// takes is what is compared.
     #[arg(long, value_name = "CMD", help_heading = PROBES)]
     ops: Option<String>,
-    /// Pick a number of the output, by the one group of this regular expression: it is compared too. With --ops,
-    /// the number of operations.
+    /// Pick a number of the output, by the one group of this regular expression: it is compared too, as more or
+    /// less, whichever of them is better. With --ops, the number of operations.
     #[arg(long, value_name = "REGEX", help_heading = PROBES)]
     metric: Vec<String>,
     /// Let go of the watched service at once when its operations cost this much more than without the probe, or
@@ -198,8 +198,11 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    for (experiment, _) in plans.iter().filter(|(_, plan)| plan.target == "host") {
+    for (experiment, plan) in plans.iter().filter(|(_, plan)| plan.target == "host") {
         place::able(&host, &**experiment)?;
+        if !args.with.is_empty() {
+            attachable(&**experiment, plan)?;
+        }
     }
     let several = plans.len() > 1;
     let mut jobs = Vec::new();
@@ -230,6 +233,19 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         }
     }
     finish(args, ended, None)
+}
+
+/// Refuses a probe that was asked for and that this kernel can't have.
+fn attachable(experiment: &dyn Experiment, plan: &Plan) -> Result<()> {
+    for case in &plan.cases {
+        if let Some(reason) = experiment.unsupported(case)? {
+            return Err(lacking(format!(
+                "{}: {reason}\n  Where another kernel has it, run it there: --on vm:KERNEL; see: bpfcost kernel list",
+                case.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Shows what came of the runs, and tells how they ended. `error` is why the last one has no record.

@@ -91,8 +91,8 @@ pub struct Metric {
     pub about: String,
     /// What it is counted in: `op/s`, `us`.
     pub unit: String,
-    /// Whether more of it is better.
-    pub more_is_better: bool,
+    /// Whether more of it is better; `None` where nobody said, and it merely differs.
+    pub more_is_better: Option<bool>,
     /// The relative difference below which two cases have the same of it.
     pub margin: f64,
 }

@@ -22,7 +22,7 @@ use crate::workload::Definition;
 
 pub use case::{Batch, Case, Grid, Metric, Pair, Role, Scaling, Sizing};
 use trial::differs;
-pub use trial::{Fault, Loaded, Problem, Sentinel, Trial};
+pub use trial::{ENDED, Fault, LET_GO, Loaded, Problem, Sentinel, Trial};
 pub use unit::Unit;
 
 /// What the epochs of a case scatter by on a shared virtual machine.

@@ -45,6 +45,11 @@ fn none(count: &u64) -> bool {
     *count == 0
 }
 
+/// The code of [`Fault::Enough`] where a probe was let go of.
+pub const LET_GO: &str = "aborted";
+/// The same where what was watched has ended.
+pub const ENDED: &str = "ended";
+
 /// Why a trial has no value.
 #[derive(Debug)]
 pub enum Fault {
@@ -54,7 +59,7 @@ pub enum Fault {
     Broken(anyhow::Error),
     /// No further trial may follow: the run ends with what it has.
     Enough {
-        /// What a program knows it by.
+        /// What a program knows it by: [`LET_GO`] or [`ENDED`].
         code: &'static str,
         /// Why, in a sentence.
         text: String,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     probe::{self, Spec},
-    workload::{self, Base, Definition, LOAD, Variant, allowed},
+    workload::{self, Base, Definition, LOAD, SECOND, Variant, allowed},
 };
 
 /// The factor whose values are the probes.
@@ -212,33 +212,37 @@ impl Experiment for Workload {
             margin,
         };
         let asked = self.definition.compared.iter();
-        // What is better, more of it or less, nobody said: verdicts are told as more and less.
-        let asked = asked.map(|name| metric(name, name, "", true, RATE_MARGIN));
+        // What is better, more of it or less, nobody said.
+        let asked = asked.map(|name| metric(name, name, "", None, RATE_MARGIN));
         let known = vec![
             metric(
                 "machine_ns",
                 "CPU time of the machine",
                 "ns/op",
-                false,
+                Some(false),
                 CPU_MARGIN,
             ),
-            metric("ops_per_s", "throughput", "op/s", true, RATE_MARGIN),
+            metric("ops_per_s", "throughput", "op/s", Some(true), RATE_MARGIN),
             metric(
                 "latency_p50_us",
                 "latency, median",
                 "us",
-                false,
+                Some(false),
                 RATE_MARGIN,
             ),
             metric(
                 "latency_p99_us",
                 "latency, 99th percentile",
                 "us",
-                false,
+                Some(false),
                 RATE_MARGIN,
             ),
         ];
-        known.into_iter().chain(asked).collect()
+        // Of seconds there is one in each.
+        let moot =
+            |metric: &Metric| self.definition.operation == SECOND && metric.name == "ops_per_s";
+        let all = known.into_iter().chain(asked);
+        all.filter(|metric| !moot(metric)).collect()
     }
 
     fn adjacent(&self) -> Option<&str> {

@@ -5,10 +5,11 @@
 
 use std::{
     path::Path,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use regex::Regex;
 use rustix::process::Signal;
 
@@ -19,7 +20,7 @@ use super::{
 use crate::{
     experiment::Fault,
     restore::{Kept, State},
-    workload::{Process, Scene, family, tail, told},
+    workload::{Process, Scene, tail, told},
 };
 
 /// How long a tool may take to load its programs: bpftrace needs one second, bcc's compiler some five.
@@ -79,7 +80,7 @@ impl Tool {
     fn ready(&self, process: &mut Process, mut loading: Loading) -> Result<Vec<u32>> {
         let begun = Instant::now();
         loop {
-            let programs = loading.look(&family(process.id()));
+            let programs = loading.look(&process.pids());
             self.alive(process)?;
             match programs {
                 Some(programs) => return Ok(programs),
@@ -118,7 +119,7 @@ impl Probe for Tool {
         let loading = Loading::begin();
         let mut process = Process::start(&wrapped(&command), &[], &[])?;
         let programs = self.ready(&mut process, loading)?;
-        super::left::remember(&programs, &family(process.id()));
+        super::left::remember(&programs, &process.pids());
         self.running = Some(Running { process, programs });
         Ok(())
     }
@@ -143,7 +144,11 @@ impl Probe for Tool {
 
     fn pids(&self) -> Vec<u32> {
         let running = self.running.as_ref();
-        running.map_or(Vec::new(), |running| family(running.process.id()))
+        running.map_or(Vec::new(), |running| running.process.pids())
+    }
+
+    fn cpu_ns(&self) -> Option<f64> {
+        self.running.as_ref()?.process.cpu_ns()
     }
 
     fn programs(&self) -> Vec<u32> {
@@ -179,6 +184,29 @@ pub(crate) fn program(command: &str) -> &str {
     word.rsplit('/').next().unwrap_or(word)
 }
 
+/// Refuses a command whose first word no shell would start.
+pub(super) fn there(command: &str) -> Result<()> {
+    let mut words = command.split_whitespace();
+    let word = words.find(|word| !word.contains('=')).unwrap_or_default();
+    // What is more than a name is the shell's to understand.
+    let name = |letter: char| letter.is_ascii_alphanumeric() || "_-+./".contains(letter);
+    if word.is_empty() || !word.chars().all(name) {
+        return Ok(());
+    }
+    let known = Command::new("sh")
+        .args(["-c", "command -v \"$0\"", word])
+        .stdin(Stdio::null())
+        .output()
+        .context("can't start a shell")?;
+    if !known.status.success() {
+        bail!(
+            "there is no command {word}\n  Is its name right? Give its path where it lies outside of PATH. A BPF \
+             object ends in .bpf.o, a unit in .service, one that this program brings begins with builtin:"
+        );
+    }
+    Ok(())
+}
+
 /// Events that a tool says it has lost: bpftrace's `Lost 12 events`, bcc's `lost 12 samples`.
 fn lost(printed: &str) -> u64 {
     let Ok(pattern) = Regex::new(r"(?i)\blost (\d+) (?:events|samples)") else {
@@ -203,6 +231,29 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(program(command), expected);
+        }
+    }
+
+    #[test]
+    fn what_no_shell_would_start_is_told() {
+        for command in [
+            "true",
+            "LANG=C /bin/sh -c true",
+            "while :; do :; done",
+            "exec sleep 1",
+            "(sleep 1 &); wait",
+            "{bpfcost} top",
+            "",
+        ] {
+            assert!(there(command).is_ok(), "{command}");
+        }
+        for command in [
+            "no-such-tracer -p 1",
+            "A=1 ./nowhere/tracer",
+            "agnet.servce",
+        ] {
+            let told = there(command).expect_err(command).to_string();
+            assert!(told.contains("there is no command"), "{told}");
         }
     }
 

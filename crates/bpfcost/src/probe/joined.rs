@@ -46,6 +46,12 @@ impl Probe for Joined {
         self.0.iter().flat_map(|probe| probe.pids()).collect()
     }
 
+    fn cpu_ns(&self) -> Option<f64> {
+        // Those without processes spend nothing.
+        let with = self.0.iter().filter(|probe| !probe.pids().is_empty());
+        with.map(|probe| probe.cpu_ns()).sum()
+    }
+
     fn programs(&self) -> Vec<u32> {
         self.0.iter().flat_map(|probe| probe.programs()).collect()
     }

@@ -10,7 +10,6 @@ mod counting;
 mod joined;
 mod left;
 mod nothing;
-mod object;
 mod programs;
 mod spec;
 mod stats;
@@ -41,6 +40,11 @@ pub trait Probe {
     /// Its processes, whose CPU time is its own.
     fn pids(&self) -> Vec<u32> {
         Vec::new()
+    }
+
+    /// CPU time of all processes that it ever had, in nanoseconds, where their control groups tell.
+    fn cpu_ns(&self) -> Option<f64> {
+        None
     }
 
     /// The kernel's numbers of its BPF programs while it is attached, where it does not count its hits itself:
@@ -94,9 +98,22 @@ pub(crate) fn there(spec: &Spec) -> Result<()> {
             bail!("there is no file {}", path.display())
         }
         Spec::Unit(name) => crate::restore::State::of_unit(name).map(drop),
+        Spec::Command(command) | Spec::Process(command) => command::there(command),
         Spec::Joined(all) => all.iter().try_for_each(there),
         _ => Ok(()),
     }
+}
+
+/// Whether a probe, as it is written, looks at the processes of a server: all built-in agents do.
+pub(crate) fn is_of_server(probe: &str) -> bool {
+    fn of_server(spec: &Spec) -> bool {
+        match spec {
+            Spec::BuiltIn { name, .. } => agent::known(name),
+            Spec::Joined(all) => all.iter().any(of_server),
+            _ => false,
+        }
+    }
+    probe.parse().is_ok_and(|spec| of_server(&spec))
 }
 
 /// Opens a probe for a running workload.
@@ -111,7 +128,11 @@ pub fn open(spec: &Spec, scene: &Scene) -> Result<Box<dyn Probe>> {
             _ => return Err(unknown(name)),
         },
         Spec::Joined(all) => Box::new(joined::Joined::open(all, scene)?),
-        Spec::Object { path, program } => Box::new(object::Object::load(path, program.as_deref())?),
+        Spec::Object { path, program } => {
+            let file = path.display().to_string();
+            let arguments: Vec<String> = [file].into_iter().chain(program.clone()).collect();
+            Box::new(agent::Remote::start(agent::OBJECT, &arguments)?)
+        }
         Spec::Unit(name) => Box::new(unit::Unit::open(name)?),
         Spec::Command(command) => Box::new(command::Tool::new(command, false)?),
         Spec::Process(command) => Box::new(command::Tool::new(command, true)?),

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -14,7 +15,7 @@ use super::{
 use crate::{
     experiment::Fault,
     restore::{Kept, State, systemctl},
-    workload::{Scene, family},
+    workload::{Scene, family, group_cpu_ns},
 };
 
 /// How long a unit's BPF programs are waited for; systemd says that it is started only when it is ready, and
@@ -25,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) struct Unit {
     name: String,
     programs: Vec<u32>,
+    /// Its control group while it runs.
+    group: Option<PathBuf>,
     /// Starts or stops it when this is gone.
     _before: Kept,
 }
@@ -37,6 +40,7 @@ impl Unit {
         Ok(Unit {
             name: name.to_owned(),
             programs: Vec::new(),
+            group: None,
             _before: before,
         })
     }
@@ -55,6 +59,7 @@ impl Probe for Unit {
             }
         };
         super::left::remember(&self.programs, &unit_pids(&self.name)?);
+        self.group = group(&self.name)?;
         Ok(())
     }
 
@@ -75,6 +80,10 @@ impl Probe for Unit {
         unit_pids(&self.name).unwrap_or_default()
     }
 
+    fn cpu_ns(&self) -> Option<f64> {
+        group_cpu_ns(self.group.as_ref()?)
+    }
+
     fn programs(&self) -> Vec<u32> {
         self.programs.clone()
     }
@@ -82,11 +91,7 @@ impl Probe for Unit {
 
 /// The processes of a unit: those of its control group; else its main process and what that started.
 pub(crate) fn unit_pids(name: &str) -> Result<Vec<u32>> {
-    let group = systemctl(&["show", "--property", "ControlGroup", "--value", name])?;
-    let listed = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-        .into_iter()
-        .filter(|_| !group.trim().is_empty())
-        .find_map(|root| fs::read_to_string(format!("{root}{}/cgroup.procs", group.trim())).ok());
+    let listed = group(name)?.and_then(|group| fs::read_to_string(group.join("cgroup.procs")).ok());
     if let Some(listed) = listed {
         return Ok(listed.lines().filter_map(|pid| pid.parse().ok()).collect());
     }
@@ -95,4 +100,15 @@ pub(crate) fn unit_pids(name: &str) -> Result<Vec<u32>> {
         Ok(pid) if pid > 0 => family(pid),
         _ => Vec::new(),
     })
+}
+
+/// The control group of a unit that runs, in the hierarchy of version 2.
+fn group(name: &str) -> Result<Option<PathBuf>> {
+    let group = systemctl(&["show", "--property", "ControlGroup", "--value", name])?;
+    let group = group.trim();
+    let mut roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        .into_iter()
+        .filter(|_| !group.is_empty())
+        .map(|root| PathBuf::from(format!("{root}{group}")));
+    Ok(roots.find(|path| path.join("cgroup.procs").exists()))
 }

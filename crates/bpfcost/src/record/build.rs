@@ -322,8 +322,8 @@ impl Seen {
                 margin: metric.margin,
                 budget: None,
                 sense: match metric.more_is_better {
-                    true => Sense::Rate,
-                    false => Sense::Cost,
+                    Some(true) => Sense::Rate,
+                    Some(false) | None => Sense::Cost,
                 },
             };
             let value = |medians: &Vec<f64>| {

@@ -303,7 +303,8 @@ pub struct MetricRecord {
     pub metric: Metric,
     /// Its estimate, by case; cases that lack it are left out.
     pub cases: BTreeMap<String, MetricValue>,
-    /// The experiment's pairs where both cases have it, judged as one family. `slower` reads as worse.
+    /// The experiment's pairs where both cases have it, judged as one family. `slower` reads as worse;
+    /// as more, where nobody said which way is better.
     pub comparisons: Vec<Comparison>,
 }
 

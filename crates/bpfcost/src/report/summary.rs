@@ -1,8 +1,8 @@
 //! The record in one sentence: what a person reads first, and sometimes alone.
 
 use crate::{
-    experiment::Role,
-    measure::Stop,
+    experiment::{ENDED, LET_GO, Role},
+    measure::{Stop, Warning},
     record::{CaseRecord, Record, Status, Verdict},
     report::{
         number,
@@ -27,10 +27,26 @@ pub fn sentence(record: &Record) -> String {
     parts.extend(failures(record));
     let start = match record.stop {
         Stop::Interrupted => format!("Interrupted after {}: ", number::duration(record.seconds)),
-        Stop::Aborted => format!("Let go after {}: ", number::duration(record.seconds)),
+        Stop::Aborted => match (reason(record), measured(record).next()) {
+            (Some(reason), Some(_)) => format!("{} Until then: ", text::line(&reason.text)),
+            (Some(reason), None) => {
+                return format!(
+                    "{} Nothing was measured until then.",
+                    text::line(&reason.text)
+                );
+            }
+            (None, _) => String::new(),
+        },
         _ => String::new(),
     };
     format!("{start}{}.", parts.join("; "))
+}
+
+/// Why no further trial could follow, where that is so.
+pub(super) fn reason(record: &Record) -> Option<&Warning> {
+    let aborted = record.stop == Stop::Aborted;
+    let mut warnings = record.warnings.iter();
+    warnings.find(|warning| aborted && [LET_GO, ENDED].contains(&warning.code.as_str()))
 }
 
 /// Half the width of the typical case's interval, as a share of its value.

@@ -3,7 +3,7 @@
 use crate::{
     measure::{PROPORTIONALITY, Warning},
     record::{CaseRecord, Record},
-    report::{number, text, words},
+    report::{number, summary, text, words},
 };
 
 /// More cases than this whose cost depends on the batch are told in one warning.
@@ -34,7 +34,11 @@ pub(super) fn lines(record: &Record) -> Vec<String> {
         true => folded.take(),
         false => Some(text::line(&warning.text)),
     };
-    record.warnings.iter().filter_map(line).collect()
+    // Said first of all.
+    let told = summary::reason(record);
+    let others = record.warnings.iter();
+    let others = others.filter(|one| told.is_none_or(|told| !std::ptr::eq(told, *one)));
+    others.filter_map(line).collect()
 }
 
 /// Twice the operations did not take twice as long: what it means, once for all cases.

@@ -52,8 +52,8 @@ struct Party {
 /// Where the times come from on this machine, for the record.
 pub fn sources() -> String {
     format!(
-        "server and tool: CPU clocks of their processes; the server's control group where its processes come \
-         and go; client: its control group; machine: {}",
+        "server and tool: CPU clocks of their processes; their control groups where processes come and go; \
+         client: its control group; machine: {}",
         busy::source()
     )
 }
@@ -65,8 +65,8 @@ impl<'a> Accounts<'a> {
     }
 
     /// What was spent so far by the server (where none was started here, by these processes), by the processes of
-    /// a tool, and by the machine.
-    pub fn spent(&self, server: &[u32], tool: &[u32]) -> Result<Account> {
+    /// a tool, and by the machine. `tool_ns` is what all processes ever spent that the tool had, where known.
+    pub fn spent(&self, server: &[u32], tool: &[u32], tool_ns: Option<f64>) -> Result<Account> {
         let pids = match self.server {
             Some(server) => server.pids(),
             None => server.iter().flat_map(|pid| family(*pid)).collect(),
@@ -83,7 +83,7 @@ impl<'a> Accounts<'a> {
             },
             tool: Party {
                 clocks: clocks(&tool),
-                group_ns: None,
+                group_ns: tool_ns,
             },
             machine_ns: busy::busy_ns()?,
             switches,

@@ -59,11 +59,7 @@ impl Cgroup {
     /// CPU time of all that ever ran in it, in nanoseconds, to the microsecond. What runs just now is counted up
     /// to its last tick.
     pub(super) fn cpu_ns(&self) -> Option<f64> {
-        let stat = fs::read_to_string(self.0.join("cpu.stat")).ok()?;
-        let usage = stat
-            .lines()
-            .find_map(|line| line.strip_prefix("usage_usec "))?;
-        Some(usage.trim().parse::<f64>().ok()? * 1e3)
+        cpu_ns(&self.0)
     }
 
     /// Kills all that is in it.
@@ -88,6 +84,15 @@ fn place(mounts: &str, own: &str) -> Option<PathBuf> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     // A group outside of what this namespace may see.
     (!own.starts_with("..")).then(|| Path::new(mount).join(own))
+}
+
+/// CPU time of all that ever ran in a group, in nanoseconds; see [`Cgroup::cpu_ns`].
+pub(crate) fn cpu_ns(group: &Path) -> Option<f64> {
+    let stat = fs::read_to_string(group.join("cpu.stat")).ok()?;
+    let usage = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("usage_usec "))?;
+    Some(usage.trim().parse::<f64>().ok()? * 1e3)
 }
 
 fn pids(group: &Path) -> Vec<u32> {

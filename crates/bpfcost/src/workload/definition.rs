@@ -249,6 +249,9 @@ pub struct Check {
 /// The factor that picks a client, where there are several.
 pub const LOAD: &str = "load";
 
+/// The operation where nobody tells any: seconds stand for them, and CPU time is a share of a CPU.
+pub const SECOND: &str = "second";
+
 /// The baseline's name.
 pub const OFF: &str = "off";
 

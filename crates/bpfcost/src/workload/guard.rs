@@ -2,7 +2,7 @@
 //! servers, removes folders, puts settings back. `bpfcost guard`, hidden, is that process.
 //!
 //! It hears of what is owed, and of what is done, in lines of JSON on its standard input, and acts once that is
-//! closed, last things first. There is one for a process of this program, as long as somebody holds it.
+//! closed: it ends what runs, then does the rest, last things first. There is one for a process of this program, as long as somebody holds it.
 
 use std::{
     fs,
@@ -23,6 +23,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
 use super::cgroup::{self, Cgroup};
+use crate::restore;
 
 /// This program, even where its file was replaced meanwhile.
 const MYSELF: &str = "/proc/self/exe";
@@ -41,8 +42,8 @@ pub(crate) enum Duty {
     Group(u32),
     /// Remove this folder.
     Folder(PathBuf),
-    /// Run this command, program first: it puts something back.
-    Run(Vec<String>),
+    /// Put back what this note says.
+    PutBack(PathBuf),
 }
 
 /// What a guard is told.
@@ -154,10 +155,17 @@ pub(crate) fn serve() {
             Ok(Err(_)) | Err(_) => break,
         }
     }
-    owed.iter().rev().for_each(Duty::act);
+    // What runs could change again what is put back, and write to folders.
+    let (ends, others): (Vec<Duty>, Vec<Duty>) = owed.into_iter().rev().partition(Duty::ends);
+    ends.iter().chain(&others).for_each(Duty::act);
 }
 
 impl Duty {
+    /// Whether it ends processes.
+    fn ends(&self) -> bool {
+        matches!(self, Duty::Cgroup(_) | Duty::Group(_))
+    }
+
     /// Does it, as far as that goes: nobody is there to be told that it does not.
     fn act(&self) {
         match self {
@@ -170,16 +178,7 @@ impl Duty {
                 }
             }
             Duty::Folder(path) => remove(path),
-            Duty::Run(command) => {
-                if let [program, arguments @ ..] = command.as_slice() {
-                    let _ = Command::new(program)
-                        .args(arguments)
-                        .stdin(Stdio::null())
-                        .stdout(Stdio::null())
-                        .stderr(Stdio::null())
-                        .status();
-                }
-            }
+            Duty::PutBack(note) => restore::put_back(note),
         }
     }
 }
@@ -208,14 +207,5 @@ mod tests {
             Duty::Folder(folder.path().to_owned()).act();
             assert_eq!(folder.path().exists(), stays, "{prefix}");
         }
-    }
-
-    #[test]
-    fn what_puts_something_back_is_run() {
-        let folder = tempfile::TempDir::new().expect("a folder");
-        let file = folder.path().join("back");
-        let command = ["sh", "-c", "echo yes > \"$0\"", &file.display().to_string()];
-        Duty::Run(command.map(str::to_owned).to_vec()).act();
-        assert_eq!(fs::read_to_string(file).expect("it ran"), "yes\n");
     }
 }

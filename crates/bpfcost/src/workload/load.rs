@@ -5,9 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 
-use super::{
-    Client, Error, Output, Process, Reading, Scene, cgroup::Cgroup, process::told, server::tail,
-};
+use super::{Client, Error, Output, Process, Reading, Scene, process::told, server::tail};
 
 /// How much longer than some windows a client may take, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -129,7 +127,7 @@ impl Running<'_> {
             }
         };
         let all = self.begun.elapsed();
-        let client_ns = match self.process.cgroup().and_then(Cgroup::cpu_ns) {
+        let client_ns = match self.process.cpu_ns() {
             Some(spent) => spent,
             None => children_ns()? - self.earlier_ns,
         };

@@ -24,10 +24,11 @@ mod source;
 
 pub use accounts::{Account, Accounts, Spent, sources};
 pub use base::Base;
+pub(crate) use cgroup::cpu_ns as group_cpu_ns;
 pub(crate) use definition::allowed;
 pub use definition::{
-    Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, Ready, Served, ServerSpec,
-    Variant, Watch,
+    Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, Ready, SECOND, Served,
+    ServerSpec, Variant, Watch,
 };
 pub use error::Error;
 pub(crate) use family::family;

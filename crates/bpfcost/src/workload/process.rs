@@ -8,7 +8,7 @@ use std::{
         process::{CommandExt as _, ExitStatusExt as _},
     },
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     sync::Arc,
     thread::sleep,
     time::{Duration, Instant},
@@ -24,6 +24,7 @@ use rustix::{
 
 use super::{
     cgroup::Cgroup,
+    family::family,
     guard::{Duty, Guard},
     program,
 };
@@ -59,6 +60,25 @@ impl Process {
         cpus: &[u32],
         env: &[(String, String)],
     ) -> Result<Self> {
+        Process::launch(folder, command, cpus, env, false)
+    }
+
+    /// Starts `command` to be talked to: what it is told, and what it answers.
+    pub(crate) fn start_talking(command: &[String]) -> Result<(Self, ChildStdin, ChildStdout)> {
+        let mut process = Process::launch(None, command, &[], &[], true)?;
+        let (input, output) = (process.child.stdin.take(), process.child.stdout.take());
+        let pipes = input.zip(output).context("it has no input or no output")?;
+        Ok((process, pipes.0, pipes.1))
+    }
+
+    /// Starts it; with pipes, it is talked to.
+    fn launch(
+        folder: Option<&Path>,
+        command: &[String],
+        cpus: &[u32],
+        env: &[(String, String)],
+        pipes: bool,
+    ) -> Result<Self> {
         let Some((program, arguments)) = command.split_first() else {
             bail!("there is no command to start");
         };
@@ -78,8 +98,14 @@ impl Process {
         starts
             .args(arguments)
             .envs(env.iter().cloned())
-            .stdin(Stdio::null())
-            .stdout(out.try_clone()?)
+            .stdin(match pipes {
+                true => Stdio::piped(),
+                false => Stdio::null(),
+            })
+            .stdout(match pipes {
+                true => Stdio::piped(),
+                false => out.try_clone()?.into(),
+            })
             .stderr(err.try_clone()?)
             .process_group(0);
         if let Some(folder) = folder {
@@ -111,9 +137,17 @@ impl Process {
         Pid::from_child(&self.child)
     }
 
-    /// Its control group, where it has one.
-    pub(super) fn cgroup(&self) -> Option<&Cgroup> {
-        self.cgroup.as_ref()
+    /// It and all that it started.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        match self.cgroup.as_ref().map(Cgroup::pids) {
+            Some(pids) if !pids.is_empty() => pids,
+            _ => family(self.id()),
+        }
+    }
+
+    /// CPU time of it and of all that it ever started, in nanoseconds, where its control group tells.
+    pub(crate) fn cpu_ns(&self) -> Option<f64> {
+        self.cgroup.as_ref()?.cpu_ns()
     }
 
     /// How it ended; `None` while it runs.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use regex::Regex;
 use thiserror::Error as ThisError;
 
-use super::{Error, Process, Scene, ServerSpec, cgroup::Cgroup, family::family, process::told};
+use super::{Error, Process, Scene, ServerSpec, process::told};
 
 /// How often a server is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(5);
@@ -136,15 +136,12 @@ impl Server {
 
     /// Its processes.
     pub fn pids(&self) -> Vec<u32> {
-        match self.process.cgroup().map(Cgroup::pids) {
-            Some(pids) if !pids.is_empty() => pids,
-            _ => family(self.process.id()),
-        }
+        self.process.pids()
     }
 
     /// CPU time of all its processes ever, in nanoseconds, where its control group tells.
     pub fn cpu_ns(&self) -> Option<f64> {
-        self.process.cgroup()?.cpu_ns()
+        self.process.cpu_ns()
     }
 
     /// Whether it listens on this port; an error where somebody else does.

@@ -53,6 +53,14 @@ fn one_form_at_a_time() {
             &["no built-in probe nothin"],
         ),
         (
+            "--with builtin:nothing+builtin:sslsniff -- true",
+            &["processes of a server", "--server CMD"],
+        ),
+        (
+            "--with no-such-tracer -- true",
+            &["there is no command no-such-tracer", ".bpf.o"],
+        ),
+        (
             "--with nowhere.bpf.o -- true",
             &["there is no file", "nowhere.bpf.o"],
         ),
@@ -131,6 +139,10 @@ fn objects_that_cannot_be_had() {
             &["none of its sections says where to attach (xdp)"],
         ),
         ("x.bpf.o:nowhere", &["nowhere can't be attached", "no_such"]),
+        (
+            "builtin:event:tracepoint:no:such:null",
+            &["no:such", "--on vm:KERNEL"],
+        ),
     ] {
         let said = says(&tool, &["--with", probe, "--", "sleep", "0.1"]);
         assert_eq!(said.code, Some(4), "{said:?}");

@@ -15,14 +15,40 @@ SEC("xdp") int packets(void *context) { return 2; }
 SEC("tracepoint/no_such/event") int nowhere(void *context) { return 0; }
 "#;
 
-/// Compiles it to `x.bpf.o` in the tool's folder.
+/// Tells each system call to a ring buffer and to a perf buffer.
+const TALKATIVE: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+struct { int (*type)[27]; int (*max_entries)[65536]; } ring SEC(".maps");
+struct { int (*type)[4]; int (*key_size)[4]; int (*value_size)[4]; } perf SEC(".maps");
+static long (*to_ring)(void *, void *, unsigned long, unsigned long) = (void *)130;
+static long (*to_perf)(void *, void *, unsigned long, void *, unsigned long) = (void *)25;
+SEC("tracepoint/raw_syscalls/sys_enter") int tell(void *context)
+{
+	long event = 7;
+	to_ring(&ring, &event, sizeof(event), 0);
+	to_perf(context, &perf, 0xffffffff, &event, sizeof(event));
+	return 0;
+}
+"#;
+
+/// Compiles an object that tells nobody anything to `x.bpf.o` in the tool's folder.
 pub(crate) fn compiled(tool: &Tool) -> PathBuf {
-    tool.write("x.bpf.c", SOURCE);
-    let object = tool.path("x.bpf.o");
+    compile(tool, "x", SOURCE)
+}
+
+/// The same of one with buffers, to `talkative.bpf.o`.
+pub(crate) fn talkative(tool: &Tool) -> PathBuf {
+    compile(tool, "talkative", TALKATIVE)
+}
+
+fn compile(tool: &Tool, name: &str, source: &str) -> PathBuf {
+    tool.write(&format!("{name}.bpf.c"), source);
+    let object = tool.path(&format!("{name}.bpf.o"));
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang-19".to_owned());
     let done = Command::new(clang)
         .args(["-O2", "-g", "-target", "bpf", "-c"])
-        .arg(tool.path("x.bpf.c"))
+        .arg(tool.path(&format!("{name}.bpf.c")))
         .arg("-o")
         .arg(&object)
         .status();

@@ -1,8 +1,10 @@
 //! Each kind of probe, measured, and gone afterwards.
 
+use serde_json::Value;
+
 use crate::{
     measuring::{Measuring, record, says},
-    object::compiled,
+    object::{compiled, talkative},
     require,
     tool::Tool,
 };
@@ -37,6 +39,8 @@ fn nothing_beside_a_command_runs_to_the_end() {
         record.contains("\"metric\""),
         "the number of the output is compared: {record}"
     );
+    // Nobody said which way it is better.
+    assert!(record.contains("\"more_is_better\":null"), "{record}");
     tool.answers("report x.json -o x.md");
     let told = std::fs::read_to_string(tool.path("x.md")).expect("a report");
     assert!(
@@ -52,9 +56,10 @@ fn two_objects_are_compared_with_none_and_with_each_other() {
     }
     let tool = Tool::new();
     compiled(&tool);
+    talkative(&tool);
     let asked = [
         "--with",
-        "a=x.bpf.o:enter",
+        "a=talkative.bpf.o",
         "--with",
         "x.bpf.o:leave + x.bpf.o:enter",
     ];
@@ -63,6 +68,13 @@ fn two_objects_are_compared_with_none_and_with_each_other() {
     run.interrupt();
     let record = record(&tool);
     assert!(record.contains("\"hits\""), "{record}");
+    // What is written into buffers is read, by a process that is told apart; who has none has no such process.
+    let [_, a, joined]: [Value; 3] = cases(&record).try_into().expect("three cases");
+    for value in ["records", "tool_ns"] {
+        assert!(least(&a, value) > Some(0.0), "{value} of {a}");
+    }
+    assert_eq!(least(&joined, "records"), None, "{joined}");
+    assert_eq!(least(&joined, "tool_ns"), Some(0.0), "{joined}");
     let journal = std::fs::read_to_string(tool.path("x.json.journal")).expect("a journal");
     for pair in [
         ("a", "off"),
@@ -94,13 +106,33 @@ fn a_tool_without_bpf_has_to_say_so() {
         return;
     }
     let tool = Tool::new();
-    let mut run = Measuring::start(
-        &tool,
-        &[&["--with", "process:sleep 1234"][..], &LOAD].concat(),
-    );
+    // It starts a process that leaves its session and its parents.
+    let stray = "sh -c 'echo $$ >> strays; while :; do :; done'";
+    let with = format!("process:(setsid {stray} &); exec sleep 1234");
+    let mut run = Measuring::start(&tool, &[&["--with", &with][..], &LOAD].concat());
     run.until_trials_of(&[0, 1]);
     run.interrupt();
-    assert!(!record(&tool).contains("\"hits\""), "nothing fires in it");
+    let record = record(&tool);
+    assert!(!record.contains("\"hits\""), "nothing fires in it");
+    assert!(least(&cases(&record)[1], "tool_ns") > Some(0.0), "{record}");
+    let strays = std::fs::read_to_string(tool.path("strays")).expect("it ran");
+    for stray in strays.lines() {
+        let left = std::path::Path::new("/proc").join(stray);
+        assert!(!left.exists(), "{stray} of {strays} is left");
+    }
+}
+
+/// The cases of a record.
+fn cases(record: &str) -> Vec<Value> {
+    let record: Value = serde_json::from_str(record).expect("JSON");
+    record["cases"].as_array().expect("cases").clone()
+}
+
+/// The least of a secondary value in all windows of a case.
+fn least(case: &Value, name: &str) -> Option<f64> {
+    let epochs = case["secondary"].get(name)?.as_array()?;
+    let trials = epochs.iter().filter_map(Value::as_array).flatten();
+    trials.filter_map(Value::as_f64).reduce(f64::min)
 }
 
 #[test]

@@ -1,12 +1,22 @@
-//! Units are afterwards as they were before, also after a kill. `systemctl` is played by a script.
+//! Units and sysctls are afterwards as they were before, also after a kill. `systemctl` is played by a script, and
+//! the sysctl by a file.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    process::Command,
+    thread::sleep,
+    time::{Duration, Instant},
+};
 
 use crate::{
     measuring::{Measuring, run},
     require,
     tool::{Tool, said},
 };
+
+/// How long it may take to put something back.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Keeps the unit's state in a file.
 const SYSTEMCTL: &str = r#"#!/bin/sh
@@ -62,6 +72,39 @@ fn a_unit_is_as_before_after_a_run() {
     }
 }
 
+/// Waits until a file of the tool's says so.
+#[track_caller]
+fn until(tool: &Tool, file: &str, wanted: &str) {
+    let begun = Instant::now();
+    loop {
+        let said = fs::read_to_string(tool.path(file)).unwrap_or_default();
+        if said.trim() == wanted {
+            return;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{file} says {said}");
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// The next start has nothing to do.
+#[track_caller]
+fn nothing_is_left_to_do(tool: &Tool) {
+    let next = beside(tool, tool.command("list")).output();
+    let next = said(&next.expect("the binary runs"));
+    assert_eq!(next.err, "", "{next:?}");
+}
+
+/// Waits until nothing is written down that is to be put back.
+#[track_caller]
+fn until_no_notes(tool: &Tool) {
+    let begun = Instant::now();
+    let notes = || fs::read_dir(tool.path("bpfcost/restore")).map_or(0, Iterator::count);
+    while notes() > 0 {
+        assert!(begun.elapsed() < PATIENCE, "{} notes", notes());
+        sleep(Duration::from_millis(2));
+    }
+}
+
 #[test]
 fn a_unit_is_as_before_after_a_kill() {
     if !require::host() {
@@ -69,27 +112,56 @@ fn a_unit_is_as_before_after_a_kill() {
     }
     let tool = with_unit("active");
     let words = ["--with", "agent.service", "--", "sleep", "0.1"];
-    let mut measuring = Measuring::started(&tool, beside(&tool, run(&tool, &words)));
-    measuring.until_trials_of(&[0]);
+    let measuring = Measuring::started(&tool, beside(&tool, run(&tool, &words)));
+    until(&tool, "state", "inactive");
     measuring.kill();
-    // Whichever it was at that moment.
-    tool.write("state", "inactive\n");
-    let next = said(
-        &beside(&tool, tool.command("list"))
-            .output()
-            .expect("the binary runs"),
-    );
-    assert!(
-        next.err.contains("agent.service is started again"),
-        "{next:?}"
-    );
+    until(&tool, "state", "active");
+    until_no_notes(&tool);
+    nothing_is_left_to_do(&tool);
+}
+
+#[test]
+fn the_next_start_puts_back_what_no_guard_did() {
+    let tool = with_unit("inactive");
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
+    fs::create_dir_all(tool.path("bpfcost/restore")).expect("a folder");
+    // As a process wrote it that had our number before us.
+    let note = serde_json::json!({
+        "pid": std::process::id(),
+        "started": 0,
+        "boot": boot.trim(),
+        "state": { "of": "unit", "name": "agent.service", "active": true },
+    });
+    tool.write("bpfcost/restore/1-0.json", note.to_string());
+    let next = beside(&tool, tool.command("list")).output();
+    let next = said(&next.expect("the binary runs"));
+    let told = next.err.contains("agent.service is started again");
+    assert!(told, "{next:?}");
     assert_eq!(state(&tool), "active");
-    let next = said(
-        &beside(&tool, tool.command("list"))
-            .output()
-            .expect("the binary runs"),
-    );
-    assert_eq!(next.err, "", "once is enough");
+    nothing_is_left_to_do(&tool);
+}
+
+#[test]
+fn a_sysctl_is_as_before_after_a_kill() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let setting = "/proc/sys/kernel/perf_event_paranoid";
+    tool.write("paranoid", "2\n");
+    let probe = format!("process:echo 4 > {setting}; exec sleep 1234");
+    // In a mount namespace of its own, so that the machine's is not touched.
+    let mut command = tool.wrapped("unshare", "--mount sh -c");
+    command
+        .arg(format!("mount --bind paranoid {setting} && exec \"$@\""))
+        .args(["sh", env!("CARGO_BIN_EXE_bpfcost"), "run", "--quick"])
+        .args(["--with", &probe, "--", "sleep", "0.1"]);
+    let measuring = Measuring::started(&tool, command);
+    until(&tool, "paranoid", "4");
+    measuring.kill();
+    until(&tool, "paranoid", "2");
+    until_no_notes(&tool);
+    nothing_is_left_to_do(&tool);
 }
 
 #[test]

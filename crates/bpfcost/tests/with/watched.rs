@@ -56,8 +56,10 @@ fn a_process_is_watched_and_goes_on() {
         &["--with", "builtin:nothing", "--watch", &service.id()],
     );
     run.until_trials_of(&[0, 1]);
-    run.interrupt();
+    let said = run.interrupt();
     service.lives();
+    assert!(said.out.contains(" % of a CPU"), "{said:?}");
+    assert!(!said.out.contains("per second"), "{said:?}");
     let record = record(&tool);
     assert!(record.contains("\"operation\":\"second\""), "{record}");
 }
@@ -83,8 +85,16 @@ fn a_probe_that_hurts_is_let_go() {
     let words = [&["--with", hurts, "--watch", &id][..], &asked].concat();
     let said = says(&tool, &words);
     assert_eq!(said.code, Some(1), "{said:?}");
-    let all = format!("{}{}", said.out, said.err);
-    assert!(all.contains("The probe was let go after"), "{said:?}");
+    // Before the first trial had ended: the reason is all there is to tell, and is told once.
+    assert!(
+        said.out.starts_with("The probe was let go after"),
+        "{said:?}"
+    );
+    assert!(
+        said.out.contains("Nothing was measured until then."),
+        "{said:?}"
+    );
+    assert_eq!(said.out.matches("was let go").count(), 1, "{said:?}");
     assert!(said.err.contains("detached; nothing left"), "{said:?}");
     assert!(!tool.path("on").exists(), "it was detached");
     service.lives();

@@ -46,12 +46,12 @@ fn what_a_process_burns_is_read() {
     let ns = || burner.scheduled_ns().expect("it is there");
     // Each reading is taken between two of the scheduler's.
     let outer = ns();
-    let before = accounts.spent(&pids, &pids).expect("an account");
+    let before = accounts.spent(&pids, &pids, None).expect("an account");
     let inner = ns();
     sleep(Duration::from_millis(700));
     let most_inner = ns() - inner;
     let spent = accounts
-        .spent(&pids, &pids)
+        .spent(&pids, &pids, None)
         .expect("an account")
         .since(&before);
     let most = ns() - outer;

@@ -17,7 +17,9 @@ use crate::{
     nearest::suggest,
     probe,
     restore::{started, systemctl},
-    workload::{Client, Definition, Headline, Output, Ready, ServerSpec, Watch},
+    workload::{
+        Client, Definition, Headline, Output, Ready, SECOND, ServerSpec, Watch, program::find,
+    },
 };
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
@@ -70,12 +72,25 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
     } else if let [name] = args.experiments.as_slice() {
         built_in(name)?
     } else if args.experiments.is_empty() {
-        loaded(args)?
+        let definition = loaded(args)?;
+        for program in definition.programs() {
+            find(program)?;
+        }
+        definition
     } else {
         return Err(usage(
             "--with takes one workload at a time\n  Run it once for each of them",
         ));
     };
+    if definition.server.is_none()
+        && let Some(variant) = variants.iter().find(|one| probe::is_of_server(&one.probe))
+    {
+        return Err(usage(format!(
+            "{} looks at the processes of a server, and a command behind -- has none\n  Start one: --server CMD \
+             --client CMD; or name one that runs: --watch SERVICE|PID",
+            variant.probe
+        )));
+    }
     let window_ms = match args.quick && args.experiments.is_empty() {
         true => QUICK_WINDOW_MS,
         false => definition.window_ms,
@@ -299,7 +314,12 @@ fn metrics_asked(asked: &[String]) -> Result<Vec<(String, String)>> {
                      number in parentheses: --metric 'requests per second: ([0-9.]+)'"
                 )));
             }
-            Err(error) => return Err(usage(format!("--metric is no regular expression: {error}"))),
+            Err(error) => {
+                return Err(usage(format!(
+                    "--metric is no regular expression: {error}\n  Put a \\ before each of . [ ] ( ) * + ? that is \
+                     to stand for itself"
+                )));
+            }
         }
         let number = metrics.len() + 1;
         let name = match number {
@@ -352,7 +372,7 @@ fn watch(args: &Args, watched: &str) -> Result<Definition> {
     Ok(Definition {
         about: format!("what do probes cost {name}, which runs here?"),
         name,
-        operation: if ops.is_some() { "operation" } else { "second" }.to_owned(),
+        operation: if ops.is_some() { "operation" } else { SECOND }.to_owned(),
         headline: Headline::Server,
         server: Some(ServerSpec {
             watch: Some(Watch {

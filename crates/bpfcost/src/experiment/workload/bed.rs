@@ -121,15 +121,11 @@ impl Bed {
         site.with_context(|| format!("there is no server on the network {name}"))
     }
 
-    /// The scene of a case. No window is shorter than three times what switching a probe on takes, or that is what
-    /// would be measured.
+    /// The scene of a case.
     fn scene(&mut self, case: &Case, window_ms: u64) -> Result<Scene> {
         let attach = self.rehearsed.values().map(|rehearsed| rehearsed.attach);
-        let least = SHARE_OF_ATTACHING * attach.max().unwrap_or(Duration::ZERO);
-        let least_ms = u64::try_from(least.as_millis()).unwrap_or(u64::MAX);
-        // Whole seconds, which is what many clients take.
-        let least_ms = least_ms.div_ceil(1000) * 1000;
-        let mut scene = self.site(case)?.scene(case, window_ms.max(least_ms));
+        let window_ms = long_enough(window_ms, attach.max().unwrap_or_default());
+        let mut scene = self.site(case)?.scene(case, window_ms);
         if let Some(watched) = &self.watched {
             scene.pids = watched.pids();
         }
@@ -148,6 +144,18 @@ impl Bed {
             self.hiccup_ms = site.answer(stirred)?;
         }
         Ok(())
+    }
+}
+
+/// Milliseconds of a window: no fewer than three times what switching a probe on takes, or a run would be spent on
+/// that.
+fn long_enough(window_ms: u64, attach: Duration) -> u64 {
+    let least = SHARE_OF_ATTACHING * attach;
+    let least_ms = u64::try_from(least.as_millis()).unwrap_or(u64::MAX);
+    match window_ms >= least_ms {
+        true => window_ms,
+        // Whole seconds, which is what many clients take.
+        false => least_ms.div_ceil(1000) * 1000,
     }
 }
 
@@ -250,5 +258,19 @@ impl Loaded for Bed {
         self.probes.clear();
         self.sites.clear();
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_thrice_as_long_as_switching_on() {
+        let window_ms = |attach_ms| long_enough(300, Duration::from_millis(attach_ms));
+        assert_eq!(window_ms(0), 300);
+        assert_eq!(window_ms(100), 300);
+        assert_eq!(window_ms(101), 1000);
+        assert_eq!(window_ms(1500), 5000);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 
 use crate::{
-    experiment::Fault,
+    experiment::{ENDED, Fault, LET_GO},
     probe::unit_pids,
     restore::started,
     workload::{Accounts, Made, Process, Reading, Scene, Watch, family, find, tail, told},
@@ -77,7 +77,7 @@ impl Watched {
         let accounts = Accounts::default();
         let window = Duration::from_millis(scene.window_ms);
         let ops = self.ops()?;
-        let before = accounts.spent(&scene.pids, &[])?;
+        let before = accounts.spent(&scene.pids, &[], None)?;
         let begun = Instant::now();
         let mut dear = 0;
         loop {
@@ -94,7 +94,7 @@ impl Watched {
                 true => self.ops()? - ops,
                 false => took.as_secs_f64(),
             };
-            let spent = accounts.spent(&scene.pids, &[])?.since(&before);
+            let spent = accounts.spent(&scene.pids, &[], None)?.since(&before);
             let cost = Cost {
                 service_ns: spent.server_ns / done,
                 cpus: spent.machine_ns / took.as_secs_f64() / 1e9,
@@ -103,7 +103,7 @@ impl Watched {
                 None => 0,
                 Some(why) if dear + 1 == LOOKS => {
                     return Err(Fault::Enough {
-                        code: "aborted",
+                        code: LET_GO,
                         text: format!(
                             "The probe was let go after {:.1} s: {why}.",
                             took.as_secs_f64()
@@ -151,14 +151,12 @@ impl Watched {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let rise = cost.service_ns / service - 1.0;
         if service > 0.0 && rise > most {
-            let of = if self.counts() {
-                "an operation"
-            } else {
-                "a second"
+            let what = match self.counts() {
+                true => format!("an operation of {}", named(&self.watch)),
+                false => named(&self.watch),
             };
             return Some(format!(
-                "{of} of {} took {} more CPU time, and {} is allowed",
-                named(&self.watch),
+                "{what} took {} more CPU time, and {} is allowed",
                 percent(rise),
                 percent(most)
             ));
@@ -210,7 +208,7 @@ impl Watched {
             return Ok(());
         }
         Err(Fault::Enough {
-            code: "ended",
+            code: ENDED,
             text: format!(
                 "{} (process {pid}) ended or was restarted while it was watched.",
                 named(&self.watch)

@@ -40,9 +40,10 @@ pub(super) fn run(
         secondary.insert("attach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
     }
     let tool = probe.as_ref().map(|probe| probe.pids()).unwrap_or_default();
+    let tool_ns = |probe: &Option<&mut Box<dyn Probe>>| probe.as_ref()?.cpu_ns();
     let accounts = site.accounts();
     let counted = site.network.counts()?;
-    let before = accounts.spent(&scene.pids, &tool)?;
+    let before = accounts.spent(&scene.pids, &tool, tool_ns(&probe))?;
     let accounted = Instant::now();
     let made = make(scene);
     if made.is_err()
@@ -55,7 +56,9 @@ pub(super) fn run(
     if let Some(served) = served {
         served.settle(scene)?;
     }
-    let spent = accounts.spent(&scene.pids, &tool)?.since(&before);
+    let spent = accounts
+        .spent(&scene.pids, &tool, tool_ns(&probe))?
+        .since(&before);
     let lasted = accounted.elapsed();
     for (name, count) in site.network.counts()? {
         let before = counted.get(&name).copied().unwrap_or(0.0);

@@ -1,12 +1,13 @@
-//! Agents: built-in probes with a user space of their own, each in a process of its own, so that its CPU time
-//! is told apart. `bpfcost agent NAME ARGUMENT…`, hidden, is that process; [`Remote`] is its other end.
+//! Agents: probes with a user space of their own, each in a process of its own, so that its CPU time is told
+//! apart: built-in ones, and whoever reads the buffers of a BPF object. `bpfcost agent NAME ARGUMENT…`, hidden, is that process; [`Remote`] is its other end.
 //!
 //! They speak in lines of JSON: [`Ask`] on the agent's standard input, [`Answer`] on its standard output. The
 //! agent ends when its input does, so it never outlives who started it.
 //!
-//! To add one: a file here that implements [`Agent`], and its name in [`AGENTS`].
+//! To add a built-in one: a file here that implements [`Agent`], and its name in [`AGENTS`].
 
 pub(super) mod l7;
+mod object;
 mod remote;
 mod serve;
 mod sslsniff;
@@ -34,24 +35,47 @@ pub(crate) trait Agent {
     /// Switches it off, takes in what is left, and tells what was seen since it was switched on. An error that
     /// is a [`Problem`] says that this can't be right.
     fn detach(&mut self) -> Result<Seen>;
+
+    /// What is known of it once it is loaded.
+    fn loaded(&self) -> Result<Loaded> {
+        Ok(Loaded::default())
+    }
+}
+
+/// What is known of an agent once it is loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Loaded {
+    /// The kernel's numbers of its programs, where it does not count its hits itself.
+    programs: Vec<u32>,
+    /// Whether nothing comes that it would have to take in: then it sleeps while it is on, and costs no CPU time.
+    idle: bool,
 }
 
 /// Opens an agent with these arguments: loads its programs.
 type Open = fn(&[String]) -> Result<Box<dyn Agent>>;
 
-/// The agents, by name.
+/// The built-in agents, by name.
 const AGENTS: &[(&str, Open)] = &[
     ("l7", l7::open),
     ("sslsniff", sslsniff::open),
     ("syscount", syscount::open),
 ];
 
-/// The names of the agents.
+/// The agent that a BPF object has: no built-in probe, which is what the others are.
+pub(super) const OBJECT: &str = "object";
+
+/// How an agent of that name is opened.
+fn opening(name: &str) -> Option<Open> {
+    let mut all = AGENTS.iter().chain(&[(OBJECT, object::open as Open)]);
+    all.find(|(known, _)| *known == name).map(|(_, open)| *open)
+}
+
+/// The names of the built-in agents.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     AGENTS.iter().map(|(name, _)| *name)
 }
 
-/// Whether there is an agent of that name.
+/// Whether there is a built-in agent of that name.
 pub(super) fn known(name: &str) -> bool {
     AGENTS.iter().any(|(known, _)| *known == name)
 }
@@ -71,7 +95,7 @@ enum Ask {
 #[serde(rename_all = "kebab-case")]
 enum Answer {
     /// Its programs are loaded.
-    Loaded,
+    Loaded(Loaded),
     /// It is on.
     Attached,
     /// It is off, and saw this.

@@ -2,67 +2,68 @@
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
+    process::{ChildStdin, ChildStdout},
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow};
 
-use super::{Answer, Ask};
+use super::{Answer, Ask, Loaded};
 use crate::{
     experiment::Fault,
-    probe::{Probe, Seen},
-    workload::Scene,
+    probe::{Probe, Seen, left},
+    workload::{Process, Scene, tail, told},
 };
 
 /// How long an agent may take to end after its input did; then it is ended.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// How often it is looked at meanwhile.
-const LOOK: Duration = Duration::from_millis(2);
 
 /// An agent in a process of its own.
 #[derive(Debug)]
 pub(crate) struct Remote {
     name: String,
-    child: Child,
+    process: Process,
     /// Closing it ends the agent.
     ask: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
+    loaded: Loaded,
 }
 
 impl Remote {
     /// Starts an agent, and waits until its programs are loaded.
     pub(crate) fn start(name: &str, arguments: &[String]) -> Result<Self> {
         let program = std::env::current_exe().context("this program's own file is not known")?;
-        let mut child = Command::new(program)
-            .args(["agent", name])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
+        let program = program.display().to_string();
+        let words = [&program, "agent", name].map(str::to_owned);
+        let (process, ask, answers) = Process::start_talking(&[&words[..], arguments].concat())
             .with_context(|| format!("can't start the agent {name}"))?;
-        let ask = child.stdin.take();
-        let answers = child.stdout.take().context("it has no output")?;
         let mut remote = Remote {
             name: name.to_owned(),
-            child,
-            ask,
+            process,
+            ask: Some(ask),
             answers: BufReader::new(answers),
+            loaded: Loaded::default(),
         };
         match remote.hear()? {
-            Answer::Loaded => Ok(remote),
-            Answer::Failed(why) => Err(anyhow!("{why}")),
-            other => Err(anyhow!("the agent {name} began with {other:?}")),
+            Answer::Loaded(loaded) => remote.loaded = loaded,
+            Answer::Failed(why) => return Err(anyhow!("{why}")),
+            other => return Err(anyhow!("the agent {name} began with {other:?}")),
         }
+        left::remember(&remote.loaded.programs, &remote.process.pids());
+        Ok(remote)
     }
 
     fn hear(&mut self) -> Result<Answer> {
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
         if read.with_context(|| format!("can't hear the agent {}", self.name))? == 0 {
-            let ended = self.child.wait()?;
-            return Err(anyhow!("the agent {} ended early: {ended}", self.name));
+            let ended = self.process.wait(FAREWELL)?;
+            return Err(anyhow!(
+                "the agent {} {}\n{}",
+                self.name,
+                told(ended),
+                tail(&self.process.printed()?)
+            ));
         }
         serde_json::from_str(&line).with_context(|| format!("the agent {} said {line}", self.name))
     }
@@ -99,18 +100,25 @@ impl Probe for Remote {
     }
 
     fn pids(&self) -> Vec<u32> {
-        vec![self.child.id()]
+        match self.loaded.idle {
+            true => Vec::new(),
+            false => self.process.pids(),
+        }
+    }
+
+    fn cpu_ns(&self) -> Option<f64> {
+        self.process.cpu_ns()
+    }
+
+    fn programs(&self) -> Vec<u32> {
+        self.loaded.programs.clone()
     }
 }
 
 impl Drop for Remote {
     fn drop(&mut self) {
         drop(self.ask.take());
-        let begun = Instant::now();
-        while begun.elapsed() < FAREWELL && matches!(self.child.try_wait(), Ok(None)) {
-            sleep(LOOK);
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        // Dropping the process ends it where it does not, and what it started.
+        let _ = self.process.wait(FAREWELL);
     }
 }

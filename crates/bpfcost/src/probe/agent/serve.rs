@@ -9,25 +9,30 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{AGENTS, Agent, Answer, Ask};
+use super::{Agent, Answer, Ask, opening};
 
 /// How long an agent waits for events before it looks whether it is asked something.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Is that agent until standard input ends.
 pub(crate) fn serve(name: &str, arguments: &[String]) -> Result<()> {
-    let Some((_, open)) = AGENTS.iter().find(|(known, _)| *known == name) else {
+    let Some(open) = opening(name) else {
         bail!("there is no agent {name}");
     };
     let asked = listen();
-    let mut agent = match open(arguments) {
-        Ok(agent) => agent,
+    let opened = open(arguments).and_then(|agent| {
+        let loaded = agent.loaded()?;
+        Ok((agent, loaded))
+    });
+    let (mut agent, loaded) = match opened {
+        Ok(opened) => opened,
         Err(error) => return say(&Answer::Failed(format!("{error:#}"))),
     };
-    say(&Answer::Loaded)?;
+    let idle = loaded.idle;
+    say(&Answer::Loaded(loaded))?;
     let mut attached = false;
     loop {
-        let ask = match attached {
+        let ask = match attached && !idle {
             true => match asked.try_recv() {
                 Ok(ask) => ask,
                 Err(TryRecvError::Empty) => {

@@ -1,6 +1,9 @@
 //! A workload's figures: curves along a factor, CPU time by where it goes, latency by percentile.
 
-use super::{Overhead, Quantity, named, quantity::Scale};
+use super::{
+    Overhead, Quantity, named,
+    quantity::{self, Scale},
+};
 use crate::{
     record::{CaseRecord, Part, State, Status},
     report::{
@@ -143,6 +146,9 @@ fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
     let machine = cases(state).filter_map(|case| case.secondary_value("machine_ns"));
     let least = machine.fold(f64::INFINITY, f64::min);
     let (size, unit) = match least {
+        _ if quantity::is_share(overhead.states.workload) => {
+            (quantity::PERCENT_NS, quantity::SHARE)
+        }
         ns if ns < 1e3 => (1.0, "ns"),
         ns if ns < 1e6 => (1e3, "µs"),
         _ => (1e6, "ms"),

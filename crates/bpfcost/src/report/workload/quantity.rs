@@ -13,8 +13,13 @@ use crate::{
         style::Tone,
         text, words,
     },
-    workload::Headline,
+    workload::{Headline, SECOND},
 };
+
+/// What stands behind shares of a CPU.
+pub(crate) const SHARE: &str = "% of a CPU";
+/// One of it: nanoseconds a second.
+pub(crate) const PERCENT_NS: f64 = 1e7;
 
 /// What is told of a case.
 #[derive(Debug)]
@@ -23,7 +28,8 @@ pub(crate) struct Quantity<'a> {
     pub(crate) name: String,
     source: Source<'a>,
     base: Base,
-    more_is_better: bool,
+    /// `None` where it merely differs.
+    more_is_better: Option<bool>,
 }
 
 /// Where its values are.
@@ -44,6 +50,8 @@ enum Source<'a> {
 enum Base {
     /// So many nanoseconds.
     Nanos(f64),
+    /// Nanoseconds a second, which are a share of a CPU.
+    Share,
     /// These a second.
     PerSecond(String),
     /// Anything else.
@@ -74,14 +82,27 @@ pub(crate) struct Change<'a> {
     pub(crate) tone: Tone,
 }
 
+impl Base {
+    /// What CPU time of a workload is counted in.
+    fn of_cpu(workload: &Workload) -> Self {
+        match is_share(workload) {
+            true => Base::Share,
+            false => Base::Nanos(1.0),
+        }
+    }
+}
+
 impl<'a> Quantity<'a> {
     /// What leads: the CPU time per operation of the server, or of the machine.
     pub(crate) fn headline(workload: &Workload) -> Self {
         Quantity {
-            name: format!("{} per {}", cpu(workload), text::line(&workload.operation)),
+            name: match is_share(workload) {
+                true => cpu(workload).to_owned(),
+                false => format!("{} per {}", cpu(workload), text::line(&workload.operation)),
+            },
             source: Source::Own,
-            base: Base::Nanos(1.0),
-            more_is_better: false,
+            base: Base::of_cpu(workload),
+            more_is_better: Some(false),
         }
     }
 
@@ -98,7 +119,8 @@ impl<'a> Quantity<'a> {
             name: text::line(&metric.metric.about),
             source: Source::Metric(metric),
             base: match metric.metric.unit.as_str() {
-                "ns/op" | "ns" => Base::Nanos(1.0),
+                "ns/op" => Base::of_cpu(states.workload),
+                "ns" => Base::Nanos(1.0),
                 "us" => Base::Nanos(1e3),
                 "ms" => Base::Nanos(1e6),
                 "op/s" => Base::PerSecond(operations.clone()),
@@ -116,20 +138,21 @@ impl<'a> Quantity<'a> {
             name: name.to_owned(),
             source,
             base,
-            more_is_better: false,
+            more_is_better: Some(false),
         };
         let plain = || Base::Other(String::new());
         let mut all = vec![
             told(
                 "the tool's own CPU",
                 Source::Probe("tool_ns"),
-                Base::Nanos(1.0),
+                Base::of_cpu(states.workload),
             ),
             told(
                 &format!("hits per {operation}"),
                 Source::Probe("hits"),
                 plain(),
             ),
+            told("records read", Source::Sum("records"), plain()),
             told("lost", Source::Sum("lost"), plain()),
             told("dropped", Source::Sum("drops"), plain()),
             told("attach", Source::Probe("attach_ms"), Base::Nanos(1e6)),
@@ -198,13 +221,14 @@ impl<'a> Quantity<'a> {
         };
         let comparison = states.comparison(metric, case, baseline)?;
         let (relative, interval) = words::relative(comparison);
-        let (more, less) = match self.more_is_better {
-            true => ("less", "more"),
-            false => ("more", "less"),
+        let (slower, faster) = match self.more_is_better {
+            Some(true) => (("less", Tone::More), ("more", Tone::Less)),
+            Some(false) => (("more", Tone::More), ("less", Tone::Less)),
+            None => (("more", Tone::Plain), ("less", Tone::Plain)),
         };
         let (verdict, tone) = match comparison.verdict {
-            Verdict::Slower => (more, Tone::More),
-            Verdict::Faster => (less, Tone::Less),
+            Verdict::Slower => slower,
+            Verdict::Faster => faster,
             Verdict::Same => ("same", Tone::Quiet),
             Verdict::Unresolved => ("unresolved", Tone::Open),
         };
@@ -234,6 +258,7 @@ impl<'a> Quantity<'a> {
                 ns if ns < 1e9 => scale(1e6 / of, "ms"),
                 _ => scale(1e9 / of, "s"),
             },
+            Base::Share => scale(PERCENT_NS, SHARE),
             Base::PerSecond(operations) => match least {
                 rate if rate >= 1e7 => scale(1e6, &format!("M {operations}/s")),
                 rate if rate >= 1e4 => scale(1e3, &format!("k {operations}/s")),
@@ -324,6 +349,11 @@ pub(crate) fn shown(part: Part) -> String {
         None if value.fract() == 0.0 => number::fixed(value, 0),
         None => number::fixed(value, number::plain_decimals(value)),
     }
+}
+
+/// Whether CPU time is told as a share of a CPU.
+pub(crate) fn is_share(workload: &Workload) -> bool {
+    workload.operation == SECOND
 }
 
 /// What is counted of CPU time.

@@ -272,10 +272,7 @@ fn decimals(one: &Comparison) -> usize {
 fn possessive(overhead: &Overhead<'_>, what: &str) -> String {
     let operation = text::line(&overhead.states.workload.operation);
     match overhead.states.workload.headline {
-        Headline::Server => format!(
-            "{what}'s {} per {operation}",
-            quantity::cpu(overhead.states.workload)
-        ),
+        Headline::Server => format!("{what}'s {}", overhead.headline.name),
         Headline::Machine => format!("CPU of the machine per {operation} of {what}"),
     }
 }
@@ -329,11 +326,14 @@ fn alone(overhead: &Overhead<'_>) -> Option<String> {
     })?;
     let scale = overhead.headline.scale(std::iter::once(case));
     let value = scale.shown(overhead.headline.value(case)?);
+    let what = match quantity::is_share(overhead.states.workload) {
+        true => String::new(),
+        false => format!(" {}", overhead.headline.name),
+    };
     Some(format!(
-        "{} takes {} {} ({}); nothing was compared",
+        "{} takes {}{what} ({}); nothing was compared",
         text::line(&overhead.states.record.experiment),
         quantity::held(&value, &scale.unit),
-        overhead.headline.name,
         text::line(&case.name)
     ))
 }
