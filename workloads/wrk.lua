@@ -4,9 +4,9 @@ function done(summary, latency, requests)
     io.write(string.format(
         '{"requests":%d,"bytes":%d,"duration_us":%d,' ..
         '"errors":{"connect":%d,"read":%d,"write":%d,"status":%d,"timeout":%d},' ..
-        '"latency_us":{"p50":%d,"p90":%d,"p99":%d,"p999":%d,"max":%d}}\n',
+        '"latency_us":{"p10":%d,"p25":%d,"p50":%d,"p75":%d,"p90":%d,"p95":%d,"p99":%d,"p999":%d,"max":%d}}\n',
         summary.requests, summary.bytes, summary.duration,
         errors.connect, errors.read, errors.write, errors.status, errors.timeout,
-        latency:percentile(50), latency:percentile(90), latency:percentile(99),
-        latency:percentile(99.9), latency.max))
+        latency:percentile(10), latency:percentile(25), latency:percentile(50), latency:percentile(75), latency:percentile(90),
+        latency:percentile(95), latency:percentile(99), latency:percentile(99.9), latency.max))
 end

@@ -1,20 +1,29 @@
 //! How long reports take: `cargo bench -p bpfcost --bench report`.
 //!
-//! 29 cases with 100,000 samples in all; the HTML must come in under 1 s and 5 MB.
+//! 29 cases of `xdp-lb` with 100,000 samples in all, and 12 of a workload with as many windows, each of which has 16
+//! further values; the HTML must come in under 1 s and 5 MB.
 
-#[path = "../tests/common/sample_record.rs"]
-#[allow(dead_code, unreachable_pub, missing_docs, reason = "shared with tests")]
-mod sample_record;
+#[path = "../tests/common/mod.rs"]
+mod common;
 
 use std::{hint::black_box, time::Instant};
 
-use bpfcost::report::{csv, html, json, markdown, style::Style, table, verbose};
+use bpfcost::{
+    record::Record,
+    report::{csv, html, json, markdown, style::Style, table, verbose},
+};
+use common::{sample_record, sample_workload};
 
 /// Repeats, of which the median counts.
 const TIMES: usize = 7;
 
 fn main() {
-    let record = sample_record::sized(1_150, 3);
+    views(sample_record::sized(1_150, 3));
+    views(sample_workload::sizes_in(2_800));
+}
+
+/// How long each view of a record takes.
+fn views(record: Record) {
     let samples: usize = record
         .cases
         .iter()
@@ -22,7 +31,8 @@ fn main() {
         .map(Vec::len)
         .sum();
     println!(
-        "{} cases, {samples} samples; median of {TIMES}",
+        "{}: {} cases, {samples} samples; median of {TIMES}",
+        record.experiment,
         record.cases.len()
     );
     let records = [record];

@@ -3,7 +3,7 @@
 mod common;
 
 use bpfcost::{
-    record::{Outcome, Record, States, Status, Verdict, compare},
+    record::{Basis, Changes, Gate, Outcome, Record, States, Status, Verdict, compare},
     report::{self, csv, markdown, style::Style, summary, table, verbose},
 };
 use common::sample_workload::{self, SIZES};
@@ -178,34 +178,94 @@ fn csv_has_a_line_a_case_and_each_value_with_its_ends() {
     assert!(!other.lines().next().unwrap().contains("variant"));
 }
 
+/// A run whose probe costs this share more, on a server that came up so many times as dear.
+fn run(started: &str, share: f64, level: f64) -> Record {
+    let mut record = sample_workload::one(share, 0.004, None);
+    record.started = started.to_owned();
+    for raw in record.cases.iter_mut().filter_map(|case| case.raw.as_mut()) {
+        raw.value *= level;
+        raw.ci95 = raw.ci95.map(|ends| ends.map(|end| end * level));
+    }
+    record
+}
+
+fn outcomes(changes: &Changes) -> Vec<(&str, Outcome)> {
+    let cases = changes.cases.iter();
+    cases
+        .map(|change| (change.case.as_str(), change.outcome))
+        .collect()
+}
+
+/// What a probe adds is known within each run, and what self-test knows of kernel programs is no matter.
 #[test]
-fn runs_of_a_workload_are_compared_by_cpu_time_and_with_a_warning() {
-    let old = sample_workload::one(0.045, 0.004, None);
-    let mut new = sample_workload::one(0.4, 0.004, None);
-    new.seed = 8;
-    let compared = |new: &Record| {
-        compare(
-            std::slice::from_ref(&old),
-            std::slice::from_ref(new),
-            None,
-            |_| None,
-        )
+fn runs_of_a_workload_are_compared_by_what_probes_add() {
+    let compared = |new: Record| {
+        let old = [run("old", 0.045, 1.0)];
+        compare(&old, &[new], None, |_| panic!("nobody asks self-test")).unwrap()
     };
-    let changes = compared(&new).unwrap();
-    let outcomes: Vec<Outcome> = changes.cases.iter().map(|change| change.outcome).collect();
-    assert_eq!(outcomes[1], Outcome::Regressed, "{outcomes:?}");
-    let told = report::compare::table(&changes, Style::default());
-    assert!(
-        told.contains("costs more, beyond 2 %") && !told.contains("slower"),
-        "{told}"
+    let moved = compared(run("new", 0.045, 1.3));
+    assert_eq!(
+        outcomes(&moved),
+        [("off", Outcome::Unresolved), ("bpftrace", Outcome::Same)]
     );
-    assert!(
-        told.replace('\n', " ")
-            .contains("compared is CPU time of the server per command"),
-        "{told}"
+    assert_eq!((moved.gate, moved.threshold), (Gate::Passed, 0.03));
+    assert!((moved.cases[0].relative.unwrap() - 0.3).abs() < 1e-9);
+    assert_eq!(moved.cases[0].p, None);
+    let probed = &moved.cases[1];
+    assert_eq!(
+        (probed.baseline.as_deref(), probed.basis),
+        (Some("off"), Some(Basis::Runs))
     );
+    assert!((probed.old.unwrap().added.unwrap() - 0.045).abs() < 0.002);
+
+    let dearer = compared(run("new", 0.2, 1.0));
+    assert_eq!(
+        outcomes(&dearer),
+        [("off", Outcome::Unresolved), ("bpftrace", Outcome::Regressed)]
+    );
+    let cheaper = compared(run("new", -0.05, 1.0));
+    assert_eq!(outcomes(&cheaper)[1].1, Outcome::Improved);
+    insta::assert_snapshot!(
+        [
+            report::compare::table(&dearer, Style::default()),
+            report::compare::markdown(&dearer),
+            report::compare::junit(&dearer).unwrap(),
+        ]
+        .join("\n")
+    );
+}
+
+/// Without a probe there is nothing within a run to stand on, so it takes enough runs.
+#[test]
+fn many_runs_of_a_workload_tell_of_the_server_itself() {
+    let side = |name: &str, level: f64, runs: usize| -> Vec<Record> {
+        let run = |index| run(&format!("{name}{index}"), 0.045, level + 0.01 * index as f64);
+        (0..runs).map(run).collect()
+    };
+    let compared = |runs| {
+        let (old, new) = (side("old", 1.0, runs), side("new", 1.3, runs));
+        compare(&old, &new, None, |_| None).unwrap()
+    };
+    let few = compared(4);
+    assert_eq!(few.cases[0].outcome, Outcome::Unresolved);
+    let note = few.cases[0].note.clone().unwrap();
+    assert!(note.contains("5 records a side would tell"), "{note}");
+    assert_eq!(few.cases[1].basis, Some(Basis::Runs));
+    let many = compared(5);
+    assert_eq!(
+        outcomes(&many),
+        [("off", Outcome::Regressed), ("bpftrace", Outcome::Same)]
+    );
+    assert_eq!(many.cases[0].basis, Some(Basis::Sessions));
+    assert_eq!(many.cases[1].basis, Some(Basis::Sessions));
+}
+
+#[test]
+fn runs_of_other_operations_are_not_compared() {
+    let old = run("old", 0.045, 1.0);
+    let mut new = run("new", 0.045, 1.0);
     new.workload.as_mut().unwrap().operation = "request".to_owned();
-    let refused = compared(&new).unwrap_err().to_string();
+    let refused = compare(&[old], &[new], None, |_| None).unwrap_err().to_string();
     assert!(
         refused.contains("per command in one record") && refused.contains("per request"),
         "{refused}"

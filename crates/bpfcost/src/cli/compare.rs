@@ -17,8 +17,9 @@ use crate::{
 ///
 /// A side is a record, or a folder of records that are taken as sessions of the same. Two single
 /// records are compared with the spread between sessions added, as `self-test` measured it: two
-/// runs minutes apart differ by more than either's interval knows. The gate fails (exit code 1) only
-/// where a case surely costs more, and surely by more than the threshold.
+/// runs minutes apart differ by more than either's interval knows. Of workloads, what each probe adds is
+/// compared, which a run knows by itself. The gate fails (exit code 1) only where a case surely costs
+/// more, and surely by more than the threshold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bpfcost compare before.json after.json\n  \
     bpfcost compare main/ branch/ --threshold 2% --format junit")]
@@ -27,8 +28,8 @@ pub(super) struct Args {
     old: PathBuf,
     /// A record, or a folder of them.
     new: PathBuf,
-    /// The rise of a cost that the gate lets pass: 2% where not given, and 0% for counts of instructions,
-    /// which do not vary.
+    /// The rise of a cost that the gate lets pass: 2% where not given; 3% for workloads; 0% for counts of
+    /// instructions, which do not vary.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     threshold: Option<f64>,
     /// How to answer.

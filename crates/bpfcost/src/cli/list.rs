@@ -1,5 +1,7 @@
 //! `bpfcost list`: experiments, and the cases of one.
 
+mod workload;
+
 use anyhow::Result;
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
@@ -17,7 +19,7 @@ fn targets(experiment: &dyn Experiment) -> &'static [&'static str] {
 
 /// List experiments, or the cases and factors of one. Needs no privilege.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  bpfcost list\n  bpfcost list xdp-lb")]
+#[command(after_help = "Examples:\n  bpfcost list\n  bpfcost list xdp-lb\n  bpfcost list redis")]
 pub(super) struct Args {
     /// The experiment whose cases to list.
     experiment: Option<String>,
@@ -86,6 +88,9 @@ fn cases(name: &str, format: Format) -> Result<()> {
     if let Format::Json = format {
         say!("{}", serde_json::to_string_pretty(&cases)?)?;
         return Ok(());
+    }
+    if let Some(definition) = experiment.definition() {
+        return workload::tell(&*experiment, definition, name);
     }
     say!(
         "{}: {} ({})\n",

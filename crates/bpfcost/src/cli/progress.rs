@@ -30,10 +30,14 @@ pub(super) struct Progress {
     /// What the run will take at most, in seconds.
     seconds: f64,
     /// The epochs after which it ends, where that is known.
-    loads: Option<usize>,
+    last: Option<usize>,
     /// The epochs that the first look needs, where it is waited for beyond the time.
     first_look: Option<usize>,
     epochs: usize,
+    /// How many epochs there were when the first that this saw was over, and at what second of the run.
+    first: Option<(usize, f64)>,
+    /// At what second the last one was over.
+    finished_s: f64,
     names: Vec<String>,
     /// Whether a precision was asked for.
     precision: bool,
@@ -46,7 +50,7 @@ impl Progress {
     pub(super) fn new(plan: &Plan, earlier_s: f64) -> Self {
         let seconds = plan.seconds.unwrap_or(LONGEST_S);
         let bar = ProgressBar::with_draw_target(
-            Some(plan.loads().map_or(seconds as u64, |loads| loads as u64)),
+            Some(epochs_of(plan).map_or(seconds as u64, |epochs| epochs as u64)),
             ProgressDrawTarget::stderr_with_hz(DRAWN_HZ),
         );
         // A wrong template is a mistake in this line, which the default then covers.
@@ -61,9 +65,11 @@ impl Progress {
             earlier_s,
             spoken: now,
             seconds,
-            loads: plan.loads(),
+            last: epochs_of(plan),
             first_look: plan.patient.then(|| first_look(plan.pairs.len())),
             epochs: 0,
+            first: None,
+            finished_s: 0.0,
             names: plan.cases.iter().map(|case| case.name.clone()).collect(),
             precision: plan.precision.is_some(),
             open: None,
@@ -72,6 +78,7 @@ impl Progress {
 
     /// Takes in what happened, and shows it where it is time.
     pub(super) fn show(&mut self, event: &Event) {
+        let spent = self.earlier_s + self.begun.elapsed().as_secs_f64();
         let doing = match event {
             Event::Calibrated { case, .. } => {
                 format!(
@@ -81,6 +88,8 @@ impl Progress {
             }
             Event::EpochFinished { epoch, .. } => {
                 self.epochs = epoch + 1;
+                self.finished_s = spent;
+                self.first.get_or_insert((self.epochs, spent));
                 plural(self.epochs, "epoch")
             }
             Event::Trial { .. } => plural(self.epochs, "epoch"),
@@ -90,25 +99,24 @@ impl Progress {
             }
             _ => return,
         };
-        let spent = self.earlier_s + self.begun.elapsed().as_secs_f64();
         let open = match self.open {
             Some(open) => format!(", {} not yet precise enough", plural(open, "case")),
             None => String::new(),
         };
         let left = |epochs: usize| {
             let left = epochs.saturating_sub(self.epochs) as f64;
-            duration(spent / self.epochs.max(1) as f64 * left)
+            duration((self.finished_s + self.epoch_s() * left - spent).max(0.0))
         };
         // A time that nobody asked for is not kept where it would show nothing.
         let late = |looks: &usize| {
-            spent / self.epochs.max(1) as f64 * *looks as f64 > self.seconds && self.epochs < *looks
+            self.epoch_s() * *looks as f64 > self.seconds && self.epochs < *looks
         };
-        let text = match (self.loads, self.first_look.filter(late)) {
-            (Some(loads), _) if self.epochs > 0 => {
+        let text = match (self.last, self.first_look.filter(late)) {
+            (Some(last), _) if self.epochs > 0 => {
                 let spent = duration(spent);
-                format!("{doing} of {loads}, {spent}, some {} left", left(loads))
+                format!("{doing} of {last}, {spent}, some {} left", left(last))
             }
-            (Some(loads), _) => format!("{doing} of {loads}, {}", duration(spent)),
+            (Some(_), _) => format!("{doing}, {}", duration(spent)),
             (None, Some(looks)) if self.epochs > 0 => format!(
                 "{doing} of {looks} for the first look, {}, some {} left",
                 duration(spent),
@@ -125,7 +133,7 @@ impl Progress {
         };
         if self.terminal {
             self.bar
-                .set_position(self.loads.map_or(spent as u64, |_| self.epochs as u64));
+                .set_position(self.last.map_or(spent as u64, |_| self.epochs as u64));
             self.bar.set_message(text);
         } else if self.spoken.elapsed() >= SILENCE {
             self.spoken = Instant::now();
@@ -133,8 +141,24 @@ impl Progress {
         }
     }
 
+    /// What an epoch takes, in seconds. The first does what the others need not, and counts where it is the only one.
+    fn epoch_s(&self) -> f64 {
+        match self.first {
+            Some((first, first_s)) if self.epochs > first => {
+                (self.finished_s - first_s) / (self.epochs - first) as f64
+            }
+            _ => self.finished_s / self.epochs.max(1) as f64,
+        }
+    }
+
     /// Clears the bar.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
+}
+
+/// The epochs after which a run ends whatever it sees.
+fn epochs_of(plan: &Plan) -> Option<usize> {
+    plan.loads()
+        .or_else(|| plan.quick.then(|| first_look(plan.pairs.len())))
 }

@@ -61,6 +61,10 @@ pub struct Change {
     pub case: String,
     /// The heading under which tables show it.
     pub group: String,
+    /// Of a workload: the case without a probe. Then `relative` is the change of the ratio to it, which each run
+    /// knows of itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
     /// What can be said.
     pub outcome: Outcome,
     /// The old side; null where its case was invalid.
@@ -109,6 +113,12 @@ pub struct Side {
     pub value: f64,
     /// 95 % interval within the session, where there is one session: it knows nothing of others.
     pub ci95: Option<[f64; 2]>,
+    /// Of a workload: case ∕ `baseline` − 1, within the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added: Option<f64>,
+    /// 95 % interval of `added`, where there is one session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub added_ci95: Option<[f64; 2]>,
 }
 
 /// Where the interval of a change comes from.
@@ -119,6 +129,8 @@ pub enum Basis {
     Sessions,
     /// From intervals within sessions, widened by the spread between sessions.
     Widened,
+    /// From what each run of a workload knows of a probe against none, on the same server.
+    Runs,
     /// From counts of instructions, which have no interval: by the ranges that they take over loads.
     Counts,
 }

@@ -23,6 +23,8 @@
 //! Several records a side are sessions: where they are enough for the exact two-sample test to show
 //! a change among so many cases (4 a side for one case, 7 for 24), they speak for themselves. Fewer
 //! count by their mean, with intervals widened by the spread between sessions.
+//!
+//! Of a workload, what a probe adds is compared: each run knows it by itself (`added.rs`).
 
 use bpfcost_stats::{
     Policy, Sense,
@@ -59,7 +61,8 @@ const DEFAULT_THRESHOLD: f64 = 0.02;
 /// Compares the records of two sides, several a side being sessions of the same.
 ///
 /// `threshold` is the relative rise of a cost that the gate lets pass (0.02 is 2 %); where it is not
-/// given, 2 %, or 0 where all records count instructions. `known_spread`
+/// given, 2 %, or 0 where all records count instructions, or what counts as the same in a run where all are of
+/// workloads. `known_spread`
 /// tells the spread between sessions of a machine, as a share, where `self-test` measured it since;
 /// records bring their own along.
 pub fn compare(
@@ -69,9 +72,15 @@ pub fn compare(
     known_spread: impl Fn(&Machine) -> Option<f64>,
 ) -> Result<Changes, CompareError> {
     let counted = |record: &Record| record.unit == Unit::InstructionsPerOp;
-    let threshold = threshold.unwrap_or(match old.iter().chain(new).all(counted) {
-        true => 0.0,
-        false => DEFAULT_THRESHOLD,
+    let records = || old.iter().chain(new);
+    let threshold = threshold.unwrap_or_else(|| {
+        if records().all(counted) {
+            0.0
+        } else if records().all(|record| record.workload.is_some()) {
+            records().map(|record| record.asked.margin).fold(0.0, f64::max)
+        } else {
+            DEFAULT_THRESHOLD
+        }
     });
     if !(threshold.is_finite() && threshold >= 0.0) {
         return Err(CompareError::Threshold(threshold));
@@ -214,6 +223,13 @@ impl Group<'_> {
             changes.cases.extend(matched.iter().map(change));
             return;
         }
+        if self.are_of_a_workload() {
+            let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
+            changes
+                .cases
+                .extend(self.added(&names, threshold, family));
+            return;
+        }
         let (spread, known) = self.spread(known_spread);
         let judged = self.judge(&matched, spread, threshold, family);
         if judged
@@ -263,7 +279,7 @@ impl Group<'_> {
             .collect()
     }
 
-    fn change(
+    pub(super) fn change(
         &self,
         name: &str,
         old: &[&CaseRecord],
@@ -330,6 +346,7 @@ impl Group<'_> {
                 .chain(&self.old)
                 .find_map(case)
                 .unwrap_or_default(),
+            baseline: None,
             outcome: Outcome::Unresolved,
             old: None,
             new: None,

@@ -182,9 +182,8 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
         warn(
             "workload-sessions",
             format!(
-                "{what}: compared is {}, with each probe and without. From one run of a workload to the next \
-                 it moves by more than self-test knows: to compare two probes, or two versions of one, name \
-                 both with --with in one run",
+                "{what}: compared is {}, with each probe against without, as each run knows it of itself. To \
+                 compare two probes, or two versions of one, name both with --with in one run",
                 counted(first)
             ),
         );

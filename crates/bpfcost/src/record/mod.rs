@@ -4,6 +4,7 @@
 //! the record of them, [`write()`] puts it on disk whole, and [`load`] and [`compare()`] read it again.
 
 mod across;
+mod added;
 mod build;
 mod cells;
 mod changes;

@@ -139,6 +139,8 @@ pub(super) fn side(cases: &[&CaseRecord]) -> Option<Side> {
             [one] => one.ci95,
             _ => None,
         },
+        added: None,
+        added_ci95: None,
     })
 }
 

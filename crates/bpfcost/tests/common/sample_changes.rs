@@ -86,6 +86,8 @@ fn change(
         sessions: 1,
         value,
         ci95: Some([value * 0.998, value * 1.002]),
+        added: None,
+        added_ci95: None,
     };
     let relative = new.map(|new| new / old - 1.0);
     let interval = |reach: f64| relative.map(|relative| [relative - reach, relative + reach]);
@@ -96,6 +98,7 @@ fn change(
         unit: Unit::NanosPerOp,
         case: case.to_owned(),
         group: group.to_owned(),
+        baseline: None,
         outcome,
         old: Some(side(old)),
         new: new.map(side),

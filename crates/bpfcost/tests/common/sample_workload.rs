@@ -78,6 +78,11 @@ pub fn silent() -> Record {
 
 /// nginx with TLS over sizes: one probe whose cost falls with the size, and one that costs half of that.
 pub fn sizes() -> Record {
+    sizes_in(EPOCHS)
+}
+
+/// The same, from so many epochs.
+pub fn sizes_in(epochs: usize) -> Record {
     let text = r#"
         name = "nginx-ssl"
         about = "what does a look into TLS cost nginx?"
@@ -106,7 +111,7 @@ pub fn sizes() -> Record {
         about = "the same in user space"
         probe = "builtin:sslsniff"
     "#;
-    build(text, 0.004, None, |case| {
+    build(text, epochs, 0.004, None, |case| {
         let factor = |name: &str| case.factors.get(name).map_or("", String::as_str);
         let size: f64 = factor("size").parse().unwrap();
         let base = 30_000.0 + 1_500.0 * size;
@@ -145,7 +150,7 @@ fn redis(
             "[[variant]]\nname = \"{name}\"\nabout = \"what {name} does\"\nprobe = \"{name}\"\n"
         );
     }
-    build(&text, noise, budget, |case| {
+    build(&text, EPOCHS, noise, budget, |case| {
         let variant = case.factors.get("variant").unwrap();
         let known = probes.iter().find(|(name, _)| name == variant);
         (COMMAND_NS, known.map_or(0.0, |(_, share)| *share))
@@ -155,6 +160,7 @@ fn redis(
 /// A record of a workload; `cost` tells what a case costs without a probe, and how much more with its own.
 fn build(
     text: &str,
+    epochs: usize,
     noise: f64,
     budget: Option<f64>,
     cost: impl Fn(&Case) -> (f64, f64),
@@ -162,7 +168,7 @@ fn build(
     let definition = Definition::parse(text).unwrap();
     let experiment = Workload::of(definition);
     let plan = plan(&experiment, budget);
-    let measured = synthetic::measured(&plan, EPOCHS, None, |case, epoch, off| {
+    let measured = synthetic::measured(&plan, epochs, None, |case, epoch, off| {
         let (base, share) = cost(case);
         // A server is as fast as it came up, with each of its probes.
         let luck = 1.0 + 0.03 * ((epoch * 7 % 5) as f64 - 2.0) / 2.0;

@@ -4,10 +4,10 @@
 use anyhow::Result;
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::{relative, verdict};
+use super::{relative, side, verdict};
 use crate::{
     record::{Change, Changes, OneSided, Outcome},
-    report::{number, text, words},
+    report::{number, text},
 };
 
 /// The comparison as JUnit XML.
@@ -46,16 +46,15 @@ fn class(experiment: &str, target: &str) -> String {
 fn test_case(change: &Change, threshold: f64) -> TestCase {
     let (relative, interval) = relative(change);
     let (verdict, _) = verdict(change, threshold, &relative);
-    let value = |side: Option<crate::record::Side>| match side {
-        Some(side) => words::value(side.value, side.ci95, change.unit),
-        None => number::MISSING.to_owned(),
+    let unit = match change.baseline {
+        Some(_) => "of what it takes without the probe".to_owned(),
+        None => change.unit.to_string(),
     };
     let words = format!(
-        "{verdict}: {}, {} → {} {}",
+        "{verdict}: {}, {} → {} {unit}",
         format!("{relative} {interval}").trim_end(),
-        value(change.old),
-        value(change.new),
-        change.unit
+        side(change, change.old),
+        side(change, change.new),
     );
     let mut status = match change.outcome {
         Outcome::Regressed => TestCaseStatus::non_success(NonSuccessKind::Failure),

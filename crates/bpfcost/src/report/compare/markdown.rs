@@ -32,8 +32,8 @@ pub fn render(changes: &Changes) -> String {
             out,
             "| {} | {} | {} | {} | {} |",
             code(&row.case),
-            row.old,
-            row.new,
+            escape(&row.old),
+            escape(&row.new),
             escape(format!("{} {}", row.relative, row.interval).trim_end()),
             escape(&row.verdict)
         );

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 pub use self::{junit::render as junit, markdown::render as markdown, table::render as table};
 use crate::{
-    record::{Basis, Change, Changes, Gate, OneSided, Outcome},
+    record::{Basis, Change, Changes, Gate, OneSided, Outcome, Side},
     report::{
         number::{self, HOLD, MISSING},
         rows,
@@ -64,21 +64,31 @@ fn row(change: &Change, changes: &Changes, name_run: bool) -> Row {
         }
         false => group,
     };
-    let side = |side: Option<crate::record::Side>| match side {
-        Some(side) => words::value(side.value, side.ci95, change.unit),
-        None => MISSING.to_owned(),
-    };
     let (relative, interval) = relative(change);
     let (verdict, tone) = verdict(change, changes.threshold, &relative);
     Row {
         heading,
         case: text::line(&change.case),
-        old: side(change.old),
-        new: side(change.new),
+        old: side(change, change.old),
+        new: side(change, change.new),
         relative,
         interval,
         verdict,
         tone,
+    }
+}
+
+/// What stands for a case on one side: its cost, or what a probe adds to a workload.
+fn side(change: &Change, side: Option<Side>) -> String {
+    let Some(side) = side else {
+        return MISSING.to_owned();
+    };
+    match side.added.filter(|_| change.baseline.is_some()) {
+        Some(added) => {
+            let (value, interval) = share(added, side.added_ci95);
+            [value, interval.unwrap_or_default()].join(" ").trim_end().to_owned()
+        }
+        None => words::value(side.value, side.ci95, change.unit),
     }
 }
 
@@ -87,17 +97,23 @@ fn relative(change: &Change) -> (String, String) {
     let Some(relative) = change.relative.filter(|relative| relative.is_finite()) else {
         return (MISSING.to_owned(), String::new());
     };
-    let value = relative * 100.0;
-    let ci95 = change.relative_ci95.map(|ends| ends.map(|end| end * 100.0));
+    let (value, interval) = share(relative, change.relative_ci95);
+    let interval = interval.unwrap_or_else(|| match change.unit.is_counted() {
+        true => String::new(),
+        false => "(no interval)".to_owned(),
+    });
+    (value, interval)
+}
+
+/// A share as signed percent, and its interval.
+fn share(share: f64, ci95: Option<[f64; 2]>) -> (String, Option<String>) {
+    let value = share * 100.0;
+    let ci95 = ci95.map(|ends| ends.map(|end| end * 100.0));
     let decimals = number::estimate_decimals(value, ci95).min(1);
-    let interval = match ci95 {
-        Some(ends) => {
-            let [low, high] = ends.map(|end| number::signed(end, decimals));
-            format!("[{low}, {high}]")
-        }
-        None if change.unit.is_counted() => String::new(),
-        None => "(no interval)".to_owned(),
-    };
+    let interval = ci95.map(|ends| {
+        let [low, high] = ends.map(|end| number::signed(end, decimals));
+        format!("[{low}, {high}]")
+    });
     (
         format!("{}{HOLD}%", number::signed(value, decimals)),
         interval,
@@ -192,8 +208,19 @@ fn captions(changes: &Changes) -> Vec<&'static str> {
         "insn/op: counts of instructions, which repeat and have no interval. insn are not ns: caches, \
          branches and TLBs are not modelled.",
     );
-    let timed = (!timed.is_empty()).then(|| intervals(&timed));
-    counted.into_iter().chain(timed).collect()
+    let (added, timed): (Vec<&Change>, Vec<&Change>) = timed
+        .into_iter()
+        .partition(|change| change.baseline.is_some());
+    let added = (!added.is_empty()).then_some(
+        "With a probe, old and new are what it adds to CPU time on the same server, within a run; the change is \
+         of all that the server takes with it, had it taken the same without.",
+    );
+    let told: Vec<&Change> = timed
+        .into_iter()
+        .filter(|change| change.basis.is_some())
+        .collect();
+    let timed = (!told.is_empty()).then(|| intervals(&told));
+    counted.into_iter().chain(added).chain(timed).collect()
 }
 
 /// Where the intervals of times come from.

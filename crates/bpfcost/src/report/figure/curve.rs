@@ -3,7 +3,7 @@
 //!
 //! What was measured is a solid line with filled marks and intervals, what a model predicts is dashed and has
 //! no marks, what others published is hollow marks without a line. Each name has its colour and its shape on
-//! the whole page.
+//! the whole page. A distribution is turned: its values go to the right, and shares of them up.
 
 use std::fmt::Write;
 
@@ -17,6 +17,8 @@ use crate::report::scaling::RateUnit;
 const HEIGHT: [f64; 2] = [300.0, 170.0];
 /// Pixels between the labels of the upright axis.
 const APART: f64 = 24.0;
+/// Percent of the width between labels of rates that go to the right.
+const BESIDE: f64 = 14.0;
 /// Colours; more names share them.
 const HUES: usize = 8;
 /// Shapes of marks, around their place: a circle, a square, a triangle, a diamond.
@@ -90,6 +92,8 @@ pub(crate) struct Plot {
     pub(crate) over: String,
     /// CPUs that there were.
     pub(crate) cpus: Option<u32>,
+    /// Whether rates go to the right, and places up.
+    pub(crate) turned: bool,
     /// The curves, in the order of the legend.
     pub(crate) lines: Vec<Line>,
     /// Whether it stands among others like it.
@@ -108,20 +112,33 @@ pub(crate) fn render(plot: &Plot) -> String {
         .collect();
     places.sort_by(|a, b| a.0.total_cmp(&b.0));
     places.dedup();
-    let across = Axis::of_places(&places);
-    let reach = points().flat_map(|point| point.ci95.into_iter().flatten().chain([point.rate]));
     let height = HEIGHT[usize::from(plot.small)];
-    let up = Axis::of_magnitudes(reach, APART / height * 100.0, |rate| plot.unit.tick(rate));
-    let frame = Frame { across, up, height };
+    let at = Axis::of_places(&places);
+    let reach = points().flat_map(|point| point.ci95.into_iter().flatten().chain([point.rate]));
+    let apart = match plot.turned {
+        true => BESIDE,
+        false => APART / height * 100.0,
+    };
+    let rates = Axis::of_magnitudes(reach, apart, |rate| plot.unit.tick(rate));
+    let frame = Frame {
+        at,
+        rates,
+        turned: plot.turned,
+        height,
+    };
+    let mut names = [plot.rates.as_str(), plot.over.as_str()];
+    if plot.turned {
+        names.reverse();
+    }
     format!(
         "<div class=\"curves\">{}<div class=\"axisname\">{}</div><div class=\"chart\">{}{}<span></span>{}</div>\
          <div class=\"axisname over\">{}</div></div>",
         legend(plot),
-        escape(&plot.rates),
+        escape(names[0]),
         frame.scale(),
         body(plot, &frame),
-        frame.across.labels(""),
-        escape(&plot.over)
+        frame.across().labels(""),
+        escape(names[1])
     )
 }
 
@@ -131,18 +148,34 @@ fn shown(point: &&Point) -> bool {
 
 /// Both axes.
 struct Frame {
-    across: Axis,
-    up: Axis,
+    at: Axis,
+    rates: Axis,
+    turned: bool,
     height: f64,
 }
 
 impl Frame {
-    /// Where a point stands: percent of the width, pixels of the height.
-    fn place(&self, point: &Point) -> (f64, f64) {
-        (
-            self.across.place(point.at),
-            self.level(self.up.place(point.rate)),
-        )
+    fn across(&self) -> &Axis {
+        match self.turned {
+            true => &self.rates,
+            false => &self.at,
+        }
+    }
+
+    fn up(&self) -> &Axis {
+        match self.turned {
+            true => &self.at,
+            false => &self.rates,
+        }
+    }
+
+    /// Where a rate at some place stands: percent of the width, pixels of the height.
+    fn place(&self, at: f64, rate: f64) -> (f64, f64) {
+        let (at, rate) = (self.at.place(at), self.rates.place(rate));
+        match self.turned {
+            true => (rate, self.level(at)),
+            false => (at, self.level(rate)),
+        }
     }
 
     fn level(&self, percent: f64) -> f64 {
@@ -152,7 +185,7 @@ impl Frame {
     /// The labels of the upright axis.
     fn scale(&self) -> String {
         let mut svg = Svg::quiet("axis", self.height);
-        for (place, label) in self.up.ticks() {
+        for (place, label) in self.up().ticks() {
             svg.text("end", (100.0, self.level(place) + 4.0), label);
         }
         svg.finish()
@@ -161,12 +194,12 @@ impl Frame {
 
 fn body(plot: &Plot, frame: &Frame) -> String {
     let mut svg = Svg::new("lines", frame.height, &plot.title, &told(plot));
-    for (place, _) in frame.up.ticks() {
+    for (place, _) in frame.up().ticks() {
         svg.level("grid", frame.level(place));
     }
-    frame.across.grid(&mut svg);
+    frame.across().grid(&mut svg);
     if let Some(cpus) = plot.cpus {
-        svg.upright("cpus", frame.across.place(f64::from(cpus)));
+        svg.upright("cpus", frame.at.place(f64::from(cpus)));
     }
     for line in &plot.lines {
         curve(&mut svg, line, frame);
@@ -188,7 +221,7 @@ fn curve(svg: &mut Svg, line: &Line, frame: &Frame) {
         .points
         .iter()
         .filter(shown)
-        .map(|point| frame.place(point))
+        .map(|point| frame.place(point.at, point.rate))
         .collect();
     for ends in places.windows(2) {
         svg.line(&class, ends[0], ends[1]);
@@ -204,10 +237,10 @@ fn marks(svg: &mut Svg, line: &Line, frame: &Frame, plot: &Plot) {
         Kind::Predicted => return,
     };
     for point in line.points.iter().filter(shown) {
-        let place = frame.place(point);
-        if let Some([low, high]) = point.ci95 {
-            let [low, high] = [low, high].map(|end| frame.level(frame.up.place(end)));
-            svg.line(&format!("reach hue{hue}"), (place.0, low), (place.0, high));
+        let place = frame.place(point.at, point.rate);
+        if let Some(ends) = point.ci95 {
+            let [low, high] = ends.map(|end| frame.place(point.at, end));
+            svg.line(&format!("reach hue{hue}"), low, high);
         }
         if point.knee {
             svg.mark(&format!("knee hue{hue}"), place, RING, "");
@@ -246,10 +279,11 @@ fn told(plot: &Plot) -> String {
         let points: Vec<String> = points.collect();
         let _ = write!(
             out,
-            "{}, {}, {} by {}: {}. ",
+            "{}, {}, {} {} {}: {}. ",
             line.series,
             line.kind.name(),
             plot.rates,
+            if plot.turned { "for so many" } else { "by" },
             plot.over,
             points.join(", ")
         );

@@ -45,6 +45,7 @@ pub(super) fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
         rates: chart.rate_unit.of(&chart.operations()),
         over: text::line(&chart.curves.scaling.over),
         cpus: Some(chart.curves.cpus).filter(|cpus| group.counts().contains(cpus)),
+        turned: false,
         lines: lines.collect(),
         small: !group.apart.is_empty(),
     }
@@ -130,6 +131,7 @@ fn here<'a>(chart: &Chart<'a>, curves: &'a [PredictedCurve], hues: &mut Hues<'a>
         rates: unit.of(&chart.operations()),
         over: format!("{}, a CPU each", text::line(&chart.curves.scaling.over)),
         cpus: None,
+        turned: false,
         lines,
         small: false,
     }
@@ -175,6 +177,7 @@ fn published<'a>(chart: &Chart<'a>, table: &'a PublishedTable, hues: &mut Hues<'
             .to_owned(),
         over: text::line(&chart.curves.scaling.over),
         cpus: None,
+        turned: false,
         lines,
         small: false,
     }

@@ -1,4 +1,4 @@
-//! A workload's figures: curves along a factor, CPU time by where it goes, latency by percentile.
+//! A workload's figures: curves along a factor, CPU time by where it goes, the distribution of latencies.
 
 use super::{
     Overhead, Quantity, named,
@@ -17,15 +17,16 @@ use crate::{
     },
 };
 
-/// Percentiles of latency, by the name of the value: each is a point where so many operations, of which one is
-/// slower, stand.
-const PERCENTILES: [(&str, &str, f64); 6] = [
-    ("latency_p10_us", "p10", 1.0 / 0.9),
-    ("latency_p50_us", "p50", 2.0),
-    ("latency_p90_us", "p90", 10.0),
-    ("latency_p95_us", "p95", 20.0),
-    ("latency_p99_us", "p99", 100.0),
-    ("latency_p999_us", "p99.9", 1000.0),
+/// Percentiles of latency by the name of the value, and the share of operations that took at most so long.
+const PERCENTILES: [(&str, &str, f64); 8] = [
+    ("latency_p10_us", "10 %", 0.1),
+    ("latency_p25_us", "25 %", 0.25),
+    ("latency_p50_us", "50 %", 0.5),
+    ("latency_p75_us", "75 %", 0.75),
+    ("latency_p90_us", "90 %", 0.9),
+    ("latency_p95_us", "95 %", 0.95),
+    ("latency_p99_us", "99 %", 0.99),
+    ("latency_p999_us", "99.9 %", 0.999),
 ];
 /// The CPU time of the server, of clients, of probes' own user space, and of all the machine.
 const PARTS: [&str; 4] = ["server_ns", "client_ns", "tool_ns", "machine_ns"];
@@ -82,12 +83,13 @@ fn along(
         rates: scale.unit,
         over: text::line(over),
         cpus: None,
+        turned: false,
         lines,
         small: true,
     })
 }
 
-/// Latency by percentile in each state, where the client tells it.
+/// The distribution of latencies in each state, at the percentiles that the client tells.
 pub(crate) fn latencies(overhead: &Overhead<'_>) -> Vec<Plot> {
     let all = overhead.states.all.iter();
     all.filter_map(|state| latency(overhead, state)).collect()
@@ -95,9 +97,10 @@ pub(crate) fn latencies(overhead: &Overhead<'_>) -> Vec<Plot> {
 
 fn latency(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Plot> {
     let of = |case: &CaseRecord| {
-        PERCENTILES.map(|(value, place, at)| {
+        PERCENTILES.map(|(value, place, share)| {
             Some(Point {
-                at,
+                // By the odds, so that the bulk shows and so does the tail.
+                at: share / (1.0 - share),
                 place: place.to_owned(),
                 ..point(case.secondary_part(value)?)
             })
@@ -124,11 +127,12 @@ fn latency(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Plot> {
         name => format!(", {name}"),
     };
     (!lines.is_empty()).then(|| Plot {
-        title: format!("Latency by percentile{place}"),
+        title: format!("ECDF of latency{place}"),
         unit: RateUnit { size, prefix: "" },
         rates: name.to_owned(),
-        over: "percentile of operations".to_owned(),
+        over: "of operations".to_owned(),
         cpus: None,
+        turned: true,
         lines,
         small: true,
     })

@@ -23,7 +23,7 @@ pub struct Reading {
     pub exact: Option<f64>,
     /// Seconds that they took, where the client tells: without its start and end, which are no load.
     pub seconds: Option<f64>,
-    /// Latencies by percentile, in microseconds: `p50`, `p90`, `p95`, `p99`, `p999`, `max`.
+    /// Latencies by percentile, in microseconds: `p10`, `p25`, `p50`, `p75`, `p90`, `p95`, `p99`, `p999`, `max`.
     pub latency_us: BTreeMap<String, f64>,
     /// Further counts by name: `bytes`, `errors`, `lost`.
     pub counts: BTreeMap<String, f64>,

@@ -1,0 +1,145 @@
+//! What probes add to a workload, compared between runs.
+//!
+//! What a server takes per operation moves from run to run by more than anybody knows, and `self-test` measures
+//! something else: kernel programs. What a probe adds does not move with it, for it is known within each run, on the same
+//! server. So of a case with a probe the ratio to `off` is compared, by its interval within the run; a case without one has
+//! nothing to stand on, and a verdict only where there are enough runs a side to speak for themselves.
+
+use bpfcost_stats::{
+    Estimate, Policy, Sense, hodges_lehmann,
+    sessions::{SessionComparison, Sides, judge_sessions},
+};
+
+use super::{
+    Basis, CaseRecord, Change, Comparison, Record, Side,
+    sides::{Group, costs, estimates, exact_suffices, pooled, sessions, sessions_needed},
+};
+use crate::{experiment::workload::VARIANT, workload::OFF};
+
+impl Group<'_> {
+    /// Whether these are runs of a workload.
+    pub(super) fn are_of_a_workload(&self) -> bool {
+        let mut records = self.new.iter().chain(&self.old);
+        records.all(|record| record.workload.is_some())
+    }
+
+    /// The changes of cases that both sides have.
+    pub(super) fn added(&self, names: &[String], threshold: f64, family: usize) -> Vec<Change> {
+        let judged: Vec<Sides> = names
+            .iter()
+            .map(|name| self.judged_of(name, family))
+            .collect();
+        let policy = Policy {
+            margin: threshold,
+            budget: None,
+            sense: Sense::Cost,
+        };
+        let found = judge_sessions(&judged, 0.0, &policy);
+        let change = |(name, found): (&String, SessionComparison)| {
+            let (old, new) = (sessions(&self.old, name), sessions(&self.new, name));
+            let change = self.change(name, &old, &new, &found);
+            match self.off(name) {
+                Some(off) => beyond_off(
+                    change,
+                    off,
+                    [added(&self.old, name), added(&self.new, name)],
+                ),
+                None if change.p.is_none() => Change {
+                    note: Some(format!(
+                        "how far runs of it differ is not known; {} records a side would tell",
+                        sessions_needed(family)
+                    )),
+                    ..change
+                },
+                None => change,
+            }
+        };
+        names.iter().zip(found).map(change).collect()
+    }
+
+    /// What of a case is judged.
+    fn judged_of(&self, name: &str, family: usize) -> Sides {
+        let (old, new) = match self.off(name) {
+            Some(_) => (ratios(&self.old, name), ratios(&self.new, name)),
+            None => {
+                let side = |side: &[&Record]| estimates(&costs(&sessions(side, name)));
+                (side(&self.old), side(&self.new))
+            }
+        };
+        match (exact_suffices(old.len(), new.len(), family), self.off(name)) {
+            (true, _) => Sides { old, new },
+            (false, Some(_)) => Sides {
+                old: pooled(&old, 0.0),
+                new: pooled(&new, 0.0),
+            },
+            (false, None) => Sides::default(),
+        }
+    }
+
+    /// The case without a probe that a case was compared with; `None` of that itself.
+    fn off(&self, name: &str) -> Option<String> {
+        let mut records = self.new.iter().chain(&self.old);
+        records.find_map(|record| Some(against_off(record, name)?.baseline.clone()))
+    }
+}
+
+/// How a case of a record compares with the one without a probe.
+fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a Comparison> {
+    let is_off = |case: &CaseRecord| case.factors.get(VARIANT).is_some_and(|name| name == OFF);
+    let mut comparisons = record.comparisons.iter();
+    comparisons.find(|one| one.case == name && record.case(&one.baseline).is_some_and(is_off))
+}
+
+/// What a case takes of what it takes without a probe, in each record of a side that knows.
+fn ratios(side: &[&Record], name: &str) -> Vec<Estimate> {
+    let ratio = |record: &&Record| {
+        let found = against_off(record, name)?;
+        let [low, high] = found.relative_ci95?;
+        Some(Estimate {
+            value: 1.0 + found.relative,
+            low: 1.0 + low,
+            high: 1.0 + high,
+        })
+    };
+    side.iter().filter_map(ratio).collect()
+}
+
+/// What a case takes beyond what it takes without a probe, over the records of a side, with the interval of a single one.
+fn added(side: &[&Record], name: &str) -> (Option<f64>, Option<[f64; 2]>) {
+    let found: Vec<&Comparison> = side
+        .iter()
+        .filter_map(|record| against_off(record, name))
+        .collect();
+    let shares: Vec<f64> = found.iter().map(|one| one.relative).collect();
+    let ci95 = match found.as_slice() {
+        [one] => one.relative_ci95,
+        _ => None,
+    };
+    (hodges_lehmann(&shares), ci95)
+}
+
+/// A change of what a probe adds, with what it adds on both sides.
+fn beyond_off(change: Change, off: String, sides: [(Option<f64>, Option<[f64; 2]>); 2]) -> Change {
+    let [(old, _), (new, _)] = sides;
+    let told = |side: Option<Side>, (added, added_ci95)| {
+        Some(Side {
+            added,
+            added_ci95,
+            ..side?
+        })
+    };
+    Change {
+        baseline: Some(off),
+        relative: match change.p {
+            Some(_) => change.relative,
+            None => old.zip(new).map(|(old, new)| (1.0 + new) / (1.0 + old) - 1.0),
+        },
+        basis: change.basis.map(|basis| match basis {
+            Basis::Widened => Basis::Runs,
+            basis => basis,
+        }),
+        old: told(change.old, sides[0]),
+        new: told(change.new, sides[1]),
+        ..change
+    }
+}
