@@ -5,8 +5,8 @@
  * buffer at a call's entry and copies it at its return, into a ring buffer; unlike that, it copies
  * everything: tools of the kind cut a call's payload, and what is cut can't be checked.
  *
- * In the number: the breakpoints at entry and return, the copy, waking the reader, and counts by
- * which a window proves that nothing is missing.
+ * In the number: the breakpoints at entry and return, the copy, and counts by which a window proves
+ * that nothing is missing. Not in it: waking the reader, which comes every few milliseconds by itself.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -62,6 +62,9 @@ struct {
 	__type(value, struct sslsniff_counts);
 } counts SEC(".maps");
 
+/* Whether calls are only counted: then what is left is what the breakpoints cost. */
+const volatile __u32 counts_only;
+
 struct sslsniff_head head; /* of no use here; tells user space what a head looks like */
 
 /* Adds on this CPU. Atomic, for another thread may come between: only migration is off here. */
@@ -101,7 +104,8 @@ struct parcel {
 	__u64 length;
 };
 
-/* Copies `length` bytes, at most `room`, which the compiler knows. */
+/* Copies `length` bytes, at most `room`, which the compiler knows. To wake the reader for each would
+ * cost the server more than the copy: an interrupt of its own CPU, and one of the reader's. */
 static __always_inline bool put(struct parcel *parcel, __u64 offset, __u64 length, const __u64 room)
 {
 	struct record *record;
@@ -114,10 +118,10 @@ static __always_inline bool put(struct parcel *parcel, __u64 offset, __u64 lengt
 	record->head.length = length;
 	if (length > room ||
 	    bpf_probe_read_user(record->payload, length, (void *)(parcel->buffer + offset))) {
-		bpf_ringbuf_discard(record, 0);
+		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
 		return false;
 	}
-	bpf_ringbuf_submit(record, 0);
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return true;
 }
 
@@ -151,6 +155,8 @@ static __always_inline int enter(__u64 connection, __u64 buffer, __u64 moved)
 	};
 
 	count_hit();
+	if (counts_only)
+		return 0;
 	bpf_map_update_elem(&calls, &thread, &call, BPF_ANY);
 	return 0;
 }
@@ -160,11 +166,14 @@ static __always_inline int leave(enum direction direction, int result)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct sslsniff_counts *mine = count_hit();
-	struct call *call = bpf_map_lookup_elem(&calls, &thread);
 	struct parcel parcel = {};
+	struct call *call;
 
+	if (!mine || counts_only)
+		return 0;
 	/* Without a call: it began before this was attached. */
-	if (!mine || !call)
+	call = bpf_map_lookup_elem(&calls, &thread);
+	if (!call)
 		return 0;
 	if (result <= 0)
 		goto out;

@@ -7,6 +7,9 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity}
 
 use crate::error::{Error, Result};
 
+/// Those of one priority in turn; not for children.
+const REAL_TIME: libc::c_int = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+
 /// Keeps the calling thread on one CPU; drop it on the same thread to go back to what was.
 #[derive(Debug)]
 pub struct Pinned {
@@ -39,6 +42,18 @@ impl Drop for Pinned {
         // Going back can fail only where the CPUs from before are gone; then staying is right.
         let _ = sched_setaffinity(None, &self.before);
     }
+}
+
+/// Has the calling thread run as soon as it wants to, before all that is not in real time: for a reader that
+/// sleeps most of the time, and loses what its buffer has no room for. Threads that it starts run as others do.
+///
+/// `false` where that is not allowed; then it runs when its turn comes.
+#[allow(unsafe_code, reason = "no safe interface to this system call")]
+pub fn real_time() -> bool {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the kernel only reads `lowest`, which lives on; 0 is the calling thread.
+    let outcome = unsafe { libc::sched_setscheduler(0, REAL_TIME, &raw const lowest) };
+    outcome == 0
 }
 
 /// Does `work` on `cpu`: on a thread of its own, so that the caller stays where it is, unless that is
@@ -79,4 +94,32 @@ pub fn allowed_cpus() -> Vec<u32> {
         .filter(|&cpu| allowed.is_set(cpu))
         .map(|cpu| cpu as u32)
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_in_real_time_starts_none_that_are() {
+        let policy = || {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("stat");
+            let (_, fields) = stat.rsplit_once(')').expect("fields");
+            // The 41st, where the name is the 2nd.
+            let policy = fields.split_whitespace().nth(38);
+            policy.expect("a policy").parse::<i32>().expect("a number")
+        };
+        let in_real_time = thread::spawn(move || {
+            let allowed = real_time();
+            let child = thread::spawn(policy).join().expect("a policy");
+            (allowed, policy(), child)
+        });
+        let (allowed, own, child) = in_real_time.join().expect("policies");
+        let expected = if allowed {
+            libc::SCHED_RR
+        } else {
+            libc::SCHED_OTHER
+        };
+        assert_eq!((own, child), (expected, libc::SCHED_OTHER));
+    }
 }

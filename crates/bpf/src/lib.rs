@@ -27,7 +27,7 @@ pub mod stats;
 pub mod syscount;
 pub mod timing;
 
-pub use cpu::{Pinned, allowed_cpus, current_cpu};
+pub use cpu::{Pinned, allowed_cpus, current_cpu, real_time};
 pub use error::{Error, Result};
 pub use feature::Feature;
 pub use programs::{
@@ -36,6 +36,10 @@ pub use programs::{
 
 /// Tells one build of the BPF programs from another: a hash of their sources and their compiler.
 pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
+
+#[cfg(test)]
+#[path = "../tests/require/mod.rs"]
+mod require;
 
 /// Generated skeletons, one module per `bpf/*.bpf.c`. The generator's code is held to none of the
 /// workspace's lints.

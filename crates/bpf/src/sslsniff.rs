@@ -1,7 +1,7 @@
 //! A sniffer of TLS: what processes hand to OpenSSL and get from there, in plain text and in whole. The
 //! programs are in `bpf/sslsniff.bpf.c`.
 
-use std::{path::Path, time::Duration};
+use std::path::Path;
 
 use libbpf_rs::{
     ErrorKind, Link, MapCore as _, MapFlags, ProgramAttachType, ProgramMut, RingBuffer,
@@ -17,6 +17,15 @@ use crate::{
     plain,
     skel::sslsniff::{SslsniffSkel, SslsniffSkelBuilder, types},
 };
+
+/// What is taken of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Capture {
+    /// All that they move.
+    Payload,
+    /// Nothing: the programs only count their runs.
+    Nothing,
+}
 
 /// Which way a payload went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,11 +90,14 @@ const READ_EX: &str = "SSL_read_ex";
 const WRITE_EX: &str = "SSL_write_ex";
 
 impl Sniffer {
-    /// Loads the programs; `take` is given every record, in [`Sniffer::wait`] and [`Sniffer::take`].
-    pub fn load(mut take: impl FnMut(Record<'_>) + 'static) -> Result<Self> {
+    /// Loads the programs; `take` is given every record, in [`Sniffer::take`].
+    pub fn load(capture: Capture, mut take: impl FnMut(Record<'_>) + 'static) -> Result<Self> {
         let multi = Feature::UprobeMulti.missing()?.is_none();
         let skeleton = Owned::new("sslsniff", |storage| {
             let mut open = SslsniffSkelBuilder::default().open(storage)?;
+            if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
+                chosen.counts_only = u32::from(capture == Capture::Nothing);
+            }
             if multi {
                 let programs = &mut open.progs;
                 for program in [
@@ -167,14 +179,13 @@ impl Sniffer {
         links::close(&mut self.links);
     }
 
-    /// Takes the records that are there, and waits so long for one where there is none.
-    pub fn wait(&self, patience: Duration) -> Result<()> {
-        self.ring.poll(patience).map_err(unread)
-    }
-
-    /// Takes the records that are there.
+    /// Takes the records that are there. They come without waking anybody.
     pub fn take(&self) -> Result<()> {
-        self.ring.consume().map_err(unread)
+        self.ring.consume().map_err(|source| Error::Map {
+            map: "records",
+            action: "reading the ring buffer",
+            source,
+        })
     }
 
     /// What was counted since they were loaded.
@@ -199,14 +210,6 @@ impl Sniffer {
             }
         }
         Ok(all)
-    }
-}
-
-fn unread(source: libbpf_rs::Error) -> Error {
-    Error::Map {
-        map: "records",
-        action: "reading the ring buffer",
-        source,
     }
 }
 

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfcost_bpf::sslsniff::{Counts, Direction, Sniffer};
+use bpfcost_bpf::sslsniff::{Capture, Counts, Direction, Sniffer};
 
 /// Longer than a record of the ring buffer, and no multiple of anything.
 const FILE_BYTES: usize = 300_001;
@@ -146,7 +146,7 @@ fn servers() -> bool {
     };
     let both = there("nginx") && there("openssl");
     if !both {
-        eprintln!("SKIPPED: nginx or openssl is missing; install them with scripts/setup.sh");
+        require::skip("nginx or openssl is missing; install them with scripts/setup.sh");
     }
     both
 }
@@ -160,7 +160,7 @@ fn what_was_asked_and_answered_is_captured_to_the_last_byte() {
         let nginx = Nginx::start(at_once);
         let captured = Rc::new(RefCell::new((Vec::new(), Vec::new())));
         let into = Rc::clone(&captured);
-        let mut sniffer = Sniffer::load(move |record| {
+        let mut sniffer = Sniffer::load(Capture::Payload, move |record| {
             let (read, written) = &mut *into.borrow_mut();
             match record.direction {
                 Direction::Read => read.extend_from_slice(record.payload),
@@ -204,7 +204,7 @@ fn what_has_no_openssl_in_it_is_told() {
     if !require::host() {
         return;
     }
-    let mut sniffer = Sniffer::load(|_| ()).expect("load");
+    let mut sniffer = Sniffer::load(Capture::Payload, |_| ()).expect("load");
     let own = Path::new("/proc/self/exe");
     assert!(!sniffer.attach(std::process::id(), own).expect("asked"));
     assert_eq!(sniffer.counts().expect("counts"), Counts::default());

@@ -17,3 +17,8 @@ pub mod target;
 mod top;
 pub mod workload;
 mod xdg;
+
+#[cfg(test)]
+#[allow(dead_code, reason = "a part of it is used")]
+#[path = "../../bpf/tests/require/mod.rs"]
+mod require;

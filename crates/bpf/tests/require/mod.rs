@@ -1,7 +1,7 @@
-//! Whether this machine can run BPF on the host; a skip says why, and is a failure where
-//! `BPFCOST_REQUIRE` names `host`.
+//! Whether this machine can run a test: BPF on the host, and what else it takes. A skip says why, and is a failure
+//! where `BPFCOST_REQUIRE` names `host`.
 
-use std::fs;
+use std::{fmt::Display, fs};
 
 /// CAP_BPF's bit in `CapEff`; with CAP_SYS_ADMIN's, which older kernels ask for.
 const CAP_BPF: u64 = 1 << 39;
@@ -15,14 +15,20 @@ pub(crate) fn host() -> bool {
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
         .unwrap_or(0);
-    if capabilities & (CAP_BPF | CAP_SYS_ADMIN) != 0 {
-        return true;
+    let able = capabilities & (CAP_BPF | CAP_SYS_ADMIN) != 0;
+    if !able {
+        skip("CAP_BPF is missing; run the tests as root");
     }
+    able
+}
+
+/// Tells why a test is skipped.
+#[track_caller]
+pub(crate) fn skip(why: impl Display) {
     let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
     assert!(
         !required.split(',').any(|one| one == "host"),
-        "host is required, but CAP_BPF is missing"
+        "host is required, but {why}"
     );
-    eprintln!("SKIPPED: CAP_BPF is missing; run the tests as root");
-    false
+    eprintln!("SKIPPED: {why}");
 }

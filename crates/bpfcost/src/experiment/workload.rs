@@ -69,7 +69,7 @@ impl Workload {
         }
     }
 
-    /// All combinations of factor values, in order.
+    /// All combinations of factor values that there are, in order.
     fn points(&self) -> Vec<BTreeMap<String, String>> {
         let mut points = vec![BTreeMap::new()];
         let loads = self
@@ -99,6 +99,14 @@ impl Workload {
                 })
                 .collect();
         }
+        let usual = self.definition.clients.first();
+        points.retain(|point| {
+            let mut clients = self.definition.clients.iter();
+            let client = clients.find(|client| Some(&client.name) == point.get(LOAD));
+            client
+                .or(usual)
+                .is_none_or(|client| allowed(&client.only, point))
+        });
         points
     }
 

@@ -156,6 +156,9 @@ pub struct Client {
     /// Whether `--quick` takes it beside the first one.
     #[serde(default)]
     pub quick: bool,
+    /// Only in cases with these factor values.
+    #[serde(default)]
+    pub only: BTreeMap<String, Vec<String>>,
 }
 
 /// How a load generator's output is read.

@@ -1,6 +1,10 @@
 //! Definitions from text: what is wrong with one names file, line and key, and what may have been meant.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use regex::Regex;
 use thiserror::Error as ThisError;
@@ -69,6 +73,19 @@ impl Definition {
         Ok(())
     }
 
+    /// Factor values to which something is restricted: what it is, its name, and the values.
+    fn restrictions(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &str, &BTreeMap<String, Vec<String>>)> {
+        let variants = self.variants.iter().flat_map(|variant| {
+            let checks = variant.checks.iter().map(|check| &check.only);
+            let all = checks.chain([&variant.only]);
+            all.map(|only| ("variant", variant.name.as_str(), only))
+        });
+        let clients = self.clients.iter();
+        variants.chain(clients.map(|client| ("client", client.name.as_str(), &client.only)))
+    }
+
     /// What no type says.
     fn check(&self) -> Result<(), Found> {
         if self.variants.is_empty() {
@@ -111,18 +128,14 @@ impl Definition {
                     ),
                 ));
             }
-            let checks = variant.checks.iter().map(|check| &check.only);
-            for only in checks.chain([&variant.only]) {
-                if let Some(factor) = only.keys().find(|name| !factors.contains(&name.as_str())) {
-                    let near = suggest(factor, factors.iter().copied());
-                    return Err(wrong(
-                        format!("{factor} ="),
-                        format!(
-                            "`only` of variant {} names {factor}, which is no factor{near}",
-                            variant.name
-                        ),
-                    ));
-                }
+        }
+        for (whose, name, only) in self.restrictions() {
+            if let Some(factor) = only.keys().find(|name| !factors.contains(&name.as_str())) {
+                let near = suggest(factor, factors.iter().copied());
+                return Err(wrong(
+                    format!("{factor} ="),
+                    format!("`only` of {whose} {name} names {factor}, which is no factor{near}"),
+                ));
             }
         }
         if let Some(over) = &self.over
@@ -317,6 +330,12 @@ only = { size = ["1"] }
                 "only = { sise",
                 22,
                 "`only` of variant probe names sise, which is no factor (did you mean size?)",
+            ),
+            (
+                "output = \"text\"\n",
+                "output = \"text\"\nonly = { sise = [] }\n",
+                16,
+                "`only` of client closed names sise, which is no factor (did you mean size?)",
             ),
             (
                 "{size}",

@@ -50,7 +50,7 @@ pub(crate) fn able(programs: &[&str]) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     let there = |name: &&str| env::split_paths(&path).any(|folder| folder.join(name).exists());
     if let Some(missing) = programs.iter().find(|name| !there(name)) {
-        eprintln!("SKIPPED: {missing} is not installed");
+        require::skip(format!("{missing} is not installed"));
         return false;
     }
     require::host()

@@ -241,6 +241,7 @@ fn loaded(args: &Args) -> Result<Definition> {
             repeat: true,
             within_s: Some(LONGEST_S),
             quick: false,
+            only: BTreeMap::new(),
         }],
         ..empty()
     })

@@ -193,7 +193,12 @@ fn check(variant: &Variant, scene: &Scene, seen: &Seen, reading: &Reading) -> Re
                 check: format!("{} of the probe", check.probe),
                 expected: format!("{} ({of})", told(expected)),
                 got: told(got),
-                detail: "the probe did not see what the workload did".to_owned(),
+                detail: match seen.lost {
+                    0 => "the probe did not see what the workload did".to_owned(),
+                    lost => format!(
+                        "the probe lost {lost} of what it saw: its buffer was full, or it could not read"
+                    ),
+                },
             }));
         }
     }

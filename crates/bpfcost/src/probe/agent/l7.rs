@@ -21,11 +21,12 @@ use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
     Feature,
     l7::{L7, Places, Watch},
+    real_time,
 };
 use serde::Serialize;
 
 use self::exchange::{Endpoint, Exchanges, Latency};
-use super::Agent;
+use super::{Agent, EVERY};
 use crate::{probe::Seen, workload::Scene};
 
 /// What an agent can be told to watch.
@@ -34,9 +35,6 @@ const MODES: [(&str, Watch); 3] = [
     ("uprobe", Watch::Tls),
     ("goroutine", Watch::Goroutines),
 ];
-
-/// How often calls are taken in: they come without waking this process.
-const EVERY: Duration = Duration::from_millis(5);
 
 /// The agent.
 struct Sight {
@@ -76,6 +74,7 @@ pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let (watch, file) = told(arguments)?;
     let exchanges = Rc::new(RefCell::new(Exchanges::default()));
     let taken = Rc::clone(&exchanges);
+    real_time();
     Ok(Box::new(Sight {
         programs: L7::load(watch, move |call| taken.borrow_mut().take(call))?,
         watch,

@@ -51,6 +51,10 @@ pub(crate) struct Loaded {
     idle: bool,
 }
 
+/// How often an agent takes in what comes without waking it: to be woken for each event would cost the server,
+/// whose CPU has to do it, more than many an event itself.
+const EVERY: Duration = Duration::from_millis(5);
+
 /// Opens an agent with these arguments: loads its programs.
 type Open = fn(&[String]) -> Result<Box<dyn Agent>>;
 

@@ -1,8 +1,11 @@
-//! `builtin:sslsniff`: takes what the server's processes hand to OpenSSL and get from there, in plain text,
-//! and hashes it. Source: study 004, whose sniffer printed it.
+//! `builtin:sslsniff[:breakpoints]`: takes what the server's processes hand to OpenSSL and get from there, in
+//! plain text, and hashes it. Source: study 004, whose sniffer printed it.
 //!
 //! It watches the processes of the server and no others, as `sslsniff -p` does: a client on the same machine
 //! uses the same library, and would be slowed by breakpoints that elsewhere it never meets.
+//!
+//! `breakpoints`: it takes nothing, and only counts its hits, so that what the breakpoints cost is told from what
+//! is done at them.
 //!
 //! The hash is XXH3: it takes every byte that was captured into account, and costs some 0.1 ns of each, so that
 //! what is measured is getting them. A cryptographic one costs ten times that, in a process that shares
@@ -10,18 +13,25 @@
 
 mod library;
 
-use std::{cell::RefCell, hash::Hasher as _, rc::Rc, time::Duration};
+use std::{cell::RefCell, hash::Hasher as _, rc::Rc, thread::sleep, time::Duration};
 
 use anyhow::{Result, bail};
-use bpfcost_bpf::sslsniff::{Counts, Direction, Moved, Record, Sniffer};
+use bpfcost_bpf::{
+    real_time,
+    sslsniff::{Capture, Counts, Direction, Moved, Record, Sniffer},
+};
 use twox_hash::XxHash3_64;
 
-use super::Agent;
+use super::{Agent, EVERY};
 use crate::{probe::Seen, workload::Scene};
+
+/// What has it take nothing.
+const BREAKPOINTS: &str = "breakpoints";
 
 /// The sniffer, and what it has taken.
 struct SslSniff {
     sniffer: Sniffer,
+    capture: Capture,
     taken: Rc<RefCell<Taken>>,
     /// What the kernel had counted when it was attached.
     before: Counts,
@@ -54,18 +64,25 @@ impl Taken {
 
 /// Loads it.
 pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
-    if let Some(argument) = arguments.first() {
-        bail!("builtin:sslsniff takes nothing more, and was given {argument}");
-    }
-    Ok(Box::new(SslSniff::load()?))
+    let capture = match arguments {
+        [] => Capture::Payload,
+        [mode] if mode == BREAKPOINTS => Capture::Nothing,
+        _ => bail!(
+            "there is builtin:sslsniff and builtin:sslsniff:{BREAKPOINTS}, and it was given {}",
+            arguments.join(":")
+        ),
+    };
+    real_time();
+    Ok(Box::new(SslSniff::load(capture)?))
 }
 
 impl SslSniff {
-    fn load() -> Result<Self> {
+    fn load(capture: Capture) -> Result<Self> {
         let taken = Rc::new(RefCell::new(Taken::default()));
         let into = Rc::clone(&taken);
         Ok(SslSniff {
-            sniffer: Sniffer::load(move |record| into.borrow_mut().take(record))?,
+            sniffer: Sniffer::load(capture, move |record| into.borrow_mut().take(record))?,
+            capture,
             taken,
             before: Counts::default(),
         })
@@ -84,7 +101,9 @@ impl Agent for SslSniff {
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
-        Ok(self.sniffer.wait(patience)?)
+        self.sniffer.take()?;
+        sleep(patience.min(EVERY));
+        Ok(())
     }
 
     fn detach(&mut self) -> Result<Seen> {
@@ -95,18 +114,21 @@ impl Agent for SslSniff {
         let of = |now: Moved, before: Moved| (now.calls - before.calls, now.lost - before.lost);
         let (calls_read, lost_read) = of(now.read, self.before.read);
         let (calls_written, lost_written) = of(now.written, self.before.written);
-        let counts = [
-            ("bytes_read", taken.read.bytes),
-            ("bytes_written", taken.written.bytes),
-            ("calls_read", calls_read),
-            ("calls_written", calls_written),
-        ];
+        let counts: &[(&str, u64)] = match self.capture {
+            Capture::Payload => &[
+                ("bytes_read", taken.read.bytes),
+                ("bytes_written", taken.written.bytes),
+                ("calls_read", calls_read),
+                ("calls_written", calls_written),
+            ],
+            Capture::Nothing => &[],
+        };
         Ok(Seen {
             hits: Some(now.hits - self.before.hits),
             lost: lost_read + lost_written,
             counts: counts
-                .into_iter()
-                .map(|(name, count)| (name.to_owned(), count))
+                .iter()
+                .map(|(name, count)| ((*name).to_owned(), *count))
                 .collect(),
         })
     }

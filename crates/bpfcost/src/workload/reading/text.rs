@@ -60,6 +60,8 @@ pub(crate) fn find(name: &str, pattern: &str, printed: &str) -> Result<f64> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::workload::Output;
 
@@ -78,6 +80,7 @@ mod tests {
             repeat: false,
             within_s: None,
             quick: false,
+            only: BTreeMap::new(),
         }
     }
 

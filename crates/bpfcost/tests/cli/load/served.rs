@@ -20,7 +20,7 @@ use super::{
     load, number,
     server::{GET, Server, Stream, plain},
 };
-use crate::tool::Tool;
+use crate::{require, tool::Tool};
 
 /// An answer with a body of that size, in chunks or with its length.
 fn body(size: usize, chunked: bool) -> Vec<u8> {
@@ -109,7 +109,7 @@ fn tls(tool: &Tool) -> Option<Arc<ServerConfig>> {
 fn by_https_whoever_signed_it() {
     let tool = Tool::new();
     let Some(config) = tls(&tool) else {
-        eprintln!("SKIPPED: openssl, which makes the certificate, is not here");
+        require::skip("openssl, which makes the certificate, is not here");
         return;
     };
     let wrap = move |socket: TcpStream| -> Box<dyn Stream> {
@@ -149,7 +149,7 @@ fn by_redis() {
         .stdout(Stdio::null())
         .spawn();
     let Ok(_redis) = redis.map(Redis) else {
-        eprintln!("SKIPPED: redis-server is not here");
+        require::skip("redis-server is not here");
         return;
     };
     let mut asked = (0..500)

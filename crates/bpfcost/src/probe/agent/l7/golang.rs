@@ -1,7 +1,9 @@
 //! Functions of a Go program, and where they return. Every Go program carries a table of its functions, for
 //! its own stack traces (`.gopclntab`), also one without symbols (`-ldflags "-s -w"`).
 //!
-//! The table: Go's src/internal/abi and src/debug/gosym, as it is since Go 1.18.
+//! The table: Go's src/internal/abi and src/debug/gosym, as it is since Go 1.18. Where Go's code begins stands in
+//! it until Go 1.25, and since then in the data that the runtime has of a program (`moduledata` of
+//! src/runtime/symtab.go).
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -9,8 +11,8 @@ use anyhow::{Context, Result, bail};
 use bpfcost_bpf::l7::Places;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::{
-    Architecture, Object as _, ObjectSection as _, ObjectSegment as _, ObjectSymbol as _,
-    read::elf::ElfFile64,
+    Architecture, Object as _, ObjectSection as _, ObjectSegment as _,
+    read::elf::{ElfFile64, ElfSection64},
 };
 
 const READ: &str = "crypto/tls.(*Conn).Read";
@@ -24,6 +26,11 @@ const TABLES: [&str; 2] = [".gopclntab", ".data.rel.ro.gopclntab"];
 const BEGINNINGS: [u32; 2] = [0xffff_fff0, 0xffff_fff1];
 /// Bytes before the words of the table's head.
 const BEFORE_WORDS: usize = 8;
+/// Where in the table it stands where the code begins, in bytes.
+const START_IN_TABLE: usize = BEFORE_WORDS + 2 * size_of::<u64>();
+/// The section of the runtime's data, and where in it the same stands.
+const MODULE: &str = ".go.module";
+const START_IN_MODULE: usize = 22 * size_of::<u64>();
 
 /// Where the functions are that an agent watches.
 pub(super) fn places(file: &Path) -> Result<Places> {
@@ -43,7 +50,9 @@ fn find(bytes: &[u8]) -> Result<Places> {
     let functions = functions(&file)?;
     let place = |name: &str| {
         let function = functions.get(name);
-        let function = function.with_context(|| format!("it has no function {name}"))?;
+        let function = function.with_context(|| {
+            format!("it has no function {name}: builtin:l7:kernel does without")
+        })?;
         let (offset, code) = code(&file, function)?;
         let returns = returns(code).with_context(|| format!("decoding {name}"))?;
         Ok::<_, anyhow::Error>((offset, returns.into_iter().map(|at| offset + at).collect()))
@@ -65,6 +74,7 @@ fn functions<'a>(file: &ElfFile64<'a>) -> Result<BTreeMap<&'a str, Range>> {
     let table = table.context(
         "it is no Go program, or its sections were removed: it has no table of functions (.gopclntab)",
     )?;
+    let start = start(file, &table);
     let table = table
         .data()
         .context("its table of functions can't be read")?;
@@ -72,33 +82,42 @@ fn functions<'a>(file: &ElfFile64<'a>) -> Result<BTreeMap<&'a str, Range>> {
     if !known {
         bail!("its table of functions is of another form than that of Go 1.18 and later");
     }
-    read(table, |start| match start {
-        // Since Go 1.26 the table does not say it.
-        0 => text(file),
-        start => Some(start),
-    })
-    .context("its table of functions is damaged")
+    let start =
+        start.context("it does not say where its code begins: it has no section .go.module")?;
+    read(table, start).context("its table of functions is damaged")
 }
 
-/// Where Go's code begins.
-fn text(file: &ElfFile64<'_>) -> Option<u64> {
-    let mut symbols = file.symbols();
-    let symbol = symbols.find(|symbol| symbol.name() == Ok("runtime.text"));
-    let section = file.section_by_name(".text");
-    symbol
-        .map(|symbol| symbol.address())
-        .or_else(|| Some(section?.address()))
+/// Where Go's code begins. Not where `.text` does: C code that is linked with it may come first.
+fn start(file: &ElfFile64<'_>, table: &ElfSection64<'_, '_>) -> Option<u64> {
+    let module = || loaded(file, &file.section_by_name(MODULE)?, START_IN_MODULE);
+    loaded(file, table, START_IN_TABLE).or_else(module)
 }
 
-/// Reads the table. `None` where it leads out of itself.
-fn read(table: &[u8], start: impl FnOnce(u64) -> Option<u64>) -> Option<BTreeMap<&str, Range>> {
+/// An address that stands so many bytes behind the start of a section, as it is once the program is loaded: one
+/// that may be loaded anywhere has it in its relocations. `None` where there is none.
+fn loaded(file: &ElfFile64<'_>, section: &ElfSection64<'_, '_>, offset: usize) -> Option<u64> {
+    let place = section.address() + offset as u64;
+    let mut relocations = file.dynamic_relocations().into_iter().flatten();
+    let moved = relocations.find(|(at, _)| *at == place);
+    let moved = moved.map(|(_, relocation)| relocation.addend().cast_unsigned());
+    let word = || {
+        let word = section
+            .data()
+            .ok()?
+            .get(offset..offset + size_of::<u64>())?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    };
+    moved.or_else(word).filter(|address| *address != 0)
+}
+
+/// Reads the table of a program whose code begins there. `None` where it leads out of itself.
+fn read(table: &[u8], start: u64) -> Option<BTreeMap<&str, Range>> {
     let word = |index: usize| {
         let at = BEFORE_WORDS + index * size_of::<u64>();
         let word = table.get(at..at + size_of::<u64>())?;
         Some(u64::from_le_bytes(word.try_into().ok()?))
     };
     let count = usize::try_from(word(0)?).ok()?;
-    let start = start(word(2)?)?;
     let names = table.get(usize::try_from(word(3)?).ok()?..)?;
     let list = table.get(usize::try_from(word(7)?).ok()?..)?;
     // Pairs: where a function begins, behind the start; where more is said of it, in this list. The last
@@ -163,7 +182,10 @@ fn returns(code: &[u8]) -> Result<Vec<usize>> {
 mod tests {
     use std::env;
 
+    use object::ObjectSymbol as _;
+
     use super::*;
+    use crate::require;
 
     #[test]
     fn returns_are_found_by_decoding_and_not_by_their_byte() {
@@ -183,17 +205,34 @@ mod tests {
         assert!(error.contains("ELF"), "{error}");
     }
 
-    /// Go's own `go` is a Go program.
+    /// Go's own `go`, which is a Go program, where it is installed.
+    fn go() -> Option<Vec<u8>> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        let mut files = env::split_paths(&path).map(|folder| folder.join("go"));
+        let Some(go) = files.find(|file| file.is_file()) else {
+            require::skip("go is not installed");
+            return None;
+        };
+        Some(fs::read(go).expect("it can be read"))
+    }
+
     #[test]
-    fn the_table_says_what_symbols_say() {
-        let Some(go) = env::var_os("PATH").and_then(|path| {
-            let mut files = env::split_paths(&path).map(|folder| folder.join("go"));
-            files.find(|file| file.is_file())
-        }) else {
-            eprintln!("SKIPPED: go is not installed");
+    fn a_program_whose_sections_were_removed_is_told() {
+        let Some(mut bytes) = go() else {
             return;
         };
-        let bytes = fs::read(&go).expect("it can be read");
+        // Where the table of sections is, and how large (e_shoff; e_shentsize, e_shnum, e_shstrndx).
+        bytes[40..48].fill(0);
+        bytes[58..64].fill(0);
+        let error = format!("{:#}", find(&bytes).expect_err("no sections"));
+        assert!(error.contains("its sections were removed"), "{error}");
+    }
+
+    #[test]
+    fn the_table_says_what_symbols_say() {
+        let Some(bytes) = go() else {
+            return;
+        };
         let file: ElfFile64<'_> = ElfFile64::parse(&*bytes).expect("a program");
         let functions = functions(&file).expect("a Go program");
         let text = |symbol: &object::read::elf::ElfSymbol64<'_, '_>| {
@@ -219,7 +258,7 @@ mod tests {
         let mut table = BEGINNINGS[1].to_le_bytes().to_vec();
         table.extend([0, 0, 1, 8]);
         let (names, list) = (72, 80);
-        for word in [2, 0, 0x1000, names, 0, 0, 0, list] {
+        for word in [2, 0, 0, names, 0, 0, 0, list] {
             table.extend(u64::to_le_bytes(word));
         }
         table.extend(b"\0a\0bc\0\0\0");
@@ -232,7 +271,7 @@ mod tests {
 
     #[test]
     fn the_table_tells_where_functions_begin_and_end() {
-        let functions = read(&table(), Some).map(|all| {
+        let functions = read(&table(), 0x1000).map(|all| {
             all.into_iter()
                 .map(|(name, range)| (name.to_owned(), range))
                 .collect::<Vec<_>>()
@@ -243,6 +282,6 @@ mod tests {
         ];
         assert_eq!(functions.as_deref(), Some(&expected[..]));
         let cut = &table()[..100];
-        assert!(read(cut, Some).is_none());
+        assert!(read(cut, 0x1000).is_none());
     }
 }
