@@ -14,6 +14,7 @@ pub mod l7;
 pub mod ladder;
 pub mod lb;
 mod links;
+mod lockdown;
 mod mapping;
 mod mount;
 pub mod net;

@@ -306,7 +306,8 @@ impl Attach {
                 "kprobe.multi-all",
                 D::Helper,
                 Kind::KprobeAll,
-                &[Feature::KprobeMulti],
+                // Where all of them are listed.
+                &[Feature::KprobeMulti, Feature::Tracefs],
             ),
             Attach::KprobeSession => of(
                 "kprobe.session",

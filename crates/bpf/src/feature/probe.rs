@@ -18,6 +18,7 @@ use super::{
 use crate::{
     attach::net,
     error::{Error, Result},
+    lockdown,
     mount::Opened,
 };
 
@@ -49,6 +50,10 @@ const BPF: (u32, &str) = (39, "CAP_BPF");
 const PERFMON: (u32, &str) = (38, "CAP_PERFMON");
 const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
 const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
+
+/// Where nobody may look into the kernel.
+const LOCKED_DOWN: &str =
+    "the kernel is in lockdown: boot without lockdown=confidentiality, or measure in a guest";
 
 /// What came of asking.
 enum Answer {
@@ -142,6 +147,8 @@ fn ask(feature: Feature) -> Answer {
         Feature::Tracepoint => load(returns_0(sys::BPF_PROG_TYPE_TRACEPOINT)),
         Feature::RawTracepoint => load(returns_0(sys::BPF_PROG_TYPE_RAW_TRACEPOINT)),
         Feature::TpBtf => tracing(sys::BPF_TRACE_RAW_TP, btf_number(TRACEPOINT)),
+        // Perf knows them still, and refuses each.
+        Feature::Kprobe if lockdown::forbids_looking() => Answer::Off(LOCKED_DOWN),
         Feature::Kprobe => perf_probe("kprobe"),
         Feature::Uprobe => perf_probe("uprobe"),
         Feature::KprobeMulti => kprobes(sys::BPF_TRACE_KPROBE_MULTI),
@@ -336,6 +343,8 @@ fn veth() -> Answer {
 fn tracefs() -> Answer {
     match Opened::ask("tracefs") {
         Ok(tracefs) if tracefs.path("events").exists() => Answer::There,
+        // In lockdown it is there, and empty.
+        Ok(_) if lockdown::forbids_looking() => Answer::Off(LOCKED_DOWN),
         // A kernel without it says so with a word for devices.
         Ok(_) | Err(Errno::NODEV) => Answer::No(No::of(libc::ENOENT)),
         Err(errno) => Answer::No(No::of(errno.raw_os_error())),

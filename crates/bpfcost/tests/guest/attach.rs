@@ -4,7 +4,11 @@ use std::{collections::BTreeMap, fs};
 
 use bpfcost::record::{Record, Status};
 
-use crate::{require, tool::Tool, visit::says};
+use crate::{
+    require,
+    tool::{Tool, said},
+    visit::{self, assert_nothing_left, says},
+};
 
 /// What copies the packet: which way the copy takes goes by the low bits of its address, and those by the
 /// boot.
@@ -91,4 +95,49 @@ fn the_newest_kernel_has_sessions_and_links_to_many() {
     ] {
         assert!(counts.get(name).is_some_and(|count| *count > 0.0), "{name}");
     }
+}
+
+/// What forbids it is told, and not that the kernel had nothing of the kind; all else is measured.
+#[test]
+fn a_kernel_in_lockdown_says_so() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    let line = format!(
+        "run attach --case kprobe/empty --case kprobe.multi-all/empty --case tracepoint/empty \
+         --case raw_tp/empty --on exact:{kernel} --quick"
+    );
+    let said = says(&tool, &line, r#"{"kernel": "lockdown=confidentiality"}"#);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let text = fs::read_to_string(tool.path("x.json")).expect("a record");
+    let record: Record = serde_json::from_str(&text).expect("a record");
+    assert_eq!(nets(&record).keys().collect::<Vec<_>>(), [&"raw_tp/empty"]);
+    for case in ["kprobe", "kprobe.multi-all", "tracepoint"] {
+        let name = format!("{case}/empty");
+        let found = record.cases.iter().find(|case| case.name == name);
+        let reason = found.and_then(|case| case.reason.as_deref());
+        assert!(
+            reason.is_some_and(|words| words.contains("the kernel is in lockdown")),
+            "{name}: {reason:?}"
+        );
+    }
+}
+
+#[test]
+fn a_function_that_can_not_be_probed_is_told() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    let probe = "builtin:event:kprobe:asm_exc_int3:null";
+    let line = format!("run --with {probe} --on vm:{kernel} --quick --out x.json -- true");
+    let output = visit::command(&tool, &line).output();
+    let said = said(&output.expect("the binary runs"));
+    assert_eq!(said.code, Some(4), "{said:?}");
+    said.complains(&[
+        "asm_exc_int3 can't be probed",
+        "attach to a function that calls it",
+    ]);
+    assert_nothing_left(&tool);
 }

@@ -5,11 +5,9 @@ use std::fs;
 use crate::{
     attach::{Attach, Kind},
     error::Error,
+    lockdown,
     mount::Opened,
 };
-
-/// What the kernel forbids in each mode, as the file that tells the mode names them.
-const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
 
 /// Turns the kernel's refusal to attach to a function into what is known of it. Reads the kernel's list of
 /// symbols, which takes a while: for failures alone.
@@ -81,8 +79,8 @@ fn count(function: &str) -> Option<usize> {
 }
 
 fn forbidden(function: &str) -> Option<bool> {
-    let list = Opened::new("debugfs").ok()?.path("kprobes/blacklist");
-    let list = fs::read_to_string(list).ok()?;
+    let debugfs = Opened::new("debugfs").ok()?;
+    let list = fs::read_to_string(debugfs.path("kprobes/blacklist")).ok()?;
     // Addresses and a name: `0xffffffff81000000-0xffffffff81000010\tdo_int3`.
     Some(
         list.lines()
@@ -91,10 +89,8 @@ fn forbidden(function: &str) -> Option<bool> {
 }
 
 fn traceable(function: &str) -> Option<bool> {
-    let list = Opened::new("tracefs")
-        .ok()?
-        .path("available_filter_functions");
-    let list = fs::read_to_string(list).ok()?;
+    let tracefs = Opened::new("tracefs").ok()?;
+    let list = fs::read_to_string(tracefs.path("available_filter_functions")).ok()?;
     Some(
         list.lines()
             .any(|line| line.split_whitespace().next() == Some(function)),
@@ -102,17 +98,11 @@ fn traceable(function: &str) -> Option<bool> {
 }
 
 fn locked_down() -> Option<String> {
-    let text = match fs::read_to_string(LOCKDOWN) {
-        Ok(text) => text,
-        Err(_) => fs::read_to_string(Opened::new("securityfs").ok()?.path("lockdown")).ok()?,
-    };
-    let mode = text.split('[').nth(1)?.split(']').next()?;
-    (mode != "none").then(|| {
-        format!(
-            "this kernel is in lockdown ({mode}), which forbids it; boot without lockdown, or measure \
-             in a guest: --on exact:KERNEL"
-        )
-    })
+    let mode = lockdown::mode()?;
+    Some(format!(
+        "this kernel is in lockdown ({mode}), which forbids it; boot without lockdown, or measure in a \
+         guest: --on exact:KERNEL"
+    ))
 }
 
 #[cfg(test)]
