@@ -1,7 +1,10 @@
 //! What probes that count calls saw: the most frequent kinds, how often one was made for an operation, and how
 //! long it took. They tell it as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
 
-use super::{Overhead, quantity::shown};
+use super::{
+    Overhead,
+    quantity::{Scale, held},
+};
 use crate::{
     record::{CaseRecord, Part, State, Status},
     report::{
@@ -13,6 +16,8 @@ use crate::{
 
 /// So many kinds are told of.
 const TOP: usize = 10;
+/// Shares and calls an operation below that are told as less.
+const LEAST: f64 = 0.001;
 /// How the table is to be read.
 const CAPTION: &str = "From entry to return, waiting included: these are no CPU times. Beyond the ten most frequent \
                        kinds of a window nothing is known of any.";
@@ -73,11 +78,18 @@ fn block(overhead: &Overhead<'_>, title: String, case: &CaseRecord, kinds: &[Kin
         };
         vec![
             name,
-            ratio(ops, |ratio| {
-                number::fixed(ratio, number::plain_decimals(ratio))
+            ratio(ops, |ratio| match ratio < LEAST {
+                true => format!("< {LEAST}"),
+                false => number::fixed(ratio, number::plain_decimals(ratio)),
             }),
-            ratio(all, number::percent),
-            took.map_or_else(Cell::default, |took| Cell::number(shown(took), took.value)),
+            ratio(all, |share| match share < LEAST {
+                true => format!("< {}", number::percent(LEAST)),
+                false => number::percent(share),
+            }),
+            took.map_or_else(Cell::default, |took| {
+                let scale = Scale::of_nanos(took.value);
+                Cell::number(held(&scale.shown(took), &scale.unit), took.value)
+            }),
         ]
     };
     let told = &kinds[..kinds.len().min(TOP)];
@@ -96,7 +108,7 @@ fn block(overhead: &Overhead<'_>, title: String, case: &CaseRecord, kinds: &[Kin
             Head::words("call"),
             Head::number(format!("per {operation}")),
             Head::number("share"),
-            Head::number("one takes, ns"),
+            Head::number("one takes"),
         ],
         rows,
         notes: Vec::new(),
