@@ -4,7 +4,7 @@ mod common;
 
 use bpfcost::{
     record::{Basis, Changes, Gate, Outcome, Record, States, Status, Verdict, compare},
-    report::{self, csv, markdown, style::Style, summary, table, verbose},
+    report::{self, csv, html, markdown, style::Style, summary, table, verbose},
 };
 use common::sample_workload::{self, SIZES};
 
@@ -102,6 +102,48 @@ fn terminal_of_two_probes() {
 #[test]
 fn terminal_of_several_probes() {
     insta::assert_snapshot!(shown(&sample_workload::several()));
+}
+
+#[test]
+fn terminal_of_a_probe_that_counts_calls() {
+    insta::assert_snapshot!(shown(&sample_workload::counted(&["kernel"])));
+}
+
+#[test]
+fn calls_of_several_probes_are_in_the_long_views() {
+    let record = sample_workload::counted(&["kernel", "user"]);
+    let short = shown(&record);
+    assert!(!short.contains("Calls seen by"), "{short}");
+    assert!(
+        short.contains("The most frequent calls, by probe: --verbose"),
+        "{short}"
+    );
+    let views = [
+        verbose::render(&record, Style::default()),
+        markdown::render(&record),
+        html::render(std::slice::from_ref(&record)).unwrap(),
+    ];
+    for view in views {
+        for probe in ["kernel", "user"] {
+            assert!(view.contains(&format!("Calls seen by {probe}")), "{view}");
+        }
+    }
+}
+
+/// What the cost depends on is said, where one state alone was measured.
+#[test]
+fn the_sentence_of_a_state_alone() {
+    let mut record = sample_workload::one(0.045, 0.004, None);
+    for case in &mut record.cases {
+        for (factor, value) in [("target", "bystander"), ("load", "closed")] {
+            case.factors.insert(factor.to_owned(), value.to_owned());
+        }
+    }
+    record.experiment = "syscount".to_owned();
+    record.workload.as_mut().unwrap().subject = Some("redis".to_owned());
+    let told = sentence(&record);
+    let expected = "With target bystander, bpftrace costs redis 4.5 % more CPU per command (95 %:";
+    assert!(told.starts_with(expected), "{told}");
 }
 
 #[test]

@@ -94,6 +94,7 @@ fn workload(definition: &Definition) -> Workload {
         operation: definition.operation.clone(),
         headline: definition.headline,
         about: definition.about.clone(),
+        subject: definition.subject.clone(),
         prose: definition.prose.clone(),
         variants: definition
             .variants

@@ -326,6 +326,8 @@ pub struct Workload {
     pub headline: Headline,
     /// The question.
     pub about: String,
+    /// What pays for the probes, where that is not the experiment's name.
+    pub subject: Option<String>,
     /// How to read the result, in paragraphs.
     pub prose: String,
     /// What each value of the factor `variant` is, in the order of tables; the first is the baseline.

@@ -55,8 +55,10 @@ pub fn render(record: &Record) -> String {
 
 /// What probes cost a workload.
 fn workload(out: &mut String, record: &Record) {
-    let overhead = Overhead::new(record);
-    for block in overhead.iter().flat_map(|overhead| overhead.blocks(false)) {
+    let Some(overhead) = Overhead::new(record) else {
+        return;
+    };
+    for block in overhead.blocks(false).iter().chain(&overhead.calls()) {
         block.markdown(out);
     }
 }

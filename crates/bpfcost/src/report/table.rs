@@ -22,6 +22,8 @@ use crate::{
 
 /// Where the rest is, of a record that one table shows.
 const EVERY_CASE: &str = "Every case as measured, floors included, and what differs from what: --verbose, or `bpfcost report`.";
+/// The same of calls that several probes counted.
+const EVERY_CALL: &str = "The most frequent calls, by probe: --verbose, or `bpfcost report`.";
 
 /// The record as a person reads it on a terminal.
 pub fn render(record: &Record, style: Style) -> String {
@@ -62,6 +64,16 @@ pub(super) fn workload(out: &mut String, record: &Record, all: bool, style: Styl
         blocks(out, &overhead.blocks(all), style);
         if all {
             blocks(out, &overhead.details(), style);
+        }
+        let calls = overhead.calls();
+        match calls.len() {
+            1 => blocks(out, &calls, style),
+            _ if all => blocks(out, &calls, style),
+            0 => {}
+            _ => {
+                caption(out, EVERY_CALL, style);
+                out.push('\n');
+            }
         }
     }
 }

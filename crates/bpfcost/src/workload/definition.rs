@@ -17,6 +17,8 @@ pub struct Definition {
     pub name: String,
     /// The question in one line.
     pub about: String,
+    /// What pays for the probes, in a word, where that is not how the workload is called: `redis`.
+    pub subject: Option<String>,
     /// How to read the result, in paragraphs.
     #[serde(default)]
     pub prose: String,

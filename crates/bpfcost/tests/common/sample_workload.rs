@@ -1,5 +1,5 @@
 //! Synthetic records of workloads whose costs are known, built as a run builds them: one probe, two that are
-//! compared with each other, several, and two over sizes; a probe that never fired.
+//! compared with each other, several, and two over sizes; one that counts calls; one that never fired.
 
 use bpfcost::{
     experiment::{Case, Experiment, Problem, Trial, workload::Workload},
@@ -51,6 +51,43 @@ pub fn several() -> Record {
     for metric in &mut record.metrics {
         metric.comparisons.retain(|one| one.case != "kprobe");
         metric.cases.remove("kprobe");
+    }
+    record
+}
+
+/// redis with probes that count its calls, which are of twelve kinds.
+pub fn counted(probes: &[&str]) -> Record {
+    const KINDS: [&str; 12] = [
+        "read",
+        "write",
+        "epoll_wait",
+        "futex",
+        "openat",
+        "close",
+        "fstat",
+        "mmap",
+        "brk",
+        "getpid",
+        "fcntl",
+        "ioctl",
+    ];
+    let costs: Vec<(&str, f64)> = probes.iter().map(|name| (*name, 0.09)).collect();
+    let mut record = redis(&costs, false, 0.004, None);
+    for case in record.cases.iter_mut().filter(|case| !case.baseline) {
+        let mut put = |name: &str, value: f64| {
+            let windows = vec![vec![value; synthetic::TRIALS]; EPOCHS];
+            case.secondary.insert(name.to_owned(), windows);
+        };
+        put("ops", 50_000.0);
+        // Each kind half as often as the one before it.
+        for (place, name) in KINDS.into_iter().enumerate() {
+            let calls = 60_000.0 / f64::from(1 << place);
+            put(&format!("calls_{name}"), calls.round());
+            put(&format!("calls_{name}_ns"), 400.0 + 100.0 * place as f64);
+        }
+        put("syscalls", 120_000.0);
+        // What a sniffer counts.
+        put("calls_written", 50_000.0);
     }
     record
 }

@@ -1,10 +1,11 @@
 //! Ways to attach, counted in exact guests: all that a kernel has, the same in two boots.
 
-use std::{collections::BTreeMap, fs};
+use std::collections::BTreeMap;
 
 use bpfcost::record::{Record, Status};
 
 use crate::{
+    kept::record,
     require,
     tool::{Tool, said},
     visit::{self, assert_nothing_left, says},
@@ -20,8 +21,7 @@ fn counted(cases: &[&str], kernel: &str) -> Record {
     let line = format!("run attach{globs} --on exact:{kernel} --quick");
     let said = says(&tool, &line, "{}");
     assert_eq!(said.code, Some(0), "{said:?}");
-    let text = fs::read_to_string(tool.path("x.json")).expect("a record");
-    serde_json::from_str(&text).expect("a record")
+    record(&tool)
 }
 
 /// Instructions an event, by case.

@@ -3,15 +3,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     hint::black_box,
     sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
-use bpfcost::record::{Record, Status};
+use bpfcost::record::Record;
 
-use crate::{require, tool::Tool, visit::says};
+use crate::{kept::valid_record, require, tool::Tool, visit::says};
 
 /// How far two boots may be apart where the work depends on the state of a table, as a share: a hundredth
 /// of what a tick in every batch would add.
@@ -29,17 +28,7 @@ fn counted_with(line: &str, kernel: &str, hooks: &str) -> Record {
     let tool = Tool::new();
     let said = says(&tool, &format!("{line} --on exact:{kernel} --quick"), hooks);
     assert_eq!(said.code, Some(0), "{said:?}");
-    let text = fs::read_to_string(tool.path("x.json")).expect("a record");
-    let record: Record = serde_json::from_str(&text).expect("a record");
-    for case in &record.cases {
-        assert_eq!(
-            case.status,
-            Status::Ok,
-            "{}: {:?}",
-            case.name,
-            case.problems
-        );
-    }
+    let record = valid_record(&tool);
     record
 }
 

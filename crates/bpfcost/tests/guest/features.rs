@@ -1,11 +1,7 @@
 //! What kernels have and lack: exact lists of Debian's, so that a feature that stops being found on a
 //! kernel that has it fails here.
 
-use std::fs;
-
-use bpfcost::record::Record;
-
-use crate::{require, tool::Tool, visit::says};
+use crate::{kept::record, require, tool::Tool, visit::says};
 
 /// Came after Debian 12's kernel.
 const AFTER_6_1: [&str; 7] = [
@@ -36,8 +32,7 @@ fn missing_on(kernel: &str) -> Vec<(String, String)> {
         format!("run ladder --quick --seed 7 --case added-0 --case added-1 --on exact:{kernel}");
     let said = says(&tool, &line, "{}");
     assert_eq!(said.code, Some(0), "{said:?}");
-    let text = fs::read_to_string(tool.path("x.json")).expect("a record");
-    let record: Record = serde_json::from_str(&text).expect("a record");
+    let record = record(&tool);
     let features = record.machine.features;
     assert_eq!(features.len(), bpfcost_bpf::Feature::ALL.len());
     features

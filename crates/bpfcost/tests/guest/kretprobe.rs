@@ -1,11 +1,9 @@
 //! Probes on a call that many threads are in at once: who is missed, on a kernel with a list of records and
 //! on one with a ring for each CPU; and no verdict on speed where it is emulated.
 
-use std::fs;
-
 use bpfcost::record::{CaseRecord, Record, Status};
 
-use crate::{require, tool::Tool, visit::says};
+use crate::{kept::record, require, tool::Tool, visit::says};
 
 /// Every way to attach, and instances that are too few, and enough.
 const CASES: [&str; 3] = ["kprobe/1", "kretprobe/1", "*/sleep*"];
@@ -16,8 +14,7 @@ fn measured(kernel: &str) -> Record {
     let line = format!("run kretprobe{globs} --on vm:{kernel} --quick");
     let said = says(&tool, &line, "{}");
     assert_eq!(said.code, Some(0), "{said:?}");
-    let text = fs::read_to_string(tool.path("x.json")).expect("a record");
-    let record: Record = serde_json::from_str(&text).expect("a record");
+    let record = record(&tool);
     if record.machine.emulates_time() {
         assert!(said.out.contains("nothing of speed"), "{said:?}");
         assert!(record.comparisons.is_empty());

@@ -1,6 +1,8 @@
 //! Guests as their user meets them: what they measure, each way in which they can end, and that nothing
 //! of them is left. What needs a guest goes through `require`.
 
+#[path = "../common/kept.rs"]
+mod kept;
 #[path = "../cli/tool.rs"]
 #[allow(dead_code, reason = "a part of it is used")]
 mod tool;

@@ -2,26 +2,20 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Write as _},
-    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    io::{BufRead as _, BufReader},
+    process::{Command, Stdio},
 };
 
-use serde_json::{Value, json};
+use bpfcost::workload::Scene;
+use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::definition::able;
+use crate::{
+    agent::{Agent, Running},
+    definition::able,
+};
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../workloads/l7-go");
-
-/// A process that is gone with its owner.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// The Go server.
 struct Server {
@@ -57,8 +51,11 @@ impl Server {
         }
     }
 
-    fn pid(&self) -> u32 {
-        self.process.0.id()
+    fn scene(&self) -> Scene {
+        Scene {
+            pids: vec![self.process.0.id()],
+            ..Scene::default()
+        }
     }
 
     /// Asks by one connection: each time what curl is told to do, and a path.
@@ -74,58 +71,6 @@ impl Server {
                 .arg(format!("{scheme}://127.0.0.1:{}{path}", self.port));
         }
         assert!(curl.status().expect("curl starts").success());
-    }
-}
-
-/// The agent, in its process.
-struct Agent {
-    process: Running,
-    ask: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
-
-impl Agent {
-    fn start(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_bpfcost"))
-            .args(["agent", "l7"])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the agent starts");
-        let ask = child.stdin.take().expect("its input");
-        let answers = BufReader::new(child.stdout.take().expect("its output"));
-        Agent {
-            process: Running(child),
-            ask,
-            answers,
-        }
-    }
-
-    fn hear(&mut self) -> Value {
-        let mut line = String::new();
-        self.answers.read_line(&mut line).expect("an answer");
-        serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"))
-    }
-
-    fn says(&mut self, ask: &Value) -> Value {
-        writeln!(self.ask, "{ask}").expect("it listens");
-        self.hear()
-    }
-
-    fn attach(&mut self, pid: u32) -> Value {
-        let scene = json!({
-            "dir": "/", "port": 0, "pids": [pid], "server_cpus": [], "client_cpus": [], "window_ms": 0,
-            "factors": {}, "address": "127.0.0.1",
-        });
-        self.says(&json!({ "attach": scene }))
-    }
-
-    /// Switches it off; its counts.
-    fn counts(&mut self) -> Value {
-        let seen = self.says(&json!("detach"));
-        assert_eq!(seen["detached"]["lost"], 0, "{seen}");
-        seen["detached"]["counts"].clone()
     }
 }
 
@@ -167,10 +112,10 @@ fn written(text: &str) -> Vec<(String, String, u64, u64)> {
 fn sees(server: &Server, mode: &str, scheme: &str) {
     let dir = TempDir::new().expect("a folder");
     let file = dir.path().join("seen");
-    let mut agent = Agent::start(&[mode, file.to_str().expect("UTF-8")]);
+    let mut agent = Agent::start("l7", &[mode, file.to_str().expect("UTF-8")]);
     assert_eq!(agent.hear(), "loaded", "{mode}");
     for _ in 0..2 {
-        assert_eq!(agent.attach(server.pid()), "attached", "{mode}");
+        assert_eq!(agent.attach(&server.scene()), "attached", "{mode}");
         server.asked(scheme, &ASKED);
         let counts = agent.counts();
         // Nobody looks.
@@ -190,8 +135,7 @@ fn sees(server: &Server, mode: &str, scheme: &str) {
         });
         assert_eq!(written(&seen), expected, "{mode} {scheme}");
     }
-    drop(agent.ask);
-    let ended = agent.process.0.wait().expect("its end");
+    let ended = agent.end();
     assert!(ended.success(), "{mode}: {ended}");
 }
 
@@ -211,9 +155,9 @@ fn requests_are_seen_as_they_were_made() {
     ] {
         sees(&server, mode, scheme);
     }
-    let mut agent = Agent::start(&["kernel"]);
+    let mut agent = Agent::start("l7", &["kernel"]);
     assert_eq!(agent.hear(), "loaded");
-    assert_eq!(agent.attach(server.pid()), "attached");
+    assert_eq!(agent.attach(&server.scene()), "attached");
     server.asked("https", &ASKED);
     let counts = agent.counts();
     assert_eq!(counts["requests"], 0, "TLS is not seen through: {counts}");
@@ -237,13 +181,16 @@ fn what_is_no_go_program_is_told() {
     }
     let sleeper = Command::new("sleep").arg("60").spawn().expect("it starts");
     let sleeper = Running(sleeper);
-    let mut agent = Agent::start(&["uprobe"]);
+    let mut agent = Agent::start("l7", &["uprobe"]);
     assert_eq!(agent.hear(), "loaded");
-    let said = agent.attach(sleeper.0.id());
+    let said = agent.attach(&Scene {
+        pids: vec![sleeper.0.id()],
+        ..Scene::default()
+    });
     let why = said["failed"].as_str().unwrap_or_default();
     assert!(why.contains("sleep"), "{said}");
     assert!(why.contains("it is no Go program"), "{said}");
-    let said = Agent::start(&["no-such-mode"]).hear();
+    let said = Agent::start("l7", &["no-such-mode"]).hear();
     let why = said["failed"].as_str().unwrap_or_default();
     assert!(why.contains("kernel, uprobe, goroutine"), "{said}");
 }

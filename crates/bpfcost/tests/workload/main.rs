@@ -1,6 +1,9 @@
 //! Workloads as their user meets them: the binary, definitions of its own, real servers and clients. Nothing here
 //! asks how long something takes.
 
+#[path = "../common/kept.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod kept;
 #[path = "../../../bpf/tests/require/mod.rs"]
 mod require;
 #[path = "../cli/running.rs"]
@@ -11,6 +14,7 @@ mod running;
 mod tool;
 
 mod accounts;
+mod agent;
 mod alarms;
 mod busy;
 mod definition;
@@ -20,3 +24,4 @@ mod faults;
 mod l7;
 mod network;
 mod success;
+mod syscount;

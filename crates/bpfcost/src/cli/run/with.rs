@@ -252,6 +252,7 @@ fn empty() -> Definition {
     Definition {
         name: String::new(),
         about: String::new(),
+        subject: None,
         prose: String::new(),
         operation: "run".to_owned(),
         headline: Headline::default(),

@@ -79,6 +79,7 @@ pub(super) fn run(
     let reading = &made.reading;
     let ops = reading.ops();
     let mut put = |name: &str, value: f64| secondary.insert(name.to_owned(), value);
+    put("ops", ops);
     put("server_ns", spent.server_ns / ops);
     put("client_ns", made.client_ns / ops);
     put("tool_ns", spent.tool_ns / ops);

@@ -11,6 +11,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    io::{self, Read as _, Write as _},
     process::{Child, Command, Stdio},
     thread::sleep,
     time::Duration,
@@ -32,20 +33,24 @@ const TOP: usize = 10;
 /// (PROC_PID_INIT_INO).
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
-/// What the kernel counts as a read, and as a write.
-const READS: [Sysno; 5] = [
+/// What the kernel counts as a read, and as a write; the last two are both (fs/read_write.c).
+const READS: [Sysno; 7] = [
     Sysno::read,
     Sysno::pread64,
     Sysno::readv,
     Sysno::preadv,
     Sysno::preadv2,
+    Sysno::sendfile,
+    Sysno::copy_file_range,
 ];
-const WRITES: [Sysno; 5] = [
+const WRITES: [Sysno; 7] = [
     Sysno::write,
     Sysno::pwrite64,
     Sysno::writev,
     Sysno::pwritev,
     Sysno::pwritev2,
+    Sysno::sendfile,
+    Sysno::copy_file_range,
 ];
 
 /// The agent.
@@ -289,14 +294,26 @@ fn threads(processes: &[u32]) -> u64 {
 struct Sleeper(Child);
 
 impl Sleeper {
-    /// `cat`, which nobody gives anything: its input ends with this process, however that ends.
+    /// `cat`, which is given a byte and then nothing more: its input ends with this process, however that ends.
     fn start() -> Result<Self> {
         let child = Command::new("cat")
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .context("can't start cat, which builtin:syscount asks about instead of the server")?;
-        Ok(Sleeper(child))
+        let mut sleeper = Sleeper(child);
+        let echoed = sleeper.echo();
+        echoed.context("cat, which builtin:syscount asks about, does not answer")?;
+        Ok(sleeper)
+    }
+
+    /// When it has answered, the calls by which it started are over.
+    fn echo(&mut self) -> io::Result<()> {
+        let (Some(to), Some(from)) = (&mut self.0.stdin, &mut self.0.stdout) else {
+            return Ok(());
+        };
+        to.write_all(b"x")?;
+        from.read_exact(&mut [0])
     }
 }
 
@@ -368,6 +385,19 @@ mod tests {
             );
             assert_eq!(told(&seen), None);
         }
+    }
+
+    #[test]
+    fn what_copies_from_file_to_file_is_a_read_and_a_write() {
+        let seen = calls(
+            &[
+                (7, Sysno::read, 50),
+                (7, Sysno::sendfile, 49),
+                (7, Sysno::copy_file_range, 1),
+            ],
+            200,
+        );
+        assert_eq!(told(&seen), None);
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) struct WorkloadPart {
     stacks: Vec<Figure>,
     latencies: Vec<Figure>,
     blocks: Vec<BlockPart>,
-    /// Each state, where `blocks` go along a factor.
+    /// Each state, where `blocks` go along a factor; the calls that probes counted.
     details: Vec<BlockPart>,
     /// How to read it, and what each probe does.
     prose: Vec<String>,
@@ -45,7 +45,7 @@ impl WorkloadPart {
             stacks: stacks(overhead).iter().map(stacked).collect(),
             latencies: latencies(overhead).iter().map(Figure::new).collect(),
             blocks: parts(overhead.blocks(true)),
-            details: parts(overhead.details()),
+            details: parts([overhead.details(), overhead.calls()].concat()),
             prose: text::block(&told.prose)
                 .split("\n\n")
                 .map(|paragraph| paragraph.split_whitespace().collect::<Vec<_>>().join(" "))

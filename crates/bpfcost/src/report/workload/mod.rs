@@ -1,6 +1,7 @@
 //! What probes cost a workload: a sentence, and small tables in which CPU time per operation leads. Made once
 //! for all views.
 
+mod calls;
 mod drops;
 mod plot;
 mod quantity;
@@ -64,6 +65,14 @@ impl<'a> Overhead<'a> {
             Some(_) => self.state_blocks(),
             None => Vec::new(),
         }
+    }
+
+    /// What probes that count calls saw, a table each.
+    pub fn calls(&self) -> Vec<Block> {
+        let states = self.states.all.iter();
+        states
+            .flat_map(|state| calls::blocks(self, state))
+            .collect()
     }
 
     fn state_blocks(&self) -> Vec<Block> {

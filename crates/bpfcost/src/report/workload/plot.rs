@@ -148,19 +148,14 @@ fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
     let known = |part: &str| cases(state).any(|case| case.secondary_value(part).is_some());
     let client = known("client_ns");
     let machine = cases(state).filter_map(|case| case.secondary_value("machine_ns"));
-    let least = machine.fold(f64::INFINITY, f64::min);
-    let (size, unit) = match least {
-        _ if quantity::is_share(overhead.states.workload) => {
-            (quantity::PERCENT_NS, quantity::SHARE)
-        }
-        ns if ns < 1e3 => (1.0, "ns"),
-        ns if ns < 1e6 => (1e3, "µs"),
-        _ => (1e6, "ms"),
+    let scale = match quantity::is_share(overhead.states.workload) {
+        true => Scale {
+            size: quantity::PERCENT_NS,
+            unit: quantity::SHARE.to_owned(),
+        },
+        false => Scale::of_nanos(machine.fold(f64::INFINITY, f64::min)),
     };
-    let scale = Scale {
-        size,
-        unit: unit.to_owned(),
-    };
+    let size = scale.size;
     let bar = |name: &str| {
         let case = case_of(state, name)?;
         let whole = case.secondary_part("machine_ns")?;

@@ -252,12 +252,10 @@ impl<'a> Quantity<'a> {
             unit: unit.to_owned(),
         };
         match &self.base {
-            Base::Nanos(of) => match least * of {
-                ns if ns < 1e3 || ns.is_infinite() => scale(1.0 / of, "ns"),
-                ns if ns < 1e6 => scale(1e3 / of, "µs"),
-                ns if ns < 1e9 => scale(1e6 / of, "ms"),
-                _ => scale(1e9 / of, "s"),
-            },
+            Base::Nanos(of) => {
+                let nanos = Scale::of_nanos(least * of);
+                scale(nanos.size / of, &nanos.unit)
+            }
             Base::Share => scale(PERCENT_NS, SHARE),
             Base::PerSecond(operations) => match least {
                 rate if rate >= 1e7 => scale(1e6, &format!("M {operations}/s")),
@@ -292,6 +290,20 @@ impl<'a> Quantity<'a> {
 }
 
 impl Scale {
+    /// What to show so many nanoseconds in.
+    pub(crate) fn of_nanos(ns: f64) -> Self {
+        let (size, unit) = match ns {
+            ns if ns < 1e3 || ns.is_infinite() => (1.0, "ns"),
+            ns if ns < 1e6 => (1e3, "µs"),
+            ns if ns < 1e9 => (1e6, "ms"),
+            _ => (1e9, "s"),
+        };
+        Scale {
+            size,
+            unit: unit.to_owned(),
+        }
+    }
+
     /// A value alone, with the digits that its interval supports.
     pub(crate) fn plain(&self, part: Part) -> String {
         let ci95 = part.ci95.map(|ends| ends.map(|end| end / self.size));

@@ -8,11 +8,11 @@ use crate::{
         number::{self, HOLD},
         text,
     },
-    workload::Headline,
+    workload::{Headline, LOAD},
 };
 
 /// So many probes are each told of; of more, the dearest and the cheapest.
-const EACH: usize = 2;
+const EACH: usize = 3;
 /// Nobody waits longer, in seconds.
 const MOST_S: f64 = 86_400.0;
 
@@ -44,11 +44,12 @@ pub(super) fn sentence(overhead: &Overhead<'_>) -> Option<String> {
         ),
     };
     let lead = lead(overhead, &costs);
-    let told = format!("{lead}{told}{}", remedy(&costs));
+    let told = format!("{lead}{}{told}{}", alone_in(overhead), remedy(&costs));
     // A probe's name stays as it is.
-    Some(match told.strip_prefix("the dearest") {
-        Some(rest) => format!("The dearest{rest}"),
-        None => told,
+    let begins = |words: &str| told.starts_with(words);
+    Some(match begins("the dearest") || begins("with ") {
+        true => told[..1].to_uppercase() + &told[1..],
+        false => told,
     })
 }
 
@@ -75,6 +76,24 @@ fn costs<'a>(overhead: &'a Overhead<'_>) -> Vec<Costs<'a>> {
         .collect();
     costs.sort_by(|a, b| b.found[0].1.relative.total_cmp(&a.found[0].1.relative));
     costs
+}
+
+/// `with target bystander, `: what others may have been left out of, where there is one state alone. Load is as usual
+/// then.
+fn alone_in(overhead: &Overhead<'_>) -> String {
+    let [state] = overhead.states.all.as_slice() else {
+        return String::new();
+    };
+    match named(state.apart(LOAD)).as_str() {
+        "" => String::new(),
+        name => format!("with {name}, "),
+    }
+}
+
+/// What pays.
+fn subject(overhead: &Overhead<'_>) -> String {
+    let own = overhead.states.workload.subject.as_deref();
+    text::line(own.unwrap_or(&overhead.states.record.experiment))
 }
 
 /// What the budget says of all, or what the verdict does; nothing where a cost is told.
@@ -125,7 +144,7 @@ fn remedy(costs: &[Costs<'_>]) -> String {
 /// `bpftrace costs redis 1.9 % more CPU per command (95 %: 1.1 to 2.7)`.
 fn clause(overhead: &Overhead<'_>, costs: &Costs<'_>) -> String {
     let probe = text::line(costs.variant);
-    let what = text::line(&overhead.states.record.experiment);
+    let what = subject(overhead);
     let per = &overhead.headline.name;
     let several = overhead.states.all.len() > 1;
     let (first, last) = (costs.found[0], costs.found[costs.found.len() - 1]);
@@ -227,7 +246,7 @@ fn each_other(overhead: &Overhead<'_>) -> Option<String> {
     let [case, other] = [case, other].map(|probed| text::line(probed.variant));
     let (value, interval) = shares(found, if found.relative < 0.0 { -1.0 } else { 1.0 });
     let (_, signed) = shares(found, 1.0);
-    let what = text::line(&overhead.states.record.experiment);
+    let what = subject(overhead);
     let per = &overhead.headline.name;
     // Not that one probe costs so much more than the other: the server takes so much more.
     let takes = |way: &str| {
@@ -332,7 +351,7 @@ fn alone(overhead: &Overhead<'_>) -> Option<String> {
     };
     Some(format!(
         "{} takes {}{what} ({}); nothing was compared",
-        text::line(&overhead.states.record.experiment),
+        subject(overhead),
         quantity::held(&value, &scale.unit),
         text::line(&case.name)
     ))

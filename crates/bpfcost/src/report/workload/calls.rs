@@ -1,0 +1,117 @@
+//! What probes that count calls saw: the most frequent kinds, how often one was made for an operation, and how
+//! long it took. They tell it as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
+
+use super::{
+    Overhead,
+    quantity::{Scale, held},
+};
+use crate::{
+    record::{CaseRecord, Part, State, Status},
+    report::{
+        block::{Block, Cell, Head},
+        number::{self, MISSING},
+        text,
+    },
+};
+
+/// So many kinds are told of.
+const TOP: usize = 10;
+/// Shares and calls an operation below that are told as less.
+const LEAST: f64 = 0.001;
+/// How the table is to be read.
+const CAPTION: &str = "From entry to return, waiting included: these are no CPU times. Beyond the ten most frequent \
+                       kinds of a window nothing is known of any.";
+
+/// Calls of a kind.
+struct Kind<'a> {
+    name: &'a str,
+    /// Over all windows.
+    calls: f64,
+    /// Nanoseconds of one.
+    took: Option<Part>,
+}
+
+/// A table for each probe of a state that counted any.
+pub(super) fn blocks(overhead: &Overhead<'_>, state: &State<'_>) -> Vec<Block> {
+    let probes = state.probes.iter();
+    let counted = probes.filter_map(|probed| {
+        let kinds = kinds(probed.case);
+        let seen = format!("Calls seen by {}", text::line(probed.variant));
+        let block = || block(overhead, overhead.title(&seen, state), probed.case, &kinds);
+        (!kinds.is_empty()).then(block)
+    });
+    counted.collect()
+}
+
+/// The kinds of calls that a case has, most frequent first. What has no time beside it is something else.
+fn kinds<'a>(case: &'a CaseRecord) -> Vec<Kind<'a>> {
+    if case.status != Status::Ok {
+        return Vec::new();
+    }
+    let timed = |(name, values): (&'a String, &'a Vec<Vec<f64>>)| {
+        let took = format!("{name}_ns");
+        case.secondary.get(&took)?;
+        Some(Kind {
+            name: name.strip_prefix("calls_")?,
+            calls: values.iter().flatten().sum(),
+            took: case.secondary_part(&took),
+        })
+    };
+    let mut kinds: Vec<Kind<'_>> = case.secondary.iter().filter_map(timed).collect();
+    kinds.sort_by(|a, b| b.calls.total_cmp(&a.calls));
+    kinds
+}
+
+fn block(overhead: &Overhead<'_>, title: String, case: &CaseRecord, kinds: &[Kind<'_>]) -> Block {
+    let sum = |name: &str| -> Option<f64> {
+        let values = case.secondary.get(name)?.iter().flatten();
+        Some(values.sum())
+    };
+    let (ops, all) = (sum("ops"), sum("syscalls"));
+    let row = |name: Cell, calls: f64, took: Option<Part>| {
+        let ratio = |of: Option<f64>, words: fn(f64) -> String| {
+            let ratio = of.map(|of| calls / of).filter(|ratio| ratio.is_finite());
+            ratio.map_or_else(
+                || Cell::words(MISSING),
+                |ratio| Cell::number(words(ratio), ratio),
+            )
+        };
+        vec![
+            name,
+            ratio(ops, |ratio| match ratio < LEAST {
+                true => format!("< {LEAST}"),
+                false => number::fixed(ratio, number::plain_decimals(ratio)),
+            }),
+            ratio(all, |share| match share < LEAST {
+                true => format!("< {}", number::percent(LEAST)),
+                false => number::percent(share),
+            }),
+            took.map_or_else(Cell::default, |took| {
+                let scale = Scale::of_nanos(took.value);
+                Cell::number(held(&scale.shown(took), &scale.unit), took.value)
+            }),
+        ]
+    };
+    let told = &kinds[..kinds.len().min(TOP)];
+    let mut rows: Vec<Vec<Cell>> = told
+        .iter()
+        .map(|kind| row(Cell::words(text::line(kind.name)), kind.calls, kind.took))
+        .collect();
+    let others = all.unwrap_or(0.0) - told.iter().map(|kind| kind.calls).sum::<f64>();
+    if others > 0.0 {
+        rows.push(row(Cell::words("others"), others, None));
+    }
+    let operation = text::line(&overhead.states.workload.operation);
+    Block {
+        title,
+        head: vec![
+            Head::words("call"),
+            Head::number(format!("per {operation}")),
+            Head::number("share"),
+            Head::number("one takes"),
+        ],
+        rows,
+        notes: Vec::new(),
+        captions: vec![CAPTION.to_owned()],
+    }
+}
