@@ -263,7 +263,10 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
     let dearer = compared(run("new", 0.2, 1.0));
     assert_eq!(
         outcomes(&dearer),
-        [("off", Outcome::Unresolved), ("bpftrace", Outcome::Regressed)]
+        [
+            ("off", Outcome::Unresolved),
+            ("bpftrace", Outcome::Regressed)
+        ]
     );
     let cheaper = compared(run("new", -0.05, 1.0));
     assert_eq!(outcomes(&cheaper)[1].1, Outcome::Improved);
@@ -281,7 +284,13 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
 #[test]
 fn many_runs_of_a_workload_tell_of_the_server_itself() {
     let side = |name: &str, level: f64, runs: usize| -> Vec<Record> {
-        let run = |index| run(&format!("{name}{index}"), 0.045, level + 0.01 * index as f64);
+        let run = |index| {
+            run(
+                &format!("{name}{index}"),
+                0.045,
+                level + 0.01 * index as f64,
+            )
+        };
         (0..runs).map(run).collect()
     };
     let compared = |runs| {
@@ -307,7 +316,9 @@ fn runs_of_other_operations_are_not_compared() {
     let old = run("old", 0.045, 1.0);
     let mut new = run("new", 0.045, 1.0);
     new.workload.as_mut().unwrap().operation = "request".to_owned();
-    let refused = compare(&[old], &[new], None, |_| None).unwrap_err().to_string();
+    let refused = compare(&[old], &[new], None, |_| None)
+        .unwrap_err()
+        .to_string();
     assert!(
         refused.contains("per command in one record") && refused.contains("per request"),
         "{refused}"
@@ -333,4 +344,53 @@ fn records_of_workloads_come_back_from_disk() {
         "{}",
         shown(&old)
     );
+}
+
+/// Where datagrams went, and what a probe would have to cost to be seen in throughput: of what was measured.
+#[test]
+fn lost_datagrams_are_told_by_the_place_where_they_were_lost() {
+    let told = |values: &[(&str, f64)]| {
+        let mut record = sample_workload::one(0.0, 0.004, None);
+        let off = record.cases.iter_mut().find(|case| case.baseline).unwrap();
+        for (name, value) in values {
+            let windows = vec![vec![*value]; sample_workload::EPOCHS];
+            off.secondary.insert((*name).to_owned(), windows);
+        }
+        let shown = bpfcost::report::number::plain_spaces(&shown(&record));
+        shown.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let mut values = vec![
+        ("sent", 1_000_000.0),
+        ("received", 96_000.0),
+        ("datagrams_lost", 904_000.0),
+        ("idle", 0.93),
+        ("server_ns", 1_000.0),
+        ("ops_per_s", 96_000.0),
+    ];
+    let inside = told(&values);
+    assert!(
+        inside.contains(
+            "Of 1,000,000 commands sent in a window, 90 % were lost, 9.6 % reached the server's program."
+        ),
+        "{inside}"
+    );
+    values.extend([
+        ("host_dropped", 900_000.0),
+        ("arrived", 98_000.0),
+        ("drops", 1_000.0),
+    ]);
+    let outside = told(&values);
+    for words in [
+        "90 % were dropped on the host before QEMU read them, 0.2 % inside QEMU, 0.1 % in the guest's socket, 0.1 % came when the test was over, 9.6 %",
+        "idled for 93 % of the time, and the server worked for 1.00 µs of the 10.4 µs",
+        "shows nothing of a probe on its calls that costs less than 9.42 µs a command.",
+    ] {
+        assert!(outside.contains(words), "{words}: {outside}");
+    }
+    let last = values.iter().position(|(name, _)| *name == "server_ns");
+    values[last.unwrap()].1 = 10_000.0;
+    let busy = told(&values);
+    assert!(busy.contains("it has no time to spare"), "{busy}");
+    // Of what nobody counted nothing is told.
+    assert!(!told(&[]).contains("sent in a window"));
 }

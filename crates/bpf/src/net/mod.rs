@@ -1,14 +1,17 @@
 //! Networks of the tool's own, in namespaces that nobody else is in and that end with whoever holds them,
-//! whatever way that is.
+//! whatever way that is; and the card of a guest.
 
+mod card;
 mod namespace;
 mod netlink;
 mod network;
 
 use std::io;
 
+pub use card::Card;
 pub(crate) use namespace::Namespace;
-pub(crate) use netlink::{End, Mac, Netlink};
+pub use netlink::Mac;
+pub(crate) use netlink::{End, Netlink};
 pub use network::{Link, Network};
 
 use crate::error::Error;

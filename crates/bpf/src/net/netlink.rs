@@ -22,7 +22,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use super::Namespace;
 
 /// An interface's address on its wire.
-pub(crate) type Mac = [u8; 6];
+pub type Mac = [u8; 6];
 
 /// One end of a veth.
 #[derive(Clone, Copy)]

@@ -2,6 +2,7 @@
 
 use std::{
     path::{Path, PathBuf},
+    rc::Rc,
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -9,6 +10,7 @@ use anyhow::{Context, Result};
 
 use super::{
     exit::{Exit, sentence},
+    outside,
     place::{self, Observer, Outcome},
     select,
 };
@@ -90,7 +92,11 @@ fn inside(folder: &Path) -> Result<Exit> {
 fn measured(desk: &mut Desk) -> Result<Outcome> {
     let job = desk.job().context("the job can't be read")?;
     let host = Host::default();
-    let experiment = select::planned(&job.plan)?;
+    let mut experiment = select::planned(&job.plan)?;
+    if outside::wanted(&job.plan) {
+        let errand = desk.errand().context("the shared folder can't be read")?;
+        experiment.take_outside(Rc::new(errand));
+    }
     place::able(&host, &*experiment)?;
     let machine = place::fingerprint(&host, &*experiment)?;
     let resumed = match job.resumed {

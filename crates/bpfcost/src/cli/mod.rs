@@ -12,6 +12,7 @@ mod kernel;
 mod list;
 mod load;
 mod output;
+mod outside;
 mod parse;
 mod place;
 mod progress;

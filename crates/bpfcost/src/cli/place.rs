@@ -15,6 +15,7 @@ use super::{
     exit::{interrupted, lacking, usage},
     kernel::Shown,
     output::note,
+    outside,
 };
 use crate::{
     experiment::Experiment,
@@ -27,6 +28,7 @@ use crate::{
         },
         kernel::{Kernel, Store},
     },
+    workload::outside::free_port,
 };
 
 /// How often a guest is listened to: rarely enough to leave the CPUs to it.
@@ -254,6 +256,10 @@ fn boot(
     let mut shape = Shape {
         cpus: guest_cpus(target, &plan.cpus),
         exact: target.is_exact(),
+        port: match outside::wanted(plan) {
+            true => Some(free_port()?),
+            false => None,
+        },
         kernel,
         acceleration: Acceleration::Emulated,
         hooks: Hooks::of_environment(),
@@ -367,6 +373,7 @@ fn measure_there(
     interrupt: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
+    let clients = outside::Clients::new(plan, guest.port())?;
     let mut asked: Option<Instant> = None;
     let mut stopwatch = Stopwatch(Instant::now());
     let mut seen = Disturbance::default();
@@ -388,6 +395,9 @@ fn measure_there(
             Some(Message::Disturbed(disturbance)) => {
                 observer.disturbed(&disturbance)?;
                 seen = disturbance;
+            }
+            Some(Message::Load { number, order }) => {
+                guest.answer(number, &clients.answer(&order))?;
             }
             Some(Message::Ended {
                 disturbance,

@@ -15,10 +15,12 @@ mod unit;
 pub mod workload;
 pub mod xdp_lb;
 
+use std::rc::Rc;
+
 use anyhow::{Result, bail};
 use bpfcost_bpf::Feature;
 
-use crate::workload::Definition;
+use crate::workload::{Definition, outside::Outside};
 
 pub use case::{Batch, Case, Grid, Metric, Pair, Role, Scaling, Sizing};
 use trial::differs;
@@ -111,6 +113,9 @@ pub trait Experiment {
 
     /// Takes the CPUs of a run, which its cases may depend on.
     fn on_cpus(&mut self, _cpus: &[u32]) {}
+
+    /// Takes who makes load that comes from outside of this guest. Without one, cases that need it can't run.
+    fn take_outside(&mut self, _outside: Rc<dyn Outside>) {}
 
     /// Gives a factor other values than it has by default, as `--set` has them: between commas.
     fn set(&mut self, _factor: &str, _values: &str) -> Result<()> {

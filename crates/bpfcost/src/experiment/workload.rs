@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     probe::{self, Spec},
-    workload::{self, Base, Definition, LOAD, SECOND, Variant, allowed},
+    workload::{self, Base, Definition, LOAD, SECOND, Variant, allowed, outside::Outside},
 };
 
 /// The factor whose values are the probes.
@@ -30,6 +30,9 @@ const ROUNDS: u32 = 2;
 const CPU_MARGIN: f64 = 0.03;
 /// The same of throughput and latency.
 const RATE_MARGIN: f64 = 0.05;
+/// Why a case whose load comes from outside of a guest does not run elsewhere.
+const NO_GUEST: &str = "its datagrams come into a guest, by a port that QEMU forwards. Run it in one: \
+                        --on vm:6.12 (get that kernel once: bpfcost kernel add trixie)";
 /// What the epochs of a case scatter by, as a relative standard deviation: redis on two CPUs.
 const SPREAD: f64 = 0.015;
 
@@ -49,6 +52,8 @@ pub struct Workload {
     definition: Definition,
     /// Made with the first epoch, and kept for the others.
     base: RefCell<Option<Rc<Base>>>,
+    /// Who makes load from outside, where this is a guest.
+    outside: Option<Rc<dyn Outside>>,
 }
 
 /// The built-in workloads.
@@ -66,6 +71,7 @@ impl Workload {
         Workload {
             definition,
             base: RefCell::new(None),
+            outside: None,
         }
     }
 
@@ -327,7 +333,14 @@ impl Experiment for Workload {
         self.needs_of_probe(case).unwrap_or_default()
     }
 
+    fn take_outside(&mut self, outside: Rc<dyn Outside>) {
+        self.outside = Some(outside);
+    }
+
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
+        if self.outside.is_none() && self.definition.is_outside(&case.factors) {
+            return Ok(Some(NO_GUEST.to_owned()));
+        }
         let Some(spec) = self.probe(case)? else {
             return Ok(None);
         };
@@ -370,7 +383,8 @@ impl Experiment for Workload {
             None => Rc::new(Base::open(&self.definition).with_context(starting)?),
         };
         *kept = Some(Rc::clone(&base));
-        let bed = bed::Bed::open(&base, &self.definition, setup).with_context(starting)?;
+        let outside = self.outside.as_ref();
+        let bed = bed::Bed::open(&base, &self.definition, setup, outside).with_context(starting)?;
         Ok(Box::new(bed))
     }
 

@@ -132,7 +132,9 @@ fn beyond_off(change: Change, off: String, sides: [(Option<f64>, Option<[f64; 2]
         baseline: Some(off),
         relative: match change.p {
             Some(_) => change.relative,
-            None => old.zip(new).map(|(old, new)| (1.0 + new) / (1.0 + old) - 1.0),
+            None => old
+                .zip(new)
+                .map(|(old, new)| (1.0 + new) / (1.0 + old) - 1.0),
         },
         basis: change.basis.map(|basis| match basis {
             Basis::Widened => Basis::Runs,

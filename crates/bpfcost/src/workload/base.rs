@@ -40,7 +40,7 @@ impl Base {
             dir: Some(dir),
             guard,
         };
-        let scene = base.scene(definition)?;
+        let scene = base.scene(definition, free_port()?)?;
         write(definition, &scene)?;
         for command in &definition.prepare {
             let command = scene.command(command)?;
@@ -59,30 +59,35 @@ impl Base {
     }
 
     /// Starts something on a port that is free, with the definition's files written for it; on another one where
-    /// somebody was quicker to take it.
+    /// somebody was quicker to take it. `given` is the one port that will do, where there is such.
     pub fn on_a_port<T>(
         &self,
         definition: &Definition,
+        given: Option<u16>,
         start: impl Fn(&Scene) -> Result<T>,
     ) -> Result<T> {
         let mut tries = 1;
         loop {
-            let scene = self.scene(definition)?;
+            let port = given.map_or_else(free_port, Ok)?;
+            let scene = self.scene(definition, port)?;
             write(definition, &scene)?;
             let error = match start(&scene) {
                 Ok(started) => return Ok(started),
                 Err(error) => error,
             };
             let taken = error.downcast_ref::<Taken>();
-            if tries == PORTS || taken.is_none_or(|taken| taken.port != scene.port) {
+            if tries == PORTS
+                || given.is_some()
+                || taken.is_none_or(|taken| taken.port != scene.port)
+            {
                 return Err(error);
             }
             tries += 1;
         }
     }
 
-    /// A scene with a free port.
-    fn scene(&self, definition: &Definition) -> Result<Scene> {
+    /// A scene with that port.
+    fn scene(&self, definition: &Definition, port: u16) -> Result<Scene> {
         let cpus = bpfcost_bpf::allowed_cpus();
         let own = definition.server.as_ref().map_or(0, |server| server.cpus);
         let (server_cpus, client_cpus) = match own > 0 && cpus.len() > own {
@@ -95,7 +100,7 @@ impl Base {
                 .as_ref()
                 .map(|dir| dir.path().to_owned())
                 .unwrap_or_default(),
-            port: free_port()?,
+            port,
             server_cpus,
             client_cpus,
             window_ms: definition.window_ms,

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::Error;
+
 /// A workload as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -39,8 +41,8 @@ pub struct Definition {
     /// Commands run once in `{dir}` before the first server starts.
     #[serde(default)]
     pub prepare: Vec<Vec<String>>,
-    /// How server and client reach each other: `here` (where it is empty), `loopback` or `veth`, of their own.
-    /// May name a factor.
+    /// How server and client reach each other: `here` (where it is empty), `loopback` or `veth`, of their own, or
+    /// `forwarded`, into a guest. May name a factor.
     #[serde(default)]
     pub network: String,
     /// What is measured; without one, the client is, as a whole.
@@ -276,6 +278,16 @@ impl Variant {
 }
 
 impl Definition {
+    /// The client of a case, by its factors.
+    pub fn client(&self, factors: &BTreeMap<String, String>) -> Result<&Client, Error> {
+        let mut clients = self.clients.iter();
+        let client = match factors.get(LOAD) {
+            Some(load) => clients.find(|client| client.name == *load),
+            None => clients.next(),
+        };
+        client.ok_or_else(|| Error::Definition("there is no client".to_owned()))
+    }
+
     /// The programs that it runs itself: those that are no `{…}`.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
         let server = self.server.iter().map(|server| &server.command);

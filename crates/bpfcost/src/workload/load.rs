@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
+use serde::{Deserialize, Serialize};
 
 use super::{Client, Error, Output, Process, Reading, Scene, process::told, server::tail};
 
@@ -33,14 +34,14 @@ pub struct Running<'a> {
 }
 
 /// What came of the load of a window.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Made {
     /// How long it took: by the client's own clock where it tells, else from its start to its end.
     pub took: Duration,
     /// What the client says.
     pub reading: Reading,
-    /// CPU time of the client, in nanoseconds.
-    pub client_ns: f64,
+    /// CPU time of the client, in nanoseconds; `None` where it is none of this machine's.
+    pub client_ns: Option<f64>,
 }
 
 impl<'a> Load<'a> {
@@ -161,7 +162,7 @@ impl Running<'_> {
         Ok(Made {
             took,
             reading,
-            client_ns,
+            client_ns: Some(client_ns),
         })
     }
 }

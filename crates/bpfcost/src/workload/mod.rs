@@ -13,6 +13,7 @@ mod family;
 pub(crate) mod guard;
 mod load;
 mod network;
+pub mod outside;
 mod parse;
 mod process;
 pub(crate) mod program;

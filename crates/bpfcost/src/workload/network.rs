@@ -4,7 +4,9 @@
 use std::{collections::BTreeMap, fs, net::Ipv4Addr, str::FromStr};
 
 use anyhow::{Context, Result, bail};
-use bpfcost_bpf::net::{self, Link};
+use bpfcost_bpf::net::{self, Card, Link};
+
+use super::outside;
 
 /// Where the kernel tells its counts, of the calling thread's namespace.
 const COUNTS: &str = "/proc/thread-self/net/snmp";
@@ -12,6 +14,9 @@ const COUNTS: &str = "/proc/thread-self/net/snmp";
 /// Those that are of interest, and what they are called here. `InDatagrams` are counted as a program takes them,
 /// not as they arrive (net/ipv4/udp.c, udp_recvmsg).
 const WANTED: [(&str, &str); 1] = [("InDatagrams", "udp_received")];
+
+/// The network whose clients are outside of a guest.
+pub(super) const FORWARDED: &str = "forwarded";
 
 /// How server and client reach each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +29,8 @@ pub enum Path {
     /// By a veth between two namespaces of their own; what the server receives is received by its CPU, where it
     /// has one alone, up from the interface.
     Veth,
+    /// By a port that QEMU's user-mode network forwards: the server is in a guest, the client on its host.
+    Forwarded,
 }
 
 impl FromStr for Path {
@@ -34,20 +41,44 @@ impl FromStr for Path {
             "" | "here" => Path::Here,
             "loopback" => Path::Loopback,
             "veth" => Path::Veth,
-            _ => bail!("there is no network {name}: there are here, loopback and veth"),
+            FORWARDED => Path::Forwarded,
+            _ => {
+                bail!("there is no network {name}: there are here, loopback, veth and {FORWARDED}")
+            }
         })
     }
 }
 
 /// A network. There as long as this, or a process that was started in it.
 #[derive(Debug, Default)]
-pub struct Network(Option<net::Network>);
+pub struct Network(Kind);
+
+/// What it is made of.
+#[derive(Debug, Default)]
+enum Kind {
+    /// What this machine has; others use it too.
+    #[default]
+    Shared,
+    /// Namespaces of its own.
+    Own(net::Network),
+    /// The card of a guest, in which nobody else uses it.
+    Card(Card),
+}
 
 impl Network {
     /// Makes one, for a server on these CPUs.
     pub fn open(path: Path, server_cpus: &[u32]) -> Result<Self> {
         let link = match path {
-            Path::Here => return Ok(Network(None)),
+            Path::Here => return Ok(Network(Kind::Shared)),
+            Path::Forwarded => {
+                let outside::End {
+                    mac, address, bits, ..
+                } = outside::END;
+                let card = Card::up(mac, address, bits);
+                return card
+                    .map(|card| Network(Kind::Card(card)))
+                    .context("the guest can't be reached from outside");
+            }
             Path::Loopback => Link::Loopback,
             Path::Veth => Link::Veth {
                 receiver: match server_cpus {
@@ -57,39 +88,48 @@ impl Network {
             },
         };
         let made = net::Network::make(link);
-        made.map(|network| Network(Some(network)))
+        made.map(|network| Network(Kind::Own(network)))
             .context("making a network for the workload")
     }
 
     /// Where the server is reached.
     pub fn address(&self) -> Ipv4Addr {
-        let own = self.0.as_ref().map(net::Network::address);
-        own.unwrap_or(Ipv4Addr::LOCALHOST)
+        match &self.0 {
+            Kind::Shared => Ipv4Addr::LOCALHOST,
+            Kind::Own(own) => own.address(),
+            Kind::Card(_) => outside::END.address,
+        }
     }
 
     /// Does `work` where the server is: this thread, and what it starts.
     pub fn at_server<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         match &self.0 {
-            Some(own) => Ok(own.at_server(work)?),
-            None => Ok(work()),
+            Kind::Own(own) => Ok(own.at_server(work)?),
+            Kind::Shared | Kind::Card(_) => Ok(work()),
         }
     }
 
     /// Does `work` where the client is: this thread, and what it starts.
     pub fn at_client<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         match &self.0 {
-            Some(own) => Ok(own.at_client(work)?),
-            None => Ok(work()),
+            Kind::Own(own) => Ok(own.at_client(work)?),
+            Kind::Shared | Kind::Card(_) => Ok(work()),
         }
     }
 
     /// What the kernel has counted on it so far; nothing on one that others use too.
     pub fn counts(&self) -> Result<BTreeMap<String, f64>> {
         let mut all = BTreeMap::new();
-        let Some(own) = &self.0 else {
-            return Ok(all);
+        let read = || fs::read_to_string(COUNTS);
+        let texts = match &self.0 {
+            Kind::Shared => Vec::new(),
+            Kind::Own(own) => own.each(read)?,
+            Kind::Card(card) => {
+                all.insert("arrived".to_owned(), card.received()? as f64);
+                vec![read()]
+            }
         };
-        for text in own.each(|| fs::read_to_string(COUNTS))? {
+        for text in texts {
             let text = text.with_context(|| format!("can't read {COUNTS}"))?;
             for (name, count) in counts(&text)? {
                 *all.entry(name.to_owned()).or_default() += count;

@@ -1,4 +1,5 @@
-//! Datagrams inside a guest: probes on the kernel's receive call, which the host may not have, see each of them.
+//! Datagrams inside a guest, and from outside into it: probes on the kernel's receive call, which the host may not
+//! have, see each of them.
 
 use bpfcost::record::CaseRecord;
 
@@ -34,7 +35,18 @@ fn probes_in_a_guest_see_each_datagram() {
         return;
     }
     let tool = Tool::new();
-    let line = format!("run iperf3 --on vm:{kernel} --quick");
+    let cases = [
+        "off/loopback",
+        "tracepoint/null/loopback",
+        "kprobe.multi/map/loopback",
+        "fentry/map/loopback",
+        "off/forwarded",
+        "fentry/map/forwarded",
+    ];
+    let line = format!(
+        "run iperf3 --on vm:{kernel} --quick --case {}",
+        cases.join(" --case ")
+    );
     let mut visit = Visit::start(&tool, &line, "{}");
     visit.until(|journal| journal.contains("\n{\"epoch-finished\""));
     visit.signal("INT");
@@ -42,11 +54,26 @@ fn probes_in_a_guest_see_each_datagram() {
     assert_nothing_left(&tool);
     assert_eq!(said.code, Some(130), "{said:?}");
     let record = valid_record(&tool);
-    assert!(record.cases.len() > 2, "{said:?}");
+    assert_eq!(record.cases.len(), cases.len(), "{said:?}");
     for case in &record.cases {
         let name = &case.name;
         let (received, counted) = (each(case, "received"), each(case, "udp_received"));
         assert!(received.iter().all(|count| *count > 0.0), "{name}");
+        if case.factors["path"] == "forwarded" {
+            let (sent, dropped) = (each(case, "sent"), each(case, "host_dropped"));
+            for (window, arrived) in each(case, "arrived").into_iter().enumerate() {
+                let [sent, dropped, received] =
+                    [&sent, &dropped, &received].map(|values| values[window]);
+                // What came to the program came by the card, and beside it the words of client and server.
+                assert!(received < arrived, "{name}: {received} {arrived}");
+                assert!(
+                    received + dropped <= sent,
+                    "{name}: {received} {dropped} {sent}"
+                );
+            }
+            // The client's is another machine's.
+            assert!(!case.secondary.contains_key("client_ns"), "{name}");
+        }
         if case.factors["variant"] == "off" {
             continue;
         }

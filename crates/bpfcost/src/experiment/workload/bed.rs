@@ -18,7 +18,10 @@ use super::{
 use crate::{
     experiment::{Batch, Case, Fault, Loaded, Setup, Trial},
     probe::{self, Probe, Spec},
-    workload::{Base, Client, Definition, LOAD, Load, Made, Network, OFF, Output, Scene, Variant},
+    workload::{
+        Base, Client, Definition, Load, Made, OFF, Output, Scene, Variant,
+        outside::{self, Outside},
+    },
 };
 
 /// A window is at least so many times as long as it takes to switch a probe on.
@@ -35,7 +38,6 @@ pub(super) struct Bed {
     watched: Option<Watched>,
     /// What a rehearsal showed of a case's probe, by the case's name.
     rehearsed: BTreeMap<String, Rehearsal>,
-    scene: Scene,
     /// The case whose probe is switched under load in this epoch, and how long an operation took then at most,
     /// beyond what it takes without, in milliseconds.
     stirred: Option<String>,
@@ -45,16 +47,22 @@ pub(super) struct Bed {
 
 impl Bed {
     /// Starts a server on each network that there are cases for, and warms it.
-    pub(super) fn open(base: &Rc<Base>, definition: &Definition, setup: &Setup) -> Result<Self> {
-        let (scene, sites) = base.on_a_port(definition, |scene| {
+    pub(super) fn open(
+        base: &Rc<Base>,
+        definition: &Definition,
+        setup: &Setup,
+        outside: Option<&Rc<dyn Outside>>,
+    ) -> Result<Self> {
+        let port = outside.map(|_| outside::END.port);
+        let sites = base.on_a_port(definition, port, |scene| {
             let mut sites = BTreeMap::new();
             for case in &setup.cases {
-                if let Entry::Vacant(place) = sites.entry(Site::name(definition, scene, case)?) {
-                    let site = Site::open(definition, scene, place.key())?;
+                if let Entry::Vacant(place) = sites.entry(definition.network_of(&case.factors)?) {
+                    let site = Site::open(definition, scene, place.key(), outside)?;
                     place.insert(site);
                 }
             }
-            Ok((scene.clone(), sites))
+            Ok(sites)
         })?;
         let server = definition.server.as_ref();
         let watch = server.and_then(|server| server.watch.as_ref());
@@ -68,14 +76,13 @@ impl Bed {
             sites,
             watched: watch.map(Watched::open).transpose()?,
             rehearsed: BTreeMap::new(),
-            scene,
             stirred: stirred(setup).filter(|_| tells_latency),
             hiccup_ms: None,
             _base: Rc::clone(base),
         };
         let mut warm = BTreeSet::new();
         for case in &setup.cases {
-            if watch.is_none() && warm.insert(Site::name(definition, &bed.scene, case)?) {
+            if watch.is_none() && warm.insert(definition.network_of(&case.factors)?) {
                 bed.warm_up(case).context("warming up")?;
             }
         }
@@ -88,21 +95,13 @@ impl Bed {
         let site = self.site(case)?;
         site.ready()?;
         let scene = site.scene(case, window_ms);
-        let warmed = site
-            .network
-            .at_client(|| Load::of(&client).warm_up(&scene))?;
+        let warmed = site.warm_up(&client, &scene);
         site.answer(warmed)
     }
 
     /// The client of a case.
     fn client(&self, case: &Case) -> Result<Client> {
-        let load = case.factors.get(LOAD);
-        let mut clients = self.definition.clients.iter();
-        let client = match load {
-            Some(load) => clients.find(|client| client.name == *load),
-            None => clients.next(),
-        };
-        client.cloned().context("there is no client")
+        Ok(self.definition.client(&case.factors)?.clone())
     }
 
     fn variant(&self, case: &Case) -> Result<Variant> {
@@ -116,7 +115,7 @@ impl Bed {
 
     /// Where that case takes place.
     fn site(&mut self, case: &Case) -> Result<&mut Site> {
-        let name = Site::name(&self.definition, &self.scene, case)?;
+        let name = self.definition.network_of(&case.factors)?;
         let site = self.sites.get_mut(&name);
         site.with_context(|| format!("there is no server on the network {name}"))
     }
@@ -136,9 +135,13 @@ impl Bed {
     fn stir(&mut self, case: &Case) -> Result<(), Fault> {
         let variant = self.variant(case)?;
         let client = self.client(case)?;
-        let name = Site::name(&self.definition, &self.scene, case)?;
+        let name = self.definition.network_of(&case.factors)?;
         let site = self.sites.get_mut(&name).context("there is no server")?;
         let scene = site.scene(case, self.definition.window_ms);
+        if site.is_outside() {
+            // The middle of a load that is made elsewhere can't be met.
+            return Ok(());
+        }
         if let Some(probe) = self.probes.get_mut(&variant.name) {
             let stirred = window::stir(site, &scene, &Load::of(&client), &mut **probe);
             self.hiccup_ms = site.answer(stirred)?;
@@ -163,13 +166,13 @@ fn long_enough(window_ms: u64, attach: Duration) -> u64 {
 fn make(
     watched: Option<&mut Watched>,
     client: &Result<Client>,
-    network: &Network,
+    site: &Site,
     scene: &Scene,
     on: bool,
 ) -> Result<Made, Fault> {
     match (watched, client) {
         (Some(watched), _) => watched.window(scene, on),
-        (None, Ok(client)) => Ok(network.at_client(|| Load::of(client).run(scene))??),
+        (None, Ok(client)) => Ok(site.load(client, scene)?),
         (None, Err(error)) => Err(anyhow::anyhow!("{error:#}").into()),
     }
 }
@@ -208,12 +211,12 @@ impl Loaded for Bed {
             let client = self.client(case);
             let site = self.site(case)?;
             site.ready()?;
-            let name = Site::name(&self.definition, &self.scene, case)?;
-            let network = &self.sites.get(&name).context("there is no server")?.network;
+            let name = self.definition.network_of(&case.factors)?;
+            let site = self.sites.get(&name).context("there is no server")?;
             let watched = &mut self.watched;
             let rehearsed = rehearse(
                 &scene,
-                &mut |scene| make(watched.as_mut(), &client, network, scene, true),
+                &mut |scene| make(watched.as_mut(), &client, site, scene, true),
                 &mut *probe,
             );
             self.rehearsed.insert(case.name.clone(), rehearsed?);
@@ -229,7 +232,7 @@ impl Loaded for Bed {
         let variant = self.variant(case)?;
         let client = self.client(case);
         let scene = self.scene(case, batch.0)?;
-        let name = Site::name(&self.definition, &self.scene, case)?;
+        let name = self.definition.network_of(&case.factors)?;
         let site = self.sites.get_mut(&name).context("there is no server")?;
         site.ready()?;
         let probe = self.probes.get_mut(&variant.name);
@@ -241,7 +244,7 @@ impl Loaded for Bed {
             &variant,
             site,
             &scene,
-            &mut |scene| make(watched.as_mut(), &client, &site.network, scene, on),
+            &mut |scene| make(watched.as_mut(), &client, site, scene, on),
             rehearsed.and_then(|rehearsed| rehearsed.hits_per_op),
             probe,
         );

@@ -1,10 +1,15 @@
 //! A network, and the server that runs on it.
 
-use anyhow::Result;
+use std::rc::Rc;
+
+use anyhow::{Context, Result};
 
 use crate::{
     experiment::Case,
-    workload::{Accounts, Definition, Network, Scene, Server},
+    workload::{
+        Accounts, Client, Definition, Load, Made, Network, Path, Scene, Server,
+        outside::{Order, Outside},
+    },
 };
 
 /// A server where it is reached.
@@ -13,21 +18,20 @@ pub(super) struct Site {
     server: Option<Server>,
     pub(super) network: Network,
     scene: Scene,
+    /// Who makes its load, where that comes from outside of this machine.
+    outside: Option<Rc<dyn Outside>>,
 }
 
 impl Site {
-    /// The name of the network that a case wants.
-    pub(super) fn name(definition: &Definition, scene: &Scene, case: &Case) -> Result<String> {
-        let scene = Scene {
-            factors: case.factors.clone(),
-            ..scene.clone()
-        };
-        scene.fill(&definition.network)
-    }
-
     /// Makes that network, and starts the server on it.
-    pub(super) fn open(definition: &Definition, scene: &Scene, name: &str) -> Result<Self> {
-        let network = Network::open(name.parse()?, &scene.server_cpus)?;
+    pub(super) fn open(
+        definition: &Definition,
+        scene: &Scene,
+        name: &str,
+        outside: Option<&Rc<dyn Outside>>,
+    ) -> Result<Self> {
+        let path: Path = name.parse()?;
+        let network = Network::open(path, &scene.server_cpus)?;
         let scene = Scene {
             address: network.address(),
             ..scene.clone()
@@ -42,12 +46,36 @@ impl Site {
             server,
             network,
             scene,
+            outside: outside.filter(|_| path == Path::Forwarded).cloned(),
         })
     }
 
     /// Waits until the server can take the load of another window.
     pub(super) fn ready(&mut self) -> Result<()> {
         self.server.as_mut().map_or(Ok(()), Server::ready)
+    }
+
+    /// Whether its load comes from outside of this machine.
+    pub(super) fn is_outside(&self) -> bool {
+        self.outside.is_some()
+    }
+
+    /// Makes the load of one window, where clients are.
+    pub(super) fn load(&self, client: &Client, scene: &Scene) -> Result<Made> {
+        match &self.outside {
+            Some(outside) => outside
+                .load(&order(scene, false))?
+                .context("nothing is told of the load from outside"),
+            None => self.network.at_client(|| Load::of(client).run(scene))?,
+        }
+    }
+
+    /// Warms what the load needs.
+    pub(super) fn warm_up(&self, client: &Client, scene: &Scene) -> Result<()> {
+        match &self.outside {
+            Some(outside) => outside.load(&order(scene, true)).map(drop),
+            None => self.network.at_client(|| Load::of(client).warm_up(scene))?,
+        }
     }
 
     /// The outcome of something, unless the server is gone: then that is why.
@@ -74,5 +102,14 @@ impl Site {
             factors: case.factors.clone(),
             ..self.scene.clone()
         }
+    }
+}
+
+/// What is asked for from outside.
+fn order(scene: &Scene, warm_up: bool) -> Order {
+    Order {
+        factors: scene.factors.clone(),
+        window_ms: scene.window_ms,
+        warm_up,
     }
 }

@@ -128,7 +128,7 @@ impl Watched {
             }
             return Ok(Made {
                 took,
-                client_ns: 0.0,
+                client_ns: None,
                 reading: Reading {
                     ops: (done.round() as u64).max(1),
                     // Fractions of a second would be lost in a whole number of operations.

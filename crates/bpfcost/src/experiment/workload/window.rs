@@ -81,7 +81,9 @@ pub(super) fn run(
     let mut put = |name: &str, value: f64| secondary.insert(name.to_owned(), value);
     put("ops", ops);
     put("server_ns", spent.server_ns / ops);
-    put("client_ns", made.client_ns / ops);
+    if let Some(client_ns) = made.client_ns {
+        put("client_ns", client_ns / ops);
+    }
     put("tool_ns", spent.tool_ns / ops);
     put("machine_ns", spent.machine_ns / ops);
     put("idle", idle(spent.machine_ns, lasted));

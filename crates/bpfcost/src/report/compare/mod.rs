@@ -86,7 +86,10 @@ fn side(change: &Change, side: Option<Side>) -> String {
     match side.added.filter(|_| change.baseline.is_some()) {
         Some(added) => {
             let (value, interval) = share(added, side.added_ci95);
-            [value, interval.unwrap_or_default()].join(" ").trim_end().to_owned()
+            [value, interval.unwrap_or_default()]
+                .join(" ")
+                .trim_end()
+                .to_owned()
         }
         None => words::value(side.value, side.ci95, change.unit),
     }

@@ -7,6 +7,7 @@ mod plot;
 mod quantity;
 mod sentence;
 mod state;
+mod way;
 
 use std::collections::BTreeMap;
 
@@ -93,7 +94,8 @@ impl<'a> Overhead<'a> {
                 quantity::held(&high, "%")
             )
         });
-        let mut captions: Vec<String> = noise.into_iter().collect();
+        let mut captions = way::captions(self);
+        captions.extend(noise);
         captions.push(self.margins());
         captions.push(
             "Another run of the same workload differs by more than these intervals know: compare probes in \

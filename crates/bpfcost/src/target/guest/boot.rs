@@ -11,7 +11,7 @@ use std::{
 use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::{
-    Console, GuestError, Hooks, Job, Mailbox, Message, Shape, Tail, Tools, guard, trouble,
+    Answer, Console, GuestError, Hooks, Job, Mailbox, Message, Shape, Tail, Tools, guard, trouble,
 };
 
 /// How long a guest that has booted may say nothing. The longest thing that it does without a word is
@@ -32,6 +32,7 @@ pub struct Guest {
     tail: Tail,
     unread: VecDeque<Message>,
     kernel: String,
+    port: Option<u16>,
     emulator: String,
     /// When it last said something, at first when it was started.
     heard: Instant,
@@ -50,7 +51,7 @@ impl Guest {
         journal: Option<&Path>,
     ) -> Result<Guest, GuestError> {
         let mailbox = Mailbox::new()?;
-        mailbox.fill(job, journal, shape.hooks.before.as_deref())?;
+        mailbox.fill(job, journal, &shape.before())?;
         let composed = shape.compose(tools, mailbox.folder())?;
         let starting = || GuestError::io("starting QEMU");
         let (output, input) = pipe().map_err(starting())?;
@@ -68,6 +69,7 @@ impl Guest {
             mailbox,
             unread: VecDeque::new(),
             kernel: shape.kernel.release.clone(),
+            port: shape.port,
             emulator: composed.emulator,
             heard: Instant::now(),
             booted: false,
@@ -101,6 +103,16 @@ impl Guest {
             Some(Message::Gone(code)) => Err(self.gone(code)),
             message => Ok(message),
         }
+    }
+
+    /// The port of 127.0.0.1 on this machine by which servers in it are reached, where any are.
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Tells it what came of the load that it wanted.
+    pub fn answer(&self, number: u32, answer: &Answer) -> Result<(), GuestError> {
+        self.mailbox.answer(number, answer)
     }
 
     /// Asks it to end after the trial under way.

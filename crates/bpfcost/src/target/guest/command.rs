@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{Acceleration, GuestError, Hooks, Tools};
-use crate::target::kernel::Kernel;
+use crate::{target::kernel::Kernel, workload::outside};
 
 /// Memory of a guest in MiB. The largest experiment takes 70 MB in the kernel; with what QEMU itself
 /// takes, translated code included, a guest stays well below 2 GiB.
@@ -45,6 +45,8 @@ pub struct Shape {
     pub cpus: u32,
     /// Whether its clock counts instructions.
     pub exact: bool,
+    /// The port of 127.0.0.1 on this machine by which servers in it are reached, where any are to be.
+    pub port: Option<u16>,
     /// What runs its instructions.
     pub acceleration: Acceleration,
     /// What a test changes.
@@ -61,6 +63,14 @@ pub(super) struct Composed {
 }
 
 impl Shape {
+    /// What is run in it before anything else, as lines of a shell.
+    pub(super) fn before(&self) -> String {
+        // Nobody in the guest looks for drivers of what it finds.
+        let card = self.port.map(|_| "modprobe virtio_net".to_owned());
+        let lines: Vec<String> = card.into_iter().chain(self.hooks.before.clone()).collect();
+        lines.join("\n")
+    }
+
     /// Composes a guest that shares `folder` and runs the file `start` in it.
     pub(super) fn compose(&self, tools: &Tools, folder: &Path) -> Result<Composed, GuestError> {
         self.lay_out(folder)
@@ -186,8 +196,30 @@ impl Shape {
             args.extend(["-icount".into(), COUNT.into()]);
             emulator += &format!(", -icount {COUNT}");
         }
+        args.extend(self.port.into_iter().flat_map(network));
         Composed { args, emulator }
     }
+}
+
+/// A card, and QEMU's user-mode network behind it, whose only door is `port` of this machine's 127.0.0.1. (With
+/// `restrict` it would let no datagram out again, and iperf3 waits for the first answer to each flow. The guest has
+/// no route to anywhere else.)
+fn network(port: u16) -> [String; 4] {
+    let outside::End {
+        mac,
+        address,
+        port: inside,
+        ..
+    } = outside::END;
+    let door = |kind| format!("hostfwd={kind}:127.0.0.1:{port}-{address}:{inside}");
+    let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+    [
+        "-netdev".to_owned(),
+        format!("user,id=outside,ipv6=off,{},{}", door("tcp"), door("udp")),
+        "-device".to_owned(),
+        // Without a file to boot from, which may not be installed.
+        format!("virtio-net-pci,netdev=outside,mac={mac},romfile="),
+    ]
 }
 
 /// The value that follows an option.
@@ -214,6 +246,7 @@ mod tests {
             },
             cpus: 1,
             exact,
+            port: None,
             acceleration: Acceleration::Emulated,
             hooks: Hooks::default(),
         }
@@ -279,6 +312,29 @@ mod tests {
         assert_eq!(composed.args.last().map(String::as_str), Some("accel=kvm"));
         let words = shape.request(Path::new("/s"), &tools());
         assert!(!words.contains(&"--disable-kvm".to_owned()));
+    }
+
+    #[test]
+    fn a_guest_has_a_network_only_where_it_is_to_be_reached() {
+        let mut shape = shape(false);
+        let without = shape.adjusted(answer(), &tools()).args;
+        assert!(
+            !without.iter().any(|arg| arg.contains("net")),
+            "{without:?}"
+        );
+        shape.port = Some(40_123);
+        let args = shape.adjusted(answer(), &tools()).args;
+        assert_eq!(args[..without.len()], without);
+        assert_eq!(
+            args[without.len()..],
+            [
+                "-netdev",
+                "user,id=outside,ipv6=off,hostfwd=tcp:127.0.0.1:40123-10.0.2.15:5201,\
+                 hostfwd=udp:127.0.0.1:40123-10.0.2.15:5201",
+                "-device",
+                "virtio-net-pci,netdev=outside,mac=52:54:00:12:34:56,romfile="
+            ]
+        );
     }
 
     #[test]

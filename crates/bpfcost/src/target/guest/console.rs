@@ -114,7 +114,7 @@ fn cause(lines: &[String]) -> Option<(usize, String)> {
                            virtio_pci are missing, or don't load";
     const NO_IMAGE: &str = "can't be booted: its image is no kernel, or damaged";
     /// Words of the kernel, QEMU and virtme-ng's first programs, and what they mean.
-    const KNOWN: [(&str, &str); 9] = [
+    const KNOWN: [(&str, &str); 11] = [
         ("Out of memory", "ran out of memory"),
         ("System is deadlocked on memory", "ran out of memory"),
         (
@@ -125,6 +125,14 @@ fn cause(lines: &[String]) -> Option<(usize, String)> {
         ("mounting /dev/root on /newroot failed", NO_ROOT),
         ("Failed to mount real root", NO_ROOT),
         ("Unable to mount root fs", NO_ROOT),
+        (
+            "Could not set up host forwarding rule",
+            "can't have the port by which it is to be reached: another program was quicker to take it. Run it again",
+        ),
+        (
+            "network backend 'user' is not compiled",
+            "can't be reached: this QEMU has no user-mode network (libslirp)",
+        ),
         ("invalid kernel header", NO_IMAGE),
         ("linux kernel too old to load a ram disk", NO_IMAGE),
     ];
@@ -228,6 +236,11 @@ mod tests {
                 "can't mount this machine's files",
             ),
             ("qemu: invalid kernel header", "can't be booted"),
+            (
+                "qemu: -netdev user,id=outside,hostfwd=udp:127.0.0.1:45999-10.0.2.15:5201: Could not set up host \
+                 forwarding rule 'udp:127.0.0.1:45999-10.0.2.15:5201'",
+                "another program was quicker",
+            ),
         ] {
             let found = trouble(&said(line)).expect(line);
             assert!(found.contains(clause), "{found}");

@@ -1,7 +1,8 @@
 //! The shared folder: what goes into the guest, and what comes out of it.
 //!
 //! The host writes `start` (a shell script), `job.json` and, for a resumed run, `earlier.journal`; the guest
-//! appends to `stream`, a line of JSON in one write each; a file `stop` asks it to end. The folder is
+//! appends to `stream`, a line of JSON in one write each; a file `stop` asks it to end, and files `load-N` answer
+//! what it asks for. The folder is
 //! this user's alone and goes with the run: [`guard`](super::sweep) sees to that even where this process
 //! is killed, and what a killed machine left behind is removed by the next run.
 
@@ -17,7 +18,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{GuestError, Hooks, Job, Message, command::SHARED, guard};
+use super::{Answer, Errand, GuestError, Hooks, Job, Message, command::SHARED, guard};
 
 /// What the folders of all runs are called.
 pub(super) const PREFIX: &str = "bpfcost-guest-";
@@ -86,13 +87,8 @@ impl Mailbox {
     }
 
     /// Writes what the guest is to do: the job, the journal that it goes on with, and the script that
-    /// starts this program there; `before` is a shell line to run first.
-    pub fn fill(
-        &self,
-        job: &Job,
-        journal: Option<&Path>,
-        before: Option<&str>,
-    ) -> Result<(), GuestError> {
+    /// starts this program there; `before` are shell lines to run first.
+    pub fn fill(&self, job: &Job, journal: Option<&Path>, before: &str) -> Result<(), GuestError> {
         let text =
             serde_json::to_vec(job).map_err(|error| GuestError::Stream(error.to_string()))?;
         self.put("job.json", &text)?;
@@ -102,9 +98,8 @@ impl Mailbox {
         }
         let program = self.program()?;
         let script = format!(
-            "{}\n'{}' guest inside {SHARED}\ncode=$?\n\
+            "{before}\n'{}' guest inside {SHARED}\ncode=$?\n\
              [ $code = 0 ] || echo \"{{\\\"gone\\\":$code}}\" >>{SHARED}/stream\n",
-            before.unwrap_or(":"),
             program.display().to_string().replace('\'', r"'\''"),
         );
         self.put("start", script.as_bytes())
@@ -146,6 +141,12 @@ impl Mailbox {
         }
     }
 
+    /// Answers what the guest asked for.
+    pub fn answer(&self, number: u32, answer: &Answer) -> Result<(), GuestError> {
+        put_answer(self.folder(), number, answer)
+            .map_err(|error| self.unwritten(&answer_name(number), error))
+    }
+
     /// Whether nothing more can be written into the folder.
     pub fn is_full(&self) -> bool {
         rustix::fs::statvfs(self.folder()).is_ok_and(|disk| disk.f_bavail == 0)
@@ -170,6 +171,23 @@ impl Drop for Mailbox {
         drop(self.pipe.take());
         let _ = self.guard.wait();
     }
+}
+
+/// The file that answers what a guest asked for.
+pub(super) fn answer_name(number: u32) -> String {
+    format!("load-{number}")
+}
+
+/// Writes an answer: whole at once, and never through what the guest may have put there.
+pub(super) fn put_answer(folder: &Path, number: u32, answer: &Answer) -> io::Result<()> {
+    let draft = folder.join("draft");
+    File::create_new(&draft)?.write_all(&serde_json::to_vec(answer)?)?;
+    fs::rename(&draft, folder.join(answer_name(number)))?;
+    // It has read the one before.
+    if let Some(before) = number.checked_sub(1) {
+        let _ = fs::remove_file(folder.join(answer_name(before)));
+    }
+    Ok(())
 }
 
 /// Where scratch folders go: the place that the user names, else one of theirs that is never on a disk.
@@ -286,6 +304,11 @@ impl Desk {
     /// The journal of the run's earlier parts.
     pub fn journal(&self) -> PathBuf {
         self.folder.join(JOURNAL)
+    }
+
+    /// What asks the host for something beside this.
+    pub fn errand(&self) -> io::Result<Errand> {
+        Errand::of(&self.folder)
     }
 
     /// Says something, in one write.

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     measure::{Event, Plan, Warning},
     record::{Disturbance, Machine},
+    workload::{Made, outside::Order},
 };
 
 /// What the guest is to do: the one thing that the host writes before it boots.
@@ -26,6 +27,13 @@ pub enum Message {
     Event(Event),
     /// What disturbed the run so far.
     Disturbed(Disturbance),
+    /// It wants load from outside, and waits for the [`Answer`].
+    Load {
+        /// How many it has wanted before.
+        number: u32,
+        /// What it wants.
+        order: Order,
+    },
     /// The run came to its end. Nothing comes after it.
     Ended {
         /// What disturbed it in all.
@@ -40,6 +48,9 @@ pub enum Message {
     /// The program inside ended without a word; its exit code, as a shell tells it.
     Gone(i32),
 }
+
+/// What came of load that a guest wanted: of a window, of what only warms; or why there is none.
+pub type Answer = Result<Option<Made>, String>;
 
 /// Why a run in the guest failed, in the guest's own words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]

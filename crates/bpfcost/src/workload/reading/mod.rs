@@ -11,11 +11,12 @@ mod wrk;
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use serde::{Deserialize, Serialize};
 
 use super::{Client, Output};
 
 /// What a client's output says of a window.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
     /// Operations done.
     pub ops: u64,

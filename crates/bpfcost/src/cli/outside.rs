@@ -1,0 +1,58 @@
+//! Load that comes into a guest from outside: its clients run here, while the guest waits.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+
+use super::exit::sentence;
+use crate::{
+    measure::Plan,
+    target::guest::Answer,
+    workload::{Made, guard::Guard, outside::Order},
+};
+
+/// Whether some case of a plan has such load.
+pub(super) fn wanted(plan: &Plan) -> bool {
+    let definition = plan.definition.as_ref();
+    let mut cases = plan.cases.iter();
+    definition.is_some_and(|definition| cases.any(|case| definition.is_outside(&case.factors)))
+}
+
+/// The clients of a guest's servers.
+pub(super) struct Clients<'a> {
+    plan: &'a Plan,
+    /// Where its servers are reached, and what ends clients if this program can't. Held for all of them: it is a
+    /// process.
+    way: Option<(u16, Arc<Guard>)>,
+}
+
+impl<'a> Clients<'a> {
+    /// Those of a guest behind this port of 127.0.0.1, where it has one.
+    pub(super) fn new(plan: &'a Plan, port: Option<u16>) -> Result<Self> {
+        let way = port.map(|port| Ok::<_, anyhow::Error>((port, Guard::of_process()?)));
+        Ok(Clients {
+            plan,
+            way: way.transpose()?,
+        })
+    }
+
+    /// Makes the load that the guest orders, and tells what came of it.
+    pub(super) fn answer(&self, order: &Order) -> Answer {
+        self.made(order).map_err(|error| sentence(&error))
+    }
+
+    /// By this program's own plan: a guest says which of its cases is due, and no more.
+    fn made(&self, order: &Order) -> Result<Option<Made>> {
+        const ASKED: &str =
+            "the guest asks for load that is not part of this run; please report it";
+        let definition = self.plan.definition.as_ref().context(ASKED)?;
+        let (port, _) = self.way.as_ref().context(ASKED)?;
+        let mut cases = self.plan.cases.iter();
+        match cases.find(|case| case.factors == order.factors) {
+            Some(case) if definition.is_outside(&case.factors) => {
+                order.carry_out(definition, &case.factors, *port)
+            }
+            _ => bail!(ASKED),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a guest asks the host to do for it: load from outside. It waits meanwhile, for what comes to it then is what
+//! is measured.
+
+use std::{
+    cell::{Cell, RefCell},
+    fs, io,
+    path::{Path, PathBuf},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+
+use super::{Answer, Desk, Message, mailbox::answer_name};
+use crate::workload::{
+    Error, Made,
+    outside::{Order, Outside},
+};
+
+/// How often the guest looks for an answer once the window is over: each look is a message to the host, and takes
+/// CPU time.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// How much longer than ten windows an answer may take: longer than a client may (workload/load.rs), so that the host
+/// says what is wrong with it.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Asks the host for load.
+#[derive(Debug)]
+pub struct Errand {
+    desk: RefCell<Desk>,
+    folder: PathBuf,
+    asked: Cell<u32>,
+}
+
+impl Errand {
+    /// By the shared folder, as the guest sees it.
+    pub(super) fn of(folder: &Path) -> io::Result<Self> {
+        Ok(Errand {
+            desk: RefCell::new(Desk::open(folder)?),
+            folder: folder.to_owned(),
+            asked: Cell::new(0),
+        })
+    }
+}
+
+impl Outside for Errand {
+    fn load(&self, order: &Order) -> Result<Option<Made>> {
+        let number = self.asked.get();
+        self.asked.set(number.wrapping_add(1));
+        let order = order.clone();
+        let window = Duration::from_millis(order.window_ms);
+        self.desk
+            .borrow_mut()
+            .say(&Message::Load { number, order })
+            .context("the host can't be asked for load")?;
+        let file = self.folder.join(answer_name(number));
+        let begun = Instant::now();
+        sleep(window);
+        while !file.exists() {
+            if begun.elapsed() > 10 * window + PATIENCE {
+                let s = begun.elapsed().as_secs();
+                let text = format!("the host was asked for load {s} s ago, and has not answered");
+                return Err(Error::Client(text).into());
+            }
+            sleep(LOOK);
+        }
+        let answer = fs::read(&file).context("the host's answer can't be read")?;
+        let answer: Answer =
+            serde_json::from_slice(&answer).context("the host's answer can't be read")?;
+        Ok(answer.map_err(Error::Client)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::BTreeMap, fs::File, thread};
+
+    use super::*;
+    use crate::{
+        target::guest::{Tail, mailbox::put_answer},
+        workload::Reading,
+    };
+
+    fn order(warm_up: bool) -> Order {
+        Order {
+            factors: BTreeMap::from([("path".to_owned(), "forwarded".to_owned())]),
+            window_ms: 1,
+            warm_up,
+        }
+    }
+
+    /// What a guest is told that asks, by a host that gives these answers one after the other.
+    #[test]
+    fn each_order_gets_its_own_answer() {
+        let made = Made {
+            took: Duration::from_millis(1500),
+            reading: Reading {
+                ops: 7,
+                ..Reading::default()
+            },
+            client_ns: None,
+        };
+        let answers: [Answer; 3] = [
+            Ok(None),
+            Ok(Some(made.clone())),
+            Err("nobody is there".into()),
+        ];
+        let folder = tempfile::TempDir::new().expect("a folder");
+        File::create(folder.path().join("stream")).expect("a file");
+        let errand = Errand::of(folder.path()).expect("an errand");
+        let host = {
+            let (path, answers) = (folder.path().to_owned(), answers.clone());
+            thread::spawn(move || {
+                let mut tail = Tail::of(&path);
+                let mut orders = Vec::new();
+                while orders.len() < answers.len() {
+                    for message in tail.read().expect("messages") {
+                        let Message::Load { number, order } = message else {
+                            panic!("{message:?}");
+                        };
+                        let answer = &answers[orders.len()];
+                        orders.push((number, order));
+                        put_answer(&path, number, answer).expect("an answer");
+                    }
+                    sleep(Duration::from_millis(5));
+                }
+                orders
+            })
+        };
+        assert_eq!(errand.load(&order(true)).expect("warm"), None);
+        assert_eq!(errand.load(&order(false)).expect("a window"), Some(made));
+        let error = errand.load(&order(false)).expect_err("it failed");
+        assert!(error.downcast_ref::<Error>().is_some_and(Error::is_input));
+        assert_eq!(error.to_string(), "nobody is there");
+        let orders = host.join().expect("the host");
+        let expected = [(0, order(true)), (1, order(false)), (2, order(false))];
+        assert_eq!(orders, expected);
+        // An answer that was read is removed when the next one comes.
+        let left = |number: u32| folder.path().join(answer_name(number)).exists();
+        assert_eq!([0, 1, 2].map(left), [false, false, true]);
+    }
+}
