@@ -38,12 +38,18 @@ pub(super) fn precision(text: &str) -> Result<f64, String> {
     Ok(value)
 }
 
+/// The longest time that is taken. Forecasts of centuries would take long, and say nothing.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// `60s`, `2m`, `1h 30m`: more than nothing.
 pub(super) fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text.trim())
         .map_err(|error| format!("{error}; write a time with its unit, e.g. 60s or 2m"))?;
     if time.is_zero() {
         return Err("it must be longer than nothing, e.g. 60s".to_owned());
+    }
+    if time > LONGEST {
+        return Err("30days at most; over more than a day a machine drifts anyway".to_owned());
     }
     Ok(time)
 }
@@ -144,7 +150,8 @@ mod tests {
     fn times() {
         assert_eq!(time("60s"), Ok(Duration::from_secs(60)));
         assert_eq!(time("1m 30s"), Ok(Duration::from_secs(90)));
-        for wrong in ["60", "0s", "-1s", "", "soon"] {
+        assert_eq!(time("30days"), Ok(LONGEST));
+        for wrong in ["60", "0s", "-1s", "", "soon", "31days", "1000years"] {
             assert!(time(wrong).is_err(), "{wrong}");
         }
     }
