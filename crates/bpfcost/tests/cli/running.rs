@@ -138,7 +138,8 @@ impl Held {
         self.programs.is_empty() && self.maps.is_empty()
     }
 
-    /// Waits until the kernel has none of it any more; it frees some milliseconds later.
+    /// Waits until the kernel has none of it any more; it frees some milliseconds later. A link holds its
+    /// program, so that one that was left would show.
     #[track_caller]
     pub(crate) fn assert_freed(&self) {
         let begun = Instant::now();
