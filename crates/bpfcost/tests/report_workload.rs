@@ -221,7 +221,10 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
     let dearer = compared(run("new", 0.2, 1.0));
     assert_eq!(
         outcomes(&dearer),
-        [("off", Outcome::Unresolved), ("bpftrace", Outcome::Regressed)]
+        [
+            ("off", Outcome::Unresolved),
+            ("bpftrace", Outcome::Regressed)
+        ]
     );
     let cheaper = compared(run("new", -0.05, 1.0));
     assert_eq!(outcomes(&cheaper)[1].1, Outcome::Improved);
@@ -239,7 +242,13 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
 #[test]
 fn many_runs_of_a_workload_tell_of_the_server_itself() {
     let side = |name: &str, level: f64, runs: usize| -> Vec<Record> {
-        let run = |index| run(&format!("{name}{index}"), 0.045, level + 0.01 * index as f64);
+        let run = |index| {
+            run(
+                &format!("{name}{index}"),
+                0.045,
+                level + 0.01 * index as f64,
+            )
+        };
         (0..runs).map(run).collect()
     };
     let compared = |runs| {
@@ -248,14 +257,19 @@ fn many_runs_of_a_workload_tell_of_the_server_itself() {
     };
     let few = compared(4);
     assert_eq!(few.cases[0].outcome, Outcome::Unresolved);
-    let note = few.cases[0].note.clone().unwrap();
-    assert!(note.contains("5 records a side would tell"), "{note}");
+    let told: Vec<&str> = few.warnings.iter().map(|one| one.text.as_str()).collect();
+    assert!(
+        told.iter()
+            .any(|text| text.contains("5 records a side would tell")),
+        "{told:?}"
+    );
     assert_eq!(few.cases[1].basis, Some(Basis::Runs));
     let many = compared(5);
     assert_eq!(
         outcomes(&many),
         [("off", Outcome::Regressed), ("bpftrace", Outcome::Same)]
     );
+    assert!(many.warnings.iter().all(|one| one.code != "workload-level"));
     assert_eq!(many.cases[0].basis, Some(Basis::Sessions));
     assert_eq!(many.cases[1].basis, Some(Basis::Sessions));
 }
@@ -265,7 +279,9 @@ fn runs_of_other_operations_are_not_compared() {
     let old = run("old", 0.045, 1.0);
     let mut new = run("new", 0.045, 1.0);
     new.workload.as_mut().unwrap().operation = "request".to_owned();
-    let refused = compare(&[old], &[new], None, |_| None).unwrap_err().to_string();
+    let refused = compare(&[old], &[new], None, |_| None)
+        .unwrap_err()
+        .to_string();
     assert!(
         refused.contains("per command in one record") && refused.contains("per request"),
         "{refused}"

@@ -108,9 +108,8 @@ impl Progress {
             duration((self.finished_s + self.epoch_s() * left - spent).max(0.0))
         };
         // A time that nobody asked for is not kept where it would show nothing.
-        let late = |looks: &usize| {
-            self.epoch_s() * *looks as f64 > self.seconds && self.epochs < *looks
-        };
+        let late =
+            |looks: &usize| self.epoch_s() * *looks as f64 > self.seconds && self.epochs < *looks;
         let text = match (self.last, self.first_look.filter(late)) {
             (Some(last), _) if self.epochs > 0 => {
                 let spent = duration(spent);

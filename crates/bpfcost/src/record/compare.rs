@@ -77,7 +77,9 @@ pub fn compare(
         if records().all(counted) {
             0.0
         } else if records().all(|record| record.workload.is_some()) {
-            records().map(|record| record.asked.margin).fold(0.0, f64::max)
+            records()
+                .map(|record| record.asked.margin)
+                .fold(0.0, f64::max)
         } else {
             DEFAULT_THRESHOLD
         }
@@ -225,9 +227,9 @@ impl Group<'_> {
         }
         if self.are_of_a_workload() {
             let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
-            changes
-                .cases
-                .extend(self.added(&names, threshold, family));
+            let (added, warning) = self.added(&names, threshold, family);
+            changes.cases.extend(added);
+            changes.warnings.extend(warning);
             return;
         }
         let (spread, known) = self.spread(known_spread);

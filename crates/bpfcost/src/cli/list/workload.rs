@@ -46,7 +46,12 @@ pub(super) fn tell(
             format!("{value}{}", starred(quick))
         });
         let values: Vec<String> = values.collect();
-        say!("{}  {}\n  {}\n", factor.name, factor.about, values.join(", "))?;
+        say!(
+            "{}  {}\n  {}\n",
+            factor.name,
+            factor.about,
+            values.join(", ")
+        )?;
     }
     loads(definition)?;
     for paragraph in text::block(&definition.prose).split("\n\n") {
