@@ -299,14 +299,19 @@ fn many_runs_of_a_workload_tell_of_the_server_itself() {
     };
     let few = compared(4);
     assert_eq!(few.cases[0].outcome, Outcome::Unresolved);
-    let note = few.cases[0].note.clone().unwrap();
-    assert!(note.contains("5 records a side would tell"), "{note}");
+    let told: Vec<&str> = few.warnings.iter().map(|one| one.text.as_str()).collect();
+    assert!(
+        told.iter()
+            .any(|text| text.contains("5 records a side would tell")),
+        "{told:?}"
+    );
     assert_eq!(few.cases[1].basis, Some(Basis::Runs));
     let many = compared(5);
     assert_eq!(
         outcomes(&many),
         [("off", Outcome::Regressed), ("bpftrace", Outcome::Same)]
     );
+    assert!(many.warnings.iter().all(|one| one.code != "workload-level"));
     assert_eq!(many.cases[0].basis, Some(Basis::Sessions));
     assert_eq!(many.cases[1].basis, Some(Basis::Sessions));
 }

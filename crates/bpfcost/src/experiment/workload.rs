@@ -356,17 +356,18 @@ impl Experiment for Workload {
             1 => 1.0,
             _ => 3.0,
         };
-        let specs = self.definition.variants.iter();
-        let starts: Vec<f64> = specs
-            .filter_map(|variant| variant.probe.parse::<probe::Spec>().ok())
-            .map(|spec| spec.start_s())
+        let variants = self.definition.variants.iter();
+        let specs: Vec<probe::Spec> = variants
+            .filter_map(|variant| variant.probe.parse().ok())
             .collect();
+        let sum = |of: fn(&probe::Spec) -> f64| specs.iter().map(of).sum::<f64>();
         // Those that take time are rehearsed too.
-        let rehearsed = starts.iter().filter(|start_s| **start_s > 0.0).count() as f64;
-        let starts_s: f64 = starts.iter().sum();
+        let rehearsed = specs.iter().filter(|spec| spec.start_s() > 0.0).count() as f64;
+        let starts_s = sum(probe::Spec::start_s);
+        let switched_s = starts_s + sum(probe::Spec::switch_s);
         Overhead {
             load_s: 0.5 + (windows + rehearsed) * self.definition.window_ms as f64 / 1e3 + starts_s,
-            trial_s: 0.05 + starts_s / self.definition.variants.len() as f64,
+            trial_s: 0.05 + switched_s / self.definition.variants.len() as f64,
             batches: 1.0,
         }
     }

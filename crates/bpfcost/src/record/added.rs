@@ -1,9 +1,14 @@
 //! What probes add to a workload, compared between runs.
 //!
-//! What a server takes per operation moves from run to run by more than anybody knows, and `self-test` measures
-//! something else: kernel programs. What a probe adds does not move with it, for it is known within each run, on the same
-//! server. So of a case with a probe the ratio to `off` is compared, by its interval within the run; a case without one has
-//! nothing to stand on, and a verdict only where there are enough runs a side to speak for themselves.
+//! What a server takes per operation moves from run to run by more than a run's interval knows, and `self-test`
+//! measures something else: kernel programs. What a probe adds is known within each run, on the same server, and its
+//! interval holds from one run to the next. Seen on the machine where this was made: of the 190 pairs among 20 runs of
+//! redis, 55 differed by more than the 95 % intervals of `off` allow, and 1 by more than those of a probe's difference;
+//! among 7 runs of nginx on a busy machine 28 of 42, and 3 of 42; where the sniffer takes ten times what nginx does, 0
+//! of 12.
+//!
+//! So of a case with a probe the ratio to `off` is compared, without any addition. A case without one has nothing to
+//! stand on, and a verdict only where there are enough runs a side to speak for themselves.
 
 use bpfcost_stats::{
     Estimate, Policy, Sense, hodges_lehmann,
@@ -12,9 +17,10 @@ use bpfcost_stats::{
 
 use super::{
     Basis, CaseRecord, Change, Comparison, Record, Side,
+    compat::what,
     sides::{Group, costs, estimates, exact_suffices, pooled, sessions, sessions_needed},
 };
-use crate::{experiment::workload::VARIANT, workload::OFF};
+use crate::{experiment::workload::VARIANT, measure::Warning, workload::OFF};
 
 impl Group<'_> {
     /// Whether these are runs of a workload.
@@ -23,8 +29,13 @@ impl Group<'_> {
         records.all(|record| record.workload.is_some())
     }
 
-    /// The changes of cases that both sides have.
-    pub(super) fn added(&self, names: &[String], threshold: f64, family: usize) -> Vec<Change> {
+    /// The changes of cases that both sides have, and what keeps some of them from a verdict.
+    pub(super) fn added(
+        &self,
+        names: &[String],
+        threshold: f64,
+        family: usize,
+    ) -> (Vec<Change>, Option<Warning>) {
         let judged: Vec<Sides> = names
             .iter()
             .map(|name| self.judged_of(name, family))
@@ -44,17 +55,28 @@ impl Group<'_> {
                     off,
                     [added(&self.old, name), added(&self.new, name)],
                 ),
-                None if change.p.is_none() => Change {
-                    note: Some(format!(
-                        "how far runs of it differ is not known; {} records a side would tell",
-                        sessions_needed(family)
-                    )),
+                // There are epochs; it is runs that are too few.
+                None => Change {
+                    note: change.note.filter(|_| change.p.is_some()),
                     ..change
                 },
-                None => change,
             }
         };
-        names.iter().zip(found).map(change).collect()
+        let changes: Vec<Change> = names.iter().zip(found).map(change).collect();
+        let open = |change: &Change| change.baseline.is_none() && change.p.is_none();
+        let warning = changes.iter().any(open).then(|| {
+            let record = self.new.first().or(self.old.first());
+            Warning::new(
+                "workload-level",
+                format!(
+                    "{}: of what it takes without a probe no verdict is given, for nobody knows how far its runs \
+                     differ; {} records a side would tell",
+                    record.map_or_else(String::new, |record| what(record)),
+                    sessions_needed(family)
+                ),
+            )
+        });
+        (changes, warning)
     }
 
     /// What of a case is judged.

@@ -227,7 +227,9 @@ impl Group<'_> {
         }
         if self.are_of_a_workload() {
             let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
-            changes.cases.extend(self.added(&names, threshold, family));
+            let (added, warning) = self.added(&names, threshold, family);
+            changes.cases.extend(added);
+            changes.warnings.extend(warning);
             return;
         }
         let (spread, known) = self.spread(known_spread);

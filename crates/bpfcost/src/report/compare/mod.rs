@@ -84,13 +84,7 @@ fn side(change: &Change, side: Option<Side>) -> String {
         return MISSING.to_owned();
     };
     match side.added.filter(|_| change.baseline.is_some()) {
-        Some(added) => {
-            let (value, interval) = share(added, side.added_ci95);
-            [value, interval.unwrap_or_default()]
-                .join(" ")
-                .trim_end()
-                .to_owned()
-        }
+        Some(added) => share(added, side.added_ci95).0,
         None => words::value(side.value, side.ci95, change.unit),
     }
 }

@@ -91,10 +91,10 @@ impl Section {
         let figured = chart.as_ref().map(Chart::others);
         let mut tables: Vec<Table> = cells.iter().map(sheet::table).collect();
         tables.extend(chart.iter().map(scaling::table));
-        tables.push(match record.workload {
-            Some(_) => workload::table(record),
-            None => tables::cost_table(&groups, record),
-        });
+        match record.workload {
+            Some(_) => tables.extend(workload::tables(record)),
+            None => tables.push(tables::cost_table(&groups, record)),
+        }
         tables.extend(tables::cpu_table(record));
         if !pairs.is_empty() {
             tables.push(tables::pair_table(&pairs, record));

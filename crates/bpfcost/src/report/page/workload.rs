@@ -60,36 +60,51 @@ impl WorkloadPart {
     }
 }
 
-/// Every value of every case.
-pub(super) fn table(record: &Record) -> Table {
-    let names = record.secondary_names();
-    let row = |case: &CaseRecord| {
-        let own = case.raw.as_ref().map(|raw| Part {
+/// Cases beside each other in a table: so many find room on paper.
+const BESIDE: usize = 6;
+
+/// Every value of every case, a few cases a table.
+pub(super) fn tables(record: &Record) -> Vec<Table> {
+    let parts = record.cases.chunks(BESIDE);
+    let several = parts.len() > 1;
+    parts.map(|cases| table(record, cases, several)).collect()
+}
+
+fn table(record: &Record, cases: &[CaseRecord], several: bool) -> Table {
+    let cell = |part: Option<Part>| {
+        let text = part.map_or_else(String::new, workload::shown);
+        number_cell(text, part.map(|part| part.value))
+    };
+    let row = |name: String, values: Vec<Option<Part>>| Row {
+        tone: None,
+        cells: std::iter::once(words_cell(name))
+            .chain(values.into_iter().map(cell))
+            .collect(),
+    };
+    let own = |case: &CaseRecord| {
+        case.raw.as_ref().map(|raw| Part {
             value: raw.value,
             ci95: raw.ci95,
-        });
-        let others = names.iter().map(|name| case.secondary_part(name));
-        let cell = |part: Option<Part>| {
-            let text = part.map_or_else(String::new, workload::shown);
-            number_cell(text, part.map(|part| part.value))
-        };
-        let name = words_cell(text::line(&case.name));
-        Row {
-            tone: None,
-            cells: std::iter::once(name)
-                .chain(std::iter::once(own).chain(others).map(cell))
-                .collect(),
-        }
+        })
     };
-    let unit = record.unit.to_string();
-    let mut heads = vec![("case", false), (unit.as_str(), true)];
-    heads.extend(names.iter().map(|name| (*name, true)));
+    let first = row(record.unit.to_string(), cases.iter().map(own).collect());
+    let others = record.secondary_names().into_iter().map(|name| {
+        let values = cases.iter().map(|case| case.secondary_part(name));
+        row(text::line(name), values.collect())
+    });
+    let names: Vec<String> = cases.iter().map(|case| text::line(&case.name)).collect();
+    let mut heads = vec![("value", false)];
+    heads.extend(names.iter().map(|name| (name.as_str(), true)));
     Table {
-        title: "All values".into(),
+        title: match (names.as_slice(), several) {
+            ([first, .., last], true) => format!("All values, {first} to {last}").into(),
+            ([only], true) => format!("All values, {only}").into(),
+            _ => "All values".into(),
+        },
         caption: "Values over epochs, with how far their 95\u{A0}% intervals reach; CPU times (_ns) per \
                   operation. Percentiles of latency are those of a window, of which the middle one counts."
             .to_owned(),
-        rows: record.cases.iter().map(row).collect(),
+        rows: std::iter::once(first).chain(others).collect(),
         columns: columns(&heads),
     }
 }
