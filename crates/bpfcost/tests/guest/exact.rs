@@ -28,8 +28,7 @@ fn counted_with(line: &str, kernel: &str, hooks: &str) -> Record {
     let tool = Tool::new();
     let said = says(&tool, &format!("{line} --on exact:{kernel} --quick"), hooks);
     assert_eq!(said.code, Some(0), "{said:?}");
-    let record = valid_record(&tool);
-    record
+    valid_record(&tool)
 }
 
 /// By case: its count, and whether it repeated from trial to trial.
