@@ -157,7 +157,6 @@ impl Probe for Loaded {
             hits: Some(counted.hits),
             lost: counted.missed.unwrap_or(0),
             counts: spell_ns.into_iter().collect(),
-            ..Seen::default()
         })
     }
 }
