@@ -110,8 +110,7 @@ fn a_kernel_in_lockdown_says_so() {
     );
     let said = says(&tool, &line, r#"{"kernel": "lockdown=confidentiality"}"#);
     assert_eq!(said.code, Some(0), "{said:?}");
-    let text = fs::read_to_string(tool.path("x.json")).expect("a record");
-    let record: Record = serde_json::from_str(&text).expect("a record");
+    let record = record(&tool);
     assert_eq!(nets(&record).keys().collect::<Vec<_>>(), [&"raw_tp/empty"]);
     for case in ["kprobe", "kprobe.multi-all", "tracepoint"] {
         let name = format!("{case}/empty");
