@@ -77,7 +77,7 @@ impl Network {
                 let card = Card::up(mac, address, bits);
                 return card
                     .map(|card| Network(Kind::Card(card)))
-                    .context("the guest can't be reached from outside");
+                    .context("the guest can't be reached from outside, for which its kernel needs virtio_net");
             }
             Path::Loopback => Link::Loopback,
             Path::Veth => Link::Veth {

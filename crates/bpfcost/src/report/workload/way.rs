@@ -79,19 +79,27 @@ fn time(off: &CaseRecord, operation: &str) -> Option<String> {
             format!("{}{HOLD}µs", number::fixed(us, number::plain_decimals(us)))
         }
     };
-    let told = format!(
-        "The CPUs idled for {idle} of the time, and the server worked for {} of the {} from one {operation} to \
-         the next",
-        shown(worked_ns),
+    let idled = format!("The CPUs idled for {idle} of the time, and the server worked for");
+    let of = format!(
+        "of the {} from one {operation} to the next",
         shown(between_ns)
     );
-    Some(match busy < BUSY {
-        true => format!(
-            "{told}: throughput shows nothing of a probe on its calls that costs less than {} a {operation}.",
+    Some(if busy < BUSY {
+        format!(
+            "{idled} {} {of}: throughput shows nothing of a probe on its calls that costs less than {} a \
+             {operation}.",
+            shown(worked_ns),
             shown(between_ns - worked_ns)
-        ),
-        false => format!(
-            "{told}: it has no time to spare, so that throughput shows what a probe costs it."
-        ),
+        )
+    } else if off.secondary_value("host_dropped").is_some() {
+        // By the clock of a guest, which does not know when it was not run.
+        format!(
+            "{idled} all {of}, in which the guest counts what its host did for others: whether throughput shows \
+             what a probe costs, a run on an idle host tells."
+        )
+    } else {
+        format!(
+            "{idled} all {of}: it has no time to spare, so that throughput shows what a probe costs it."
+        )
     })
 }
