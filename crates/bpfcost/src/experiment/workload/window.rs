@@ -13,7 +13,7 @@ use super::{fired::silent, site::Site};
 use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, Seen},
-    workload::{Check, Definition, Headline, Load, Made, Reading, Scene, Variant, allowed},
+    workload::{Check, Definition, Headline, Load, Made, Reading, SECOND, Scene, Variant, allowed},
 };
 
 /// Makes the load of a window, or watches what comes.
@@ -77,7 +77,11 @@ pub(super) fn run(
         served.amend(scene, &mut made.reading)?;
     }
     let reading = &made.reading;
-    let ops = reading.ops();
+    let ops = match definition.operation.as_str() {
+        // Those over which CPU time was read.
+        SECOND => lasted.as_secs_f64(),
+        _ => reading.ops(),
+    };
     let mut put = |name: &str, value: f64| secondary.insert(name.to_owned(), value);
     put("ops", ops);
     put("server_ns", spent.server_ns / ops);
