@@ -179,7 +179,7 @@ mod tests {
 
     /// One, or why there is none.
     fn made() -> Option<Group> {
-        Group::make().inspect_err(require::skip).ok()
+        Group::make().inspect_err(|error| require::skip(error)).ok()
     }
 
     #[test]
