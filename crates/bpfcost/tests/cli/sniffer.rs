@@ -24,7 +24,7 @@ fn a_server_without_openssl_is_an_error_that_says_so() {
     let mut asks = agent.stdin.take().expect("input");
     let mut answers = BufReader::new(agent.stdout.take().expect("output")).lines();
     let mut answer = || answers.next().expect("an answer").expect("a line");
-    assert_eq!(answer(), "\"loaded\"");
+    assert!(answer().starts_with("{\"loaded\""));
     let scene = Scene {
         pids: vec![server.id()],
         ..Scene::default()
