@@ -36,7 +36,7 @@ pub enum Work {
     Map,
     /// Is busy, to what the clock can tell.
     Busy {
-        /// Nanoseconds of each run, beyond those of one that is busy for 0 ns: it reads the clock and goes.
+        /// Nanoseconds of each run, beyond those of reading the clock twice.
         ns: u64,
     },
 }
@@ -168,8 +168,8 @@ impl Counter {
         })
     }
 
-    /// Makes a spell take that much longer than one that waits for nothing. Whoever wants to see the time
-    /// alone compares with such a one: it reads the clock as often before and after, in caches as cold.
+    /// Makes a spell take that much longer than one that waits for nothing. Whoever wants to see time alone
+    /// compares two that wait: they leave their loops alike, in caches as cold.
     fn calibrate(&mut self, ns: u64) -> Result<()> {
         let asked = self.time_spell(0)? + ns;
         // Too long by what it takes to see that the time is over: half a turn of its loop, and more.

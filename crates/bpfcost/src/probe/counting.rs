@@ -35,7 +35,7 @@ const KINDS: [(&str, How); 10] = [
 
 /// How long a busy program is busy where nothing else is said, in nanoseconds.
 const BUSY_NS: u64 = 1000;
-/// How long it can be, where it is: the shortest has some turns of its loop, the longest no watchdog minds.
+/// How long it can be: the shortest has some turns of its loop, the longest no watchdog minds.
 const BUSY_LIMITS_NS: std::ops::RangeInclusive<u64> = 200..=1_000_000;
 
 /// What is counted, and how.
@@ -94,9 +94,9 @@ impl Counting {
                 "builtin:busy wants a tracepoint and nanoseconds: builtin:busy:raw_syscalls:sys_enter:1000"
             ),
         };
-        if ns != 0 && !BUSY_LIMITS_NS.contains(&ns) {
+        if !BUSY_LIMITS_NS.contains(&ns) {
             bail!(
-                "builtin:busy can be busy for {} to {} ns, or for 0, and was asked for {ns}",
+                "builtin:busy can be busy for {} to {} ns, and was asked for {ns}",
                 BUSY_LIMITS_NS.start(),
                 BUSY_LIMITS_NS.end()
             );
@@ -211,7 +211,6 @@ mod tests {
         let ns = |text| busy(text).unwrap().work;
         assert_eq!(ns("irq:softirq_entry"), Work::Busy { ns: 1000 });
         assert_eq!(ns("irq:softirq_entry:5000"), Work::Busy { ns: 5000 });
-        assert_eq!(ns("irq:softirq_entry:0"), Work::Busy { ns: 0 });
         assert!(busy("irq:softirq_entry:1us").is_err());
         assert!(
             busy("irq:softirq_entry:10")
