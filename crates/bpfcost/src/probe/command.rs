@@ -190,7 +190,10 @@ pub(super) fn there(command: &str) -> Result<()> {
     let word = words.find(|word| !word.contains('=')).unwrap_or_default();
     // What is more than a name is the shell's to understand.
     let name = |letter: char| letter.is_ascii_alphanumeric() || "_-+./".contains(letter);
-    if word.is_empty() || !word.chars().all(name) {
+    let (before, after) = command.split_once(word).unwrap_or_default();
+    let quoted =
+        before.contains(['"', '\'', '`', '$', '\\']) || after.trim_start().starts_with('(');
+    if word.is_empty() || quoted || !word.chars().all(name) {
         return Ok(());
     }
     let known = Command::new("sh")
@@ -243,6 +246,8 @@ mod tests {
             "exec sleep 1",
             "(sleep 1 &); wait",
             "{bpfcost} top",
+            "A='x y z' true",
+            "f () { true; }; f",
             "",
         ] {
             assert!(there(command).is_ok(), "{command}");

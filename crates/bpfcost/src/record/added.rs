@@ -69,8 +69,8 @@ impl Group<'_> {
             Warning::new(
                 "workload-level",
                 format!(
-                    "{}: of what it takes without a probe no verdict is given, for nobody knows how far its runs \
-                     differ; {} records a side would tell",
+                    "{}: of what it takes by itself, held against no case without a probe, no verdict is given, for nobody \
+                     knows how far its runs differ; {} records a side would tell",
                     record.map_or_else(String::new, |record| what(record)),
                     sessions_needed(family)
                 ),

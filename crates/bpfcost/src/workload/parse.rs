@@ -9,7 +9,7 @@ use std::{
 use regex::Regex;
 use thiserror::Error as ThisError;
 
-use super::{Definition, Error, LOAD, OFF, Variant, source};
+use super::{Definition, Error, LOAD, OFF, SECOND, Variant, Watch, source};
 use crate::nearest::suggest;
 
 /// What commands and files may name in braces beside factors; [`Scene`](super::Scene) fills it in.
@@ -108,6 +108,14 @@ impl Definition {
             return Err(wrong(
                 "[[client]]",
                 "there is no [[client]], so nothing makes load",
+            ));
+        }
+        let counts = |watch: &Watch| !watch.ops.is_empty();
+        let watched = self.server.as_ref().and_then(|one| one.watch.as_ref());
+        if self.operation == SECOND && watched.is_none_or(counts) {
+            return Err(wrong(
+                format!("\"{SECOND}\""),
+                "operation = \"second\" is what stands for operations that nobody counts: name what the client counts",
             ));
         }
         unique("variant", self.variants.iter().map(|one| one.name.as_str()))?;

@@ -66,7 +66,7 @@ fn says(line: &str) -> Result<(), String> {
 }
 
 /// Whether `BPFCOST_REQUIRE` names `vm`.
-fn required() -> bool {
+pub(crate) fn required() -> bool {
     let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
     required.split(',').any(|one| one == "vm")
 }

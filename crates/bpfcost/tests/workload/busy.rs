@@ -51,9 +51,12 @@ fn check(record: &Record, place: &str, load: &str, account: &str) {
         put.value + beyond.low,
         put.value + beyond.high
     );
+    // Interruptions make spells longer, and nothing makes them shorter.
     assert!(put.low > ASKED_NS * 0.95, "{put:?}");
-    if beyond.high - beyond.low > WIDEST_NS || put.high > ASKED_NS + LONGER_NS {
-        eprintln!("SKIPPED: the machine is too busy to tell: {put:?}, {beyond:?}");
+    assert!(put.low < ASKED_NS + LONGER_NS, "{put:?}");
+    if beyond.high - beyond.low > WIDEST_NS {
+        // Not counted as a skip: how busy a machine is must not decide a test.
+        eprintln!("{place}: the machine is too busy to tell more: {put:?}, {beyond:?}");
         return;
     }
     let found = beyond.low <= BESIDE_NS && beyond.high >= -BESIDE_NS;

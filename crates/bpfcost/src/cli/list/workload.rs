@@ -60,7 +60,7 @@ pub(super) fn tell(
     let cases = experiment.cases();
     let measured = cases.iter().filter(|case| case.role == Role::Case);
     let probed = |case: &&Case| case.factors.get(VARIANT).is_some_and(|name| name != OFF);
-    let some = measured.clone().rfind(probed);
+    let some = measured.clone().find(probed);
     let some = some.map_or(OFF, |case| case.name.as_str());
     say!(
         "{}, named {}, as {some}; * is what --quick takes\nTargets: {}\n\
@@ -95,7 +95,7 @@ fn starred(quick: bool) -> &'static str {
     if quick { " *" } else { "" }
 }
 
-/// ` (load writes)`: where a variant is not everywhere.
+/// ` (load writes alone)`: where a variant is not everywhere.
 fn only(variant: &Variant) -> String {
     let only = variant.only.iter();
     let only: Vec<String> = only

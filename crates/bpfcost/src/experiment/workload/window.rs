@@ -109,8 +109,8 @@ pub(super) fn run(
     if let Some(hits_per_op) = seen.hits.map(|hits| hits as f64 / ops).or(hits_per_op) {
         put("hits", hits_per_op);
     }
-    // What a tool of others loses, nobody here knows.
-    if seen.hits.is_some() {
+    // Of a tool of others that tells of no losses, nobody here knows whether it had any.
+    if seen.hits.is_some() || seen.lost > 0 {
         put("lost", seen.lost as f64);
     }
     check(variant, scene, &seen, reading)?;

@@ -22,7 +22,7 @@ use bpfcost_bpf::{
 };
 use twox_hash::XxHash3_64;
 
-use super::{Agent, EVERY};
+use super::{Agent, EVERY, Loaded};
 use crate::{probe::Seen, workload::Scene};
 
 /// What has it take nothing.
@@ -72,7 +72,9 @@ pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
             arguments.join(":")
         ),
     };
-    real_time();
+    if capture == Capture::Payload {
+        real_time();
+    }
     Ok(Box::new(SslSniff::load(capture)?))
 }
 
@@ -90,6 +92,13 @@ impl SslSniff {
 }
 
 impl Agent for SslSniff {
+    fn loaded(&self) -> Result<Loaded> {
+        Ok(Loaded {
+            idle: self.capture == Capture::Nothing,
+            ..Loaded::default()
+        })
+    }
+
     fn attach(&mut self, scene: &Scene) -> Result<()> {
         self.before = self.sniffer.counts()?;
         *self.taken.borrow_mut() = Taken::default();

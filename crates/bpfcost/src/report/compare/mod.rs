@@ -210,7 +210,7 @@ fn captions(changes: &Changes) -> Vec<&'static str> {
         .partition(|change| change.baseline.is_some());
     let added = (!added.is_empty()).then_some(
         "With a probe, old and new are what it adds to CPU time on the same server, within a run; the change is \
-         of all that the server takes with it, had it taken the same without.",
+         of all CPU time that is counted with it, had it taken the same without.",
     );
     let told: Vec<&Change> = timed
         .into_iter()

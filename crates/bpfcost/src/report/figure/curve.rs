@@ -283,7 +283,7 @@ fn told(plot: &Plot) -> String {
             line.series,
             line.kind.name(),
             plot.rates,
-            if plot.turned { "for so many" } else { "by" },
+            if plot.turned { "by share" } else { "by" },
             plot.over,
             points.join(", ")
         );

@@ -110,8 +110,9 @@ impl Guest {
         self.port
     }
 
-    /// Tells it what came of the load that it wanted.
-    pub fn answer(&self, number: u32, answer: &Answer) -> Result<(), GuestError> {
+    /// Tells it what came of the load that it wanted. It was waiting for that, so that its silence meanwhile is none.
+    pub fn answer(&mut self, number: u32, answer: &Answer) -> Result<(), GuestError> {
+        self.heard = Instant::now();
         self.mailbox.answer(number, answer)
     }
 
