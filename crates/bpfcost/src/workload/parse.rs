@@ -334,6 +334,12 @@ only = { size = ["1"] }
     fn what_no_type_says_is_checked() {
         for (from, to, line, what) in [
             (
+                "operation = \"request\"",
+                "operation = \"second\"",
+                3,
+                "operation = \"second\" is what stands for operations that nobody counts",
+            ),
+            (
                 "only = { size",
                 "only = { sise",
                 22,
