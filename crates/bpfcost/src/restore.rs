@@ -252,12 +252,19 @@ fn setting(name: &str) -> PathBuf {
     Path::new("/proc/sys").join(name.replace('.', "/"))
 }
 
-/// When a process was started, in ticks since the boot; `None` where there is none.
+/// When a process was started, in ticks since the boot; `None` where there is none, or one that has ended and
+/// whose parent has not asked how.
 pub(crate) fn started(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything; behind it, the start is the 20th field.
+    // The name stands in parentheses and may hold anything; behind it, the state is the first field and the start
+    // the 20th.
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(19)?.parse().ok()
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?;
+    if matches!(state, "Z" | "X") {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
 }
 
 fn boot() -> String {

@@ -4,6 +4,8 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Mutex,
+    thread::sleep,
+    time::{Duration, Instant},
 };
 
 use super::programs::freed;
@@ -15,6 +17,11 @@ struct Brought {
     programs: BTreeSet<u32>,
     processes: BTreeMap<u32, u64>,
 }
+
+/// How long a process that was killed may take to end: on a busy machine it has to be run once more for that.
+const ENDED: Duration = Duration::from_secs(2);
+/// How often is looked whether it has.
+const LOOK: Duration = Duration::from_millis(5);
 
 static BROUGHT: Mutex<Brought> = Mutex::new(Brought {
     programs: BTreeSet::new(),
@@ -40,9 +47,20 @@ pub(crate) fn left() -> Vec<String> {
     let programs: Vec<u32> = brought.programs.iter().copied().collect();
     let programs = freed(&programs);
     let programs = programs.iter().map(|id| format!("BPF program {id}"));
-    let processes = brought.processes.iter();
-    let alive = processes.filter(|(pid, start)| started(**pid) == Some(**start));
-    programs
-        .chain(alive.map(|(pid, _)| format!("process {pid}")))
-        .collect()
+    let processes = alive(&brought.processes);
+    let processes = processes.iter().map(|pid| format!("process {pid}"));
+    programs.chain(processes).collect()
+}
+
+/// Waits until processes have ended; those that stay.
+fn alive(processes: &BTreeMap<u32, u64>) -> Vec<u32> {
+    let begun = Instant::now();
+    loop {
+        let there = |(pid, start): (&u32, &u64)| (started(*pid) == Some(*start)).then_some(*pid);
+        let alive: Vec<u32> = processes.iter().filter_map(there).collect();
+        if alive.is_empty() || begun.elapsed() > ENDED {
+            return alive;
+        }
+        sleep(LOOK);
+    }
 }
