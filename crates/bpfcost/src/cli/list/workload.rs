@@ -60,7 +60,11 @@ pub(super) fn tell(
     let cases = experiment.cases();
     let measured = cases.iter().filter(|case| case.role == Role::Case);
     let probed = |case: &&Case| case.factors.get(VARIANT).is_some_and(|name| name != OFF);
-    let some = measured.clone().find(probed);
+    // One that any target has.
+    let inside = measured
+        .clone()
+        .filter(|case| !definition.is_outside(&case.factors));
+    let some = inside.rev().find(probed);
     let some = some.map_or(OFF, |case| case.name.as_str());
     say!(
         "{}, named {}, as {some}; * is what --quick takes\nTargets: {}\n\
