@@ -9,6 +9,9 @@ use anyhow::Result;
 
 use super::{Server, busy, family::family};
 
+/// The longest tick of a kernel (100 a second).
+const TICK_NS: f64 = 1e7;
+
 /// Reads CPU times.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Accounts<'a> {
@@ -106,16 +109,28 @@ impl Account {
 }
 
 impl Party {
-    /// A process that came meanwhile counts whole; of one that went, its group alone knows.
+    /// A process that came meanwhile counts whole; of one that went, its group alone knows, also where it came and
+    /// went between the two looks.
     fn since(&self, before: &Party) -> f64 {
         let same = self.clocks.keys().eq(before.clocks.keys());
-        if let (false, Some(now), Some(then)) = (same, self.group_ns, before.group_ns) {
-            return now - then;
-        }
         let spent = |(pid, now): (&u32, &f64)| now - before.clocks.get(pid).unwrap_or(&0.0);
         // The sum of nothing is −0.
-        self.clocks.iter().map(spent).sum::<f64>() + 0.0
+        let of_clocks = self.clocks.iter().map(spent).sum::<f64>() + 0.0;
+        let of_group = self
+            .group_ns
+            .zip(before.group_ns)
+            .map(|(now, then)| now - then);
+        match of_group {
+            Some(of_group) if !same || of_group - of_clocks > lag_ns() => of_group,
+            _ => of_clocks,
+        }
     }
+}
+
+/// How far a group's account may be behind those of its processes, in nanoseconds: a tick on each CPU.
+fn lag_ns() -> f64 {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    TICK_NS * cpus as f64
 }
 
 /// CPU time of processes by their own clocks, threads that have ended included.
@@ -204,6 +219,9 @@ mod tests {
         let before = party(&[(1, 10.0), (2, 20.0)], Some(100.0));
         let after = party(&[(1, 15.0), (3, 4.0)], Some(160.0));
         assert_eq!(after.since(&before), 60.0);
+        // One that came and went leaves the same processes, and its time with their group.
+        let after = party(&[(1, 15.0), (2, 25.0)], Some(100.0 + 2.0 * lag_ns()));
+        assert_eq!(after.since(&before), 2.0 * lag_ns());
         // Without a group, what those spent that are there.
         let after = party(&[(1, 15.0), (3, 4.0)], None);
         assert_eq!(after.since(&before), 9.0);
