@@ -280,6 +280,37 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
     );
 }
 
+/// What a probe adds is known only of runs that had a case without it, however many they are.
+#[test]
+fn a_probe_without_off_beside_it_has_no_verdict() {
+    let side = |name: &str, level: f64| -> Vec<Record> {
+        let alone = |index: u32| {
+            let mut record = run(
+                &format!("{name}{index}"),
+                0.045,
+                level + 0.001 * f64::from(index),
+            );
+            record.comparisons.clear();
+            record.cases.retain(|case| case.name != "off");
+            record
+        };
+        (0..8).map(alone).collect()
+    };
+    let changes = compare(&side("old", 1.0), &side("new", 1.3), None, |_| None).unwrap();
+    assert_eq!(outcomes(&changes), [("bpftrace", Outcome::Unresolved)]);
+    let note = changes.cases[0].note.as_deref();
+    assert!(
+        note.is_some_and(|note| note.contains("without off")),
+        "{note:?}"
+    );
+    let codes: Vec<&str> = changes
+        .warnings
+        .iter()
+        .map(|one| one.code.as_ref())
+        .collect();
+    assert_eq!(codes, ["workload-sessions"], "more records would not tell");
+}
+
 /// Without a probe there is nothing within a run to stand on, so it takes enough runs.
 #[test]
 fn many_runs_of_a_workload_tell_of_the_server_itself() {

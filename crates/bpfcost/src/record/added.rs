@@ -55,22 +55,26 @@ impl Group<'_> {
                     off,
                     [added(&self.old, name), added(&self.new, name)],
                 ),
-                // There are epochs; it is runs that are too few.
+                // There are epochs; it is runs that are too few, or one without the probe beside it.
                 None => Change {
-                    note: change.note.filter(|_| change.p.is_some()),
+                    note: self.is_probed(name).then(|| {
+                        format!("what it adds is not known: it ran without {OFF} beside it")
+                    }),
                     ..change
                 },
             }
         };
         let changes: Vec<Change> = names.iter().zip(found).map(change).collect();
-        let open = |change: &Change| change.baseline.is_none() && change.p.is_none();
+        let open = |change: &Change| {
+            change.baseline.is_none() && change.p.is_none() && !self.is_probed(&change.case)
+        };
         let warning = changes.iter().any(open).then(|| {
             let record = self.new.first().or(self.old.first());
             Warning::new(
                 "workload-level",
                 format!(
-                    "{}: of what it takes by itself, held against no case without a probe, no verdict is given, for nobody \
-                     knows how far its runs differ; {} records a side would tell",
+                    "{}: of what it takes without a probe no verdict is given, for nobody knows how far its runs \
+                     differ; {} records a side would tell",
                     record.map_or_else(String::new, |record| what(record)),
                     sessions_needed(family)
                 ),
@@ -82,6 +86,7 @@ impl Group<'_> {
     /// What of a case is judged.
     fn judged_of(&self, name: &str, family: usize) -> Sides {
         let (old, new) = match self.off(name) {
+            None if self.is_probed(name) => return Sides::default(),
             Some(_) => (ratios(&self.old, name), ratios(&self.new, name)),
             None => {
                 let side = |side: &[&Record]| estimates(&costs(&sessions(side, name)));
@@ -98,6 +103,12 @@ impl Group<'_> {
         }
     }
 
+    /// Whether a case has a probe.
+    fn is_probed(&self, name: &str) -> bool {
+        let mut records = self.new.iter().chain(&self.old);
+        records.any(|record| record.case(name).is_some_and(|case| !is_off(case)))
+    }
+
     /// The case without a probe that a case was compared with; `None` of that itself.
     fn off(&self, name: &str) -> Option<String> {
         let mut records = self.new.iter().chain(&self.old);
@@ -107,9 +118,13 @@ impl Group<'_> {
 
 /// How a case of a record compares with the one without a probe.
 fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a Comparison> {
-    let is_off = |case: &CaseRecord| case.factors.get(VARIANT).is_some_and(|name| name == OFF);
     let mut comparisons = record.comparisons.iter();
     comparisons.find(|one| one.case == name && record.case(&one.baseline).is_some_and(is_off))
+}
+
+/// Whether a case has no probe.
+fn is_off(case: &CaseRecord) -> bool {
+    case.factors.get(VARIANT).is_some_and(|name| name == OFF)
 }
 
 /// What a case takes of what it takes without a probe, in each record of a side that knows.
