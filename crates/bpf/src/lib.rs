@@ -6,6 +6,7 @@
 //! the number stands at the head of each `bpf/*.bpf.c`.
 
 pub mod attach;
+pub mod cgroup;
 mod cpu;
 mod error;
 pub mod feature;

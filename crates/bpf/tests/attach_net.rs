@@ -5,7 +5,7 @@ mod require;
 use std::{
     collections::BTreeSet,
     fs,
-    process::Command,
+    process::{self, Command},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -58,7 +58,7 @@ impl State {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let mut groups = Vec::new();
         for root in ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"] {
-            let ours = |name: &String| name.starts_with("bpfcost-");
+            let ours = |name: &String| name.starts_with(&format!("bpfcost-{}-", process::id()));
             groups.extend(names(root).into_iter().filter(ours));
         }
         State {

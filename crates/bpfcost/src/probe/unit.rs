@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
+use bpfcost_bpf::cgroup;
 
 use super::{
     Probe, Seen,
@@ -15,7 +16,7 @@ use super::{
 use crate::{
     experiment::Fault,
     restore::{Kept, State, systemctl},
-    workload::{Scene, family, group_cpu_ns},
+    workload::{Scene, family},
 };
 
 /// How long a unit's BPF programs are waited for; systemd says that it is started only when it is ready, and
@@ -81,7 +82,7 @@ impl Probe for Unit {
     }
 
     fn cpu_ns(&self) -> Option<f64> {
-        group_cpu_ns(self.group.as_ref()?)
+        cgroup::cpu_ns(self.group.as_ref()?)
     }
 
     fn programs(&self) -> Vec<u32> {

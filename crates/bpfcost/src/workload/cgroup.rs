@@ -1,25 +1,19 @@
-//! Control groups (version 2): all that a process starts stays in its group, whatever it does, so that it can be
-//! counted and ended as one. No controller is needed for that: the kernel counts CPU time in any group.
+//! The control groups of this process: one below its own, and in that one for each that it starts.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    thread::sleep,
-    time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, Signal, kill_process};
-
-/// What the names of our groups begin with.
-const PREFIX: &str = "bpfcost-";
-/// How long a group may resist being removed, after all in it was killed.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often that is tried.
-const LOOK: Duration = Duration::from_millis(2);
+use bpfcost_bpf::cgroup;
 
 /// A control group, removed with all in it when dropped.
 #[derive(Debug)]
-pub(crate) struct Cgroup(PathBuf);
+pub(super) struct Cgroup {
+    path: PathBuf,
+    /// Tells others that it is in use; those within it are, as long as it is.
+    _lock: Option<cgroup::Cgroup>,
+}
 
 impl Cgroup {
     /// A group for what this process starts, below its own; `None` where that can't be had: no hierarchy of
@@ -27,50 +21,49 @@ impl Cgroup {
     pub(super) fn of_process() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let path = place(&mounts, &own)?.join(format!("{PREFIX}{}", std::process::id()));
-        // One of an earlier process with this number, whose guard was killed as well.
-        let _ = clear(&path);
-        fs::create_dir(&path).ok()?;
-        Some(Cgroup(path))
+        let made = cgroup::Cgroup::make_in(&place(&mounts, &own)?).ok()?;
+        Some(Cgroup {
+            path: made.path().to_owned(),
+            _lock: Some(made),
+        })
     }
 
     /// A group within this one.
     pub(super) fn within(&self, name: &str) -> io::Result<Self> {
-        let path = self.0.join(name);
+        let path = self.path.join(name);
         fs::create_dir(&path)?;
-        Ok(Cgroup(path))
+        Ok(Cgroup { path, _lock: None })
     }
 
     /// Where it lies.
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        &self.path
     }
 
     /// The file whose readers and writers are its processes.
     pub(super) fn procs(&self) -> PathBuf {
-        self.0.join("cgroup.procs")
+        self.path.join("cgroup.procs")
     }
 
     /// Its processes.
     pub(super) fn pids(&self) -> Vec<u32> {
-        pids(&self.0)
+        cgroup::pids(&self.path)
     }
 
-    /// CPU time of all that ever ran in it, in nanoseconds, to the microsecond. What runs just now is counted up
-    /// to its last tick.
+    /// CPU time of all that ever ran in it, in nanoseconds; see [`cgroup::cpu_ns`].
     pub(super) fn cpu_ns(&self) -> Option<f64> {
-        cpu_ns(&self.0)
+        cgroup::cpu_ns(&self.path)
     }
 
     /// Kills all that is in it.
     pub(super) fn kill(&self) {
-        kill(&self.0);
+        cgroup::kill(&self.path);
     }
 }
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        let _ = clear(&self.0);
+        let _ = cgroup::clear(&self.path);
     }
 }
 
@@ -84,61 +77,6 @@ fn place(mounts: &str, own: &str) -> Option<PathBuf> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     // A group outside of what this namespace may see.
     (!own.starts_with("..")).then(|| Path::new(mount).join(own))
-}
-
-/// CPU time of all that ever ran in a group, in nanoseconds; see [`Cgroup::cpu_ns`].
-pub(crate) fn cpu_ns(group: &Path) -> Option<f64> {
-    let stat = fs::read_to_string(group.join("cpu.stat")).ok()?;
-    let usage = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("usage_usec "))?;
-    Some(usage.trim().parse::<f64>().ok()? * 1e3)
-}
-
-fn pids(group: &Path) -> Vec<u32> {
-    let procs = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
-    procs.lines().filter_map(|pid| pid.parse().ok()).collect()
-}
-
-/// Groups within a group.
-fn inner(group: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(group).into_iter().flatten().flatten();
-    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    folders.map(|entry| entry.path()).collect()
-}
-
-fn kill(group: &Path) {
-    // Linux 5.14 and newer do it in one step.
-    if fs::write(group.join("cgroup.kill"), "1").is_ok() {
-        return;
-    }
-    for pid in pids(group) {
-        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::KILL);
-        }
-    }
-    inner(group).iter().for_each(|group| kill(group));
-}
-
-/// Kills all in a group of ours, and removes it.
-pub(super) fn clear(group: &Path) -> io::Result<()> {
-    let ours = group
-        .components()
-        .any(|part| part.as_os_str().to_string_lossy().starts_with(PREFIX));
-    if !ours {
-        return Err(io::Error::other("this is no control group of ours"));
-    }
-    let begun = Instant::now();
-    while group.exists() {
-        kill(group);
-        inner(group).iter().try_for_each(|inner| clear(inner))?;
-        match fs::remove_dir(group) {
-            Err(error) if group.exists() && begun.elapsed() > PATIENCE => return Err(error),
-            Err(_) => sleep(LOOK),
-            Ok(()) => {}
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -165,12 +103,5 @@ mod tests {
         assert_eq!(found(pure, "0::/../other\n"), None);
         let first = "31 20 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n";
         assert_eq!(found(first, "1:cpu:/\n"), None);
-    }
-
-    #[test]
-    fn nothing_but_our_own_is_removed() {
-        let folder = tempfile::TempDir::with_prefix("other-").expect("a folder");
-        assert!(clear(folder.path()).is_err());
-        assert!(folder.path().exists());
     }
 }

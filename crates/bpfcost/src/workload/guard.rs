@@ -19,10 +19,11 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use bpfcost_bpf::cgroup;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::{self, Cgroup};
+use super::cgroup::Cgroup;
 use crate::restore;
 
 /// This program, even where its file was replaced meanwhile.

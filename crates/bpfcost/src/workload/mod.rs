@@ -25,7 +25,6 @@ mod source;
 
 pub use accounts::{Account, Accounts, Spent, sources};
 pub use base::Base;
-pub(crate) use cgroup::cpu_ns as group_cpu_ns;
 pub(crate) use definition::allowed;
 pub use definition::{
     Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, Ready, SECOND, Served,

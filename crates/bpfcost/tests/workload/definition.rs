@@ -90,10 +90,11 @@ pub(crate) fn groups(pid: u32) -> Vec<PathBuf> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::/"));
     let places = mounts.lines().filter(|line| line.contains(" - cgroup2 "));
     let places = places.filter_map(|line| line.split(' ').nth(4));
-    let groups = places.map(|place| {
-        PathBuf::from(place)
-            .join(own.unwrap_or_default())
-            .join(format!("bpfcost-{pid}"))
-    });
-    groups.filter(|group| group.exists()).collect()
+    let folders = places.map(|place| PathBuf::from(place).join(own.unwrap_or_default()));
+    let groups = folders.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    let name = format!("bpfcost-{pid}-");
+    groups
+        .filter(|group| group.file_name().to_string_lossy().starts_with(&name))
+        .map(|group| group.path())
+        .collect()
 }

@@ -1,0 +1,190 @@
+//! Control groups (version 2) of this tool's own: what a process starts stays in its group, whatever it does, so
+//! that it can be counted and ended as one. No controller is needed for that.
+//!
+//! A group is locked as long as it is in use. A process that is killed leaves it without lock, and whoever makes
+//! the next one beside it removes it, with all that still runs there.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io::{self, Write as _},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// What the names of our groups begin with; the process and a count follow.
+const PREFIX: &str = "bpfcost-";
+/// How often another name is tried, where a sweep of another process takes the first one for left over.
+const TRIES: u32 = 8;
+/// How long a group may resist being removed, after all in it was killed.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often that is tried.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// A control group, locked while this lives; its folder goes with it, unless somebody is still in there.
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    folder: File,
+}
+
+impl Cgroup {
+    /// Makes one in the group at `parent`, and removes those that processes left there which were killed.
+    pub fn make_in(parent: &Path) -> io::Result<Self> {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        sweep(parent);
+        let mut refused = io::Error::from(io::ErrorKind::WouldBlock);
+        for _ in 0..TRIES {
+            let count = MADE.fetch_add(1, Ordering::Relaxed);
+            let path = parent.join(format!("{PREFIX}{}-{count}", process::id()));
+            match fs::create_dir(&path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Err(error) => refused = error,
+                Ok(()) => match lock(&path) {
+                    Ok(folder) => return Ok(Cgroup { path, folder }),
+                    Err(error) => refused = error,
+                },
+            }
+        }
+        Err(refused)
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open folder, as programs are attached to it.
+    pub fn folder(&self) -> &File {
+        &self.folder
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // Where it stays after all, the next one to be made removes it.
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// Opens and locks a folder that is still there then.
+fn lock(path: &Path) -> io::Result<File> {
+    let folder = File::open(path)?;
+    folder.try_lock().map_err(|error| match error {
+        TryLockError::WouldBlock => io::Error::from(io::ErrorKind::WouldBlock),
+        TryLockError::Error(error) => error,
+    })?;
+    match fs::metadata(path)?.ino() == folder.metadata()?.ino() {
+        true => Ok(folder),
+        false => Err(io::Error::from(io::ErrorKind::NotFound)),
+    }
+}
+
+/// Ends and removes what processes left that are gone.
+fn sweep(parent: &Path) {
+    for left in inner(parent).iter().filter(|path| is_ours(path)) {
+        if let Ok(_locked) = lock(left) {
+            let _ = clear(left);
+        }
+    }
+}
+
+/// Processes in a group, those of groups within it aside.
+pub fn pids(group: &Path) -> Vec<u32> {
+    let procs = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
+    procs.lines().filter_map(|pid| pid.parse().ok()).collect()
+}
+
+/// CPU time of all that ever ran in a group, in nanoseconds, to the microsecond. What runs just now is counted up
+/// to its last tick. `None` where there is no such group.
+pub fn cpu_ns(group: &Path) -> Option<f64> {
+    let stat = fs::read_to_string(group.join("cpu.stat")).ok()?;
+    let usage = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("usage_usec "))?;
+    Some(usage.trim().parse::<f64>().ok()? * 1e3)
+}
+
+/// Kills all that is in a group, and in groups within it.
+pub fn kill(group: &Path) {
+    // Linux 5.14 and newer do it in one step.
+    let door = File::options().write(true).open(group.join("cgroup.kill"));
+    if door.and_then(|mut door| door.write_all(b"1")).is_ok() {
+        return;
+    }
+    for pid in pids(group) {
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
+    inner(group).iter().for_each(|group| kill(group));
+}
+
+/// Kills all in a group of ours, and removes it. Anything else is refused.
+pub fn clear(group: &Path) -> io::Result<()> {
+    if !group.ancestors().any(is_ours) {
+        return Err(io::Error::other("this is no control group of ours"));
+    }
+    let begun = Instant::now();
+    while group.exists() {
+        kill(group);
+        inner(group).iter().try_for_each(|inner| clear(inner))?;
+        match fs::remove_dir(group) {
+            Err(error) if group.exists() && begun.elapsed() > PATIENCE => return Err(error),
+            Err(_) => sleep(LOOK),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether a folder's name is one of ours.
+fn is_ours(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().starts_with(PREFIX)
+}
+
+/// Groups within a group.
+fn inner(group: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(group).into_iter().flatten().flatten();
+    let folders = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    folders.map(|entry| entry.path()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Folders do for what is not of the kernel.
+    fn folder() -> tempfile::TempDir {
+        tempfile::TempDir::with_prefix("other-").expect("a folder")
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_swept_and_what_is_in_use_stays() {
+        let parent = folder();
+        let left = parent.path().join(format!("{PREFIX}1-0"));
+        fs::create_dir_all(left.join("0")).expect("a group within a group");
+        let other = parent.path().join("other");
+        fs::create_dir(&other).expect("a group of somebody");
+        let one = Cgroup::make_in(parent.path()).expect("a group");
+        assert!(!left.exists());
+        let two = Cgroup::make_in(parent.path()).expect("another one");
+        assert!(one.path().exists() && two.path().exists() && other.exists());
+        let paths = [one.path().to_owned(), two.path().to_owned()];
+        drop((one, two));
+        assert!(!paths.iter().any(|path| path.exists()));
+    }
+
+    #[test]
+    fn nothing_but_our_own_is_removed() {
+        let folder = folder();
+        assert!(clear(folder.path()).is_err());
+        assert!(folder.path().exists());
+    }
+}
