@@ -6,6 +6,7 @@
 
 pub mod cli;
 pub mod experiment;
+mod guard;
 mod load;
 pub mod measure;
 mod nearest;

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    workload::guard::{Duty, Guard},
+    guard::{Duty, Guard},
     xdg::Folder,
 };
 

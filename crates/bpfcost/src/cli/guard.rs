@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::exit::Exit;
-use crate::workload::guard;
+use crate::guard;
 
 /// What this program does to clean up after itself.
 #[derive(Debug, clap::Args)]

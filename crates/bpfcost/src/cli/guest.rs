@@ -19,7 +19,7 @@ use crate::{
     record::{Disturbance, read_journal},
     target::{
         Host,
-        guest::{Desk, Failure, Message, launch, sweep},
+        guest::{Desk, Failure, Message, launch},
     },
 };
 
@@ -45,11 +45,6 @@ enum Part {
         #[arg(last = true)]
         command: Vec<String>,
     },
-    /// Remove a guest's folder once standard input is closed.
-    Sweep {
-        /// The folder.
-        folder: PathBuf,
-    },
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
@@ -58,10 +53,6 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         Part::Launch { parent, command } => {
             let program = command.first().cloned().unwrap_or_default();
             Err(launch(*parent, command)).with_context(|| format!("starting {program}"))
-        }
-        Part::Sweep { folder } => {
-            sweep(folder)?;
-            Ok(Exit::Done)
         }
     }
 }

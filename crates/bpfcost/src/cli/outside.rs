@@ -6,9 +6,10 @@ use anyhow::{Context, Result, bail};
 
 use super::exit::sentence;
 use crate::{
+    guard::Guard,
     measure::Plan,
     target::guest::Answer,
-    workload::{Made, guard::Guard, outside::Order},
+    workload::{Made, outside::Order},
 };
 
 /// Whether some case of a plan has such load.

@@ -1,17 +1,15 @@
 //! What a session of a workload has of its own: a folder, in which what was prepared outlives each server. It goes
 //! with the session, however that ends.
 
-use std::{fs, sync::Arc, time::Duration};
+use std::{env, fs, time::Duration};
 
 use anyhow::{Context, Result};
-use tempfile::TempDir;
 
 use super::{
-    Definition, Error, Process, Scene,
-    guard::{self, Duty, Guard},
-    program,
+    Definition, Error, Process, Scene, program,
     server::{Taken, free_port, tail},
 };
+use crate::guard::Scratch;
 
 /// How long a command that prepares a session may take: a compiler on a small machine.
 const PREPARATION: Duration = Duration::from_secs(300);
@@ -20,10 +18,7 @@ const PORTS: usize = 3;
 
 /// What a session has of its own.
 #[derive(Debug)]
-pub struct Base {
-    dir: Option<TempDir>,
-    guard: Arc<Guard>,
-}
+pub struct Base(Scratch);
 
 impl Base {
     /// Makes the folder, and runs in it what is to be run once.
@@ -32,14 +27,9 @@ impl Base {
             program::find(program)?;
             Ok::<_, Error>(())
         })?;
-        let guard = Guard::of_process()?;
-        let dir =
-            TempDir::with_prefix(guard::PREFIX).context("no room for the files of the workload")?;
-        guard.owe(Duty::Folder(dir.path().to_owned()))?;
-        let base = Base {
-            dir: Some(dir),
-            guard,
-        };
+        let scratch =
+            Scratch::make_in(&env::temp_dir()).context("no room for the files of the workload")?;
+        let base = Base(scratch);
         let scene = base.scene(definition, free_port()?)?;
         write(definition, &scene)?;
         for command in &definition.prepare {
@@ -95,29 +85,13 @@ impl Base {
             false => (Vec::new(), Vec::new()),
         };
         Ok(Scene {
-            dir: self
-                .dir
-                .as_ref()
-                .map(|dir| dir.path().to_owned())
-                .unwrap_or_default(),
+            dir: self.0.path().to_owned(),
             port,
             server_cpus,
             client_cpus,
             window_ms: definition.window_ms,
             ..Scene::default()
         })
-    }
-}
-
-impl Drop for Base {
-    fn drop(&mut self) {
-        if let Some(dir) = self.dir.take() {
-            let path = dir.path().to_owned();
-            // What can't be removed now is left to the guard, which tries for longer.
-            if dir.close().is_ok() {
-                self.guard.done(Duty::Folder(path));
-            }
-        }
     }
 }
 

@@ -6,11 +6,9 @@
 mod accounts;
 mod base;
 mod busy;
-mod cgroup;
 mod definition;
 mod error;
 mod family;
-pub(crate) mod guard;
 mod load;
 mod network;
 pub mod outside;

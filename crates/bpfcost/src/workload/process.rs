@@ -22,12 +22,8 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
-use super::{
-    cgroup::Cgroup,
-    family::family,
-    guard::{Duty, Guard},
-    program,
-};
+use super::{family::family, program};
+use crate::guard::{Cgroup, Duty, Guard};
 
 /// How long a process may take to end after it was asked to.
 const FAREWELL: Duration = Duration::from_secs(3);

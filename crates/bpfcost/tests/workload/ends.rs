@@ -1,15 +1,17 @@
 //! However a run ends, nothing of it is left: no process, no folder, no control group, no port.
 
 use std::{
-    fs,
+    fs::{self, File},
     net::TcpListener,
     path::PathBuf,
+    process::Command,
     thread::sleep,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use crate::{
     definition::{REDIS, able, called, family, groups, with},
+    require,
     running::Running,
     tool::Tool,
 };
@@ -113,6 +115,37 @@ fn killed_in_a_window() {
     run.kill();
     had.assert_gone();
     assert_eq!(tool.names(), ["x.json.journal", "x.toml"]);
+}
+
+#[test]
+fn killed_with_its_guard() {
+    if !able(&["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    let tool = with(REDIS, "", "");
+    let (mut run, had) = in_a_window(&tool);
+    // The guard first: it would be quicker than the second kill.
+    let guards = had
+        .pids
+        .iter()
+        .filter(|pid| called(**pid).contains("guard"));
+    let guards: Vec<String> = guards.map(u32::to_string).collect();
+    assert_eq!(guards.len(), 1, "{guards:?}");
+    let killed = Command::new("kill").args(["-9", &guards[0]]).status();
+    assert!(killed.expect("kill runs").success());
+    run.kill();
+    let groups = groups(had.me);
+    if groups.is_empty() {
+        // Without control groups, nobody can tell what it left.
+        return require::skip("no control group of version 2 may be made here");
+    }
+    assert!(had.folder.exists(), "{}", had.folder.display());
+    // Young ones are let be.
+    let past = SystemTime::now() - Duration::from_secs(120);
+    let folder = File::open(&had.folder).expect("the folder");
+    folder.set_modified(past).expect("its age");
+    tool.answers("run --resume x.json");
+    had.assert_gone();
 }
 
 #[test]

@@ -123,7 +123,12 @@ mod tests {
         };
         let before = home().expect("a control group");
         let inside = group.inside(|| Ok(home().expect("a control group")));
-        let name = group.cgroup.path().file_name().expect("a name").to_string_lossy();
+        let name = group
+            .cgroup
+            .path()
+            .file_name()
+            .expect("a name")
+            .to_string_lossy();
         assert!(inside.expect("moved").ends_with(&*name));
         assert_eq!(home().expect("a control group"), before);
     }

@@ -11,7 +11,7 @@ use std::{
 use rustix::fs::{OFlags, fcntl_setfl};
 
 use super::{
-    Answer, Console, GuestError, Hooks, Job, Mailbox, Message, Shape, Tail, Tools, guard, trouble,
+    Answer, Console, GuestError, Hooks, Job, Mailbox, Message, Shape, Tail, Tools, launch, trouble,
 };
 
 /// How long a guest that has booted may say nothing. The longest thing that it does without a word is
@@ -56,7 +56,7 @@ impl Guest {
         let starting = || GuestError::io("starting QEMU");
         let (output, input) = pipe().map_err(starting())?;
         fcntl_setfl(&output, OFlags::NONBLOCK).map_err(|error| starting()(error.into()))?;
-        let qemu = guard::launcher(&composed.args)
+        let qemu = launch::launcher(&composed.args)
             .stdout(input.try_clone().map_err(starting())?)
             .stderr(input)
             .spawn()

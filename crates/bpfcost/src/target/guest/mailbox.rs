@@ -2,36 +2,21 @@
 //!
 //! The host writes `start` (a shell script), `job.json` and, for a resumed run, `earlier.journal`; the guest
 //! appends to `stream`, a line of JSON in one write each; a file `stop` asks it to end, and files `load-N` answer
-//! what it asks for. The folder is
-//! this user's alone and goes with the run: [`guard`](super::sweep) sees to that even where this process
-//! is killed, and what a killed machine left behind is removed by the next run.
+//! what it asks for. The folder is this user's alone and goes with the run; see [`Scratch`].
 
 use std::{
     env,
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    process::{Child, ChildStdin},
     time::{Duration, Instant},
 };
 
-use tempfile::TempDir;
-
-use super::{Answer, Errand, GuestError, Hooks, Job, Message, command::SHARED, guard};
-
-/// What the folders of all runs are called.
-pub(super) const PREFIX: &str = "bpfcost-guest-";
-
-/// Held locked by the run whose folder it is in.
-pub(super) const LOCK: &str = "lock";
+use super::{Answer, Errand, GuestError, Hooks, Job, Message, command::SHARED};
+use crate::guard::Scratch;
 
 /// What earlier parts of the run saw.
 const JOURNAL: &str = "earlier.journal";
-
-/// A folder without a lock that is older was left behind: between its making and its locking lie
-/// milliseconds.
-const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
 /// What is read of a stream in one go, and how long a line of it may be, in bytes: a guest must not fill
 /// the host's memory. A machine with all its features takes some ten thousand.
@@ -43,14 +28,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// The host's end.
 #[derive(Debug)]
-pub struct Mailbox {
-    folder: TempDir,
-    /// Locked while this lives.
-    _lock: File,
-    /// Removes the folder once the pipe to it is closed.
-    guard: Child,
-    pipe: Option<ChildStdin>,
-}
+pub struct Mailbox(Scratch);
 
 impl Mailbox {
     /// An empty folder, guarded.
@@ -59,31 +37,18 @@ impl Mailbox {
         if base.to_string_lossy().contains([',', '=', '\'', '"', '\\']) {
             return Err(GuestError::Name(base));
         }
-        remove_left_behind(&base);
-        let doing = |what: &str| GuestError::io(format!("{what} in {}", base.display()));
-        let folder = tempfile::Builder::new()
-            .prefix(PREFIX)
-            .permissions(Permissions::from_mode(0o700))
-            .tempdir_in(&base)
-            .map_err(doing("making a folder for the guest"))?;
-        let lock = File::create(folder.path().join(LOCK)).map_err(doing("making a lock"))?;
-        // Nobody else tries it while the folder is young. Where there are no locks, nobody will.
-        let _ = lock.try_lock();
-        let mut guard = guard::spawn(folder.path()).map_err(doing("guarding a folder"))?;
-        let pipe = guard.stdin.take();
-        let mailbox = Mailbox {
-            folder,
-            _lock: lock,
-            guard,
-            pipe,
-        };
+        let scratch = Scratch::make_in(&base).map_err(GuestError::io(format!(
+            "making a folder for the guest in {}",
+            base.display()
+        )))?;
+        let mailbox = Mailbox(scratch);
         mailbox.put("stream", b"")?;
         Ok(mailbox)
     }
 
     /// Where it is here.
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        self.0.path()
     }
 
     /// Writes what the guest is to do: the job, the journal that it goes on with, and the script that
@@ -164,15 +129,6 @@ impl Mailbox {
     }
 }
 
-impl Drop for Mailbox {
-    fn drop(&mut self) {
-        // The guard removes the folder when it sees the pipe closed, and is waited for, so that nothing
-        // is left when this program has ended. Where somebody killed it, TempDir does it.
-        drop(self.pipe.take());
-        let _ = self.guard.wait();
-    }
-}
-
 /// The file that answers what a guest asked for.
 pub(super) fn answer_name(number: u32) -> String {
     format!("load-{number}")
@@ -197,33 +153,6 @@ fn base() -> PathBuf {
         .or_else(|| set("XDG_RUNTIME_DIR"))
         .filter(|path| path.is_absolute() && path.is_dir())
         .unwrap_or_else(env::temp_dir)
-}
-
-/// Removes this user's folders in which no run lives any more.
-fn remove_left_behind(base: &Path) {
-    let me = rustix::process::geteuid().as_raw();
-    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
-        let ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        let Ok(about) = entry.metadata() else {
-            continue;
-        };
-        if !ours || !about.is_dir() || about.uid() != me {
-            continue;
-        }
-        let old = about
-            .modified()
-            .ok()
-            .and_then(|at| at.elapsed().ok())
-            .is_some_and(|age| age > LEFT_BEHIND);
-        // A lock that is tried is held for that moment, and its owner must not meet it so.
-        if !old {
-            continue;
-        }
-        let locked = File::open(entry.path().join(LOCK)).map(|lock| lock.try_lock());
-        if let Ok(Ok(())) = locked {
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
 }
 
 /// Reads the stream as it grows.
@@ -335,6 +264,8 @@ impl Desk {
 
 #[cfg(test)]
 mod tests {
+    use tempfile::TempDir;
+
     use super::*;
 
     #[test]
@@ -375,28 +306,5 @@ mod tests {
             .checked_sub(2 * LOOK)
             .expect("the machine is up for longer");
         assert!(desk.stop_asked());
-    }
-
-    #[test]
-    fn folders_in_which_no_run_lives_are_removed() {
-        let base = TempDir::new().expect("a folder");
-        let folder = |name: &str, seconds_ago: u64| {
-            let path = base.path().join(name);
-            fs::create_dir(&path).expect("a folder");
-            let lock = File::create(path.join(LOCK)).expect("a file");
-            let at = std::time::SystemTime::now() - Duration::from_secs(seconds_ago);
-            File::open(&path)
-                .and_then(|folder| folder.set_modified(at))
-                .expect("its age");
-            (path, lock)
-        };
-        let (dead, _) = folder("bpfcost-guest-dead", 120);
-        let (young, _) = folder("bpfcost-guest-young", 0);
-        let (other, _) = folder("other", 120);
-        let (alive, lock) = folder("bpfcost-guest-alive", 120);
-        lock.try_lock().expect("a lock");
-        remove_left_behind(base.path());
-        assert!(!dead.exists());
-        assert!(young.exists() && other.exists() && alive.exists());
     }
 }

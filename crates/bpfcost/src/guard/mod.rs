@@ -19,19 +19,22 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::cgroup;
+use bpfcost_bpf::cgroup as groups;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use super::cgroup::Cgroup;
 use crate::restore;
+
+mod cgroup;
+mod scratch;
+
+pub(crate) use cgroup::Cgroup;
+pub(crate) use scratch::Scratch;
 
 /// This program, even where its file was replaced meanwhile.
 const MYSELF: &str = "/proc/self/exe";
-/// What the names of folders begin with that a guard removes.
-pub(super) const PREFIX: &str = "bpfcost-";
 /// How long a folder may resist: what dies at the same moment may still write to it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Something to be done when this process is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,7 +113,7 @@ impl Guard {
     }
 
     /// A control group for a process that is to be started, where there are any.
-    pub(super) fn group(&self) -> Option<Cgroup> {
+    pub(crate) fn group(&self) -> Option<Cgroup> {
         let name = self.made.fetch_add(1, Ordering::Relaxed).to_string();
         self.cgroup.as_ref()?.within(&name).ok()
     }
@@ -171,7 +174,7 @@ impl Duty {
     fn act(&self) {
         match self {
             Duty::Cgroup(path) => {
-                let _ = cgroup::clear(path);
+                let _ = groups::clear(path);
             }
             Duty::Group(leader) => {
                 if let Some(leader) = i32::try_from(*leader).ok().and_then(Pid::from_raw) {
@@ -186,8 +189,7 @@ impl Duty {
 
 /// Removes a folder of ours.
 fn remove(folder: &Path) {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    if !name.starts_with(PREFIX) {
+    if !scratch::is_scratch(folder) {
         return;
     }
     let begun = Instant::now();
@@ -202,11 +204,15 @@ mod tests {
 
     #[test]
     fn only_folders_of_ours_are_removed() {
-        for (prefix, stays) in [(PREFIX, false), ("other-", true)] {
+        for (prefix, file, stays) in [
+            ("bpfcost-", ".lock", false),
+            ("bpfcost-", "file", true),
+            ("other-", ".lock", true),
+        ] {
             let folder = tempfile::TempDir::with_prefix(prefix).expect("a folder");
-            fs::write(folder.path().join("file"), "x").expect("a file");
+            fs::write(folder.path().join(file), "x").expect("a file");
             Duty::Folder(folder.path().to_owned()).act();
-            assert_eq!(folder.path().exists(), stays, "{prefix}");
+            assert_eq!(folder.path().exists(), stays, "{prefix} {file}");
         }
     }
 }

@@ -9,7 +9,7 @@ use bpfcost_bpf::cgroup;
 
 /// A control group, removed with all in it when dropped.
 #[derive(Debug)]
-pub(super) struct Cgroup {
+pub(crate) struct Cgroup {
     path: PathBuf,
     /// Tells others that it is in use; those within it are, as long as it is.
     _lock: Option<cgroup::Cgroup>,
@@ -18,7 +18,7 @@ pub(super) struct Cgroup {
 impl Cgroup {
     /// A group for what this process starts, below its own; `None` where that can't be had: no hierarchy of
     /// version 2, or none that may be written.
-    pub(super) fn of_process() -> Option<Self> {
+    pub(crate) fn of_process() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let made = cgroup::Cgroup::make_in(&place(&mounts, &own)?).ok()?;
@@ -29,34 +29,34 @@ impl Cgroup {
     }
 
     /// A group within this one.
-    pub(super) fn within(&self, name: &str) -> io::Result<Self> {
+    pub(crate) fn within(&self, name: &str) -> io::Result<Self> {
         let path = self.path.join(name);
         fs::create_dir(&path)?;
         Ok(Cgroup { path, _lock: None })
     }
 
     /// Where it lies.
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// The file whose readers and writers are its processes.
-    pub(super) fn procs(&self) -> PathBuf {
+    pub(crate) fn procs(&self) -> PathBuf {
         self.path.join("cgroup.procs")
     }
 
     /// Its processes.
-    pub(super) fn pids(&self) -> Vec<u32> {
+    pub(crate) fn pids(&self) -> Vec<u32> {
         cgroup::pids(&self.path)
     }
 
     /// CPU time of all that ever ran in it, in nanoseconds; see [`cgroup::cpu_ns`].
-    pub(super) fn cpu_ns(&self) -> Option<f64> {
+    pub(crate) fn cpu_ns(&self) -> Option<f64> {
         cgroup::cpu_ns(&self.path)
     }
 
     /// Kills all that is in it.
-    pub(super) fn kill(&self) {
+    pub(crate) fn kill(&self) {
         cgroup::kill(&self.path);
     }
 }

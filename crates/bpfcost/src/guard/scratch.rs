@@ -1,0 +1,131 @@
+//! A folder for what a run needs on the way. It goes with the run: by its owner; where that is killed by the guard;
+//! and where that was killed too, or the machine died, by the next run.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use tempfile::TempDir;
+
+use super::{Duty, Guard};
+
+/// What the names of such folders begin with.
+const PREFIX: &str = "bpfcost-";
+/// In each of them, held locked by the process whose folder it is.
+const LOCK: &str = ".lock";
+/// A folder without a lock that is older was left behind: between its making and its locking lie milliseconds.
+const LEFT_BEHIND: Duration = Duration::from_secs(60);
+
+/// A folder that only this user may look into.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    /// `None` once it is removed.
+    dir: Option<TempDir>,
+    _lock: File,
+    guard: Arc<Guard>,
+}
+
+impl Scratch {
+    /// An empty folder within another; those that no process has any more are removed from there.
+    pub(crate) fn make_in(base: &Path) -> io::Result<Self> {
+        remove_left_behind(base);
+        let guarded = |error: anyhow::Error| io::Error::other(format!("{error:#}"));
+        let guard = Guard::of_process().map_err(guarded)?;
+        let dir = TempDir::with_prefix_in(PREFIX, base)?;
+        let lock = File::create(dir.path().join(LOCK))?;
+        // Nobody else tries it while the folder is young. Where there are no locks, nobody will.
+        let _ = lock.try_lock();
+        guard
+            .owe(Duty::Folder(dir.path().to_owned()))
+            .map_err(guarded)?;
+        Ok(Scratch {
+            dir: Some(dir),
+            _lock: lock,
+            guard,
+        })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.as_ref().map_or(Path::new(""), TempDir::path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Some(dir) = self.dir.take() {
+            let path = dir.path().to_owned();
+            // What can't be removed now is left to the guard, which tries for longer.
+            if dir.close().is_ok() {
+                self.guard.done(Duty::Folder(path));
+            }
+        }
+    }
+}
+
+/// Whether this is one of ours.
+pub(super) fn is_scratch(folder: &Path) -> bool {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    name.starts_with(PREFIX) && folder.join(LOCK).exists()
+}
+
+/// Removes this user's folders that no process has any more.
+fn remove_left_behind(base: &Path) {
+    let me = rustix::process::geteuid().as_raw();
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let Ok(about) = entry.metadata() else {
+            continue;
+        };
+        if !about.is_dir() || about.uid() != me || !is_scratch(&entry.path()) {
+            continue;
+        }
+        let old = about
+            .modified()
+            .ok()
+            .and_then(|at| at.elapsed().ok())
+            .is_some_and(|age| age > LEFT_BEHIND);
+        // A lock that is tried is held for that moment, and its owner must not meet it so.
+        if !old {
+            continue;
+        }
+        let locked = File::open(entry.path().join(LOCK)).map(|lock| lock.try_lock());
+        if let Ok(Ok(())) = locked {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folders_that_no_process_has_are_removed() {
+        let base = TempDir::new().expect("a folder");
+        let folder = |name: &str, seconds_ago: u64| {
+            let path = base.path().join(name);
+            fs::create_dir(&path).expect("a folder");
+            let lock = File::create(path.join(LOCK)).expect("a file");
+            let at = std::time::SystemTime::now() - Duration::from_secs(seconds_ago);
+            File::open(&path)
+                .and_then(|folder| folder.set_modified(at))
+                .expect("its age");
+            (path, lock)
+        };
+        let (dead, _) = folder("bpfcost-dead", 120);
+        let (young, _) = folder("bpfcost-young", 0);
+        let (other, _) = folder("other", 120);
+        let (alive, lock) = folder("bpfcost-alive", 120);
+        lock.try_lock().expect("a lock");
+        let results = base.path().join("bpfcost-results");
+        fs::create_dir(&results).expect("a folder");
+        remove_left_behind(base.path());
+        assert!(!dead.exists());
+        assert!(young.exists() && other.exists() && alive.exists() && results.exists());
+    }
+}

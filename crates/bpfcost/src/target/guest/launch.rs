@@ -1,0 +1,42 @@
+//! A small process of this program that becomes QEMU, so that no guest outlives the run that started it, however
+//! that ends: [`launch`] asks the kernel for SIGKILL when its parent dies (prctl(2), PR_SET_PDEATHSIG, which
+//! outlives exec).
+
+use std::{
+    io,
+    os::unix::process::{CommandExt, parent_id},
+    process::{Command, Stdio},
+};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+/// This program, even where its file was replaced meanwhile.
+const MYSELF: &str = "/proc/self/exe";
+
+/// What becomes `args`, and dies with this process. Start it from the main thread: it is that thread's
+/// end which kills it.
+pub(super) fn launcher(args: &[String]) -> Command {
+    let mut command = Command::new(MYSELF);
+    command
+        .args(["guest", "launch", &std::process::id().to_string(), "--"])
+        .args(args)
+        // Ctrl-C is for this program, which then ends the guest in good order.
+        .process_group(0)
+        .stdin(Stdio::null());
+    command
+}
+
+/// Becomes `args`, to die with `parent`. Returns only where that fails.
+pub fn launch(parent: u32, args: &[String]) -> io::Error {
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        return error.into();
+    }
+    // It may have died before the call above.
+    if parent_id() != parent {
+        return io::Error::other("the run that asked for a guest is gone");
+    }
+    match args {
+        [program, args @ ..] => Command::new(program).args(args).exec(),
+        [] => io::Error::other("there is no program to start"),
+    }
+}
