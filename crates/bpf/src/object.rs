@@ -1,15 +1,18 @@
-//! Loading objects: storage that lives as long as the skeleton, and the words of the verifier.
+//! Loading objects: storage that lives as long as the skeleton, maps that stay private, and the words of the verifier.
 
 #![allow(unsafe_code)]
 
 use std::{
+    ffi::{CStr, OsStr},
     mem::{ManuallyDrop, MaybeUninit},
     ops::{Deref, DerefMut},
-    ptr::NonNull,
+    os::unix::ffi::OsStrExt as _,
+    path::Path,
+    ptr::{self, NonNull},
     sync::{Mutex, Once},
 };
 
-use libbpf_rs::{OpenObject, PrintLevel, set_print};
+use libbpf_rs::{AsRawLibbpf as _, OpenObject, PrintLevel, libbpf_sys as sys, set_print};
 
 use crate::error::{Error, Result};
 
@@ -100,4 +103,23 @@ pub(crate) fn said() -> String {
     let text = log.join("\n");
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}
+
+/// Has no map pinned that nobody has pinned so far: a pin would stay when all else is gone. What is pinned already is
+/// shared, as the object's own loader would have it.
+pub(crate) fn keep_private(object: &mut OpenObject) {
+    for map in object.maps_mut() {
+        let map = map.as_libbpf_object().as_ptr();
+        // SAFETY: the map lives as long as the object, which is borrowed; its path is null or a string that it owns,
+        // read before it is replaced; and null is how libbpf is told that a map is not to be pinned.
+        unsafe {
+            let path = sys::bpf_map__pin_path(map);
+            if !path.is_null() {
+                let path = OsStr::from_bytes(CStr::from_ptr(path).to_bytes());
+                if !Path::new(path).exists() {
+                    sys::bpf_map__set_pin_path(map, ptr::null());
+                }
+            }
+        }
+    }
 }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     error::{Error, Result},
     links,
-    object::{listen, said},
+    object::{keep_private, listen, said},
 };
 
 /// What sections of tracepoints begin with.
@@ -72,6 +72,7 @@ impl Foreign {
                 program.set_autoload(wanted);
             }
         }
+        keep_private(&mut object);
         let object = object.load().map_err(|source| {
             refused(format!("the kernel does not load it: {source}\n{}", said()))
         })?;

@@ -2,7 +2,8 @@
 //! servers, removes folders, puts settings back. `bpfcost guard`, hidden, is that process.
 //!
 //! It hears of what is owed, and of what is done, in lines of JSON on its standard input, and acts once that is
-//! closed: it ends what runs, then does the rest, last things first. There is one for a process of this program, as long as somebody holds it.
+//! closed: it ends what runs, then does the rest, last things first. There is one for a process of this program, as
+//! long as somebody holds it.
 
 use std::{
     fs,

@@ -44,6 +44,16 @@ pub struct Made {
     pub client_ns: Option<f64>,
 }
 
+impl Client {
+    /// How long one run of it may take in windows of `window_ms` milliseconds, before it counts as stuck.
+    pub fn limit(&self, window_ms: u64) -> Duration {
+        match self.within_s {
+            Some(within_s) => Duration::from_secs_f64(within_s),
+            None => WINDOWS * Duration::from_millis(window_ms) + PATIENCE,
+        }
+    }
+}
+
 impl<'a> Load<'a> {
     /// That client.
     pub fn of(client: &'a Client) -> Self {
@@ -59,10 +69,7 @@ impl<'a> Load<'a> {
             client: self.client,
             process: Process::start(&command, &scene.client_cpus, &[])?,
             command: command.join(" "),
-            limit: match self.client.within_s {
-                Some(within_s) => Duration::from_secs_f64(within_s),
-                None => WINDOWS * Duration::from_millis(scene.window_ms) + PATIENCE,
-            },
+            limit: self.client.limit(scene.window_ms),
             begun,
             earlier_ns,
         })

@@ -7,6 +7,7 @@ use std::{
     fmt::Debug,
     fs,
     net::{Ipv4Addr, UdpSocket},
+    time::Duration,
 };
 
 use anyhow::{Context, Result};
@@ -54,8 +55,9 @@ pub struct Order {
 
 /// Who makes load that comes from outside.
 pub trait Outside: Debug {
-    /// Makes it, and tells what came of a window; nothing of what only warms.
-    fn load(&self, order: &Order) -> Result<Option<Made>>;
+    /// Makes it, and tells what came of a window; nothing of what only warms. One run of its client may take as
+    /// long as `limit`.
+    fn load(&self, order: &Order, limit: Duration) -> Result<Option<Made>>;
 }
 
 impl Order {

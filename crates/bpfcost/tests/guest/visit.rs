@@ -119,15 +119,20 @@ pub(crate) fn refused(tool: &Tool, line: &str, hooks: &str, words: &[&str]) -> S
     said
 }
 
-/// The processes that have something to do with this home.
+/// The processes that have something to do with this home, by what they were told or by their environment.
 pub(crate) fn processes(tool: &Tool) -> Vec<String> {
     let scratch = tool.path("scratch").display().to_string();
     fs::read_dir("/proc")
         .expect("processes")
         .flatten()
-        .filter_map(|entry| fs::read(entry.path().join("cmdline")).ok())
-        .map(|line| String::from_utf8_lossy(&line).replace('\0', " "))
-        .filter(|line| line.contains(&scratch))
+        .filter_map(|entry| {
+            let text = |name: &str| {
+                let bytes = fs::read(entry.path().join(name)).ok()?;
+                Some(String::from_utf8_lossy(&bytes).replace('\0', " "))
+            };
+            let (line, set) = (text("cmdline")?, text("environ").unwrap_or_default());
+            (line.contains(&scratch) || set.contains(&scratch)).then_some(line)
+        })
         .collect()
 }
 

@@ -15,18 +15,18 @@ SEC("xdp") int packets(void *context) { return 2; }
 SEC("tracepoint/no_such/event") int nowhere(void *context) { return 0; }
 "#;
 
-/// Tells each system call to a ring buffer and to a perf buffer.
+/// Tells each system call to a ring buffer, which it would have pinned by its name, and to a perf buffer.
 const TALKATIVE: &str = r#"
 #define SEC(name) __attribute__((section(name), used))
 char LICENSE[] SEC("license") = "GPL";
-struct { int (*type)[27]; int (*max_entries)[65536]; } ring SEC(".maps");
+struct { int (*type)[27]; int (*max_entries)[65536]; int (*pinning)[1]; } bpfcost_ring SEC(".maps");
 struct { int (*type)[4]; int (*key_size)[4]; int (*value_size)[4]; } perf SEC(".maps");
 static long (*to_ring)(void *, void *, unsigned long, unsigned long) = (void *)130;
 static long (*to_perf)(void *, void *, unsigned long, void *, unsigned long) = (void *)25;
 SEC("tracepoint/raw_syscalls/sys_enter") int tell(void *context)
 {
 	long event = 7;
-	to_ring(&ring, &event, sizeof(event), 0);
+	to_ring(&bpfcost_ring, &event, sizeof(event), 0);
 	to_perf(context, &perf, 0xffffffff, &event, sizeof(event));
 	return 0;
 }

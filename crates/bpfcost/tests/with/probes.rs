@@ -1,5 +1,7 @@
 //! Each kind of probe, measured, and gone afterwards.
 
+use std::path::Path;
+
 use serde_json::Value;
 
 use crate::{
@@ -73,6 +75,7 @@ fn two_objects_are_compared_with_none_and_with_each_other() {
     for value in ["records", "tool_ns"] {
         assert!(least(&a, value) > Some(0.0), "{value} of {a}");
     }
+    assert!(!Path::new("/sys/fs/bpf/bpfcost_ring").exists());
     assert_eq!(least(&joined, "records"), None, "{joined}");
     assert_eq!(least(&joined, "tool_ns"), Some(0.0), "{joined}");
     let journal = std::fs::read_to_string(tool.path("x.json.journal")).expect("a journal");

@@ -64,7 +64,7 @@ impl Site {
     pub(super) fn load(&self, client: &Client, scene: &Scene) -> Result<Made> {
         match &self.outside {
             Some(outside) => outside
-                .load(&order(scene, false))?
+                .load(&order(scene, false), client.limit(scene.window_ms))?
                 .context("nothing is told of the load from outside"),
             None => self.network.at_client(|| Load::of(client).run(scene))?,
         }
@@ -73,7 +73,9 @@ impl Site {
     /// Warms what the load needs.
     pub(super) fn warm_up(&self, client: &Client, scene: &Scene) -> Result<()> {
         match &self.outside {
-            Some(outside) => outside.load(&order(scene, true)).map(drop),
+            Some(outside) => outside
+                .load(&order(scene, true), client.limit(scene.window_ms))
+                .map(drop),
             None => self.network.at_client(|| Load::of(client).warm_up(scene))?,
         }
     }

@@ -6,7 +6,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::retry_on_intr,
+};
 
 use super::{Answer, Ask, Loaded};
 use crate::{
@@ -15,6 +19,8 @@ use crate::{
     workload::{Process, Scene, tail, told},
 };
 
+/// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How long an agent may take to end after its input did; then it is ended.
 const FAREWELL: Duration = Duration::from_secs(10);
 
@@ -54,6 +60,7 @@ impl Remote {
     }
 
     fn hear(&mut self) -> Result<Answer> {
+        self.await_word(PATIENCE)?;
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
         if read.with_context(|| format!("can't hear the agent {}", self.name))? == 0 {
@@ -66,6 +73,26 @@ impl Remote {
             ));
         }
         serde_json::from_str(&line).with_context(|| format!("the agent {} said {line}", self.name))
+    }
+
+    /// Waits until it says something, or is gone.
+    fn await_word(&self, patience: Duration) -> Result<()> {
+        if !self.answers.buffer().is_empty() {
+            return Ok(());
+        }
+        let limit = Timespec::try_from(patience)?;
+        let mut words = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
+        let heard = retry_on_intr(|| poll(&mut words, Some(&limit)))
+            .with_context(|| format!("can't hear the agent {}", self.name))?;
+        match heard {
+            0 => bail!(
+                "the agent {} has not answered for {:.0} s: it may hang in the kernel\n{}",
+                self.name,
+                patience.as_secs_f64(),
+                tail(&self.process.printed()?)
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn say(&mut self, ask: &Ask) -> Result<Answer, Fault> {
@@ -120,5 +147,37 @@ impl Drop for Remote {
         drop(self.ask.take());
         // Dropping the process ends it where it does not, and what it started.
         let _ = self.process.wait(FAREWELL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One that says nothing, played by a shell.
+    fn silent(script: &str) -> Result<Remote> {
+        let command = ["sh", "-c", script].map(str::to_owned);
+        let (process, ask, answers) = Process::start_talking(&command)?;
+        Ok(Remote {
+            name: "silent".to_owned(),
+            process,
+            ask: Some(ask),
+            answers: BufReader::new(answers),
+            loaded: Loaded::default(),
+        })
+    }
+
+    #[test]
+    fn one_that_does_not_answer_is_not_waited_for_without_end() {
+        let hangs = silent("read line; exec sleep 0").expect("a process");
+        let error = hangs
+            .await_word(Duration::from_millis(50))
+            .expect_err("silence");
+        assert!(error.to_string().contains("has not answered"), "{error:#}");
+        // That it is gone is heard at once, and told by `hear`.
+        let mut gone = silent("exit 3").expect("a process");
+        gone.await_word(PATIENCE).expect("the end of its output");
+        let error = gone.hear().expect_err("it is gone");
+        assert!(error.to_string().contains("3"), "{error:#}");
     }
 }
