@@ -24,8 +24,6 @@ use crate::{
 
 /// The factor whose values are the probes.
 pub const VARIANT: &str = "variant";
-/// Windows of a case in an epoch: two, so that off can be compared with off.
-const ROUNDS: u32 = 2;
 /// Differences of CPU time per operation below this count as none.
 const CPU_MARGIN: f64 = 0.03;
 /// The same of throughput and latency.
@@ -264,7 +262,7 @@ impl Experiment for Workload {
     }
 
     fn rounds(&self) -> Option<u32> {
-        Some(ROUNDS)
+        Some(self.definition.rounds)
     }
 
     fn quick(&self, case: &Case) -> bool {

@@ -1,5 +1,6 @@
-//! Off against off: what a run reads where there is nothing. The two windows of the baseline in an epoch differ by
-//! noise alone, and by what an epoch does with time; their differences are taken as those of a probe are.
+//! Off against off: what a run reads where there is nothing. Two windows of the baseline in an epoch, one after the
+//! other, differ by noise alone, and by what an epoch does with time; their differences are taken as those of a probe
+//! are.
 
 use bpfcost_stats::{Estimate, sample::median};
 
@@ -8,7 +9,7 @@ use crate::{
     workload::OFF,
 };
 
-/// The 95 % interval of a second window of `off` against a first one, in percent; `None` with too few epochs, and
+/// The 95 % interval of each second window of `off` against the one before, in percent; `None` with too few epochs, and
 /// where nothing is switched on and off. `samples` has each case's trials by epoch, in their order.
 pub(super) fn noise<'a>(
     cases: impl Iterator<Item = (&'a Case, &'a [Vec<f64>])>,
@@ -18,9 +19,11 @@ pub(super) fn noise<'a>(
         .map(|(_, samples)| samples)
         .collect();
     let epochs = off.iter().map(|samples| samples.len()).max()?;
-    let ratio = |samples: &&[Vec<f64>], epoch: usize| match samples.get(epoch)?.as_slice() {
-        [first, second, ..] => Some((second / first).ln()).filter(|ratio| ratio.is_finite()),
-        _ => None,
+    let ratio = |samples: &&[Vec<f64>], epoch: usize| {
+        let pairs = samples.get(epoch)?.as_chunks::<2>().0;
+        let logs = pairs.iter().map(|[first, second]| (second / first).ln());
+        let mean = logs.sum::<f64>() / pairs.len() as f64;
+        Some(mean).filter(|ratio| ratio.is_finite())
     };
     // Cases of one epoch share its noise: they count as one.
     let by_epoch = (0..epochs).filter_map(|epoch| {

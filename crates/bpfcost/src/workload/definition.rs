@@ -32,6 +32,9 @@ pub struct Definition {
     /// Milliseconds of a window; clients that have a number of operations take what that takes.
     #[serde(default = "second")]
     pub window_ms: u64,
+    /// Windows of a case on one server: two or more, so that off can be compared with off.
+    #[serde(default = "two")]
+    pub rounds: u32,
     /// Files made in `{dir}` before anything starts, by name.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
@@ -316,6 +319,10 @@ pub(crate) fn allowed(
 
 fn second() -> u64 {
     1000
+}
+
+fn two() -> u32 {
+    2
 }
 
 fn ten() -> f64 {

@@ -12,6 +12,8 @@ use thiserror::Error as ThisError;
 use super::{Definition, Error, LOAD, OFF, SECOND, Variant, Watch, source};
 use crate::nearest::suggest;
 
+/// A server is started afresh after so many windows of a case, or else nothing would tell servers apart.
+const MOST_ROUNDS: u32 = 20;
 /// What commands and files may name in braces beside factors; [`Scene`](super::Scene) fills it in.
 const FILLED: [&str; 8] = [
     "address", "bpfcost", "cpus", "dir", "load", "port", "seconds", "variant",
@@ -101,6 +103,15 @@ impl Definition {
                 format!(
                     "the name {} would make no file: letters, digits and - alone do",
                     self.name
+                ),
+            ));
+        }
+        if !(2..=MOST_ROUNDS).contains(&self.rounds) {
+            return Err(wrong(
+                "rounds",
+                format!(
+                    "rounds = {} is not between 2, so that off can be compared with off, and {MOST_ROUNDS}",
+                    self.rounds
                 ),
             ));
         }
@@ -338,6 +349,12 @@ only = { size = ["1"] }
                 "operation = \"second\"",
                 3,
                 "operation = \"second\" is what stands for operations that nobody counts",
+            ),
+            (
+                "operation = \"request\"\n",
+                "operation = \"request\"\nrounds = 1\n",
+                4,
+                "rounds = 1 is not between 2, so that off can be compared with off, and 20",
             ),
             (
                 "only = { size",

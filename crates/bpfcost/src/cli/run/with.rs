@@ -15,7 +15,7 @@ use crate::{
     cli::{exit::usage, select},
     experiment::{Experiment as _, workload},
     nearest::suggest,
-    probe,
+    probe::{self, Spec},
     restore::{started, systemctl},
     workload::{
         Client, Definition, Headline, Output, Ready, SECOND, ServerSpec, Watch, program::find,
@@ -95,6 +95,15 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
         true => QUICK_WINDOW_MS,
         false => definition.window_ms,
     };
+    // What takes long to go on and off makes windows long, and then few of them have to do.
+    let slow = variants.iter().any(|variant| {
+        let spec = variant.probe.parse::<Spec>();
+        spec.is_ok_and(|spec| spec.start_s() > 0.0)
+    });
+    let (window_ms, rounds) = match slow {
+        true => (window_ms * u64::from(definition.rounds) / 2, 2),
+        false => (window_ms, definition.rounds),
+    };
     Ok(Some(Definition {
         // Part of the record's file name.
         name: definition.name.replace(
@@ -104,6 +113,7 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
         against_each_other: true,
         variants,
         window_ms,
+        rounds,
         ..definition
     }))
 }
@@ -257,6 +267,7 @@ fn empty() -> Definition {
         operation: "run".to_owned(),
         headline: Headline::default(),
         window_ms: WINDOW_MS,
+        rounds: 2,
         files: BTreeMap::new(),
         sources: Vec::new(),
         prepare: Vec::new(),

@@ -60,7 +60,15 @@ impl Remote {
     }
 
     fn hear(&mut self) -> Result<Answer> {
-        self.await_word(PATIENCE)?;
+        let heard = heard(&self.answers, PATIENCE);
+        if !heard.with_context(|| format!("can't hear the agent {}", self.name))? {
+            bail!(
+                "the agent {} has not answered for {:.0} s: it may hang in the kernel\n{}",
+                self.name,
+                PATIENCE.as_secs_f64(),
+                tail(&self.process.printed()?)
+            );
+        }
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
         if read.with_context(|| format!("can't hear the agent {}", self.name))? == 0 {
@@ -73,26 +81,6 @@ impl Remote {
             ));
         }
         serde_json::from_str(&line).with_context(|| format!("the agent {} said {line}", self.name))
-    }
-
-    /// Waits until it says something, or is gone.
-    fn await_word(&self, patience: Duration) -> Result<()> {
-        if !self.answers.buffer().is_empty() {
-            return Ok(());
-        }
-        let limit = Timespec::try_from(patience)?;
-        let mut words = [PollFd::new(self.answers.get_ref(), PollFlags::IN)];
-        let heard = retry_on_intr(|| poll(&mut words, Some(&limit)))
-            .with_context(|| format!("can't hear the agent {}", self.name))?;
-        match heard {
-            0 => bail!(
-                "the agent {} has not answered for {:.0} s: it may hang in the kernel\n{}",
-                self.name,
-                patience.as_secs_f64(),
-                tail(&self.process.printed()?)
-            ),
-            _ => Ok(()),
-        }
     }
 
     fn say(&mut self, ask: &Ask) -> Result<Answer, Fault> {
@@ -150,34 +138,42 @@ impl Drop for Remote {
     }
 }
 
+/// Waits until something is said, or the other end is gone; `false` where neither comes in time.
+fn heard(answers: &BufReader<ChildStdout>, patience: Duration) -> Result<bool> {
+    if !answers.buffer().is_empty() {
+        return Ok(true);
+    }
+    let limit = Timespec::try_from(patience)?;
+    let mut words = [PollFd::new(answers.get_ref(), PollFlags::IN)];
+    Ok(retry_on_intr(|| poll(&mut words, Some(&limit)))? > 0)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
-    /// One that says nothing, played by a shell.
-    fn silent(script: &str) -> Result<Remote> {
-        let command = ["sh", "-c", script].map(str::to_owned);
-        let (process, ask, answers) = Process::start_talking(&command)?;
-        Ok(Remote {
-            name: "silent".to_owned(),
-            process,
-            ask: Some(ask),
-            answers: BufReader::new(answers),
-            loaded: Loaded::default(),
-        })
-    }
-
     #[test]
-    fn one_that_does_not_answer_is_not_waited_for_without_end() {
-        let hangs = silent("read line; exec sleep 0").expect("a process");
-        let error = hangs
-            .await_word(Duration::from_millis(50))
-            .expect_err("silence");
-        assert!(error.to_string().contains("has not answered"), "{error:#}");
-        // That it is gone is heard at once, and told by `hear`.
-        let mut gone = silent("exit 3").expect("a process");
-        gone.await_word(PATIENCE).expect("the end of its output");
-        let error = gone.hear().expect_err("it is gone");
-        assert!(error.to_string().contains("3"), "{error:#}");
+    fn who_says_nothing_is_not_waited_for_without_end() {
+        let agent = Command::new("sh")
+            .args(["-c", "read line; echo heard; echo twice"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut agent = agent.expect("a process");
+        let mut answers = BufReader::new(agent.stdout.take().expect("its output"));
+        let brief = Duration::from_millis(50);
+        assert!(!heard(&answers, brief).expect("a pipe"), "it was not asked");
+        drop(agent.stdin.take());
+        let mut line = String::new();
+        // Two answers, and then that it is gone, each at once.
+        for expected in ["heard\n", "twice\n", ""] {
+            assert!(heard(&answers, PATIENCE).expect("a pipe"), "{expected}");
+            line.clear();
+            answers.read_line(&mut line).expect("a line");
+            assert_eq!(line, expected);
+        }
+        agent.wait().expect("its end");
     }
 }
