@@ -47,7 +47,10 @@ impl Cgroup {
                 Err(error) => refused = error,
                 Ok(()) => match lock(&path) {
                     Ok(folder) => return Ok(Cgroup { path, folder }),
-                    Err(error) => refused = error,
+                    Err(error) => {
+                        let _ = fs::remove_dir(&path);
+                        refused = error;
+                    }
                 },
             }
         }
@@ -88,7 +91,9 @@ fn lock(path: &Path) -> io::Result<File> {
 /// Ends and removes what processes left that are gone.
 fn sweep(parent: &Path) {
     for left in inner(parent).iter().filter(|path| is_ours(path)) {
-        if let Ok(_locked) = lock(left) {
+        if let Ok(_locked) = lock(left)
+            && !holds(left, process::id())
+        {
             let _ = clear(left);
         }
     }
@@ -137,16 +142,24 @@ pub fn clear(group: &Path) -> io::Result<()> {
         match fs::remove_dir(group) {
             Err(error) if group.exists() && begun.elapsed() > PATIENCE => return Err(error),
             Err(_) => sleep(LOOK),
-            Ok(()) => {}
+            // Whoever makes one of this name from here on is somebody else.
+            Ok(()) => break,
         }
     }
     Ok(())
 }
 
-/// Whether a folder's name is one of ours.
+/// Whether a folder's name is one of ours: others may call theirs `bpfcost-ci`.
 fn is_ours(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().starts_with(PREFIX)
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let numbers = name.strip_prefix(PREFIX).and_then(|n| n.split_once('-'));
+    let whole = |text: &str| text.parse::<u32>().is_ok();
+    numbers.is_some_and(|(pid, count)| whole(pid) && whole(count))
+}
+
+/// Whether a process is in a group, or in one within it.
+fn holds(group: &Path, pid: u32) -> bool {
+    pids(group).contains(&pid) || inner(group).iter().any(|inner| holds(inner, pid))
 }
 
 /// Groups within a group.
@@ -170,12 +183,16 @@ mod tests {
         let parent = folder();
         let left = parent.path().join(format!("{PREFIX}1-0"));
         fs::create_dir_all(left.join("0")).expect("a group within a group");
-        let other = parent.path().join("other");
-        fs::create_dir(&other).expect("a group of somebody");
+        let others = ["other", "bpfcost-ci", "bpfcost-1", "bpfcost-x-0"];
+        let others = others.map(|name| parent.path().join(name));
+        for other in &others {
+            fs::create_dir(other).expect("a group of somebody");
+        }
         let one = Cgroup::make_in(parent.path()).expect("a group");
         assert!(!left.exists());
         let two = Cgroup::make_in(parent.path()).expect("another one");
-        assert!(one.path().exists() && two.path().exists() && other.exists());
+        assert!(one.path().exists() && two.path().exists());
+        assert!(others.iter().all(|other| other.exists()));
         let paths = [one.path().to_owned(), two.path().to_owned()];
         drop((one, two));
         assert!(!paths.iter().any(|path| path.exists()));

@@ -2,26 +2,25 @@
 //! and where that was killed too, or the machine died, by the next run.
 
 use std::{
-    fs::{self, File},
+    fs::{self, File, Permissions},
     io,
-    os::unix::fs::MetadataExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::Path,
     sync::Arc,
     time::Duration,
 };
 
-use tempfile::TempDir;
+use tempfile::{Builder, TempDir};
 
 use super::{Duty, Guard};
 
-/// What the names of such folders begin with.
-const PREFIX: &str = "bpfcost-";
-/// In each of them, held locked by the process whose folder it is.
-const LOCK: &str = ".lock";
-/// A folder without a lock that is older was left behind: between its making and its locking lie milliseconds.
+/// What the names of such folders begin with, and nobody else's.
+const PREFIX: &str = "bpfcost-scratch-";
+/// A folder that nobody has locked and that is older was left behind: between its making and its locking lie
+/// milliseconds.
 const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
-/// A folder that only this user may look into.
+/// A folder, locked by the process that it belongs to.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     /// `None` once it is removed.
@@ -31,13 +30,18 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    /// An empty folder within another; those that no process has any more are removed from there.
-    pub(crate) fn make_in(base: &Path) -> io::Result<Self> {
-        remove_left_behind(base);
+    /// An empty folder within another, with these permissions; those that no process has any more are removed from
+    /// there.
+    pub(crate) fn make_in(base: &Path, mode: u32) -> io::Result<Self> {
         let guarded = |error: anyhow::Error| io::Error::other(format!("{error:#}"));
+        // It ends what was left running, too: that could still write to what is removed next.
         let guard = Guard::of_process().map_err(guarded)?;
-        let dir = TempDir::with_prefix_in(PREFIX, base)?;
-        let lock = File::create(dir.path().join(LOCK))?;
+        remove_left_behind(base);
+        let dir = Builder::new()
+            .prefix(PREFIX)
+            .permissions(Permissions::from_mode(mode))
+            .tempdir_in(base)?;
+        let lock = File::open(dir.path())?;
         // Nobody else tries it while the folder is young. Where there are no locks, nobody will.
         let _ = lock.try_lock();
         guard
@@ -70,8 +74,8 @@ impl Drop for Scratch {
 
 /// Whether this is one of ours.
 pub(super) fn is_scratch(folder: &Path) -> bool {
-    let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    name.starts_with(PREFIX) && folder.join(LOCK).exists()
+    let name = folder.file_name().unwrap_or_default();
+    name.to_string_lossy().starts_with(PREFIX)
 }
 
 /// Removes this user's folders that no process has any more.
@@ -93,8 +97,8 @@ fn remove_left_behind(base: &Path) {
         if !old {
             continue;
         }
-        let locked = File::open(entry.path().join(LOCK)).map(|lock| lock.try_lock());
-        if let Ok(Ok(())) = locked {
+        let locked = File::open(entry.path()).map(|folder| (folder.try_lock(), folder));
+        if let Ok((Ok(()), _folder)) = locked {
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -110,22 +114,19 @@ mod tests {
         let folder = |name: &str, seconds_ago: u64| {
             let path = base.path().join(name);
             fs::create_dir(&path).expect("a folder");
-            let lock = File::create(path.join(LOCK)).expect("a file");
+            fs::write(path.join("file"), "x").expect("a file");
+            let lock = File::open(&path).expect("a folder");
             let at = std::time::SystemTime::now() - Duration::from_secs(seconds_ago);
-            File::open(&path)
-                .and_then(|folder| folder.set_modified(at))
-                .expect("its age");
+            lock.set_modified(at).expect("its age");
             (path, lock)
         };
-        let (dead, _) = folder("bpfcost-dead", 120);
-        let (young, _) = folder("bpfcost-young", 0);
-        let (other, _) = folder("other", 120);
-        let (alive, lock) = folder("bpfcost-alive", 120);
+        let (dead, _) = folder("bpfcost-scratch-dead", 120);
+        let (young, _) = folder("bpfcost-scratch-young", 0);
+        let (other, _) = folder("bpfcost-results", 120);
+        let (alive, lock) = folder("bpfcost-scratch-alive", 120);
         lock.try_lock().expect("a lock");
-        let results = base.path().join("bpfcost-results");
-        fs::create_dir(&results).expect("a folder");
         remove_left_behind(base.path());
         assert!(!dead.exists());
-        assert!(young.exists() && other.exists() && alive.exists() && results.exists());
+        assert!(young.exists() && other.exists() && alive.exists());
     }
 }

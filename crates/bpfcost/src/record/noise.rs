@@ -1,6 +1,6 @@
 //! Off against off: what a run reads where there is nothing. Two windows of the baseline in an epoch, one after the
-//! other, differ by noise alone, and by what an epoch does with time; their differences are taken as those of a probe
-//! are.
+//! other, differ by noise alone, and by what an epoch does with time. Their interval over epochs is taken as that of a
+//! probe is; an epoch's value is the mean of its pairs.
 
 use bpfcost_stats::{Estimate, sample::median};
 

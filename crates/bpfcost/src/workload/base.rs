@@ -28,7 +28,8 @@ impl Base {
             Ok::<_, Error>(())
         })?;
         let scratch =
-            Scratch::make_in(&env::temp_dir()).context("no room for the files of the workload")?;
+            // Servers that give up their privileges have to get in.
+            Scratch::make_in(&env::temp_dir(), 0o755).context("no room for the files of the workload")?;
         let base = Base(scratch);
         let scene = base.scene(definition, free_port()?)?;
         write(definition, &scene)?;

@@ -124,6 +124,9 @@ fn killed_with_its_guard() {
     }
     let tool = with(REDIS, "", "");
     let (mut run, had) = in_a_window(&tool);
+    if groups(had.me).is_empty() {
+        return require::skip("no control group of version 2 may be made here");
+    }
     // The guard first: it would be quicker than the second kill.
     let guards = had
         .pids
@@ -134,11 +137,7 @@ fn killed_with_its_guard() {
     let killed = Command::new("kill").args(["-9", &guards[0]]).status();
     assert!(killed.expect("kill runs").success());
     run.kill();
-    let groups = groups(had.me);
-    if groups.is_empty() {
-        // Without control groups, nobody can tell what it left.
-        return require::skip("no control group of version 2 may be made here");
-    }
+    // Other runs of this test program may have removed the group by now; folders they let be.
     assert!(had.folder.exists(), "{}", had.folder.display());
     // Young ones are let be.
     let past = SystemTime::now() - Duration::from_secs(120);

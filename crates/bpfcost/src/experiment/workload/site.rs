@@ -1,6 +1,6 @@
 //! A network, and the server that runs on it.
 
-use std::rc::Rc;
+use std::{rc::Rc, time::Duration};
 
 use anyhow::{Context, Result};
 
@@ -11,6 +11,9 @@ use crate::{
         outside::{Order, Outside},
     },
 };
+
+/// How long what warms a server may take, whatever a client may.
+const WARM_UP: Duration = Duration::from_secs(60);
 
 /// A server where it is reached.
 pub(super) struct Site {
@@ -74,7 +77,10 @@ impl Site {
     pub(super) fn warm_up(&self, client: &Client, scene: &Scene) -> Result<()> {
         match &self.outside {
             Some(outside) => outside
-                .load(&order(scene, true), client.limit(scene.window_ms))
+                .load(
+                    &order(scene, true),
+                    client.limit(scene.window_ms).max(WARM_UP),
+                )
                 .map(drop),
             None => self.network.at_client(|| Load::of(client).warm_up(scene))?,
         }

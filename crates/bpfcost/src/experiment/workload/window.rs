@@ -3,7 +3,9 @@
 
 use std::{
     collections::BTreeMap,
-    thread::sleep,
+    panic::resume_unwind,
+    sync::atomic::{AtomicBool, Ordering},
+    thread::{self, sleep},
     time::{Duration, Instant},
 };
 
@@ -15,6 +17,9 @@ use crate::{
     probe::{Probe, Seen},
     workload::{Check, Definition, Headline, Load, Made, Reading, SECOND, Scene, Variant, allowed},
 };
+
+/// Milliseconds of load in whose middle a probe is switched, at least: a probe that takes long to go off meets it still.
+const STIR_MS: u64 = 600;
 
 /// Makes the load of a window, or watches what comes.
 pub(super) type Make<'a> = &'a mut dyn FnMut(&Scene) -> Result<Made, Fault>;
@@ -133,28 +138,56 @@ fn idle(busy_ns: f64, lasted: Duration) -> f64 {
     (1.0 - busy_ns / all_ns).clamp(0.0, 1.0)
 }
 
-/// How much longer the slowest operation takes in a window in whose middle the probe goes on and off, than in one
-/// before it that lets it be, in milliseconds; `None` where the client does not tell.
+/// How much longer the slowest operation takes under load in whose middle the probe goes on and off, than under as much
+/// load afterwards that lets it be, in milliseconds; `None` where the client does not tell. The load goes on until the
+/// probe is off, however often its client has to be started for that.
 pub(super) fn stir(
     site: &mut Site,
     scene: &Scene,
     load: &Load<'_>,
     probe: &mut dyn Probe,
 ) -> Result<Option<f64>, Fault> {
-    site.ready()?;
-    let made = site.network.at_client(|| load.run(scene))??;
-    let Some(usual) = longest_ms(&made.reading) else {
-        return Ok(None);
+    let scene = &Scene {
+        window_ms: scene.window_ms.max(STIR_MS),
+        ..scene.clone()
     };
+    let third = Duration::from_millis(scene.window_ms / 3);
     site.ready()?;
-    let running = site.network.at_client(|| load.start(scene))??;
-    // A client that has a number of operations takes what that takes.
-    let third = made.took / 3;
-    sleep(third);
-    probe.attach(scene)?;
-    sleep(third);
-    probe.detach()?;
-    Ok(longest_ms(&running.end()?.reading).map(|longest| longest - usual))
+    let network = &site.network;
+    let longest = || -> Result<Option<f64>> {
+        Ok(longest_ms(&network.at_client(|| load.run(scene))??.reading))
+    };
+    let off = AtomicBool::new(false);
+    let (stirred, switched) = thread::scope(|scope| {
+        let clients = scope.spawn(|| {
+            let mut stirred = vec![longest()?];
+            while !off.load(Ordering::Acquire) {
+                stirred.push(longest()?);
+            }
+            anyhow::Ok(stirred)
+        });
+        let mut switch = || {
+            sleep(third);
+            probe.attach(scene)?;
+            sleep(third);
+            probe.detach()
+        };
+        let switched = switch();
+        off.store(true, Ordering::Release);
+        (clients.join(), switched)
+    });
+    switched?;
+    let stirred = stirred.unwrap_or_else(|panic| resume_unwind(panic))?;
+    let mut usual = Vec::new();
+    for _ in &stirred {
+        site.ready()?;
+        let made = site.network.at_client(|| load.run(scene))??;
+        usual.push(longest_ms(&made.reading));
+    }
+    let most = |of: &[Option<f64>]| of.iter().copied().flatten().reduce(f64::max);
+    Ok(most(&stirred)
+        .zip(most(&usual))
+        .map(|(stirred, usual)| stirred - usual))
 }
 
 /// The longest latency that a client tells, in milliseconds.

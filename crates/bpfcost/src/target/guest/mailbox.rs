@@ -37,7 +37,7 @@ impl Mailbox {
         if base.to_string_lossy().contains([',', '=', '\'', '"', '\\']) {
             return Err(GuestError::Name(base));
         }
-        let scratch = Scratch::make_in(&base).map_err(GuestError::io(format!(
+        let scratch = Scratch::make_in(&base, 0o700).map_err(GuestError::io(format!(
             "making a folder for the guest in {}",
             base.display()
         )))?;
