@@ -156,7 +156,7 @@ fn asking_is_quick_and_leaves_nothing() {
     for feature in Feature::ALL {
         feature.missing().expect("an answer");
     }
-    let (took, each) = (begun.elapsed(), Duration::from_millis(10));
+    let (took, each) = (begun.elapsed(), Duration::from_millis(100));
     assert!(took < each * Feature::ALL.len() as u32, "{took:?}");
     // Programs of other tests come and go beside this one, and the kernel frees behind its answer.
     let begun = Instant::now();

@@ -89,9 +89,16 @@ impl Nginx {
     /// The process that serves.
     fn worker(&self) -> u32 {
         let id = self.child.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-        let children = children.expect("children");
-        children.trim().parse().expect("one worker")
+        let begun = Instant::now();
+        loop {
+            let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+            // It listens before it starts it.
+            if let Ok(worker) = children.expect("children").trim().parse() {
+                return worker;
+            }
+            assert!(begun.elapsed() < Duration::from_secs(10), "one worker");
+            sleep(Duration::from_millis(10));
+        }
     }
 
     /// Asks for the file, and returns the answer.

@@ -11,7 +11,7 @@ use std::{
 use crate::tool::{Said, Tool, said};
 
 /// No wait in these tests is longer; on an idle machine each ends within a second or two.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// A run whose record will be `x.json`. Killed when dropped.
 pub(crate) struct Running {

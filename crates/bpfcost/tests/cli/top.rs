@@ -113,7 +113,7 @@ fn intervals_follow_each_other() {
         return;
     }
     let tool = Tool::new();
-    let (answer, runs) = while_it_runs(|| tool.answers("top --every 100ms --for 350ms --json"));
+    let (answer, runs) = while_it_runs(|| tool.answers("top --every 500ms --for 1750ms --json"));
     let views: Vec<Value> = answer
         .lines()
         .map(|line| serde_json::from_str(line).expect("an object a line"))

@@ -13,7 +13,7 @@ use bpfcost::target::guest::HOOKS;
 use crate::tool::{Said, Tool, said};
 
 /// No wait in these tests is longer. On an idle machine a guest is measured in 20 s.
-const PATIENCE: Duration = Duration::from_secs(240);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One of the cheapest cases.
 pub(crate) const QUICK: &str = "run xdp-lb --quick --seed 7 --case pass-non-ip";

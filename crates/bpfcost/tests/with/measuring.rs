@@ -10,7 +10,7 @@ use std::{
 use crate::tool::{Said, Tool, said};
 
 /// No wait in these tests is longer.
-const PATIENCE: Duration = Duration::from_secs(100);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A run whose record will be `x.json`.
 pub(crate) struct Measuring<'a> {
