@@ -199,6 +199,17 @@ mod tests {
     }
 
     #[test]
+    fn a_group_holds_what_is_in_groups_within_it() {
+        let folder = folder();
+        let inner = folder.path().join("0");
+        fs::create_dir(&inner).expect("a group within a group");
+        fs::write(folder.path().join("cgroup.procs"), "7\n").expect("a list");
+        fs::write(inner.join("cgroup.procs"), "8\n9\n").expect("a list");
+        let held = [6, 7, 8, 9].map(|pid| holds(folder.path(), pid));
+        assert_eq!(held, [false, true, true, true]);
+    }
+
+    #[test]
     fn nothing_but_our_own_is_removed() {
         let folder = folder();
         assert!(clear(folder.path()).is_err());

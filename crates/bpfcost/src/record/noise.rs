@@ -67,6 +67,15 @@ mod tests {
             (1.0..=2.0).contains(&low) && (2.0..=3.1).contains(&high),
             "{low} {high}"
         );
+        // Each pair of windows counts, and one without a second does not.
+        let more: Vec<Vec<f64>> = (0..12)
+            .map(|_| vec![100.0, 100.0, 100.0, 102.01, 500.0])
+            .collect();
+        let [low, high] = noise([(&off, more.as_slice())].into_iter()).expect("enough");
+        assert!(
+            (low - 1.0).abs() < 1e-6 && (high - 1.0).abs() < 1e-6,
+            "{low} {high}"
+        );
         assert_eq!(noise([(&probe, loud.as_slice())].into_iter()), None);
         assert_eq!(noise([(&off, &quiet[..3])].into_iter()), None);
         let once: Vec<Vec<f64>> = (0..12).map(|_| vec![100.0]).collect();

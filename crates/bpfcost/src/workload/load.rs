@@ -52,6 +52,14 @@ impl Client {
             None => WINDOWS * Duration::from_millis(window_ms) + PATIENCE,
         }
     }
+
+    /// How long what warms the load may take.
+    pub fn warm_up_limit(&self, window_ms: u64) -> Duration {
+        match self.warm_up.is_empty() {
+            true => self.limit(window_ms),
+            false => PATIENCE,
+        }
+    }
 }
 
 impl<'a> Load<'a> {
@@ -110,7 +118,7 @@ impl<'a> Load<'a> {
         }
         let command = scene.command(&self.client.warm_up)?;
         let mut process = Process::start(&command, &scene.client_cpus, &[])?;
-        let status = process.wait(PATIENCE)?;
+        let status = process.wait(self.client.warm_up_limit(scene.window_ms))?;
         match status.success() {
             true => Ok(()),
             false => Err(failed(

@@ -9,7 +9,7 @@ fn off_against_off_is_measured_and_told() {
     if !able(&["redis-server", "redis-benchmark"]) {
         return;
     }
-    let tool = with(REDIS, "", "");
+    let tool = with(REDIS, "window-ms = 150\n", "window-ms = 100\nrounds = 3\n");
     let said = tool.says("run x.toml --quick --format json --out x.json");
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(
@@ -31,6 +31,11 @@ fn off_against_off_is_measured_and_told() {
                 .map(|value| value.as_f64().expect("a number"))
                 .collect()
         };
+        let epochs = case["samples"].as_array().expect("epochs");
+        assert!(epochs.len() >= 10, "{epochs:?}");
+        for windows in epochs {
+            assert_eq!(windows.as_array().map(Vec::len), Some(3), "{epochs:?}");
+        }
         let (server, machine) = (values("server_ns"), values("machine_ns"));
         assert!(server.len() >= 20, "{server:?}");
         for (server, machine) in server.iter().zip(&machine) {

@@ -18,7 +18,8 @@ use crate::{
     probe::{self, Spec},
     restore::{started, systemctl},
     workload::{
-        Client, Definition, Headline, Output, Ready, SECOND, ServerSpec, Watch, program::find,
+        Client, Definition, Headline, Output, Ready, SECOND, ServerSpec, Variant, Watch,
+        program::find,
     },
 };
 
@@ -95,15 +96,7 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
         true => QUICK_WINDOW_MS,
         false => definition.window_ms,
     };
-    // What takes long to go on and off makes windows long, and then few of them have to do.
-    let slow = variants.iter().any(|variant| {
-        let spec = variant.probe.parse::<Spec>();
-        spec.is_ok_and(|spec| spec.start_s() > 0.0)
-    });
-    let (window_ms, rounds) = match slow {
-        true => (window_ms * u64::from(definition.rounds) / 2, 2),
-        false => (window_ms, definition.rounds),
-    };
+    let (window_ms, rounds) = suited(window_ms, definition.rounds, &variants);
     Ok(Some(Definition {
         // Part of the record's file name.
         name: definition.name.replace(
@@ -116,6 +109,19 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
         rounds,
         ..definition
     }))
+}
+
+/// How long a window is, in milliseconds, and how many of them a server has: what takes long to go on and off makes
+/// windows long, and then as few have to do as there may be, of the same time in all.
+fn suited(window_ms: u64, rounds: u32, variants: &[Variant]) -> (u64, u32) {
+    let slow = variants.iter().any(|variant| {
+        let spec = variant.probe.parse::<Spec>();
+        spec.is_ok_and(|spec| spec.start_s() > 0.0)
+    });
+    match slow {
+        true => (window_ms * u64::from(rounds) / 2, 2),
+        false => (window_ms, rounds),
+    }
 }
 
 /// Refuses options that mean nothing in the form that is asked for.
@@ -406,6 +412,21 @@ fn watch(args: &Args, watched: &str) -> Result<Definition> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_takes_long_to_switch_has_few_long_windows() {
+        let variants = |probe: &str| {
+            let line = format!("name = 'x'\nabout = ''\nprobe = '{probe}'");
+            [toml::from_str::<Variant>(&line).expect("a variant")]
+        };
+        for (probe, expected) in [
+            ("builtin:nothing", (200, 6)),
+            ("bpftrace -e x", (600, 2)),
+            ("builtin:nothing + x.bpf.o", (600, 2)),
+        ] {
+            assert_eq!(suited(200, 6, &variants(probe)), expected, "{probe}");
+        }
+    }
 
     #[test]
     fn a_metric_has_one_group() {

@@ -1,6 +1,6 @@
 //! A network, and the server that runs on it.
 
-use std::{rc::Rc, time::Duration};
+use std::rc::Rc;
 
 use anyhow::{Context, Result};
 
@@ -11,9 +11,6 @@ use crate::{
         outside::{Order, Outside},
     },
 };
-
-/// How long what warms a server may take, whatever a client may.
-const WARM_UP: Duration = Duration::from_secs(60);
 
 /// A server where it is reached.
 pub(super) struct Site {
@@ -58,6 +55,11 @@ impl Site {
         self.server.as_mut().map_or(Ok(()), Server::ready)
     }
 
+    /// The server, if there is one, and where it is reached.
+    pub(super) fn parts(&mut self) -> (Option<&mut Server>, &Network) {
+        (self.server.as_mut(), &self.network)
+    }
+
     /// Whether its load comes from outside of this machine.
     pub(super) fn is_outside(&self) -> bool {
         self.outside.is_some()
@@ -77,10 +79,7 @@ impl Site {
     pub(super) fn warm_up(&self, client: &Client, scene: &Scene) -> Result<()> {
         match &self.outside {
             Some(outside) => outside
-                .load(
-                    &order(scene, true),
-                    client.limit(scene.window_ms).max(WARM_UP),
-                )
+                .load(&order(scene, true), client.warm_up_limit(scene.window_ms))
                 .map(drop),
             None => self.network.at_client(|| Load::of(client).warm_up(scene))?,
         }

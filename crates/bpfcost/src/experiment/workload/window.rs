@@ -139,7 +139,7 @@ fn idle(busy_ns: f64, lasted: Duration) -> f64 {
 }
 
 /// How much longer the slowest operation takes under load in whose middle the probe goes on and off, than under as much
-/// load afterwards that lets it be, in milliseconds; `None` where the client does not tell. The load goes on until the
+/// load that lets it be, in milliseconds; `None` where the client does not tell. The load goes on until the
 /// probe is off, however often its client has to be started for that.
 pub(super) fn stir(
     site: &mut Site,
@@ -152,10 +152,13 @@ pub(super) fn stir(
         ..scene.clone()
     };
     let third = Duration::from_millis(scene.window_ms / 3);
-    site.ready()?;
-    let network = &site.network;
-    let longest = || -> Result<Option<f64>> {
+    let (mut server, network) = site.parts();
+    let mut longest = || -> Result<Option<f64>> {
+        server.as_mut().map_or(Ok(()), |server| server.ready())?;
         Ok(longest_ms(&network.at_client(|| load.run(scene))??.reading))
+    };
+    let Some(mut usual) = longest()? else {
+        return Ok(None);
     };
     let off = AtomicBool::new(false);
     let (stirred, switched) = thread::scope(|scope| {
@@ -178,16 +181,12 @@ pub(super) fn stir(
     });
     switched?;
     let stirred = stirred.unwrap_or_else(|panic| resume_unwind(panic))?;
-    let mut usual = Vec::new();
-    for _ in &stirred {
-        site.ready()?;
-        let made = site.network.at_client(|| load.run(scene))??;
-        usual.push(longest_ms(&made.reading));
+    // The longest of as many.
+    for _ in 1..stirred.len() {
+        usual = usual.max(longest()?.unwrap_or(usual));
     }
-    let most = |of: &[Option<f64>]| of.iter().copied().flatten().reduce(f64::max);
-    Ok(most(&stirred)
-        .zip(most(&usual))
-        .map(|(stirred, usual)| stirred - usual))
+    let stirred = stirred.into_iter().flatten().reduce(f64::max);
+    Ok(stirred.map(|stirred| stirred - usual))
 }
 
 /// The longest latency that a client tells, in milliseconds.
