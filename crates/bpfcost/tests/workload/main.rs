@@ -16,7 +16,6 @@ mod tool;
 mod accounts;
 mod agent;
 mod alarms;
-mod busy;
 mod definition;
 mod definitions;
 mod ends;

@@ -1,5 +1,18 @@
 //! A known answer on a running server: what a program is busy for in each run, by the kernel's clock, is what the
-//! CPU time says.
+//! CPU time says. A program of its own, so that no other test runs beside it: where both CPUs are kept busy, that says
+//! less than was put in.
+
+#[path = "workload/definition.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod definition;
+#[path = "common/kept.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod kept;
+#[path = "../../bpf/tests/require/mod.rs"]
+mod require;
+#[path = "cli/tool.rs"]
+#[allow(dead_code, reason = "a part of it is used")]
+mod tool;
 
 use std::iter::zip;
 
