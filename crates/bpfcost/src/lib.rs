@@ -2,8 +2,9 @@
 //!
 //! One pipeline: an [`experiment`] declares cases, [`measure`] runs them, a [`record`] keeps
 //! everything that was seen, and [`report`] shows it. Data flows one way; each module knows only
-//! those named before it.
+//! those named before it. The experiments themselves are in [`builtin`].
 
+pub mod builtin;
 pub mod cli;
 pub mod experiment;
 mod guard;

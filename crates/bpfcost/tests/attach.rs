@@ -11,9 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfcost::experiment::{
-    Batch, Case, Experiment, Fault, Loaded, Problem, Setup, Trial, attach::AttachTypes,
-};
+use bpfcost::builtin::attach::AttachTypes;
+use bpfcost::experiment::{Batch, Case, Experiment, Fault, Loaded, Problem, Setup, Trial};
 use bpfcost_bpf::{attach::Attach, loaded_maps, loaded_programs, stats::StatsOn};
 
 /// Enough for the sets of 64 in which frames come.

@@ -3,7 +3,8 @@
 #[path = "../../bpf/tests/require/mod.rs"]
 mod require;
 
-use bpfcost::experiment::{Batch, Case, Experiment, Fault, Problem, Setup, Sizing, xdp_lb::XdpLb};
+use bpfcost::builtin::xdp_lb::XdpLb;
+use bpfcost::experiment::{Batch, Case, Experiment, Fault, Problem, Setup, Sizing};
 use bpfcost_bpf::{lb::Datapath, timing::Loop};
 
 const BATCH: Batch = Batch(5000);

@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 }
 
 fn experiments(format: Format) -> Result<()> {
-    let all = experiment::all();
+    let all = builtin::all();
     if let Format::Json = format {
         let list: Vec<Listed> = all
             .iter()

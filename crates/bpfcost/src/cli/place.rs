@@ -444,8 +444,8 @@ mod tests {
 
     use super::*;
     use crate::{
+        builtin::ladder::KnownAnswers,
         cli::exit::{Exit, sentence},
-        experiment::ladder::KnownAnswers,
     };
 
     /// Why a machine with these files can't measure.

@@ -7,7 +7,8 @@ use wildmatch::WildMatch;
 
 use super::exit::{sentence, usage};
 use crate::{
-    experiment::{self, Case, Experiment, Pair, Role, workload::Workload},
+    builtin::workload::Workload,
+    experiment::{self, Case, Experiment, Pair, Role},
     measure::Plan,
     nearest::suggest,
     workload::Definition,
@@ -22,7 +23,7 @@ pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
         let definition = Definition::read(Path::new(name))?;
         return Ok(Box::new(Workload::of(definition)));
     }
-    let all = experiment::all();
+    let all = builtin::all();
     let names: Vec<String> = all.iter().map(|one| one.name().to_owned()).collect();
     all.into_iter()
         .find(|one| one.name() == name)

@@ -18,7 +18,8 @@ use super::{
     place, select, session,
 };
 use crate::{
-    experiment::{Experiment, twice::Twice},
+    builtin::twice::Twice,
+    experiment::Experiment,
     measure::{self, Measured, Monotonic, Plan, Stop},
     record::{self, Change, Outcome, Record, SessionFile, SessionSpread, Status, Verdict},
     target::Host,

@@ -1,19 +1,10 @@
-//! Experiments: named questions, each with its cases and the way to run one trial of a case.
-//!
-//! To add one: write a file here that implements [`Experiment`], and name it in [`all`].
+//! What an experiment is: a named question with its cases, and the way to run one trial of a case. The
+//! engine knows these types alone; the experiments themselves are in [`builtin`](crate::builtin).
 
-pub mod attach;
 mod case;
-mod crew;
-pub mod kretprobe;
-pub mod ladder;
-pub mod pool;
 mod remedy;
 mod trial;
-pub mod twice;
 mod unit;
-pub mod workload;
-pub mod xdp_lb;
 
 use std::rc::Rc;
 
@@ -23,7 +14,7 @@ use bpfcost_bpf::Feature;
 use crate::workload::{Definition, outside::Outside};
 
 pub use case::{Batch, Case, Grid, Metric, Pair, Role, Scaling, Sizing};
-use trial::differs;
+pub(crate) use trial::differs;
 pub use trial::{ENDED, Fault, LET_GO, Loaded, Problem, Sentinel, Trial};
 pub use unit::Unit;
 
@@ -183,7 +174,7 @@ pub trait Experiment {
 }
 
 /// The first of these that the kernel lacks, and what to do about it.
-fn missing(needs: &[Feature]) -> Result<Option<String>> {
+pub(crate) fn missing(needs: &[Feature]) -> Result<Option<String>> {
     for feature in needs {
         if let Some(missing) = feature.missing()? {
             return Ok(Some(remedy::with_remedy(&missing)));
@@ -220,22 +211,10 @@ pub struct Setup {
     pub exact: bool,
 }
 
-/// Every experiment that this program knows, in the order of `bpfcost list`.
-pub fn all() -> Vec<Box<dyn Experiment>> {
-    let mut all: Vec<Box<dyn Experiment>> = vec![
-        Box::new(xdp_lb::XdpLb::default()),
-        Box::new(attach::AttachTypes),
-        Box::new(pool::Pools::default()),
-        Box::new(kretprobe::Kretprobes::default()),
-    ];
-    all.extend(workload::built_in().map(|one| Box::new(one) as Box<dyn Experiment>));
-    all.push(Box::new(ladder::KnownAnswers));
-    all
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::builtin::{ladder, twice};
 
     /// One case, with these needs.
     struct Needs(Vec<Feature>);

@@ -25,7 +25,7 @@ pub struct Trial {
 
 impl Trial {
     /// A batch that took so long: its value is nanoseconds per operation.
-    pub(super) fn of_batch(
+    pub(crate) fn of_batch(
         batch: Batch,
         elapsed_ns: f64,
         secondary: BTreeMap<String, f64>,
@@ -98,7 +98,7 @@ impl fmt::Display for Problem {
 impl std::error::Error for Problem {}
 
 /// The problem that something is not as expected; `None` where it is.
-pub(super) fn differs<T: PartialEq + ToString>(
+pub(crate) fn differs<T: PartialEq + ToString>(
     check: &str,
     expected: T,
     got: T,

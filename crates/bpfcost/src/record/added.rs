@@ -20,7 +20,7 @@ use super::{
     compat::what,
     sides::{Group, costs, estimates, exact_suffices, pooled, sessions, sessions_needed},
 };
-use crate::{experiment::workload::VARIANT, measure::Warning, workload::OFF};
+use crate::{builtin::workload::VARIANT, measure::Warning, workload::OFF};
 
 impl Group<'_> {
     /// Whether these are runs of a workload.

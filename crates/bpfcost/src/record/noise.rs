@@ -4,10 +4,7 @@
 
 use bpfcost_stats::{Estimate, sample::median};
 
-use crate::{
-    experiment::{Case, workload::VARIANT},
-    workload::OFF,
-};
+use crate::{builtin::workload::VARIANT, experiment::Case, workload::OFF};
 
 /// The 95 % interval of each second window of `off` against the one before, in percent; `None` with too few epochs, and
 /// where nothing is switched on and off. `samples` has each case's trials by epoch, in their order.

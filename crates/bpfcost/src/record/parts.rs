@@ -28,8 +28,8 @@ use super::{
     CaseRecord, Record, Status,
     exact::{recorded_range, recorded_rounding},
 };
+pub use crate::builtin::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 use crate::experiment::Grid;
-pub use crate::experiment::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 
 /// The body that does nothing: the mechanism alone.
 const PLAIN: &str = "empty";

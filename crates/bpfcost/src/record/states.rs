@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{CaseRecord, Comparison, MetricRecord, Record, Workload};
-use crate::{experiment::workload::VARIANT, workload::OFF};
+use crate::{builtin::workload::VARIANT, workload::OFF};
 
 /// The states of a workload, in the record's order; each has a case without a probe and some with one.
 #[derive(Debug)]

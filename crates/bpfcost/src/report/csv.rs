@@ -7,7 +7,8 @@ use anyhow::Result;
 use bpfcost_stats::Additive;
 
 use crate::{
-    experiment::{Role, workload::VARIANT},
+    builtin::workload::VARIANT,
+    experiment::Role,
     record::{
         BudgetVerdict, CaseRecord, CurvePoint, Curves, Part, PartRole, Parts, Record, Status,
         Verdict,

@@ -1,7 +1,7 @@
 //! What a probe missed, where that is a part of the question.
 
 use crate::{
-    experiment::kretprobe::MISSED,
+    builtin::kretprobe::MISSED,
     record::{CaseRecord, Record},
     report::{number, target, text},
 };

@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, fs, sync::atomic::AtomicBool};
 
 use bpfcost::{
-    experiment::{Experiment, all, twice::Twice},
+    builtin::{all, twice::Twice},
+    experiment::Experiment,
     measure::{self, Measured, Monotonic, Plan, Stop},
     record::{Record, Status},
     target::Host,

@@ -2,7 +2,8 @@
 //! compared with each other, several, and two over sizes; one that counts calls; one that never fired.
 
 use bpfcost::{
-    experiment::{Case, Experiment, Problem, Trial, workload::Workload},
+    builtin::workload::Workload,
+    experiment::{Case, Experiment, Problem, Trial},
     measure::{Plan, Stop},
     record::*,
     workload::Definition,

@@ -4,8 +4,9 @@ use anyhow::Result;
 
 use super::{finish, table, targets};
 use crate::{
+    builtin::workload::VARIANT,
     cli::output::say,
-    experiment::{Case, Experiment, Role, workload::VARIANT},
+    experiment::{Case, Experiment, Role},
     report::{number::plural, style::Style, text},
     workload::{Definition, Headline, LOAD, OFF, Variant},
 };

@@ -3,8 +3,9 @@
 use anyhow::Result;
 
 use crate::{
+    builtin::workload::VARIANT,
     cli::{output::say, place},
-    experiment::{Experiment, workload::VARIANT},
+    experiment::Experiment,
     measure::{Plan, forecast},
     report::{
         number::{duration, plural, round_percent},

@@ -6,8 +6,9 @@ use anyhow::{Context, Result};
 
 use super::{Args, with};
 use crate::{
+    builtin::workload::Workload,
     cli::{exit::usage, place, select, session},
-    experiment::{Experiment, Unit, workload::Workload},
+    experiment::{Experiment, Unit},
     measure::{COUNTING_GOAL_NS, Plan},
     target::{Host, Target, TargetError, parse_cpus},
 };

@@ -12,8 +12,9 @@ use self::known::Known;
 use self::variants::variants;
 use super::Args;
 use crate::{
+    builtin::workload,
     cli::{exit::usage, select},
-    experiment::{Experiment as _, workload},
+    experiment::Experiment as _,
     nearest::suggest,
     probe::{self, Spec},
     restore::{started, systemctl},

@@ -25,7 +25,7 @@ use self::{
     space::Space,
     spin::Spin,
 };
-use super::{Case, Experiment, Loaded, Overhead, Pair, Scaling, Sentinel, Setup, Unit};
+use crate::experiment::{Case, Experiment, Loaded, Overhead, Pair, Scaling, Sentinel, Setup, Unit};
 
 /// A batch's length where each thread has a CPU: shorter than a time slice. A thread that is alone because
 /// something else has the other's CPU is fast, and batches of 10 ms on a busy machine are a mixture of both:

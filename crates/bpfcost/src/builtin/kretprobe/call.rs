@@ -21,10 +21,8 @@ use rustix::{
     thread::gettid,
 };
 
-use crate::experiment::{
-    Batch, Fault,
-    crew::{Crew, PATIENCE},
-};
+use crate::builtin::crew::{Crew, PATIENCE};
+use crate::experiment::{Batch, Fault};
 
 /// The largest batch of calls that sleep; a counter could hold more.
 const MOST_ROUNDS: u64 = 1 << 16;

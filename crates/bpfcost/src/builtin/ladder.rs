@@ -13,7 +13,7 @@ use bpfcost_bpf::{
     timing::{Loop, Seen},
 };
 
-use super::{
+use crate::experiment::{
     Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role, Sentinel, Setup, Sizing,
     Trial, Unit,
 };

@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::*;
-use crate::experiment::{Batch, pool::kind::Kind};
+use crate::builtin::pool::kind::Kind;
+use crate::experiment::Batch;
 
 const USE: Use = Use {
     pairs: 2000,

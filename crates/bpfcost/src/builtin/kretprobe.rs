@@ -23,7 +23,8 @@ use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
 
 use self::{case::Way, epoch::Epoch};
-use super::{Case, Experiment, Loaded, Overhead, Pair, Scaling, Sentinel, Setup, Unit, ladder};
+use crate::builtin::ladder;
+use crate::experiment::{Case, Experiment, Loaded, Overhead, Pair, Scaling, Sentinel, Setup, Unit};
 
 /// The experiment.
 #[derive(Clone, Debug)]

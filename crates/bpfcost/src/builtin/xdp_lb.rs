@@ -29,8 +29,9 @@ use self::{
     epoch::Epoch,
     scenario::{Action, Layer4, Scenario, Shape, Table},
 };
-use super::{
-    Case, Experiment, Loaded, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit, ladder,
+use crate::builtin::ladder;
+use crate::experiment::{
+    Case, Experiment, Loaded, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit,
 };
 
 /// The experiment. Its datapath is the right one, and its loop the cheapest, but in tests.

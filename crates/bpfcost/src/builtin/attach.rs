@@ -18,8 +18,9 @@ pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
 
-use super::{
-    Case, Experiment, Grid, Loaded, Overhead, Pair, Sentinel, Setup, Unit, ladder, missing,
+use crate::builtin::ladder;
+use crate::experiment::{
+    Case, Experiment, Grid, Loaded, Overhead, Pair, Sentinel, Setup, Unit, missing,
 };
 use case::Way;
 

@@ -14,7 +14,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
 
-use super::{
+use crate::experiment::{
     Case, Experiment, Loaded, Metric, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit, missing,
 };
 use crate::{

@@ -4,7 +4,9 @@
 use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
 
-use super::{Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Sentinel, Setup, Trial, Unit};
+use crate::experiment::{
+    Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Sentinel, Setup, Trial, Unit,
+};
 
 /// Behind the name of the second entry.
 const AGAIN: &str = "~again";
