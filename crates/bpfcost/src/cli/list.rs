@@ -7,7 +7,8 @@ use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
 
 use super::{exit::Exit, format::Format, output::say, select};
-use crate::experiment::{self, Experiment, Role, Sizing, Unit};
+use crate::builtin;
+use crate::experiment::{Experiment, Role, Sizing, Unit};
 
 /// Kinds of targets that can run an experiment.
 fn targets(experiment: &dyn Experiment) -> &'static [&'static str] {

@@ -7,8 +7,8 @@ use wildmatch::WildMatch;
 
 use super::exit::{sentence, usage};
 use crate::{
-    builtin::workload::Workload,
-    experiment::{self, Case, Experiment, Pair, Role},
+    builtin::{self, workload::Workload},
+    experiment::{Case, Experiment, Pair, Role},
     measure::Plan,
     nearest::suggest,
     workload::Definition,
