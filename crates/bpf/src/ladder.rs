@@ -1,13 +1,11 @@
 //! The ladder: known amounts of added work. `self-test` reads it back; one rung is the sentinel.
 
-use libbpf_rs::{
-    ProgramMut,
-    skel::{OpenSkel as _, SkelBuilder as _},
-};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
 use crate::{
     error::Result,
-    object::Owned,
+    object::{Owned, choose},
+    run::Program,
     skel::ladder::{LadderSkel, LadderSkelBuilder, types},
     timing::{self, Loop, Request, Seen},
 };
@@ -31,14 +29,11 @@ impl Ladder {
     pub fn load(rungs: &[u32], looping: Loop) -> Result<Self> {
         let skeleton = Owned::new("ladder", |storage| {
             let mut open = LadderSkelBuilder::default().open(storage)?;
-            for mut program in open.open_object_mut().progs_mut() {
-                let name = program.name().to_string_lossy().into_owned();
-                program.set_autoload(
-                    rungs
-                        .iter()
-                        .any(|&rung| name == program_name(rung, looping)),
-                );
-            }
+            choose(open.open_object_mut(), |program| {
+                rungs
+                    .iter()
+                    .any(|&rung| program == program_name(rung, looping))
+            });
             open.load()
         })?;
         Ok(Ladder { skeleton, looping })
@@ -59,23 +54,11 @@ impl Ladder {
         cpu: u32,
         after_tick: bool,
     ) -> Result<Option<Seen>> {
-        let looping = self.looping;
-        let skeleton = &mut *self.skeleton;
-        let programs = &skeleton.progs;
-        let program: &ProgramMut<'_> = match (rung, looping) {
-            (0, Loop::CanLoop) => &programs.ladder_0,
-            (1, Loop::CanLoop) => &programs.ladder_1,
-            (10, Loop::CanLoop) => &programs.ladder_10,
-            (100, Loop::CanLoop) => &programs.ladder_100,
-            (1000, Loop::CanLoop) => &programs.ladder_1000,
-            (0, Loop::BpfLoop) => &programs.ladder_0__bpf_loop,
-            (1, Loop::BpfLoop) => &programs.ladder_1__bpf_loop,
-            (10, Loop::BpfLoop) => &programs.ladder_10__bpf_loop,
-            (100, Loop::BpfLoop) => &programs.ladder_100__bpf_loop,
-            (1000, Loop::BpfLoop) => &programs.ladder_1000__bpf_loop,
-            _ => return Ok(None),
+        let Ok(program) = self.skeleton.program(&program_name(rung, self.looping)) else {
+            return Ok(None);
         };
-        let Some(area) = skeleton.maps.bss_data.as_deref_mut() else {
+        let program = Program::of(&program)?;
+        let Some(area) = self.skeleton.maps.bss_data.as_deref_mut() else {
             return Ok(None);
         };
         let request = Request {
@@ -84,7 +67,7 @@ impl Ladder {
             cpus: &[cpu],
             after_tick,
         };
-        Ok(timing::batch(&program.into(), area, &request, &[PACKET.to_vec()])?.pop())
+        Ok(timing::batch(&program, area, &request, &[PACKET.to_vec()])?.pop())
     }
 }
 

@@ -27,6 +27,7 @@ pub mod run;
 pub mod sslsniff;
 pub mod stats;
 pub mod syscount;
+mod table;
 pub mod timing;
 
 pub use cpu::{Pinned, allowed_cpus, current_cpu, real_time};

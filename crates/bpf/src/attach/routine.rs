@@ -9,9 +9,6 @@
 
 #![allow(unsafe_code)]
 
-use super::Driver;
-use crate::error::{Error, Result};
-
 /// A function that can be probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Routine {
@@ -26,20 +23,6 @@ pub(super) enum Routine {
 }
 
 impl Routine {
-    /// The one that a driver calls.
-    pub(super) fn of(driver: Driver) -> Result<Self> {
-        if !cfg!(target_arch = "x86_64") {
-            return Err(Error::Architecture { driver });
-        }
-        match driver {
-            Driver::UserNop => Ok(Routine::Nop),
-            Driver::UserNop5 => Ok(Routine::Nop5),
-            Driver::UserPush => Ok(Routine::Push),
-            Driver::UserRet => Ok(Routine::Ret),
-            other => Err(Error::NotLoaded(other.name().to_owned())),
-        }
-    }
-
     /// The name of its static probe; only the two nops have one.
     pub(super) fn usdt(self) -> &'static str {
         match self {

@@ -6,10 +6,10 @@
 
 use std::{fs, process};
 
-use libbpf_rs::{Link, UprobeMultiOpts};
+use libbpf_rs::{Link, UprobeMultiOpts, libbpf_sys as sys};
 
 use super::{
-    Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble,
+    Ask, Attached, Body, Driven, Driver, Events, Kind, Probe, Trouble,
     routine::{self, Routine},
     stopwatch,
 };
@@ -36,8 +36,10 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn of(driver: Driver) -> Result<Self> {
-        let routine = Routine::of(driver)?;
+    pub(super) fn of(driver: Driver, routine: Routine) -> Result<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(Error::Architecture { driver });
+        }
         let offset = file_offset(routine::address(routine)).map_err(|source| Error::Attach {
             what: driver.name().to_owned(),
             action: "looking its function up in /proc/self/maps",
@@ -58,7 +60,6 @@ impl Events for Calls {
         self.driver.owns(attach)?;
         let program = probe.program(body)?;
         let pid = process::id() as i32;
-        let one = |retprobe| program.attach_uprobe(retprobe, pid, PROGRAM, self.offset);
         let many = |retprobe, session| {
             let options = UprobeMultiOpts {
                 offsets: vec![self.offset],
@@ -68,18 +69,12 @@ impl Events for Calls {
             };
             program.attach_uprobe_multi_with_opts(pid, PROGRAM, "", options)
         };
-        let link = match attach {
-            Attach::UprobeNop | Attach::UprobeNop5 | Attach::UprobePush | Attach::UprobeRet => {
-                one(false)
-            }
-            Attach::UretprobeNop
-            | Attach::UretprobeNop5
-            | Attach::UretprobePush
-            | Attach::UretprobeRet => one(true),
-            Attach::UprobeMulti => many(false, false),
-            Attach::UretprobeMulti => many(true, false),
-            Attach::UprobeSession => many(false, true),
-            _ => program.attach_usdt(pid, PROGRAM, PROVIDER, self.routine.usdt()),
+        let at_return = attach.at_return();
+        let link = match (attach.kind(), attach.expected()) {
+            (Kind::Usdt, _) => program.attach_usdt(pid, PROGRAM, PROVIDER, self.routine.usdt()),
+            (_, sys::BPF_TRACE_UPROBE_MULTI) => many(at_return, false),
+            (_, sys::BPF_TRACE_UPROBE_SESSION) => many(at_return, true),
+            _ => program.attach_uprobe(at_return, pid, PROGRAM, self.offset),
         };
         let link = link.map_err(|source| Error::Attach {
             what: attach.name().to_owned(),
