@@ -1,14 +1,14 @@
 //! Drivers: who makes the events, and what a batch of them is.
 
-use libbpf_rs::Link;
+use libbpf_rs::{Link, ProgramMut};
 
 use super::{
-    Attach, Body, Probe,
+    Attach,
     fault::Faults,
     kernel::{self, Kernel},
     net::{Frames, Sendto},
     routine::Routine,
-    user::Calls,
+    user::{Calls, Placed},
 };
 use crate::{
     error::{Error, Result},
@@ -68,6 +68,10 @@ pub enum Driver: Known {
     UserNop = calls("user-nop", "a call of a function that begins with a nop", Routine::Nop);
     /// … with a `nop` of five bytes.
     UserNop5 = calls("user-nop5", "a call of a function that begins with a nop of 5 bytes", Routine::Nop5);
+    /// … with a `nop` of ten bytes.
+    UserNop10 = calls("user-nop10", "a call of a function that begins with a nop of 10 bytes", Routine::Nop10);
+    /// … with an `endbr64`.
+    UserEndbr64 = calls("user-endbr64", "a call of a function that begins with an endbr64", Routine::Endbr64);
     /// … with a `push`.
     UserPush = calls("user-push", "a call of a function that begins with a push", Routine::Push);
     /// A thread calls a function that is a `ret` alone.
@@ -218,8 +222,9 @@ pub struct Driven {
 
 /// Events of one driver. Dropping it undoes all that it made.
 pub trait Events {
-    /// Attaches the program with that body to the events, in the probe's way.
-    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>>;
+    /// Attaches a program to the events, which was [aimed](Attach::aim) at them before it was loaded: one of this
+    /// crate or anyone's.
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>>;
 
     /// Makes events, and times them.
     fn batch(&mut self, ask: &Ask) -> Result<Driven>;
@@ -230,6 +235,16 @@ pub trait Attached {
     /// What is wrong with how it is attached just now, asked before and after each batch.
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         Ok(None)
+    }
+
+    /// The address of the function that the driver calls, where the program is called for others too.
+    fn function(&self) -> Option<u64> {
+        None
+    }
+
+    /// What the kernel put at the probe's site, where that is code of user space.
+    fn placed(&self) -> Option<Placed> {
+        None
     }
 
     /// Events that the mechanism itself says it missed since it was attached.

@@ -37,6 +37,7 @@ pub use probe::{Probe, Seen};
 pub use tally::{Counts, Tally};
 pub use types::Attach;
 use types::Kind;
+pub use user::Placed;
 
 use crate::error::{Error, Result};
 

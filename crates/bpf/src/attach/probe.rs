@@ -5,7 +5,7 @@ use libbpf_rs::{
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
-use super::{Attach, Body, Maps};
+use super::{Attach, Attached, Body, Events, Maps};
 use crate::{
     error::Result,
     object::Owned,
@@ -64,11 +64,14 @@ impl Probe {
         self.skeleton.program(&name(self.attach, body))
     }
 
-    /// Tells programs that are attached to all functions which one's hits count.
-    pub(super) fn count_only(&mut self, function: u64) {
-        if let Some(bss) = self.bss() {
+    /// Attaches the program with that body to a driver's events.
+    pub fn attach_to(&mut self, events: &mut dyn Events, body: Body) -> Result<Box<dyn Attached>> {
+        let attached = events.attach(self.attach, &self.program(body)?)?;
+        // Where it is attached to all functions, the hits of this one count.
+        if let (Some(function), Some(bss)) = (attached.function(), self.bss()) {
             store(&mut bss.function, function);
         }
+        Ok(attached)
     }
 
     /// Lets the counts begin again.

@@ -2,7 +2,7 @@
 //!
 //! In assembly so that an event costs the same instructions in every build, and the bytes that a probe
 //! replaces are known. They fill a page of their own, one routine a cache line. The USDT notes are what
-//! `sys/sdt.h` would leave: provider `bpfcost`, names `nop` and `nop5`, no arguments.
+//! `sys/sdt.h` would leave: provider `bpfcost`, names `nop`, `nop5` and `nop10`, no arguments.
 //!
 //! Both loops run under eight frames that lead nowhere further, so that a walk of the stack finds the
 //! same in every build too.
@@ -16,6 +16,10 @@ pub(super) enum Routine {
     Nop,
     /// The same with five bytes.
     Nop5,
+    /// The same with ten bytes.
+    Nop10,
+    /// `endbr64; ret`.
+    Endbr64,
     /// `push; pop; ret`.
     Push,
     /// `ret`.
@@ -23,16 +27,20 @@ pub(super) enum Routine {
 }
 
 impl Routine {
-    /// The name of its static probe; only the two nops have one.
+    /// The name of its static probe; only the nops have one.
     pub(super) fn usdt(self) -> &'static str {
         match self {
             Routine::Nop5 => "nop5",
+            Routine::Nop10 => "nop10",
             _ => "nop",
         }
     }
 }
 
-pub(super) use machine::{address, call, first_byte, read_pages};
+/// As much of a routine as the kernel may replace.
+pub(super) const SITE_BYTES: usize = 10;
+
+pub(super) use machine::{address, call, code, read_pages};
 
 #[cfg(target_arch = "x86_64")]
 mod machine {
@@ -112,6 +120,13 @@ mod machine {
         "jnz 2b",
         "bpfcost_no_frames",
         "ret",
+        // Behind the others, which so stay where they were.
+        "bpfcost_routine bpfcost_nop10",
+        ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00",
+        "ret",
+        "bpfcost_routine bpfcost_endbr64",
+        "endbr64",
+        "ret",
         ".p2align 12, 0xcc",
         ".popsection",
         ".pushsection .stapsdt.base, \"aG\", @progbits, .stapsdt.base, comdat",
@@ -122,12 +137,15 @@ mod machine {
         ".popsection",
         "bpfcost_usdt nop, bpfcost_nop",
         "bpfcost_usdt nop5, bpfcost_nop5",
+        "bpfcost_usdt nop10, bpfcost_nop10",
     );
 
     // SAFETY: as they are written above, in the C calling convention.
     unsafe extern "C" {
         fn bpfcost_nop();
         fn bpfcost_nop5();
+        fn bpfcost_nop10();
+        fn bpfcost_endbr64();
         fn bpfcost_push();
         fn bpfcost_ret();
         fn bpfcost_call(routine: unsafe extern "C" fn(), times: u64);
@@ -138,6 +156,8 @@ mod machine {
         match routine {
             Routine::Nop => bpfcost_nop,
             Routine::Nop5 => bpfcost_nop5,
+            Routine::Nop10 => bpfcost_nop10,
+            Routine::Endbr64 => bpfcost_endbr64,
             Routine::Push => bpfcost_push,
             Routine::Ret => bpfcost_ret,
         }
@@ -148,9 +168,10 @@ mod machine {
     }
 
     /// What stands at its beginning just now.
-    pub(in super::super) fn first_byte(routine: Routine) -> u8 {
-        // SAFETY: code of this program, which can be read; volatile, since the kernel changes it.
-        unsafe { ptr::read_volatile(address(routine) as *const u8) }
+    pub(in super::super) fn code(routine: Routine) -> [u8; super::SITE_BYTES] {
+        // SAFETY: code of this program, which can be read, and each routine is padded to a cache line;
+        // volatile, since the kernel changes it.
+        unsafe { ptr::read_volatile(address(routine) as *const _) }
     }
 
     /// Calls it so often, at least once.
@@ -180,8 +201,8 @@ mod machine {
         0
     }
 
-    pub(in super::super) fn first_byte(_: Routine) -> u8 {
-        0
+    pub(in super::super) fn code(_: Routine) -> [u8; super::SITE_BYTES] {
+        [0; super::SITE_BYTES]
     }
 
     pub(in super::super) fn call(_: Routine, _: u64) {}

@@ -86,6 +86,10 @@ pub enum Attach: Known {
     UprobeNop = of("uprobe-nop", D::UserNop, Kind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `nop` of five bytes.
     UprobeNop5 = of("uprobe-nop5", D::UserNop5, Kind::Uprobe, &[F::Uprobe]);
+    /// A uprobe on a `nop` of ten bytes.
+    UprobeNop10 = of("uprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::Uprobe]);
+    /// A uprobe on an `endbr64`, with which functions begin where a compiler guards indirect calls.
+    UprobeEndbr64 = of("uprobe-endbr64", D::UserEndbr64, Kind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `push`.
     UprobePush = of("uprobe-push", D::UserPush, Kind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `ret`.
@@ -94,12 +98,19 @@ pub enum Attach: Known {
     UretprobeNop = of("uretprobe-nop", D::UserNop, Kind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `nop` of five bytes.
     UretprobeNop5 = of("uretprobe-nop5", D::UserNop5, Kind::Uprobe, &[F::Uprobe]).at_return();
+    /// A uretprobe of a function that begins with a `nop` of ten bytes.
+    UretprobeNop10 = of("uretprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::Uprobe]).at_return();
+    /// A uretprobe of a function that begins with an `endbr64`.
+    UretprobeEndbr64 = of("uretprobe-endbr64", D::UserEndbr64, Kind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `push`.
     UretprobePush = of("uretprobe-push", D::UserPush, Kind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that is a `ret` alone.
     UretprobeRet = of("uretprobe-ret", D::UserRet, Kind::Uprobe, &[F::Uprobe]).at_return();
     /// A uprobe on a `nop`, by a link that could take many places.
     UprobeMulti = of("uprobe.multi", D::UserNop, Kind::Uprobe, &[F::UprobeMulti])
+        .expects(sys::BPF_TRACE_UPROBE_MULTI);
+    /// The same on a `nop` of ten bytes.
+    UprobeMultiNop10 = of("uprobe.multi-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeMulti])
         .expects(sys::BPF_TRACE_UPROBE_MULTI);
     /// A uretprobe of a function that begins with a `nop`, by such a link.
     UretprobeMulti = of("uretprobe.multi", D::UserNop, Kind::Uprobe, &[F::UprobeMulti])
@@ -111,6 +122,8 @@ pub enum Attach: Known {
     UsdtNop = of("usdt-nop", D::UserNop, Kind::Usdt, &[F::Uprobe]);
     /// A static probe of user space, on a `nop` of five bytes.
     UsdtNop5 = of("usdt-nop5", D::UserNop5, Kind::Usdt, &[F::Uprobe]);
+    /// A static probe of user space, on a `nop` of ten bytes.
+    UsdtNop10 = of("usdt-nop10", D::UserNop10, Kind::Usdt, &[F::Uprobe]);
 }
 }
 
@@ -244,7 +257,7 @@ impl Attach {
     }
 
     /// Prepares a program that is not loaded yet for being attached in this way to events of its driver.
-    pub(crate) fn aim(self, program: &mut OpenProgramMut<'_>) -> libbpf_rs::Result<()> {
+    pub fn aim(self, program: &mut OpenProgramMut<'_>) -> libbpf_rs::Result<()> {
         let called = self.driver().called();
         let target = match self.kind() {
             Kind::Tracing if self.expected() == sys::BPF_TRACE_RAW_TP => called

@@ -6,10 +6,10 @@
 
 use std::{fs, process};
 
-use libbpf_rs::{Link, UprobeMultiOpts, libbpf_sys as sys};
+use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
 use super::{
-    Ask, Attached, Body, Driven, Driver, Events, Kind, Probe, Trouble,
+    Ask, Attach, Attached, Driven, Driver, Events, Kind, Trouble,
     routine::{self, Routine},
     stopwatch,
 };
@@ -22,10 +22,42 @@ const PROVIDER: &str = "bpfcost";
 /// executes replaced instructions, the trampoline that takes a breakpoint's place) is there then.
 const FIRST_CALLS: u64 = 10;
 
-/// What the kernel places: a breakpoint; after a first hit, Linux 6.18 puts a call in place of a nop of
-/// five bytes. 7.2 leaves the breakpoint there (it replaces nops of ten bytes instead).
-const INT3: u8 = 0xcc;
-const CALL: u8 = 0xe8;
+/// What the kernel puts at a probe's site while it is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Placed {
+    /// A breakpoint.
+    Int3,
+    /// A call, in place of a `nop` of five bytes: Linux 6.18 puts it there after the first hit. Later kernels do
+    /// not, for it writes a return address below the stack pointer, where the function may keep something.
+    Call,
+    /// Room on the stack, and a call: in place of a `nop` of ten bytes, on Linux 7.2.
+    LeaCall,
+}
+
+impl Placed {
+    /// All of them.
+    pub const ALL: [Placed; 3] = [Placed::Int3, Placed::Call, Placed::LeaCall];
+
+    /// As a disassembler would write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placed::Int3 => "int3",
+            Placed::Call => "call",
+            Placed::LeaCall => "lea+call",
+        }
+    }
+
+    /// By the code that stands there; `None` where the kernel placed nothing that is known.
+    fn at(code: &[u8]) -> Option<Self> {
+        match code {
+            [0xcc, ..] => Some(Placed::Int3),
+            [0xe8, ..] => Some(Placed::Call),
+            // lea rsp, [rsp - 0x80]; call
+            [0x48, 0x8d, 0x64, 0x24, 0x80, 0xe8, ..] => Some(Placed::LeaCall),
+            _ => None,
+        }
+    }
+}
 
 /// A driver that calls a routine.
 pub(super) struct Calls {
@@ -55,10 +87,8 @@ impl Calls {
 }
 
 impl Events for Calls {
-    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         self.driver.owns(attach)?;
-        let program = probe.program(body)?;
         let pid = process::id() as i32;
         let many = |retprobe, session| {
             let options = UprobeMultiOpts {
@@ -82,7 +112,7 @@ impl Events for Calls {
             source,
         })?;
         routine::call(self.routine, FIRST_CALLS);
-        Ok(Box::new(Placed::now(link, self.routine)))
+        Ok(Box::new(Site::now(link, self.routine)))
     }
 
     fn batch(&mut self, ask: &Ask) -> Result<Driven> {
@@ -94,41 +124,37 @@ impl Events for Calls {
 }
 
 /// A probe at a routine.
-struct Placed {
+struct Site {
     _link: Link,
     routine: Routine,
-    expected: u8,
+    placed: Placed,
 }
 
-impl Placed {
-    /// After the first hits. What becomes of a nop of five bytes differs between kernels, so it is taken
-    /// as it is, and has to stay.
+impl Site {
+    /// After the first hits. What becomes of a site differs between kernels, so it is taken as it is, and has to
+    /// stay.
     fn now(link: Link, routine: Routine) -> Self {
-        let called = routine == Routine::Nop5 && routine::first_byte(routine) == CALL;
-        Placed {
+        Site {
             _link: link,
             routine,
-            expected: if called { CALL } else { INT3 },
+            placed: Placed::at(&routine::code(routine)).unwrap_or(Placed::Int3),
         }
     }
 }
 
-impl Attached for Placed {
+impl Attached for Site {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
-        let got = routine::first_byte(self.routine);
-        Ok((got != self.expected).then(|| Trouble {
+        let code = routine::code(self.routine);
+        let got = Placed::at(&code);
+        Ok((got != Some(self.placed)).then(|| Trouble {
             check: "the instruction that the kernel placed",
-            expected: instruction(self.expected),
-            got: instruction(got),
+            expected: self.placed.name().to_owned(),
+            got: got.map_or_else(|| format!("{code:02x?}"), |placed| placed.name().to_owned()),
         }))
     }
-}
 
-fn instruction(byte: u8) -> String {
-    match byte {
-        INT3 => "int3".to_owned(),
-        CALL => "call".to_owned(),
-        other => format!("{other:#04x}"),
+    fn placed(&self) -> Option<Placed> {
+        Some(self.placed)
     }
 }
 
@@ -153,6 +179,15 @@ fn offset_by(line: &str, address: usize) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_kernel_placed_is_known_by_its_bytes() {
+        let lea_call = [0x48, 0x8d, 0x64, 0x24, 0x80, 0xe8, 1, 2, 3, 4];
+        assert_eq!(Placed::at(&lea_call), Some(Placed::LeaCall));
+        assert_eq!(Placed::at(&lea_call[5..]), Some(Placed::Call));
+        assert_eq!(Placed::at(&[0xcc, 0x1f, 0x44, 0, 0]), Some(Placed::Int3));
+        assert_eq!(Placed::at(&[0x90, 0xc3]), None);
+    }
 
     #[test]
     fn a_line_of_maps_tells_where_an_address_stands_in_the_file() {

@@ -30,7 +30,7 @@ pub(super) use self::{
     link::{missed, perf},
     tracepoint::{explain as explain_tracepoint, name as tracepoint_name, open as open_tracepoint},
 };
-use super::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble, driver::Called};
+use super::{Ask, Attach, Attached, Driven, Driver, Events, Trouble, driver::Called};
 use crate::{
     error::{Error, Result},
     feature,
@@ -86,17 +86,16 @@ impl Kernel {
 }
 
 impl Events for Kernel {
-    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         self.driver.owns(attach)?;
         match attach {
-            Attach::Tracepoint | Attach::TracepointPrintk => self.tracepoint(probe, body),
-            Attach::KprobeInt3 | Attach::KprobeOptimised => self.inside(probe, body),
-            Attach::KprobeMultiAll => self.everywhere(probe, body),
+            Attach::Tracepoint | Attach::TracepointPrintk => self.tracepoint(attach, program),
+            Attach::KprobeInt3 | Attach::KprobeOptimised => self.inside(attach, program),
+            Attach::KprobeMultiAll => self.everywhere(attach, program),
             Attach::FentryMulti | Attach::FexitMulti | Attach::FsessionMulti => {
-                self.trampoline(probe, body)
+                self.trampoline(attach, program)
             }
-            _ => self.by_libbpf(probe, body),
+            _ => self.by_libbpf(attach, program),
         }
     }
 
@@ -122,9 +121,7 @@ impl Events for Kernel {
 }
 
 impl Kernel {
-    fn by_libbpf(&self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
-        let program = probe.program(body)?;
+    fn by_libbpf(&self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         let function = self.called.functions[0];
         let tracepoint = tracepoint::name(self.called.tracepoint.unwrap_or_default());
         let link = match attach {
@@ -132,11 +129,11 @@ impl Kernel {
                 program.attach_kprobe(attach.at_return(), function)
             }
             Attach::KprobeMulti | Attach::KretprobeMulti => {
-                multi(&program, function, attach.at_return())
+                multi(program, function, attach.at_return())
             }
             Attach::KprobeSession => {
                 let name = CString::new(function).unwrap_or_default();
-                link::fprobe(&program, &link::Places::Names(&[name]), true)
+                link::fprobe(program, &link::Places::Names(&[name]), true)
             }
             Attach::RawTp | Attach::RawTpPrintk => program.attach_raw_tracepoint(tracepoint),
             Attach::Lsm => program.attach_lsm(),
@@ -153,31 +150,35 @@ impl Kernel {
         }
     }
 
-    fn inside(&mut self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
+    fn inside(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         let tools = match self.inside.take() {
             Some(tools) => tools,
             None => inside::Tools::make()?,
         };
         let tools = self.inside.insert(tools);
-        let program = probe.program(body)?;
         let function = self.called.functions[0];
-        let inside = inside::attach(probe.attach(), &program, function, tools)?;
+        let inside = inside::attach(attach, program, function, tools)?;
         Ok(Box::new(inside))
     }
 
-    fn everywhere(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn everywhere(
+        &mut self,
+        attach: Attach,
+        program: &ProgramMut<'_>,
+    ) -> Result<Box<dyn Attached>> {
         let all = match self.all.take() {
             Some(all) => all,
             None => {
                 let function = self.called.functions[0];
-                All::find(attach, &probe.program(body)?, function)?
+                All::find(attach, program, function)?
             }
         };
         let all = self.all.insert(all);
-        probe.count_only(all.target);
-        match all.attach(&probe.program(body)?) {
-            Ok(link) => Ok(Box::new(link)),
+        match all.attach(program) {
+            Ok(link) => Ok(Box::new(Everywhere {
+                link,
+                function: all.target,
+            })),
             Err(source) => Err(Error::Attach {
                 what: attach.name().to_owned(),
                 action: "attaching it",
@@ -186,8 +187,11 @@ impl Kernel {
         }
     }
 
-    fn tracepoint(&mut self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn tracepoint(
+        &mut self,
+        attach: Attach,
+        program: &ProgramMut<'_>,
+    ) -> Result<Box<dyn Attached>> {
         let number = match self.tracepoint {
             Some(number) => number,
             None => tracepoint::number(attach, self.called.tracepoint.unwrap_or_default())?,
@@ -202,21 +206,36 @@ impl Kernel {
         };
         let event = link::tracepoint_event(number)
             .map_err(|error| failed("opening the tracepoint's event")(error.into()))?;
-        let link = link::perf(&probe.program(body)?, event).map_err(failed("attaching it"))?;
+        let link = link::perf(program, event).map_err(failed("attaching it"))?;
         Ok(Box::new(link))
     }
 
-    fn trampoline(&self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn trampoline(&self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         let function = self.called.functions[0];
         let Some(number) = feature::btf_number(function) else {
             let source = libbpf_rs::Error::from_raw_os_error(libc::ENOENT);
             return Err(function::explain(attach, function, source));
         };
-        match link::trampolines(&probe.program(body)?, attach.expected(), &[number]) {
+        match link::trampolines(program, attach.expected(), &[number]) {
             Ok(link) => Ok(Box::new(link)),
             Err(source) => Err(function::explain(attach, function, source)),
         }
+    }
+}
+
+/// A program at all functions.
+struct Everywhere {
+    link: Link,
+    function: u64,
+}
+
+impl Attached for Everywhere {
+    fn missed(&mut self) -> Result<u64> {
+        missed(&self.link)
+    }
+
+    fn function(&self) -> Option<u64> {
+        Some(self.function)
     }
 }
 
