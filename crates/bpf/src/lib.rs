@@ -23,6 +23,7 @@ mod object;
 mod percpu;
 mod plain;
 mod programs;
+mod routine;
 pub mod run;
 pub mod sslsniff;
 pub mod stats;

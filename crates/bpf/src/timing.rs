@@ -54,7 +54,7 @@ impl Loop {
         }
         match Feature::BpfLoop.missing()? {
             None => Ok(Loop::BpfLoop),
-            Some(missing) => Err(Error::Missing(missing)),
+            Some(missing) => Err(Error::Missing(missing.to_string())),
         }
     }
 

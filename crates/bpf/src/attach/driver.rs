@@ -7,12 +7,12 @@ use super::{
     fault::Faults,
     kernel::{self, Kernel},
     net::{Frames, Sendto},
-    routine::Routine,
     user::{Calls, Placed},
 };
 use crate::{
     error::{Error, Result},
     feature::Feature,
+    routine::Routine,
     table::table,
 };
 
@@ -176,8 +176,8 @@ impl Driver {
         match attach.driver() == self {
             true => Ok(()),
             false => Err(Error::Stranger {
-                attach,
-                driver: self,
+                attach: attach.name(),
+                driver: self.name(),
             }),
         }
     }

@@ -22,10 +22,11 @@ use rustix::{
     param::page_size,
 };
 
-use super::{
-    Ask, Attach, Attached, Driven, Driver, Events, driver::MOST_FAULTS, routine, stopwatch,
+use super::{Ask, Attach, Attached, Driven, Driver, Events, driver::MOST_FAULTS, stopwatch};
+use crate::{
+    error::{Error, Result},
+    routine,
 };
-use crate::error::{Error, Result};
 
 /// Pages of the mapping, as many as the largest batch has.
 const PAGES: usize = MOST_FAULTS as usize;

@@ -16,7 +16,6 @@ mod kernel;
 mod maps;
 pub(crate) mod net;
 mod probe;
-mod routine;
 mod stopwatch;
 mod tally;
 mod types;

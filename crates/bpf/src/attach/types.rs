@@ -87,7 +87,7 @@ pub enum Attach: Known {
     /// A uprobe on a `nop` of five bytes.
     UprobeNop5 = of("uprobe-nop5", D::UserNop5, Kind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `nop` of ten bytes.
-    UprobeNop10 = of("uprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::Uprobe]);
+    UprobeNop10 = of("uprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeNop10]);
     /// A uprobe on an `endbr64`, with which functions begin where a compiler guards indirect calls.
     UprobeEndbr64 = of("uprobe-endbr64", D::UserEndbr64, Kind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `push`.
@@ -99,7 +99,7 @@ pub enum Attach: Known {
     /// A uretprobe of a function that begins with a `nop` of five bytes.
     UretprobeNop5 = of("uretprobe-nop5", D::UserNop5, Kind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `nop` of ten bytes.
-    UretprobeNop10 = of("uretprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobeNop10 = of("uretprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeNop10]).at_return();
     /// A uretprobe of a function that begins with an `endbr64`.
     UretprobeEndbr64 = of("uretprobe-endbr64", D::UserEndbr64, Kind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `push`.
@@ -110,7 +110,7 @@ pub enum Attach: Known {
     UprobeMulti = of("uprobe.multi", D::UserNop, Kind::Uprobe, &[F::UprobeMulti])
         .expects(sys::BPF_TRACE_UPROBE_MULTI);
     /// The same on a `nop` of ten bytes.
-    UprobeMultiNop10 = of("uprobe.multi-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeMulti])
+    UprobeMultiNop10 = of("uprobe.multi-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeMulti, F::UprobeNop10])
         .expects(sys::BPF_TRACE_UPROBE_MULTI);
     /// A uretprobe of a function that begins with a `nop`, by such a link.
     UretprobeMulti = of("uretprobe.multi", D::UserNop, Kind::Uprobe, &[F::UprobeMulti])
@@ -123,7 +123,7 @@ pub enum Attach: Known {
     /// A static probe of user space, on a `nop` of five bytes.
     UsdtNop5 = of("usdt-nop5", D::UserNop5, Kind::Usdt, &[F::Uprobe]);
     /// A static probe of user space, on a `nop` of ten bytes.
-    UsdtNop10 = of("usdt-nop10", D::UserNop10, Kind::Usdt, &[F::Uprobe]);
+    UsdtNop10 = of("usdt-nop10", D::UserNop10, Kind::Usdt, &[F::UprobeNop10]);
 }
 }
 

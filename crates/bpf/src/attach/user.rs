@@ -4,18 +4,16 @@
 //! The loop is the same with and without a probe. Probes are placed in `/proc/self/exe`, which leads to
 //! the program that runs, also where its file has been replaced or removed since; for this process alone.
 
-use std::{fs, process};
+use std::process;
 
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
-use super::{
-    Ask, Attach, Attached, Driven, Driver, Events, Kind, Trouble,
-    routine::{self, Routine},
-    stopwatch,
+use super::{Ask, Attach, Attached, Driven, Driver, Events, Kind, Trouble, stopwatch};
+use crate::{
+    error::{Error, Result},
+    routine::{self, PROGRAM, Routine},
 };
-use crate::error::{Error, Result};
 
-const PROGRAM: &str = "/proc/self/exe";
 const PROVIDER: &str = "bpfcost";
 
 /// Calls after attaching that nobody times: what the kernel makes at the first hits (the area where it
@@ -70,9 +68,11 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn of(driver: Driver, routine: Routine) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
-            return Err(Error::Architecture { driver });
+            return Err(Error::Architecture {
+                driver: driver.name(),
+            });
         }
-        let offset = file_offset(routine::address(routine)).map_err(|source| Error::Attach {
+        let offset = routine::file_offset(routine).map_err(|source| Error::Attach {
             what: driver.name().to_owned(),
             action: "looking its function up in /proc/self/maps",
             source: source.into(),
@@ -158,24 +158,6 @@ impl Attached for Site {
     }
 }
 
-/// Where the code at an address stands in the file that is mapped there.
-fn file_offset(address: usize) -> std::io::Result<usize> {
-    let maps = fs::read_to_string("/proc/self/maps")?;
-    let offset = maps.lines().find_map(|line| offset_by(line, address));
-    offset.ok_or_else(|| std::io::Error::other("no file is mapped there"))
-}
-
-/// The same by one line: `start-end rights offset device inode path`.
-fn offset_by(line: &str, address: usize) -> Option<usize> {
-    let mut words = line.split_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let offset = words.nth(1)?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    let (start, end) = (number(start)?, number(end)?);
-    let inside = (start..end).contains(&address);
-    inside.then_some(number(offset)? + (address - start))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,13 +169,5 @@ mod tests {
         assert_eq!(Placed::at(&lea_call[5..]), Some(Placed::Call));
         assert_eq!(Placed::at(&[0xcc, 0x1f, 0x44, 0, 0]), Some(Placed::Int3));
         assert_eq!(Placed::at(&[0x90, 0xc3]), None);
-    }
-
-    #[test]
-    fn a_line_of_maps_tells_where_an_address_stands_in_the_file() {
-        let line = "55d0-55e0 r-xp 0000a000 fe:00 123   /usr/bin/two words";
-        assert_eq!(offset_by(line, 0x55d8), Some(0xa008));
-        assert_eq!(offset_by(line, 0x55e0), None);
-        assert_eq!(offset_by("no map", 0), None);
     }
 }

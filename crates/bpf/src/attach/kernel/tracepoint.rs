@@ -21,7 +21,10 @@ pub(super) fn folder(event: &str) -> String {
 
 /// The number by which perf knows a tracepoint, `category:name`.
 pub(super) fn number(attach: Attach, event: &str) -> Result<u64> {
-    let unattachable = |words| Error::Unattachable { attach, words };
+    let unattachable = |words| Error::Unattachable {
+        attach: attach.name(),
+        words,
+    };
     if !event.contains(':') {
         return Err(unattachable(format!(
             "{event} is no tracepoint: its category is missing, as in sock:sock_recv_length"
@@ -50,7 +53,7 @@ pub(in crate::attach) fn explain(attach: Attach, event: &str, source: libbpf_rs:
         Err(unknown @ Error::Unattachable { .. }) => unknown,
         // Perf knows it, and it can't be attached to in this way.
         _ if event.starts_with("syscalls:") => Error::Unattachable {
-            attach,
+            attach: attach.name(),
             words: format!(
                 "{event} is part of raw_syscalls:sys_enter or sys_exit, where all system calls come by; \
                  attach to that, or by tracepoint ({source})"

@@ -42,7 +42,7 @@ pub(in crate::attach) struct Frames {
 impl Frames {
     pub(in crate::attach) fn start() -> Result<Self> {
         if let Some(missing) = Feature::XdpFrames.missing()? {
-            return Err(Error::Missing(missing));
+            return Err(Error::Missing(missing.to_string()));
         }
         let veth = Veth::make(Driver::Frames, Receiver::Napi)?;
         let feeder = Owned::new("feeder", |storage| {

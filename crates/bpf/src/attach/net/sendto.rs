@@ -127,8 +127,8 @@ impl Events for Sendto {
             Attach::XdpNativeVethSkb => (RECEIVING, Hook::XdpNative),
             _ => {
                 return Err(Error::Stranger {
-                    attach,
-                    driver: Driver::Sendto,
+                    attach: attach.name(),
+                    driver: Driver::Sendto.name(),
                 });
             }
         };
