@@ -7,6 +7,7 @@
 pub mod builtin;
 pub mod cli;
 pub mod experiment;
+pub mod fault;
 mod guard;
 mod load;
 pub mod measure;

@@ -13,9 +13,10 @@ use bpfcost_bpf::Feature;
 
 use crate::workload::{Definition, outside::Outside};
 
+pub(crate) use crate::fault::differs;
+pub use crate::fault::{ENDED, Fault, LET_GO, Problem};
 pub use case::{Batch, Case, Grid, Metric, Pair, Role, Scaling, Sizing};
-pub(crate) use trial::differs;
-pub use trial::{ENDED, Fault, LET_GO, Loaded, Problem, Sentinel, Trial};
+pub use trial::{Loaded, Sentinel, Trial};
 pub use unit::Unit;
 
 /// What the epochs of a case scatter by on a shared virtual machine.

@@ -18,7 +18,7 @@ use super::{
     programs::{Loading, freed},
 };
 use crate::{
-    experiment::Fault,
+    fault::Fault,
     restore::{Kept, State},
     workload::{Process, Scene, tail, told},
 };

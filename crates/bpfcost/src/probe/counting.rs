@@ -14,7 +14,7 @@ use bpfcost_bpf::{
 };
 
 use super::{Probe, Seen};
-use crate::{experiment::Fault, nearest::suggest, workload::Scene};
+use crate::{fault::Fault, nearest::suggest, workload::Scene};
 
 /// Calls that can be inside a function with a kretprobe at once: as many as it holds instances ready.
 const INSIDE: u32 = 64;

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{Probe, Seen, Spec, open};
-use crate::{experiment::Fault, workload::Scene};
+use crate::{fault::Fault, workload::Scene};
 
 /// Several probes.
 pub(super) struct Joined(Vec<Box<dyn Probe>>);

@@ -27,7 +27,7 @@ pub use spec::Spec;
 pub(crate) use unit::unit_pids;
 
 use self::counting::Counting;
-use crate::{experiment::Fault, nearest::suggest, workload::Scene};
+use crate::{fault::Fault, nearest::suggest, workload::Scene};
 
 /// Something that can be switched on and off while a server runs.
 pub trait Probe {

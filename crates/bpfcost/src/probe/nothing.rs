@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{Probe, Seen};
-use crate::{experiment::Fault, workload::Scene};
+use crate::{fault::Fault, workload::Scene};
 
 #[derive(Debug)]
 pub(super) struct Nothing;

@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow};
 use bpfcost_bpf::stats::StatsOn;
 
 use super::{Probe, Seen};
-use crate::{experiment::Fault, workload::Scene};
+use crate::{fault::Fault, workload::Scene};
 
 #[derive(Debug, Default)]
 pub(super) struct Stats(Option<StatsOn>);

@@ -14,7 +14,7 @@ use super::{
     programs::{Loading, freed},
 };
 use crate::{
-    experiment::Fault,
+    fault::Fault,
     restore::{Kept, State, systemctl},
     workload::{Scene, family},
 };

@@ -22,7 +22,7 @@ pub(crate) use remote::Remote;
 pub(crate) use serve::serve;
 
 use super::Seen;
-use crate::{experiment::Problem, workload::Scene};
+use crate::{fault::Problem, workload::Scene};
 
 /// A probe with a user space of its own, seen from inside its process.
 pub(crate) trait Agent {

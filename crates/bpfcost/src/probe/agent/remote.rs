@@ -14,7 +14,7 @@ use rustix::{
 
 use super::{Answer, Ask, Loaded};
 use crate::{
-    experiment::Fault,
+    fault::Fault,
     probe::{Probe, Seen, left},
     workload::{Process, Scene, tail, told},
 };

@@ -22,7 +22,7 @@ use bpfcost_bpf::syscount::{Calls, Filter, MOST_PROCESSES, Sum, Syscount};
 use syscalls::Sysno;
 
 use super::Agent;
-use crate::{experiment::Problem, probe::Seen, workload::Scene};
+use crate::{fault::Problem, probe::Seen, workload::Scene};
 
 /// The factor that says who is asked about, and the value for somebody else than the server.
 const TARGET: &str = "target";
