@@ -161,7 +161,9 @@ pub(crate) fn serve(put_back: fn(&Path)) {
     }
     // What runs could change again what is put back, and write to folders.
     let (ends, others): (Vec<Duty>, Vec<Duty>) = owed.into_iter().rev().partition(Duty::ends);
-    ends.iter().chain(&others).for_each(|duty| duty.act(put_back));
+    ends.iter()
+        .chain(&others)
+        .for_each(|duty| duty.act(put_back));
 }
 
 impl Duty {
