@@ -1,4 +1,4 @@
-//! Why something has no value: a check that failed, or something that broke.
+//! Why something that was measured has no value. A leaf: experiments, workloads and probes all fail in these ways.
 
 use std::fmt;
 

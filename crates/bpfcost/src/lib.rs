@@ -13,6 +13,7 @@ mod load;
 pub mod measure;
 mod nearest;
 pub mod probe;
+pub mod process;
 pub mod record;
 pub mod report;
 pub mod restore;

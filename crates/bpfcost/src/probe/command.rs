@@ -19,8 +19,8 @@ use super::{
 };
 use crate::{
     fault::Fault,
+    process::{Process, Scene, tail, told},
     restore::{Kept, State},
-    workload::{Process, Scene, tail, told},
 };
 
 /// How long a tool may take to load its programs: bpftrace needs one second, bcc's compiler some five.

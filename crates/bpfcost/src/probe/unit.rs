@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     fault::Fault,
+    process::{Scene, family},
     restore::{Kept, State, systemctl},
-    workload::{Scene, family},
 };
 
 /// How long a unit's BPF programs are waited for; systemd says that it is started only when it is ready, and

@@ -16,7 +16,7 @@ use super::{Answer, Ask, Loaded};
 use crate::{
     fault::Fault,
     probe::{Probe, Seen, left},
-    workload::{Process, Scene, tail, told},
+    process::{Process, Scene, tail, told},
 };
 
 /// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.
