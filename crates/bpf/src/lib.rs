@@ -43,56 +43,7 @@ pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
 #[path = "../tests/require/mod.rs"]
 mod require;
 
-/// Generated skeletons, one module per `bpf/*.bpf.c`. The generator's code is held to none of the
-/// workspace's lints.
+/// Generated skeletons, one module per `bpf/*.bpf.c`.
 mod skel {
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod counter {
-        include!(concat!(env!("OUT_DIR"), "/counter.skel.rs"));
-    }
-
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod driver {
-        include!(concat!(env!("OUT_DIR"), "/driver.skel.rs"));
-    }
-
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod feeder {
-        include!(concat!(env!("OUT_DIR"), "/feeder.skel.rs"));
-    }
-
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod l7 {
-        include!(concat!(env!("OUT_DIR"), "/l7.skel.rs"));
-    }
-
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod ladder {
-        include!(concat!(env!("OUT_DIR"), "/ladder.skel.rs"));
-    }
-
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod probe {
-        include!(concat!(env!("OUT_DIR"), "/probe.skel.rs"));
-    }
-
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod sslsniff {
-        include!(concat!(env!("OUT_DIR"), "/sslsniff.skel.rs"));
-    }
-
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod syscount {
-        include!(concat!(env!("OUT_DIR"), "/syscount.skel.rs"));
-    }
-
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod tally {
-        include!(concat!(env!("OUT_DIR"), "/tally.skel.rs"));
-    }
-
-    #[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]
-    pub(crate) mod xdp_lb {
-        include!(concat!(env!("OUT_DIR"), "/xdp_lb.skel.rs"));
-    }
+    include!(concat!(env!("OUT_DIR"), "/skeletons.rs"));
 }
