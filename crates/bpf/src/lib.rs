@@ -1,6 +1,7 @@
 //! BPF programs that time themselves, and the one place of bpfcost that speaks libbpf.
 //!
-//! [`timing`] is the Rust half of `bpf/timing.bpf.h`, open to outside programs too; [`lb`] is the
+//! [`timing`] is the Rust half of `bpf/timing.bpf.h`, open to outside programs too; [`timed`] opens any object
+//! whose programs time themselves, by its name; [`lb`] is the
 //! load-balancer datapath, [`ladder`] a set of known costs, [`attach`] every way to attach a program and
 //! the events for it, [`feature`] what the kernel has. What they measure and what is not in
 //! the number stands at the head of each `bpf/*.bpf.c`.
@@ -10,6 +11,7 @@ pub mod cgroup;
 mod cpu;
 mod error;
 pub mod feature;
+mod globals;
 pub mod idle;
 pub mod l7;
 pub mod ladder;
@@ -27,6 +29,7 @@ pub mod run;
 pub mod sslsniff;
 pub mod stats;
 pub mod syscount;
+pub mod timed;
 pub mod timing;
 
 pub use cpu::{Pinned, allowed_cpus, current_cpu, real_time};
