@@ -3,9 +3,11 @@
 //! To add one: write a file here that implements [`Experiment`], and name it in [`all`].
 
 pub mod attach;
+mod batch;
 mod crew;
 pub mod kretprobe;
 pub mod ladder;
+mod memory;
 pub mod pool;
 pub mod twice;
 pub mod workload;
