@@ -264,7 +264,7 @@ impl Records {
         let mut builder = RingBufferBuilder::new();
         let buffers: Vec<_> = object
             .maps()
-            .filter(|map| map.map_type() == MapType::RingBuf)
+            .filter(|map| map.map_type() == MapType::RingBuf && map.autocreate())
             .collect();
         if buffers.is_empty() {
             return Ok(None);
