@@ -156,14 +156,15 @@ impl Loaded for Rungs {
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let added = added(case).with_context(|| format!("the ladder has no case {}", case.name))?;
-        let before = self.ladder.product();
+        let before = self.ladder.product().map_err(anyhow::Error::from)?;
         let seen = self
             .ladder
             .batch(added, batch.0, self.cpu, self.exact)
             .map_err(anyhow::Error::from)?
             .with_context(|| format!("{} is not loaded", case.name))?;
         let product = expected(before, u64::from(added) * batch.0);
-        if let Some(problem) = problem(&seen, batch, product, self.ladder.product(), self.exact) {
+        let got = self.ladder.product().map_err(anyhow::Error::from)?;
+        if let Some(problem) = problem(&seen, batch, product, got, self.exact) {
             return Err(Fault::Invalid(problem));
         }
         Ok(Trial {

@@ -6,7 +6,6 @@
 
 mod check;
 mod epoch;
-mod memory;
 mod model;
 mod packet;
 mod proof;
@@ -14,7 +13,6 @@ mod scenario;
 mod sequence;
 #[cfg(test)]
 mod tests;
-mod value;
 
 use std::collections::BTreeMap;
 
