@@ -13,7 +13,7 @@ mod case;
 mod epoch;
 mod proof;
 
-pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
+pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
 
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
