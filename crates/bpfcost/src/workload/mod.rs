@@ -22,7 +22,7 @@ pub use base::Base;
 pub(crate) use definition::allowed;
 pub use definition::{
     Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, OwnServer, Ready, SECOND,
-    Served, ServerSpec, Variant, Watch,
+    Served, ServerSpec, VARIANT, Variant, Watch,
 };
 pub use error::Error;
 pub use load::{Load, Made, Running};

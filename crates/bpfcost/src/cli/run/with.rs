@@ -175,10 +175,11 @@ fn only_where(args: &Args) -> Result<()> {
 /// A workload of this program or of the user's, with the first values of its factors.
 fn built_in(name: &str) -> Result<Definition> {
     let experiment = select::experiment(name)?;
-    let Some(definition) = experiment.definition() else {
+    let described = experiment.description();
+    let Some(definition) = described.subject.workload() else {
         // No mistake in the name, but one in the question.
         let names: Vec<String> = workload::built_in()
-            .map(|one| one.name().to_owned())
+            .map(|one| one.description().name)
             .collect();
         return Err(usage(format!(
             "{name} measures programs by themselves; a probe is measured beside a workload{}\n  Workloads: {}, \
