@@ -22,8 +22,8 @@ use crate::builtin::{
     memory::KernelMemory,
 };
 use crate::experiment::{
-    Batch, Case, Experiment, Fault, Grid, Loaded, Overhead, Pair, Problem, Role, Sentinel, Setup,
-    Sizing, Trial, Unit, differs, missing,
+    Batch, Case, Description, Experiment, Fault, Grid, Layout, Loaded, Overhead, Pair, Problem,
+    Role, Sentinel, Setup, Sizing, Trial, differs, missing,
 };
 
 /// A batch of more would, with a search in each of its operations, use up what `can_loop` grants a program.
@@ -300,40 +300,35 @@ impl Maps {
 }
 
 impl Experiment for Maps {
-    fn name(&self) -> &'static str {
-        "map"
-    }
-
-    fn about(&self) -> &'static str {
-        "operations on ten kinds of map, by size: hit, miss, write, insert and delete"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::NanosPerOp
-    }
-
-    fn factors(&self) -> Vec<(&str, &str)> {
-        vec![
-            ("map", "kind, entries and bytes of a value"),
-            (
-                "operation",
-                "hit, miss, write (replace, push, submit) or insert-delete (both, of one key)",
-            ),
-            ("kind", "the kind of map; arena: a hash table of one's own"),
-            ("entries", "resident keys: 1,000 or 1,000,000"),
-            ("value", "bytes of a value: 16 or 256"),
-        ]
-    }
-
-    fn grid(&self) -> Option<Grid> {
-        Some(Grid {
-            rows: "map".into(),
-            columns: "operation".into(),
-        })
-    }
-
-    fn quick(&self, case: &Case) -> bool {
-        Work::of(case).is_some_and(|work| !work.size().large())
+    fn description(&self) -> Description {
+        Description {
+            layout: Layout::Grid(Grid {
+                rows: "map".into(),
+                columns: "operation".into(),
+            }),
+            overhead: Overhead {
+                // Programs are verified, and a million keys put into each of the large tables.
+                load_s: 3.0,
+                // The keys are walked again, and looked at.
+                trial_s: 0.002,
+                // An eighth to warm up, and the batch.
+                batches: 1.2,
+            },
+            ..Description::new(
+                "map",
+                "operations on ten kinds of map, by size: hit, miss, write, insert and delete",
+                &[
+                    ("map", "kind, entries and bytes of a value"),
+                    (
+                        "operation",
+                        "hit, miss, write (replace, push, submit) or insert-delete (both, of one key)",
+                    ),
+                    ("kind", "the kind of map; arena: a hash table of one's own"),
+                    ("entries", "resident keys: 1,000 or 1,000,000"),
+                    ("value", "bytes of a value: 16 or 256"),
+                ],
+            )
+        }
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -403,17 +398,6 @@ impl Experiment for Maps {
         }))
     }
 
-    fn overhead(&self) -> Overhead {
-        Overhead {
-            // Programs are verified, and a million keys put into each of the large tables.
-            load_s: 3.0,
-            // The keys are walked again, and looked at.
-            trial_s: 0.002,
-            // An eighth to warm up, and the batch.
-            batches: 1.2,
-        }
-    }
-
     fn programs(&self) -> Result<Option<String>> {
         ladder::programs(Loop::probe()?).map(Some)
     }
@@ -455,7 +439,8 @@ fn case(work: Work) -> Case {
         role,
         floor,
         sizing: Sizing::Calibrated { most: Some(most) },
-        loads: 0,
+        slow: work.size().large(),
+        ..Case::default()
     }
 }
 
