@@ -252,32 +252,32 @@ static __always_inline int timing_bpf_loop_batch(void *ctx, timing_body body,
 	return turn.code;
 }
 
-#define TIMED_PROGRAM(section, name, ctx_t, body, reset)                                    \
-	static __always_inline int name##_body(void *ctx)                                   \
-	{                                                                                   \
-		return body((ctx_t *)ctx);                                                  \
-	}                                                                                   \
-                                                                                            \
-	static __always_inline void name##_reset(void *ctx)                                 \
-	{                                                                                   \
-		reset((ctx_t *)ctx);                                                        \
-	}                                                                                   \
-                                                                                            \
-	static long name##_step(__u32 index, void *turn)                                    \
-	{                                                                                   \
-		return timing_step(turn, name##_body, name##_reset);                        \
-	}                                                                                   \
-                                                                                            \
-	SEC("?" section)                                                                    \
-	int name(ctx_t *ctx)                                                                \
-	{                                                                                   \
-		return timing_can_loop_batch(ctx, name##_body, name##_reset);               \
-	}                                                                                   \
-                                                                                            \
-	SEC("?" section)                                                                    \
-	int name##__bpf_loop(ctx_t *ctx)                                                    \
-	{                                                                                   \
-		return timing_bpf_loop_batch(ctx, name##_body, name##_step);                \
+#define TIMED_PROGRAM(section, name, ctx_t, body, reset)                        \
+	static __always_inline int name##__body(void *ctx)                      \
+	{                                                                       \
+		return body((ctx_t *)ctx);                                      \
+	}                                                                       \
+                                                                                \
+	static __always_inline void name##__reset(void *ctx)                    \
+	{                                                                       \
+		reset((ctx_t *)ctx);                                            \
+	}                                                                       \
+                                                                                \
+	static long name##__step(__u32 index, void *turn)                       \
+	{                                                                       \
+		return timing_step(turn, name##__body, name##__reset);          \
+	}                                                                       \
+                                                                                \
+	SEC("?" section)                                                        \
+	int name(ctx_t *ctx)                                                    \
+	{                                                                       \
+		return timing_can_loop_batch(ctx, name##__body, name##__reset); \
+	}                                                                       \
+                                                                                \
+	SEC("?" section)                                                        \
+	int name##__bpf_loop(ctx_t *ctx)                                        \
+	{                                                                       \
+		return timing_bpf_loop_batch(ctx, name##__body, name##__step);  \
 	}
 
 #endif

@@ -51,6 +51,9 @@ pub enum Feature: Known {
     /// Ring buffers.
     // 457f44363a88
     RingBuffer = plain("ring buffers", (5, 8));
+    /// Memory that programs share with user space, and point into.
+    // 317460317a02
+    Arena = plain("arena", (6, 9));
     /// Maps of stacks, and the helper `bpf_get_stackid`.
     // d5a3b1f69186
     StackMap = with("stack maps", (4, 6), "CONFIG_PERF_EVENTS");

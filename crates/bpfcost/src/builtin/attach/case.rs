@@ -162,6 +162,7 @@ pub(super) fn case(way: Way) -> Case {
             } => STACK_LOADS,
             _ => 0,
         },
+        ..Case::default()
     }
 }
 
