@@ -79,7 +79,7 @@ impl Experiment for XdpLb {
     }
 
     fn about(&self) -> &'static str {
-        "24 code paths of an XDP load balancer (after Katran), timed inside the kernel"
+        "code paths of an XDP load balancer (after Katran), timed inside the kernel"
     }
 
     fn unit(&self) -> Unit {
