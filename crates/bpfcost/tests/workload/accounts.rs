@@ -9,6 +9,8 @@ use std::{
 
 use bpfcost::workload::Accounts;
 
+use crate::require;
+
 /// Burns one CPU until it is dropped.
 struct Burner(Child);
 

@@ -30,7 +30,9 @@ impl<'a> Archive<'a> {
                 .arg(format!("PATH=$PATH:/sbin:/usr/sbin command -v {tool}"))
                 .output();
             if !found.is_ok_and(|found| found.status.success()) {
-                require::skip(format!("{tool} is missing; scripts/setup.sh test installs it"));
+                require::skip(format!(
+                    "{tool} is missing; scripts/setup.sh test installs it"
+                ));
                 return None;
             }
         }

@@ -8,6 +8,7 @@ use super::{
     archive::Archive,
     lab::{Lab, image},
 };
+use crate::require;
 
 const OLD: &str = "6.12.9+deb13-amd64";
 const NEW: &str = "6.12.107+deb13-amd64";
