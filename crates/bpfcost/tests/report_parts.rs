@@ -6,6 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use bpfcost::{
+    experiment::Layout,
     record::{Part, PartRole, Parts, Record},
     report::{
         block::{self, Block},
@@ -130,8 +131,7 @@ fn what_is_missing_stays_empty() {
         None
     );
     let flat = Record {
-        grid: None,
-        scaling: None,
+        layout: Layout::Flat,
         ..record
     };
     assert_eq!(Parts::of(&flat), None);

@@ -7,7 +7,6 @@ use anyhow::Result;
 use bpfcost_stats::Additive;
 
 use crate::{
-    builtin::workload::VARIANT,
     experiment::Role,
     record::{
         BudgetVerdict, CaseRecord, CurvePoint, Curves, Part, PartRole, Parts, Record, Status,
@@ -17,6 +16,7 @@ use crate::{
         rate::{self, Load},
         text,
     },
+    workload::VARIANT,
 };
 
 /// The columns of [`render`].
@@ -125,11 +125,15 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
         true => &[],
         false => &RATES,
     };
-    let curved = records.iter().any(|record| record.scaling.is_some());
+    let curved = records
+        .iter()
+        .any(|record| record.layout.scaling().is_some());
     let curves: &[&str] = if curved { &CURVES } else { &[] };
-    let further = secondary_names(records, |record| record.scaling.is_some());
-    let worked = records.iter().any(|record| record.workload.is_some());
-    let measured = secondary_names(records, |record| record.workload.is_some());
+    let further = secondary_names(records, |record| record.layout.scaling().is_some());
+    let worked = records
+        .iter()
+        .any(|record| record.layout.workload().is_some());
+    let measured = secondary_names(records, |record| record.layout.workload().is_some());
     let names = CASES.iter().chain(rates).chain(curves).copied();
     let mut head: Vec<String> = names
         .chain(further.iter().copied())
@@ -167,7 +171,11 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
                 cells.extend(further.iter().map(|name| plain(case.secondary_value(name))));
             }
             if worked {
-                cells.extend(workload_cells(case, &measured, record.workload.is_some()));
+                cells.extend(workload_cells(
+                    case,
+                    &measured,
+                    record.layout.workload().is_some(),
+                ));
             }
             writer.write_record(cells)?;
         }
@@ -204,7 +212,7 @@ fn part_cells(role: Option<PartRole<'_>>) -> Vec<String> {
 
 /// What a case costs of a core, and how many events a budget pays for.
 fn rate_cells(case: &CaseRecord, record: &Record, load: Load) -> Vec<String> {
-    let gridded = |asked: Option<f64>| asked.filter(|_| record.grid.is_some());
+    let gridded = |asked: Option<f64>| asked.filter(|_| record.layout.grid().is_some());
     let (rate, budget) = (gridded(load.rate), gridded(load.budget));
     let share = rate.and_then(|rate| rate::share(case, record, rate));
     let most = budget.and_then(|budget| rate::most(case, record, budget));

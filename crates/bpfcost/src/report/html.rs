@@ -45,7 +45,7 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
         })
         .collect();
     let title = match (records, matrices.as_slice()) {
-        ([record], _) if record.workload.is_some() => format!(
+        ([record], _) if record.layout.workload().is_some() => format!(
             "What probes cost {} on {}",
             text::line(&record.experiment),
             target::label(record)

@@ -28,7 +28,7 @@ pub fn render(record: &Record) -> String {
     let _ = writeln!(out, "### {}\n", escape(&title));
     let _ = writeln!(out, "{}\n", escape(&summary::sentence(record)));
     match (Sheet::new(record), Chart::new(record)) {
-        _ if record.workload.is_some() => workload(&mut out, record),
+        _ if record.layout.workload().is_some() => workload(&mut out, record),
         (Some(sheet), _) => sheet_and_notes(&mut out, &sheet),
         (None, Some(chart)) => curves(&mut out, &chart),
         (None, None) => {

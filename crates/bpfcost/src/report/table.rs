@@ -30,7 +30,7 @@ pub fn render(record: &Record, style: Style) -> String {
     let mut out = String::new();
     sentence(&mut out, record, style);
     match (Sheet::new(record), Chart::new(record)) {
-        _ if record.workload.is_some() => workload(&mut out, record, false, style),
+        _ if record.layout.workload().is_some() => workload(&mut out, record, false, style),
         (Some(sheet), _) => {
             out.push_str(&sheet::table(&sheet, style, false));
             caption(&mut out, EVERY_CASE, style);

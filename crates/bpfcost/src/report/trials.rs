@@ -4,7 +4,7 @@ use crate::{record::Record, report::number};
 
 /// What trials are called.
 pub fn name(record: &Record) -> &'static str {
-    match (record.unit.is_counted(), record.workload.is_some()) {
+    match (record.unit.is_counted(), record.layout.workload().is_some()) {
         (true, _) => "trials",
         (false, true) => "windows",
         (false, false) => "batch means",
@@ -13,7 +13,7 @@ pub fn name(record: &Record) -> &'static str {
 
 /// How to read percentiles.
 pub fn percentile_caption(record: &Record) -> &'static str {
-    match (record.unit.is_counted(), record.workload.is_some()) {
+    match (record.unit.is_counted(), record.layout.workload().is_some()) {
         (true, _) => {
             "A trial is what a batch of twice as many operations adds, over their number. The cost is the \
              value on which most trials agree; where they agree on none, their mean."

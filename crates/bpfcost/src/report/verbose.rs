@@ -28,12 +28,12 @@ pub fn render(record: &Record, style: Style) -> String {
         table::blocks(&mut out, &chart.predicted(true), style);
     }
     table::workload(&mut out, record, true, style);
-    if record.workload.is_none() {
+    if record.layout.workload().is_none() {
         table::costs(&mut out, &rows::groups(record), record, style);
     }
     table::several_cpus(&mut out, record, style);
     batch_means(&mut out, record, style);
-    if record.workload.is_none() {
+    if record.layout.workload().is_none() {
         table::comparisons(&mut out, &rows::pairs(record), record, style);
     }
     table::blocks(&mut out, &parts::blocks(record), style);

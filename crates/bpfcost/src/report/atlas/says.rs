@@ -55,7 +55,7 @@ fn bodies(record: &Record) -> Option<String> {
     }
     Some(format!(
         "What another {} than {} adds on {}, in the median of all ways that have both: {} {}.",
-        text::line(&sheet.record.grid.as_ref()?.columns),
+        text::line(&sheet.record.layout.grid()?.columns),
         sheet.columns[0],
         target::label(record),
         added.join(", "),

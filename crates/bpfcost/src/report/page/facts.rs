@@ -71,14 +71,14 @@ pub(super) fn facts(record: &Record) -> Vec<Fact> {
             }),
         },
         fact(
-            match record.workload {
+            match record.layout.workload() {
                 Some(_) => "epochs, the server started anew",
                 None => "epochs, everything loaded afresh",
             },
             number::count(epochs as u64),
         ),
         fact(
-            match record.workload {
+            match record.layout.workload() {
                 Some(_) => "windows",
                 None => "trials",
             },
@@ -138,7 +138,7 @@ pub(super) fn machine(record: &Record) -> Vec<Fact> {
         ),
         fact(MIGRATIONS, number::count(machine.migrations)),
         fact(
-            match record.workload {
+            match record.layout.workload() {
                 Some(_) => "CPU time of",
                 None => "Timed programs",
             },
@@ -147,7 +147,7 @@ pub(super) fn machine(record: &Record) -> Vec<Fact> {
         fact("Other BPF programs", list(&machine.other_tracers, "none")),
     ];
     // Those did the work, and this program's threads none of it.
-    if record.workload.is_some() {
+    if record.layout.workload().is_some() {
         facts.retain(|fact| fact.name != OTHERS && fact.name != MIGRATIONS);
     }
     if let Some([low, high]) = machine.mhz {

@@ -91,7 +91,7 @@ impl Section {
         let figured = chart.as_ref().map(Chart::others);
         let mut tables: Vec<Table> = cells.iter().map(sheet::table).collect();
         tables.extend(chart.iter().map(scaling::table));
-        match record.workload {
+        match record.layout.workload() {
             Some(_) => tables.extend(workload::tables(record)),
             None => tables.push(tables::cost_table(&groups, record)),
         }
@@ -124,7 +124,7 @@ impl Section {
                 .as_ref()
                 .unwrap_or(&groups)
                 .iter()
-                .filter(|_| cells.is_none() && record.workload.is_none())
+                .filter(|_| cells.is_none() && record.layout.workload().is_none())
                 .map(|group| GroupFigure {
                     name: group.name.clone(),
                     figure: figure::interval::render(group, record),
@@ -183,7 +183,7 @@ fn strips(record: &Record) -> (Vec<String>, String) {
             case.status == Status::Ok && case.samples.iter().any(|epoch| !epoch.is_empty())
         })
         .collect();
-    let trial = match (record.unit.is_counted(), record.workload.is_some()) {
+    let trial = match (record.unit.is_counted(), record.layout.workload().is_some()) {
         (true, _) => "what one batch adds over another half as long",
         (false, true) => "one window of the workload",
         (false, false) => "one batch",
@@ -227,7 +227,7 @@ fn strips(record: &Record) -> (Vec<String>, String) {
 
 /// The method in a few paragraphs.
 fn method(record: &Record) -> Vec<String> {
-    if record.workload.is_some() {
+    if record.layout.workload().is_some() {
         return workload::method(record);
     }
     let margin = number::round_percent(record.asked.margin);

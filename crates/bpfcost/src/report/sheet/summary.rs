@@ -78,7 +78,7 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
 }
 
 fn grid_column(sheet: &Sheet<'_>) -> String {
-    let grid = sheet.record.grid.as_ref();
+    let grid = sheet.record.layout.grid();
     grid.map_or_else(String::new, |grid| text::line(&grid.columns))
 }
 
