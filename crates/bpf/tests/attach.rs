@@ -83,7 +83,7 @@ fn await_as_before(before: &Left) {
 fn can(attach: Attach) -> bool {
     for feature in attach.needs() {
         if let Some(missing) = feature.missing().expect("an answer") {
-            eprintln!("skipped: {attach}: {missing}");
+            require::skip_as("features", format!("{attach}: {missing}"));
             return false;
         }
     }
@@ -151,7 +151,7 @@ fn check_driver(driver: Driver) {
     };
     for feature in driver.needs() {
         if let Some(missing) = feature.missing().expect("an answer") {
-            eprintln!("skipped: {driver}: {missing}");
+            require::skip_as("features", format!("{driver}: {missing}"));
             return;
         }
     }

@@ -102,7 +102,7 @@ fn assert_nothing_left(before: &State) {
 fn here(attach: Attach) -> bool {
     for feature in attach.needs() {
         if let Some(missing) = feature.missing().expect("an answer") {
-            eprintln!("{attach}: {missing}");
+            require::skip_as("features", format!("{attach}: {missing}"));
             return false;
         }
     }
@@ -190,7 +190,7 @@ fn without(capabilities: &str, test: &str) -> Option<String> {
             Some(String::from_utf8_lossy(&said.stdout).into_owned())
         }
         _ => {
-            eprintln!("SKIPPED: only root with setpriv can give capabilities up");
+            require::skip("only root with setpriv can give capabilities up");
             None
         }
     }

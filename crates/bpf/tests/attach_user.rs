@@ -54,7 +54,7 @@ fn can(attach: Attach) -> bool {
     let needs = attach.needs();
     let missing = needs.iter().find_map(|need| need.missing().expect("asked"));
     if let Some(missing) = &missing {
-        eprintln!("{attach}: {missing}");
+        require::skip_as("features", format!("{attach}: {missing}"));
     }
     missing.is_none()
 }

@@ -32,7 +32,7 @@ const ON_FUNCTIONS: [How; 7] = [
 fn can(how: How, work: Work) -> bool {
     for feature in Counter::needs(how, work) {
         if let Some(missing) = feature.missing().expect("an answer") {
-            eprintln!("skipped: {how:?}: {missing}");
+            require::skip_as("features", format!("{how:?}: {missing}"));
             return false;
         }
     }

@@ -29,7 +29,7 @@ const HOWS: [How; 4] = [
 fn can(how: How) -> bool {
     for feature in Tally::needs(how) {
         if let Some(missing) = feature.missing().expect("an answer") {
-            eprintln!("skipped: {how:?}: {missing}");
+            require::skip_as("features", format!("{how:?}: {missing}"));
             return false;
         }
     }

@@ -23,6 +23,5 @@ pub mod workload;
 mod xdg;
 
 #[cfg(test)]
-#[allow(dead_code, reason = "a part of it is used")]
 #[path = "../../bpf/tests/require/mod.rs"]
 mod require;

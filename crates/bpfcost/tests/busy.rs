@@ -48,49 +48,64 @@ fn runs(record: &Record, case: &str, account: &str) -> Vec<[f64; 2]> {
     epochs.collect()
 }
 
-/// Holds what was put into the runs of a long spell, beyond those of a short one, against what was read of them.
-fn check(record: &Record, place: &str, load: &str, account: &str) {
+/// What was put into the runs of a long spell, beyond those of a short one, and what was read of them beyond that.
+fn more(record: &Record, place: &str, load: &str, account: &str) -> [Estimate; 2] {
     let [short, long] =
         ["500", "1500"].map(|ns| runs(record, &format!("{place}/{ns}{load}"), account));
-    let more = |index: usize| -> Estimate {
-        let more: Vec<f64> = zip(&short, &long)
-            .map(|(short, long)| long[index] - short[index])
-            .collect();
-        Estimate::of(&more).expect("epochs")
-    };
-    let (put, beyond) = (more(0), more(1));
-    eprintln!(
-        "{place}: {:.0} ns put in, {:.0} [{:.0}, {:.0}] read",
-        put.value,
-        put.value + beyond.value,
-        put.value + beyond.low,
-        put.value + beyond.high
-    );
     // Interruptions make spells longer, of either length, and nothing makes them shorter.
     for (spells, asked_ns) in [(&short, SHORT_NS), (&long, SHORT_NS + ASKED_NS)] {
         let least = spells.iter().map(|[spell, _]| *spell).reduce(f64::min);
         assert!(least > Some(asked_ns * 0.99), "{spells:?}");
     }
-    assert!(put.low < ASKED_NS + LONGER_NS, "{put:?}");
-    if beyond.high - beyond.low > WIDEST_NS {
-        // Not counted as a skip: how busy a machine is must not decide a test.
-        eprintln!("{place}: the machine is too busy to tell more: {put:?}, {beyond:?}");
-        return;
-    }
-    let found = beyond.low <= BESIDE_NS && beyond.high >= -BESIDE_NS;
-    assert!(found, "{beyond:?}");
+    [0, 1].map(|index| {
+        let more: Vec<f64> = zip(&short, &long)
+            .map(|(short, long)| long[index] - short[index])
+            .collect();
+        Estimate::of(&more).expect("epochs")
+    })
 }
 
-#[test]
-fn what_is_put_into_a_probe_is_read() {
+/// The record of a run, where it can be had; every case in it is valid, so that each event was a run of the program.
+fn measured() -> Option<Record> {
     if !able(&["redis-server", "redis-benchmark", "dd"]) {
-        return;
+        return None;
     }
     let tool = Tool::new();
     let said = tool.says("run busy --quick --seed 7 --out x.json");
     assert_eq!(said.code, Some(0), "{said:?}");
-    let record = valid_record(&tool);
-    // The client makes the calls, and its own CPU clock has all of them.
-    check(&record, "syscall", "", "client_ns");
-    check(&record, "softirq", "/commands", "machine_ns");
+    Some(valid_record(&tool))
+}
+
+/// The client makes the calls, and its own CPU clock has all of them.
+const CALLS: [&str; 3] = ["syscall", "", "client_ns"];
+const PACKETS: [&str; 3] = ["softirq", "/commands", "machine_ns"];
+
+#[test]
+fn what_is_put_into_a_probe_runs_there_and_is_in_the_account() {
+    let Some(record) = measured() else { return };
+    for [place, load, account] in [CALLS, PACKETS] {
+        more(&record, place, load, account);
+    }
+    // A call's account has what its program was asked for, on however busy a machine: it runs on the caller's clock.
+    let [place, load, account] = CALLS;
+    for (ns, asked_ns) in [("500", SHORT_NS), ("1500", SHORT_NS + ASKED_NS)] {
+        for [spell, beyond] in runs(&record, &format!("{place}/{ns}{load}"), account) {
+            assert!(spell + beyond > asked_ns * 0.99, "{spell} and {beyond}");
+        }
+    }
+}
+
+/// To a tenth of a microsecond. Noise decides it: it is for an idle machine.
+#[test]
+#[ignore = "judges times: cargo test -p bpfcost --test busy -- --ignored, on an idle machine"]
+fn what_is_put_into_a_probe_is_all_that_is_read() {
+    let Some(record) = measured() else { return };
+    for [place, load, account] in [CALLS, PACKETS] {
+        let [put, beyond] = more(&record, place, load, account);
+        assert!(put.low < ASKED_NS + LONGER_NS, "{place}: {put:?}");
+        let wide = beyond.high - beyond.low;
+        assert!(wide <= WIDEST_NS, "{place}: too busy to tell: {beyond:?}");
+        let found = beyond.low <= BESIDE_NS && beyond.high >= -BESIDE_NS;
+        assert!(found, "{place}: {beyond:?}");
+    }
 }

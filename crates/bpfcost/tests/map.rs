@@ -74,7 +74,7 @@ fn several_cpus_prove_themselves() {
         return;
     }
     if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
-        eprintln!("SKIPPED: this machine has one CPU");
+        require::skip("there is one CPU only");
         return;
     }
     all_valid(&[0, 1], false, |case| {

@@ -4,6 +4,8 @@
 //! tests are skipped, unless `BPFCOST_REQUIRE` contains `host`.
 
 mod common;
+#[path = "../../bpf/tests/require/mod.rs"]
+mod require;
 
 use std::{
     env, fs,
@@ -22,12 +24,7 @@ use serde_json::json;
 /// A started browser, or `None` with the reason told.
 fn start() -> Option<Browser> {
     let Some(chromium) = browser::find() else {
-        let reason = "no Chromium in /usr/bin/chromium or BPFCOST_CHROMIUM";
-        assert!(
-            !browser::required(),
-            "{reason}, and BPFCOST_REQUIRE asks for it"
-        );
-        eprintln!("skipped: {reason}");
+        require::skip("there is no Chromium in /usr/bin/chromium or BPFCOST_CHROMIUM");
         return None;
     };
     Some(Browser::start(&chromium).expect("Chromium starts"))

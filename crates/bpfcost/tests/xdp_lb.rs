@@ -158,8 +158,7 @@ fn several_cpus_prove_themselves_and_tell_their_sum() {
     }
     let cpus: Vec<u32> = (0..2).collect();
     if std::thread::available_parallelism().is_ok_and(|n| n.get() < 2) {
-        eprintln!("SKIPPED: this machine has one CPU");
-        return;
+        return require::skip("there is one CPU only");
     }
     let experiment = XdpLb::default();
     let names = [

@@ -171,7 +171,7 @@ fn a_bypassing_vip_neither_asks_nor_tells_the_table() {
 fn each_cpu_has_a_table_of_its_own() {
     let Some(mut lab) = Lab::open() else { return };
     let [first, second] = lab.cpus[..] else {
-        eprintln!("SKIPPED: there is one CPU only");
+        crate::require::skip("there is one CPU only");
         return;
     };
     let (sent, flow) = (packet(CLIENT, WEB, TCP), flow(CLIENT, WEB, TCP));

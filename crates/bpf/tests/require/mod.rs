@@ -1,5 +1,7 @@
-//! Whether this machine can run a test: BPF on the host, and what else it takes. A skip says why, and is a failure
-//! where `BPFCOST_REQUIRE` names `host`.
+//! Whether this machine can run a test. A skip says why, and is a failure where `BPFCOST_REQUIRE` names its kind:
+//! `host`, `vm`, or `features` (CONTRIBUTING.md, Tests). No test skips in another way.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
 
 use std::{fmt::Display, fs};
 
@@ -8,6 +10,7 @@ const CAP_BPF: u64 = 1 << 39;
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
 /// Whether to go on. Prints the reason where not.
+#[track_caller]
 pub(crate) fn host() -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let capabilities = status
@@ -22,13 +25,21 @@ pub(crate) fn host() -> bool {
     able
 }
 
-/// Tells why a test is skipped.
+/// Whether `BPFCOST_REQUIRE` names a kind.
+pub(crate) fn required(kind: &str) -> bool {
+    let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
+    required.split(',').any(|one| one.trim() == kind)
+}
+
+/// Prints why a test of the kind `host` is skipped.
 #[track_caller]
 pub(crate) fn skip(why: impl Display) {
-    let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
-    assert!(
-        !required.split(',').any(|one| one == "host"),
-        "host is required, but {why}"
-    );
+    skip_as("host", why);
+}
+
+/// Prints why a test, or a part of it, is skipped.
+#[track_caller]
+pub(crate) fn skip_as(kind: &str, why: impl Display) {
+    assert!(!required(kind), "{kind} is required, but {why}");
     eprintln!("SKIPPED: {why}");
 }

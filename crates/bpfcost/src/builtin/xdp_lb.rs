@@ -84,7 +84,7 @@ impl Experiment for XdpLb {
             },
             ..Description::new(
                 "xdp-lb",
-                "24 code paths of an XDP load balancer (after Katran), timed inside the kernel",
+                "code paths of an XDP load balancer (after Katran), timed inside the kernel",
                 &[
                     (
                         "scenario",

@@ -45,7 +45,7 @@ struct Cli {
 const AFTER_HELP: &str = "\
 Begin with:
   bpfcost check                          what can be measured here
-  bpfcost run xdp-lb --time 60s          24 costs with intervals
+  bpfcost run xdp-lb --time 60s          25 costs with intervals
   bpfcost report RECORD -o report.html   the same as a page to share
 
 Exit codes:

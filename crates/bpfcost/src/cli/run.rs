@@ -150,7 +150,7 @@ pub(super) struct Args {
 const PROBES: &str = "Probes";
 
 /// What the journal of a run has decided already.
-const RESUMED: [&str; 17] = [
+const RESUMED: [&str; 18] = [
     "experiments",
     "on",
     "cases",
@@ -166,6 +166,7 @@ const RESUMED: [&str; 17] = [
     "client",
     "watch",
     "ops",
+    "metric",
     "abort_above",
     "command",
 ];
@@ -397,4 +398,24 @@ fn table(args: &Args, record: &Record, style: Style) -> String {
         _ => None,
     }
     .unwrap_or_else(|| report::verbose::render(record, style))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command};
+
+    use super::{Args, RESUMED};
+
+    /// What a run that goes on may be asked: how long, how precisely, and how to answer.
+    const OPEN: [&str; 6] = ["precision", "time", "rate", "verbose", "resume", "format"];
+
+    #[test]
+    fn each_option_goes_with_a_resumed_run_or_is_refused() {
+        let command = Args::augment_args(Command::new("run"));
+        for argument in command.get_arguments() {
+            let id = argument.get_id().as_str();
+            let (open, refused) = (OPEN.contains(&id), RESUMED.contains(&id));
+            assert!(open != refused, "{id}: open {open}, refused {refused}");
+        }
+    }
 }

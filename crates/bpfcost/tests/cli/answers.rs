@@ -131,7 +131,7 @@ fn colours_are_for_terminals() {
     };
     let shown = seen("");
     if !shown.contains("kernel") {
-        eprintln!("SKIPPED: no `script` here to make a terminal with");
+        require::skip("there is no `script`, which makes a terminal");
         return;
     }
     assert!(shown.contains("\u{1b}["), "{shown}");

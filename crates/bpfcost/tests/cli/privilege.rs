@@ -37,7 +37,7 @@ pub(crate) fn nobody(tool: &Tool, capabilities: &str, line: &str) -> Option<Said
         Some(said) => Some(said),
         None if capabilities.is_empty() && !require::host() => Some(tool.says(line)),
         None => {
-            eprintln!("SKIPPED: only root with setpriv can be someone else");
+            require::skip("only root with setpriv can become another user");
             None
         }
     }
@@ -118,8 +118,7 @@ fn a_user_namespace_has_no_say_in_the_kernel() {
     command.args("run xdp-lb --quick --out x.json".split(' '));
     let said = said(&command.output().expect("unshare runs"));
     if said.err.starts_with("unshare") {
-        eprintln!("SKIPPED: {}", said.err);
-        return;
+        return require::skip(said.err);
     }
     assert_eq!((said.code, said.out.as_str()), (Some(4), ""), "{said:?}");
     said.complains(&[

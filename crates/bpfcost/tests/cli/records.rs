@@ -2,7 +2,7 @@
 
 use bpfcost::record::Record;
 
-use crate::{sample_record, tool::Tool};
+use crate::{require, sample_record, tool::Tool};
 
 /// The sample with one case costing more, by this factor.
 fn dearer(factor: f64) -> Record {
@@ -66,7 +66,7 @@ fn tables_have_colours_on_a_terminal_alone() {
     };
     let shown = seen("");
     if !shown.contains("tcp-v4-ch") {
-        eprintln!("SKIPPED: no `script` here to make a terminal with");
+        require::skip("there is no `script`, which makes a terminal");
         return;
     }
     assert!(shown.contains("\u{1b}["), "{shown}");

@@ -25,12 +25,6 @@ pub fn find() -> Option<PathBuf> {
     path.exists().then_some(path)
 }
 
-/// Whether a test that needs this machine's tools may not be skipped.
-pub fn required() -> bool {
-    env::var("BPFCOST_REQUIRE")
-        .is_ok_and(|kinds| kinds.split(',').any(|kind| kind.trim() == "host"))
-}
-
 /// A browser with one page. Dropping it ends it.
 pub struct Browser {
     child: Child,

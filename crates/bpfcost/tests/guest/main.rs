@@ -17,5 +17,6 @@ mod kernels;
 mod kretprobe;
 mod lacking;
 mod measures;
+mod planted;
 mod require;
 mod visit;

@@ -1,6 +1,11 @@
 //! Whether guests can be had here; a skip says why, and is a failure where `BPFCOST_REQUIRE` names `vm`.
 
+#[path = "../../../bpf/tests/require/mod.rs"]
+mod shared;
+
 use std::{path::PathBuf, sync::OnceLock};
+
+pub(crate) use shared::{required, skip, skip_as};
 
 use crate::{tool::Tool, visit};
 
@@ -13,11 +18,7 @@ pub(crate) fn kernel() -> Option<&'static str> {
     match KNOWN.get_or_init(find) {
         Ok(kernel) => Some(kernel),
         Err(why) => {
-            assert!(
-                !required(),
-                "vm is required, but there can be no guest: {why}"
-            );
-            eprintln!("SKIPPED: there can be no guest: {why}");
+            skip_as("vm", format!("there can be no guest: {why}"));
             None
         }
     }
@@ -26,7 +27,7 @@ pub(crate) fn kernel() -> Option<&'static str> {
 fn find() -> Result<String, String> {
     let kernel = std::env::var("BPFCOST_TEST_KERNEL").unwrap_or_else(|_| KERNEL.to_owned());
     bpfcost::target::guest::Tools::find().map_err(|error| error.to_string())?;
-    there(&kernel).or_else(|why| match required() {
+    there(&kernel).or_else(|why| match required("vm") {
         true => says("kernel add trixie").and_then(|()| there(&kernel)),
         false => Err(why),
     })?;
@@ -39,13 +40,12 @@ pub(crate) fn version(version: &str, suite: &str) -> bool {
     if kernel().is_none() {
         return false;
     }
-    let found = there(version).or_else(|why| match required() {
+    let found = there(version).or_else(|why| match required("vm") {
         true => says(&format!("kernel add {suite}")).and_then(|()| there(version)),
         false => Err(why),
     });
     if let Err(why) = &found {
-        assert!(!required(), "vm is required, but: {why}");
-        eprintln!("SKIPPED: there is no kernel {version}: {why}");
+        skip_as("vm", format!("there is no kernel {version}: {why}"));
     }
     found.is_ok()
 }
@@ -63,12 +63,6 @@ fn says(line: &str) -> Result<(), String> {
         Some(0) => Ok(()),
         _ => Err(said.err),
     }
-}
-
-/// Whether `BPFCOST_REQUIRE` names `vm`.
-pub(crate) fn required() -> bool {
-    let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
-    required.split(',').any(|one| one == "vm")
 }
 
 /// Its image, as the program itself names it.

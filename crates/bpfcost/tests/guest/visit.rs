@@ -38,6 +38,19 @@ pub(crate) fn command(tool: &Tool, line: &str) -> Command {
     command
 }
 
+/// A shell in the same surroundings that runs `$BPFCOST`. What it mounts, nobody else sees, and it ends with it.
+pub(crate) fn aside(tool: &Tool, script: &str) -> Command {
+    let mut shell = tool.wrapped("unshare", "--mount --propagation private sh -ec");
+    shell.arg(script);
+    for (name, value) in command(tool, "").get_envs() {
+        if let Some(value) = value {
+            shell.env(name, value);
+        }
+    }
+    shell.env("BPFCOST", env!("CARGO_BIN_EXE_bpfcost"));
+    shell
+}
+
 /// A run that goes on. Killed when dropped.
 pub(crate) struct Visit {
     child: Option<Child>,

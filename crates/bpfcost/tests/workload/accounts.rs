@@ -9,6 +9,8 @@ use std::{
 
 use bpfcost::workload::Accounts;
 
+use crate::require;
+
 /// Burns one CPU until it is dropped.
 struct Burner(Child);
 
@@ -38,8 +40,7 @@ impl Drop for Burner {
 fn what_a_process_burns_is_read() {
     let burner = Burner::start();
     if burner.scheduled_ns().is_none() {
-        eprintln!("SKIPPED: this kernel has no /proc/PID/schedstat");
-        return;
+        return require::skip("this kernel has no /proc/PID/schedstat");
     }
     let accounts = Accounts::default();
     let pids = [burner.0.id()];

@@ -26,15 +26,14 @@ pub const EXACT_KHZ: u32 = 1_000_000;
 /// One instruction a nanosecond, and no sleep while the guest idles.
 const COUNT: &str = "shift=0,sleep=off";
 
-/// Folders of the root file system that the guest may write to, for itself alone: those of virtme-ng.
-/// Programs under test write below them.
-const OVERLAYS: [&str; 8] = [
-    "/etc", "/lib", "/home", "/opt", "/srv", "/usr", "/var", "/tmp",
-];
+/// The guest's first process, run by a shell. What it mounts by 9p, it mounts as `TRANSPORT` says.
+const INIT: &str = include_str!("init.sh");
 
-/// Where the guest sees the shared folder, and the modules. Both are its own, whatever lies there here.
+/// How both sides of the shared folder speak 9p: as virtme-ng does.
+const TRANSPORT: &str = "version=9p2000.L,trans=virtio,access=any,msize=524288";
+
+/// Where the guest sees the shared folder. It is its own, whatever lies there here.
 pub(super) const SHARED: &str = "/run/bpfcost";
-const MODULES: &str = "/run/modules";
 
 /// What a guest is like.
 #[derive(Clone, Debug, PartialEq)]
@@ -113,7 +112,10 @@ impl Shape {
             symlink(&path, modules.join(&self.kernel.release))?;
             symlink(&path, folder.join("modules"))?;
         }
-        Ok(())
+        fs::write(
+            folder.join("init"),
+            format!("TRANSPORT={TRANSPORT}\n{INIT}"),
+        )
     }
 
     /// The words that virtme-ng is asked with.
@@ -135,13 +137,12 @@ impl Shape {
                 "--mods",
                 "auto",
                 "--rodir",
-                &format!("{}={}", &MODULES[1..], at("modules")),
+                &format!("run/modules={}", at("modules")),
             ]),
             None => add(&["--mods", "none"]),
         }
-        for overlay in OVERLAYS.into_iter().filter(|path| Path::new(path).is_dir()) {
-            add(&["--overlay-rwdir", overlay]);
-        }
+        // Has the module loaded; the overlays themselves are the first process's.
+        add(&["--overlay-rwdir", "/etc"]);
         if self.acceleration == Acceleration::Emulated {
             add(&["--disable-kvm"]);
         }
@@ -160,7 +161,8 @@ impl Shape {
             // A uprobe is found by a walk through the process's mappings, which takes as long as they lie.
             add(&["--kopt", "norandmaps"]);
         }
-        add(&["--script-sh", &format!("sh {SHARED}/start")]);
+        // Without a script it would want a terminal.
+        add(&["--script-sh", "true"]);
         add(&["--show-command", "--dry-run"]);
         words
     }
@@ -174,14 +176,17 @@ impl Shape {
             }
         }
         if let Some(append) = after(&mut args, "-append") {
+            // What virtme-ng says to its own first process, which would start the host's udev and more.
+            let own = ["virtme", "nr_open=", "init="];
             let mut words: Vec<String> = append.split(' ').map(str::to_owned).collect();
-            for word in &mut words {
-                // The folder that it names may be hidden in the guest.
-                if word.starts_with("virtme_link_mods=") || word == "virtme_root_mods=1" {
-                    *word = format!("virtme_link_mods={MODULES}");
-                }
-            }
+            words.retain(|word| !own.iter().any(|own| word.starts_with(own)));
+            words.push("init=/bin/sh".to_owned());
             words.extend(self.hooks.kernel.clone());
+            words.push(format!(
+                "-- -c \"mount -t tmpfs -o mode=755 run /run && mkdir {SHARED} && \
+                 mount -t 9p -o {TRANSPORT} virtme.initmount0 {SHARED} && \
+                 exec sh {SHARED}/init\""
+            ));
             *append = words.join(" ");
         }
         let cpu = after(&mut args, "-cpu").map_or(String::new(), |cpu| format!(", -cpu {cpu}"));
@@ -272,16 +277,20 @@ mod tests {
     }
 
     #[test]
-    fn modules_are_found_where_the_guest_sees_them() {
-        let composed = shape(false).adjusted(answer(), &tools());
+    fn the_first_process_is_ours() {
+        let mut shape = shape(false);
+        shape.hooks.kernel = Some("lockdown=none".into());
+        let composed = shape.adjusted(answer(), &tools());
         let append = composed.args.iter().find(|arg| arg.contains("quiet"));
-        assert_eq!(
-            append.map(String::as_str),
-            Some("quiet virtme_link_mods=/run/modules init=/i")
+        let append = append.expect("the kernel's words");
+        assert!(
+            append.starts_with("quiet init=/bin/sh lockdown=none -- -c \"mount "),
+            "{append}"
         );
+        assert!(!append.contains("virtme_"), "{append}");
         assert!(!composed.args.contains(&"-icount".to_owned()));
         assert_eq!(composed.emulator, "QEMU 7.2.22 (Debian), tcg, -cpu max");
-        let words = shape(false).request(Path::new("/s"), &tools());
+        let words = shape.request(Path::new("/s"), &tools());
         assert!(words.contains(&"no_timer_check".to_owned()), "{words:?}");
     }
 

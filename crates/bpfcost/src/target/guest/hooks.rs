@@ -1,6 +1,6 @@
 //! Faults that tests put into guests, all by one variable in the environment. Nobody else sets it.
 
-use std::{env, time::Duration};
+use std::{env, io, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
@@ -24,17 +24,19 @@ pub struct Hooks {
     /// Seconds that the guest sleeps after each message: set in the guest, by `before`. An exact guest's
     /// clock leaps so far at once, as it does where the host is slow.
     pub doze_s: Option<f64>,
-    /// Whether this program panics once the guest has booted.
-    pub panic: bool,
 }
 
 impl Hooks {
     /// Those of the environment: none, but in tests.
-    pub fn of_environment() -> Self {
+    pub fn of_environment() -> io::Result<Self> {
         let Ok(text) = env::var(HOOKS) else {
-            return Hooks::default();
+            return Ok(Hooks::default());
         };
-        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{HOOKS} is wrong: {error}"))
+        serde_json::from_str(&text).map_err(|error| {
+            io::Error::other(format!(
+                "{HOOKS} is for tests, and wrong: {error}\n  Unset it"
+            ))
+        })
     }
 
     pub(super) fn or(seconds: Option<f64>, default: Duration) -> Duration {

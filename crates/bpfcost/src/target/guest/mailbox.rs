@@ -73,13 +73,12 @@ impl Mailbox {
     /// Where the guest finds this program: where it lies here or, where the guest has a file system of
     /// its own in that place, in a copy.
     fn program(&self) -> Result<PathBuf, GuestError> {
-        const HIDDEN: [&str; 8] = [
+        const HIDDEN: [&str; 7] = [
             "/run",
             "/dev",
             "/proc",
             "/sys",
             "/var/cache",
-            "/var/lib",
             "/var/log",
             "/var/tmp",
         ];
@@ -219,7 +218,7 @@ impl Desk {
                 .open(folder.join("stream"))?,
             folder: folder.to_owned(),
             looked: Instant::now(),
-            doze: Hooks::or(Hooks::of_environment().doze_s, Duration::ZERO),
+            doze: Hooks::or(Hooks::of_environment()?.doze_s, Duration::ZERO),
         })
     }
 

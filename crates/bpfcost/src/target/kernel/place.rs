@@ -25,26 +25,20 @@ pub(super) fn at(path: &Path, system: &Path) -> Result<Kernel, Error> {
     })
 }
 
-/// Where the modules of an image lie: in the tree that it is part of, as distributions unpack it, or
-/// where the system keeps those of all kernels.
+/// Where the modules of an image lie: in the tree that it is part of, as distributions unpack it. An image without
+/// such a tree, as a build makes it, has them where the system keeps those of all kernels.
 pub(super) fn modules_of(image: &Path, release: &str, system: &Path) -> Option<PathBuf> {
     let image = fs::canonicalize(image).ok()?;
     let folder = image.parent()?;
-    let beside = || {
-        folder
-            .parent()
-            .map(|tree| tree.join("lib/modules").join(release))
+    let tree = folder.parent()?.join("lib/modules");
+    let modules = if folder.ends_with(Path::new("lib/modules").join(release)) {
+        folder.to_owned()
+    } else if tree.is_dir() {
+        tree.join(release)
+    } else {
+        system.join("lib/modules").join(release)
     };
-    let around = || {
-        folder
-            .ends_with(Path::new("lib/modules").join(release))
-            .then(|| folder.to_owned())
-    };
-    around()
-        .into_iter()
-        .chain(beside())
-        .chain([system.join("lib/modules").join(release)])
-        .find(|modules| modules.is_dir())
+    modules.is_dir().then_some(modules)
 }
 
 /// The kernels under /boot, by their file names: `vmlinuz-RELEASE`.

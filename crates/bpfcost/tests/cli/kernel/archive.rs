@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf, process::Command};
 
 use super::lab::{Lab, image, ran};
+use crate::require;
 
 /// An archive in the lab's folder, and the lab's system configured with it.
 pub(crate) struct Archive<'a> {
@@ -29,12 +30,9 @@ impl<'a> Archive<'a> {
                 .arg(format!("PATH=$PATH:/sbin:/usr/sbin command -v {tool}"))
                 .output();
             if !found.is_ok_and(|found| found.status.success()) {
-                let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
-                assert!(
-                    !required.split(',').any(|one| one == "host"),
-                    "{tool} is missing: scripts/setup.sh test"
-                );
-                eprintln!("SKIPPED: {tool} is missing; scripts/setup.sh test installs it");
+                require::skip(format!(
+                    "{tool} is missing; scripts/setup.sh test installs it"
+                ));
                 return None;
             }
         }

@@ -8,6 +8,7 @@ use super::{
     archive::Archive,
     lab::{Lab, image},
 };
+use crate::require;
 
 const OLD: &str = "6.12.9+deb13-amd64";
 const NEW: &str = "6.12.107+deb13-amd64";
@@ -176,10 +177,8 @@ fn one_that_is_damaged_is_fetched_again() {
 /// The real archive, as this machine is configured with it.
 #[test]
 fn trixie() {
-    let required = std::env::var("BPFCOST_REQUIRE").unwrap_or_default();
-    if !required.split(',').any(|one| one == "vm") {
-        eprintln!("SKIPPED: it takes a network and 100 MB; BPFCOST_REQUIRE=vm asks for it");
-        return;
+    if !require::required("vm") {
+        return require::skip_as("vm", "it takes a network and 100 MB");
     }
     let lab = Lab::new();
     let mut command = lab.command("add trixie");
