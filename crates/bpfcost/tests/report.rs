@@ -68,10 +68,7 @@ fn several_cpus_show_each_and_their_sum() {
     second("cpu3_ns_per_op", [25.0, 26.0, 24.0]);
     second("ops_per_s", [58e6, 60e6, 61e6]);
     second("overlap", [0.9, 0.97, 0.98]);
-    for view in [
-        views::table(&record, style),
-        views::verbose(&record, style),
-    ] {
+    for view in [views::table(&record, style), views::verbose(&record, style)] {
         let line = view
             .lines()
             .find(|line| line.contains("M/s"))

@@ -4,7 +4,10 @@ mod common;
 
 use bpfcost::{
     record::{Record, Verdict},
-    report::{matrix::{self, Matrix}, style::Style},
+    report::{
+        matrix::{self, Matrix},
+        style::Style,
+    },
 };
 use common::{sample_grid, views};
 

@@ -15,7 +15,8 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bpfcost::record::Record;
 use common::{
     browser::{self, Browser},
-    sample_exact, sample_grid, sample_record, sample_scaling, sample_workload, views};
+    sample_exact, sample_grid, sample_record, sample_scaling, sample_workload, views,
+};
 use serde_json::json;
 
 /// A started browser, or `None` with the reason told.

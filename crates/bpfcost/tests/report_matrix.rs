@@ -7,7 +7,13 @@ use std::collections::BTreeMap;
 use bpfcost::{
     experiment::Role,
     record::{Against, Record, Status, Verdict},
-    report::{csv, matrix::{self, Matrix, Part}, rows, style::Style, summary},
+    report::{
+        csv,
+        matrix::{self, Matrix, Part},
+        rows,
+        style::Style,
+        summary,
+    },
 };
 use common::{sample_exact, sample_record, views};
 

@@ -6,12 +6,19 @@ mod common;
 use std::collections::BTreeMap;
 
 use bpfcost::{
-    builtin::view,
+    builtin::{attach::parts, view},
     record::{Part, PartRole, Parts, Record},
-    report::{block::{self, Block}, csv, parts, rate::{self, Load}, style::Style},
+    report::{
+        block::{self, Block},
+        csv, rate::{self, Load},
+        style::Style,
+    },
 };
 use bpfcost_stats::Additive;
-use common::{sample_parts::{self, BEYOND, BODIES, DRIVER, READING, TAX, TYPES}, views};
+use common::{
+    sample_parts::{self, BEYOND, BODIES, DRIVER, READING, TAX, TYPES},
+    views,
+};
 
 fn blocks(record: &Record) -> String {
     block::plain(&parts::blocks(record), |block, out| {

@@ -5,9 +5,17 @@ mod common;
 use bpfcost::{
     measure::{PROPORTIONALITY, Warning},
     record::{Curves, Record},
-    report::{csv, matrix::{self, Matrix}, style::Style, summary},
+    report::{
+        csv,
+        matrix::{self, Matrix},
+        style::Style,
+        summary,
+    },
 };
-use common::{sample_scaling::{self, CPUS, POOLS, THREADS, rate}, views};
+use common::{
+    sample_scaling::{self, CPUS, POOLS, THREADS, rate},
+    views,
+};
 
 /// Epochs of a quick run.
 const EPOCHS: usize = 12;

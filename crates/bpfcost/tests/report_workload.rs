@@ -6,7 +6,10 @@ use bpfcost::{
     record::{Basis, Changes, Gate, Outcome, Record, States, Status, Verdict, compare},
     report::{self, csv, style::Style, summary},
 };
-use common::{sample_workload::{self, SIZES}, views};
+use common::{
+    sample_workload::{self, SIZES},
+    views,
+};
 
 fn shown(record: &Record) -> String {
     views::table(record, Style::default())

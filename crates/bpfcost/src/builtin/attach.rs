@@ -11,6 +11,7 @@
 
 mod case;
 mod epoch;
+pub mod parts;
 mod proof;
 
 pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};

@@ -8,9 +8,9 @@ pub mod kretprobe;
 pub mod ladder;
 pub mod pool;
 pub mod twice;
+pub mod view;
 pub mod workload;
 pub mod xdp_lb;
-pub mod view;
 
 use crate::experiment::Experiment;
 

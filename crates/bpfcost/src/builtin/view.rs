@@ -2,15 +2,14 @@
 
 use anyhow::Result;
 
+use super::{attach, pool, workload};
 use crate::{
     record::Record,
     report::{
         html,
         matrix::{self, Part},
         page::MatrixSection,
-        parts,
         rate::{self, Load},
-        scaling,
         section::{Detail, Section, View, tables},
         view,
     },
@@ -23,8 +22,9 @@ pub fn of(record: &Record, detail: Detail, load: Load) -> View {
 
 /// What experiments show of their own.
 fn own(record: &Record, detail: Detail, load: Load) -> Vec<Section> {
-    let mut sections = scaling::predicted(record, detail);
-    sections.extend(tables(parts::blocks(record)));
+    let mut sections = pool::predicted::sections(record, detail);
+    sections.extend(workload::shown::sections(record, detail));
+    sections.extend(tables(attach::parts::blocks(record)));
     sections.extend(tables(rate::blocks(record, load)));
     sections
 }

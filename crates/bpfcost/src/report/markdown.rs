@@ -86,10 +86,16 @@ impl Block {
             let _ = writeln!(out, "|{}", marks.collect::<String>());
             for row in rows {
                 let mut cells: Vec<String> = Vec::new();
-                for (at, cell) in row.iter().enumerate().filter(|one| columns.contains(&one.0)) {
+                for (at, cell) in row
+                    .iter()
+                    .enumerate()
+                    .filter(|one| columns.contains(&one.0))
+                {
                     match cells.last_mut() {
                         Some(last) if self.head[at].joined => {
-                            *last = format!("{last} {}", escape(&cell.text)).trim_end().to_owned();
+                            *last = format!("{last} {}", escape(&cell.text))
+                                .trim_end()
+                                .to_owned();
                         }
                         Some(_) => cells.push(escape(&cell.text)),
                         None => cells.push(code(&cell.text)),

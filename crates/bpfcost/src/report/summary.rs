@@ -4,11 +4,7 @@ use crate::{
     experiment::{ENDED, LET_GO, Role},
     measure::{Stop, Warning},
     record::{CaseRecord, Record, Status, Verdict},
-    report::{
-        number, target, text,
-        view::Layout,
-        words,
-    },
+    report::{number, target, text, view::Layout, words},
 };
 
 /// The record in one sentence.

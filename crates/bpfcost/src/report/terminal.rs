@@ -113,7 +113,10 @@ impl Block {
 
     /// Some of its columns.
     fn grid(&self, columns: &[usize], style: Style) -> String {
-        let mut table = empty(&columns.iter().map(|at| &self.head[*at]).collect::<Vec<_>>(), style);
+        let mut table = empty(
+            &columns.iter().map(|at| &self.head[*at]).collect::<Vec<_>>(),
+            style,
+        );
         let mut texts: Vec<_> = columns
             .iter()
             .map(|at| self.texts(*at).into_iter())
@@ -139,7 +142,11 @@ impl Block {
         let mut out = String::new();
         for line in table.lines() {
             let _ = match line.contains(HEADING) {
-                true => writeln!(out, "{}", style.bold(headings.next().map_or("", |one| one.0))),
+                true => writeln!(
+                    out,
+                    "{}",
+                    style.bold(headings.next().map_or("", |one| one.0))
+                ),
                 false => writeln!(out, "{}", line.trim_end()),
             };
         }
@@ -171,7 +178,10 @@ impl Block {
         let mut used = start;
         for unit in units {
             let own = width(&unit);
-            if numbers && used + own > room && parts.last().is_some_and(|part| part.len() > names.len()) {
+            if numbers
+                && used + own > room
+                && parts.last().is_some_and(|part| part.len() > names.len())
+            {
                 parts.push(names.clone());
                 used = start;
             }

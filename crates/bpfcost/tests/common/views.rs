@@ -3,10 +3,7 @@
 use bpfcost::{
     builtin::view,
     record::Record,
-    report::{
-        atlas, markdown as document, rate::Load, section::Detail, style::Style,
-        terminal,
-    },
+    report::{atlas, markdown as document, rate::Load, section::Detail, style::Style, terminal},
 };
 
 pub fn table(record: &Record, style: Style) -> String {

@@ -1,8 +1,7 @@
 //! A record whose cases make curves, as a few small tables: what all threads do together and where that ends,
 //! what it takes each of them, what differs, and what a model predicts. Made once for all views.
 
-mod model;
-mod plot;
+pub(crate) mod plot;
 mod rate;
 mod sections;
 mod summary;
@@ -14,10 +13,8 @@ use crate::{
     record::{CaseRecord, CurveGroup, CurvePoint, Curves, Part, Record},
     report::{
         block::{Block, Cell},
-        figure::curve,
         missed, number,
         rows::{self, Group, PairRow},
-        section::{Detail, Figures, Section, tables},
         style::Tone,
         target, text,
     },
@@ -163,30 +160,6 @@ impl<'a> Chart<'a> {
         };
         Cell::number(text, rate.value)
     }
-}
-
-/// What a model predicts of a record's curves, where one was asked.
-pub fn predicted(record: &Record, detail: Detail) -> Vec<Section> {
-    let (Some(prediction), Some(chart)) = (&record.prediction, Chart::new(record)) else {
-        return Vec::new();
-    };
-    let figures = Figures {
-        title: "What a model predicts".to_owned(),
-        caption: format!(
-            "Solid lines were measured here. Hollow marks are what others published of other machines, dashed lines \
-             what the model predicts: neither was measured here. {}",
-            model::lines(prediction)
-        ),
-        figures: plot::predicted(&chart, prediction)
-            .iter()
-            .map(curve::figure)
-            .collect(),
-        ..Figures::default()
-    };
-    let page = detail == Detail::Page && !figures.figures.is_empty();
-    let figures = page.then_some(Section::Figures(figures));
-    let blocks = model::blocks(&chart, prediction, detail > Detail::Brief);
-    figures.into_iter().chain(tables(blocks)).collect()
 }
 
 /// A share of misses.

@@ -51,7 +51,11 @@ fn facts(record: &Record) -> Vec<Fact> {
         cases.filter(|case| case.status == status).count() as u64
     };
     let invalid = count(Status::Invalid);
-    let tone = if invalid > 0 { Tone::Alarm } else { Tone::Plain };
+    let tone = if invalid > 0 {
+        Tone::Alarm
+    } else {
+        Tone::Plain
+    };
     let why = match record.stop {
         Stop::Interrupted => "until it was interrupted".to_owned(),
         stop => format!("of measuring, until {}", words::stop(stop)),
@@ -99,7 +103,10 @@ fn machine(record: &Record) -> Vec<Fact> {
             "Kernel",
             text::line(&format!("{} {}", machine.kernel, machine.kernel_build)),
         ),
-        Fact::new("CPU", format!("{} × {}", machine.cpus, text::line(&machine.cpu))),
+        Fact::new(
+            "CPU",
+            format!("{} × {}", machine.cpus, text::line(&machine.cpu)),
+        ),
         Fact::new("Virtualised", or_none(&machine.virtualised, "no")),
         Fact::new("Emulator", or_none(&machine.emulator, "none")),
         Fact::new("Clock", text::line(&machine.clocksource)),

@@ -178,7 +178,12 @@ pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> 
     let loads = if counted { "loads" } else { "epochs" };
     let mut head = vec![Head::words(trials::name(record))];
     head.extend([loads, "n", "median"].map(Head::number));
-    head.extend(["stddev", "CV"].map(Head::number).into_iter().filter(|_| spread));
+    head.extend(
+        ["stddev", "CV"]
+            .map(Head::number)
+            .into_iter()
+            .filter(|_| spread),
+    );
     head.extend(["min", "p90", "p99", "max"].map(Head::number));
     head.extend(spread.then(|| Head::number("outliers")));
     let mut captions = vec![trials::percentile_caption(record).to_owned()];
@@ -300,7 +305,8 @@ pub(super) fn forest(pairs: &[PairRow<'_>], record: &Record) -> Option<Section> 
 /// The plots of trials, and what to know to read them.
 pub(super) fn strips(record: &Record) -> Option<Section> {
     let mut cases: Vec<&CaseRecord> = record.cases.iter().collect();
-    cases.retain(|case| case.status == Status::Ok && case.samples.iter().any(|one| !one.is_empty()));
+    cases
+        .retain(|case| case.status == Status::Ok && case.samples.iter().any(|one| !one.is_empty()));
     let line = match record.unit.is_counted() {
         true => "The line is the count.",
         false => "The line is the estimate, the band its interval.",

@@ -14,7 +14,6 @@ use crate::{
         rows::{self, Group, PairRow},
         scaling::{self, Chart},
         section::{Detail, Problem, Section, View, tables},
-
         summary, target, text, warnings, words,
         workload::Overhead,
     },

@@ -145,9 +145,15 @@ pub(crate) fn stacks(overhead: &Overhead<'_>) -> Vec<Stack> {
 }
 
 fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
-    let known = |part: &str| state.cases().any(|case| case.secondary_value(part).is_some());
+    let known = |part: &str| {
+        state
+            .cases()
+            .any(|case| case.secondary_value(part).is_some())
+    };
     let client = known("client_ns");
-    let machine = state.cases().filter_map(|case| case.secondary_value("machine_ns"));
+    let machine = state
+        .cases()
+        .filter_map(|case| case.secondary_value("machine_ns"));
     let scale = match quantity::is_share(overhead.states.workload) {
         true => Scale {
             size: quantity::PERCENT_NS,

@@ -14,8 +14,6 @@ use crate::{
 
 /// Cases beside each other in a table: so many find room on paper.
 const BESIDE: usize = 6;
-/// Where the calls that several probes counted are.
-const EVERY_CALL: &str = "The most frequent calls, by probe: --verbose, or `bpfcost report`.";
 /// How to read curves along a factor.
 const CURVES: &str = "Both axes are logarithmic. Bars are 95 % intervals, of servers that were started anew: \
                       differences on the same server are known better, and stand in the tables.";
@@ -33,15 +31,8 @@ impl Overhead<'_> {
     /// What leads a view.
     pub(in crate::report) fn sections(&self, detail: Detail) -> Vec<Section> {
         let all = detail >= Detail::Full;
-        let mut blocks = self.blocks(all);
-        let mut calls = self.calls();
-        if calls.len() > 1 && detail == Detail::Brief {
-            calls.clear();
-            let last = blocks.last_mut();
-            last.into_iter().for_each(|last| last.captions.push(EVERY_CALL.to_owned()));
-        }
-        let mut details = if all { self.details() } else { Vec::new() };
-        details.extend(calls);
+        let blocks = self.blocks(all);
+        let details = if all { self.details() } else { Vec::new() };
         if detail != Detail::Page {
             return tables(blocks.into_iter().chain(details));
         }
@@ -82,7 +73,9 @@ impl Overhead<'_> {
         [
             Section::Prose(Prose {
                 title: "How to read it".to_owned(),
-                paragraphs: paragraphs.filter(|words| !words.trim().is_empty()).collect(),
+                paragraphs: paragraphs
+                    .filter(|words| !words.trim().is_empty())
+                    .collect(),
                 ..Prose::default()
             }),
             Section::Facts(Facts {

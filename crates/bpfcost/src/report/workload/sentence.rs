@@ -154,7 +154,11 @@ fn clause(overhead: &Overhead<'_>, cost: &Cost<'_>) -> String {
             quantity::held(&number::signed(percent, decimals), "%")
         ),
         (verdict, _) => {
-            let sign = if verdict == Verdict::Faster { -1.0 } else { 1.0 };
+            let sign = if verdict == Verdict::Faster {
+                -1.0
+            } else {
+                1.0
+            };
             let way = if sign < 0.0 { "less" } else { "more" };
             let (value, interval) = (shown(percent * sign), interval_of(sign));
             format!("{probe} costs {what} {value}{HOLD}% {way} {per} ({interval})")
@@ -175,10 +179,12 @@ fn problem(overhead: &Overhead<'_>) -> Option<String> {
     let failed = invalid.find(|case| case.status == Status::Invalid && !case.problems.is_empty());
     let problem = failed?.problems.first()?;
     let found = text::line(&problem.to_string());
-    Some(match text::line(problem.detail.trim()).trim_end_matches('.') {
-        "" => found,
-        detail => format!("{detail} ({found})"),
-    })
+    Some(
+        match text::line(problem.detail.trim()).trim_end_matches('.') {
+            "" => found,
+            detail => format!("{detail} ({found})"),
+        },
+    )
 }
 
 /// What a workload uses where no probe has a result.
