@@ -4,14 +4,9 @@ mod common;
 
 use bpfcost::{
     record::{Record, Verdict},
-    report::{
-        atlas, html, markdown,
-        matrix::{self, Matrix},
-        style::Style,
-        table, verbose,
-    },
+    report::{matrix::{self, Matrix}, style::Style},
 };
-use common::sample_grid;
+use common::{sample_grid, views};
 
 /// Three kernels counted, and a host.
 fn kernels() -> Vec<Record> {
@@ -29,22 +24,22 @@ fn of(records: &[Record]) -> Matrix<'_> {
 
 #[test]
 fn table_of_counts() {
-    insta::assert_snapshot!(table::render(&sample_grid::new(), Style::default()));
+    insta::assert_snapshot!(views::table(&sample_grid::new(), Style::default()));
 }
 
 #[test]
 fn table_of_times() {
-    insta::assert_snapshot!(table::render(&sample_grid::host(), Style::default()));
+    insta::assert_snapshot!(views::table(&sample_grid::host(), Style::default()));
 }
 
 #[test]
 fn verbose_table() {
-    insta::assert_snapshot!(verbose::render(&sample_grid::host(), Style::default()));
+    insta::assert_snapshot!(views::verbose(&sample_grid::host(), Style::default()));
 }
 
 #[test]
 fn markdown_of_one_target() {
-    insta::assert_snapshot!(markdown::render(&sample_grid::new()));
+    insta::assert_snapshot!(views::markdown(&sample_grid::new()));
 }
 
 #[test]
@@ -144,35 +139,35 @@ fn every_cell_is_there_once() {
 #[test]
 fn the_atlas() {
     let records = kernels();
-    let text = atlas::render(&records);
+    let text = views::atlas(&records);
     insta::assert_snapshot!(text);
-    assert_eq!(text, atlas::render(&records));
+    assert_eq!(text, views::atlas(&records));
     // Their order is that of their kernels, however the files are called.
     let mut shuffled = records.clone();
     shuffled.swap(0, 2);
-    assert_eq!(text, atlas::render(&shuffled));
+    assert_eq!(text, views::atlas(&shuffled));
 }
 
 #[test]
 fn an_atlas_of_less() {
     let records = kernels();
-    let one = atlas::render(&records[1..2]);
+    let one = views::atlas(&records[1..2]);
     assert!(
         one.contains("## In instructions") && !one.contains("## In nanoseconds"),
         "{one}"
     );
-    let host = atlas::render(&records[3..]);
+    let host = views::atlas(&records[3..]);
     assert!(
         host.contains("## In nanoseconds") && !host.contains("## In instructions"),
         "{host}"
     );
     // What spans no grid is Markdown as ever.
     let other = [common::sample_exact::old(), common::sample_exact::new()];
-    let other = atlas::render(&other);
+    let other = views::atlas(&other);
     assert!(
         other.starts_with("### xdp-lb on 2 targets") && other.contains("### xdp-lb on exact:7.2")
     );
-    assert_eq!(atlas::render(&[]), "");
+    assert_eq!(views::atlas(&[]), "");
 }
 
 #[test]
@@ -238,8 +233,8 @@ fn hostile_and_odd_records() {
 
 /// Every view of some records.
 fn views(records: &[Record]) -> Vec<String> {
-    let mut views = vec![atlas::render(records)];
-    let page = html::render(records).unwrap();
+    let mut views = vec![views::atlas(records)];
+    let page = views::html(records).unwrap();
     views.extend(page.split("<script>").next().map(str::to_owned));
     let widths = [1, 60, 100, 300];
     for style in widths.map(|width| Style {
@@ -247,8 +242,8 @@ fn views(records: &[Record]) -> Vec<String> {
         width,
     }) {
         for record in records {
-            views.push(table::render(record, style));
-            views.push(verbose::render(record, style));
+            views.push(views::table(record, style));
+            views.push(views::verbose(record, style));
         }
         if let Some(matrix) = Matrix::new(&records.iter().collect::<Vec<_>>()) {
             views.push(matrix::table(&matrix, style, false));
@@ -256,6 +251,6 @@ fn views(records: &[Record]) -> Vec<String> {
             views.push(matrix::markdown(&matrix));
         }
     }
-    views.extend(records.iter().map(markdown::render));
+    views.extend(records.iter().map(views::markdown));
     views
 }

@@ -7,15 +7,9 @@ use std::collections::BTreeMap;
 use bpfcost::{
     experiment::Role,
     record::{Against, Record, Status, Verdict},
-    report::{
-        csv, html, markdown as record_markdown,
-        matrix::{self, Matrix, Part},
-        rows,
-        style::Style,
-        summary,
-    },
+    report::{csv, matrix::{self, Matrix, Part}, rows, style::Style, summary},
 };
-use common::{sample_exact, sample_record};
+use common::{sample_exact, sample_record, views};
 
 /// Two kernels counted, two times on different footing.
 fn mixed() -> Vec<Record> {
@@ -432,7 +426,7 @@ fn odd_records() {
             }
         }
         check(&matrix::markdown(&matrix));
-        let page = html::render(&records).unwrap();
+        let page = views::html(&records).unwrap();
         check(page.split("<script>").next().unwrap());
         assert!(!page.contains("<b>\r"), "markup from outside");
     }
@@ -449,16 +443,16 @@ fn check(view: &str) {
 #[test]
 fn the_page_has_the_matrix_first() {
     let records = mixed();
-    let page = html::render(&records).unwrap();
+    let page = views::html(&records).unwrap();
     assert!(page.contains("<h1>What xdp-lb costs on 4 targets</h1>"));
     let matrix = page.find("id=\"matrix-1\"").unwrap();
     assert!(matrix < page.find("id=\"run-1\"").unwrap());
-    let alone = html::render(&records[..1]).unwrap();
+    let alone = views::html(&records[..1]).unwrap();
     assert!(!alone.contains("matrix-1"));
     // Behind the matrix stands each record as it stands alone.
     for record in &records {
         assert!(words(&page).contains(&words(&html_escaped(&summary::sentence(record)))));
-        assert!(record_markdown::render(record).contains("insn") == record.unit.is_counted());
+        assert!(views::markdown(record).contains("insn") == record.unit.is_counted());
     }
 }
 

@@ -10,6 +10,7 @@ pub mod pool;
 pub mod twice;
 pub mod workload;
 pub mod xdp_lb;
+pub mod view;
 
 use crate::experiment::Experiment;
 

@@ -13,8 +13,9 @@ use super::{
     parse,
 };
 use crate::{
+    builtin::view,
     record::{self, Record},
-    report::{self, rate::Load},
+    report::{self, rate::Load, section::Detail},
 };
 
 /// Make one self-contained HTML page of records, or one Markdown document.
@@ -59,9 +60,13 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let page = match markdown {
         true => {
             let rates = records.iter().map(|one| report::rate::markdown(one, load));
-            report::atlas::render(&records) + &rates.collect::<String>()
+            let show = |one: &Record| {
+                let view = view::of(one, Detail::Document, Load::default());
+                report::markdown::render(&view)
+            };
+            report::atlas::render(&records, show) + &rates.collect::<String>()
         }
-        false => report::html::render_at(&records, load)?,
+        false => view::page(&records, load)?,
     };
     write(&args.out, &page)?;
     note!("wrote {}", args.out.display());

@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use crate::{
     record::{CaseRecord, Comparison, Record, Status},
     report::{
+        block::Note,
         number::{self, MISSING},
         style::Tone,
-        text,
-        words::{self, Note},
+        text, words,
     },
 };
 

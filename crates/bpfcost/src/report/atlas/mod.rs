@@ -12,11 +12,13 @@ use std::fmt::Write;
 use crate::{
     record::{Across, Record},
     report::{
-        markdown::{self, escape},
+        markdown::escape,
         matrix::{self, Part},
         number,
-        sheet::{self, Sheet},
-        target, text, words,
+        section::Detail,
+        target, text,
+        view::grid::Sheet,
+        words,
     },
 };
 
@@ -31,8 +33,8 @@ struct Atlas<'a> {
     emulated: Vec<&'a Record>,
 }
 
-/// The document.
-pub fn render(records: &[Record]) -> String {
+/// The document; records that no atlas holds as `show` has them.
+pub fn render(records: &[Record], show: impl Fn(&Record) -> String) -> String {
     let mut out = String::new();
     for part in matrix::parts(records) {
         let (Part::Matrix(_, records) | Part::Alone(records)) = &part;
@@ -40,10 +42,10 @@ pub fn render(records: &[Record]) -> String {
             (Some(atlas), _) => out.push_str(&atlas.render()),
             (None, Part::Matrix(matrix, records)) => {
                 out.push_str(&matrix::markdown(matrix));
-                out.extend(records.iter().map(|record| markdown::render(record)));
+                out.extend(records.iter().map(|record| show(record)));
             }
             (None, Part::Alone(records)) => {
-                out.extend(records.iter().map(|record| markdown::render(record)));
+                out.extend(records.iter().map(|record| show(record)));
             }
         }
     }
@@ -158,8 +160,9 @@ fn sheet_of(out: &mut String, record: &Record, sessions: Option<String>) {
         paragraph(out, "No case of this record has a place in a table.");
         return;
     };
-    out.push_str(&sheet::markdown(&sheet));
-    out.push('\n');
+    let mut block = sheet.block(Detail::Document);
+    block.notes.clear();
+    block.markdown(out);
     let captions = sessions.map(|sessions| [sheet.caption(), sessions]);
     notes(
         out,

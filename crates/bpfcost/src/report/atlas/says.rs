@@ -5,9 +5,9 @@ use crate::{
     record::Record,
     report::{
         matrix::{self, Matrix},
-        number,
-        sheet::{self, Sheet},
-        target, text, words,
+        number, target, text,
+        view::grid::{self, Sheet},
+        words,
     },
 };
 
@@ -29,7 +29,7 @@ impl Atlas<'_> {
 }
 
 fn cheapest(record: &Record) -> Option<String> {
-    let sentence = sheet::sentence(&Sheet::new(record)?)?;
+    let sentence = grid::sentence(&Sheet::new(record)?)?;
     Some(format!("{sentence}."))
 }
 

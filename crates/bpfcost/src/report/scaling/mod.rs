@@ -4,6 +4,7 @@
 mod model;
 mod plot;
 mod rate;
+mod sections;
 mod summary;
 mod verdict;
 
@@ -13,9 +14,10 @@ use crate::{
     record::{CaseRecord, CurveGroup, CurvePoint, Curves, Part, Record},
     report::{
         block::{Block, Cell},
-        figure::curve::Plot,
+        figure::curve,
         missed, number,
         rows::{self, Group, PairRow},
+        section::{Detail, Figures, Section, tables},
         style::Tone,
         target, text,
     },
@@ -69,29 +71,6 @@ impl<'a> Chart<'a> {
         blocks
     }
 
-    /// The tables of what a model predicts, where there is one.
-    pub fn predicted(&self, all: bool) -> Vec<Block> {
-        let prediction = self.record.prediction.as_ref();
-        prediction.map_or_else(Vec::new, |prediction| model::blocks(self, prediction, all))
-    }
-
-    /// The figures of what was measured: the usual circumstances, then the others.
-    pub(super) fn measured_plots(&self) -> Vec<Plot> {
-        let groups = self.curves.groups.iter();
-        groups.map(|group| plot::measured(self, group)).collect()
-    }
-
-    /// The figures of what a model predicts: of this machine, then of published tables.
-    pub(super) fn predicted_plots(&self) -> Vec<Plot> {
-        let prediction = self.record.prediction.as_ref();
-        prediction.map_or_else(Vec::new, |prediction| plot::predicted(self, prediction))
-    }
-
-    /// What is to know of a prediction, where there is one.
-    pub(super) fn lines(&self) -> Option<String> {
-        self.record.prediction.as_ref().map(model::lines)
-    }
-
     /// The cases that are on no curve, by heading; no floors.
     pub fn others(&self) -> Vec<Group<'a>> {
         let mut groups = rows::groups(self.record);
@@ -102,18 +81,6 @@ impl<'a> Chart<'a> {
         }
         groups.retain(|group| !group.rows.is_empty());
         groups
-    }
-
-    /// Those, a line for each heading: `Cache lines, ns/op: line/own 4.89, line/far not run.`
-    pub fn others_told(&self) -> Vec<String> {
-        let told = |group: &Group<'_>| {
-            let rows = group.rows.iter();
-            let rows: Vec<String> = rows
-                .map(|row| format!("{} {}", row.name, row.cost))
-                .collect();
-            format!("{}, {}: {}.", group.name, self.record.unit, rows.join(", "))
-        };
-        self.others().iter().map(told).collect()
     }
 
     /// The comparisons that are not of two curves at the same place.
@@ -196,6 +163,30 @@ impl<'a> Chart<'a> {
         };
         Cell::number(text, rate.value)
     }
+}
+
+/// What a model predicts of a record's curves, where one was asked.
+pub fn predicted(record: &Record, detail: Detail) -> Vec<Section> {
+    let (Some(prediction), Some(chart)) = (&record.prediction, Chart::new(record)) else {
+        return Vec::new();
+    };
+    let figures = Figures {
+        title: "What a model predicts".to_owned(),
+        caption: format!(
+            "Solid lines were measured here. Hollow marks are what others published of other machines, dashed lines \
+             what the model predicts: neither was measured here. {}",
+            model::lines(prediction)
+        ),
+        figures: plot::predicted(&chart, prediction)
+            .iter()
+            .map(curve::figure)
+            .collect(),
+        ..Figures::default()
+    };
+    let page = detail == Detail::Page && !figures.figures.is_empty();
+    let figures = page.then_some(Section::Figures(figures));
+    let blocks = model::blocks(&chart, prediction, detail > Detail::Brief);
+    figures.into_iter().chain(tables(blocks)).collect()
 }
 
 /// A share of misses.

@@ -166,6 +166,7 @@ fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Block {
         rows: prediction.curves.iter().map(row).collect(),
         notes: beside(chart, prediction).into_iter().collect(),
         captions: vec![lines(prediction)],
+        ..Block::default()
     }
 }
 

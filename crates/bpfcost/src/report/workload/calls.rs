@@ -111,7 +111,7 @@ fn block(overhead: &Overhead<'_>, title: String, case: &CaseRecord, kinds: &[Kin
             Head::number("one takes"),
         ],
         rows,
-        notes: Vec::new(),
         captions: vec![CAPTION.to_owned()],
+        ..Block::default()
     }
 }

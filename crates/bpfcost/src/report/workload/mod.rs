@@ -5,6 +5,7 @@ mod calls;
 mod drops;
 mod plot;
 mod quantity;
+mod sections;
 mod sentence;
 mod state;
 mod way;
@@ -12,10 +13,6 @@ mod way;
 use std::collections::BTreeMap;
 
 use self::quantity::Quantity;
-pub(super) use self::{
-    plot::{curves, latencies, stacks},
-    quantity::shown,
-};
 use crate::{
     record::{Record, State, States},
     report::{block::Block, number, text},
