@@ -222,15 +222,14 @@ impl Cell<'_> {
             true => &text.range,
             false => &text.width,
         };
-        let ranges = counted && detail == Detail::Document && !spread.is_empty();
-        let value = match ranges {
-            true => String::new(),
-            false => format!("{}{}", text.value, mark(self.footnote)),
+        let (value, spread) = match counted && detail == Detail::Document && !spread.is_empty() {
+            true => (spread.clone(), String::new()),
+            false => (format!("{}{}", text.value, mark(self.footnote)), spread.clone()),
         };
         let cell = |text, key, tone| block::Cell { text, key, tone };
         [
             cell(value, self.cost.map(|cost| cost.value), text.tone),
-            cell(spread.clone(), self.cost.and_then(|cost| Some(cost.ends?[0])), Tone::Quiet),
+            cell(spread, self.cost.and_then(|cost| Some(cost.ends?[0])), Tone::Quiet),
         ]
     }
 }
