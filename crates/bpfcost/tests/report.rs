@@ -35,12 +35,12 @@ fn csv() {
 
 #[test]
 fn compare_table() {
-    insta::assert_snapshot!(compare::table(&sample_changes::changes(), Style::default()));
+    insta::assert_snapshot!(views::comparison(&sample_changes::changes(), Style::default()));
 }
 
 #[test]
 fn compare_markdown() {
-    insta::assert_snapshot!(compare::markdown(&sample_changes::changes()));
+    insta::assert_snapshot!(views::comparison_in_markdown(&sample_changes::changes()));
 }
 
 #[test]

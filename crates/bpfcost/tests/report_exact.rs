@@ -45,15 +45,15 @@ fn comparison() {
         }
     }
     let style = Style::default();
-    insta::assert_snapshot!(compare::table(&changes, style));
+    insta::assert_snapshot!(views::comparison(&changes, style));
     for view in [
-        compare::table(&changes, style),
-        compare::markdown(&changes),
+        views::comparison(&changes, style),
+        views::comparison_in_markdown(&changes),
         compare::junit(&changes).unwrap(),
     ] {
         assert!(!view.contains("interval)"), "{view}");
     }
-    for view in [compare::table(&changes, style), compare::markdown(&changes)] {
+    for view in [views::comparison(&changes, style), views::comparison_in_markdown(&changes)] {
         assert!(words(&view).contains("insn are not ns"), "{view}");
     }
 }

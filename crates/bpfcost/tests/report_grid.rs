@@ -3,8 +3,10 @@
 mod common;
 
 use bpfcost::{
+    builtin::attach,
     record::{Record, Verdict},
     report::{
+        block::Cell,
         matrix::{self, Matrix},
         style::Style,
     },
@@ -48,17 +50,17 @@ fn markdown_of_one_target() {
 #[test]
 fn matrix_of_two() {
     let two = &kernels()[1..3];
-    insta::assert_snapshot!(matrix::table(&of(two), Style::default(), false));
+    insta::assert_snapshot!(views::across(&of(two), Style::default(), false));
 }
 
 #[test]
 fn matrix_of_four_verbose() {
-    insta::assert_snapshot!(matrix::table(&of(&kernels()), Style::default(), true));
+    insta::assert_snapshot!(views::across(&of(&kernels()), Style::default(), true));
 }
 
 #[test]
 fn matrix_in_markdown() {
-    insta::assert_snapshot!(matrix::markdown(&of(&kernels()[..3])));
+    insta::assert_snapshot!(views::across_in_markdown(&of(&kernels()[..3])));
 }
 
 #[test]
@@ -92,19 +94,37 @@ fn kernels_are_compared_by_net() {
 #[test]
 fn changes_are_named_by_type_first() {
     let records = kernels();
-    let said = matrix::changes(&of(&records[1..3]))
-        .join(" ")
-        .replace('\u{A0}', " ");
+    let blocks = matrix::changes(&of(&records[1..3]));
+    let [block] = blocks.as_slice() else {
+        panic!("{blocks:?}");
+    };
+    let text = |cell: &Cell| cell.text.replace('\u{A0}', " ");
+    let rows = block.rows.iter();
+    let rows: Vec<String> = rows
+        .map(|row| row.iter().map(text).collect::<Vec<_>>().join(" "))
+        .collect();
     assert_eq!(
-        said,
-        "exact:7.2 against exact:6.12: dearer by over 10 %: uprobe.multi (+23 %), kprobe.session (+12 %), \
-         5 others with ringbuf (+19 % to +73 %); cheaper by over 10 %: kprobe (−31 %), fentry (−12 %)."
+        rows,
+        [
+            "tcx/ringbuf 253 438 +73 %",
+            "tp_btf/ringbuf 262 447 +71 %",
+            "fexit/ringbuf 271 458 +69 %",
+            "kprobe.multi/ringbuf 576 761 +32 %",
+            "uprobe.multi/empty 3,391 4,171 +23 %",
+            "kretprobe/ringbuf 985 1,170 +19 %",
+            "kprobe.session/empty 598 670 +12 %",
+            "fentry/empty 59 52 −12 %",
+            "kprobe/empty 412 284 −31 %",
+        ]
     );
+    // What was compared is named.
+    assert!(block.title.starts_with("exact:7.2 against exact:6.12: "));
     let same = [sample_grid::oldest(), sample_grid::old()];
-    let said = matrix::changes(&of(&same)).join(" ").replace('\u{A0}', " ");
+    let block = matrix::changes(&of(&same)).remove(0);
+    assert!(block.rows.is_empty());
     assert_eq!(
-        said,
-        "exact:6.12 against exact:6.1: nothing got dearer or cheaper by over 10 %."
+        block.captions.join(" ").replace('\u{A0}', " "),
+        "No case got dearer or cheaper by over 10 %."
     );
     let none = [sample_grid::new(), sample_grid::host()];
     assert!(matrix::changes(&of(&none)).is_empty());
@@ -237,6 +257,8 @@ fn hostile_and_odd_records() {
 /// Every view of some records.
 fn views(records: &[Record]) -> Vec<String> {
     let mut views = vec![views::atlas(records)];
+    let experiment: Vec<&Record> = records.iter().collect();
+    views.extend(attach::atlas::render(&experiment));
     let page = views::html(records).unwrap();
     views.extend(page.split("<script>").next().map(str::to_owned));
     let widths = [1, 60, 100, 300];
@@ -249,9 +271,9 @@ fn views(records: &[Record]) -> Vec<String> {
             views.push(views::verbose(record, style));
         }
         if let Some(matrix) = Matrix::new(&records.iter().collect::<Vec<_>>()) {
-            views.push(matrix::table(&matrix, style, false));
-            views.push(matrix::table(&matrix, style, true));
-            views.push(matrix::markdown(&matrix));
+            views.push(views::across(&matrix, style, false));
+            views.push(views::across(&matrix, style, true));
+            views.push(views::across_in_markdown(&matrix));
         }
     }
     views.extend(records.iter().map(views::markdown));

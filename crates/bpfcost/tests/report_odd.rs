@@ -174,7 +174,7 @@ fn lines_fit_a_hundred_columns() {
     for text in [
         views::table(&record, Style::default()),
         views::verbose(&record, Style::default()),
-        compare::table(&changes, Style::default()),
+        views::comparison(&changes, Style::default()),
     ] {
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{line}");

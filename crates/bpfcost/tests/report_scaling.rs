@@ -171,7 +171,7 @@ fn many_warnings_of_one_kind_are_one() {
     }
     let records = [many, sample_scaling::emulated(EPOCHS)];
     let matrix = Matrix::new(&records.iter().collect::<Vec<_>>()).unwrap();
-    let view = matrix::table(&matrix, Style::default(), false);
+    let view = views::across(&matrix, Style::default(), false);
     assert_eq!(view.matches("twice the operations").count(), 1, "{view}");
 }
 
@@ -239,7 +239,7 @@ fn several_targets_stand_side_by_side() {
         sample_scaling::emulated(EPOCHS),
     ];
     let matrix = Matrix::new(&records.iter().collect::<Vec<_>>()).unwrap();
-    let view = matrix::table(&matrix, Style::default(), false);
+    let view = views::across(&matrix, Style::default(), false);
     assert!(
         view.contains("percpu/16") && view.contains("line/near"),
         "{view}"
@@ -248,8 +248,8 @@ fn several_targets_stand_side_by_side() {
         !view.contains("bulk-4") && !view.contains("none/4"),
         "{view}"
     );
-    assert!(matrix::table(&matrix, Style::default(), true).contains("percpu/4/bulk-4"));
-    assert!(matrix::markdown(&matrix).contains("`percpu/16`"));
+    assert!(views::across(&matrix, Style::default(), true).contains("percpu/4/bulk-4"));
+    assert!(views::across_in_markdown(&matrix).contains("`percpu/16`"));
     let page = views::html(&records).unwrap();
     assert!(page.contains("id=\"matrix-1\"") && page.contains("id=\"run-2\""));
 }

@@ -275,8 +275,8 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
     assert_eq!(outcomes(&cheaper)[1].1, Outcome::Improved);
     insta::assert_snapshot!(
         [
-            report::compare::table(&dearer, Style::default()),
-            report::compare::markdown(&dearer),
+            views::comparison(&dearer, Style::default()),
+            views::comparison_in_markdown(&dearer),
             report::compare::junit(&dearer).unwrap(),
         ]
         .join("\n")

@@ -9,6 +9,7 @@
 //! Not covered: struct_ops, socket programs (sk_skb, sk_msg, sk_lookup, sockops, reuseport), iterators,
 //! lightweight tunnels, flow dissectors, sysctl and device programs of control groups.
 
+pub mod atlas;
 mod case;
 mod epoch;
 pub mod parts;

@@ -2,13 +2,16 @@
 
 use anyhow::Result;
 
-use super::{attach, pool, workload};
+use super::{
+    attach::{self, AttachTypes},
+    pool, workload,
+};
 use crate::{
+    experiment::Experiment,
     record::Record,
     report::{
-        html,
+        self, html,
         matrix::{self, Part},
-        page::MatrixSection,
         rate::{self, Load},
         section::{Detail, Section, View, tables},
         view,
@@ -32,11 +35,45 @@ fn own(record: &Record, detail: Detail, load: Load) -> Vec<Section> {
 /// Records as one page.
 pub fn page(records: &[Record], load: Load) -> Result<String> {
     let parts = matrix::parts(records);
-    let matrices = parts.iter().filter_map(|part| match part {
-        Part::Matrix(matrix, _) => Some(&**matrix),
+    let across = parts.iter().filter_map(|part| match part {
+        Part::Matrix(matrix, _) => Some(matrix::view(matrix, Detail::Page)),
         Part::Alone(_) => None,
     });
-    let matrices: Vec<MatrixSection> = matrices.enumerate().map(MatrixSection::new).collect();
     let views = records.iter().map(|record| of(record, Detail::Page, load));
-    html::render(&matrices, &views.collect::<Vec<View>>())
+    html::render(&across.collect::<Vec<View>>(), &views.collect::<Vec<View>>())
+}
+
+/// Records as Markdown: side by side where there are several targets, then each.
+pub fn markdown(records: &[Record], load: Load) -> String {
+    let parts = matrix::parts(records);
+    parts.iter().map(|part| part_markdown(part, load)).collect()
+}
+
+/// Records as one Markdown document: as [`markdown()`], or what their experiment writes of its own.
+pub fn document(records: &[Record], load: Load) -> String {
+    let parts = matrix::parts(records);
+    let document = |part: &Part<'_>| {
+        let (Part::Matrix(_, records) | Part::Alone(records)) = part;
+        let rates = || records.iter().map(|record| rate::markdown(record, load));
+        let own = own_document(records).map(|own| own + &rates().collect::<String>());
+        own.unwrap_or_else(|| part_markdown(part, load))
+    };
+    parts.iter().map(document).collect()
+}
+
+fn part_markdown(part: &Part<'_>, load: Load) -> String {
+    let (across, records) = match part {
+        Part::Matrix(matrix, records) => (Some(matrix), records),
+        Part::Alone(records) => (None, records),
+    };
+    let across = across.map(|matrix| matrix::view(matrix, Detail::Document));
+    let records = records.iter().map(|record| of(record, Detail::Document, load));
+    let views = across.into_iter().chain(records);
+    views.map(|view| report::markdown::render(&view)).collect()
+}
+
+/// The document that the experiment of these records has of its own.
+fn own_document(records: &[&Record]) -> Option<String> {
+    let of_attach = records.first()?.experiment == AttachTypes.name();
+    of_attach.then(|| attach::atlas::render(records))?
 }

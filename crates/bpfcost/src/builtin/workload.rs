@@ -20,13 +20,12 @@ use bpfcost_bpf::Feature;
 use crate::experiment::{
     Case, Experiment, Loaded, Metric, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit, missing,
 };
+pub use crate::workload::VARIANT;
 use crate::{
     probe::{self, Spec},
     workload::{self, Base, Definition, LOAD, SECOND, Variant, allowed, outside::Outside},
 };
 
-/// The factor whose values are the probes.
-pub const VARIANT: &str = "variant";
 /// Differences of CPU time per operation below this count as none.
 const CPU_MARGIN: f64 = 0.03;
 /// The same of throughput and latency.

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     builtin::view,
     record::{self, Record},
-    report::{self, rate::Load, section::Detail},
+    report::rate::Load,
 };
 
 /// Make one self-contained HTML page of records, or one Markdown document.
@@ -58,14 +58,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     answerable(&records, load)?;
     let markdown = args.out.extension().is_some_and(|ending| ending == "md");
     let page = match markdown {
-        true => {
-            let rates = records.iter().map(|one| report::rate::markdown(one, load));
-            let show = |one: &Record| {
-                let view = view::of(one, Detail::Document, Load::default());
-                report::markdown::render(&view)
-            };
-            report::atlas::render(&records, show) + &rates.collect::<String>()
-        }
+        true => view::document(&records, load),
         false => view::page(&records, load)?,
     };
     write(&args.out, &page)?;

@@ -25,7 +25,7 @@ use crate::{
     record::{self, Journal, Record, Status},
     report::{
         self,
-        matrix::{self, Part},
+        matrix::{self, Matrix, Part},
         rate::{self, Load},
         section::Detail,
         style::Style,
@@ -339,11 +339,6 @@ fn show(args: &Args, records: &[Record]) -> Result<()> {
         rate: args.rate,
         budget: args.budget,
     };
-    let markdown = |records: &[&Record]| {
-        each(records, |record| {
-            report::markdown::render(&view::of(record, Detail::Document, load))
-        })
-    };
     let text = match args.format {
         Format::Json => {
             if args.rate.is_some() {
@@ -352,27 +347,24 @@ fn show(args: &Args, records: &[Record]) -> Result<()> {
             report::json::render(records)?
         }
         Format::Csv => report::csv::render_at(records, load)?,
-        Format::Markdown => matrix::parts(records)
-            .iter()
-            .map(|part| match part {
-                Part::Matrix(matrix, records) => matrix::markdown(matrix) + &markdown(records),
-                Part::Alone(records) => markdown(records),
-            })
-            .collect(),
+        Format::Markdown => view::markdown(records, load),
         Format::Table => {
             let style = Style::for_stdout();
             let tables =
                 |records: &[&Record]| each(records, |record| table(args, record, load, style));
+            let across = |matrix: &Matrix<'_>, detail| {
+                report::terminal::render(&matrix::view(matrix, detail), style)
+            };
             matrix::parts(records)
                 .iter()
                 .map(|part| match part {
                     // A table a target only repeats what the matrix says, and is long.
                     Part::Matrix(matrix, records) if !args.verbose => {
                         let rates = each(records, |record| rate::terminal(record, load, style));
-                        matrix::table(matrix, style, false) + &rates
+                        across(matrix, Detail::Brief) + &rates
                     }
                     Part::Matrix(matrix, records) => {
-                        matrix::table(matrix, style, true) + "\n" + &tables(records)
+                        across(matrix, Detail::Full) + "\n" + &tables(records)
                     }
                     Part::Alone(records) => tables(records),
                 })

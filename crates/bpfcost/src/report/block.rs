@@ -31,6 +31,8 @@ pub struct Head {
     /// Whether it belongs to the column before it: they are never parted, Markdown joins their cells, and only a
     /// page, where each can be sorted by, shows this heading.
     pub joined: bool,
+    /// Whether it stays beside the column before it.
+    pub kept: bool,
     /// Whether a terminal without room leaves it out.
     pub spare: bool,
 }
@@ -88,6 +90,16 @@ impl Head {
             joined: true,
             ..self
         }
+    }
+
+    /// The same column, which stays beside the one before it.
+    pub fn kept(self) -> Self {
+        Head { kept: true, ..self }
+    }
+
+    /// Its words in one line.
+    pub(super) fn line(&self) -> String {
+        self.text.replace("-\n", "-").replace('\n', " ")
     }
 
     /// The same column, left out where a terminal has no room.

@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 
 use crate::report::{
     block::{Block, Cell, Note},
-    page::MatrixSection,
     section::{Facts, Figures, Problem, Prose, Section, View},
     style::Tone,
 };
@@ -71,13 +70,14 @@ struct PageCell<'a> {
     class: String,
 }
 
-/// The views as one page; several become parts with a list of contents.
-pub fn render(matrices: &[MatrixSection], views: &[View]) -> Result<String> {
-    let what = match (views, matrices.len()) {
-        ([view], 0) => view.title.clone(),
-        _ => format!("{} runs", views.len()),
+/// The records as one page; several become parts with a list of contents, those side by side in `across` first.
+pub fn render(across: &[View], records: &[View]) -> Result<String> {
+    let what = match (across, records) {
+        ([], [one]) => one.title.clone(),
+        ([one], _) => one.title.clone(),
+        _ => format!("{} runs", records.len()),
     };
-    let views: Vec<Shown<'_>> = views.iter().enumerate().map(shown).collect();
+    let views: Vec<Shown<'_>> = shown("matrix", across).chain(shown("run", records)).collect();
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
     templates
@@ -87,7 +87,6 @@ pub fn render(matrices: &[MatrixSection], views: &[View]) -> Result<String> {
     let page = template.and_then(|template| {
         template.render(context! {
             title => format!("What eBPF costs: {what}"),
-            matrices => Value::from(Serde(&matrices)),
             views => Value::from(Serde(&views)),
             style => STYLE,
             script => SCRIPT,
@@ -104,33 +103,31 @@ fn hash(text: &str) -> String {
     BASE64_STANDARD.encode(Sha256::digest(text))
 }
 
-fn part(section: &Section) -> Part<'_> {
-    match section {
+/// Views as the template takes them, numbered.
+fn shown<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Shown<'a>> {
+    let part = |section: &'a Section| match section {
         Section::Table(block) => Part::Table(table(block)),
         Section::Figures(figures) => Part::Figures(figures),
         Section::Prose(prose) => Part::Prose(prose),
         Section::Problem(problem) => Part::Problem(problem),
         Section::Warnings(warnings) => Part::Warnings(warnings),
         Section::Facts(facts) => Part::Facts(facts),
-    }
-}
-
-fn shown((place, view): (usize, &View)) -> Shown<'_> {
-    Shown {
-        id: format!("run-{}", place + 1),
+    };
+    views.iter().enumerate().map(move |(place, view)| Shown {
+        id: format!("{kind}-{}", place + 1),
         title: &view.title,
         started: &view.started,
         summary: &view.summary,
         sections: view.sections.iter().map(part).collect(),
         origin: &view.origin,
-    }
+    })
 }
 
 /// A table; headings between rows become a column, so that rows can be sorted.
 fn table(block: &Block) -> Table<'_> {
     let places = block.columns();
     let column = |at: &usize| Column {
-        name: block.head[*at].text.replace('\n', ""),
+        name: block.head[*at].line(),
         number: block.head[*at].number,
     };
     let mut columns: Vec<Column> = places.iter().map(column).collect();

@@ -74,8 +74,7 @@ impl Block {
         for (name, rows) in self.grouped() {
             let heads = own.iter().map(|at| match (at, name) {
                 (0, name) if !name.is_empty() => escape(name),
-                // A name that takes two lines on a terminal has room here.
-                (at, _) => escape(&self.head[*at].text.replace('\n', "")),
+                (at, _) => escape(&self.head[*at].line()),
             });
             let heads: Vec<String> = heads.collect();
             let _ = writeln!(out, "| {} |", heads.join(" | "));
@@ -120,7 +119,7 @@ pub(super) fn code(name: &str) -> String {
 }
 
 /// Text in which nothing is Markdown or HTML.
-pub(super) fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

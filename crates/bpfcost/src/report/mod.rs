@@ -5,7 +5,6 @@
 //! can't disagree; the files beside them only lay it out.
 
 mod absent;
-pub mod atlas;
 pub mod block;
 pub mod compare;
 pub mod cost;
@@ -18,7 +17,6 @@ pub mod markdown;
 pub mod matrix;
 mod missed;
 pub mod number;
-pub(crate) mod page;
 pub mod rate;
 pub mod rows;
 pub mod scaling;
@@ -26,7 +24,6 @@ pub mod scenario;
 pub mod section;
 pub mod style;
 pub mod summary;
-mod table;
 pub mod target;
 pub mod terminal;
 pub mod text;

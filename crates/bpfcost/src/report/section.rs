@@ -26,6 +26,8 @@ pub struct View {
     pub started: String,
     /// The result in a sentence.
     pub summary: String,
+    /// What the summary says beyond its words.
+    pub tone: Tone,
     /// What follows it.
     pub sections: Vec<Section>,
     /// Where the numbers come from; empty where the sections say so.

@@ -18,7 +18,11 @@ use crate::report::{
 pub fn render(view: &View, style: Style) -> String {
     let mut out = String::new();
     let summary = text::wrap(&view.summary, style.width, "");
-    let _ = writeln!(out, "{}\n", style.bold(&summary));
+    let summary = match view.tone {
+        Tone::Alarm => style.alarm(&summary),
+        _ => style.bold(&summary),
+    };
+    let _ = writeln!(out, "{summary}\n");
     sections(&mut out, &view.sections, style);
     number::plain_spaces(&out)
 }
@@ -101,7 +105,8 @@ impl Block {
     fn texts(&self, at: usize) -> Vec<String> {
         let cells = self.rows.iter().filter_map(|row| row.get(at));
         let mut texts: Vec<String> = cells.map(|cell| cell.text.clone()).collect();
-        let plain = |text: &String| !text.contains(char::is_whitespace);
+        let is_digit = |last: char| last.is_ascii_digit();
+        let plain = |text: &String| !text.ends_with(is_digit) || !text.contains(char::is_whitespace);
         if self.head[at].number && texts.iter().all(plain) {
             number::align(&mut texts, ' ', ' ');
         }
@@ -166,7 +171,7 @@ impl Block {
         let mut units: Vec<Vec<usize>> = Vec::new();
         for at in needed {
             match units.last_mut() {
-                Some(unit) if self.head[at].joined => unit.push(at),
+                Some(unit) if self.head[at].joined || self.head[at].kept => unit.push(at),
                 _ => units.push(vec![at]),
             }
         }

@@ -262,6 +262,9 @@ pub const LOAD: &str = "load";
 /// The operation where nobody tells any: seconds stand for them, and CPU time is a share of a CPU.
 pub const SECOND: &str = "second";
 
+/// The factor whose values are the probes.
+pub const VARIANT: &str = "variant";
+
 /// The baseline's name.
 pub const OFF: &str = "off";
 

@@ -26,7 +26,7 @@ pub use base::Base;
 pub(crate) use definition::allowed;
 pub use definition::{
     Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, Ready, SECOND, Served,
-    ServerSpec, Variant, Watch,
+    ServerSpec, VARIANT, Variant, Watch,
 };
 pub use error::Error;
 pub(crate) use family::family;

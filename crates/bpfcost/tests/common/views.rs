@@ -2,8 +2,15 @@
 
 use bpfcost::{
     builtin::view,
-    record::Record,
-    report::{atlas, markdown as document, rate::Load, section::Detail, style::Style, terminal},
+    record::{Changes, Record},
+    report::{
+        compare, markdown as document,
+        matrix::{self, Matrix},
+        rate::Load,
+        section::Detail,
+        style::Style,
+        terminal,
+    },
 };
 
 pub fn table(record: &Record, style: Style) -> String {
@@ -23,5 +30,22 @@ pub fn html(records: &[Record]) -> anyhow::Result<String> {
 }
 
 pub fn atlas(records: &[Record]) -> String {
-    atlas::render(records, markdown)
+    view::document(records, Load::default())
+}
+
+pub fn across(matrix: &Matrix<'_>, style: Style, verbose: bool) -> String {
+    let detail = if verbose { Detail::Full } else { Detail::Brief };
+    terminal::render(&matrix::view(matrix, detail), style)
+}
+
+pub fn across_in_markdown(matrix: &Matrix<'_>) -> String {
+    document::render(&matrix::view(matrix, Detail::Document))
+}
+
+pub fn comparison(changes: &Changes, style: Style) -> String {
+    terminal::render(&compare::view(changes), style)
+}
+
+pub fn comparison_in_markdown(changes: &Changes) -> String {
+    document::render(&compare::view(changes))
 }

@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// Where the rest is, of a record of which one table shows a part.
-pub(in crate::report) const EVERY_CASE: &str = "Every case as measured, floors included, and what differs from what: --verbose, or `bpfcost report`.";
+pub(in crate::report) const EVERY_CASE: &str =
+    "Every case as measured, floors included, and what differs from what: --verbose, or `bpfcost report`.";
 
 /// A record's cases as rows and columns, as text.
 #[derive(Debug)]
@@ -132,19 +133,13 @@ impl<'a> Sheet<'a> {
 
     /// How far its numbers hold.
     fn known(&self) -> impl Iterator<Item = String> {
-        let known = [
-            words::session_caption(self.record),
-            target::identity(self.record),
-        ];
+        let known = [words::session_caption(self.record), target::identity(self.record)];
         known.into_iter().flatten()
     }
 
     /// All cells at one look.
     fn figures(&self) -> Section {
-        let below = self
-            .notes()
-            .into_iter()
-            .chain(absent::remedies(&self.absent));
+        let below = self.notes().into_iter().chain(absent::remedies(&self.absent));
         Section::Figures(Figures {
             title: "What each way costs".to_owned(),
             key: figure::sheet::KEY.to_owned(),
@@ -166,10 +161,7 @@ impl<'a> Sheet<'a> {
         let columns = columns.flat_map(|column| [Head::number(column.clone()), spread()]);
         let floors = self.floors_differ().then(|| Head::words("floor").spare());
         let row = |row: &Row<'_>| {
-            let cells = row
-                .cells
-                .iter()
-                .flat_map(|cell| cell.texts(counted, detail));
+            let cells = row.cells.iter().flat_map(|cell| cell.texts(counted, detail));
             let floor = block::Cell::words(row.floor.clone()).toned(Tone::Quiet);
             std::iter::once(block::Cell::words(row.name.clone()))
                 .chain(cells)
@@ -230,19 +222,14 @@ impl Cell<'_> {
             true => &text.range,
             false => &text.width,
         };
-        let ranges = counted && detail == Detail::Document && !spread.is_empty();
-        let value = match ranges {
-            true => String::new(),
-            false => format!("{}{}", text.value, mark(self.footnote)),
+        let (value, spread) = match counted && detail == Detail::Document && !spread.is_empty() {
+            true => (spread.clone(), String::new()),
+            false => (format!("{}{}", text.value, mark(self.footnote)), spread.clone()),
         };
         let cell = |text, key, tone| block::Cell { text, key, tone };
         [
             cell(value, self.cost.map(|cost| cost.value), text.tone),
-            cell(
-                spread.clone(),
-                self.cost.and_then(|cost| Some(cost.ends?[0])),
-                Tone::Quiet,
-            ),
+            cell(spread, self.cost.and_then(|cost| Some(cost.ends?[0])), Tone::Quiet),
         ]
     }
 }
@@ -300,8 +287,7 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
     let record = sheet.record;
     let column = |at: usize| -> Vec<(&Row<'_>, Cost)> {
         let rows = sheet.rows.iter();
-        rows.filter_map(|row| Some((row, row.cells.get(at)?.cost?)))
-            .collect()
+        rows.filter_map(|row| Some((row, row.cells.get(at)?.cost?))).collect()
     };
     let at = (0..sheet.columns.len()).find(|at| !column(*at).is_empty())?;
     let mut costs = column(at);
@@ -326,10 +312,7 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
     };
     let times = last.1.value / first.1.value;
     let times = match times.is_finite() && times >= 1.5 && first.1.value > 0.0 {
-        true => format!(
-            ", {} times as much",
-            number::fixed(times, usize::from(times < 9.95))
-        ),
+        true => format!(", {} times as much", number::fixed(times, usize::from(times < 9.95))),
         false => String::new(),
     };
     let cheapest = match costs[1..].iter().take_while(alike).count() {

@@ -128,6 +128,7 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
         summary: summary::of(record, &layout),
         sections,
         origin: origin(record),
+        ..View::default()
     }
 }
 
