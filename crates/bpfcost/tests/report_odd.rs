@@ -8,7 +8,7 @@ use std::time::Instant;
 use bpfcost::{
     experiment::Role,
     record::{Raw, Record, Status},
-    report::{compare, csv, json, scenario, style::Style},
+    report::{csv, json, scenario, style::Style},
 };
 use common::{sample_changes, sample_record, views};
 

@@ -7,7 +7,7 @@ use bpfcost::{
     record::{Curves, Record},
     report::{
         csv,
-        matrix::{self, Matrix},
+        matrix::Matrix,
         style::Style,
         summary,
     },
