@@ -108,6 +108,14 @@ pub enum Error {
         /// The object's name.
         object: &'static str,
     },
+    /// An object was asked for something that it does not define.
+    #[error("{object} has no {what}")]
+    Lacks {
+        /// The object's name.
+        object: &'static str,
+        /// The kind and the name of what it lacks, e.g. `map flow_table`.
+        what: String,
+    },
     /// A batch needs one packet for each of its CPUs.
     #[error("a batch on {cpus} CPUs needs as many packets, and was given {packets}")]
     Packets {

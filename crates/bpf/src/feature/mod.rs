@@ -40,6 +40,8 @@ pub enum Feature {
     Ktime,
     /// Ring buffers.
     RingBuffer,
+    /// Memory that programs share with user space, and point into.
+    Arena,
     /// Maps of stacks, and the helper `bpf_get_stackid`.
     StackMap,
     /// Where tracepoints have their numbers.
@@ -100,7 +102,7 @@ pub enum Feature {
 
 impl Feature {
     /// All of them, in the order of `bpfcost check --features`.
-    pub const ALL: [Feature; 38] = [
+    pub const ALL: [Feature; 39] = [
         Feature::Btf,
         Feature::XdpTestRun,
         Feature::LruHash,
@@ -111,6 +113,7 @@ impl Feature {
         Feature::CanLoop,
         Feature::Ktime,
         Feature::RingBuffer,
+        Feature::Arena,
         Feature::StackMap,
         Feature::Tracefs,
         Feature::Tracepoint,
@@ -201,6 +204,8 @@ impl Feature {
             Feature::Ktime => plain("bpf_ktime_get_ns", (4, 1)),
             // 457f44363a88
             Feature::RingBuffer => plain("ring buffers", (5, 8)),
+            // 317460317a02
+            Feature::Arena => plain("arena", (6, 9)),
             // d5a3b1f69186
             Feature::StackMap => with("stack maps", (4, 6), "CONFIG_PERF_EVENTS"),
             // 8434dc9340cd

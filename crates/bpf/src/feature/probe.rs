@@ -89,7 +89,7 @@ pub(super) fn missing(feature: Feature) -> Result<Option<Missing>> {
 fn capabilities(feature: Feature) -> &'static [(u32, &'static str)] {
     match feature {
         Feature::Btf | Feature::LruHash | Feature::MmapableArray => &[BPF],
-        Feature::PercpuBatch | Feature::RingBuffer => &[BPF],
+        Feature::PercpuBatch | Feature::RingBuffer | Feature::Arena => &[BPF],
         Feature::Tracefs => &[SYS_ADMIN],
         Feature::XdpTestRun | Feature::XdpLoadBytes | Feature::BpfLoop | Feature::Ktime => {
             &[BPF, NET_ADMIN]
@@ -139,6 +139,7 @@ fn ask(feature: Feature) -> Answer {
         }),
         Feature::Ktime => helper(xdp, sys::BPF_FUNC_ktime_get_ns),
         Feature::RingBuffer => map(sys::BPF_MAP_TYPE_RINGBUF, [0, 0, 1 << 16], 0),
+        Feature::Arena => map(sys::BPF_MAP_TYPE_ARENA, [0, 0, 1], sys::BPF_F_MMAPABLE),
         Feature::StackMap => match map(sys::BPF_MAP_TYPE_STACK_TRACE, [4, 8, 1], 0) {
             Answer::There => helper(sys::BPF_PROG_TYPE_RAW_TRACEPOINT, sys::BPF_FUNC_get_stackid),
             other => other,

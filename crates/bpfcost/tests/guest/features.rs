@@ -4,8 +4,9 @@
 use crate::{kept::record, require, tool::Tool, visit::says};
 
 /// Came after Debian 12's kernel.
-const AFTER_6_1: [&str; 7] = [
+const AFTER_6_1: [&str; 8] = [
     "can_loop",
+    "arena",
     "kprobe.session",
     "uprobe.multi",
     "uprobe.session",

@@ -170,6 +170,7 @@ pub(super) fn case(way: Way) -> Case {
             } => STACK_LOADS,
             _ => 0,
         },
+        ..Case::default()
     }
 }
 

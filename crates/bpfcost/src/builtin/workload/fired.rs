@@ -12,7 +12,7 @@ use super::window::Make;
 use crate::{
     experiment::{Fault, Problem},
     probe::Probe,
-    workload::Scene,
+    process::Scene,
 };
 
 /// What a window of rehearsal showed of a probe.

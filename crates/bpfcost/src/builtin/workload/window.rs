@@ -15,7 +15,8 @@ use super::{fired::silent, site::Site};
 use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, Seen},
-    workload::{Check, Definition, Headline, Load, Made, Reading, SECOND, Scene, Variant, allowed},
+    process::Scene,
+    workload::{Check, Definition, Headline, Load, Made, Reading, SECOND, Variant, allowed},
 };
 
 /// Milliseconds of load in whose middle a probe is switched, at least: a probe that takes long to go off meets it still.

@@ -27,7 +27,13 @@ use serde::Serialize;
 
 use self::exchange::{Endpoint, Exchanges, Latency};
 use super::{Agent, EVERY};
-use crate::{probe::Seen, workload::Scene};
+use crate::{
+    probe::{BuiltIn, Seen},
+    process::Scene,
+};
+
+/// Its entry.
+pub(super) const AGENT: BuiltIn = BuiltIn::agent("l7:MODE", needs, open);
 
 /// What an agent can be told to watch.
 const MODES: [(&str, Watch); 3] = [
@@ -61,7 +67,7 @@ fn told(arguments: &[String]) -> Result<(Watch, Option<PathBuf>)> {
 }
 
 /// What the kernel must have.
-pub(in crate::probe) fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
+fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     let mut needs = vec![Feature::Tracefs, Feature::Tracepoint, Feature::RingBuffer];
     if told(arguments)?.0 > Watch::Sockets {
         needs.push(Feature::UprobeMulti);
@@ -70,7 +76,7 @@ pub(in crate::probe) fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
 }
 
 /// Opens the agent.
-pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let (watch, file) = told(arguments)?;
     let exchanges = Rc::new(RefCell::new(Exchanges::default()));
     let taken = Rc::clone(&exchanges);

@@ -17,13 +17,19 @@ use std::{cell::RefCell, hash::Hasher as _, rc::Rc, thread::sleep, time::Duratio
 
 use anyhow::{Result, bail};
 use bpfcost_bpf::{
-    real_time,
+    Feature, real_time,
     sslsniff::{Capture, Counts, Direction, Moved, Record, Sniffer},
 };
 use twox_hash::XxHash3_64;
 
 use super::{Agent, EVERY, Loaded};
-use crate::{probe::Seen, workload::Scene};
+use crate::{
+    probe::{BuiltIn, Seen},
+    process::Scene,
+};
+
+/// Its entry.
+pub(super) const AGENT: BuiltIn = BuiltIn::agent("sslsniff", needs, open);
 
 /// What has it take nothing.
 const BREAKPOINTS: &str = "breakpoints";
@@ -62,16 +68,26 @@ impl Taken {
     }
 }
 
-/// Loads it.
-pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
-    let capture = match arguments {
+/// What it takes.
+fn capture(arguments: &[String]) -> Result<Capture> {
+    Ok(match arguments {
         [] => Capture::Payload,
         [mode] if mode == BREAKPOINTS => Capture::Nothing,
         _ => bail!(
             "there is builtin:sslsniff and builtin:sslsniff:{BREAKPOINTS}, and it was given {}",
             arguments.join(":")
         ),
-    };
+    })
+}
+
+/// What the kernel must have: the sniffer finds a way on each.
+fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
+    capture(arguments).map(|_| Vec::new())
+}
+
+/// Loads it.
+fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+    let capture = capture(arguments)?;
     if capture == Capture::Payload {
         real_time();
     }

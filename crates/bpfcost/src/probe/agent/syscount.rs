@@ -18,11 +18,21 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use bpfcost_bpf::syscount::{Calls, Filter, MOST_PROCESSES, Sum, Syscount};
+use bpfcost_bpf::{
+    Feature,
+    syscount::{Calls, Filter, MOST_PROCESSES, Sum, Syscount},
+};
 use syscalls::Sysno;
 
 use super::Agent;
-use crate::{experiment::Problem, probe::Seen, workload::Scene};
+use crate::{
+    fault::Problem,
+    probe::{BuiltIn, Seen},
+    process::Scene,
+};
+
+/// Its entry.
+pub(super) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);
 
 /// The factor that says who is asked about, and the value for somebody else than the server.
 const TARGET: &str = "target";
@@ -81,9 +91,9 @@ struct Account {
     writes: u64,
 }
 
-/// Opens it.
-pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
-    let filter = match arguments {
+/// Who leaves out the calls of others.
+fn filter(arguments: &[String]) -> Result<Filter> {
+    Ok(match arguments {
         [one] if one == "kernel" => Filter::Kernel,
         [one] if one == "user" => Filter::User,
         [] => Filter::Kernel,
@@ -92,7 +102,17 @@ pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
             "builtin:syscount has no filter {}\n  It has kernel, user and all",
             arguments.join(":")
         ),
-    };
+    })
+}
+
+/// What the kernel must have.
+fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
+    filter(arguments).map(|_| Syscount::needs())
+}
+
+/// Opens it.
+fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+    let filter = filter(arguments)?;
     let namespace = fs::read_link("/proc/self/ns/pid").context("can't tell the PID namespace")?;
     if filter != Filter::All && !namespace.ends_with(FIRST_NAMESPACE) {
         bail!(
