@@ -119,13 +119,13 @@ static __always_inline void reset(void *ctx)
  * Maps with helpers. The size of values, the number of entries and the seed are set when
  * the object is opened.
  */
-#define MAP(name, map_type, key_bytes, flags)          \
-	struct {                                       \
-		__uint(type, map_type);                \
-		__uint(map_flags, flags);              \
-		__uint(max_entries, 1);                \
-		__uint(key_size, key_bytes);           \
-		__uint(value_size, 16);                \
+#define MAP(name, map_type, key_bytes, flags) \
+	struct {                              \
+		__uint(type, map_type);       \
+		__uint(map_flags, flags);     \
+		__uint(max_entries, 1);       \
+		__uint(key_size, key_bytes);  \
+		__uint(value_size, 16);       \
 	} name SEC(".maps");
 
 MAP(array, BPF_MAP_TYPE_ARRAY, sizeof(__u32), 0)
@@ -206,10 +206,10 @@ static __always_inline void check_one(void *map, _Bool indexed, __u32 turn)
 	note(this_walk(), value, value ? *value : 0);
 }
 
-#define BODY(name, ctx_t, expression)                        \
-	static __always_inline int name##_body(ctx_t *ctx)   \
-	{                                                    \
-		return expression;                           \
+#define BODY(name, ctx_t, expression)                      \
+	static __always_inline int name##_body(ctx_t *ctx) \
+	{                                                  \
+		return expression;                         \
 	}
 
 #define TIMED(name, expression)               \
@@ -230,14 +230,14 @@ static __always_inline void check_one(void *map, _Bool indexed, __u32 turn)
 		return bpf_loop(range_count, name##_turn, 0, 0) < 0; \
 	}
 
-#define MAP_PROGRAMS(map, indexed)                           \
-	TIMED(map##_hit, hit(&map, indexed))                 \
-	TIMED(map##_miss, miss(&map, indexed))               \
-	TIMED(map##_write, write(&map, indexed))             \
+#define MAP_PROGRAMS(map, indexed)                            \
+	TIMED(map##_hit, hit(&map, indexed))                  \
+	TIMED(map##_miss, miss(&map, indexed))                \
+	TIMED(map##_write, write(&map, indexed))              \
 	OVER_RANGE(map##_fill, fill_one(&map, indexed, turn)) \
 	OVER_RANGE(map##_check, check_one(&map, indexed, turn))
 
-#define KEYED_PROGRAMS(map)   \
+#define KEYED_PROGRAMS(map)  \
 	MAP_PROGRAMS(map, 0) \
 	TIMED(map##_insert_delete, insert_delete(&map))
 
@@ -325,21 +325,21 @@ TIMED(ring_buffer_write, submit())
  * Storage of the task that runs the program, with and without some. A hit asks for storage to
  * be made where there is none, as programs do: each CPU's thread is new in each batch.
  */
-#define TASK_PROGRAMS(bytes)                                                              \
-	struct value_##bytes {                                                            \
-		__u64 words[bytes / 8];                                                   \
-	};                                                                                \
-                                                                                          \
-	struct {                                                                          \
-		__uint(type, BPF_MAP_TYPE_TASK_STORAGE);                                  \
-		__uint(map_flags, BPF_F_NO_PREALLOC);                                     \
-		__type(key, int);                                                         \
-		__type(value, struct value_##bytes);                                      \
-	} task_storage_##bytes SEC(".maps"), no_task_storage_##bytes SEC(".maps");        \
-                                                                                          \
-	TASK_TIMED(task_storage_##bytes##_hit, task_hit(&task_storage_##bytes))           \
-	TASK_TIMED(task_storage_##bytes##_miss, task_miss(&no_task_storage_##bytes))      \
-	TASK_TIMED(task_storage_##bytes##_insert_delete,                                  \
+#define TASK_PROGRAMS(bytes)                                                         \
+	struct value_##bytes {                                                       \
+		__u64 words[bytes / 8];                                              \
+	};                                                                           \
+                                                                                     \
+	struct {                                                                     \
+		__uint(type, BPF_MAP_TYPE_TASK_STORAGE);                             \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                \
+		__type(key, int);                                                    \
+		__type(value, struct value_##bytes);                                 \
+	} task_storage_##bytes SEC(".maps"), no_task_storage_##bytes SEC(".maps");   \
+                                                                                     \
+	TASK_TIMED(task_storage_##bytes##_hit, task_hit(&task_storage_##bytes))      \
+	TASK_TIMED(task_storage_##bytes##_miss, task_miss(&no_task_storage_##bytes)) \
+	TASK_TIMED(task_storage_##bytes##_insert_delete,                             \
 		   task_insert_delete(&no_task_storage_##bytes))
 
 #define TASK_TIMED(name, expression)                           \
@@ -365,8 +365,7 @@ static __always_inline int task_miss(void *map)
 static __always_inline int task_insert_delete(void *map)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	void *value = bpf_task_storage_get(map, task, &task_value,
-					   BPF_LOCAL_STORAGE_GET_F_CREATE);
+	void *value = bpf_task_storage_get(map, task, &task_value, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	return note(this_walk(), value && !bpf_task_storage_delete(map, task), 0);
 }
@@ -379,10 +378,10 @@ TASK_PROGRAMS(256)
  * chain. Writers lock a stripe of buckets as the kernel's hash locks its bucket; readers do
  * not, and may see a value that is half written.
  */
-#define __arena __attribute__((address_space(1)))
+#define __arena	       __attribute__((address_space(1)))
 #define MAP_TYPE_ARENA 33 /* BPF_MAP_TYPE_ARENA, which Debian 12's headers lack */
-#define STRIPES 1024 /* a power of two */
-#define PAGE 4096
+#define STRIPES	       1024 /* a power of two */
+#define PAGE	       4096
 
 struct {
 	__uint(type, MAP_TYPE_ARENA);

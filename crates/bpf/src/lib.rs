@@ -25,10 +25,12 @@ mod object;
 mod percpu;
 mod plain;
 mod programs;
+mod routine;
 pub mod run;
 pub mod sslsniff;
 pub mod stats;
 pub mod syscount;
+mod table;
 pub mod timed;
 pub mod timing;
 

@@ -188,13 +188,18 @@ impl TimedObject {
         packets: &[Vec<u8>],
     ) -> Result<Vec<Seen>> {
         let program = loaded(&self.object, &timed_name(program, self.looping))?;
-        timing::batch(&(&program).into(), &mut self.globals, request, packets)
+        timing::batch(
+            &run::Program::of(&program)?,
+            &mut self.globals,
+            request,
+            packets,
+        )
     }
 
     /// Runs a program once, on a packet, or on none where it is empty.
     pub fn run(&mut self, program: &str, cpu: u32, packet: &[u8]) -> Result<Ran> {
         let program = loaded(&self.object, program)?;
-        run::on_cpu(&(&program).into(), cpu, packet)
+        run::on_cpu(&run::Program::of(&program)?, cpu, packet)
     }
 
     /// A global variable of at most 8 bytes.

@@ -15,7 +15,7 @@ mod epoch;
 pub mod parts;
 mod proof;
 
-pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
+pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
 
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};

@@ -4,12 +4,14 @@
 //! They speak in lines of JSON: [`Ask`] on the agent's standard input, [`Answer`] on its standard output. The
 //! agent ends when its input does, so it never outlives who started it.
 //!
-//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in [`AGENTS`].
+//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in [`AGENTS`]. What an agent makes
+//! of its events is apart from where they come from, a [`Source`](source::Source).
 
 mod l7;
 mod object;
 mod remote;
 mod serve;
+mod source;
 mod sslsniff;
 mod syscount;
 

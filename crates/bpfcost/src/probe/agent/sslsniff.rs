@@ -22,7 +22,7 @@ use bpfcost_bpf::{
 };
 use twox_hash::XxHash3_64;
 
-use super::{Agent, EVERY, Loaded};
+use super::{Agent, EVERY, Loaded, source::Source};
 use crate::{
     probe::{BuiltIn, Seen},
     process::Scene,
@@ -35,12 +35,52 @@ pub(super) const AGENT: BuiltIn = BuiltIn::agent("sslsniff", needs, open);
 const BREAKPOINTS: &str = "breakpoints";
 
 /// The sniffer, and what it has taken.
-struct SslSniff {
-    sniffer: Sniffer,
+struct SslSniff<S> {
+    source: S,
     capture: Capture,
     taken: Rc<RefCell<Taken>>,
-    /// What the kernel had counted when it was attached.
+}
+
+/// The programs.
+struct Programs {
+    sniffer: Sniffer,
+    /// What the kernel had counted when they were attached.
     before: Counts,
+}
+
+impl Source for Programs {
+    type Counts = Counts;
+
+    fn attach(&mut self, processes: &[u32]) -> Result<()> {
+        self.before = self.sniffer.counts()?;
+        let attached = library::attach(&mut self.sniffer, processes);
+        if attached.is_err() {
+            self.sniffer.detach();
+        }
+        attached
+    }
+
+    fn poll(&mut self, patience: Duration) -> Result<()> {
+        self.sniffer.take()?;
+        sleep(patience.min(EVERY));
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<Counts> {
+        self.sniffer.detach();
+        self.sniffer.take()?;
+        let now = self.sniffer.counts()?;
+        let since = |now: Moved, before: Moved| Moved {
+            calls: now.calls - before.calls,
+            bytes: now.bytes - before.bytes,
+            lost: now.lost - before.lost,
+        };
+        Ok(Counts {
+            hits: now.hits - self.before.hits,
+            read: since(now.read, self.before.read),
+            written: since(now.written, self.before.written),
+        })
+    }
 }
 
 /// What was taken since it was attached.
@@ -91,23 +131,20 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     if capture == Capture::Payload {
         real_time();
     }
-    Ok(Box::new(SslSniff::load(capture)?))
-}
-
-impl SslSniff {
-    fn load(capture: Capture) -> Result<Self> {
-        let taken = Rc::new(RefCell::new(Taken::default()));
-        let into = Rc::clone(&taken);
-        Ok(SslSniff {
-            sniffer: Sniffer::load(capture, move |record| into.borrow_mut().take(record))?,
-            capture,
-            taken,
+    let taken = Rc::new(RefCell::new(Taken::default()));
+    let into = Rc::clone(&taken);
+    let sniffer = Sniffer::load(capture, move |record| into.borrow_mut().take(record))?;
+    Ok(Box::new(SslSniff {
+        source: Programs {
+            sniffer,
             before: Counts::default(),
-        })
-    }
+        },
+        capture,
+        taken,
+    }))
 }
 
-impl Agent for SslSniff {
+impl<S: Source<Counts = Counts>> Agent for SslSniff<S> {
     fn loaded(&self) -> Result<Loaded> {
         Ok(Loaded {
             idle: self.capture == Capture::Nothing,
@@ -116,41 +153,29 @@ impl Agent for SslSniff {
     }
 
     fn attach(&mut self, scene: &Scene) -> Result<()> {
-        self.before = self.sniffer.counts()?;
         *self.taken.borrow_mut() = Taken::default();
-        let attached = library::attach(&mut self.sniffer, &scene.pids);
-        if attached.is_err() {
-            self.sniffer.detach();
-        }
-        attached
+        self.source.attach(&scene.pids)
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
-        self.sniffer.take()?;
-        sleep(patience.min(EVERY));
-        Ok(())
+        self.source.poll(patience)
     }
 
     fn detach(&mut self) -> Result<Seen> {
-        self.sniffer.detach();
-        self.sniffer.take()?;
-        let now = self.sniffer.counts()?;
+        let counted = self.source.detach()?;
         let taken = self.taken.borrow();
-        let of = |now: Moved, before: Moved| (now.calls - before.calls, now.lost - before.lost);
-        let (calls_read, lost_read) = of(now.read, self.before.read);
-        let (calls_written, lost_written) = of(now.written, self.before.written);
         let counts: &[(&str, u64)] = match self.capture {
             Capture::Payload => &[
                 ("bytes_read", taken.read.bytes),
                 ("bytes_written", taken.written.bytes),
-                ("calls_read", calls_read),
-                ("calls_written", calls_written),
+                ("calls_read", counted.read.calls),
+                ("calls_written", counted.written.calls),
             ],
             Capture::Nothing => &[],
         };
         Ok(Seen {
-            hits: Some(now.hits - self.before.hits),
-            lost: lost_read + lost_written,
+            hits: Some(counted.hits),
+            lost: counted.read.lost + counted.written.lost,
             counts: counts
                 .iter()
                 .map(|(name, count)| ((*name).to_owned(), *count))

@@ -24,7 +24,7 @@ use bpfcost_bpf::{
 };
 use syscalls::Sysno;
 
-use super::Agent;
+use super::{Agent, source::Source};
 use crate::{
     fault::Problem,
     probe::{BuiltIn, Seen},
@@ -64,12 +64,39 @@ const WRITES: [Sysno; 7] = [
 ];
 
 /// The agent.
-struct Counting {
-    counter: Syscount,
+struct Counting<S> {
+    source: S,
     filter: Filter,
     /// Somebody who sleeps, where one was needed.
     sleeper: Option<Sleeper>,
     window: Window,
+}
+
+/// The programs.
+struct Programs {
+    counter: Syscount,
+    filter: Filter,
+}
+
+impl Source for Programs {
+    type Counts = Calls;
+
+    fn attach(&mut self, processes: &[u32]) -> Result<()> {
+        Ok(self.counter.attach(processes)?)
+    }
+
+    fn poll(&mut self, patience: Duration) -> Result<()> {
+        match self.filter {
+            Filter::User => self.counter.poll(patience)?,
+            // All is in the kernel.
+            Filter::Kernel | Filter::All => sleep(patience),
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<Calls> {
+        Ok(self.counter.detach()?)
+    }
 }
 
 /// Who is watched in a window.
@@ -121,14 +148,17 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
         );
     }
     Ok(Box::new(Counting {
-        counter: Syscount::load(filter)?,
+        source: Programs {
+            counter: Syscount::load(filter)?,
+            filter,
+        },
         filter,
         sleeper: None,
         window: Window::default(),
     }))
 }
 
-impl Agent for Counting {
+impl<S: Source<Counts = Calls>> Agent for Counting<S> {
     fn attach(&mut self, scene: &Scene) -> Result<()> {
         let server = scene.pids.clone();
         let asked = match scene
@@ -152,7 +182,7 @@ impl Agent for Counting {
             );
         }
         let before = Account::of(&server);
-        self.counter.attach(&asked)?;
+        self.source.attach(&asked)?;
         self.window = Window {
             before: [before, Account::of(&server)],
             threads: threads(&server),
@@ -163,17 +193,12 @@ impl Agent for Counting {
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
-        match self.filter {
-            Filter::User => self.counter.poll(patience)?,
-            // All is in the kernel.
-            Filter::Kernel | Filter::All => sleep(patience),
-        }
-        Ok(())
+        self.source.poll(patience)
     }
 
     fn detach(&mut self) -> Result<Seen> {
         let before = Account::of(&self.window.server);
-        let calls = self.counter.detach()?;
+        let calls = self.source.detach()?;
         let after = Account::of(&self.window.server);
         if let Some(problem) = self.window.problem(self.filter, &calls, [before, after]) {
             return Err(problem.into());
