@@ -1,16 +1,19 @@
-//! Compiles each `bpf/NAME.bpf.c` and generates its skeleton as `OUT_DIR/NAME.skel.rs`.
+//! Compiles each `bpf/NAME.bpf.c`, and generates its skeleton and the lists of both: `skeletons.rs`, a
+//! module each, and `objects.rs`, the compiled object of each name. A new file needs no mention.
 
-use std::{env, ffi::OsString, fs, path::PathBuf, process::Command};
+use std::{
+    env,
+    ffi::OsString,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use libbpf_cargo::SkeletonBuilder;
 
 /// The first clang that knows `may_goto`, as Debian 12 names it.
 const CLANG: &str = "clang-19";
-
-const SOURCES: &[&str] = &[
-    "counter", "driver", "example", "feeder", "l7", "ladder", "probe", "sslsniff", "syscount",
-    "tally", "xdp_lb",
-];
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -26,13 +29,18 @@ fn main() {
                 clang.display()
             )
         });
+    let files = files();
     println!(
         "cargo:rustc-env=BPFCOST_BPF_BUILD={:016x}",
-        build_hash(&compiler.stdout)
+        build_hash(&compiler.stdout, &files)
     );
-    for name in SOURCES {
+    let names: Vec<&str> = files.iter().filter_map(|file| program_name(file)).collect();
+    for name in &names {
+        // The object stays in OUT_DIR, where the skeleton and the list of objects include it from.
         if let Err(error) = SkeletonBuilder::new()
             .source(format!("bpf/{name}.bpf.c"))
+            .obj(out.join(format!("{name}.o")))
+            .reference_obj(true)
             .clang(&clang)
             .clang_args(flags())
             .build_and_generate(out.join(format!("{name}.skel.rs")))
@@ -40,6 +48,50 @@ fn main() {
             panic!("bpf/{name}.bpf.c: {error:?}");
         }
     }
+    for (list, text) in [
+        ("skeletons.rs", skeletons(&names)),
+        ("objects.rs", objects(&names)),
+    ] {
+        fs::write(out.join(list), text).expect("OUT_DIR can be written");
+    }
+}
+
+/// Everything in `bpf/`, in the order of names.
+fn files() -> Vec<PathBuf> {
+    let files = fs::read_dir("bpf").expect("bpf/ is part of this crate");
+    let mut files: Vec<PathBuf> = files
+        .map(|entry| entry.expect("bpf/ can be read").path())
+        .collect();
+    files.sort();
+    files
+}
+
+/// The name of a program's source; `None` for a header.
+fn program_name(file: &Path) -> Option<&str> {
+    file.file_name()?.to_str()?.strip_suffix(".bpf.c")
+}
+
+/// A module for each skeleton. The generator's code is held to none of the workspace's lints.
+fn skeletons(names: &[&str]) -> String {
+    names.iter().fold(String::new(), |mut text, name| {
+        let _ = write!(
+            text,
+            "#[allow(warnings, unsafe_code, clippy::all, clippy::undocumented_unsafe_blocks)]\n\
+             pub(crate) mod {name} {{ include!(concat!(env!(\"OUT_DIR\"), \"/{name}.skel.rs\")); }}\n"
+        );
+        text
+    })
+}
+
+/// The expression of a list of names and compiled objects.
+fn objects(names: &[&str]) -> String {
+    let entries: String = names
+        .iter()
+        .map(|name| {
+            format!("(\"{name}\", include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.o\"))),\n")
+        })
+        .collect();
+    format!("&[{entries}]")
 }
 
 /// v3 of the instruction set is what every kernel since 5.12 has. Debian keeps `asm/` apart by
@@ -52,18 +104,13 @@ fn flags() -> Vec<OsString> {
 }
 
 /// FNV-1a over the compiler's version and every source, in the order of their names.
-fn build_hash(compiler: &[u8]) -> u64 {
-    let sources = fs::read_dir("bpf").expect("bpf/ is part of this crate");
-    let mut sources: Vec<PathBuf> = sources
-        .map(|entry| entry.expect("bpf/ can be read").path())
-        .collect();
-    sources.sort();
+fn build_hash(compiler: &[u8], files: &[PathBuf]) -> u64 {
     let version = compiler
         .split(|&byte| byte == b'\n')
         .next()
         .unwrap_or_default()
         .to_vec();
-    let texts = sources
+    let texts = files
         .iter()
         .map(|path| fs::read(path).expect("bpf/ can be read"));
     let bytes = std::iter::once(version).chain(texts).flatten();

@@ -16,6 +16,7 @@
 #include <linux/ptrace.h>
 #include <stdbool.h> /* usdt.bpf.h wants it */
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
 #include <bpf/usdt.bpf.h>
 
 #include "probe.h"
@@ -143,7 +144,7 @@ static __always_inline void body_ringbuf(__u64 who, __u64 flags)
 static __always_inline _Bool is_function(struct pt_regs *ctx)
 {
 	/* The address of the function, or behind its call of the tracer. */
-	if (ctx->rip - function < 16)
+	if (PT_REGS_IP(ctx) - function < 16)
 		return 1;
 	strangers++;
 	return 0;

@@ -168,81 +168,116 @@ static __always_inline void timing_finish(struct timing_sample *sample, __u64 ti
 	sample->ops = ops;
 }
 
-#define TIMED_PROGRAM(section, name, ctx_t, body, reset)                                      \
-	SEC("?" section)                                                                      \
-	int name(ctx_t *ctx)                                                                  \
-	{                                                                                     \
-		struct timing_sample *sample = timing_sample();                               \
-		__u64 ops = timing_ops, twice = timing_resets > 1, done = timing_zero, start; \
-		__u64 tick;                                                                   \
-		int code;                                                                     \
-                                                                                              \
-		if (!sample)                                                                  \
-			return -1;                                                            \
-		if (!timing_alone()) {                                                        \
-			__u64 turn = timing_zero;                                             \
-                                                                                              \
-			timing_arrive();                                                      \
-			for (; turn < TIMING_WAIT_TURNS && timing_can_loop(); turn++)         \
-				if (timing_complete())                                        \
-					break;                                                \
-			if (!timing_together())                                               \
-				return -1;                                                    \
-		}                                                                             \
-		tick = timing_tick();                                                         \
-		start = timing_clock();                                                       \
-		code = body(ctx);                                                             \
-		for (done++; done < ops && timing_can_loop(); done++) {                       \
-			reset(ctx);                                                           \
-			if (twice)                                                            \
-				reset(ctx);                                                   \
-			code = body(ctx);                                                     \
-		}                                                                             \
-		timing_finish(sample, tick, start, timing_clock(), done);                     \
-		return code;                                                                  \
-	}                                                                                     \
-                                                                                              \
-	struct name##_turn {                                                                  \
-		ctx_t *ctx;                                                                   \
-		__u64 done, twice;                                                            \
-		int code;                                                                     \
-	};                                                                                    \
-                                                                                              \
-	static long name##_step(__u32 index, void *arg)                                       \
-	{                                                                                     \
-		struct name##_turn *turn = arg;                                               \
-                                                                                              \
-		reset(turn->ctx);                                                             \
-		if (turn->twice)                                                              \
-			reset(turn->ctx);                                                     \
-		turn->code = body(turn->ctx);                                                 \
-		turn->done++;                                                                 \
-		return 0;                                                                     \
-	}                                                                                     \
-                                                                                              \
-	SEC("?" section)                                                                      \
-	int name##__bpf_loop(ctx_t *ctx)                                                      \
-	{                                                                                     \
-		struct timing_sample *sample = timing_sample();                               \
-		struct name##_turn turn = { .ctx = ctx, .twice = timing_resets > 1 };         \
-		__u64 ops = timing_ops, tick, start;                                          \
-                                                                                              \
-		if (!sample)                                                                  \
-			return -1;                                                            \
-		if (!timing_alone()) {                                                        \
-			timing_arrive();                                                      \
-			bpf_loop(TIMING_WAIT_TURNS, timing_wait_step, 0, 0);                  \
-			if (!timing_together())                                               \
-				return -1;                                                    \
-		}                                                                             \
-		tick = timing_tick();                                                         \
-		start = timing_clock();                                                       \
-		turn.code = body(ctx);                                                        \
-		turn.done = 1;                                                                \
-		if (ops > 1)                                                                  \
-			bpf_loop(ops - 1, name##_step, &turn, 0);                             \
-		timing_finish(sample, tick, start, timing_clock(), turn.done);                \
-		return turn.code;                                                             \
+/* Waits for the other CPUs of the batch, where there are some; whether to start. */
+static __always_inline _Bool timing_wait_can_loop(void)
+{
+	__u64 turn = timing_zero;
+
+	if (timing_alone())
+		return 1;
+	timing_arrive();
+	for (; turn < TIMING_WAIT_TURNS && timing_can_loop(); turn++)
+		if (timing_complete())
+			break;
+	return timing_together();
+}
+
+static __always_inline _Bool timing_wait_bpf_loop(void)
+{
+	if (timing_alone())
+		return 1;
+	timing_arrive();
+	bpf_loop(TIMING_WAIT_TURNS, timing_wait_step, 0, 0);
+	return timing_together();
+}
+
+typedef int (*timing_body)(void *ctx);
+typedef void (*timing_reset)(void *ctx);
+
+/* Inlined, with body and reset, into each program. */
+static __always_inline int timing_can_loop_batch(void *ctx, timing_body body, timing_reset reset)
+{
+	struct timing_sample *sample = timing_sample();
+	__u64 ops = timing_ops, twice = timing_resets > 1, done = timing_zero, start, tick;
+	int code;
+
+	if (!sample || !timing_wait_can_loop())
+		return -1;
+	tick = timing_tick();
+	start = timing_clock();
+	code = body(ctx);
+	for (done++; done < ops && timing_can_loop(); done++) {
+		reset(ctx);
+		if (twice)
+			reset(ctx);
+		code = body(ctx);
+	}
+	timing_finish(sample, tick, start, timing_clock(), done);
+	return code;
+}
+
+struct timing_turn {
+	void *ctx;
+	__u64 done, twice;
+	int code;
+};
+
+static __always_inline long timing_step(struct timing_turn *turn, timing_body body,
+					timing_reset reset)
+{
+	reset(turn->ctx);
+	if (turn->twice)
+		reset(turn->ctx);
+	turn->code = body(turn->ctx);
+	turn->done++;
+	return 0;
+}
+
+static __always_inline int timing_bpf_loop_batch(void *ctx, timing_body body,
+						 long (*step)(__u32, void *))
+{
+	struct timing_sample *sample = timing_sample();
+	struct timing_turn turn = { .ctx = ctx, .twice = timing_resets > 1 };
+	__u64 ops = timing_ops, tick, start;
+
+	if (!sample || !timing_wait_bpf_loop())
+		return -1;
+	tick = timing_tick();
+	start = timing_clock();
+	turn.code = body(ctx);
+	turn.done = 1;
+	if (ops > 1)
+		bpf_loop(ops - 1, step, &turn, 0);
+	timing_finish(sample, tick, start, timing_clock(), turn.done);
+	return turn.code;
+}
+
+#define TIMED_PROGRAM(section, name, ctx_t, body, reset)                        \
+	static __always_inline int name##__body(void *ctx)                      \
+	{                                                                       \
+		return body((ctx_t *)ctx);                                      \
+	}                                                                       \
+                                                                                \
+	static __always_inline void name##__reset(void *ctx)                    \
+	{                                                                       \
+		reset((ctx_t *)ctx);                                            \
+	}                                                                       \
+                                                                                \
+	static long name##__step(__u32 index, void *turn)                       \
+	{                                                                       \
+		return timing_step(turn, name##__body, name##__reset);          \
+	}                                                                       \
+                                                                                \
+	SEC("?" section)                                                        \
+	int name(ctx_t *ctx)                                                    \
+	{                                                                       \
+		return timing_can_loop_batch(ctx, name##__body, name##__reset); \
+	}                                                                       \
+                                                                                \
+	SEC("?" section)                                                        \
+	int name##__bpf_loop(ctx_t *ctx)                                        \
+	{                                                                       \
+		return timing_bpf_loop_batch(ctx, name##__body, name##__step);  \
 	}
 
 #endif

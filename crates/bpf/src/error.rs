@@ -2,11 +2,6 @@
 
 use std::{io, path::PathBuf};
 
-use crate::{
-    attach::{Attach, Driver},
-    feature::{Feature, Missing},
-};
-
 /// A result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -55,7 +50,7 @@ pub enum Error {
     #[error("{attach}: {words}")]
     Unattachable {
         /// The attach type.
-        attach: Attach,
+        attach: &'static str,
         /// Why, and what can be done.
         words: String,
     },
@@ -63,9 +58,9 @@ pub enum Error {
     #[error("{attach} is not attached to events of {driver}")]
     Stranger {
         /// The attach type.
-        attach: Attach,
+        attach: &'static str,
         /// The driver.
-        driver: Driver,
+        driver: &'static str,
     },
     /// A driver is written in another machine's language.
     #[error(
@@ -74,7 +69,7 @@ pub enum Error {
     )]
     Architecture {
         /// The driver.
-        driver: Driver,
+        driver: &'static str,
     },
     /// Packets of a driver did not all come to the end of their way.
     #[error(
@@ -83,7 +78,7 @@ pub enum Error {
     )]
     Lost {
         /// The driver.
-        driver: Driver,
+        driver: &'static str,
         /// Packets since it started.
         sent: u64,
         /// Those that came.
@@ -108,6 +103,14 @@ pub enum Error {
         /// The object's name.
         object: &'static str,
     },
+    /// An object was asked for something that it does not define.
+    #[error("{object} has no {what}")]
+    Lacks {
+        /// The object's name.
+        object: &'static str,
+        /// The kind and the name of what it lacks, e.g. `map flow_table`.
+        what: String,
+    },
     /// A batch needs one packet for each of its CPUs.
     #[error("a batch on {cpus} CPUs needs as many packets, and was given {packets}")]
     Packets {
@@ -118,12 +121,12 @@ pub enum Error {
     },
     /// The kernel lacks something, or does not allow it.
     #[error("{0}")]
-    Missing(Missing),
+    Missing(String),
     /// Whether the kernel has something could not be told.
     #[error("whether this kernel has {feature} can't be told: {words}")]
     Probe {
         /// What.
-        feature: Feature,
+        feature: &'static str,
         /// The kernel's answer.
         words: String,
     },

@@ -14,7 +14,7 @@ use libbpf_rs::{
 };
 use memmap2::MmapMut;
 
-use self::programs::{choose_programs, timed};
+use self::programs::{prefix, timed, wanted};
 pub use crate::skel::xdp_lb::types::{
     address as Address, control as Control, flood as Flood, flow_key as FlowKey,
     lru_entry as LruEntry, real as Real, traffic as Traffic, vip as Vip, vip_key as VipKey,
@@ -23,7 +23,7 @@ use crate::{
     cpu,
     error::{Error, Result},
     mapping,
-    object::Owned,
+    object::{Owned, choose},
     percpu::read_cpu,
     plain::{bytes_of, bytes_of_slice, read},
     run,
@@ -190,7 +190,7 @@ impl LoadBalancer {
         };
         let skeleton = Owned::new("xdp_lb", |storage| {
             let mut open = XdpLbSkelBuilder::default().open(storage)?;
-            choose_programs(&mut open, variant);
+            choose(open.open_object_mut(), |program| wanted(program, variant));
             if variant.exact {
                 open.maps.vips.set_map_flags(BPF_F_ZERO_SEED)?;
             }
@@ -340,9 +340,9 @@ impl LoadBalancer {
         resets: u64,
     ) -> Result<Vec<Seen>> {
         self.ready(work);
-        let skeleton = &mut *self.skeleton;
-        let program = timed(&skeleton.progs, self.variant, body, reset);
-        let area = skeleton
+        let program = self.skeleton.runnable(&timed(self.variant, body, reset))?;
+        let area = self
+            .skeleton
             .maps
             .bss_data
             .as_deref_mut()
@@ -350,7 +350,7 @@ impl LoadBalancer {
         let cpus: Vec<u32> = work.iter().map(|work| work.cpu).collect();
         let packets: Vec<Vec<u8>> = work.iter().map(|work| work.packet.clone()).collect();
         timing::batch(
-            &program.into(),
+            &program,
             area,
             &Request {
                 ops,
@@ -369,15 +369,8 @@ impl LoadBalancer {
             timing::store(&mut bss.replay_ops, ops.min(REPLAY_OPS) as u64);
             timing::store(&mut bss.replay_reset, reset as u64);
         }
-        let programs = &self.skeleton.progs;
-        let program = match self.variant.datapath {
-            Datapath::Right => &programs.lb_replay,
-            Datapath::OuterByte => &programs.outer_byte_replay,
-            Datapath::NoCounter => &programs.no_counter_replay,
-            Datapath::UdpExpired => &programs.udp_expired_replay,
-            Datapath::RingSlot => &programs.ring_slot_replay,
-        };
-        let program = program.into();
+        let name = format!("{}_replay", prefix(self.variant.datapath));
+        let program = self.skeleton.runnable(&name)?;
         let ran = cpu::on(work.cpu, || run::on_cpu(&program, work.cpu, &work.packet))?;
         let entries = self
             .replay

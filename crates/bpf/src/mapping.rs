@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd as _, AsRawFd as _};
+use std::os::fd::AsRawFd as _;
 
 use libbpf_rs::{MapCore, MapMut};
 use memmap2::{MmapMut, MmapOptions};
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Maps all entries of an array.
-pub(crate) fn map(map: &MapMut<'_>, name: &'static str) -> Result<MmapMut> {
+pub(crate) fn map(map: &impl MapCore, name: &'static str) -> Result<MmapMut> {
     let stride = map.value_size().next_multiple_of(8) as usize;
     // SAFETY: the memory is the kernel's and lives as long as the mapping. BPF programs write to
     // it only while the caller waits for their run to end.

@@ -12,9 +12,14 @@ use std::{
     sync::{Mutex, Once},
 };
 
-use libbpf_rs::{AsRawLibbpf as _, OpenObject, PrintLevel, libbpf_sys as sys, set_print};
+use libbpf_rs::{
+    AsRawLibbpf as _, OpenObject, PrintLevel, ProgramMut, libbpf_sys as sys, set_print, skel::Skel,
+};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    run,
+};
 
 /// How many of the last lines that libbpf said go into an error.
 const LOG_LINES: usize = 12;
@@ -52,6 +57,29 @@ impl<S> Owned<S> {
                 })
             }
         }
+    }
+}
+
+impl<S: Skel<'static>> Owned<S> {
+    /// The loaded program of that name.
+    pub(crate) fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
+        let mut programs = self.object().progs_mut();
+        programs
+            .find(|program| program.autoload() && program.name() == name)
+            .ok_or_else(|| Error::NotLoaded(name.to_owned()))
+    }
+
+    /// The same, to be run.
+    pub(crate) fn runnable(&self, name: &str) -> Result<run::Program> {
+        run::Program::of(&self.program(name)?)
+    }
+}
+
+/// Has the programs loaded that are wanted, by name, and no others.
+pub(crate) fn choose(object: &mut OpenObject, wanted: impl Fn(&str) -> bool) {
+    for mut program in object.progs_mut() {
+        let chosen = wanted(&program.name().to_string_lossy());
+        program.set_autoload(chosen);
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code)]
 
-use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
@@ -15,17 +15,23 @@ use crate::{
 const OUTPUT_BYTES: usize = 2048;
 
 /// A loaded program; unlike libbpf-rs's own type, threads can share it.
-#[derive(Clone, Debug)]
-pub struct Program<'a> {
+#[derive(Debug)]
+pub struct Program {
     name: String,
-    fd: BorrowedFd<'a>,
+    fd: OwnedFd,
 }
 
-impl<'a> From<&'a ProgramMut<'_>> for Program<'a> {
-    fn from(program: &'a ProgramMut<'_>) -> Self {
-        Program {
-            name: program.name().to_string_lossy().into_owned(),
-            fd: program.as_fd(),
+impl Program {
+    /// One of libbpf-rs's, which it outlives.
+    pub fn of(program: &ProgramMut<'_>) -> Result<Self> {
+        let name = program.name().to_string_lossy().into_owned();
+        match program.as_fd().try_clone_to_owned() {
+            Ok(fd) => Ok(Program { name, fd }),
+            Err(source) => Err(Error::Attach {
+                what: name,
+                action: "keeping a descriptor of it",
+                source: source.into(),
+            }),
         }
     }
 }
@@ -42,7 +48,7 @@ pub struct Ran {
 }
 
 /// Runs a program once on `cpu`: an XDP program on a packet, one of type `syscall` on none (an empty one).
-pub fn on_cpu(program: &Program<'_>, cpu: u32, packet: &[u8]) -> Result<Ran> {
+pub fn on_cpu(program: &Program, cpu: u32, packet: &[u8]) -> Result<Ran> {
     let _pinned = Pinned::to(cpu)?;
     debug_assert_eq!(current_cpu(), cpu);
     let mut output = vec![0u8; if packet.is_empty() { 0 } else { OUTPUT_BYTES }];

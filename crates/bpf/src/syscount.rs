@@ -87,7 +87,7 @@ pub struct Syscount {
 impl Syscount {
     /// What the kernel must have.
     pub fn needs() -> Vec<Feature> {
-        [How::Tracepoint.needs(), &[Feature::RingBuffer]].concat()
+        [How::Tracepoint.needs(), vec![Feature::RingBuffer]].concat()
     }
 
     /// Loads the programs.

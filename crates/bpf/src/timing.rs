@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! bpfcost_bpf::timing_area!(my_skel::types::bss);
-//! let seen = timing::batch(&(&program).into(), area, &Request { ops, resets: 1, cpus: &[0], after_tick: false }, &[packet])?;
+//! let seen = timing::batch(&Program::of(&program)?, area, &Request { ops, resets: 1, cpus: &[0], after_tick: false }, &[packet])?;
 //! ```
 //!
 //! `tests/example.rs` does all of it with `bpf/example.bpf.c`.
@@ -54,7 +54,7 @@ impl Loop {
         }
         match Feature::BpfLoop.missing()? {
             None => Ok(Loop::BpfLoop),
-            Some(missing) => Err(Error::Missing(missing)),
+            Some(missing) => Err(Error::Missing(missing.to_string())),
         }
     }
 
@@ -200,7 +200,7 @@ pub fn fetch<T: Copy>(variable: &T) -> T {
 /// CPU saw, in that order. Several CPUs start together; where one of them is held up by something
 /// else, nothing runs and all try again, for some seconds.
 pub fn batch<A: Area>(
-    program: &Program<'_>,
+    program: &Program,
     area: &mut A,
     request: &Request<'_>,
     packets: &[Vec<u8>],
@@ -228,7 +228,7 @@ pub fn batch<A: Area>(
 }
 
 fn attempt<A: Area>(
-    program: &Program<'_>,
+    program: &Program,
     area: &mut A,
     request: &Request<'_>,
     packets: &[Vec<u8>],
@@ -274,7 +274,7 @@ pub(crate) fn wait_for_tick() {
 
 /// Runs the program on all CPUs at once, each from a thread that is there before any of them runs: a
 /// kernel that does not preempt itself would keep the others waiting behind the first.
-fn on_all(program: &Program<'_>, cpus: &[u32], packets: &[Vec<u8>]) -> Result<Vec<Ran>> {
+fn on_all(program: &Program, cpus: &[u32], packets: &[Vec<u8>]) -> Result<Vec<Ran>> {
     let arrived = AtomicUsize::new(0);
     let given_up = AtomicBool::new(false);
     let (arrived, given_up) = (&arrived, &given_up);

@@ -107,8 +107,8 @@ fn ask(events: u64) -> Ask {
 /// Attaches the program with that body, makes events, and looks at all that came of them.
 fn check(events: &mut dyn Events, probe: &mut Probe, maps: &Maps, body: Body) {
     let attach = probe.attach();
-    let mut attached = events
-        .attach(probe, body)
+    let mut attached = probe
+        .attach_to(events, body)
         .unwrap_or_else(|error| panic!("{attach}/{body}: {error}"));
     assert_eq!(attached.trouble().expect("an answer"), None, "{attach}");
     // So that a batch finds its own entry there.
@@ -213,7 +213,9 @@ fn who_else_is_there_is_told() {
         let alone = others(driver).expect("an answer");
         let mut events = driver.start().expect("events");
         let mut probe = Probe::load(attach, &[Body::Empty], &maps).expect("a probe");
-        let attached = events.attach(&mut probe, Body::Empty).expect("attached");
+        let attached = probe
+            .attach_to(&mut *events, Body::Empty)
+            .expect("attached");
         let begun = Instant::now();
         let said = others(driver).expect("an answer");
         let took = begun.elapsed();
@@ -236,7 +238,7 @@ fn what_is_not_of_a_family_is_refused() {
     let maps = Maps::make(false).expect("maps");
     let mut probe = Probe::load(Attach::RawTpPrintk, &[Body::Empty], &maps).expect("a probe");
     let mut events = Driver::Kfunc.start().expect("events");
-    let refused = events.attach(&mut probe, Body::Empty).map(|_| ());
+    let refused = probe.attach_to(&mut *events, Body::Empty).map(|_| ());
     let words = refused.expect_err("another family").to_string();
     assert!(
         words.contains("raw_tp-printk") && words.contains("kfunc"),
@@ -289,7 +291,9 @@ fn attached_until_killed() {
     let maps = Maps::make(false).expect("maps");
     let mut probe = Probe::load(attach, &[Body::Empty], &maps).expect("a probe");
     let mut events = attach.driver().start().expect("events");
-    let _attached = events.attach(&mut probe, Body::Empty).expect("attached");
+    let _attached = probe
+        .attach_to(&mut *events, Body::Empty)
+        .expect("attached");
     eprintln!("attached");
     thread::sleep(Duration::from_secs(60));
 }

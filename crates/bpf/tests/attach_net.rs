@@ -141,7 +141,7 @@ fn every_packet_is_seen_once() {
             for body in bodies {
                 let case = format!("{attach}/{body}");
                 maps.take(body).expect("what was left");
-                let mut attached = events.attach(&mut probe, body).expect(&case);
+                let mut attached = probe.attach_to(&mut *events, body).expect(&case);
                 probe.forget();
                 assert_eq!(attached.trouble().expect(&case), None, "{case}");
                 let driven = events.batch(&ask).expect(&case);
@@ -167,7 +167,9 @@ fn every_packet_is_seen_once() {
             }
         }
         let foreign = Probe::load(Attach::PerfEvent, &[Body::Empty], &maps);
-        let refused = events.attach(&mut foreign.expect("programs"), Body::Empty);
+        let refused = foreign
+            .expect("programs")
+            .attach_to(&mut *events, Body::Empty);
         let said = refused.err().expect("not of this family").to_string();
         assert!(said.contains("perf_event is not attached"), "{said}");
     }
@@ -268,7 +270,7 @@ fn without_a_control_group_the_other_types_go_on() {
         let mut events = Driver::Sendto.start().expect("events");
         for attach in [Attach::CgroupSkb, Attach::XdpGeneric] {
             let mut probe = Probe::load(attach, &[Body::Empty], &maps).expect("programs");
-            match events.attach(&mut probe, Body::Empty) {
+            match probe.attach_to(&mut *events, Body::Empty) {
                 Ok(_attached) => println!("said: {attach} is attached"),
                 Err(error) => println!("said: {attach}: {error}"),
             }

@@ -5,7 +5,7 @@ mod require;
 use std::{fs, os::unix::fs::FileExt as _, sync::Mutex};
 
 use bpfcost_bpf::{
-    attach::{Ask, Attach, Body, Driver, Events, Maps, Probe},
+    attach::{Ask, Attach, Body, Driver, Events, Maps, Placed, Probe},
     current_cpu,
 };
 
@@ -14,10 +14,12 @@ const EVENTS: u64 = 1000;
 /// They look at what this process has open, so one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
-const DRIVERS: [Driver; 5] = [
+const DRIVERS: [Driver; 7] = [
     Driver::PageFault,
     Driver::UserNop,
     Driver::UserNop5,
+    Driver::UserNop10,
+    Driver::UserEndbr64,
     Driver::UserPush,
     Driver::UserRet,
 ];
@@ -38,7 +40,7 @@ fn programs_run_for_every_event_and_are_gone_afterwards() {
         let mut events = attach.driver().start().expect("driver");
         let mut probe = Probe::load(attach, &Body::ALL, &maps).expect("load");
         for body in Body::ALL {
-            hits_every_event(&mut *events, &mut probe, body, &maps);
+            hits_every_event(&mut *events, &mut probe, body, &maps, &code);
             assert_eq!(code_of_this_program(), code, "{attach} {body}: detached");
         }
         attached += 1;
@@ -57,7 +59,13 @@ fn can(attach: Attach) -> bool {
     missing.is_none()
 }
 
-fn hits_every_event(events: &mut dyn Events, probe: &mut Probe, body: Body, maps: &Maps) {
+fn hits_every_event(
+    events: &mut dyn Events,
+    probe: &mut Probe,
+    body: Body,
+    maps: &Maps,
+    code: &[u8],
+) {
     let attach = probe.attach();
     let name = format!("{attach} {body}");
     let ask = Ask {
@@ -65,11 +73,12 @@ fn hits_every_event(events: &mut dyn Events, probe: &mut Probe, body: Body, maps
         cpu: current_cpu(),
         after_tick: false,
     };
-    let mut attached = events.attach(probe, body).expect(&name);
+    let mut attached = probe.attach_to(events, body).expect(&name);
     // What the first hits left.
     maps.take(body).expect(&name);
     probe.forget();
     assert_eq!(attached.trouble().expect(&name), None, "{name}");
+    assert_eq!(attached.placed(), placed_in(code, attach), "{name}");
     let driven = events.batch(&ask).expect(&name);
     assert_eq!((driven.events, driven.made), (EVENTS, EVENTS), "{name}");
     assert!(driven.elapsed_ns > 0.0, "{name}");
@@ -90,6 +99,24 @@ fn hits_every_event(events: &mut dyn Events, probe: &mut Probe, body: Body, maps
     probe.forget();
     events.batch(&ask).expect(&name);
     assert_eq!(probe.seen().hits, 0, "{name}: detached");
+}
+
+/// What was put into the code of this program, as `/proc/self/mem` has it.
+fn placed_in(code: &[u8], attach: Attach) -> Option<Placed> {
+    let now = code_of_this_program();
+    let place = code.iter().zip(&now).position(|(was, is)| was != is)?;
+    let may_be = match attach.driver() {
+        Driver::UserNop5 => Placed::Call,
+        Driver::UserNop10 => Placed::LeaCall,
+        _ => Placed::Int3,
+    };
+    match now[place] {
+        0xcc => Some(Placed::Int3),
+        0xe8 if may_be == Placed::Call => Some(may_be),
+        // The first byte of `lea`.
+        0x48 if may_be == Placed::LeaCall => Some(may_be),
+        other => panic!("{attach}: {other:#x} at {place:#x}"),
+    }
 }
 
 /// Programs, links and events that this process has.
@@ -137,7 +164,7 @@ fn the_largest_batch_of_page_faults_is_whole() {
     let maps = Maps::make(false).expect("maps");
     let mut events = Driver::PageFault.start().expect("driver");
     let mut probe = Probe::load(Attach::PerfEvent, &[Body::Empty], &maps).expect("load");
-    let _attached = events.attach(&mut probe, Body::Empty).expect("attach");
+    let _attached = probe.attach_to(&mut *events, Body::Empty).expect("attach");
     let most = Driver::PageFault.most().expect("a limit");
     let ask = Ask {
         events: most,
@@ -160,7 +187,7 @@ fn drivers_refuse_attach_types_of_others() {
     let maps = Maps::make(false).expect("maps");
     let mut events = Driver::UserRet.start().expect("driver");
     let mut probe = Probe::load(Attach::UprobeNop, &[Body::Empty], &maps).expect("load");
-    let refused = events.attach(&mut probe, Body::Empty);
+    let refused = probe.attach_to(&mut *events, Body::Empty);
     let words = refused.err().expect("an error").to_string();
     assert_eq!(words, "uprobe-nop is not attached to events of user-ret");
 }

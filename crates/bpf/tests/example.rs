@@ -10,7 +10,10 @@ mod require;
 
 use std::mem::MaybeUninit;
 
-use bpfcost_bpf::timing::{self, Loop, Request};
+use bpfcost_bpf::{
+    run::Program,
+    timing::{self, Loop, Request},
+};
 use example::{ExampleSkelBuilder, types};
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
@@ -35,9 +38,10 @@ fn an_outside_program_times_itself() {
         .set_autoload(looping == Loop::BpfLoop);
     let mut example = open.load().expect("load");
     let program = match looping {
-        Loop::CanLoop => (&example.progs.example).into(),
-        Loop::BpfLoop => (&example.progs.example__bpf_loop).into(),
-    };
+        Loop::CanLoop => Program::of(&example.progs.example),
+        Loop::BpfLoop => Program::of(&example.progs.example__bpf_loop),
+    }
+    .expect("a program");
     let area = example.maps.bss_data.as_deref_mut().expect(".bss");
     let packet: Vec<u8> = (0..64).collect();
 

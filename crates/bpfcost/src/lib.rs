@@ -7,11 +7,13 @@
 pub mod builtin;
 pub mod cli;
 pub mod experiment;
+pub mod fault;
 mod guard;
 mod load;
 pub mod measure;
 mod nearest;
 pub mod probe;
+pub mod process;
 pub mod record;
 pub mod report;
 pub mod restore;

@@ -359,7 +359,7 @@ fn workloads_have_curves_stacks_and_latencies() -> Result<()> {
     };
     let mut hostile = sample_workload::several();
     let name = "</script><script>document.title='owned'</script><img src=x onerror=alert(1)>";
-    let workload = hostile.workload.as_mut().unwrap();
+    let workload = sample_workload::workload(&mut hostile);
     workload.prose = format!("{name}\n\n{{{{ 7 * 7 }}}}");
     workload.operation = name.to_owned();
     workload.variants[1].1 = name.to_owned();

@@ -6,11 +6,11 @@ mod common;
 use std::time::Instant;
 
 use bpfcost::{
-    experiment::Role,
+    experiment::{Layout, Role},
     record::{Raw, Record, Status},
     report::{csv, json, scenario, style::Style},
 };
-use common::{sample_changes, sample_record, views};
+use common::{sample_changes, sample_grid, sample_record, views};
 
 /// Every view of a record, with colour off.
 fn views(record: &Record) -> Vec<String> {
@@ -209,6 +209,25 @@ fn emulated_times_are_called_so_beside_their_target() {
     assert_eq!(told(&record), [true; 4]);
     record.machine.emulator = Some("QEMU 7.2, kvm, -cpu host".into());
     assert_eq!(told(&record), [false; 4]);
+}
+
+#[test]
+fn a_layout_of_a_newer_program_is_shown_flat() {
+    let mut record = sample_grid::new();
+    record.layout = Layout::Unknown("rings".into());
+    let style = Style::default();
+    for view in [
+        views::table(&record, style),
+        views::verbose(&record, style),
+        views::markdown(&record),
+        views::html(std::slice::from_ref(&record)).unwrap(),
+    ] {
+        let words: Vec<&str> = view.split_whitespace().collect();
+        let words = words.join(" ").replace("&#x2f;", "/");
+        assert!(words.contains("which a newer bpfcost knows"), "{view}");
+        assert!(words.contains("fentry/map") && words.contains("rings"), "{view}");
+    }
+    check(&record);
 }
 
 #[test]

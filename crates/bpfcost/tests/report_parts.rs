@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use bpfcost::{
     builtin::{attach::parts, view},
+    experiment::Layout,
     record::{Part, PartRole, Parts, Record},
     report::{
         block::{self, Block},
@@ -132,8 +133,7 @@ fn what_is_missing_stays_empty() {
         None
     );
     let flat = Record {
-        grid: None,
-        scaling: None,
+        layout: Layout::Flat,
         ..record
     };
     assert_eq!(Parts::of(&flat), None);

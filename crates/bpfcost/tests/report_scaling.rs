@@ -3,6 +3,7 @@
 mod common;
 
 use bpfcost::{
+    experiment::Layout,
     measure::{PROPORTIONALITY, Warning},
     record::{Curves, Record},
     report::{
@@ -294,10 +295,10 @@ fn hostile_and_odd_records() {
     let text = "\u{1b}]0;x\u{7}|`<b>\r\n\u{0}\u{202e}\u{E000}1";
     let mut hostile = sample_scaling::pools(EPOCHS);
     hostile.experiment = text.to_owned();
-    hostile.scaling = hostile.scaling.map(|mut scaling| {
-        scaling.rate = format!("{text}_per_s");
-        scaling
-    });
+    let Layout::Curves(scaling) = &mut hostile.layout else {
+        panic!("pools make curves");
+    };
+    scaling.rate = format!("{text}_per_s");
     for case in &mut hostile.cases {
         case.name = format!("{text}{}", case.name);
         if let Some(pool) = case.factors.get_mut("pool") {

@@ -143,7 +143,7 @@ fn the_sentence_of_a_state_alone() {
         }
     }
     record.experiment = "syscount".to_owned();
-    record.workload.as_mut().unwrap().subject = Some("redis".to_owned());
+    sample_workload::workload(&mut record).subject = Some("redis".to_owned());
     let told = sentence(&record);
     let expected = "With target bystander, bpftrace costs redis 4.5 % more CPU per command (95 %:";
     assert!(told.starts_with(expected), "{told}");
@@ -354,7 +354,7 @@ fn many_runs_of_a_workload_tell_of_the_server_itself() {
 fn runs_of_other_operations_are_not_compared() {
     let old = run("old", 0.045, 1.0);
     let mut new = run("new", 0.045, 1.0);
-    new.workload.as_mut().unwrap().operation = "request".to_owned();
+    sample_workload::workload(&mut new).operation = "request".to_owned();
     let refused = compare(&[old], &[new], None, |_| None)
         .unwrap_err()
         .to_string();

@@ -1,4 +1,4 @@
-//! A sample of values and its plain description: quantiles, spread, outliers, histogram.
+//! A sample of values and its plain description: quantiles, spread, outliers.
 //!
 //! These describe, they do not infer: nothing here yields an interval. Outliers are counted and kept.
 //! Quantiles are type 7 of Hyndman & Fan (1996), "Sample quantiles in statistical packages"; outliers
@@ -9,12 +9,6 @@ use crate::pairwise::sorted;
 
 /// How many interquartile ranges beyond a quartile a value must lie to be an outlier.
 pub const OUTLIER_FENCE: f64 = 1.5;
-
-/// Multiplies a median absolute deviation into the standard deviation of a normal distribution.
-pub const MAD_TO_SD: f64 = 1.482_602_218_505_602;
-
-/// Most bins of a histogram.
-pub const MAX_BINS: usize = 1000;
 
 /// Finite values in ascending order, at least one.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,15 +102,6 @@ impl Sample {
         cv.is_finite().then_some(cv)
     }
 
-    /// The median absolute deviation from the median, in the unit of the values, not scaled; times
-    /// [`MAD_TO_SD`] it estimates a standard deviation that outliers do not move.
-    #[must_use]
-    pub fn mad(&self) -> f64 {
-        let median = self.median();
-        let deviations: Vec<f64> = self.sorted.iter().map(|v| (v - median).abs()).collect();
-        crate::sample::median(&deviations).unwrap_or(f64::INFINITY)
-    }
-
     /// Values beyond Tukey's fences. They are kept in everything else. Below 4 values there is no
     /// telling, and none is counted.
     #[must_use]
@@ -131,63 +116,6 @@ impl Sample {
             .filter(|&&v| v < q1 - reach || v > q3 + reach)
             .count()
     }
-
-    /// How much longer the upper tail is than the lower: (p99 − p50) / (p50 − p1). 1 is symmetric,
-    /// 3 a clear tail to the right. `None` where the lower tail has no length.
-    #[must_use]
-    pub fn skew(&self) -> Option<f64> {
-        let (low, middle, high) = (self.quantile(0.01), self.median(), self.quantile(0.99));
-        let skew = (high - middle) / (middle - low);
-        skew.is_finite().then_some(skew)
-    }
-
-    /// Counts in `bins` equal bins between p1 and p99, and beside them what lies outside, so that a
-    /// long tail neither flattens the picture nor disappears from it. At least 1 bin, at most
-    /// [`MAX_BINS`].
-    #[must_use]
-    pub fn histogram(&self, bins: usize) -> Histogram {
-        let (low, high) = (self.quantile(0.01), self.quantile(0.99));
-        let mut counts = vec![0; bins.clamp(1, MAX_BINS)];
-        let (mut below, mut above) = (0, 0);
-        let width = (high / counts.len() as f64) - (low / counts.len() as f64);
-        for &value in &self.sorted {
-            if value < low {
-                below += 1;
-            } else if value > high {
-                above += 1;
-            } else {
-                let bin = if width > 0.0 {
-                    ((value - low) / width) as usize
-                } else {
-                    0
-                };
-                let last = counts.len() - 1;
-                counts[bin.min(last)] += 1;
-            }
-        }
-        Histogram {
-            low,
-            width,
-            counts,
-            below,
-            above,
-        }
-    }
-}
-
-/// Counts of a sample by bins between its 1st and 99th percentile, and beyond them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Histogram {
-    /// Lower end of the first bin: p1, in the unit of the values.
-    pub low: f64,
-    /// Width of each bin, in the unit of the values; 0 when p1 equals p99.
-    pub width: f64,
-    /// Values in each bin; never empty.
-    pub counts: Vec<usize>,
-    /// Values below p1.
-    pub below: usize,
-    /// Values above p99.
-    pub above: usize,
 }
 
 /// The median of the finite values; `None` when there is none.
@@ -222,29 +150,13 @@ mod tests {
         assert_eq!(s.quantile(0.25), 2.0);
         assert!((s.quantile(0.9) - 7.6).abs() < 1e-12);
         assert!((s.stddev().unwrap() - 12.5_f64.sqrt()).abs() < 1e-12);
-        assert_eq!(s.mad(), 1.0);
         assert_eq!(s.outliers(), 1);
-        assert!(s.skew().unwrap() > 3.0);
-    }
-
-    #[test]
-    fn histogram_holds_every_value_once() {
-        let values: Vec<f64> = (0..1000).map(f64::from).collect();
-        let h = sample(&values).histogram(10);
-        assert_eq!((h.below, h.above), (10, 10));
-        assert_eq!(h.counts.iter().sum::<usize>() + h.below + h.above, 1000);
-        assert_eq!(h.counts, [98; 10]);
-        let constant = sample(&[5.0; 7]).histogram(0);
-        assert_eq!(constant.counts, [7]);
     }
 
     #[test]
     fn one_value_and_constant_values() {
         let one = sample(&[2.0]);
-        assert_eq!(
-            (one.stddev(), one.cv(), one.skew(), one.mad()),
-            (None, None, None, 0.0)
-        );
+        assert_eq!((one.stddev(), one.cv()), (None, None));
         let constant = sample(&[2.0; 9]);
         assert_eq!((constant.stddev(), constant.outliers()), (Some(0.0), 0));
         assert!(Sample::new(&[f64::NAN, f64::INFINITY]).is_none());

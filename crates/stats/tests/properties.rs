@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn quantiles_rise_and_histograms_lose_nothing(values in anything(), bins in 0..50usize) {
+    fn quantiles_rise(values in anything()) {
         let Some(sample) = Sample::new(&values) else { return Ok(()) };
         let mut last = sample.min();
         for step in 0..=20 {
@@ -146,8 +146,6 @@ proptest! {
             prop_assert!(last <= quantile && quantile <= sample.max());
             last = quantile;
         }
-        let h = sample.histogram(bins);
-        prop_assert_eq!(h.counts.iter().sum::<usize>() + h.below + h.above, sample.len());
     }
 
     #[test]
@@ -167,7 +165,7 @@ proptest! {
         prop_assert!((0.0..=1.0).contains(&shift_p(&a, &b)));
         let _ = (signed_rank_interval(&a, x), shift(&a, &b, x), Estimate::of(&a), Estimate::of_case(&b));
         if let Some(s) = Sample::new(&a) {
-            let _ = (s.mean(), s.stddev(), s.cv(), s.mad(), s.outliers(), s.skew(), s.histogram(k));
+            let _ = (s.mean(), s.stddev(), s.cv(), s.outliers());
             let _ = s.quantile(x);
         }
         let _ = (holm::holm(&a, x), modes::two_modes(&a), sample::epoch_medians(&[&a, &b]));

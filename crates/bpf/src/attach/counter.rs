@@ -81,7 +81,7 @@ impl Counter {
             Work::Busy { .. } => &[Feature::BpfLoop, Feature::SyscallProgram],
             Work::Null | Work::Map => &[],
         };
-        [how.needs(), busy].concat()
+        [&how.needs(), busy].concat()
     }
 
     /// Why this kernel has no such event, where it has none: tracepoints come and go between kernels.
@@ -184,7 +184,7 @@ impl Counter {
         let mut fastest = u64::MAX;
         for _ in 0..TIMINGS {
             let timer = &self.skeleton.progs.time_spells;
-            run::on_cpu(&timer.into(), current_cpu(), &[])?;
+            run::on_cpu(&run::Program::of(timer)?, current_cpu(), &[])?;
             if let Some(bss) = self.skeleton.maps.bss_data.as_deref() {
                 fastest = fastest.min(fetch(&bss.spells_ns));
             }

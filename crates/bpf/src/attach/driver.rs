@@ -1,19 +1,19 @@
 //! Drivers: who makes the events, and what a batch of them is.
 
-use std::fmt;
-
-use libbpf_rs::Link;
+use libbpf_rs::{Link, ProgramMut};
 
 use super::{
-    Attach, Body, Probe,
+    Attach,
     fault::Faults,
     kernel::{self, Kernel},
     net::{Frames, Sendto},
-    user::Calls,
+    user::{Calls, Placed},
 };
 use crate::{
     error::{Error, Result},
     feature::Feature,
+    routine::Routine,
+    table::table,
 };
 
 /// Half of what `can_loop` grants a program before Linux 6.15, as in other experiments.
@@ -23,115 +23,150 @@ const MOST_CALLS: u64 = 1 << 22;
 /// where pages have 4 KiB, and no memory.
 pub(super) const MOST_FAULTS: u64 = 1 << 16;
 
+table! {
 /// Who makes the events of a family of attach types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Driver {
+pub enum Driver: Known {
     /// BPF calls `bpf_get_numa_node_id`.
-    Helper,
+    Helper = in_kernel("helper", "a call of bpf_get_numa_node_id", IN_KERNEL, Called {
+        program: "drive_helper",
+        functions: &["bpf_get_numa_node_id"],
+        tracepoint: None,
+    });
     /// BPF calls `bpf_modify_return_test_tp`, which has a tracepoint in it.
-    Kfunc,
+    Kfunc = in_kernel("kfunc", "a call of bpf_modify_return_test_tp, its tracepoint in it", BY_KFUNC, Called {
+        program: "drive_kfunc",
+        functions: &["bpf_modify_return_test_tp"],
+        tracepoint: Some("bpf_test_run:bpf_trigger_tp"),
+    });
     /// BPF calls `bpf_trace_printk`, which has a tracepoint in it.
-    Printk,
+    Printk = in_kernel("printk", "a call of bpf_trace_printk, its tracepoint in it", IN_KERNEL, Called {
+        program: "drive_printk",
+        functions: &["bpf_trace_printk"],
+        tracepoint: Some("bpf_trace:bpf_trace_printk"),
+    });
     /// BPF calls bpf(2) from inside.
-    SysBpf,
+    SysBpf = in_kernel("sys-bpf", "a call of bpf(2) from inside the kernel", IN_KERNEL, Called {
+        program: "drive_sys_bpf",
+        functions: &["security_bpf", "bpf_lsm_bpf"],
+        tracepoint: None,
+    });
     /// A thread sends datagrams of one byte to a veth whose other end drops them.
-    Sendto,
+    Sendto = of("sendto", "a datagram sent into a veth, and dropped at its other end", &[Feature::Veth], Source::Sendto);
     /// The kernel sends frames of its own to a veth, in batches of 64.
-    Frames,
+    Frames = of(
+        "frames",
+        "a frame redirected into a veth, and dropped at its other end",
+        &[Feature::Btf, Feature::Veth, Feature::XdpFrames, Feature::BpfLoop],
+        Source::Frames,
+    );
     /// A thread reads pages that are not there yet.
-    PageFault,
+    PageFault = Known {
+        most: Some(MOST_FAULTS),
+        ..of("page-fault", "a page read that was not there", &[], Source::PageFaults)
+    };
     /// A thread calls a function that begins with a `nop`.
-    UserNop,
+    UserNop = calls("user-nop", "a call of a function that begins with a nop", Routine::Nop);
     /// … with a `nop` of five bytes.
-    UserNop5,
+    UserNop5 = calls("user-nop5", "a call of a function that begins with a nop of 5 bytes", Routine::Nop5);
+    /// … with a `nop` of ten bytes.
+    UserNop10 = calls("user-nop10", "a call of a function that begins with a nop of 10 bytes", Routine::Nop10);
+    /// … with an `endbr64`.
+    UserEndbr64 = calls("user-endbr64", "a call of a function that begins with an endbr64", Routine::Endbr64);
     /// … with a `push`.
-    UserPush,
+    UserPush = calls("user-push", "a call of a function that begins with a push", Routine::Push);
     /// A thread calls a function that is a `ret` alone.
-    UserRet,
+    UserRet = calls("user-ret", "a call of a function that is a ret", Routine::Ret);
+}
+}
+
+/// What is known of a driver.
+struct Known {
+    name: &'static str,
+    about: &'static str,
+    needs: &'static [Feature],
+    most: Option<u64>,
+    source: Source,
+}
+
+/// What makes the events.
+enum Source {
+    Kernel(Called),
+    Calls(Routine),
+    Sendto,
+    Frames,
+    PageFaults,
+}
+
+/// What a program of `bpf/driver.bpf.c` calls in its timed loop.
+#[derive(Clone, Copy)]
+pub(super) struct Called {
+    /// The program's name, for the cheapest loop.
+    pub(super) program: &'static str,
+    /// The kernel's functions that each event passes through, the one that is called first.
+    pub(super) functions: &'static [&'static str],
+    /// The tracepoint in it, `category:name`.
+    pub(super) tracepoint: Option<&'static str>,
+}
+
+const IN_KERNEL: &[Feature] = &[Feature::Btf, Feature::SyscallProgram, Feature::BpfLoop];
+const BY_KFUNC: &[Feature] = &[
+    Feature::Btf,
+    Feature::TriggerKfunc,
+    Feature::SyscallProgram,
+    Feature::BpfLoop,
+];
+
+const fn of(
+    name: &'static str,
+    about: &'static str,
+    needs: &'static [Feature],
+    source: Source,
+) -> Known {
+    Known {
+        name,
+        about,
+        needs,
+        most: None,
+        source,
+    }
+}
+
+const fn in_kernel(
+    name: &'static str,
+    about: &'static str,
+    needs: &'static [Feature],
+    called: Called,
+) -> Known {
+    Known {
+        most: Some(MOST_CALLS),
+        ..of(name, about, needs, Source::Kernel(called))
+    }
+}
+
+const fn calls(name: &'static str, about: &'static str, routine: Routine) -> Known {
+    of(name, about, &[], Source::Calls(routine))
 }
 
 impl Driver {
-    /// All of them.
-    pub const ALL: [Driver; 11] = [
-        Driver::Helper,
-        Driver::Kfunc,
-        Driver::Printk,
-        Driver::SysBpf,
-        Driver::Sendto,
-        Driver::Frames,
-        Driver::PageFault,
-        Driver::UserNop,
-        Driver::UserNop5,
-        Driver::UserPush,
-        Driver::UserRet,
-    ];
-
-    /// As cases are named.
-    pub fn name(self) -> &'static str {
-        match self {
-            Driver::Helper => "helper",
-            Driver::Kfunc => "kfunc",
-            Driver::Printk => "printk",
-            Driver::SysBpf => "sys-bpf",
-            Driver::Sendto => "sendto",
-            Driver::Frames => "frames",
-            Driver::PageFault => "page-fault",
-            Driver::UserNop => "user-nop",
-            Driver::UserNop5 => "user-nop5",
-            Driver::UserPush => "user-push",
-            Driver::UserRet => "user-ret",
-        }
-    }
-
     /// What an event is.
     pub fn about(self) -> &'static str {
-        match self {
-            Driver::Helper => "a call of bpf_get_numa_node_id",
-            Driver::Kfunc => "a call of bpf_modify_return_test_tp, its tracepoint in it",
-            Driver::Printk => "a call of bpf_trace_printk, its tracepoint in it",
-            Driver::SysBpf => "a call of bpf(2) from inside the kernel",
-            Driver::Sendto => "a datagram sent into a veth, and dropped at its other end",
-            Driver::Frames => "a frame redirected into a veth, and dropped at its other end",
-            Driver::PageFault => "a page read that was not there",
-            Driver::UserNop => "a call of a function that begins with a nop",
-            Driver::UserNop5 => "a call of a function that begins with a nop of 5 bytes",
-            Driver::UserPush => "a call of a function that begins with a push",
-            Driver::UserRet => "a call of a function that is a ret",
-        }
+        self.known().about
     }
 
     /// What the kernel must have for these events.
     pub fn needs(self) -> &'static [Feature] {
-        match self {
-            Driver::Helper | Driver::Printk | Driver::SysBpf => {
-                &[Feature::Btf, Feature::SyscallProgram, Feature::BpfLoop]
-            }
-            Driver::Kfunc => &[
-                Feature::Btf,
-                Feature::TriggerKfunc,
-                Feature::SyscallProgram,
-                Feature::BpfLoop,
-            ],
-            Driver::Sendto => &[Feature::Veth],
-            Driver::Frames => &[
-                Feature::Btf,
-                Feature::Veth,
-                Feature::XdpFrames,
-                Feature::BpfLoop,
-            ],
-            Driver::PageFault
-            | Driver::UserNop
-            | Driver::UserNop5
-            | Driver::UserPush
-            | Driver::UserRet => &[],
-        }
+        self.known().needs
     }
 
     /// The largest batch that makes sense; `None` where there is no limit.
     pub fn most(self) -> Option<u64> {
-        match self {
-            Driver::Helper | Driver::Kfunc | Driver::Printk | Driver::SysBpf => Some(MOST_CALLS),
-            Driver::PageFault => Some(MOST_FAULTS),
+        self.known().most
+    }
+
+    /// What is called in the kernel for each event, where that is known.
+    pub(super) fn called(self) -> Option<Called> {
+        match self.known().source {
+            Source::Kernel(called) => Some(called),
             _ => None,
         }
     }
@@ -141,31 +176,21 @@ impl Driver {
         match attach.driver() == self {
             true => Ok(()),
             false => Err(Error::Stranger {
-                attach,
-                driver: self,
+                attach: attach.name(),
+                driver: self.name(),
             }),
         }
     }
 
     /// Gets ready to make events: programs loaded, interfaces made. Dropping it undoes all of it.
     pub fn start(self) -> Result<Box<dyn Events>> {
-        match self {
-            Driver::Helper | Driver::Kfunc | Driver::Printk | Driver::SysBpf => {
-                Ok(Box::new(Kernel::load(self)?))
-            }
-            Driver::PageFault => Ok(Box::new(Faults::map()?)),
-            Driver::UserNop | Driver::UserNop5 | Driver::UserPush | Driver::UserRet => {
-                Ok(Box::new(Calls::of(self)?))
-            }
-            Driver::Sendto => Ok(Box::new(Sendto::start()?)),
-            Driver::Frames => Ok(Box::new(Frames::start()?)),
-        }
-    }
-}
-
-impl fmt::Display for Driver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        Ok(match self.known().source {
+            Source::Kernel(called) => Box::new(Kernel::load(self, called)?),
+            Source::Calls(routine) => Box::new(Calls::of(self, routine)?),
+            Source::Sendto => Box::new(Sendto::start()?),
+            Source::Frames => Box::new(Frames::start()?),
+            Source::PageFaults => Box::new(Faults::map()?),
+        })
     }
 }
 
@@ -197,8 +222,9 @@ pub struct Driven {
 
 /// Events of one driver. Dropping it undoes all that it made.
 pub trait Events {
-    /// Attaches the program with that body to the events, in the probe's way.
-    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>>;
+    /// Attaches a program to the events, which was [aimed](Attach::aim) at them before it was loaded: one of this
+    /// crate or anyone's.
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>>;
 
     /// Makes events, and times them.
     fn batch(&mut self, ask: &Ask) -> Result<Driven>;
@@ -209,6 +235,16 @@ pub trait Attached {
     /// What is wrong with how it is attached just now, asked before and after each batch.
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         Ok(None)
+    }
+
+    /// The address of the function that the driver calls, where the program is called for others too.
+    fn function(&self) -> Option<u64> {
+        None
+    }
+
+    /// What the kernel put at the probe's site, where that is code of user space.
+    fn placed(&self) -> Option<Placed> {
+        None
     }
 
     /// Events that the mechanism itself says it missed since it was attached.

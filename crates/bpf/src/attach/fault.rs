@@ -14,7 +14,7 @@ use std::{
     slice,
 };
 
-use libbpf_rs::{Link, libbpf_sys as sys};
+use libbpf_rs::{Link, ProgramMut, libbpf_sys as sys};
 use rustix::{
     io::Errno,
     ioctl::{NoArg, ioctl, opcode},
@@ -22,10 +22,11 @@ use rustix::{
     param::page_size,
 };
 
-use super::{
-    Ask, Attached, Body, Driven, Driver, Events, Probe, driver::MOST_FAULTS, routine, stopwatch,
+use super::{Ask, Attach, Attached, Driven, Driver, Events, driver::MOST_FAULTS, stopwatch};
+use crate::{
+    error::{Error, Result},
+    routine,
 };
-use crate::error::{Error, Result};
 
 /// Pages of the mapping, as many as the largest batch has.
 const PAGES: usize = MOST_FAULTS as usize;
@@ -67,8 +68,7 @@ impl Faults {
 
 impl Events for Faults {
     /// Events of the calling thread are counted, so batches must be made by it too.
-    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         Driver::PageFault.owns(attach)?;
         let event = open_event().map_err(failed(attach.name(), "opening the event"))?;
         let ours = event.try_clone().map_err(|error| Error::Attach {
@@ -76,8 +76,7 @@ impl Events for Faults {
             action: "keeping the event",
             source: error.into(),
         })?;
-        let link = probe
-            .program(body)?
+        let link = program
             .attach_perf_event(event.as_raw_fd())
             .map_err(|source| Error::Attach {
                 what: attach.name().to_owned(),

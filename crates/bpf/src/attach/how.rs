@@ -5,7 +5,7 @@ use libbpf_rs::{Link, OpenProgramMut, ProgramMut};
 
 use super::{
     Attach, Attached,
-    kernel::{self, Event, Inside, Tools},
+    kernel::{self, Event, Inside, Tools, tracepoint_name},
 };
 use crate::{
     error::{Error, Result},
@@ -67,19 +67,16 @@ impl How {
         matches!(self, How::Tracepoint | How::RawTp | How::TpBtf)
     }
 
-    /// What the kernel must have, what tells most of it first.
-    pub fn needs(self) -> &'static [Feature] {
-        match self {
-            How::Tracepoint => &[Feature::Tracepoint, Feature::Tracefs],
-            How::RawTp => &[Feature::RawTracepoint, Feature::Tracefs],
-            How::TpBtf => &[Feature::TpBtf, Feature::Tracefs],
-            How::Kprobe | How::Kretprobe { .. } => &[Feature::Kprobe, Feature::Tracefs],
+    /// What the kernel must have, the most telling first.
+    pub fn needs(self) -> Vec<Feature> {
+        let own = self.attach().own_needs();
+        let further: &[Feature] = match self {
+            How::RawTp | How::TpBtf | How::Kprobe | How::Kretprobe { .. } => &[Feature::Tracefs],
             // It is asked by a program whether the breakpoint is there.
-            How::KprobeInt3 => &[Feature::Kprobe, Feature::SyscallProgram],
-            How::KprobeMulti | How::KretprobeMulti => &[Feature::KprobeMulti],
-            How::Fentry => &[Feature::Fentry],
-            How::Fexit => &[Feature::Fexit],
-        }
+            How::KprobeInt3 => &[Feature::SyscallProgram],
+            _ => &[],
+        };
+        [own, further].concat()
     }
 
     /// Tells a program that is not loaded yet what it will be attached to, where the kernel wants to know
@@ -89,12 +86,11 @@ impl How {
         program: &mut OpenProgramMut<'_>,
         event: &str,
     ) -> libbpf_rs::Result<()> {
-        match self {
-            How::TpBtf | How::Fentry | How::Fexit => {
-                program.set_attach_target(0, Some(name(event).to_owned()))
-            }
-            _ => Ok(()),
-        }
+        let target = match self {
+            How::TpBtf | How::Fentry | How::Fexit => Some(tracepoint_name(event)),
+            _ => None,
+        };
+        self.attach().aim_at(program, target)
     }
 
     /// Why a program that was aimed can't be loaded, where the event is why.
@@ -114,11 +110,6 @@ impl How {
             false => kernel::explain(self.attach(), event, source),
         }
     }
-}
-
-/// A tracepoint's name without its category; a function's as it is.
-fn name(event: &str) -> &str {
-    event.split_once(':').map_or(event, |(_, name)| name)
 }
 
 /// What some ways to attach need and is dear to get: made where it is needed, and kept for the next time.
@@ -165,7 +156,7 @@ impl Held {
                 let opened = kernel::open_tracepoint(attach, event)?;
                 of_link(kernel::perf(program, opened))?
             }
-            How::RawTp => of_link(program.attach_raw_tracepoint(name(event)))?,
+            How::RawTp => of_link(program.attach_raw_tracepoint(tracepoint_name(event)))?,
             How::Kprobe => of_event(None)?,
             How::Kretprobe { maxactive } => of_event(Some(maxactive))?,
             How::KprobeInt3 => {

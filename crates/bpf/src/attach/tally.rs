@@ -53,7 +53,7 @@ pub struct Tally {
 impl Tally {
     /// What the kernel must have, what tells most of it first.
     pub fn needs(how: How) -> Vec<Feature> {
-        [how.needs(), &[Feature::SyscallProgram]].concat()
+        [how.needs(), vec![Feature::SyscallProgram]].concat()
     }
 
     /// Loads the program and attaches it to a function of the kernel.
@@ -73,7 +73,7 @@ impl Tally {
         })
         .map_err(|error| how.explain_load(function, error))?;
         let caller = &skeleton.progs.tally_caller;
-        run::on_cpu(&caller.into(), current_cpu(), &[])?;
+        run::on_cpu(&run::Program::of(caller)?, current_cpu(), &[])?;
         let held = Held::attach(
             how,
             program(&skeleton, how),

@@ -4,28 +4,58 @@
 //! The loop is the same with and without a probe. Probes are placed in `/proc/self/exe`, which leads to
 //! the program that runs, also where its file has been replaced or removed since; for this process alone.
 
-use std::{fs, process};
+use std::process;
 
-use libbpf_rs::{Link, UprobeMultiOpts};
+use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
-use super::{
-    Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble,
-    routine::{self, Routine},
-    stopwatch,
+use super::{Ask, Attach, Attached, Driven, Driver, Events, Kind, Trouble, stopwatch};
+use crate::{
+    error::{Error, Result},
+    routine::{self, PROGRAM, Routine},
 };
-use crate::error::{Error, Result};
 
-const PROGRAM: &str = "/proc/self/exe";
 const PROVIDER: &str = "bpfcost";
 
 /// Calls after attaching that nobody times: what the kernel makes at the first hits (the area where it
 /// executes replaced instructions, the trampoline that takes a breakpoint's place) is there then.
 const FIRST_CALLS: u64 = 10;
 
-/// What the kernel places: a breakpoint; after a first hit, Linux 6.18 puts a call in place of a nop of
-/// five bytes. 7.2 leaves the breakpoint there (it replaces nops of ten bytes instead).
-const INT3: u8 = 0xcc;
-const CALL: u8 = 0xe8;
+/// What the kernel puts at a probe's site while it is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Placed {
+    /// A breakpoint.
+    Int3,
+    /// A call, in place of a `nop` of five bytes: Linux 6.18 puts it there after the first hit. Later kernels do
+    /// not, for it writes a return address below the stack pointer, where the function may keep something.
+    Call,
+    /// Room on the stack, and a call: in place of a `nop` of ten bytes, on Linux 7.2.
+    LeaCall,
+}
+
+impl Placed {
+    /// All of them.
+    pub const ALL: [Placed; 3] = [Placed::Int3, Placed::Call, Placed::LeaCall];
+
+    /// As a disassembler would write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Placed::Int3 => "int3",
+            Placed::Call => "call",
+            Placed::LeaCall => "lea+call",
+        }
+    }
+
+    /// By the code that stands there; `None` where the kernel placed nothing that is known.
+    fn at(code: &[u8]) -> Option<Self> {
+        match code {
+            [0xcc, ..] => Some(Placed::Int3),
+            [0xe8, ..] => Some(Placed::Call),
+            // lea rsp, [rsp - 0x80]; call
+            [0x48, 0x8d, 0x64, 0x24, 0x80, 0xe8, ..] => Some(Placed::LeaCall),
+            _ => None,
+        }
+    }
+}
 
 /// A driver that calls a routine.
 pub(super) struct Calls {
@@ -36,9 +66,13 @@ pub(super) struct Calls {
 }
 
 impl Calls {
-    pub(super) fn of(driver: Driver) -> Result<Self> {
-        let routine = Routine::of(driver)?;
-        let offset = file_offset(routine::address(routine)).map_err(|source| Error::Attach {
+    pub(super) fn of(driver: Driver, routine: Routine) -> Result<Self> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(Error::Architecture {
+                driver: driver.name(),
+            });
+        }
+        let offset = routine::file_offset(routine).map_err(|source| Error::Attach {
             what: driver.name().to_owned(),
             action: "looking its function up in /proc/self/maps",
             source: source.into(),
@@ -53,12 +87,9 @@ impl Calls {
 }
 
 impl Events for Calls {
-    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         self.driver.owns(attach)?;
-        let program = probe.program(body)?;
         let pid = process::id() as i32;
-        let one = |retprobe| program.attach_uprobe(retprobe, pid, PROGRAM, self.offset);
         let many = |retprobe, session| {
             let options = UprobeMultiOpts {
                 offsets: vec![self.offset],
@@ -68,18 +99,12 @@ impl Events for Calls {
             };
             program.attach_uprobe_multi_with_opts(pid, PROGRAM, "", options)
         };
-        let link = match attach {
-            Attach::UprobeNop | Attach::UprobeNop5 | Attach::UprobePush | Attach::UprobeRet => {
-                one(false)
-            }
-            Attach::UretprobeNop
-            | Attach::UretprobeNop5
-            | Attach::UretprobePush
-            | Attach::UretprobeRet => one(true),
-            Attach::UprobeMulti => many(false, false),
-            Attach::UretprobeMulti => many(true, false),
-            Attach::UprobeSession => many(false, true),
-            _ => program.attach_usdt(pid, PROGRAM, PROVIDER, self.routine.usdt()),
+        let at_return = attach.at_return();
+        let link = match (attach.kind(), attach.expected()) {
+            (Kind::Usdt, _) => program.attach_usdt(pid, PROGRAM, PROVIDER, self.routine.usdt()),
+            (_, sys::BPF_TRACE_UPROBE_MULTI) => many(at_return, false),
+            (_, sys::BPF_TRACE_UPROBE_SESSION) => many(at_return, true),
+            _ => program.attach_uprobe(at_return, pid, PROGRAM, self.offset),
         };
         let link = link.map_err(|source| Error::Attach {
             what: attach.name().to_owned(),
@@ -87,7 +112,7 @@ impl Events for Calls {
             source,
         })?;
         routine::call(self.routine, FIRST_CALLS);
-        Ok(Box::new(Placed::now(link, self.routine)))
+        Ok(Box::new(Site::now(link, self.routine)))
     }
 
     fn batch(&mut self, ask: &Ask) -> Result<Driven> {
@@ -99,60 +124,38 @@ impl Events for Calls {
 }
 
 /// A probe at a routine.
-struct Placed {
+struct Site {
     _link: Link,
     routine: Routine,
-    expected: u8,
+    placed: Placed,
 }
 
-impl Placed {
-    /// After the first hits. What becomes of a nop of five bytes differs between kernels, so it is taken
-    /// as it is, and has to stay.
+impl Site {
+    /// After the first hits. What becomes of a site differs between kernels, so it is taken as it is, and has to
+    /// stay.
     fn now(link: Link, routine: Routine) -> Self {
-        let called = routine == Routine::Nop5 && routine::first_byte(routine) == CALL;
-        Placed {
+        Site {
             _link: link,
             routine,
-            expected: if called { CALL } else { INT3 },
+            placed: Placed::at(&routine::code(routine)).unwrap_or(Placed::Int3),
         }
     }
 }
 
-impl Attached for Placed {
+impl Attached for Site {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
-        let got = routine::first_byte(self.routine);
-        Ok((got != self.expected).then(|| Trouble {
+        let code = routine::code(self.routine);
+        let got = Placed::at(&code);
+        Ok((got != Some(self.placed)).then(|| Trouble {
             check: "the instruction that the kernel placed",
-            expected: instruction(self.expected),
-            got: instruction(got),
+            expected: self.placed.name().to_owned(),
+            got: got.map_or_else(|| format!("{code:02x?}"), |placed| placed.name().to_owned()),
         }))
     }
-}
 
-fn instruction(byte: u8) -> String {
-    match byte {
-        INT3 => "int3".to_owned(),
-        CALL => "call".to_owned(),
-        other => format!("{other:#04x}"),
+    fn placed(&self) -> Option<Placed> {
+        Some(self.placed)
     }
-}
-
-/// Where the code at an address stands in the file that is mapped there.
-fn file_offset(address: usize) -> std::io::Result<usize> {
-    let maps = fs::read_to_string("/proc/self/maps")?;
-    let offset = maps.lines().find_map(|line| offset_by(line, address));
-    offset.ok_or_else(|| std::io::Error::other("no file is mapped there"))
-}
-
-/// The same by one line: `start-end rights offset device inode path`.
-fn offset_by(line: &str, address: usize) -> Option<usize> {
-    let mut words = line.split_whitespace();
-    let (start, end) = words.next()?.split_once('-')?;
-    let offset = words.nth(1)?;
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    let (start, end) = (number(start)?, number(end)?);
-    let inside = (start..end).contains(&address);
-    inside.then_some(number(offset)? + (address - start))
 }
 
 #[cfg(test)]
@@ -160,10 +163,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_maps_tells_where_an_address_stands_in_the_file() {
-        let line = "55d0-55e0 r-xp 0000a000 fe:00 123   /usr/bin/two words";
-        assert_eq!(offset_by(line, 0x55d8), Some(0xa008));
-        assert_eq!(offset_by(line, 0x55e0), None);
-        assert_eq!(offset_by("no map", 0), None);
+    fn what_the_kernel_placed_is_known_by_its_bytes() {
+        let lea_call = [0x48, 0x8d, 0x64, 0x24, 0x80, 0xe8, 1, 2, 3, 4];
+        assert_eq!(Placed::at(&lea_call), Some(Placed::LeaCall));
+        assert_eq!(Placed::at(&lea_call[5..]), Some(Placed::Call));
+        assert_eq!(Placed::at(&[0xcc, 0x1f, 0x44, 0, 0]), Some(Placed::Int3));
+        assert_eq!(Placed::at(&[0x90, 0xc3]), None);
     }
 }

@@ -260,6 +260,17 @@ pub(super) fn probe_nowhere(kind: u32) -> Result<OwnedFd, No> {
     open_event(event)
 }
 
+/// Places a uprobe in this program, at a site that nothing calls just now; perf's type of event is `kind`.
+pub(super) fn uprobe(kind: u32, offset: usize) -> Result<OwnedFd, No> {
+    let mut event = sys::perf_event_attr {
+        type_: kind,
+        ..Default::default()
+    };
+    event.__bindgen_anon_3.config1 = c"/proc/self/exe".as_ptr().expose_provenance() as u64;
+    event.__bindgen_anon_4.config2 = offset as u64;
+    open_event(event)
+}
+
 /// Opens the event of this process that counts page faults, not started.
 pub(super) fn page_faults() -> Result<OwnedFd, No> {
     open_event(sys::perf_event_attr {

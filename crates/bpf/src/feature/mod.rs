@@ -9,143 +9,139 @@ pub(crate) mod kernel;
 mod missing;
 mod probe;
 
-use std::{fmt, sync::OnceLock};
+use std::sync::OnceLock;
 
 pub(crate) use missing::release;
 pub use missing::{Missing, Version, Why};
 pub(crate) use probe::{TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI, btf_number};
 
-use crate::error::Result;
+use crate::{error::Result, table::table};
 
-/// Something that a kernel has or lacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Feature {
+table! {
+/// Something that a kernel has or lacks, in the order of `bpfcost check --features`. Above each, the commit that
+/// brought it.
+pub enum Feature: Known {
     /// Types of the kernel in `/sys/kernel/btf/vmlinux`.
-    Btf,
+    // 341dfcf8d78e: sysfs exports it, 5.4.
+    Btf = with("BTF", (5, 4), "CONFIG_DEBUG_INFO_BTF");
     /// XDP programs that run on a packet from user space.
-    XdpTestRun,
+    // 1cf1cae963c2
+    XdpTestRun = plain("XDP test runs", (4, 12));
     /// Hash maps that drop what was not used for longest.
-    LruHash,
+    // 29ba732acbee
+    LruHash = plain("LRU hash maps", (4, 10));
     /// Arrays mapped into user space.
-    MmapableArray,
+    // fc9702273e2e
+    MmapableArray = plain("mapped arrays", (5, 5));
     /// All entries of a per-CPU array in one system call.
-    PercpuBatch,
+    // f008d732ab18; other maps have it since 5.6 (cb4d03ab499d).
+    PercpuBatch = plain("batches of per-CPU arrays", (5, 13));
     /// The helper `bpf_xdp_load_bytes`.
-    XdpLoadBytes,
+    // 3f364222d032
+    XdpLoadBytes = plain("bpf_xdp_load_bytes", (5, 18));
     /// The helper `bpf_loop`.
-    BpfLoop,
+    // e6f2dd0f8067
+    BpfLoop = plain("bpf_loop", (5, 17));
     /// The instruction `may_goto`.
-    CanLoop,
+    // 011832b97b31
+    CanLoop = plain("can_loop", (6, 9));
     /// The helper `bpf_ktime_get_ns`.
-    Ktime,
+    // d9847d310ab4
+    Ktime = plain("bpf_ktime_get_ns", (4, 1));
     /// Ring buffers.
-    RingBuffer,
+    // 457f44363a88
+    RingBuffer = plain("ring buffers", (5, 8));
+    /// Memory that programs share with user space, and point into.
+    // 317460317a02
+    Arena = plain("arena", (6, 9));
     /// Maps of stacks, and the helper `bpf_get_stackid`.
-    StackMap,
+    // d5a3b1f69186
+    StackMap = with("stack maps", (4, 6), "CONFIG_PERF_EVENTS");
     /// Where tracepoints have their numbers.
-    Tracefs,
+    // 8434dc9340cd
+    Tracefs = with("tracefs", (4, 1), "CONFIG_TRACING");
     /// Programs on tracepoints.
-    Tracepoint,
+    // 98b5c2c65c29
+    Tracepoint = with("tracepoint", (4, 7), "CONFIG_BPF_EVENTS");
     /// The same, with the tracepoint's own arguments.
-    RawTracepoint,
+    // c4f6699dfcb8
+    RawTracepoint = with("raw_tp", (4, 17), "CONFIG_BPF_EVENTS");
     /// The same, with the types of the arguments.
-    TpBtf,
+    // f1b9509c2fb0
+    TpBtf = with("tp_btf", (5, 5), "CONFIG_BPF_EVENTS");
     /// A kprobe through perf.
-    Kprobe,
+    // e12f03d7031a: by perf's own PMU; through tracefs since 4.1.
+    Kprobe = with("kprobe", (4, 17), "CONFIG_KPROBE_EVENTS");
     /// Kprobes on many functions by one link.
-    KprobeMulti,
+    // 0dcac2725406
+    KprobeMulti = with("kprobe.multi", (5, 18), "CONFIG_FPROBE");
     /// The same, one program for entry and return.
-    KprobeSession,
+    // 535a3692ba72
+    KprobeSession = with("kprobe.session", (6, 10), "CONFIG_FPROBE");
     /// A uprobe through perf.
-    Uprobe,
+    // 33ea4b24277b
+    Uprobe = with("uprobe", (4, 17), "CONFIG_UPROBE_EVENTS");
     /// Uprobes at many places by one link.
-    UprobeMulti,
+    // 89ae89f53d20
+    UprobeMulti = with("uprobe.multi", (6, 6), "CONFIG_UPROBES");
     /// The same, one program for entry and return.
-    UprobeSession,
+    // d920179b3d48
+    UprobeSession = with("uprobe.session", (6, 13), "CONFIG_UPROBES");
+    /// A uprobe on a `nop` of ten bytes with a segment's prefix.
+    // Tried: 7.2 has them; 6.1, 6.12 and 6.18 refuse the prefix (ENOTSUPP).
+    UprobeNop10 = plain("uprobes on a nop of 10 bytes", (7, 2));
     /// Programs at the entry of a kernel function.
-    Fentry,
+    // fec56f5890d9
+    Fentry = with("fentry", (5, 5), TRAMPOLINES);
     /// Programs at the return of a kernel function.
-    Fexit,
+    Fexit = with("fexit", (5, 5), TRAMPOLINES);
     /// Programs that decide what a kernel function returns.
-    FmodRet,
+    // ae24082331d9
+    FmodRet = with("fmod_ret", (5, 7), TRAMPOLINES);
     /// One program for entry and return.
-    Fsession,
+    // 7.0, as cilium/ebpf has it (pull request 2108).
+    Fsession = with("fsession", (7, 0), TRAMPOLINES);
     /// `fentry` on many functions by one link.
-    FentryMulti,
+    // Attach types 59 to 61 of the kernel's own BTF: 7.2 has them, 6.18 has not.
+    FentryMulti = with("fentry.multi", (7, 2), TRAMPOLINES);
     /// `fexit` on many functions by one link.
-    FexitMulti,
+    FexitMulti = with("fexit.multi", (7, 2), TRAMPOLINES);
     /// `fsession` on many functions by one link.
-    FsessionMulti,
+    FsessionMulti = with("fsession.multi", (7, 2), TRAMPOLINES);
     /// Programs on the hooks of security modules.
-    Lsm,
+    // fc611f47f218
+    Lsm = with("LSM", (5, 7), "CONFIG_BPF_LSM");
     /// Programs on events of perf.
-    PerfEvent,
+    // 0515e5999a46
+    PerfEvent = with("perf_event", (4, 9), "CONFIG_BPF_EVENTS");
     /// Programs on the packets of a control group.
-    CgroupSkb,
+    // 0e33661de493
+    CgroupSkb = with("cgroup_skb", (4, 10), "CONFIG_CGROUP_BPF");
     /// Programs of traffic control, by a link.
-    Tcx,
+    // e420bed02507
+    Tcx = with("tcx", (6, 6), "CONFIG_NET_XGRESS");
     /// Programs on the hooks of netfilter.
-    Netfilter,
+    // 84601d6ee68a
+    Netfilter = with("netfilter", (6, 4), "CONFIG_NETFILTER_BPF_LINK");
     /// XDP programs attached by a link.
-    XdpLink,
+    // aa8d3a716b59
+    XdpLink = plain("XDP links", (5, 9));
     /// Programs that user space runs, and that may call bpf(2).
-    SyscallProgram,
+    // 79a7f8bdb159
+    SyscallProgram = plain("syscall programs", (5, 14));
     /// The function `bpf_modify_return_test_tp`, made to be traced.
-    TriggerKfunc,
+    // 3124591f6861
+    TriggerKfunc = plain("bpf_modify_return_test_tp", (6, 10));
     /// Pairs of connected network interfaces, in a network namespace of this process's own.
-    Veth,
+    // e314dbdc1c0d: 2.6.24.
+    Veth = with("veth", (2, 6), "CONFIG_VETH");
     /// XDP programs whose test runs pass frames on.
-    XdpFrames,
+    // b530e9e1063e
+    XdpFrames = plain("XDP test runs with live frames", (5, 18));
+}
 }
 
 impl Feature {
-    /// All of them, in the order of `bpfcost check --features`.
-    pub const ALL: [Feature; 38] = [
-        Feature::Btf,
-        Feature::XdpTestRun,
-        Feature::LruHash,
-        Feature::MmapableArray,
-        Feature::PercpuBatch,
-        Feature::XdpLoadBytes,
-        Feature::BpfLoop,
-        Feature::CanLoop,
-        Feature::Ktime,
-        Feature::RingBuffer,
-        Feature::StackMap,
-        Feature::Tracefs,
-        Feature::Tracepoint,
-        Feature::RawTracepoint,
-        Feature::TpBtf,
-        Feature::Kprobe,
-        Feature::KprobeMulti,
-        Feature::KprobeSession,
-        Feature::Uprobe,
-        Feature::UprobeMulti,
-        Feature::UprobeSession,
-        Feature::Fentry,
-        Feature::Fexit,
-        Feature::FmodRet,
-        Feature::Fsession,
-        Feature::FentryMulti,
-        Feature::FexitMulti,
-        Feature::FsessionMulti,
-        Feature::Lsm,
-        Feature::PerfEvent,
-        Feature::CgroupSkb,
-        Feature::Tcx,
-        Feature::Netfilter,
-        Feature::XdpLink,
-        Feature::SyscallProgram,
-        Feature::TriggerKfunc,
-        Feature::Veth,
-        Feature::XdpFrames,
-    ];
-
-    /// As people know it.
-    pub fn name(self) -> &'static str {
-        self.known().name
-    }
-
     /// The version that brought it.
     pub fn since(self) -> Version {
         self.known().since
@@ -168,94 +164,6 @@ impl Feature {
         let found = probe::missing(self)?;
         Ok(answer.get_or_init(|| found).clone())
     }
-
-    /// What is known of it without asking. Behind each version, the commit that brought it.
-    fn known(self) -> Known {
-        let plain = |name, since| Known {
-            name,
-            since: Version(since),
-            config: None,
-        };
-        let with = |name, since, config| Known {
-            config: Some(config),
-            ..plain(name, since)
-        };
-        match self {
-            // 341dfcf8d78e: sysfs exports it, 5.4.
-            Feature::Btf => with("BTF", (5, 4), "CONFIG_DEBUG_INFO_BTF"),
-            // 1cf1cae963c2
-            Feature::XdpTestRun => plain("XDP test runs", (4, 12)),
-            // 29ba732acbee
-            Feature::LruHash => plain("LRU hash maps", (4, 10)),
-            // fc9702273e2e
-            Feature::MmapableArray => plain("mapped arrays", (5, 5)),
-            // f008d732ab18; other maps have it since 5.6 (cb4d03ab499d).
-            Feature::PercpuBatch => plain("batches of per-CPU arrays", (5, 13)),
-            // 3f364222d032
-            Feature::XdpLoadBytes => plain("bpf_xdp_load_bytes", (5, 18)),
-            // e6f2dd0f8067
-            Feature::BpfLoop => plain("bpf_loop", (5, 17)),
-            // 011832b97b31
-            Feature::CanLoop => plain("can_loop", (6, 9)),
-            // d9847d310ab4
-            Feature::Ktime => plain("bpf_ktime_get_ns", (4, 1)),
-            // 457f44363a88
-            Feature::RingBuffer => plain("ring buffers", (5, 8)),
-            // d5a3b1f69186
-            Feature::StackMap => with("stack maps", (4, 6), "CONFIG_PERF_EVENTS"),
-            // 8434dc9340cd
-            Feature::Tracefs => with("tracefs", (4, 1), "CONFIG_TRACING"),
-            // 98b5c2c65c29
-            Feature::Tracepoint => with("tracepoint", (4, 7), "CONFIG_BPF_EVENTS"),
-            // c4f6699dfcb8
-            Feature::RawTracepoint => with("raw_tp", (4, 17), "CONFIG_BPF_EVENTS"),
-            // f1b9509c2fb0
-            Feature::TpBtf => with("tp_btf", (5, 5), "CONFIG_BPF_EVENTS"),
-            // e12f03d7031a: by perf's own PMU; through tracefs since 4.1.
-            Feature::Kprobe => with("kprobe", (4, 17), "CONFIG_KPROBE_EVENTS"),
-            // 0dcac2725406
-            Feature::KprobeMulti => with("kprobe.multi", (5, 18), "CONFIG_FPROBE"),
-            // 535a3692ba72
-            Feature::KprobeSession => with("kprobe.session", (6, 10), "CONFIG_FPROBE"),
-            // 33ea4b24277b
-            Feature::Uprobe => with("uprobe", (4, 17), "CONFIG_UPROBE_EVENTS"),
-            // 89ae89f53d20
-            Feature::UprobeMulti => with("uprobe.multi", (6, 6), "CONFIG_UPROBES"),
-            // d920179b3d48
-            Feature::UprobeSession => with("uprobe.session", (6, 13), "CONFIG_UPROBES"),
-            // fec56f5890d9
-            Feature::Fentry => with("fentry", (5, 5), TRAMPOLINES),
-            Feature::Fexit => with("fexit", (5, 5), TRAMPOLINES),
-            // ae24082331d9
-            Feature::FmodRet => with("fmod_ret", (5, 7), TRAMPOLINES),
-            // 7.0, as cilium/ebpf has it (pull request 2108).
-            Feature::Fsession => with("fsession", (7, 0), TRAMPOLINES),
-            // Attach types 59 to 61 of the kernel's own BTF: 7.2 has them, 6.18 has not.
-            Feature::FentryMulti => with("fentry.multi", (7, 2), TRAMPOLINES),
-            Feature::FexitMulti => with("fexit.multi", (7, 2), TRAMPOLINES),
-            Feature::FsessionMulti => with("fsession.multi", (7, 2), TRAMPOLINES),
-            // fc611f47f218
-            Feature::Lsm => with("LSM", (5, 7), "CONFIG_BPF_LSM"),
-            // 0515e5999a46
-            Feature::PerfEvent => with("perf_event", (4, 9), "CONFIG_BPF_EVENTS"),
-            // 0e33661de493
-            Feature::CgroupSkb => with("cgroup_skb", (4, 10), "CONFIG_CGROUP_BPF"),
-            // e420bed02507
-            Feature::Tcx => with("tcx", (6, 6), "CONFIG_NET_XGRESS"),
-            // 84601d6ee68a
-            Feature::Netfilter => with("netfilter", (6, 4), "CONFIG_NETFILTER_BPF_LINK"),
-            // aa8d3a716b59
-            Feature::XdpLink => plain("XDP links", (5, 9)),
-            // 79a7f8bdb159
-            Feature::SyscallProgram => plain("syscall programs", (5, 14)),
-            // 3124591f6861
-            Feature::TriggerKfunc => plain("bpf_modify_return_test_tp", (6, 10)),
-            // e314dbdc1c0d: 2.6.24.
-            Feature::Veth => with("veth", (2, 6), "CONFIG_VETH"),
-            // b530e9e1063e
-            Feature::XdpFrames => plain("XDP test runs with live frames", (5, 18)),
-        }
-    }
 }
 
 /// What fentry and its kin are built on.
@@ -267,22 +175,24 @@ struct Known {
     config: Option<&'static str>,
 }
 
-impl fmt::Display for Feature {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+const fn plain(name: &'static str, since: (u32, u32)) -> Known {
+    Known {
+        name,
+        since: Version(since),
+        config: None,
+    }
+}
+
+const fn with(name: &'static str, since: (u32, u32), config: &'static str) -> Known {
+    Known {
+        config: Some(config),
+        ..plain(name, since)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_feature_has_its_own_place() {
-        for (place, feature) in Feature::ALL.into_iter().enumerate() {
-            assert_eq!(feature as usize, place, "{feature}");
-        }
-    }
 
     #[test]
     fn names_are_unique() {

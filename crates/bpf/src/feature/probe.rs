@@ -20,6 +20,7 @@ use crate::{
     error::{Error, Result},
     lockdown,
     mount::Opened,
+    routine::{self, Routine},
 };
 
 /// Attach types of Linux 7.2 that this libbpf has no names for.
@@ -79,7 +80,7 @@ pub(super) fn missing(feature: Feature) -> Result<Option<Missing>> {
             Ok(Some(Missing::absent(feature, no.to_string())))
         }
         _ => Err(Error::Probe {
-            feature,
+            feature: feature.name(),
             words: no.to_string(),
         }),
     }
@@ -89,7 +90,7 @@ pub(super) fn missing(feature: Feature) -> Result<Option<Missing>> {
 fn capabilities(feature: Feature) -> &'static [(u32, &'static str)] {
     match feature {
         Feature::Btf | Feature::LruHash | Feature::MmapableArray => &[BPF],
-        Feature::PercpuBatch | Feature::RingBuffer => &[BPF],
+        Feature::PercpuBatch | Feature::RingBuffer | Feature::Arena => &[BPF],
         Feature::Tracefs => &[SYS_ADMIN],
         Feature::XdpTestRun | Feature::XdpLoadBytes | Feature::BpfLoop | Feature::Ktime => {
             &[BPF, NET_ADMIN]
@@ -139,6 +140,7 @@ fn ask(feature: Feature) -> Answer {
         }),
         Feature::Ktime => helper(xdp, sys::BPF_FUNC_ktime_get_ns),
         Feature::RingBuffer => map(sys::BPF_MAP_TYPE_RINGBUF, [0, 0, 1 << 16], 0),
+        Feature::Arena => map(sys::BPF_MAP_TYPE_ARENA, [0, 0, 1], sys::BPF_F_MMAPABLE),
         Feature::StackMap => match map(sys::BPF_MAP_TYPE_STACK_TRACE, [4, 8, 1], 0) {
             Answer::There => helper(sys::BPF_PROG_TYPE_RAW_TRACEPOINT, sys::BPF_FUNC_get_stackid),
             other => other,
@@ -154,6 +156,12 @@ fn ask(feature: Feature) -> Answer {
         Feature::KprobeMulti => kprobes(sys::BPF_TRACE_KPROBE_MULTI),
         Feature::KprobeSession => kprobes(sys::BPF_TRACE_KPROBE_SESSION),
         Feature::UprobeMulti => uprobes(sys::BPF_TRACE_UPROBE_MULTI),
+        Feature::UprobeNop10 => match routine::file_offset(Routine::Nop10) {
+            Ok(offset) => {
+                answer(perf_type("uprobe").and_then(|number| kernel::uprobe(number, offset)))
+            }
+            Err(error) => Answer::No(No::of(error.raw_os_error().unwrap_or(ENOTSUPP))),
+        },
         Feature::UprobeSession => uprobes(sys::BPF_TRACE_UPROBE_SESSION),
         // Loading tells: attaching would patch the kernel's code and wait for every CPU to see it.
         Feature::Fentry => tracing(sys::BPF_TRACE_FENTRY, btf_number(TRACED)),
@@ -273,12 +281,14 @@ fn uprobes(attach: sys::bpf_attach_type) -> Answer {
 }
 
 /// Perf lists the kinds of probes that it makes, each with a number.
-fn perf_probe(kind: &str) -> Answer {
+fn perf_type(kind: &str) -> std::result::Result<u32, No> {
     let listed = fs::read_to_string(format!("/sys/bus/event_source/devices/{kind}/type"));
-    let Some(number) = listed.ok().and_then(|text| text.trim().parse().ok()) else {
-        return Answer::No(No::of(libc::ENOENT));
-    };
-    match kernel::probe_nowhere(number) {
+    let number = listed.ok().and_then(|text| text.trim().parse().ok());
+    number.ok_or_else(|| No::of(libc::ENOENT))
+}
+
+fn perf_probe(kind: &str) -> Answer {
+    match perf_type(kind).and_then(kernel::probe_nowhere) {
         Err(no) if no.errno == libc::EFAULT => load(returns_0(sys::BPF_PROG_TYPE_KPROBE)),
         said => answer(said),
     }

@@ -1,81 +1,43 @@
 //! Which program of the object runs what.
 
-use libbpf_rs::{ProgramMut, skel::OpenSkel as _};
-
 use super::{Body, Datapath, Reset, Variant};
-use crate::{
-    skel::xdp_lb::{OpenXdpLbSkel, XdpLbProgs},
-    timing::Loop,
-};
+use crate::timing::Loop;
 
-/// Loads only what this kernel and this datapath need.
-pub(super) fn choose_programs(open: &mut OpenXdpLbSkel<'_>, variant: Variant) {
-    let Variant {
-        datapath, looping, ..
-    } = variant;
-    let prefixes: &[&str] = match datapath {
-        Datapath::Right => &["lb_", "floor_"],
-        Datapath::OuterByte => &["outer_byte_"],
-        Datapath::NoCounter => &["no_counter_"],
-        Datapath::UdpExpired => &["udp_expired_"],
-        Datapath::RingSlot => &["ring_slot_"],
-    };
-    for mut program in open.open_object_mut().progs_mut() {
-        let name = program.name().to_string_lossy().into_owned();
-        let ours = prefixes.iter().any(|prefix| name.starts_with(prefix));
-        let bpf_loop = name.ends_with(Loop::BpfLoop.suffix());
-        let loops = name.ends_with("_replay") || bpf_loop == (looping == Loop::BpfLoop);
-        program.set_autoload(ours && loops);
+/// What the names of a datapath's programs begin with.
+pub(super) fn prefix(datapath: Datapath) -> &'static str {
+    match datapath {
+        Datapath::Right => "lb",
+        Datapath::OuterByte => "outer_byte",
+        Datapath::NoCounter => "no_counter",
+        Datapath::UdpExpired => "udp_expired",
+        Datapath::RingSlot => "ring_slot",
     }
 }
 
-/// The timed program. A faulty datapath has one for IPv4 sources only.
-pub(super) fn timed<'a>(
-    programs: &'a XdpLbProgs<'static>,
-    variant: Variant,
-    body: Body,
-    reset: Reset,
-) -> &'a ProgramMut<'static> {
-    let [can_loop, bpf_loop] = match (variant.datapath, body, reset) {
-        (Datapath::Right, Body::Datapath, Reset::None) => {
-            [&programs.lb_none, &programs.lb_none__bpf_loop]
-        }
-        (Datapath::Right, Body::Datapath, Reset::Strip) => {
-            [&programs.lb_strip, &programs.lb_strip__bpf_loop]
-        }
-        (Datapath::Right, Body::Datapath, Reset::StripV4) => {
-            [&programs.lb_strip_v4, &programs.lb_strip_v4__bpf_loop]
-        }
-        (Datapath::Right, Body::Datapath, Reset::StripV6) => {
-            [&programs.lb_strip_v6, &programs.lb_strip_v6__bpf_loop]
-        }
-        (Datapath::OuterByte, Body::Datapath, _) => [
-            &programs.outer_byte_strip_v4,
-            &programs.outer_byte_strip_v4__bpf_loop,
-        ],
-        (Datapath::NoCounter, Body::Datapath, _) => [
-            &programs.no_counter_strip_v4,
-            &programs.no_counter_strip_v4__bpf_loop,
-        ],
-        (Datapath::UdpExpired, Body::Datapath, _) => [
-            &programs.udp_expired_strip_v4,
-            &programs.udp_expired_strip_v4__bpf_loop,
-        ],
-        (Datapath::RingSlot, Body::Datapath, _) => [
-            &programs.ring_slot_strip_v4,
-            &programs.ring_slot_strip_v4__bpf_loop,
-        ],
-        (_, Body::Empty, Reset::None) => [&programs.floor_none, &programs.floor_none__bpf_loop],
-        (_, Body::Empty, Reset::Strip) => [&programs.floor_strip, &programs.floor_strip__bpf_loop],
-        (_, Body::Empty, Reset::StripV4) => {
-            [&programs.floor_strip_v4, &programs.floor_strip_v4__bpf_loop]
-        }
-        (_, Body::Empty, Reset::StripV6) => {
-            [&programs.floor_strip_v6, &programs.floor_strip_v6__bpf_loop]
-        }
+/// Whether a program is one that this kernel and this datapath need.
+pub(super) fn wanted(program: &str, variant: Variant) -> bool {
+    let of = |prefix: &str| {
+        program
+            .strip_prefix(prefix)
+            .is_some_and(|rest| rest.starts_with('_'))
     };
-    match variant.looping {
-        Loop::CanLoop => can_loop,
-        Loop::BpfLoop => bpf_loop,
-    }
+    let ours = of(prefix(variant.datapath)) || variant.datapath == Datapath::Right && of("floor");
+    let bpf_loop = program.ends_with(Loop::BpfLoop.suffix());
+    ours && (program.ends_with("_replay") || bpf_loop == (variant.looping == Loop::BpfLoop))
+}
+
+/// The timed program. A faulty datapath has one for IPv4 sources only.
+pub(super) fn timed(variant: Variant, body: Body, reset: Reset) -> String {
+    let (prefix, reset) = match (variant.datapath, body) {
+        (_, Body::Empty) => ("floor", reset),
+        (Datapath::Right, Body::Datapath) => ("lb", reset),
+        (faulty, Body::Datapath) => (prefix(faulty), Reset::StripV4),
+    };
+    let reset = match reset {
+        Reset::None => "none",
+        Reset::Strip => "strip",
+        Reset::StripV4 => "strip_v4",
+        Reset::StripV6 => "strip_v6",
+    };
+    format!("{prefix}_{reset}{}", variant.looping.suffix())
 }

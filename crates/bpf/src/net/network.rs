@@ -72,7 +72,7 @@ impl Network {
         }
         if let Some(client) = &client {
             if let Some(missing) = Feature::Veth.missing()? {
-                return Err(Error::Missing(missing));
+                return Err(Error::Missing(missing.to_string()));
             }
             server.within(|| {
                 Netlink::open()

@@ -15,14 +15,14 @@ mod epoch;
 pub mod parts;
 mod proof;
 
-pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
+pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
 
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
 
 use crate::builtin::ladder;
 use crate::experiment::{
-    Case, Experiment, Grid, Loaded, Overhead, Pair, Sentinel, Setup, Unit, missing,
+    Case, Description, Experiment, Grid, Layout, Loaded, Overhead, Pair, Sentinel, Setup, missing,
 };
 use case::Way;
 
@@ -31,38 +31,36 @@ use case::Way;
 pub struct AttachTypes;
 
 impl Experiment for AttachTypes {
-    fn name(&self) -> &'static str {
-        "attach"
-    }
-
-    fn about(&self) -> &'static str {
-        "every way to attach a program, event by event: mechanism, body, tax of bpf_stats"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::NanosPerOp
-    }
-
-    fn factors(&self) -> Vec<(&str, &str)> {
-        vec![
-            ("attach", "how the program is attached"),
-            (
-                "body",
-                "what it does beside counting its runs: empty, map, hash, ringbuf, ringbuf-wakeup, stack",
-            ),
-            ("stats", "whether the kernel keeps account of run times"),
-            (
-                "driver",
-                "who makes the events; none/DRIVER is the same without a program",
-            ),
-        ]
-    }
-
-    fn grid(&self) -> Option<Grid> {
-        Some(Grid {
-            rows: "attach".into(),
-            columns: "body".into(),
-        })
+    fn description(&self) -> Description {
+        Description {
+            layout: Layout::Grid(Grid {
+                rows: "attach".into(),
+                columns: "body".into(),
+            }),
+            most_cpus: Some(1),
+            overhead: Overhead {
+                // Seen on a shared virtual machine, all cases that a host without kprobes has.
+                load_s: 0.3,
+                trial_s: 0.03,
+                batches: 1.1,
+            },
+            ..Description::new(
+                "attach",
+                "every way to attach a program, event by event: mechanism, body, tax of bpf_stats",
+                &[
+                    ("attach", "how the program is attached"),
+                    (
+                        "body",
+                        "what it does beside counting its runs: empty, map, hash, ringbuf, ringbuf-wakeup, stack",
+                    ),
+                    ("stats", "whether the kernel keeps account of run times"),
+                    (
+                        "driver",
+                        "who makes the events; none/DRIVER is the same without a program",
+                    ),
+                ],
+            )
+        }
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -82,19 +80,6 @@ impl Experiment for AttachTypes {
         match never {
             Some(reason) => Ok(Some(reason.to_owned())),
             None => missing(&self.needs(case)),
-        }
-    }
-
-    fn most_cpus(&self) -> Option<usize> {
-        Some(1)
-    }
-
-    fn overhead(&self) -> Overhead {
-        Overhead {
-            // Seen on a shared virtual machine, all cases that a host without kprobes has.
-            load_s: 0.3,
-            trial_s: 0.03,
-            batches: 1.1,
         }
     }
 

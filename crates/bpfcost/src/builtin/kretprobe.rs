@@ -22,7 +22,9 @@ use bpfcost_bpf::{Feature, timing::Loop};
 
 use self::{case::Way, epoch::Epoch};
 use crate::builtin::ladder;
-use crate::experiment::{Case, Experiment, Loaded, Overhead, Pair, Scaling, Sentinel, Setup, Unit};
+use crate::experiment::{
+    Case, Description, Experiment, Layout, Loaded, Overhead, Pair, Scaling, Sentinel, Setup,
+};
 
 /// The experiment.
 #[derive(Clone, Debug)]
@@ -41,55 +43,44 @@ impl Default for Kretprobes {
 }
 
 impl Experiment for Kretprobes {
-    fn name(&self) -> &'static str {
-        "kretprobe"
-    }
-
-    fn about(&self) -> &'static str {
-        "probes on a system call that many threads make at once: what they cost, and whom they miss"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::NanosPerOp
-    }
-
-    fn margin(&self) -> f64 {
-        0.03
-    }
-
-    fn factors(&self) -> Vec<(&str, &str)> {
-        vec![
-            ("probe", "none, kprobe, kretprobe, kretprobe.multi, fexit"),
-            ("threads", "how many make the call, on the CPUs in turn"),
-            (
-                "call",
-                "flock returns at once; in sleep all threads wait inside at once",
-            ),
-            (
-                "maxactive",
-                "instances of a kretprobe, for each CPU: 1x, 4x; 2x where none is named",
-            ),
-        ]
-    }
-
-    fn scaling(&self) -> Option<Scaling> {
-        Some(Scaling {
-            over: "threads".into(),
-            series: "probe".into(),
-            rate: proof::CALLS_PER_S.into(),
-        })
-    }
-
-    fn every_cpu(&self) -> bool {
-        true
+    fn description(&self) -> Description {
+        Description {
+            layout: Layout::Curves(Scaling {
+                over: "threads".into(),
+                series: "probe".into(),
+                rate: proof::CALLS_PER_S.into(),
+            }),
+            margin: 0.03,
+            every_cpu: true,
+            counts: false,
+            contends: true,
+            overhead: Overhead {
+                // Seen in an emulated guest with two CPUs: what attaching takes, above all.
+                load_s: 0.05,
+                trial_s: 0.15,
+                batches: 1.1,
+            },
+            ..Description::new(
+                "kretprobe",
+                "probes on a system call that many threads make at once: what they cost, and whom they miss",
+                &[
+                    ("probe", "none, kprobe, kretprobe, kretprobe.multi, fexit"),
+                    ("threads", "how many make the call, on the CPUs in turn"),
+                    (
+                        "call",
+                        "flock returns at once; in sleep all threads wait inside at once",
+                    ),
+                    (
+                        "maxactive",
+                        "instances of a kretprobe, for each CPU: 1x, 4x; 2x where none is named",
+                    ),
+                ],
+            )
+        }
     }
 
     fn on_cpus(&mut self, cpus: &[u32]) {
         self.cpus = cpus.len();
-    }
-
-    fn contends(&self) -> bool {
-        true
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -105,15 +96,6 @@ impl Experiment for Kretprobes {
 
     fn needs(&self, case: &Case) -> Vec<Feature> {
         Way::of(case).map_or_else(Vec::new, Way::needs)
-    }
-
-    fn overhead(&self) -> Overhead {
-        Overhead {
-            // Seen in an emulated guest with two CPUs: what attaching takes, above all.
-            load_s: 0.05,
-            trial_s: 0.15,
-            batches: 1.1,
-        }
     }
 
     fn programs(&self) -> Result<Option<String>> {

@@ -14,8 +14,8 @@ use bpfcost_bpf::{
 };
 
 use crate::experiment::{
-    Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role, Sentinel, Setup, Sizing,
-    Trial, Unit,
+    Batch, Case, Description, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role, Sentinel,
+    Setup, Sizing, Trial,
 };
 
 /// The rung that serves as sentinel, and how often it runs: about 1 ms.
@@ -34,20 +34,20 @@ const PASS: u32 = 2;
 pub struct KnownAnswers;
 
 impl Experiment for KnownAnswers {
-    fn name(&self) -> &'static str {
-        "ladder"
-    }
-
-    fn about(&self) -> &'static str {
-        "known answers: bodies with 0 to 1000 added instructions"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::NanosPerOp
-    }
-
-    fn factors(&self) -> Vec<(&str, &str)> {
-        vec![("added", "instructions in the body, each a multiplication")]
+    fn description(&self) -> Description {
+        Description {
+            most_cpus: Some(1),
+            overhead: Overhead {
+                load_s: 0.01,
+                trial_s: 0.0005,
+                batches: 1.0,
+            },
+            ..Description::new(
+                "ladder",
+                "known answers: bodies with 0 to 1000 added instructions",
+                &[("added", "instructions in the body, each a multiplication")],
+            )
+        }
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -68,18 +68,6 @@ impl Experiment for KnownAnswers {
     fn needs(&self, _case: &Case) -> Vec<Feature> {
         // can_loop where there is one, and this where not.
         vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop]
-    }
-
-    fn most_cpus(&self) -> Option<usize> {
-        Some(1)
-    }
-
-    fn overhead(&self) -> Overhead {
-        Overhead {
-            load_s: 0.01,
-            trial_s: 0.0005,
-            batches: 1.0,
-        }
     }
 
     fn programs(&self) -> Result<Option<String>> {
@@ -149,7 +137,7 @@ fn case(added: u32) -> Case {
         sizing: Sizing::Calibrated {
             most: Some(MOST_OPS),
         },
-        loads: 0,
+        ..Case::default()
     }
 }
 
@@ -168,14 +156,15 @@ impl Loaded for Rungs {
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let added = added(case).with_context(|| format!("the ladder has no case {}", case.name))?;
-        let before = self.ladder.product();
+        let before = self.ladder.product().map_err(anyhow::Error::from)?;
         let seen = self
             .ladder
             .batch(added, batch.0, self.cpu, self.exact)
             .map_err(anyhow::Error::from)?
             .with_context(|| format!("{} is not loaded", case.name))?;
         let product = expected(before, u64::from(added) * batch.0);
-        if let Some(problem) = problem(&seen, batch, product, self.ladder.product(), self.exact) {
+        let got = self.ladder.product().map_err(anyhow::Error::from)?;
+        if let Some(problem) = problem(&seen, batch, product, got, self.exact) {
             return Err(Fault::Invalid(problem));
         }
         Ok(Trial {

@@ -3,9 +3,12 @@
 //! To add one: write a file here that implements [`Experiment`], and name it in [`all`].
 
 pub mod attach;
+mod batch;
 mod crew;
 pub mod kretprobe;
 pub mod ladder;
+pub mod map;
+mod memory;
 pub mod pool;
 pub mod twice;
 pub mod view;
@@ -19,6 +22,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
     let mut all: Vec<Box<dyn Experiment>> = vec![
         Box::new(xdp_lb::XdpLb::default()),
         Box::new(attach::AttachTypes),
+        Box::new(map::Maps::default()),
         Box::new(pool::Pools::default()),
         Box::new(kretprobe::Kretprobes::default()),
     ];

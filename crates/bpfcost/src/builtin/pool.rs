@@ -27,7 +27,9 @@ use self::{
     space::Space,
     spin::Spin,
 };
-use crate::experiment::{Case, Experiment, Loaded, Overhead, Pair, Scaling, Sentinel, Setup, Unit};
+use crate::experiment::{
+    Case, Description, Experiment, Layout, Loaded, Overhead, Pair, Scaling, Sentinel, Setup,
+};
 
 /// A batch's length where each thread has a CPU: shorter than a time slice. A thread that is alone because
 /// something else has the other's CPU is fast, and batches of 10 ms on a busy machine are a mixture of both:
@@ -56,64 +58,64 @@ impl Default for Pools {
     }
 }
 
+impl Pools {
+    /// How long a batch is to be, in nanoseconds.
+    fn batch_ns(&self, way: Way) -> f64 {
+        let threads = match way {
+            Way::Pool(_, point) | Way::Alone(point) => point.threads,
+            Way::Line(_) => 1,
+        };
+        match threads.div_ceil(self.cpus.len().max(1)) {
+            0 | 1 => BATCH_NS,
+            each => (each as f64 * CROWDED_NS).min(LONGEST_NS),
+        }
+    }
+}
+
 impl Experiment for Pools {
-    fn name(&self) -> &'static str {
-        "pool"
-    }
-
-    fn about(&self) -> &'static str {
-        "lock-free pools of objects under contention: the kernel's, before and after, and their peers"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::NanosPerOp
-    }
-
-    fn margin(&self) -> f64 {
-        0.03
-    }
-
-    fn factors(&self) -> Vec<(&str, &str)> {
-        vec![
-            (
+    fn description(&self) -> Description {
+        Description {
+            layout: Layout::Curves(Scaling {
+                over: "threads".into(),
+                series: "pool".into(),
+                rate: proof::PAIRS_PER_S.into(),
+            }),
+            margin: 0.03,
+            privileged: false,
+            every_cpu: true,
+            counts: false,
+            contends: true,
+            overhead: Overhead {
+                // Seen on a shared virtual machine with two CPUs.
+                load_s: 0.001,
+                trial_s: 0.0005,
+                batches: 1.2,
+            },
+            ..Description::new(
                 "pool",
-                "freelist, array, array-padded, percpu, crossbeam-array, crossbeam-seg, concurrent, mutex",
-            ),
-            ("threads", "how many use it at once, on the CPUs in turn"),
-            (
-                "objects",
-                "how many it has: 2x are two for each CPU and each object taken at a time; 64 are 64 in all",
-            ),
-            (
-                "hold",
-                "multiplications while an object is held, each of which needs the one before",
-            ),
-            ("bulk", "objects taken before they are returned"),
-            (
-                "line",
-                "who changes a cache line in turn: own (one CPU), near (another core), far (another socket)",
-            ),
-        ]
-    }
-
-    fn scaling(&self) -> Option<Scaling> {
-        Some(Scaling {
-            over: "threads".into(),
-            series: "pool".into(),
-            rate: proof::PAIRS_PER_S.into(),
-        })
-    }
-
-    fn privileged(&self) -> bool {
-        false
-    }
-
-    fn contends(&self) -> bool {
-        true
-    }
-
-    fn every_cpu(&self) -> bool {
-        true
+                "lock-free pools of objects under contention: the kernel's, before and after, and their peers",
+                &[
+                    (
+                        "pool",
+                        "freelist, array, array-padded, percpu, crossbeam-array, crossbeam-seg, concurrent, mutex",
+                    ),
+                    ("threads", "how many use it at once, on the CPUs in turn"),
+                    (
+                        "objects",
+                        "how many it has: 2x are two for each CPU and each object taken at a time; 64 are 64 in all",
+                    ),
+                    (
+                        "hold",
+                        "multiplications while an object is held, each of which needs the one before",
+                    ),
+                    ("bulk", "objects taken before they are returned"),
+                    (
+                        "line",
+                        "who changes a cache line in turn: own (one CPU), near (another core), far (another socket)",
+                    ),
+                ],
+            )
+        }
     }
 
     fn on_cpus(&mut self, cpus: &[u32]) {
@@ -126,7 +128,11 @@ impl Experiment for Pools {
     }
 
     fn cases(&self) -> Vec<Case> {
-        case::all(&self.space).into_iter().map(Way::case).collect()
+        let case = |way: Way| Case {
+            batch_ns: Some(self.batch_ns(way)),
+            ..way.case()
+        };
+        case::all(&self.space).into_iter().map(case).collect()
     }
 
     fn pairs(&self) -> Vec<Pair> {
@@ -139,26 +145,6 @@ impl Experiment for Pools {
         };
         let seats: Vec<Seat> = self.cpus.iter().copied().map(Seat::of).collect();
         Ok(players(line, &seats).err())
-    }
-
-    fn batch_ns(&self, case: &Case, _usual_ns: f64) -> f64 {
-        let threads = match Way::of(case) {
-            Some(Way::Pool(_, point) | Way::Alone(point)) => point.threads,
-            Some(Way::Line(_)) | None => 1,
-        };
-        match threads.div_ceil(self.cpus.len().max(1)) {
-            0 | 1 => BATCH_NS,
-            each => (each as f64 * CROWDED_NS).min(LONGEST_NS),
-        }
-    }
-
-    fn overhead(&self) -> Overhead {
-        Overhead {
-            // Seen on a shared virtual machine with two CPUs.
-            load_s: 0.001,
-            trial_s: 0.0005,
-            batches: 1.2,
-        }
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
@@ -266,11 +252,11 @@ mod tests {
         let cases = pools.cases();
         let long = |name: &str| {
             let case = cases.iter().find(|case| case.name == name);
-            pools.batch_ns(case.expect(name), 10e6)
+            case.expect(name).batch_ns
         };
-        assert_eq!(long("array/2"), BATCH_NS);
-        assert_eq!(long("array/3"), 2.0 * CROWDED_NS);
-        assert_eq!(long("none/4096"), LONGEST_NS);
-        assert_eq!(long("line/near"), BATCH_NS);
+        assert_eq!(long("array/2"), Some(BATCH_NS));
+        assert_eq!(long("array/3"), Some(2.0 * CROWDED_NS));
+        assert_eq!(long("none/4096"), Some(LONGEST_NS));
+        assert_eq!(long("line/near"), Some(BATCH_NS));
     }
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
 
 use crate::experiment::{
-    Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Sentinel, Setup, Trial, Unit,
+    Batch, Case, Description, Experiment, Fault, Layout, Loaded, Pair, Sentinel, Setup, Trial,
 };
 
 /// Behind the name of the second entry.
@@ -51,28 +51,15 @@ fn original(case: &Case) -> Case {
 }
 
 impl Experiment for Twice {
-    fn name(&self) -> &str {
-        self.inner.name()
-    }
-
-    fn about(&self) -> &'static str {
-        "cases entered twice: every difference is false"
-    }
-
-    fn unit(&self) -> Unit {
-        self.inner.unit()
-    }
-
-    fn margin(&self) -> f64 {
-        self.inner.margin()
-    }
-
-    fn factors(&self) -> Vec<(&str, &str)> {
-        self.inner.factors()
-    }
-
-    fn privileged(&self) -> bool {
-        self.inner.privileged()
+    /// As its experiment says of itself, but that nothing of it needs a view of its own.
+    fn description(&self) -> Description {
+        let inner = self.inner.description();
+        Description {
+            about: "cases entered twice: every difference is false".into(),
+            layout: Layout::Flat,
+            metrics: Vec::new(),
+            ..inner
+        }
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -108,14 +95,6 @@ impl Experiment for Twice {
 
     fn needs(&self, case: &Case) -> Vec<Feature> {
         self.inner.needs(&original(case))
-    }
-
-    fn cpus(&self, case: &Case) -> u32 {
-        self.inner.cpus(&original(case))
-    }
-
-    fn overhead(&self) -> Overhead {
-        self.inner.overhead()
     }
 
     fn programs(&self) -> Result<Option<String>> {

@@ -74,6 +74,6 @@ fn part_markdown(part: &Part<'_>, load: Load) -> String {
 
 /// The document that the experiment of these records has of its own.
 fn own_document(records: &[&Record]) -> Option<String> {
-    let of_attach = records.first()?.experiment == AttachTypes.name();
+    let of_attach = records.first()?.experiment == AttachTypes.description().name;
     of_attach.then(|| attach::atlas::render(records))?
 }

@@ -12,18 +12,25 @@ mod watch;
 mod way;
 mod window;
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, btree_map::Entry},
+    rc::Rc,
+};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
 
 use crate::experiment::{
-    Case, Experiment, Loaded, Metric, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit, missing,
+    Case, Description, Experiment, Layout, Loaded, Metric, Overhead, Pair, ProbedWorkload, Role,
+    Setup, Sizing, Subject, missing,
 };
-pub use crate::workload::VARIANT;
 use crate::{
     probe::{self, Spec},
-    workload::{self, Base, Definition, LOAD, SECOND, Variant, allowed, outside::Outside},
+    workload::{
+        self, Base, Definition, LOAD, OFF, OwnServer, SECOND, VARIANT, Variant, allowed,
+        outside::Outside,
+    },
 };
 
 /// Differences of CPU time per operation below this count as none.
@@ -46,12 +53,15 @@ const BUILT_IN: &[&str] = &[
     include_str!("../../../../experiments/syscount.toml"),
 ];
 
+/// What a session has, by the server that a variant has of its own.
+type Bases = BTreeMap<Option<OwnServer>, Rc<Base>>;
+
 /// A workload as an experiment.
 #[derive(Debug)]
 pub struct Workload {
     definition: Definition,
-    /// Made with the first epoch, and kept for the others.
-    base: RefCell<Option<Rc<Base>>>,
+    /// Made with the first epoch, and kept for the others: one for each way to start the server.
+    bases: RefCell<Bases>,
     /// Who makes load from outside, where this is a guest.
     outside: Option<Rc<dyn Outside>>,
 }
@@ -65,12 +75,18 @@ pub fn built_in() -> impl Iterator<Item = Workload> {
         .map(Workload::of)
 }
 
+/// The variant of a case.
+fn variant<'a>(definition: &'a Definition, case: &Case) -> Option<&'a Variant> {
+    let name = case.factors.get(VARIANT).map_or(OFF, String::as_str);
+    definition.variants.iter().find(|one| one.name == name)
+}
+
 impl Workload {
     /// That workload.
     pub fn of(definition: Definition) -> Self {
         Workload {
             definition,
-            base: RefCell::new(None),
+            bases: RefCell::default(),
             outside: None,
         }
     }
@@ -151,25 +167,13 @@ impl Workload {
             role: Role::Case,
             floor: None,
             sizing: Sizing::Window(self.definition.window_ms),
-            loads: 0,
+            ..Case::default()
         }
     }
 
     /// The probe of a case, where it has one.
-    fn probe(&self, case: &Case) -> Result<Option<Spec>> {
-        let name = case.factors.get(VARIANT);
-        let mut variants = self.definition.variants.iter();
-        let variant = variants.find(|one| name == Some(&one.name));
-        let variant = variant.filter(|variant| !variant.probe.is_empty());
-        variant.map(|variant| variant.probe.parse()).transpose()
-    }
-
-    /// What the kernel must have for it.
-    fn needs_of_probe(&self, case: &Case) -> Result<Vec<Feature>> {
-        match self.probe(case)? {
-            Some(spec) => probe::needs(&spec),
-            None => Ok(Vec::new()),
-        }
+    fn probe(&self, case: &Case) -> Option<&Spec> {
+        variant(&self.definition, case)?.probe.as_ref()
     }
 
     /// Points and the variants that each of them has.
@@ -184,29 +188,16 @@ impl Workload {
             .map(|point| (point.clone(), variants(&point)))
             .collect()
     }
-}
 
-impl Experiment for Workload {
-    fn name(&self) -> &str {
-        &self.definition.name
+    /// With load that comes from outside of this guest.
+    pub fn with_outside(self, outside: Rc<dyn Outside>) -> Self {
+        Workload {
+            outside: Some(outside),
+            ..self
+        }
     }
 
-    fn about(&self) -> &str {
-        &self.definition.about
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::NanosPerOp
-    }
-
-    fn margin(&self) -> f64 {
-        CPU_MARGIN
-    }
-
-    fn spread(&self) -> f64 {
-        SPREAD
-    }
-
+    /// The factors of its cases, and what each of them means.
     fn factors(&self) -> Vec<(&str, &str)> {
         let factors = self.definition.factors.iter();
         let mut all: Vec<(&str, &str)> = vec![(VARIANT, "the probe; off is none")];
@@ -217,6 +208,7 @@ impl Experiment for Workload {
         all
     }
 
+    /// What is compared beside CPU time.
     fn metrics(&self) -> Vec<Metric> {
         let metric = |name: &str, about: &str, unit: &str, more_is_better, margin| Metric {
             name: name.to_owned(),
@@ -259,15 +251,29 @@ impl Experiment for Workload {
         all.filter(|metric| !moot(metric)).collect()
     }
 
-    fn adjacent(&self) -> Option<&str> {
-        Some(VARIANT)
+    /// What a load and a window take beside the window itself.
+    fn overhead(&self) -> Overhead {
+        // The server's start and end; a window that warms it, and two in which a probe is switched under load.
+        let windows = match self.definition.variants.len() {
+            1 => 1.0,
+            _ => 3.0,
+        };
+        let variants = self.definition.variants.iter();
+        let specs: Vec<&Spec> = variants.filter_map(|one| one.probe.as_ref()).collect();
+        let sum = |of: fn(&Spec) -> f64| specs.iter().copied().map(of).sum::<f64>();
+        // Those that take time are rehearsed too.
+        let rehearsed = specs.iter().filter(|spec| spec.start_s() > 0.0).count() as f64;
+        let starts_s = sum(Spec::start_s);
+        let switched_s = starts_s + sum(probe::switch_s);
+        Overhead {
+            load_s: 0.5 + (windows + rehearsed) * self.definition.window_ms as f64 / 1e3 + starts_s,
+            trial_s: 0.05 + switched_s / self.definition.variants.len() as f64,
+            batches: 1.0,
+        }
     }
 
-    fn rounds(&self) -> Option<u32> {
-        Some(self.definition.rounds)
-    }
-
-    fn quick(&self, case: &Case) -> bool {
+    /// Whether `--quick` runs a case where none are named.
+    fn is_quick(&self, case: &Case) -> bool {
         let variant = |one: &Variant| one.quick && case.factors.get(VARIANT) == Some(&one.name);
         let taken = self.definition.factors.iter().all(|factor| {
             let value = case.factors.get(&factor.name);
@@ -282,21 +288,50 @@ impl Experiment for Workload {
         taken && loaded && self.definition.variants.iter().any(variant)
     }
 
-    fn definition(&self) -> Option<&Definition> {
-        Some(&self.definition)
+    /// How its results are read.
+    fn layout(&self) -> ProbedWorkload {
+        let definition = &self.definition;
+        let variants = definition.variants.iter();
+        ProbedWorkload {
+            operation: definition.operation.clone(),
+            headline: definition.headline,
+            about: definition.about.clone(),
+            subject: definition.subject.clone(),
+            prose: definition.prose.clone(),
+            variants: variants
+                .map(|variant| (variant.name.clone(), variant.about.clone()))
+                .collect(),
+            over: definition.over.clone(),
+        }
     }
+}
 
-    fn counts(&self) -> bool {
-        false
+impl Experiment for Workload {
+    fn description(&self) -> Description {
+        let definition = &self.definition;
+        Description {
+            subject: Subject::Workload(Box::new(definition.clone())),
+            layout: Layout::Workload(self.layout()),
+            metrics: self.metrics(),
+            margin: CPU_MARGIN,
+            spread: SPREAD,
+            overhead: self.overhead(),
+            adjacent: Some(VARIANT.to_owned()),
+            rounds: Some(definition.rounds),
+            counts: false,
+            ..Description::new(&definition.name, &definition.about, &self.factors())
+        }
     }
 
     fn cases(&self) -> Vec<Case> {
         let blocks = self.blocks();
         let cases = |(point, variants): &(BTreeMap<String, String>, Vec<&Variant>)| {
-            variants
-                .iter()
-                .map(|variant| self.case(variant, point))
-                .collect::<Vec<_>>()
+            let cases = variants.iter().map(|variant| self.case(variant, point));
+            let marked = cases.map(|case| Case {
+                slow: !self.is_quick(&case),
+                ..case
+            });
+            marked.collect::<Vec<_>>()
         };
         blocks.iter().flat_map(cases).collect()
     }
@@ -330,45 +365,20 @@ impl Experiment for Workload {
 
     fn needs(&self, case: &Case) -> Vec<Feature> {
         // What can't be read is told when the case is asked for.
-        self.needs_of_probe(case).unwrap_or_default()
-    }
-
-    fn take_outside(&mut self, outside: Rc<dyn Outside>) {
-        self.outside = Some(outside);
+        let needs = self.probe(case).map(probe::needs);
+        needs.and_then(Result::ok).unwrap_or_default()
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
         if self.outside.is_none() && self.definition.is_outside(&case.factors) {
             return Ok(Some(NO_GUEST.to_owned()));
         }
-        let Some(spec) = self.probe(case)? else {
+        let Some(spec) = self.probe(case) else {
             return Ok(None);
         };
-        match missing(&probe::needs(&spec)?)? {
+        match missing(&probe::needs(spec)?)? {
             Some(reason) => Ok(Some(reason)),
-            None => probe::absent(&spec),
-        }
-    }
-
-    fn overhead(&self) -> Overhead {
-        // The server's start and end; a window that warms it, and two in which a probe is switched under load.
-        let windows = match self.definition.variants.len() {
-            1 => 1.0,
-            _ => 3.0,
-        };
-        let variants = self.definition.variants.iter();
-        let specs: Vec<probe::Spec> = variants
-            .filter_map(|variant| variant.probe.parse().ok())
-            .collect();
-        let sum = |of: fn(&probe::Spec) -> f64| specs.iter().map(of).sum::<f64>();
-        // Those that take time are rehearsed too.
-        let rehearsed = specs.iter().filter(|spec| spec.start_s() > 0.0).count() as f64;
-        let starts_s = sum(probe::Spec::start_s);
-        let switched_s = starts_s + sum(probe::Spec::switch_s);
-        Overhead {
-            load_s: 0.5 + (windows + rehearsed) * self.definition.window_ms as f64 / 1e3 + starts_s,
-            trial_s: 0.05 + switched_s / self.definition.variants.len() as f64,
-            batches: 1.0,
+            None => probe::absent(spec),
         }
     }
 
@@ -378,26 +388,24 @@ impl Experiment for Workload {
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
         let starting = || format!("starting the workload {}", self.definition.name);
-        let mut kept = self.base.borrow_mut();
-        let base = match &*kept {
-            Some(base) => Rc::clone(base),
-            None => Rc::new(Base::open(&self.definition).with_context(starting)?),
-        };
-        *kept = Some(Rc::clone(&base));
+        let mut bases = self.bases.borrow_mut();
+        for case in &setup.cases {
+            let own = variant(&self.definition, case).and_then(|one| one.server.clone());
+            if let Entry::Vacant(place) = bases.entry(own) {
+                let definition = self.definition.with_server(place.key().as_ref());
+                place.insert(Rc::new(Base::open(&definition).with_context(starting)?));
+            }
+        }
         let outside = self.outside.as_ref();
-        let bed = bed::Bed::open(&base, &self.definition, setup, outside).with_context(starting)?;
+        let bed =
+            bed::Bed::open(&bases, &self.definition, setup, outside).with_context(starting)?;
         Ok(Box::new(bed))
-    }
-
-    fn sentinel(&self, _setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        Ok(None)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::OFF;
 
     #[test]
     fn every_built_in_workload_can_be_read() {
@@ -405,16 +413,6 @@ mod tests {
             Definition::parse(text).unwrap_or_else(|error| panic!("{error}"));
         }
         assert_eq!(built_in().count(), BUILT_IN.len());
-    }
-
-    #[test]
-    fn every_probe_of_a_built_in_workload_can_be_read() {
-        for workload in built_in() {
-            for case in workload.cases() {
-                let needs = workload.needs_of_probe(&case);
-                needs.unwrap_or_else(|error| panic!("{}: {error:#}", case.name));
-            }
-        }
     }
 
     #[test]

@@ -6,7 +6,6 @@
 
 mod check;
 mod epoch;
-mod memory;
 mod model;
 mod packet;
 mod proof;
@@ -14,7 +13,6 @@ mod scenario;
 mod sequence;
 #[cfg(test)]
 mod tests;
-mod value;
 
 use std::collections::BTreeMap;
 
@@ -31,7 +29,7 @@ use self::{
 };
 use crate::builtin::ladder;
 use crate::experiment::{
-    Case, Experiment, Loaded, Overhead, Pair, Role, Sentinel, Setup, Sizing, Unit,
+    Case, Description, Experiment, Loaded, Overhead, Pair, Role, Sentinel, Setup, Sizing,
 };
 
 /// The experiment. Its datapath is the right one, and its loop the cheapest, but in tests.
@@ -74,35 +72,37 @@ impl XdpLb {
 }
 
 impl Experiment for XdpLb {
-    fn name(&self) -> &'static str {
-        "xdp-lb"
-    }
-
-    fn about(&self) -> &'static str {
-        "24 code paths of an XDP load balancer (after Katran), timed inside the kernel"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::NanosPerOp
-    }
-
-    fn factors(&self) -> Vec<(&str, &str)> {
-        vec![
-            (
-                "scenario",
-                "which packet meets which state; the case's name",
-            ),
-            (
-                "group",
-                "single flow, diverse flows, TCP flags, LRU stress, early exits, floors",
-            ),
-            ("protocol", "tcp, udp, icmp or none"),
-            ("family", "ipv4, ipv6 or none"),
-            (
-                "reset",
-                "what is undone between two operations; has a floor of its own",
-            ),
-        ]
+    fn description(&self) -> Description {
+        Description {
+            overhead: Overhead {
+                // Programs, rings, 100,000 foreign flows, and a replay of each case.
+                load_s: 0.35,
+                // Counters, and the model of a batch.
+                trial_s: 0.004,
+                // An eighth to warm up; the batch; and, where there is a reset, one with it done twice.
+                batches: 2.0,
+            },
+            ..Description::new(
+                "xdp-lb",
+                "24 code paths of an XDP load balancer (after Katran), timed inside the kernel",
+                &[
+                    (
+                        "scenario",
+                        "which packet meets which state; the case's name",
+                    ),
+                    (
+                        "group",
+                        "single flow, diverse flows, TCP flags, LRU stress, early exits, floors",
+                    ),
+                    ("protocol", "tcp, udp, icmp or none"),
+                    ("family", "ipv4, ipv6 or none"),
+                    (
+                        "reset",
+                        "what is undone between two operations; has a floor of its own",
+                    ),
+                ],
+            )
+        }
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -174,17 +174,6 @@ impl Experiment for XdpLb {
         ]
     }
 
-    fn overhead(&self) -> Overhead {
-        Overhead {
-            // Programs, rings, 100,000 foreign flows, and a replay of each case.
-            load_s: 0.35,
-            // Counters, and the model of a batch.
-            trial_s: 0.004,
-            // An eighth to warm up; the batch; and, where there is a reset, one with it done twice.
-            batches: 2.0,
-        }
-    }
-
     fn programs(&self) -> Result<Option<String>> {
         ladder::programs(self.variant()?.looping).map(Some)
     }
@@ -239,7 +228,7 @@ fn floor_case(reset: Reset) -> Case {
         sizing: Sizing::Calibrated {
             most: Some(scenario::MOST_OPS),
         },
-        loads: 0,
+        ..Case::default()
     }
 }
 
@@ -273,7 +262,7 @@ fn scenario_case(scenario: &Scenario) -> Case {
         role: Role::Case,
         floor: Some(floor_name(scenario.reset())),
         sizing: scenario.sizing,
-        loads: 0,
+        ..Case::default()
     }
 }
 

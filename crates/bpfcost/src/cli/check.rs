@@ -16,11 +16,11 @@ use super::{
     output::{answer, say},
 };
 use crate::{
+    process::program,
     target::{
         Check, CheckState, Host,
         guest::{Known, Tools},
     },
-    workload::program,
 };
 
 /// Tell what can be measured on this machine, and what will disturb it.

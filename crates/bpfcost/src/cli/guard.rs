@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::exit::Exit;
-use crate::guard;
+use crate::{guard, restore};
 
 /// What this program does to clean up after itself.
 #[derive(Debug, clap::Args)]
@@ -14,6 +14,6 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(_args: &Args) -> Result<Exit> {
-    guard::serve();
+    guard::serve(restore::put_back);
     Ok(Exit::Done)
 }

@@ -15,6 +15,8 @@ use super::{
     select,
 };
 use crate::{
+    builtin::workload::Workload,
+    experiment::Experiment,
     measure::{self, Event, Measured},
     record::{Disturbance, read_journal},
     target::{
@@ -83,11 +85,13 @@ fn inside(folder: &Path) -> Result<Exit> {
 fn measured(desk: &mut Desk) -> Result<Outcome> {
     let job = desk.job().context("the job can't be read")?;
     let host = Host::default();
-    let mut experiment = select::planned(&job.plan)?;
-    if outside::wanted(&job.plan) {
-        let errand = desk.errand().context("the shared folder can't be read")?;
-        experiment.take_outside(Rc::new(errand));
-    }
+    let experiment: Box<dyn Experiment> = match job.plan.subject.workload() {
+        Some(definition) if outside::wanted(&job.plan) => {
+            let errand = desk.errand().context("the shared folder can't be read")?;
+            Box::new(Workload::of(definition.clone()).with_outside(Rc::new(errand)))
+        }
+        _ => select::planned(&job.plan)?,
+    };
     place::able(&host, &*experiment)?;
     let machine = place::fingerprint(&host, &*experiment)?;
     let resumed = match job.resumed {

@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use super::{exit::Exit, format::Format, output::say, select};
 use crate::builtin;
-use crate::experiment::{Experiment, Role, Sizing, Unit};
+use crate::experiment::{Description, Role, Sizing, Unit};
 
 /// Kinds of targets that can run an experiment.
-fn targets(experiment: &dyn Experiment) -> &'static [&'static str] {
-    match experiment.counts() {
+fn targets(described: &Description) -> &'static [&'static str] {
+    match described.counts {
         false => &["host", "vm:KERNEL"],
         true => &["host", "vm:KERNEL", "exact:KERNEL"],
     }
@@ -31,9 +31,9 @@ pub(super) struct Args {
 
 /// One experiment, for programs.
 #[derive(Serialize)]
-struct Listed<'a> {
-    name: &'a str,
-    about: &'a str,
+struct Listed {
+    name: String,
+    about: String,
     unit: Unit,
     targets: &'static [&'static str],
     cases: usize,
@@ -52,12 +52,15 @@ fn experiments(format: Format) -> Result<()> {
     if let Format::Json = format {
         let list: Vec<Listed> = all
             .iter()
-            .map(|one| Listed {
-                name: one.name(),
-                about: one.about(),
-                unit: one.unit(),
-                targets: targets(&**one),
-                cases: one.cases().len(),
+            .map(|one| {
+                let described = one.description();
+                Listed {
+                    targets: targets(&described),
+                    name: described.name,
+                    about: described.about,
+                    unit: Unit::default(),
+                    cases: one.cases().len(),
+                }
             })
             .collect();
         say!("{}", serde_json::to_string_pretty(&list)?)?;
@@ -70,12 +73,13 @@ fn experiments(format: Format) -> Result<()> {
             .iter()
             .filter(|case| case.role == Role::Case)
             .count();
+        let described = one.description();
         table.add_row([
-            one.name().to_owned(),
+            described.name.clone(),
             measured.to_string(),
-            one.unit().to_string(),
-            targets(&**one).join(", "),
-            one.about().to_owned(),
+            Unit::default().to_string(),
+            targets(&described).join(", "),
+            described.about,
         ]);
     }
     say!("{}", table.trim_fmt())?;
@@ -90,14 +94,15 @@ fn cases(name: &str, format: Format) -> Result<()> {
         say!("{}", serde_json::to_string_pretty(&cases)?)?;
         return Ok(());
     }
-    if let Some(definition) = experiment.definition() {
+    let described = experiment.description();
+    if let Some(definition) = described.subject.workload() {
         return workload::tell(&*experiment, definition, name);
     }
     say!(
         "{}: {} ({})\n",
-        experiment.name(),
-        experiment.about(),
-        experiment.unit()
+        described.name,
+        described.about,
+        Unit::default()
     )?;
     let mut group = "";
     let mut part: Option<Table> = None;
@@ -122,13 +127,13 @@ fn cases(name: &str, format: Format) -> Result<()> {
         say!("  {} against {}: {}", pair.case, pair.baseline, pair.about)?;
     }
     say!("\nFactors:")?;
-    for (factor, meaning) in experiment.factors() {
+    for (factor, meaning) in &described.factors {
         say!("  {factor}: {meaning}")?;
     }
     say!(
         "\nTargets: {}\nMeasure some: bpfcost run {} --case 'GLOB'",
-        targets(&*experiment).join(", "),
-        experiment.name()
+        targets(&described).join(", "),
+        described.name
     )?;
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::{
 
 /// Whether some case of a plan has such load.
 pub(super) fn wanted(plan: &Plan) -> bool {
-    let definition = plan.definition.as_ref();
+    let definition = plan.subject.workload();
     let mut cases = plan.cases.iter();
     definition.is_some_and(|definition| cases.any(|case| definition.is_outside(&case.factors)))
 }
@@ -46,7 +46,7 @@ impl<'a> Clients<'a> {
     fn made(&self, order: &Order) -> Result<Option<Made>> {
         const ASKED: &str =
             "the guest asks for load that is not part of this run; please report it";
-        let definition = self.plan.definition.as_ref().context(ASKED)?;
+        let definition = self.plan.subject.workload().context(ASKED)?;
         let (port, _) = self.way.as_ref().context(ASKED)?;
         let mut cases = self.plan.cases.iter();
         match cases.find(|case| case.factors == order.factors) {

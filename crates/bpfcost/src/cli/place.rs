@@ -104,7 +104,7 @@ impl Place {
 
 /// Refuses where the machine lacks what every run of BPF programs needs.
 pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
-    if !experiment.privileged() {
+    if !experiment.description().privileged {
         return Ok(());
     }
     let missing = host.missing_capabilities();
@@ -140,7 +140,7 @@ pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
 pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Machine> {
     Ok(Machine {
         programs: experiment.programs()?,
-        features: match experiment.privileged() {
+        features: match experiment.description().privileged {
             true => features()?,
             false => Vec::new(),
         },
@@ -233,7 +233,7 @@ pub(super) fn measure_here(
         measured,
         disturbance: watch.look(),
         others,
-        warnings: (experiment.privileged() && !host.sees_other_programs())
+        warnings: (experiment.description().privileged && !host.sees_other_programs())
             .then_some(unseen)
             .into_iter()
             .collect(),

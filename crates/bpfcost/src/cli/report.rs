@@ -73,7 +73,7 @@ fn answerable(records: &[Record], load: Load) -> Result<()> {
     }
     let mut gridded = records
         .iter()
-        .filter(|record| record.grid.is_some())
+        .filter(|record| record.layout.grid().is_some())
         .peekable();
     if gridded.peek().is_none() {
         return Err(usage(

@@ -209,12 +209,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let several = plans.len() > 1;
     let mut jobs = Vec::new();
     for (experiment, plan) in plans {
-        let out = store::record_path(
-            args.out.as_deref(),
-            experiment.name(),
-            &plan.target,
-            several,
-        )?;
+        let out = store::record_path(args.out.as_deref(), &plan.experiment, &plan.target, several)?;
         // Better now than after the runs before it.
         record::writable(&out)?;
         Journal::vacant(&out)?;
@@ -257,7 +252,8 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
         exit = Exit::Interrupted;
     }
     // Guests are gone with all that was in them.
-    let probed = |one: &Ended| one.record.workload.is_some() && one.record.target == "host";
+    let probed =
+        |one: &Ended| one.record.layout.workload().is_some() && one.record.target == "host";
     let probed = ended.iter().any(probed);
     let kept: Vec<String> = ended.iter().filter_map(Ended::told).collect();
     let (records, troubles): (Vec<Record>, Vec<_>) = ended
@@ -308,7 +304,7 @@ fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> 
     let timed = |plan: &Plan| !plan.counts();
     let mut gridded = plans
         .iter()
-        .filter(|(_, plan)| plan.grid.is_some())
+        .filter(|(_, plan)| plan.layout.grid().is_some())
         .peekable();
     if gridded.peek().is_none() {
         return match args.rate {
@@ -319,7 +315,7 @@ fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> 
             None => Ok(()),
         };
     }
-    let alone = plans.iter().all(|(_, plan)| plan.grid.is_some());
+    let alone = plans.iter().all(|(_, plan)| plan.layout.grid().is_some());
     let asked = match (args.rate, args.budget) {
         (Some(_), _) => "--rate",
         (None, Some(_)) if alone => "--budget",

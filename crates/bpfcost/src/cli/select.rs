@@ -24,9 +24,9 @@ pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {
         return Ok(Box::new(Workload::of(definition)));
     }
     let all = builtin::all();
-    let names: Vec<String> = all.iter().map(|one| one.name().to_owned()).collect();
+    let names: Vec<String> = all.iter().map(|one| one.description().name).collect();
     all.into_iter()
-        .find(|one| one.name() == name)
+        .find(|one| one.description().name == name)
         .ok_or_else(|| {
             let near = suggest(name, names.iter().map(String::as_str));
             usage(format!(
@@ -53,7 +53,7 @@ pub(super) fn settle(
 
 /// The experiment of a plan, as it was when the plan was made.
 pub(super) fn planned(plan: &Plan) -> Result<Box<dyn Experiment>> {
-    if let Some(definition) = &plan.definition {
+    if let Some(definition) = plan.subject.workload() {
         return Ok(Box::new(Workload::of(definition.clone())));
     }
     settle(experiment(&plan.experiment)?, &plan.cpus, &plan.settings)
@@ -73,14 +73,14 @@ pub(super) fn cases(
             let near = suggest(glob, all.iter().map(|case| case.name.as_str()));
             return Err(usage(format!(
                 "no case of {} matches {glob}{near}\n  See its cases: bpfcost list {}",
-                experiment.name(),
-                experiment.name()
+                experiment.description().name,
+                experiment.description().name
             )));
         }
     }
     let patterns: Vec<WildMatch> = globs.iter().map(|glob| WildMatch::new(glob)).collect();
     let picked = |case: &Case| match case.role {
-        Role::Case if patterns.is_empty() => !quick || experiment.quick(case),
+        Role::Case if patterns.is_empty() => !quick || !case.slow,
         Role::Case => patterns.iter().any(|one| one.matches(&case.name)),
         Role::Floor => patterns.iter().any(|one| one.matches(&case.name)),
     };
@@ -93,7 +93,7 @@ pub(super) fn cases(
             "{} picks only floors, which are measured with the cases that need them\n  \
              Name a case too; see: bpfcost list {}",
             globs.join(", "),
-            experiment.name()
+            experiment.description().name
         )));
     }
     let mut wanted: Vec<&str> = all

@@ -1,7 +1,7 @@
 //! `bpfcost self-test`: is this tool right, here? Known answers, A/A runs, and how far sessions
 //! differ, which `compare` needs to know.
 
-use std::{collections::BTreeMap, sync::atomic::AtomicBool};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
@@ -160,28 +160,15 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
         note!("A/A run {} of {}", number + 1, args.runs);
         let experiment = Twice::of(select::experiment(EXPERIMENT)?, &CASES);
         let plan = Plan {
-            experiment: experiment.name().into(),
             target: "host".into(),
-            settings: BTreeMap::new(),
-            unit: experiment.unit(),
             seed: seed.wrapping_add(u64::from(number)),
             cases: experiment.cases(),
             pairs: experiment.pairs(),
             cpus: vec![cpu],
-            precision: None,
-            seconds: None,
-            patient: false,
             quick: true,
             rounds: Some(ROUNDS),
             goal_ns: BATCH_NS,
-            margin: experiment.margin(),
-            budget: None,
-            grid: None,
-            scaling: None,
-            contends: false,
-            metrics: Vec::new(),
-            adjacent: None,
-            definition: None,
+            ..Plan::of(experiment.description())
         };
         let empty = Measured::new(&plan);
         let measured = measure::measure(

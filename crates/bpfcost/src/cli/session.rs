@@ -165,7 +165,7 @@ impl Session {
         let disturbance = self.earlier.merge(outcome.disturbance);
         Host::disturbed(&mut machine, &disturbance, outcome.others);
         let mut warnings = target::warnings(&machine, &disturbance);
-        let known: &[&str] = match (self.plan.contends, &self.plan.definition) {
+        let known: &[&str] = match (self.plan.contends, self.plan.subject.workload()) {
             // Threads are started for each trial, and placed; and of emulated times the record says more.
             (true, _) => &[target::MIGRATIONS, target::EMULATED],
             // Processes of others do the work, and this program's threads none of it.

@@ -22,12 +22,47 @@ pub struct Case {
     /// How many operations a trial has.
     pub sizing: Sizing,
     /// The fewest loads that its spread needs where instructions are counted; 0 where those of any case do.
-    #[serde(default, skip_serializing_if = "none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub loads: usize,
+    /// How many CPUs it runs on at once, of its own accord. An exact target has one.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub cpus: u32,
+    /// How long its batch is to be, in nanoseconds, where that is not as long as those of others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub batch_ns: Option<f64>,
+    /// Whether `--quick` leaves it out, where no cases are named.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub slow: bool,
 }
 
-fn none(count: &usize) -> bool {
+impl Default for Case {
+    fn default() -> Self {
+        Case {
+            name: String::new(),
+            group: String::new(),
+            factors: BTreeMap::new(),
+            about: String::new(),
+            role: Role::Case,
+            floor: None,
+            sizing: Sizing::Calibrated { most: None },
+            loads: 0,
+            cpus: 1,
+            batch_ns: None,
+            slow: false,
+        }
+    }
+}
+
+fn is_zero(count: &usize) -> bool {
     *count == 0
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 /// Whether a case is measured for its own sake.
@@ -73,15 +108,6 @@ pub struct Pair {
     pub about: String,
 }
 
-/// Two factors that span a table.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Grid {
-    /// The factor whose values are the rows.
-    pub rows: String,
-    /// The factor whose values are the columns.
-    pub columns: String,
-}
-
 /// A further value of trials, which is compared as the main one is: requests per second beside CPU time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
@@ -95,15 +121,4 @@ pub struct Metric {
     pub more_is_better: Option<bool>,
     /// The relative difference below which two cases have the same of it.
     pub margin: f64,
-}
-
-/// How cases make curves: what grows along one, what tells one from another, and what it shows.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Scaling {
-    /// The factor that grows along a curve, a count: `threads`.
-    pub over: String,
-    /// The factor that names a curve: `pool`. Cases of one curve have all other factors in common.
-    pub series: String,
-    /// The secondary value that should grow: operations per second of all together.
-    pub rate: String,
 }

@@ -1,11 +1,12 @@
 //! A trial: one timed observation of a case, and the loaded thing that makes it.
 
-use std::{collections::BTreeMap, fmt};
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{Batch, Case};
+use crate::fault::Fault;
 
 /// One timed observation of a case that proved itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,73 +44,6 @@ impl Trial {
 /// Whether a count is 0, which journals leave out.
 fn none(count: &u64) -> bool {
     *count == 0
-}
-
-/// The code of [`Fault::Enough`] where a probe was let go of.
-pub const LET_GO: &str = "aborted";
-/// The same where what was watched has ended.
-pub const ENDED: &str = "ended";
-
-/// Why a trial has no value.
-#[derive(Debug)]
-pub enum Fault {
-    /// The trial ran and failed its own checks: the case is invalid.
-    Invalid(Problem),
-    /// The trial could not run: the whole run ends.
-    Broken(anyhow::Error),
-    /// No further trial may follow: the run ends with what it has.
-    Enough {
-        /// What a program knows it by: [`LET_GO`] or [`ENDED`].
-        code: &'static str,
-        /// Why, in a sentence.
-        text: String,
-    },
-}
-
-impl From<anyhow::Error> for Fault {
-    fn from(error: anyhow::Error) -> Self {
-        Fault::Broken(error)
-    }
-}
-
-/// A failed check: what was expected and what was seen, so that a person can act.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
-    /// What was checked, e.g. `lru misses`.
-    pub check: String,
-    /// What a right run shows.
-    pub expected: String,
-    /// What this one showed.
-    pub got: String,
-    /// What it means, or a hex diff; may have several lines.
-    pub detail: String,
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: expected {}, got {}",
-            self.check, self.expected, self.got
-        )
-    }
-}
-
-impl std::error::Error for Problem {}
-
-/// The problem that something is not as expected; `None` where it is.
-pub(crate) fn differs<T: PartialEq + ToString>(
-    check: &str,
-    expected: T,
-    got: T,
-    detail: &str,
-) -> Option<Problem> {
-    (expected != got).then(|| Problem {
-        check: check.to_owned(),
-        expected: expected.to_string(),
-        got: got.to_string(),
-        detail: detail.to_owned(),
-    })
 }
 
 /// An epoch: everything that the cases need, loaded. Dropping it detaches, stops and frees

@@ -5,9 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// What a trial's value is counted in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Unit {
     /// Nanoseconds per operation.
+    #[default]
     #[serde(rename = "ns/op")]
     NanosPerOp,
     /// Instructions per operation, counted on an exact target.

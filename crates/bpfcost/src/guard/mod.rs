@@ -24,8 +24,6 @@ use bpfcost_bpf::cgroup as groups;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use crate::restore;
-
 mod cgroup;
 mod scratch;
 
@@ -149,8 +147,9 @@ impl Drop for Guard {
     }
 }
 
-/// Is the guard: hears what is owed until standard input is closed, and does what is left of it.
-pub(crate) fn serve() {
+/// Is the guard: hears what is owed until standard input is closed, and does what is left of it. `put_back` does
+/// what a note says.
+pub(crate) fn serve(put_back: fn(&Path)) {
     let mut owed: Vec<Duty> = Vec::new();
     for line in io::stdin().lock().lines() {
         match line.map(|line| serde_json::from_str(&line)) {
@@ -162,7 +161,9 @@ pub(crate) fn serve() {
     }
     // What runs could change again what is put back, and write to folders.
     let (ends, others): (Vec<Duty>, Vec<Duty>) = owed.into_iter().rev().partition(Duty::ends);
-    ends.iter().chain(&others).for_each(Duty::act);
+    ends.iter()
+        .chain(&others)
+        .for_each(|duty| duty.act(put_back));
 }
 
 impl Duty {
@@ -172,7 +173,7 @@ impl Duty {
     }
 
     /// Does it, as far as that goes: nobody is there to be told that it does not.
-    fn act(&self) {
+    fn act(&self, put_back: fn(&Path)) {
         match self {
             Duty::Cgroup(path) => {
                 let _ = groups::clear(path);
@@ -183,7 +184,7 @@ impl Duty {
                 }
             }
             Duty::Folder(path) => remove(path),
-            Duty::PutBack(note) => restore::put_back(note),
+            Duty::PutBack(note) => put_back(note),
         }
     }
 }
@@ -208,7 +209,7 @@ mod tests {
         for (prefix, stays) in [("bpfcost-scratch-", false), ("bpfcost-", true)] {
             let folder = tempfile::TempDir::with_prefix(prefix).expect("a folder");
             fs::write(folder.path().join("file"), "x").expect("a file");
-            Duty::Folder(folder.path().to_owned()).act();
+            Duty::Folder(folder.path().to_owned()).act(|_| {});
             assert_eq!(folder.path().exists(), stays, "{prefix}");
         }
     }

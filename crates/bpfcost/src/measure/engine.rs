@@ -119,7 +119,7 @@ impl Run<'_> {
     fn find_unsupported(&mut self) -> Result<(), Halt> {
         for case in self.live() {
             let of = &self.plan.cases[case];
-            let cpus = self.experiment.cpus(of);
+            let cpus = of.cpus;
             let reason = match self.plan.counts() && cpus > 1 {
                 true => Some(format!(
                     "needs {cpus} CPUs at once, and a guest that counts instructions has one; run it on \

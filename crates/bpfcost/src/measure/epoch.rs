@@ -147,7 +147,7 @@ impl Run<'_> {
             }
             return Ok(());
         }
-        let goal_ns = self.experiment.batch_ns(of, plan.goal_ns);
+        let goal_ns = of.batch_ns.unwrap_or(plan.goal_ns);
         let outcome = calibrate(of.sizing, goal_ns, |batch| {
             let trial = self.trial(loaded, epoch, case, batch);
             trial.map_err(Some)?.ok_or(None)

@@ -7,7 +7,7 @@ use bpfcost_stats::{
 };
 
 use super::{LONGEST_S, Plan, Price, count};
-use crate::experiment::{Case, Experiment, Overhead, Role, Sizing};
+use crate::experiment::{Case, Description, Overhead, Role, Sizing};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
 const CALIBRATION_TRIALS: f64 = 8.0;
@@ -45,9 +45,9 @@ pub struct Forecast {
     pub detectable: Option<f64>,
 }
 
-/// What a run of `plan` would take and could show, if the epochs of a case scatter by `spread`, a
-/// relative standard deviation (0.01 is 1 %).
-pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Forecast {
+/// What a run of `plan` would take and could show, if the epochs of a case scatter as the experiment expects.
+pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
+    let spread = description.spread;
     let runs = |role: Option<Role>| {
         plan.cases
             .iter()
@@ -59,7 +59,7 @@ pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Foreca
         load_s,
         trial_s,
         batches: per_trial,
-    } = experiment.overhead();
+    } = description.overhead;
     if let Some(loads) = plan.loads() {
         let rounds = plan.rounds.unwrap_or(count::rounds(plan.quick));
         return counted(cases, loads, load_s, rounds);
@@ -67,7 +67,7 @@ pub fn forecast(experiment: &dyn Experiment, plan: &Plan, spread: f64) -> Foreca
     let batches = plan.cases.iter();
     let goals = batches.map(|case| match case.sizing {
         Sizing::Window(ms) => ms as f64 * 1e6,
-        _ => experiment.batch_ns(case, plan.goal_ns),
+        _ => case.batch_ns.unwrap_or(plan.goal_ns),
     });
     let batch_s = goals.sum::<f64>() / 1e9 / cases.max(1) as f64;
     let all = |trials: f64, batches: f64| {

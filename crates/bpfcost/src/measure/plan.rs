@@ -5,13 +5,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::count;
-use crate::{
-    experiment::{Case, Grid, Metric, Pair, Scaling, Setup, Unit},
-    workload::Definition,
-};
+use crate::experiment::{Case, Description, Layout, Metric, Pair, Setup, Subject, Unit};
 
 /// All that decides a run before it starts; the first thing in a journal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     /// The experiment's name.
     pub experiment: String,
@@ -26,21 +23,18 @@ pub struct Plan {
     pub seed: u64,
     /// The cases, floors included, in the experiment's order.
     pub cases: Vec<Case>,
-    /// The two factors that span a table, where there are such.
-    #[serde(default)]
-    pub grid: Option<Grid>,
-    /// How the cases make curves, where they do.
-    #[serde(default)]
-    pub scaling: Option<Scaling>,
+    /// How results are laid out.
+    #[serde(default, flatten)]
+    pub layout: Layout,
     /// Further values of trials that are compared as the main one is.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<Metric>,
     /// The factor whose values run next to each other in a round, where one does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adjacent: Option<String>,
-    /// What runs, where no name tells that: the workload of `run --with`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub definition: Option<Definition>,
+    /// What is measured, where no name says it.
+    #[serde(default)]
+    pub subject: Subject,
     /// Whether costs come from CPUs that fight for cache lines, which an emulated machine does not have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
@@ -69,6 +63,21 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// What an experiment declares of itself, with nothing chosen or asked yet.
+    pub fn of(description: Description) -> Self {
+        Plan {
+            experiment: description.name,
+            layout: description.layout,
+            metrics: description.metrics,
+            adjacent: description.adjacent,
+            subject: description.subject,
+            contends: description.contends,
+            rounds: description.rounds,
+            margin: description.margin,
+            ..Plan::default()
+        }
+    }
+
     /// Whether the target's clock counts instructions, so that costs are counted, not timed.
     pub fn counts(&self) -> bool {
         self.unit == Unit::InstructionsPerOp

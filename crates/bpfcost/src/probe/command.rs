@@ -18,9 +18,9 @@ use super::{
     programs::{Loading, freed},
 };
 use crate::{
-    experiment::Fault,
+    fault::Fault,
+    process::{Process, Scene, tail, told},
     restore::{Kept, State},
-    workload::{Process, Scene, tail, told},
 };
 
 /// How long a tool may take to load its programs: bpftrace needs one second, bcc's compiler some five.

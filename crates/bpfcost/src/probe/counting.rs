@@ -13,8 +13,8 @@ use bpfcost_bpf::{
     attach::{Counter, How, Work},
 };
 
-use super::{Probe, Seen};
-use crate::{experiment::Fault, nearest::suggest, workload::Scene};
+use super::{Arguments, BuiltIn, Probe, Runs, Seen};
+use crate::{fault::Fault, nearest::suggest, process::Scene};
 
 /// Calls that can be inside a function with a kretprobe at once: as many as it holds instances ready.
 const INSIDE: u32 = 64;
@@ -38,9 +38,27 @@ const BUSY_NS: u64 = 1000;
 /// How long it can be: the shortest has some turns of its loop, the longest no watchdog minds.
 const BUSY_LIMITS_NS: std::ops::RangeInclusive<u64> = 200..=1_000_000;
 
+/// The entry of `builtin:event`.
+pub(super) const EVENT: BuiltIn = BuiltIn {
+    form: "event:KIND:EVENT:BODY",
+    needs: |arguments| Ok(Counting::event(arguments)?.needs()),
+    absent: |arguments| Counting::event(arguments)?.absent(),
+    switch_s: 0.08,
+    runs: Runs::Here(|arguments| Counting::event(arguments)?.load()),
+};
+
+/// The entry of `builtin:busy`.
+pub(super) const BUSY: BuiltIn = BuiltIn {
+    form: "busy:EVENT:NANOSECONDS",
+    needs: |arguments| Ok(Counting::busy(arguments)?.needs()),
+    absent: |arguments| Counting::busy(arguments)?.absent(),
+    switch_s: 0.08,
+    runs: Runs::Here(|arguments| Counting::busy(arguments)?.load()),
+};
+
 /// What is counted, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Counting {
+struct Counting {
     how: How,
     event: String,
     work: Work,
@@ -48,7 +66,7 @@ pub(super) struct Counting {
 
 impl Counting {
     /// Reads the arguments of `builtin:event`.
-    pub(super) fn event(arguments: &[String]) -> Result<Self> {
+    fn event(arguments: &Arguments) -> Result<Self> {
         let [kind, event @ .., work] = arguments else {
             bail!(usage_of_event());
         };
@@ -81,7 +99,7 @@ impl Counting {
     }
 
     /// Reads the arguments of `builtin:busy`.
-    pub(super) fn busy(arguments: &[String]) -> Result<Self> {
+    fn busy(arguments: &Arguments) -> Result<Self> {
         let (event, ns) = match arguments {
             [category, name] => ([category, name], BUSY_NS),
             [category, name, ns] => {
@@ -109,17 +127,17 @@ impl Counting {
     }
 
     /// What the kernel must have.
-    pub(super) fn needs(&self) -> Vec<Feature> {
+    fn needs(&self) -> Vec<Feature> {
         Counter::needs(self.how, self.work)
     }
 
     /// Why this kernel has no such event, where it has none.
-    pub(super) fn absent(&self) -> Result<Option<String>> {
+    fn absent(&self) -> Result<Option<String>> {
         Ok(Counter::absent(self.how, &self.event)?)
     }
 
     /// Loads the program.
-    pub(super) fn load(&self) -> Result<Box<dyn Probe>> {
+    fn load(&self) -> Result<Box<dyn Probe>> {
         Ok(Box::new(Loaded(Counter::load(
             self.how,
             &self.event,

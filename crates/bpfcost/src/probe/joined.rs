@@ -1,20 +1,10 @@
 //! Several probes as one: switched on in their order, off in the opposite one.
 
-use anyhow::Result;
-
-use super::{Probe, Seen, Spec, open};
-use crate::{experiment::Fault, workload::Scene};
+use super::{Probe, Seen};
+use crate::{fault::Fault, process::Scene};
 
 /// Several probes.
-pub(super) struct Joined(Vec<Box<dyn Probe>>);
-
-impl Joined {
-    /// Opens all of them.
-    pub(super) fn open(all: &[Spec], scene: &Scene) -> Result<Self> {
-        let opened = all.iter().map(|spec| open(spec, scene));
-        opened.collect::<Result<_>>().map(Joined)
-    }
-}
+pub(super) struct Joined(pub(super) Vec<Box<dyn Probe>>);
 
 impl Probe for Joined {
     fn attach(&mut self, scene: &Scene) -> Result<(), Fault> {

@@ -4,7 +4,8 @@
 //! A probe is opened once an epoch, when the server runs; then it is attached for a window and detached after
 //! it, many times; dropping it takes everything away that it brought.
 
-pub(crate) mod agent;
+pub mod agent;
+mod built_in;
 mod command;
 mod counting;
 mod joined;
@@ -17,17 +18,18 @@ mod unit;
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, anyhow, bail};
-use bpfcost_bpf::{Feature, syscount::Syscount};
+use anyhow::{Result, bail};
+use bpfcost_bpf::Feature;
 use serde::{Deserialize, Serialize};
 
+pub use built_in::{Arguments, BuiltIn, Runs, add};
 pub(crate) use command::program;
 pub(crate) use left::left;
 pub use spec::Spec;
 pub(crate) use unit::unit_pids;
 
-use self::counting::Counting;
-use crate::{experiment::Fault, nearest::suggest, workload::Scene};
+use self::joined::Joined;
+use crate::{fault::Fault, process::Scene};
 
 /// Something that can be switched on and off while a server runs.
 pub trait Probe {
@@ -65,35 +67,15 @@ pub struct Seen {
     pub counts: BTreeMap<String, u64>,
 }
 
-/// Built-in probes that run in this process, as they are told what to do.
-const IN_PROCESS: [&str; 4] = [
-    "nothing",
-    "stats",
-    "event:KIND:EVENT:BODY",
-    "busy:EVENT:NANOSECONDS",
-];
-
-/// What there is in the place of a built-in probe that there is not.
-fn unknown(name: &str) -> anyhow::Error {
-    let agents = agent::names();
-    let all: Vec<&str> = IN_PROCESS.into_iter().chain(agents).collect();
-    let near = suggest(name, all.iter().copied());
-    anyhow!(
-        "there is no built-in probe {name}{near}\n  There are builtin:{}",
-        all.join(", builtin:")
-    )
+/// Refuses a built-in probe that there is not, or that does not take these arguments.
+pub(crate) fn known(spec: &Spec) -> Result<()> {
+    needs(spec).map(drop)
 }
 
 /// Refuses a probe that is seen not to be there, before anything is started for it.
 pub(crate) fn there(spec: &Spec) -> Result<()> {
     match spec {
-        Spec::BuiltIn { name, arguments } => match name.as_str() {
-            "nothing" | "stats" => Ok(()),
-            "event" => Counting::event(arguments).map(drop),
-            "busy" => Counting::busy(arguments).map(drop),
-            _ if agent::known(name) => Ok(()),
-            _ => Err(unknown(name)),
-        },
+        Spec::BuiltIn { .. } => known(spec),
         Spec::Object { path, .. } if !path.is_file() => {
             bail!("there is no file {}", path.display())
         }
@@ -104,30 +86,31 @@ pub(crate) fn there(spec: &Spec) -> Result<()> {
     }
 }
 
-/// Whether a probe, as it is written, looks at the processes of a server: all built-in agents do.
-pub(crate) fn is_of_server(probe: &str) -> bool {
-    fn of_server(spec: &Spec) -> bool {
-        match spec {
-            Spec::BuiltIn { name, .. } => agent::known(name),
-            Spec::Joined(all) => all.iter().any(of_server),
-            _ => false,
+/// Whether a probe looks at the processes of a server: all built-in agents do.
+pub(crate) fn is_of_server(spec: &Spec) -> bool {
+    match spec {
+        Spec::BuiltIn { name, .. } => {
+            built_in::find(name).is_ok_and(|one| matches!(one.runs, Runs::Agent(_)))
         }
+        Spec::Joined(all) => all.iter().any(is_of_server),
+        _ => false,
     }
-    probe.parse().is_ok_and(|spec| of_server(&spec))
+}
+
+/// Seconds that switching a probe on and off takes once it is started, so that a plan can say how long it takes.
+pub(crate) fn switch_s(spec: &Spec) -> f64 {
+    match spec {
+        Spec::BuiltIn { name, .. } => built_in::find(name).map_or(0.0, |one| one.switch_s),
+        Spec::Joined(all) => all.iter().map(switch_s).sum(),
+        _ => 0.1,
+    }
 }
 
 /// Opens a probe for a running workload.
-pub fn open(spec: &Spec, scene: &Scene) -> Result<Box<dyn Probe>> {
+pub fn open(spec: &Spec) -> Result<Box<dyn Probe>> {
     Ok(match spec {
-        Spec::BuiltIn { name, arguments } => match name.as_str() {
-            "nothing" => Box::new(nothing::Nothing),
-            "event" => Counting::event(arguments)?.load()?,
-            "busy" => Counting::busy(arguments)?.load()?,
-            "stats" => Box::new(stats::Stats::default()),
-            _ if agent::known(name) => Box::new(agent::Remote::start(name, arguments)?),
-            _ => return Err(unknown(name)),
-        },
-        Spec::Joined(all) => Box::new(joined::Joined::open(all, scene)?),
+        Spec::BuiltIn { name, arguments } => built_in::find(name)?.open(arguments)?,
+        Spec::Joined(all) => Box::new(Joined(all.iter().map(open).collect::<Result<_>>()?)),
         Spec::Object { path, program } => {
             let file = path.display().to_string();
             let arguments: Vec<String> = [file].into_iter().chain(program.clone()).collect();
@@ -141,29 +124,20 @@ pub fn open(spec: &Spec, scene: &Scene) -> Result<Box<dyn Probe>> {
 
 /// What the kernel must have for a probe, as far as its name tells.
 pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
-    Ok(match spec {
-        Spec::BuiltIn { name, arguments } => match name.as_str() {
-            "event" => Counting::event(arguments)?.needs(),
-            "busy" => Counting::busy(arguments)?.needs(),
-            "l7" => agent::l7::needs(arguments)?,
-            "syscount" => Syscount::needs(),
-            _ => Vec::new(),
-        },
+    match spec {
+        Spec::BuiltIn { name, arguments } => (built_in::find(name)?.needs)(arguments),
         Spec::Joined(all) => {
             let needs: Result<Vec<_>> = all.iter().map(needs).collect();
-            needs?.concat()
+            Ok(needs?.concat())
         }
-        Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) | Spec::Process(_) => Vec::new(),
-    })
+        Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) | Spec::Process(_) => Ok(Vec::new()),
+    }
 }
 
 /// Why this kernel has not what a built-in probe is for, where it hasn't.
 pub fn absent(spec: &Spec) -> Result<Option<String>> {
     match spec {
-        Spec::BuiltIn { name, arguments } if name == "event" => {
-            Counting::event(arguments)?.absent()
-        }
-        Spec::BuiltIn { name, arguments } if name == "busy" => Counting::busy(arguments)?.absent(),
+        Spec::BuiltIn { name, arguments } => (built_in::find(name)?.absent)(arguments),
         Spec::Joined(all) => {
             let reasons: Result<Vec<_>> = all.iter().map(absent).collect();
             Ok(reasons?.into_iter().flatten().next())

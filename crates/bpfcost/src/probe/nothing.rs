@@ -1,12 +1,13 @@
 //! `builtin:nothing`: a probe that is none, for A/A runs. Whatever it is found to cost is false.
 
-use anyhow::Result;
+use super::{BuiltIn, Probe, Seen};
+use crate::{fault::Fault, process::Scene};
 
-use super::{Probe, Seen};
-use crate::{experiment::Fault, workload::Scene};
+/// Its entry.
+pub(super) const PROBE: BuiltIn = BuiltIn::plain("nothing", |_| Ok(Box::new(Nothing)));
 
 #[derive(Debug)]
-pub(super) struct Nothing;
+struct Nothing;
 
 impl Probe for Nothing {
     fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {

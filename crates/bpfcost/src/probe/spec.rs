@@ -78,21 +78,6 @@ impl Spec {
         }
     }
 
-    /// What switching it on and off takes once it is started, in seconds, so that a plan can say how long it takes:
-    /// mostly the kernel's wait until nobody is in a program any more.
-    pub fn switch_s(&self) -> f64 {
-        match self {
-            Spec::BuiltIn { name, .. } => match name.as_str() {
-                "nothing" | "stats" => 0.0,
-                // They end a phase with what their process has to say.
-                "syscount" | "sslsniff" | "l7" => 0.25,
-                _ => 0.08,
-            },
-            Spec::Joined(all) => all.iter().map(Spec::switch_s).sum(),
-            _ => 0.1,
-        }
-    }
-
     fn is_command(&self) -> bool {
         matches!(self, Spec::Command(_) | Spec::Process(_))
     }

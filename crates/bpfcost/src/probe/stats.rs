@@ -1,14 +1,17 @@
 //! `builtin:stats`: the kernel's account of run times, `bpf_stats`, on while it is attached. Joined with
 //! another probe, it tells what that one costs while somebody asks what it costs.
 
-use anyhow::{Result, anyhow};
+use anyhow::anyhow;
 use bpfcost_bpf::stats::StatsOn;
 
-use super::{Probe, Seen};
-use crate::{experiment::Fault, workload::Scene};
+use super::{BuiltIn, Probe, Seen};
+use crate::{fault::Fault, process::Scene};
+
+/// Its entry.
+pub(super) const PROBE: BuiltIn = BuiltIn::plain("stats", |_| Ok(Box::new(Stats::default())));
 
 #[derive(Debug, Default)]
-pub(super) struct Stats(Option<StatsOn>);
+struct Stats(Option<StatsOn>);
 
 impl Probe for Stats {
     fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {

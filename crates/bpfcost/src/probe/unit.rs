@@ -14,9 +14,9 @@ use super::{
     programs::{Loading, freed},
 };
 use crate::{
-    experiment::Fault,
+    fault::Fault,
+    process::{Scene, family},
     restore::{Kept, State, systemctl},
-    workload::{Scene, family},
 };
 
 /// How long a unit's BPF programs are waited for; systemd says that it is started only when it is ready, and

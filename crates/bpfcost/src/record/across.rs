@@ -276,7 +276,7 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CaseAcross<'a>> {
         for case in &record.cases {
             let outside = |grid: &Grid| case.role == Role::Case && grid.place(case).is_none();
             match places.get(case.name.as_str()) {
-                _ if record.grid.as_ref().is_some_and(outside) => {}
+                _ if record.layout.grid().is_some_and(outside) => {}
                 Some(place) => at = place + 1,
                 None if known.insert(&case.name) => behind[at].push(case),
                 None => {}
@@ -386,7 +386,7 @@ fn told_spread(records: [&Record; 2]) -> Option<f64> {
 /// A case whose cost can be compared. Of what can't be told from nothing, no share is worth telling.
 fn comparable(cell: &Cell<'_>, record: &Record) -> Option<Cost> {
     let cost = record.cost(cell.case?)?;
-    (record.grid.is_none() || cost.is_something()).then_some(cost)
+    (record.layout.grid().is_none() || cost.is_something()).then_some(cost)
 }
 
 /// The difference of two counts. They repeat, so the margin is zero.

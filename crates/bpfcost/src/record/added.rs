@@ -20,13 +20,16 @@ use super::{
     compat::what,
     sides::{Group, costs, estimates, exact_suffices, pooled, sessions, sessions_needed},
 };
-use crate::{builtin::workload::VARIANT, measure::Warning, workload::OFF};
+use crate::{
+    measure::Warning,
+    workload::{OFF, VARIANT},
+};
 
 impl Group<'_> {
     /// Whether these are runs of a workload.
     pub(super) fn are_of_a_workload(&self) -> bool {
         let mut records = self.new.iter().chain(&self.old);
-        records.all(|record| record.workload.is_some())
+        records.all(|record| record.layout.workload().is_some())
     }
 
     /// The changes of cases that both sides have, and what keeps some of them from a verdict.

@@ -10,14 +10,13 @@ use bpfcost_stats::{
 
 use super::{
     Asked, BudgetVerdict, CaseRecord, Comparison, Machine, MetricRecord, MetricValue, Mode,
-    Prediction, Raw, Record, SCHEMA, Spread, Status, Verdict, Workload, exact,
+    Prediction, Raw, Record, SCHEMA, Spread, Status, Verdict, exact,
     net::{Parts, net, second_reset},
     noise::noise,
 };
 use crate::{
     experiment::{Case, Metric, Pair, Role, Unit},
     measure::{CaseData, Measured, PROPORTIONALITY, Plan, Stop, Warning},
-    workload::Definition,
 };
 
 impl Record {
@@ -72,8 +71,7 @@ impl Record {
                 ..machine
             },
             warnings,
-            grid: plan.grid.clone(),
-            scaling: plan.scaling.clone(),
+            layout: plan.layout.clone(),
             contends: plan.contends,
             prediction,
             comparisons: match speechless {
@@ -81,27 +79,9 @@ impl Record {
                 false => seen.comparisons(plan, measured),
             },
             metrics: seen.metrics(plan, measured),
-            workload: plan.definition.as_ref().map(workload),
             spread: seen.spread(plan, measured, session_spread),
             cases,
         }
-    }
-}
-
-/// What ran, as the record tells it.
-fn workload(definition: &Definition) -> Workload {
-    Workload {
-        operation: definition.operation.clone(),
-        headline: definition.headline,
-        about: definition.about.clone(),
-        subject: definition.subject.clone(),
-        prose: definition.prose.clone(),
-        variants: definition
-            .variants
-            .iter()
-            .map(|variant| (variant.name.clone(), variant.about.clone()))
-            .collect(),
-        over: definition.over.clone(),
     }
 }
 

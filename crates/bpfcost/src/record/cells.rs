@@ -32,7 +32,7 @@ impl Grid {
 impl Record {
     /// The cases as rows and columns; `None` where nothing spans a table.
     pub fn cells(&self) -> Option<Cells<'_>> {
-        let grid = self.grid.as_ref()?;
+        let grid = self.layout.grid()?;
         let mut cells = Cells {
             grid,
             rows: Vec::new(),

@@ -76,7 +76,7 @@ pub fn compare(
     let threshold = threshold.unwrap_or_else(|| {
         if records().all(counted) {
             0.0
-        } else if records().all(|record| record.workload.is_some()) {
+        } else if records().all(|record| record.layout.workload().is_some()) {
             records()
                 .map(|record| record.asked.margin)
                 .fold(0.0, f64::max)

@@ -178,7 +178,7 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             ),
         );
     }
-    if first.workload.is_some() {
+    if first.layout.workload().is_some() {
         warn(
             "workload-sessions",
             format!(
@@ -209,7 +209,7 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
 
 /// What the values of a record are: `CPU time of the server per command`.
 fn counted(record: &Record) -> String {
-    match &record.workload {
+    match record.layout.workload() {
         None => "a cost of its own".to_owned(),
         Some(workload) => format!(
             "CPU time of the {} per {}",

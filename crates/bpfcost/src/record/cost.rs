@@ -64,7 +64,7 @@ impl Record {
         if case.status != Status::Ok {
             return None;
         }
-        let cost = match (&self.grid, case.role) {
+        let cost = match (self.layout.grid(), case.role) {
             (Some(_), Role::Case) => {
                 Cost::net(case, case.floor.as_deref().and_then(|name| self.case(name)))
             }

@@ -4,7 +4,10 @@
 
 use bpfcost_stats::{Estimate, sample::median};
 
-use crate::{builtin::workload::VARIANT, experiment::Case, workload::OFF};
+use crate::{
+    experiment::Case,
+    workload::{OFF, VARIANT},
+};
 
 /// The 95 % interval of each second window of `off` against the one before, in percent; `None` with too few epochs, and
 /// where nothing is switched on and off. `samples` has each case's trials by epoch, in their order.
@@ -47,7 +50,7 @@ mod tests {
             role: Role::Case,
             floor: None,
             sizing: Sizing::Window(1000),
-            loads: 0,
+            ..Case::default()
         }
     }
 

@@ -121,7 +121,7 @@ pub enum PartRole<'a> {
 impl Parts {
     /// The parts of a record, where its cases have such; `None` where none was measured.
     pub fn of(record: &Record) -> Option<Self> {
-        let grid = record.grid.as_ref()?;
+        let grid = record.layout.grid()?;
         let seen = Seen { record, grid };
         let bodies = seen.values(&grid.columns, |body| body != PLAIN);
         let mut rows: Vec<AttachParts> = seen

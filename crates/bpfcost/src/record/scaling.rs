@@ -74,7 +74,7 @@ pub struct CurvePoint<'a> {
 impl<'a> Curves<'a> {
     /// The curves of a record; `None` where its cases make none.
     pub fn of(record: &'a Record) -> Option<Self> {
-        let scaling = record.scaling.as_ref()?;
+        let scaling = record.layout.scaling()?;
         let cpus = u32::try_from(record.asked.cpus.len()).map_or(1, |cpus| cpus.max(1));
         let mut curves = Curves {
             scaling,

@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    experiment::{Grid, Metric, Problem, Role, Scaling, Unit},
-    measure::{Calibration, Stop, Warning},
-    workload::Headline,
-};
-
 use super::prediction::Prediction;
+use crate::{
+    experiment::{Layout, Metric, Problem, Role, Unit},
+    measure::{Calibration, Stop, Warning},
+};
 
 /// The version that this program writes; it reads this one and older.
 pub const SCHEMA: u32 = 1;
@@ -42,12 +40,9 @@ pub struct Record {
     pub machine: Machine,
     /// What a reader should know.
     pub warnings: Vec<Warning>,
-    /// The two factors that span a table of the cases, where there are such.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grid: Option<Grid>,
-    /// How the cases make curves, where they do.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub scaling: Option<Scaling>,
+    /// How results are laid out.
+    #[serde(default, flatten)]
+    pub layout: Layout,
     /// Whether costs come from CPUs that fight for cache lines: emulated times of such cases tell nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
@@ -61,9 +56,6 @@ pub struct Record {
     /// Further values that are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricRecord>,
-    /// What ran, where programs of others did the work.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub workload: Option<Workload>,
     /// How much moved with what.
     pub spread: Spread,
 }
@@ -315,25 +307,6 @@ pub struct MetricValue {
     pub value: f64,
     /// 95 % signed-rank interval; null with too few epochs.
     pub ci95: Option<[f64; 2]>,
-}
-
-/// What ran, where programs of others did the work.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Workload {
-    /// One operation, in a word: `command`, `request`.
-    pub operation: String,
-    /// Whose CPU time per operation the cases' own values are: `server` or `machine`.
-    pub headline: Headline,
-    /// The question.
-    pub about: String,
-    /// What pays for the probes, where that is not the experiment's name.
-    pub subject: Option<String>,
-    /// How to read the result, in paragraphs.
-    pub prose: String,
-    /// What each value of the factor `variant` is, in the order of tables; the first is the baseline.
-    pub variants: Vec<(String, String)>,
-    /// The factor along which curves are drawn, where there is one.
-    pub over: Option<String>,
 }
 
 /// What can be said of a comparison.

@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{CaseRecord, Comparison, MetricRecord, Record, Workload};
-use crate::{builtin::workload::VARIANT, workload::OFF};
+use super::{CaseRecord, Comparison, MetricRecord, Record};
+use crate::{
+    experiment::ProbedWorkload,
+    workload::{OFF, VARIANT},
+};
 
 /// The states of a workload, in the record's order; each has a case without a probe and some with one.
 #[derive(Debug)]
@@ -11,7 +14,7 @@ pub struct States<'a> {
     /// What they are of.
     pub record: &'a Record,
     /// What ran.
-    pub workload: &'a Workload,
+    pub workload: &'a ProbedWorkload,
     /// The states.
     pub all: Vec<State<'a>>,
 }
@@ -39,7 +42,7 @@ pub struct Probed<'a> {
 impl<'a> States<'a> {
     /// The states of a record; `None` where no workload ran.
     pub fn of(record: &'a Record) -> Option<Self> {
-        let workload = record.workload.as_ref()?;
+        let workload = record.layout.workload()?;
         let mut all: Vec<State<'a>> = Vec::new();
         for case in &record.cases {
             let Some(variant) = case.factors.get(VARIANT) else {

@@ -37,7 +37,7 @@ pub struct CostText {
 impl CostText {
     /// The text of a case.
     pub fn new(case: &CaseRecord, record: &Record) -> Self {
-        match (&record.grid, case.role) {
+        match (record.layout.grid(), case.role) {
             (Some(_), Role::Case) => net(case, record),
             _ => raw(case, record),
         }

@@ -236,7 +236,7 @@ impl<'a> Line<'a> {
             part_name,
             part,
             sum,
-            load: match record.grid {
+            load: match record.layout.grid() {
                 Some(_) => load,
                 None => Load::default(),
             },
@@ -276,8 +276,8 @@ pub fn render(records: &[Record]) -> Result<String> {
 
 /// The same, with what attach types cost at a rate, or how many events a share of a core pays for.
 pub fn render_at(records: &[Record], load: Load) -> Result<String> {
-    let curved = |record: &Record| record.scaling.is_some();
-    let worked = |record: &Record| record.workload.is_some();
+    let curved = |record: &Record| record.layout.scaling().is_some();
+    let worked = |record: &Record| record.layout.workload().is_some();
     let mut columns = CASES.to_vec();
     if load != Load::default() {
         columns.extend(RATES);

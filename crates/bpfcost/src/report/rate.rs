@@ -65,7 +65,7 @@ pub fn most(case: &CaseRecord, record: &Record, budget: f64) -> Option<f64> {
 /// The answers for a record of attach types; none where nothing is asked, or it has no such table.
 pub fn blocks(record: &Record, load: Load) -> Vec<Block> {
     let asked = load.rate.is_some() || load.budget.is_some();
-    if !asked || record.grid.is_none() {
+    if !asked || record.layout.grid().is_none() {
         return Vec::new();
     }
     if record.unit.is_counted() {
@@ -133,7 +133,7 @@ fn table(
     caption: &str,
     cell: impl Fn(&CaseRecord) -> Option<Cell>,
 ) -> Block {
-    let Some(grid) = &record.grid else {
+    let Some(grid) = record.layout.grid() else {
         return Block::default();
     };
     let mut bodies: Vec<&String> = Vec::new();

@@ -81,8 +81,8 @@ fn cost_by_batch(cases: &[&CaseRecord], record: &Record) -> String {
 /// Whether a case has more threads than there are CPUs.
 fn shares_cpus(case: &CaseRecord, record: &Record) -> bool {
     let threads = record
-        .scaling
-        .as_ref()
+        .layout
+        .scaling()
         .and_then(|scaling| case.factors.get(&scaling.over)?.parse::<usize>().ok());
     threads.is_some_and(|threads| threads > record.asked.cpus.len())
 }

@@ -7,7 +7,8 @@ use std::{collections::BTreeMap, fs};
 
 use anyhow::Result;
 
-use super::{Server, busy, family::family};
+use super::{Server, busy};
+use crate::process::family;
 
 /// The longest tick of a kernel (100 a second).
 const TICK_NS: f64 = 1e7;

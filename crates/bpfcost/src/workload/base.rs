@@ -6,10 +6,13 @@ use std::{env, fs, time::Duration};
 use anyhow::{Context, Result};
 
 use super::{
-    Definition, Error, Process, Scene, program,
-    server::{Taken, free_port, tail},
+    Definition, Error,
+    server::{Taken, free_port},
 };
-use crate::guard::Scratch;
+use crate::{
+    guard::Scratch,
+    process::{Process, Scene, program, tail},
+};
 
 /// How long a command that prepares a session may take: a compiler on a small machine.
 const PREPARATION: Duration = Duration::from_secs(300);
@@ -23,10 +26,9 @@ pub struct Base(Scratch);
 impl Base {
     /// Makes the folder, and runs in it what is to be run once.
     pub fn open(definition: &Definition) -> Result<Self> {
-        definition.programs().try_for_each(|program| {
-            program::find(program)?;
-            Ok::<_, Error>(())
-        })?;
+        definition
+            .programs()
+            .try_for_each(|program| program::find(program).map(drop))?;
         let scratch =
             // Servers that give up their privileges have to get in.
             Scratch::make_in(&env::temp_dir(), 0o755).context("no room for the files of the workload")?;

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
+use crate::probe::Spec;
 
 /// A workload as data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -219,12 +220,15 @@ pub struct Variant {
     pub name: String,
     /// What it does.
     pub about: String,
-    /// The probe, as `--with` has it; empty for the baseline.
-    #[serde(default)]
-    pub probe: String,
+    /// The probe, as `--with` has it; none for the baseline.
+    #[serde(default, with = "written")]
+    pub probe: Option<Spec>,
     /// Whether `--quick` takes it.
     #[serde(default)]
     pub quick: bool,
+    /// What its own server is started with; without it, the server is that of `off`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<OwnServer>,
     /// Only in cases with these factor values.
     #[serde(default)]
     pub only: BTreeMap<String, Vec<String>>,
@@ -234,6 +238,18 @@ pub struct Variant {
     /// What must come of each window.
     #[serde(default, rename = "check")]
     pub checks: Vec<Check>,
+}
+
+/// A server that runs beside that of the other variants, in a folder of its own and on a port of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OwnServer {
+    /// Words behind the server's command.
+    #[serde(default)]
+    pub arguments: Vec<String>,
+    /// Environment variables beside those of the server.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
 }
 
 /// Two counts of a window that must agree: one of the probe's, one of the workload's.
@@ -270,11 +286,12 @@ pub const OFF: &str = "off";
 
 impl Variant {
     /// No probe: what the others are compared with.
-    pub(super) fn off() -> Self {
+    pub(crate) fn off() -> Self {
         Variant {
             name: OFF.to_owned(),
             about: "no probe".to_owned(),
-            probe: String::new(),
+            probe: None,
+            server: None,
             quick: true,
             only: BTreeMap::new(),
             against: Vec::new(),
@@ -294,6 +311,16 @@ impl Definition {
         client.ok_or_else(|| Error::Definition("there is no client".to_owned()))
     }
 
+    /// The same with the server that a variant has of its own, where it has one.
+    pub fn with_server(&self, own: Option<&OwnServer>) -> Self {
+        let mut definition = self.clone();
+        if let (Some(server), Some(own)) = (&mut definition.server, own) {
+            server.command.extend_from_slice(&own.arguments);
+            server.env.extend(own.env.clone());
+        }
+        definition
+    }
+
     /// The programs that it runs itself: those that are no `{…}`.
     pub(crate) fn programs(&self) -> impl Iterator<Item = &str> {
         let server = self.server.iter().map(|server| &server.command);
@@ -305,6 +332,29 @@ impl Definition {
         all.filter_map(|command| command.first())
             .map(String::as_str)
             .filter(|program| !program.contains('{'))
+    }
+}
+
+/// A probe as its text, and none as an empty one.
+mod written {
+    use serde::{Deserialize as _, Deserializer, Serializer, de::Error as _};
+
+    use crate::probe::Spec;
+
+    pub(super) fn serialize<S: Serializer>(
+        probe: &Option<Spec>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let text = probe.as_ref().map(Spec::to_string);
+        serializer.serialize_str(&text.unwrap_or_default())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Spec>, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let probe = (!text.is_empty()).then(|| text.parse()).transpose();
+        probe.map_err(|error| D::Error::custom(format!("the key `probe`: {error}")))
     }
 }
 

@@ -5,9 +5,6 @@ use thiserror::Error;
 /// Why a workload does not run. Its text says what to do.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// A program is not on this machine.
-    #[error("{0}")]
-    Missing(String),
     /// The server does not do what its definition says.
     #[error("{0}")]
     Server(String),

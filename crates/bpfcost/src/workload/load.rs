@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
-use super::{Client, Error, Output, Process, Reading, Scene, process::told, server::tail};
+use super::{Client, Error, Output, Reading};
+use crate::process::{Process, Scene, tail, told};
 
 /// How much longer than some windows a client may take, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -8,15 +8,11 @@ mod base;
 mod busy;
 mod definition;
 mod error;
-mod family;
 mod load;
 mod network;
 pub mod outside;
 mod parse;
-mod process;
-pub(crate) mod program;
 mod reading;
-mod scene;
 mod served;
 mod server;
 mod source;
@@ -25,18 +21,13 @@ pub use accounts::{Account, Accounts, Spent, sources};
 pub use base::Base;
 pub(crate) use definition::allowed;
 pub use definition::{
-    Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, Ready, SECOND, Served,
-    ServerSpec, VARIANT, Variant, Watch,
+    Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, OwnServer, Ready, SECOND,
+    Served, ServerSpec, VARIANT, Variant, Watch,
 };
 pub use error::Error;
-pub(crate) use family::family;
 pub use load::{Load, Made, Running};
 pub use network::{Network, Path};
 pub use parse::Wrong;
-pub use process::Process;
-pub(crate) use process::told;
 pub use reading::Reading;
 pub(crate) use reading::text::find;
-pub use scene::Scene;
 pub use server::Server;
-pub(crate) use server::tail;

@@ -6,7 +6,8 @@ use std::{collections::BTreeMap, fs, net::Ipv4Addr, str::FromStr};
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::net::{self, Card, Link};
 
-use super::outside;
+use super::{Definition, outside};
+use crate::process::Scene;
 
 /// Where the kernel tells its counts, of the calling thread's namespace.
 const COUNTS: &str = "/proc/thread-self/net/snmp";
@@ -136,6 +137,24 @@ impl Network {
             }
         }
         Ok(all)
+    }
+}
+
+impl Definition {
+    /// The network that a case is on, by its name.
+    pub fn network_of(&self, factors: &BTreeMap<String, String>) -> Result<String> {
+        let scene = Scene {
+            factors: factors.clone(),
+            ..Scene::default()
+        };
+        scene
+            .fill(&self.network)
+            .with_context(|| format!("the network of {}", self.name))
+    }
+
+    /// Whether its load comes from outside of a guest.
+    pub fn is_outside(&self, factors: &BTreeMap<String, String>) -> bool {
+        self.network_of(factors).is_ok_and(|name| name == FORWARDED)
     }
 }
 

@@ -10,10 +10,11 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Definition, Error, Load, Made, Scene, server};
+use super::{Definition, Error, Load, Made, server};
+use crate::process::Scene;
 
 /// The guest's end: a card, its address in QEMU's network, and the port that servers have.
 #[derive(Clone, Copy, Debug)]
@@ -131,25 +132,6 @@ fn dropped_at(table: &str, port: u16) -> Option<u64> {
     let mut sockets = table.lines().skip(1);
     let socket = sockets.find(|line| line.split_whitespace().nth(1) == Some(&at))?;
     socket.split_whitespace().last()?.parse().ok()
-}
-
-impl Definition {
-    /// The network that a case is on, by its name.
-    pub fn network_of(&self, factors: &BTreeMap<String, String>) -> Result<String> {
-        let scene = Scene {
-            factors: factors.clone(),
-            ..Scene::default()
-        };
-        scene
-            .fill(&self.network)
-            .with_context(|| format!("the network of {}", self.name))
-    }
-
-    /// Whether its load comes from outside of a guest.
-    pub fn is_outside(&self, factors: &BTreeMap<String, String>) -> bool {
-        self.network_of(factors)
-            .is_ok_and(|name| name == super::network::FORWARDED)
-    }
 }
 
 #[cfg(test)]

@@ -8,13 +8,17 @@ use std::{
 
 use regex::Regex;
 use thiserror::Error as ThisError;
+use toml::de::{DeTable, DeValue};
 
-use super::{Definition, Error, LOAD, OFF, SECOND, Variant, Watch, source};
-use crate::nearest::suggest;
+use super::{
+    Definition, Error, Factor, LOAD, OFF, OwnServer, SECOND, Variant, Watch, network::FORWARDED,
+    source,
+};
+use crate::{nearest::suggest, probe};
 
 /// A server is started afresh after so many windows of a case, or else nothing would tell servers apart.
 const MOST_ROUNDS: u32 = 20;
-/// What commands and files may name in braces beside factors; [`Scene`](super::Scene) fills it in.
+/// What commands and files may name in braces beside factors; [`Scene`](crate::process::Scene) fills it in.
 const FILLED: [&str; 8] = [
     "address", "bpfcost", "cpus", "dir", "load", "port", "seconds", "variant",
 ];
@@ -46,12 +50,9 @@ impl Definition {
             toml::from_str(text).map_err(|error| malformed(text, &error))?;
         let sourced = definition.take_sources();
         let checked = sourced.and_then(|()| definition.check());
-        checked.map_err(|Found { near, what }| {
-            let line = text.lines().position(|line| line.contains(&near));
-            Wrong {
-                line: line.unwrap_or(0) + 1,
-                what,
-            }
+        checked.map_err(|found| Wrong {
+            line: line_of(text, &found),
+            what: found.what,
         })?;
         definition.variants.insert(0, Variant::off());
         Ok(definition)
@@ -59,10 +60,10 @@ impl Definition {
 
     /// Puts the text of its sources among its files.
     fn take_sources(&mut self) -> Result<(), Found> {
-        for path in &self.sources {
+        for (index, path) in self.sources.iter().enumerate() {
             let Some((name, text)) = source::find(path) else {
                 return Err(wrong(
-                    path.as_str(),
+                    [&"sources", &index],
                     format!(
                         "there is no source {path}{}: there are {}",
                         suggest(path, source::paths()),
@@ -75,31 +76,18 @@ impl Definition {
         Ok(())
     }
 
-    /// Factor values to which something is restricted: what it is, its name, and the values.
-    fn restrictions(
-        &self,
-    ) -> impl Iterator<Item = (&'static str, &str, &BTreeMap<String, Vec<String>>)> {
-        let variants = self.variants.iter().flat_map(|variant| {
-            let checks = variant.checks.iter().map(|check| &check.only);
-            let all = checks.chain([&variant.only]);
-            all.map(|only| ("variant", variant.name.as_str(), only))
-        });
-        let clients = self.clients.iter();
-        variants.chain(clients.map(|client| ("client", client.name.as_str(), &client.only)))
-    }
-
     /// What no type says.
     fn check(&self) -> Result<(), Found> {
         if self.variants.is_empty() {
             return Err(wrong(
-                "[[variant]]",
+                [],
                 "there is no [[variant]], so there is nothing to measure",
             ));
         }
         let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         if self.name.is_empty() || !self.name.chars().all(plain) {
             return Err(wrong(
-                format!("\"{}\"", self.name),
+                [&"name"],
                 format!(
                     "the name {} would make no file: letters, digits and - alone do",
                     self.name
@@ -108,7 +96,7 @@ impl Definition {
         }
         if !(2..=MOST_ROUNDS).contains(&self.rounds) {
             return Err(wrong(
-                "rounds",
+                [&"rounds"],
                 format!(
                     "rounds = {} is not between 2, so that off can be compared with off, and {MOST_ROUNDS}",
                     self.rounds
@@ -116,16 +104,13 @@ impl Definition {
             ));
         }
         if self.clients.is_empty() && self.server.as_ref().is_none_or(|one| one.watch.is_none()) {
-            return Err(wrong(
-                "[[client]]",
-                "there is no [[client]], so nothing makes load",
-            ));
+            return Err(wrong([], "there is no [[client]], so nothing makes load"));
         }
         let counts = |watch: &Watch| !watch.ops.is_empty();
         let watched = self.server.as_ref().and_then(|one| one.watch.as_ref());
         if self.operation == SECOND && watched.is_none_or(counts) {
             return Err(wrong(
-                format!("\"{SECOND}\""),
+                [&"operation"],
                 "operation = \"second\" is what stands for operations that nobody counts: name what the client counts",
             ));
         }
@@ -138,93 +123,207 @@ impl Definition {
             .map(|factor| factor.name.as_str())
             .chain((self.clients.len() > 1).then_some(LOAD))
             .collect();
-        for variant in &self.variants {
-            if variant.name == OFF {
-                return Err(wrong(
-                    format!("\"{OFF}\""),
-                    format!(
-                        "the variant {OFF} is always there, so that no other may have its name"
-                    ),
-                ));
+        for (index, variant) in self.variants.iter().enumerate() {
+            self.check_variant(index, variant)?;
+            let whose = format!("variant {}", variant.name);
+            known_factors(
+                [&"variant", &index, &"only"],
+                &whose,
+                &variant.only,
+                &factors,
+            )?;
+            for (number, check) in variant.checks.iter().enumerate() {
+                let way: [&dyn ToString; 5] = [&"variant", &index, &"check", &number, &"only"];
+                known_factors(way, &whose, &check.only, &factors)?;
             }
         }
-        for (whose, name, only) in self.restrictions() {
-            if let Some(factor) = only.keys().find(|name| !factors.contains(&name.as_str())) {
-                let near = suggest(factor, factors.iter().copied());
-                return Err(wrong(
-                    format!("{factor} ="),
-                    format!("`only` of {whose} {name} names {factor}, which is no factor{near}"),
-                ));
+        for (index, client) in self.clients.iter().enumerate() {
+            let whose = format!("client {}", client.name);
+            known_factors([&"client", &index, &"only"], &whose, &client.only, &factors)?;
+            for (name, pattern) in &client.metrics {
+                if let Err(error) = Regex::new(pattern) {
+                    return Err(wrong(
+                        [&"client", &index, &"metrics", name],
+                        format!("the metric {name} is no regular expression: {error}"),
+                    ));
+                }
             }
         }
         if let Some(over) = &self.over
             && !factors.contains(&over.as_str())
         {
             return Err(wrong(
-                "over",
+                [&"over"],
                 format!("`over` names {over}, which is no factor"),
             ));
         }
-        let client = self.clients.iter().flat_map(|client| &client.metrics);
-        for (name, pattern) in client {
-            if let Err(error) = Regex::new(pattern) {
-                return Err(wrong(
-                    format!("{name} ="),
-                    format!("the metric {name} is no regular expression: {error}"),
-                ));
-            }
-        }
-        let texts = self.texts();
-        for text in texts {
+        for (way, text) in self.texts() {
             if let Some(name) = braced(text)
                 .find(|name| !FILLED.contains(&name.as_str()) && !factors.contains(&name.as_str()))
             {
                 let near = suggest(&name, FILLED.into_iter().chain(factors.iter().copied()));
-                return Err(wrong(
-                    format!("{{{name}}}"),
-                    format!(
+                return Err(Found {
+                    way,
+                    near: format!("{{{name}}}"),
+                    what: format!(
                         "nothing is known of {{{name}}}{near}: there are {{port}}, {{address}}, {{dir}}, \
                              {{cpus}}, {{seconds}} and the factors"
                     ),
-                ));
+                });
             }
         }
         Ok(())
     }
 
-    /// All that is filled in.
-    fn texts(&self) -> impl Iterator<Item = &String> {
-        let server = self.server.iter();
-        let server = server.flat_map(|server| server.command.iter().chain(server.env.values()));
-        let clients = self.clients.iter();
-        let clients = clients.flat_map(|one| one.command.iter().chain(&one.warm_up));
-        let prepare = self.prepare.iter().flatten();
-        server
-            .chain(clients)
-            .chain(prepare)
-            .chain(self.files.values())
+    /// The same of one variant.
+    fn check_variant(&self, index: usize, variant: &Variant) -> Result<(), Found> {
+        let refused = |key: &str, what: String| Err(wrong([&"variant", &index, &key], what));
+        let name = &variant.name;
+        if name == OFF {
+            return refused(
+                "name",
+                format!("the variant {OFF} is always there, so that no other may have its name"),
+            );
+        }
+        if let Some(Err(error)) = variant.probe.as_ref().map(probe::known) {
+            return refused("probe", format!("`probe` of variant {name}: {error:#}"));
+        }
+        let Some(own) = &variant.server else {
+            return Ok(());
+        };
+        if self
+            .server
+            .as_ref()
+            .is_none_or(|one| one.command.is_empty())
+        {
+            let what = "there is no server to start with other arguments: [server] has no command";
+            return refused("server", format!("`server` of variant {name}: {what}"));
+        }
+        if *own == OwnServer::default() {
+            let what = "it differs in nothing from that of off: give it arguments or env";
+            return refused("server", format!("`server` of variant {name}: {what}"));
+        }
+        let forwarded = |factor: &Factor| {
+            let values = variant.only.get(&factor.name).unwrap_or(&factor.values);
+            self.network.contains(&format!("{{{}}}", factor.name))
+                && values.iter().any(|value| value == FORWARDED)
+        };
+        if self.network == FORWARDED || self.factors.iter().any(forwarded) {
+            let what = format!("the network {FORWARDED} reaches one server alone, that of off");
+            return refused("server", format!("`server` of variant {name}: {what}"));
+        }
+        Ok(())
+    }
+
+    /// All that is filled in, and the way to it.
+    fn texts(&self) -> Vec<(Vec<String>, &String)> {
+        let mut all = under(&[&"files"], &self.files);
+        if let Some(server) = &self.server {
+            all.extend(under(
+                &[&"server", &"command"],
+                server.command.iter().enumerate(),
+            ));
+            all.extend(under(&[&"server", &"env"], &server.env));
+        }
+        for (index, variant) in self.variants.iter().enumerate() {
+            if let Some(own) = &variant.server {
+                let way: [&dyn ToString; 3] = [&"variant", &index, &"server"];
+                let arguments = own.arguments.iter().enumerate();
+                all.extend(under(&[&way[..], &[&"arguments"]].concat(), arguments));
+                all.extend(under(&[&way[..], &[&"env"]].concat(), &own.env));
+            }
+        }
+        for (index, client) in self.clients.iter().enumerate() {
+            for (key, words) in [("command", &client.command), ("warm-up", &client.warm_up)] {
+                all.extend(under(&[&"client", &index, &key], words.iter().enumerate()));
+            }
+        }
+        for (index, command) in self.prepare.iter().enumerate() {
+            all.extend(under(&[&"prepare", &index], command.iter().enumerate()));
+        }
+        all
     }
 }
 
-/// Something wrong, and a text that stands on its line.
+/// Texts, and the way to each: to what holds them, and their places or names in that.
+fn under<'a, K: ToString>(
+    way: &[&dyn ToString],
+    texts: impl IntoIterator<Item = (K, &'a String)>,
+) -> Vec<(Vec<String>, &'a String)> {
+    let before = way.iter().map(|step| step.to_string());
+    let way = |place: K| before.clone().chain([place.to_string()]).collect();
+    texts
+        .into_iter()
+        .map(|(place, text)| (way(place), text))
+        .collect()
+}
+
+/// Something wrong, the way to its key from the top of the document, and a text that stands behind that.
 struct Found {
+    way: Vec<String>,
     near: String,
     what: String,
 }
 
-fn wrong(near: impl Into<String>, what: impl Into<String>) -> Found {
+fn wrong<const N: usize>(way: [&dyn ToString; N], what: impl Into<String>) -> Found {
     Found {
-        near: near.into(),
+        way: way.map(ToString::to_string).to_vec(),
+        near: String::new(),
         what: what.into(),
     }
 }
 
+/// The line on which something stands: as much of the way to it as there is.
+fn line_of(text: &str, found: &Found) -> usize {
+    let Ok(document) = DeTable::parse(text) else {
+        return 1;
+    };
+    let root = DeValue::Table(document.into_inner());
+    let (mut at, mut here) = (0, &root);
+    for step in &found.way {
+        let next = match here {
+            DeValue::Table(table) => table
+                .iter()
+                .find(|(key, _)| key.get_ref() == step)
+                .map(|(key, value)| (key.span().start, value)),
+            DeValue::Array(array) => {
+                let value = step.parse().ok().and_then(|index: usize| array.get(index));
+                value.map(|value| (value.span().start, value))
+            }
+            _ => None,
+        };
+        let Some((start, value)) = next else {
+            break;
+        };
+        (at, here) = (start, value.get_ref());
+    }
+    at += text[at..].find(&found.near).unwrap_or(0);
+    text[..at].matches('\n').count() + 1
+}
+
+/// Refuses an `only` that names what is no factor.
+fn known_factors<const N: usize>(
+    way: [&dyn ToString; N],
+    whose: &str,
+    only: &BTreeMap<String, Vec<String>>,
+    factors: &[&str],
+) -> Result<(), Found> {
+    let Some(factor) = only.keys().find(|name| !factors.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    let near = suggest(factor, factors.iter().copied());
+    let what = format!("`only` of {whose} names {factor}, which is no factor{near}");
+    let mut found = wrong(way, what);
+    found.way.push(factor.clone());
+    Err(found)
+}
+
 fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Found> {
     let mut seen = BTreeSet::new();
-    for name in names {
+    for (index, name) in names.enumerate() {
         if !seen.insert(name) {
             return Err(wrong(
-                format!("\"{name}\""),
+                [&what, &index, &"name"],
                 format!("the {what} {name} is there twice"),
             ));
         }
@@ -252,8 +351,13 @@ fn malformed(text: &str, error: &toml::de::Error) -> Wrong {
     let line = before.map(|before| before.matches('\n').count() + 1);
     // The header of the table that it stands in.
     let part = before.and_then(|before| {
-        let header = |line: &&str| line.trim_start().starts_with('[');
-        before.lines().rev().find(header).map(str::trim)
+        // An array over several lines has lines that begin with a bracket too.
+        let bare = |c: char| c.is_ascii_alphanumeric() || "-_.\"".contains(c);
+        let header = |line: &&str| {
+            let name = line.trim_start_matches('[').trim_end_matches(']');
+            line.starts_with('[') && line.ends_with(']') && name.chars().all(bare)
+        };
+        before.lines().map(str::trim).rev().find(header)
     });
     let part = part.map_or(String::new(), |part| format!(" in {part}"));
     let message = error.message();
@@ -277,125 +381,4 @@ fn malformed(text: &str, error: &toml::de::Error) -> Wrong {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const WHOLE: &str = r#"name = "mine"
-about = "a question"
-operation = "request"
-
-[server]
-command = ["server", "{port}"]
-
-[[factor]]
-name = "size"
-about = "bytes"
-values = ["1"]
-
-[[client]]
-command = ["client", "{size}"]
-output = "text"
-metrics = { ops = "(\\d+)" }
-
-[[variant]]
-name = "probe"
-about = "a probe"
-probe = "builtin:nothing"
-only = { size = ["1"] }
-"#;
-
-    /// What is said of the text where `from` became `to`.
-    #[track_caller]
-    fn refused(from: &str, to: &str) -> String {
-        assert!(WHOLE.contains(from), "{from}");
-        let text = WHOLE.replacen(from, to, 1);
-        Definition::parse(&text)
-            .expect_err("it is wrong")
-            .to_string()
-    }
-
-    #[test]
-    fn what_is_right_is_read() {
-        let definition = Definition::parse(WHOLE).expect("it is right");
-        let names: Vec<&str> = definition
-            .variants
-            .iter()
-            .map(|one| one.name.as_str())
-            .collect();
-        assert_eq!(names, [OFF, "probe"]);
-    }
-
-    #[test]
-    fn a_mistyped_key_is_named_with_its_line() {
-        let said = refused("command = [\"server\"", "comand = [\"server\"");
-        assert!(
-            said.starts_with("line 6: unknown key `comand` in [server] (did you mean command?)"),
-            "{said}"
-        );
-        let said = refused("output = \"text\"", "output = \"texts\"");
-        assert!(said.starts_with("line 15: "), "{said}");
-        assert!(said.contains("texts"), "{said}");
-        let said = refused("operation = \"request\"\n", "");
-        assert!(said.contains("the key `operation` is missing"), "{said}");
-        let said = refused("[server]", "[server");
-        assert!(said.starts_with("line 5: "), "{said}");
-    }
-
-    #[test]
-    fn what_no_type_says_is_checked() {
-        for (from, to, line, what) in [
-            (
-                "operation = \"request\"",
-                "operation = \"second\"",
-                3,
-                "operation = \"second\" is what stands for operations that nobody counts",
-            ),
-            (
-                "operation = \"request\"\n",
-                "operation = \"request\"\nrounds = 1\n",
-                4,
-                "rounds = 1 is not between 2, so that off can be compared with off, and 20",
-            ),
-            (
-                "only = { size",
-                "only = { sise",
-                22,
-                "`only` of variant probe names sise, which is no factor (did you mean size?)",
-            ),
-            (
-                "output = \"text\"\n",
-                "output = \"text\"\nonly = { sise = [] }\n",
-                16,
-                "`only` of client closed names sise, which is no factor (did you mean size?)",
-            ),
-            (
-                "{size}",
-                "{sise}",
-                14,
-                "nothing is known of {sise} (did you mean size?)",
-            ),
-            (
-                "name = \"probe\"",
-                "name = \"off\"",
-                19,
-                "the variant off is always there",
-            ),
-            (
-                "(\\\\d+)",
-                "(",
-                16,
-                "the metric ops is no regular expression",
-            ),
-        ] {
-            let said = refused(from, to);
-            assert!(said.starts_with(&format!("line {line}: {what}")), "{said}");
-        }
-        let variant = &WHOLE[WHOLE.find("[[variant]]").expect("it is there")..];
-        let said = refused(variant, &format!("{variant}{variant}"));
-        assert!(said.contains("the variant probe is there twice"), "{said}");
-        let said = refused(variant, "");
-        assert!(said.contains("the key `variant` is missing"), "{said}");
-        let said = refused("name = \"mine\"", "name = \"my/own\"");
-        assert!(said.starts_with("line 1: the name my/own"), "{said}");
-    }
-}
+mod tests;

@@ -13,7 +13,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{Process, Reading, Scene, Served};
+use super::{Reading, Served};
+use crate::process::{Process, Scene};
 
 /// How long a server may take to notice that its clients are gone, and to open its log anew.
 const PATIENCE: Duration = Duration::from_secs(5);

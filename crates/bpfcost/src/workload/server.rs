@@ -11,12 +11,11 @@ use anyhow::{Context, Result};
 use regex::Regex;
 use thiserror::Error as ThisError;
 
-use super::{Error, Process, Scene, ServerSpec, process::told};
+use super::{Error, ServerSpec};
+use crate::process::{Process, Scene, tail, told};
 
 /// How often a server is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(5);
-/// Bytes of its output that an error shows.
-const SHOWN: usize = 600;
 /// What servers print whose port is taken, where that can't be seen from outside.
 const IN_USE: &str = "address already in use";
 
@@ -211,24 +210,6 @@ fn holds(pid: u32, socket: &str) -> bool {
     links.any(|file| fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == &*wanted))
 }
 
-/// The last of what a program printed.
-pub(crate) fn tail(printed: &str) -> String {
-    let printed = printed.trim_end().trim_start_matches('\n');
-    if printed.is_empty() {
-        return "  (it printed nothing)".to_owned();
-    }
-    let from = printed.len().saturating_sub(SHOWN);
-    let from = (from..printed.len())
-        .find(|at| printed.is_char_boundary(*at))
-        .unwrap_or(0);
-    printed[from..]
-        .lines()
-        .map(|line| format!("  {line}\n"))
-        .collect::<String>()
-        .trim_end()
-        .to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -243,12 +224,5 @@ mod tests {
         assert!(!holds(1, &socket));
         drop(listener_here);
         assert_eq!(listener(me, port), None);
-    }
-
-    #[test]
-    fn the_last_of_an_output_is_shown() {
-        assert_eq!(tail("a\nb\n\n"), "  a\n  b");
-        assert_eq!(tail(""), "  (it printed nothing)");
-        assert!(tail(&"ü".repeat(1000)).len() <= SHOWN + 2);
     }
 }

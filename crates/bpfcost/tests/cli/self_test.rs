@@ -1,6 +1,6 @@
 //! A/A on this machine: structure alone is asserted, for a shared machine may be too busy to pass.
 
-use std::{collections::BTreeMap, fs, sync::atomic::AtomicBool};
+use std::{fs, sync::atomic::AtomicBool};
 
 use bpfcost::{
     builtin::{all, twice::Twice},
@@ -19,32 +19,21 @@ fn cases_entered_twice_are_measured_twice() {
     if !require::host() {
         return;
     }
-    let inner = all().into_iter().find(|one| one.name() == "xdp-lb");
+    let inner = all()
+        .into_iter()
+        .find(|one| one.description().name == "xdp-lb");
     let twice = Twice::of(inner.expect("it is registered"), &CASES);
     for seed in [1, 2] {
         let plan = Plan {
-            experiment: twice.name().into(),
             target: "host".into(),
-            settings: BTreeMap::new(),
-            unit: twice.unit(),
             seed,
             cases: twice.cases(),
             pairs: twice.pairs(),
             cpus: vec![bpfcost_bpf::allowed_cpus()[0]],
-            precision: None,
-            seconds: None,
-            patient: false,
             quick: true,
             rounds: Some(2),
             goal_ns: 1e6,
-            margin: twice.margin(),
-            budget: None,
-            grid: None,
-            scaling: None,
-            contends: false,
-            metrics: Vec::new(),
-            adjacent: None,
-            definition: None,
+            ..Plan::of(twice.description())
         };
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);

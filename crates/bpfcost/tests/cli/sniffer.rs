@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfcost::workload::Scene;
+use bpfcost::process::Scene;
 
 use crate::require;
 

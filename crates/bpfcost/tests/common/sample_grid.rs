@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost::{
-    experiment::{Batch, Grid, Problem, Role},
+    experiment::{Batch, Grid, Layout, Problem, Role},
     measure::Calibration,
     record::*,
 };
@@ -160,7 +160,7 @@ fn counted(target: &str, kernel: &str, version: (u32, u32)) -> Record {
     let mut record = sample_exact::counted(target, kernel, |_, count| count);
     record.experiment = "attach".to_owned();
     record.seed = 1;
-    record.grid = Some(Grid {
+    record.layout = Layout::Grid(Grid {
         rows: "attach".to_owned(),
         columns: "body".to_owned(),
     });

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost::{
-    experiment::{Case, Grid, Pair, Role, Sizing, Trial, Unit},
+    experiment::{Case, Grid, Layout, Pair, Role, Sizing, Trial, Unit},
     measure::Plan,
     record::*,
 };
@@ -128,7 +128,7 @@ fn plan(target: &str, unit: Unit) -> Plan {
         role: Role::Floor,
         floor: None,
         sizing: Sizing::Calibrated { most: None },
-        loads: 0,
+        ..Case::default()
     });
     Plan {
         experiment: "attach".into(),
@@ -137,12 +137,7 @@ fn plan(target: &str, unit: Unit) -> Plan {
         unit,
         seed: 7,
         cases,
-        scaling: None,
-        contends: false,
-        metrics: Vec::new(),
-        adjacent: None,
-        definition: None,
-        grid: Some(Grid {
+        layout: Layout::Grid(Grid {
             rows: "attach".into(),
             columns: "body".into(),
         }),
@@ -156,6 +151,7 @@ fn plan(target: &str, unit: Unit) -> Plan {
         goal_ns: 2e6,
         margin: if unit.is_counted() { 0.0 } else { 0.01 },
         budget: None,
+        ..Plan::default()
     }
 }
 
@@ -174,6 +170,6 @@ fn case(attach: &str, body: &str, stats: bool) -> Case {
         role: Role::Case,
         floor: Some("none/helper".into()),
         sizing: Sizing::Calibrated { most: None },
-        loads: 0,
+        ..Case::default()
     }
 }

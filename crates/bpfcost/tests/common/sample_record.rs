@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost::{
-    experiment::{Batch, Problem, Role, Unit},
+    experiment::{Batch, Layout, Problem, Role, Unit},
     measure::{Calibration, Stop, Warning},
     record::*,
 };
@@ -169,13 +169,11 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
                     .to_owned(),
         }],
         cases,
-        grid: None,
-        scaling: None,
+        layout: Layout::Flat,
         contends: false,
         prediction: None,
         comparisons,
         metrics: Vec::new(),
-        workload: None,
         spread: Spread {
             sentinel: Some(90.2),
             session: Some(1.6),

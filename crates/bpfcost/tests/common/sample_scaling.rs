@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost::{
-    experiment::{Case, Pair, Problem, Role, Scaling, Sizing, Trial, Unit},
+    experiment::{Case, Layout, Pair, Problem, Role, Scaling, Sizing, Trial, Unit},
     measure::Plan,
     record::*,
 };
@@ -177,16 +177,12 @@ fn plan(target: &str) -> Plan {
         unit: Unit::NanosPerOp,
         seed: 7,
         cases,
-        scaling: Some(Scaling {
+        layout: Layout::Curves(Scaling {
             over: "threads".into(),
             series: "pool".into(),
             rate: "pairs_per_s".into(),
         }),
         contends: true,
-        metrics: Vec::new(),
-        adjacent: None,
-        definition: None,
-        grid: None,
         pairs,
         cpus: (0..CPUS).collect(),
         precision: None,
@@ -197,6 +193,7 @@ fn plan(target: &str) -> Plan {
         goal_ns: 2e6,
         margin: 0.03,
         budget: None,
+        ..Plan::default()
     }
 }
 
@@ -236,7 +233,7 @@ fn case(pool: &str, threads: u32, apart: &str) -> Case {
         role: Role::Case,
         floor: Some(format!("none/{threads}")),
         sizing: Sizing::Calibrated { most: None },
-        loads: 0,
+        ..Case::default()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use bpfcost::{
     builtin::workload::Workload,
-    experiment::{Case, Experiment, Problem, Trial},
+    experiment::{Case, Experiment, Layout, ProbedWorkload, Problem, Trial},
     measure::{Plan, Stop},
     record::*,
     workload::Definition,
@@ -234,30 +234,26 @@ fn build(
     record
 }
 
+/// What such a record says of the workload.
+pub fn workload(record: &mut Record) -> &mut ProbedWorkload {
+    match &mut record.layout {
+        Layout::Workload(workload) => workload,
+        other => panic!("a workload's record is laid out as {other:?}"),
+    }
+}
+
 fn plan(experiment: &Workload, budget: Option<f64>) -> Plan {
     Plan {
-        experiment: experiment.name().to_owned(),
         target: "host".to_owned(),
-        settings: Default::default(),
-        unit: experiment.unit(),
         seed: 7,
         cases: experiment.cases(),
-        grid: None,
-        scaling: None,
-        metrics: experiment.metrics(),
-        adjacent: experiment.adjacent().map(str::to_owned),
-        definition: experiment.definition().cloned(),
-        contends: false,
         pairs: experiment.pairs(),
         cpus: vec![0],
-        precision: None,
-        seconds: None,
-        patient: false,
         quick: true,
         rounds: Some(3),
         goal_ns: 2e6,
-        margin: experiment.margin(),
         budget,
+        ..Plan::of(experiment.description())
     }
 }
 

@@ -178,7 +178,7 @@ fn a_fixed_batch_is_counted_whole() {
 #[test]
 fn what_needs_several_cpus_is_unsupported() {
     let mut mock = counted(&[22.0, 888.0]);
-    mock.on_two_cpus = Some(1);
+    mock.cases[1].cpus = 2;
     let record = record(&mock);
     assert_eq!(record.cases[1].status, Status::Unsupported);
     let reason = record.cases[1].reason.as_deref().unwrap();

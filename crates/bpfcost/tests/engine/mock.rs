@@ -11,8 +11,8 @@ use std::{
 use anyhow::{Result, anyhow};
 use bpfcost::{
     experiment::{
-        Batch, Case, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role, Sentinel, Setup,
-        Sizing, Trial, Unit,
+        Batch, Case, Description, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role,
+        Sentinel, Setup, Sizing, Trial, Unit,
     },
     measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measured, Plan, measure},
 };
@@ -84,8 +84,6 @@ pub(crate) struct Mock {
     pub(crate) unload: Script<usize, Result<()>>,
     pub(crate) sentinel: bool,
     pub(crate) unsupported: Option<usize>,
-    /// The case that needs two CPUs.
-    pub(crate) on_two_cpus: Option<usize>,
 }
 
 impl Mock {
@@ -112,7 +110,6 @@ impl Mock {
             unload: Rc::new(|_, _| Ok(())),
             sentinel: true,
             unsupported: None,
-            on_two_cpus: None,
         }
     }
 
@@ -135,12 +132,7 @@ impl Mock {
             goal_ns: 1e7,
             margin: 0.01,
             budget: None,
-            grid: None,
-            scaling: None,
-            contends: false,
-            metrics: Vec::new(),
-            adjacent: None,
-            definition: None,
+            ..Plan::default()
         }
     }
 
@@ -184,7 +176,7 @@ pub(crate) fn case(index: usize) -> Case {
         role: Role::Case,
         floor: None,
         sizing: Sizing::Calibrated { most: None },
-        loads: 0,
+        ..Case::default()
     }
 }
 
@@ -223,20 +215,15 @@ pub(crate) fn noisy(
 }
 
 impl Experiment for Mock {
-    fn name(&self) -> &'static str {
-        "mock"
-    }
-
-    fn about(&self) -> &'static str {
-        "scripted"
-    }
-
-    fn unit(&self) -> Unit {
-        Unit::NanosPerOp
-    }
-
-    fn factors(&self) -> Vec<(&str, &str)> {
-        vec![]
+    fn description(&self) -> Description {
+        Description {
+            overhead: Overhead {
+                load_s: LOAD_S,
+                trial_s: TRIAL_S,
+                batches: 1.0,
+            },
+            ..Description::new("mock", "scripted", &[])
+        }
     }
 
     fn cases(&self) -> Vec<Case> {
@@ -261,19 +248,6 @@ impl Experiment for Mock {
         let index = self.cases.iter().position(|known| known == case);
         Ok((self.unsupported.is_some() && index == self.unsupported)
             .then(|| "needs Linux 9".to_owned()))
-    }
-
-    fn cpus(&self, case: &Case) -> u32 {
-        let index = self.cases.iter().position(|known| known == case);
-        1 + u32::from(self.on_two_cpus.is_some() && index == self.on_two_cpus)
-    }
-
-    fn overhead(&self) -> Overhead {
-        Overhead {
-            load_s: LOAD_S,
-            trial_s: TRIAL_S,
-            batches: 1.0,
-        }
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {

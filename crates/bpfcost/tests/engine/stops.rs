@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bpfcost::{
-    experiment::Role,
+    experiment::{Description, Experiment, Role},
     measure::{Error, Event, Measured, PRECISION, Plan, Stop, forecast},
 };
 
@@ -19,6 +19,14 @@ fn looked(events: &[Event]) -> Vec<(usize, usize)> {
         _ => None,
     };
     events.iter().filter_map(look).collect()
+}
+
+/// What the experiment says of itself, with epochs that scatter by 2 %.
+fn described(mock: &Mock) -> Description {
+    Description {
+        spread: 0.02,
+        ..mock.description()
+    }
 }
 
 #[test]
@@ -353,7 +361,7 @@ fn the_forecast_is_what_a_run_takes() {
             seconds: Some(60.0),
             ..mock.plan()
         };
-        let forecast = forecast(&mock, &plan, 0.02);
+        let forecast = forecast(&described(&mock), &plan);
         let measured = mock.run(&plan).0.unwrap();
         let epoch_s = measured.epoch_s[5];
         assert!(
@@ -370,7 +378,7 @@ fn the_forecast_is_what_a_run_takes() {
 #[test]
 fn the_forecast_follows_the_stopping_rules() {
     let mock = Mock::new(&[10.0; 5]);
-    let of = |plan: Plan| forecast(&mock, &plan, 0.02);
+    let of = |plan: Plan| forecast(&described(&mock), &plan);
     let quick = of(Plan {
         quick: true,
         ..mock.plan()

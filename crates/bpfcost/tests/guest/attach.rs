@@ -97,6 +97,30 @@ fn the_newest_kernel_has_sessions_and_links_to_many() {
     }
 }
 
+/// What the kernel puts at a uprobe's site on the kernel that replaces a `nop` of ten bytes, and no other.
+#[test]
+fn the_newest_kernel_calls_from_a_nop_of_ten_bytes() {
+    if !require::version("sid", "sid") {
+        return;
+    }
+    let record = counted(&["u*nop*/empty", "uprobe-endbr64/empty"], "sid");
+    let mut sites = 0;
+    for case in &record.cases {
+        let Some(attach) = case.factors.get("attach") else {
+            continue;
+        };
+        let expected = match attach.ends_with("nop10") {
+            true => "site_lea+call",
+            false => "site_int3",
+        };
+        assert_eq!(case.status, Status::Ok, "{}: {:?}", case.name, case.reason);
+        let names: Vec<&str> = case.secondary.keys().map(String::as_str).collect();
+        assert_eq!(names, [expected], "{}", case.name);
+        sites += 1;
+    }
+    assert_eq!(sites, 11);
+}
+
 /// What forbids it is told, and not that the kernel had nothing of the kind; all else is measured.
 #[test]
 fn a_kernel_in_lockdown_says_so() {

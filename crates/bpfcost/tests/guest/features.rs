@@ -4,9 +4,11 @@
 use crate::{kept::record, require, tool::Tool, visit::says};
 
 /// Came after Debian 12's kernel.
-const AFTER_6_1: [&str; 7] = [
+const AFTER_6_1: [&str; 9] = [
     "can_loop",
+    "arena",
     "kprobe.session",
+    "uprobes on a nop of 10 bytes",
     "uprobe.multi",
     "uprobe.session",
     "tcx",
@@ -15,7 +17,8 @@ const AFTER_6_1: [&str; 7] = [
 ];
 
 /// Came after Debian 13's.
-const AFTER_6_12: [&str; 5] = [
+const AFTER_6_12: [&str; 6] = [
+    "uprobes on a nop of 10 bytes",
     "uprobe.session",
     "fsession",
     "fentry.multi",

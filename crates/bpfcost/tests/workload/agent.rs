@@ -5,7 +5,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
 };
 
-use bpfcost::workload::Scene;
+use bpfcost::process::Scene;
 use serde_json::{Value, json};
 
 /// A process that is gone with its owner.

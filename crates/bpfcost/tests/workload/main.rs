@@ -22,5 +22,6 @@ mod ends;
 mod faults;
 mod l7;
 mod network;
+mod own_server;
 mod success;
 mod syscount;

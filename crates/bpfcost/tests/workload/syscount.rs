@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfcost::workload::Scene;
+use bpfcost::process::Scene;
 use serde_json::Value;
 
 use crate::{

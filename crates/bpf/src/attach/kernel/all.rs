@@ -96,7 +96,7 @@ fn address(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<u
     told.filter(|&address| address != 0)
         .or_else(|| listed(function))
         .ok_or_else(|| Error::Unattachable {
-            attach,
+            attach: attach.name(),
             words: format!(
                 "where {function} is can't be told: the kernel hides its addresses; allow them with \
                  sysctl kernel.kptr_restrict=1"

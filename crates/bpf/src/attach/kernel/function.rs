@@ -22,7 +22,7 @@ pub(in crate::attach) fn explain(
     };
     match words {
         Some(words) => Error::Unattachable {
-            attach,
+            attach: attach.name(),
             words: format!("{words} ({source})"),
         },
         None => Error::Attach {

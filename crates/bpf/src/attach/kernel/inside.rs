@@ -73,7 +73,7 @@ pub(in crate::attach) fn attach(
         Some(keeper) => Some(keeper.turn(optimised)?),
         None if optimised => {
             return Err(Error::Unattachable {
-                attach,
+                attach: attach.name(),
                 words: "this kernel has no optimised kprobes (it has no sysctl \
                         debug.kprobes-optimization: CONFIG_OPTPROBES is not set)"
                     .to_owned(),
@@ -124,7 +124,7 @@ fn place(
     match refused {
         Some(source) => Err(super::function::explain(attach, function, source)),
         None => Err(Error::Unattachable {
-            attach,
+            attach: attach.name(),
             words: format!(
                 "the kernel takes no kprobe in the first {FARTHEST} bytes of {function}"
             ),
@@ -141,7 +141,7 @@ impl Inside {
             thread::sleep(BETWEEN_ASKS);
         }
         Err(Error::Unattachable {
-            attach,
+            attach: attach.name(),
             words: format!(
                 "the kernel did not optimise the kprobe at {}+{:#x} while it was asked {ASKS} times",
                 self.function, self.offset

@@ -28,13 +28,14 @@ pub(super) use self::{
     function::explain,
     inside::{Inside, Tools, attach as inside},
     link::{missed, perf},
-    tracepoint::{explain as explain_tracepoint, open as open_tracepoint},
+    tracepoint::{explain as explain_tracepoint, name as tracepoint_name, open as open_tracepoint},
 };
-use super::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble};
+use super::{Ask, Attach, Attached, Driven, Driver, Events, Trouble, driver::Called};
 use crate::{
     error::{Error, Result},
-    feature::{self, TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI},
-    object::Owned,
+    feature,
+    object::{Owned, choose},
+    run::Program,
     skel::driver::{DriverSkel, DriverSkelBuilder, types},
     timing::{self, Loop, Request},
 };
@@ -47,7 +48,8 @@ const ENTRY_BYTES: u32 = 4;
 /// A driver that runs in the kernel, and what its attach types need and is dear to get.
 pub(super) struct Kernel {
     driver: Driver,
-    looping: Loop,
+    called: Called,
+    program: Program,
     skeleton: Owned<DriverSkel<'static>>,
     /// Dropped behind the program.
     _quiet: Option<printk::Quiet>,
@@ -58,16 +60,12 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    pub(super) fn load(driver: Driver) -> Result<Self> {
-        let looping = Loop::probe()?;
-        let name = format!("{}{}", program(driver), looping.suffix());
+    pub(super) fn load(driver: Driver, called: Called) -> Result<Self> {
+        let name = format!("{}{}", called.program, Loop::probe()?.suffix());
         let quiet = (driver == Driver::Printk).then(printk::Quiet::note);
         let skeleton = Owned::new("driver", |storage| {
             let mut open = DriverSkelBuilder::default().open(storage)?;
-            for mut program in open.open_object_mut().progs_mut() {
-                let chosen = program.name() == name.as_str();
-                program.set_autoload(chosen);
-            }
+            choose(open.open_object_mut(), |program| program == name);
             open.load()
         })?;
         if let Some(quiet) = &quiet {
@@ -75,7 +73,8 @@ impl Kernel {
         }
         Ok(Kernel {
             driver,
-            looping,
+            called,
+            program: skeleton.runnable(&name)?,
             skeleton,
             _quiet: quiet,
             kprobes: List::open().ok(),
@@ -87,34 +86,21 @@ impl Kernel {
 }
 
 impl Events for Kernel {
-    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         self.driver.owns(attach)?;
         match attach {
-            Attach::Tracepoint | Attach::TracepointPrintk => self.tracepoint(probe, body),
-            Attach::KprobeInt3 | Attach::KprobeOptimised => self.inside(probe, body),
-            Attach::KprobeMultiAll => self.everywhere(probe, body),
-            Attach::FentryMulti => self.trampoline(probe, body, TRACE_FENTRY_MULTI),
-            Attach::FexitMulti => self.trampoline(probe, body, TRACE_FEXIT_MULTI),
-            Attach::FsessionMulti => self.trampoline(probe, body, TRACE_FSESSION_MULTI),
-            _ => self.by_libbpf(probe, body),
+            Attach::Tracepoint | Attach::TracepointPrintk => self.tracepoint(attach, program),
+            Attach::KprobeInt3 | Attach::KprobeOptimised => self.inside(attach, program),
+            Attach::KprobeMultiAll => self.everywhere(attach, program),
+            Attach::FentryMulti | Attach::FexitMulti | Attach::FsessionMulti => {
+                self.trampoline(attach, program)
+            }
+            _ => self.by_libbpf(attach, program),
         }
     }
 
     fn batch(&mut self, ask: &Ask) -> Result<Driven> {
-        let skeleton = &mut *self.skeleton;
-        let programs = &skeleton.progs;
-        let program: &ProgramMut<'_> = match (self.driver, self.looping) {
-            (Driver::Kfunc, Loop::CanLoop) => &programs.drive_kfunc,
-            (Driver::Kfunc, Loop::BpfLoop) => &programs.drive_kfunc__bpf_loop,
-            (Driver::Printk, Loop::CanLoop) => &programs.drive_printk,
-            (Driver::Printk, Loop::BpfLoop) => &programs.drive_printk__bpf_loop,
-            (Driver::SysBpf, Loop::CanLoop) => &programs.drive_sys_bpf,
-            (Driver::SysBpf, Loop::BpfLoop) => &programs.drive_sys_bpf__bpf_loop,
-            (_, Loop::CanLoop) => &programs.drive_helper,
-            (_, Loop::BpfLoop) => &programs.drive_helper__bpf_loop,
-        };
-        let Some(area) = skeleton.maps.bss_data.as_deref_mut() else {
+        let Some(area) = self.skeleton.maps.bss_data.as_deref_mut() else {
             return Err(Error::NoArea { object: "driver" });
         };
         let request = Request {
@@ -123,7 +109,7 @@ impl Events for Kernel {
             cpus: &[ask.cpu],
             after_tick: ask.after_tick,
         };
-        let seen = timing::batch(&program.into(), area, &request, &[Vec::new()])?.remove(0);
+        let seen = timing::batch(&self.program, area, &request, &[Vec::new()])?.remove(0);
         Ok(Driven {
             events: seen.ops,
             made: seen.ops,
@@ -135,25 +121,25 @@ impl Events for Kernel {
 }
 
 impl Kernel {
-    fn by_libbpf(&self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
-        let program = probe.program(body)?;
-        let function = self.driver.function().unwrap_or_default();
-        let tracepoint = self.driver.tracepoint().unwrap_or_default();
+    fn by_libbpf(&self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+        let function = self.called.functions[0];
+        let tracepoint = tracepoint::name(self.called.tracepoint.unwrap_or_default());
         let link = match attach {
-            Attach::Kprobe => program.attach_kprobe(false, function),
-            Attach::Kretprobe => program.attach_kprobe(true, function),
-            Attach::KprobeMulti => multi(&program, function, false),
-            Attach::KretprobeMulti => multi(&program, function, true),
+            Attach::Kprobe | Attach::Kretprobe => {
+                program.attach_kprobe(attach.at_return(), function)
+            }
+            Attach::KprobeMulti | Attach::KretprobeMulti => {
+                multi(program, function, attach.at_return())
+            }
             Attach::KprobeSession => {
                 let name = CString::new(function).unwrap_or_default();
-                link::fprobe(&program, &link::Places::Names(&[name]), true)
+                link::fprobe(program, &link::Places::Names(&[name]), true)
             }
             Attach::RawTp | Attach::RawTpPrintk => program.attach_raw_tracepoint(tracepoint),
             Attach::Lsm => program.attach_lsm(),
             _ => program.attach_trace(),
         };
-        let link = link.map_err(|source| function::explain(attach, self.target(), source))?;
+        let link = link.map_err(|source| function::explain(attach, function, source))?;
         match (attach, &self.kprobes) {
             (Attach::Kprobe | Attach::Kretprobe, Some(list)) => Ok(Box::new(OnEntry {
                 link,
@@ -164,31 +150,35 @@ impl Kernel {
         }
     }
 
-    fn inside(&mut self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
+    fn inside(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         let tools = match self.inside.take() {
             Some(tools) => tools,
             None => inside::Tools::make()?,
         };
         let tools = self.inside.insert(tools);
-        let program = probe.program(body)?;
-        let function = self.driver.function().unwrap_or_default();
-        let inside = inside::attach(probe.attach(), &program, function, tools)?;
+        let function = self.called.functions[0];
+        let inside = inside::attach(attach, program, function, tools)?;
         Ok(Box::new(inside))
     }
 
-    fn everywhere(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn everywhere(
+        &mut self,
+        attach: Attach,
+        program: &ProgramMut<'_>,
+    ) -> Result<Box<dyn Attached>> {
         let all = match self.all.take() {
             Some(all) => all,
             None => {
-                let function = self.driver.function().unwrap_or_default();
-                All::find(attach, &probe.program(body)?, function)?
+                let function = self.called.functions[0];
+                All::find(attach, program, function)?
             }
         };
         let all = self.all.insert(all);
-        probe.count_only(all.target);
-        match all.attach(&probe.program(body)?) {
-            Ok(link) => Ok(Box::new(link)),
+        match all.attach(program) {
+            Ok(link) => Ok(Box::new(Everywhere {
+                link,
+                function: all.target,
+            })),
             Err(source) => Err(Error::Attach {
                 what: attach.name().to_owned(),
                 action: "attaching it",
@@ -197,11 +187,14 @@ impl Kernel {
         }
     }
 
-    fn tracepoint(&mut self, probe: &Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn tracepoint(
+        &mut self,
+        attach: Attach,
+        program: &ProgramMut<'_>,
+    ) -> Result<Box<dyn Attached>> {
         let number = match self.tracepoint {
             Some(number) => number,
-            None => tracepoint::number_of_driver(attach, self.driver)?,
+            None => tracepoint::number(attach, self.called.tracepoint.unwrap_or_default())?,
         };
         self.tracepoint = Some(number);
         let failed = |action| {
@@ -213,27 +206,36 @@ impl Kernel {
         };
         let event = link::tracepoint_event(number)
             .map_err(|error| failed("opening the tracepoint's event")(error.into()))?;
-        let link = link::perf(&probe.program(body)?, event).map_err(failed("attaching it"))?;
+        let link = link::perf(program, event).map_err(failed("attaching it"))?;
         Ok(Box::new(link))
     }
 
-    fn trampoline(&self, probe: &Probe, body: Body, how: u32) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
-        let function = self.target();
+    fn trampoline(&self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+        let function = self.called.functions[0];
         let Some(number) = feature::btf_number(function) else {
             let source = libbpf_rs::Error::from_raw_os_error(libc::ENOENT);
             return Err(function::explain(attach, function, source));
         };
-        match link::trampolines(&probe.program(body)?, how, &[number]) {
+        match link::trampolines(program, attach.expected(), &[number]) {
             Ok(link) => Ok(Box::new(link)),
             Err(source) => Err(function::explain(attach, function, source)),
         }
     }
+}
 
-    /// What programs are attached to, by name.
-    fn target(&self) -> &'static str {
-        let function = self.driver.function();
-        function.or(self.driver.tracepoint()).unwrap_or_default()
+/// A program at all functions.
+struct Everywhere {
+    link: Link,
+    function: u64,
+}
+
+impl Attached for Everywhere {
+    fn missed(&mut self) -> Result<u64> {
+        missed(&self.link)
+    }
+
+    fn function(&self) -> Option<u64> {
+        Some(self.function)
     }
 }
 
@@ -265,13 +267,4 @@ pub(super) fn multi(
         retprobe,
         ..Default::default()
     })
-}
-
-fn program(driver: Driver) -> &'static str {
-    match driver {
-        Driver::Kfunc => "drive_kfunc",
-        Driver::Printk => "drive_printk",
-        Driver::SysBpf => "drive_sys_bpf",
-        _ => "drive_helper",
-    }
 }

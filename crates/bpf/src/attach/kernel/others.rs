@@ -27,37 +27,20 @@ struct Places<'a> {
     types: &'a [&'a str],
 }
 
-fn places(driver: Driver) -> Option<Places<'static>> {
-    let of = |functions, types| Places {
-        functions,
-        tracepoint: driver.tracepoint(),
-        types,
-    };
-    Some(match driver {
-        Driver::Helper => of(&["bpf_get_numa_node_id"], &["bpf_get_numa_node_id"]),
-        Driver::Kfunc => of(
-            &["bpf_modify_return_test_tp"],
-            &["bpf_modify_return_test_tp"],
-        ),
-        Driver::Printk => of(&["bpf_trace_printk"], &["bpf_trace_printk"]),
-        Driver::SysBpf => of(
-            &["security_bpf", "bpf_lsm_bpf"],
-            &["security_bpf", "bpf_lsm_bpf"],
-        ),
-        _ => return None,
-    })
-}
-
 /// Who else is attached to what the events of that driver pass through, in words; `None` where nobody is, as
 /// far as the kernel tells. To be asked while nothing of one's own is attached. Drivers with places of
 /// their own (interfaces, files, page faults) are always alone here.
 pub fn others(driver: Driver) -> Result<Option<String>> {
-    let Some(places) = places(driver) else {
+    let Some(called) = driver.called() else {
         return Ok(None);
     };
-    let mut found = at(&places)?;
-    if let Ok(tracefs) = Opened::new("tracefs") {
-        found.extend(enabled(&tracefs, driver));
+    let mut found = at(&Places {
+        functions: called.functions,
+        tracepoint: called.tracepoint.map(tracepoint::name),
+        types: called.functions,
+    })?;
+    if let (Some(event), Ok(tracefs)) = (called.tracepoint, Opened::new("tracefs")) {
+        found.extend(enabled(&tracefs, event));
     }
     Ok((!found.is_empty()).then(|| found.join("; ")))
 }
@@ -188,9 +171,9 @@ fn traced(list: &str, functions: &[&str]) -> Vec<String> {
 }
 
 /// Whether somebody has the tracepoint written into the trace buffer.
-fn enabled(tracefs: &Opened, driver: Driver) -> Option<String> {
-    let folder = tracepoint::folder(driver)?;
-    let text = fs::read_to_string(tracefs.path(folder).join("enable")).ok()?;
+fn enabled(tracefs: &Opened, event: &str) -> Option<String> {
+    let folder = tracepoint::folder(event);
+    let text = fs::read_to_string(tracefs.path(&folder).join("enable")).ok()?;
     (text.trim() != "0").then(|| format!("tracing is on in tracefs's {folder}/enable"))
 }
 

@@ -1,17 +1,14 @@
 //! Reads the kernel's code. debugfs says `[OPTIMIZED]` of a kprobe as soon as that is planned, up to some
 //! seconds before it is so; the code tells what is there.
 
-use libbpf_rs::{
-    ProgramMut,
-    skel::{OpenSkel as _, SkelBuilder as _},
-};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
 use super::state::State;
 use crate::{
     cpu::current_cpu,
     error::{Error, Result},
-    object::Owned,
-    run,
+    object::{Owned, choose},
+    run::{self, Program},
     skel::driver::{DriverSkel, DriverSkelBuilder},
     timing::{fetch, store},
 };
@@ -27,10 +24,7 @@ impl Peek {
     pub(super) fn load() -> Result<Self> {
         let load = |storage| {
             let mut open = DriverSkelBuilder::default().open(storage)?;
-            for mut program in open.open_object_mut().progs_mut() {
-                let chosen = program.name() == "peek";
-                program.set_autoload(chosen);
-            }
+            choose(open.open_object_mut(), |program| program == "peek");
             open.load()
         };
         Ok(Peek(Owned::new("driver", load)?))
@@ -42,8 +36,7 @@ impl Peek {
         let skeleton = &mut *self.0;
         let bss = skeleton.maps.bss_data.as_deref_mut().ok_or_else(area)?;
         store(&mut bss.peek_address, address);
-        let program: &ProgramMut<'_> = &skeleton.progs.peek;
-        run::on_cpu(&program.into(), current_cpu(), &[])?;
+        run::on_cpu(&Program::of(&skeleton.progs.peek)?, current_cpu(), &[])?;
         let [first, ..] = fetch(&bss.peeked).to_ne_bytes();
         Ok(match first {
             BREAKPOINT => Some(State::Breakpoint),

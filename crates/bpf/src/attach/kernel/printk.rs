@@ -3,8 +3,10 @@
 
 use std::{fs, thread, time::Duration};
 
-use super::tracepoint;
-use crate::{attach::Driver, mount::Opened};
+use crate::mount::Opened;
+
+/// Where the tracepoint is switched on and off, in tracefs.
+const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
 
 /// How long the kernel is watched: so many times in a row it must not have switched it on again, since
 /// it does so several times a load.
@@ -54,14 +56,11 @@ impl Drop for Quiet {
 }
 
 fn switch_off(tracefs: &Opened) {
-    if let Some(folder) = tracepoint::folder(Driver::Printk) {
-        // Where it can't be, others() tells of it.
-        let _ = fs::write(tracefs.path(folder).join("enable"), "0");
-    }
+    // Where it can't be, others() tells of it.
+    let _ = fs::write(tracefs.path(SWITCH), "0");
 }
 
 fn is_on(tracefs: &Opened) -> Option<bool> {
-    let folder = tracepoint::folder(Driver::Printk)?;
-    let text = fs::read_to_string(tracefs.path(folder).join("enable")).ok()?;
+    let text = fs::read_to_string(tracefs.path(SWITCH)).ok()?;
     Some(text.trim() != "0")
 }

@@ -4,53 +4,43 @@ use std::{fs, os::fd::OwnedFd};
 
 use super::link;
 use crate::{
-    attach::{Attach, Driver},
+    attach::Attach,
     error::{Error, Result},
     mount::Opened,
 };
 
-/// Where tracefs has a driver's tracepoint.
-pub(super) fn folder(driver: Driver) -> Option<&'static str> {
-    match driver {
-        Driver::Kfunc => Some("events/bpf_test_run/bpf_trigger_tp"),
-        Driver::Printk => Some("events/bpf_trace/bpf_trace_printk"),
-        _ => None,
-    }
+/// A tracepoint's name without its category; that of something else as it is.
+pub(in crate::attach) fn name(event: &str) -> &str {
+    event.split_once(':').map_or(event, |(_, name)| name)
 }
 
-/// The number by which perf knows a driver's tracepoint.
-pub(super) fn number_of_driver(attach: Attach, driver: Driver) -> Result<u64> {
-    match folder(driver) {
-        Some(folder) => number(attach, folder),
-        None => Err(Error::Stranger { attach, driver }),
-    }
+/// Where tracefs has a tracepoint, `category:name`.
+pub(super) fn folder(event: &str) -> String {
+    format!("events/{}", event.replacen(':', "/", 1))
 }
 
-fn number(attach: Attach, folder: &str) -> Result<u64> {
+/// The number by which perf knows a tracepoint, `category:name`.
+pub(super) fn number(attach: Attach, event: &str) -> Result<u64> {
+    let unattachable = |words| Error::Unattachable {
+        attach: attach.name(),
+        words,
+    };
+    if !event.contains(':') {
+        return Err(unattachable(format!(
+            "{event} is no tracepoint: its category is missing, as in sock:sock_recv_length"
+        )));
+    }
+    let folder = folder(event);
     let tracefs = Opened::new("tracefs")?;
-    let text = fs::read_to_string(tracefs.path(folder).join("id"));
+    let text = fs::read_to_string(tracefs.path(&folder).join("id"));
     text.ok()
         .and_then(|text| text.trim().parse().ok())
-        .ok_or_else(|| Error::Unattachable {
-            attach,
-            words: format!("this kernel's tracefs has no tracepoint {folder}"),
-        })
+        .ok_or_else(|| unattachable(format!("this kernel's tracefs has no tracepoint {folder}")))
 }
 
 /// Opens perf's event of a tracepoint, `category:name`.
 pub(in crate::attach) fn open(attach: Attach, event: &str) -> Result<OwnedFd> {
-    let folder = match event.split_once(':') {
-        Some((category, name)) => format!("events/{category}/{name}"),
-        None => {
-            return Err(Error::Unattachable {
-                attach,
-                words: format!(
-                    "{event} is no tracepoint: its category is missing, as in sock:sock_recv_length"
-                ),
-            });
-        }
-    };
-    link::tracepoint_event(number(attach, &folder)?).map_err(|error| Error::Attach {
+    link::tracepoint_event(number(attach, event)?).map_err(|error| Error::Attach {
         what: format!("{attach} at {event}"),
         action: "opening the tracepoint's event",
         source: error.into(),
@@ -63,7 +53,7 @@ pub(in crate::attach) fn explain(attach: Attach, event: &str, source: libbpf_rs:
         Err(unknown @ Error::Unattachable { .. }) => unknown,
         // Perf knows it, and it can't be attached to in this way.
         _ if event.starts_with("syscalls:") => Error::Unattachable {
-            attach,
+            attach: attach.name(),
             words: format!(
                 "{event} is part of raw_syscalls:sys_enter or sys_exit, where all system calls come by; \
                  attach to that, or by tracepoint ({source})"

@@ -2,7 +2,10 @@
 
 use std::io;
 
-use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
+use libbpf_rs::{
+    ProgramMut,
+    skel::{OpenSkel as _, SkelBuilder as _},
+};
 
 use super::{
     failed,
@@ -11,7 +14,7 @@ use super::{
     veth::{HERE, RECEIVING, Receiver, SENDING, STRANGER, THERE, Veth},
 };
 use crate::{
-    attach::{Ask, Attached, Body, Driven, Driver, Events, Probe},
+    attach::{Ask, Attach, Attached, Driven, Driver, Events},
     error::{Error, Result},
     feature::Feature,
     object::Owned,
@@ -39,7 +42,7 @@ pub(in crate::attach) struct Frames {
 impl Frames {
     pub(in crate::attach) fn start() -> Result<Self> {
         if let Some(missing) = Feature::XdpFrames.missing()? {
-            return Err(Error::Missing(missing));
+            return Err(Error::Missing(missing.to_string()));
         }
         let veth = Veth::make(Driver::Frames, Receiver::Napi)?;
         let feeder = Owned::new("feeder", |storage| {
@@ -75,12 +78,10 @@ impl Frames {
 }
 
 impl Events for Frames {
-    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         Driver::Frames.owns(attach)?;
-        let program = probe.program(body)?;
         let link = self.veth.within(|| {
-            hook::link(&program, RECEIVING.index, Hook::XdpNative)
+            hook::link(program, RECEIVING.index, Hook::XdpNative)
                 .map_err(failed(attach.name(), "attaching it"))
         })?;
         Ok(Box::new(link))

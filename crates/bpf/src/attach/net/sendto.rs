@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
-use libbpf_rs::{Link, NetfilterOpts};
+use libbpf_rs::{Link, NetfilterOpts, ProgramMut};
 use rustix::net::{
     AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with,
 };
@@ -15,7 +15,7 @@ use super::{
     veth::{HERE, RECEIVING, Receiver, SENDING, THERE, Veth},
 };
 use crate::{
-    attach::{Ask, Attach, Attached, Body, Driven, Driver, Events, Probe, Trouble, stopwatch},
+    attach::{Ask, Attach, Attached, Driven, Driver, Events, Trouble, stopwatch},
     error::{Error, Result},
 };
 
@@ -97,9 +97,7 @@ fn push(socket: &OwnedFd) -> Result<()> {
 }
 
 impl Events for Sendto {
-    fn attach(&mut self, probe: &mut Probe, body: Body) -> Result<Box<dyn Attached>> {
-        let attach = probe.attach();
-        let program = probe.program(body)?;
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         let failed = |source| Error::Attach {
             what: attach.name().to_owned(),
             action: "attaching it",
@@ -129,13 +127,13 @@ impl Events for Sendto {
             Attach::XdpNativeVethSkb => (RECEIVING, Hook::XdpNative),
             _ => {
                 return Err(Error::Stranger {
-                    attach,
-                    driver: Driver::Sendto,
+                    attach: attach.name(),
+                    driver: Driver::Sendto.name(),
                 });
             }
         };
         let link = self.veth.within(|| {
-            hook::link(&program, end.index, hook).map_err(|error| failed(error.into()))
+            hook::link(program, end.index, hook).map_err(|error| failed(error.into()))
         })?;
         Ok(Box::new(link))
     }

@@ -61,7 +61,7 @@ impl Veth {
     /// Makes one, both ends up.
     pub(super) fn make(driver: Driver, receiver: Receiver) -> Result<Self> {
         if let Some(missing) = Feature::Veth.missing()? {
-            return Err(Error::Missing(missing));
+            return Err(Error::Missing(missing.to_string()));
         }
         let namespace = Namespace::make()?;
         let netlink = namespace.within(|| {
@@ -117,7 +117,7 @@ impl Veth {
             }
             if begun.elapsed() > ARRIVAL {
                 return Err(Error::Lost {
-                    driver: self.driver,
+                    driver: self.driver.name(),
                     sent,
                     arrived,
                 });

@@ -94,15 +94,7 @@ impl Way {
     pub(super) fn needs(self) -> Vec<Feature> {
         match self {
             Way::Alone(driver) => driver.needs().to_vec(),
-            Way::Program { attach, body, .. } => {
-                let mut needs = attach.needs();
-                match body {
-                    Body::Ringbuf | Body::RingbufWakeup => needs.push(Feature::RingBuffer),
-                    Body::Stack => needs.push(Feature::StackMap),
-                    Body::Empty | Body::Map | Body::Hash => {}
-                }
-                needs
-            }
+            Way::Program { attach, body, .. } => [attach.needs(), body.needs().to_vec()].concat(),
         }
     }
 
@@ -170,6 +162,7 @@ pub(super) fn case(way: Way) -> Case {
             } => STACK_LOADS,
             _ => 0,
         },
+        ..Case::default()
     }
 }
 

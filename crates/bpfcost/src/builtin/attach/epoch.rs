@@ -117,8 +117,8 @@ impl Epoch {
                 let on = StatsOn::start();
                 now._stats = Some(on.map_err(|error| invalid("bpf_stats", &error))?);
             }
-            let attached = events
-                .attach(probe, body)
+            let attached = probe
+                .attach_to(events, body)
                 .map_err(|error| invalid("attached", &error))?;
             now.attached = Some(attached);
         }
@@ -178,10 +178,13 @@ impl Epoch {
             left: 0,
             missed: 0,
             stats: RunStats::default(),
+            placed: None,
         };
         if let Way::Program { attach, body, .. } = way {
             proof.seen = probe(&mut self.probes, attach)?.seen();
             proof.missed = self.missed()?.saturating_sub(before.missed);
+            let attached = self.now.as_ref().and_then(|now| now.attached.as_ref());
+            proof.placed = attached.and_then(|attached| attached.placed());
             let probe = probe(&mut self.probes, attach)?;
             let stats = probe.run_stats(body).map_err(anyhow::Error::from)?;
             proof.stats = stats.since(before.stats);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost_bpf::{
-    attach::{Attach, Body, Driven, Seen, Trouble},
+    attach::{Attach, Body, Driven, Placed, Seen, Trouble},
     stats::RunStats,
 };
 
@@ -18,6 +18,10 @@ pub const MISSED: &str = "missed";
 /// around a batch add.
 pub const OTHER_FUNCTIONS: &str = "other_functions";
 
+/// What the names of values begin with that say which instruction stood at a uprobe's site: `site_int3`,
+/// `site_call` or `site_lea+call`, and 1.
+pub const SITE: &str = "site_";
+
 /// All that a batch left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proof {
@@ -31,6 +35,8 @@ pub(super) struct Proof {
     pub(super) missed: u64,
     /// The kernel's account of the runs.
     pub(super) stats: RunStats,
+    /// What stood at the site of a uprobe, before and after.
+    pub(super) placed: Option<Placed>,
 }
 
 impl Proof {
@@ -115,6 +121,9 @@ impl Proof {
                 values.insert(OTHER_FUNCTIONS.to_owned(), an_event(self.seen.strangers));
             }
         }
+        if let Some(placed) = self.placed {
+            values.insert(format!("{SITE}{}", placed.name()), 1.0);
+        }
         values
     }
 }
@@ -177,6 +186,7 @@ mod tests {
                 run_time_ns: if stats { 20 * runs } else { 0 },
                 recursion_misses: 0,
             },
+            placed: None,
         }
     }
 
@@ -257,6 +267,15 @@ mod tests {
         assert_eq!((told[MISSED], told[OTHER_FUNCTIONS]), (0.07, 0.05));
         all.seen.hits -= 1;
         assert_eq!(check(&all).as_deref(), Some("hits"));
+    }
+
+    #[test]
+    fn the_instruction_at_a_site_is_named() {
+        let mut proof = good(Attach::UprobeNop10, Body::Empty, false);
+        for (placed, name) in Placed::ALL.into_iter().zip(["int3", "call", "lea+call"]) {
+            proof.placed = Some(placed);
+            assert_eq!(proof.secondary(), [(format!("site_{name}"), 1.0)].into());
+        }
     }
 
     #[test]

@@ -172,7 +172,7 @@ impl Way {
             sizing: Sizing::Calibrated {
                 most: self.call.most(),
             },
-            loads: 0,
+            ..Case::default()
         }
     }
 

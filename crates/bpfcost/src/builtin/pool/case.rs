@@ -211,7 +211,7 @@ impl Way {
                 Way::Alone(_) | Way::Line(_) => None,
             },
             sizing: Sizing::Calibrated { most: None },
-            loads: 0,
+            ..Case::default()
         }
     }
 }

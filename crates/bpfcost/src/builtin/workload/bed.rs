@@ -1,7 +1,7 @@
 //! An epoch of a workload: a server that runs, its clients, and the probes that go on and off beside it.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    collections::{BTreeMap, BTreeSet},
     rc::Rc,
     time::Duration,
 };
@@ -9,17 +9,19 @@ use std::{
 use anyhow::{Context, Result};
 
 use super::{
-    VARIANT,
+    Bases, VARIANT,
     fired::{Rehearsal, rehearse},
     site::Site,
+    variant,
     watch::Watched,
     window,
 };
 use crate::{
     experiment::{Batch, Case, Fault, Loaded, Setup, Trial},
-    probe::{self, Probe, Spec},
+    probe::{self, Probe},
+    process::Scene,
     workload::{
-        Base, Client, Definition, Load, Made, OFF, Output, Scene, Variant,
+        Base, Client, Definition, Load, Made, OFF, Output, OwnServer, Variant,
         outside::{self, Outside},
     },
 };
@@ -32,8 +34,8 @@ pub(super) struct Bed {
     definition: Definition,
     /// The probes that were opened, by variant. Gone before the server is.
     probes: BTreeMap<String, Box<dyn Probe>>,
-    /// Servers, by the networks that they are on.
-    sites: BTreeMap<String, Site>,
+    /// Servers, by the networks that they are on and how they are started.
+    sites: BTreeMap<Place, Site>,
     /// What runs already, where nothing is started.
     watched: Option<Watched>,
     /// What a rehearsal showed of a case's probe, by the case's name.
@@ -42,28 +44,41 @@ pub(super) struct Bed {
     /// beyond what it takes without, in milliseconds.
     stirred: Option<String>,
     hiccup_ms: Option<f64>,
-    _base: Rc<Base>,
+    _bases: Vec<Rc<Base>>,
+}
+
+/// A network, and what a server is started with there, where that is a variant's own.
+type Place = (String, Option<OwnServer>);
+
+/// Where a case takes place.
+fn place(definition: &Definition, case: &Case) -> Result<Place> {
+    let own = variant(definition, case).and_then(|variant| variant.server.clone());
+    Ok((definition.network_of(&case.factors)?, own))
 }
 
 impl Bed {
-    /// Starts a server on each network that there are cases for, and warms it.
+    /// Starts each server that there are cases for, and warms it.
     pub(super) fn open(
-        base: &Rc<Base>,
+        bases: &Bases,
         definition: &Definition,
         setup: &Setup,
         outside: Option<&Rc<dyn Outside>>,
     ) -> Result<Self> {
         let port = outside.map(|_| outside::END.port);
-        let sites = base.on_a_port(definition, port, |scene| {
-            let mut sites = BTreeMap::new();
-            for case in &setup.cases {
-                if let Entry::Vacant(place) = sites.entry(definition.network_of(&case.factors)?) {
-                    let site = Site::open(definition, scene, place.key(), outside)?;
-                    place.insert(site);
-                }
-            }
-            Ok(sites)
-        })?;
+        let places = setup.cases.iter().map(|case| place(definition, case));
+        let places: BTreeSet<Place> = places.collect::<Result<_>>()?;
+        let mut sites = BTreeMap::new();
+        for (own, base) in bases {
+            let definition = definition.with_server(own.as_ref());
+            let places = places.iter().filter(|(_, one)| one == own);
+            sites.extend(base.on_a_port(&definition, port, |scene| {
+                let open = |place: &Place| Site::open(&definition, scene, &place.0, outside);
+                let sites = places
+                    .clone()
+                    .map(|place| Ok((place.clone(), open(place)?)));
+                sites.collect::<Result<Vec<_>>>()
+            })?);
+        }
         let server = definition.server.as_ref();
         let watch = server.and_then(|server| server.watch.as_ref());
         // Without that, nothing is seen of a probe's comings and goings.
@@ -78,11 +93,11 @@ impl Bed {
             rehearsed: BTreeMap::new(),
             stirred: stirred(setup).filter(|_| tells_latency),
             hiccup_ms: None,
-            _base: Rc::clone(base),
+            _bases: bases.values().cloned().collect(),
         };
         let mut warm = BTreeSet::new();
         for case in &setup.cases {
-            if watch.is_none() && warm.insert(definition.network_of(&case.factors)?) {
+            if watch.is_none() && warm.insert(place(definition, case)?) {
                 bed.warm_up(case).context("warming up")?;
             }
         }
@@ -105,19 +120,14 @@ impl Bed {
     }
 
     fn variant(&self, case: &Case) -> Result<Variant> {
-        let name = case.factors.get(VARIANT).map_or(OFF, String::as_str);
-        let mut variants = self.definition.variants.iter();
-        variants
-            .find(|variant| variant.name == name)
-            .cloned()
-            .with_context(|| format!("there is no variant {name}"))
+        let variant = variant(&self.definition, case).cloned();
+        variant.with_context(|| format!("there is no variant of {}", case.name))
     }
 
     /// Where that case takes place.
     fn site(&mut self, case: &Case) -> Result<&mut Site> {
-        let name = self.definition.network_of(&case.factors)?;
-        let site = self.sites.get_mut(&name);
-        site.with_context(|| format!("there is no server on the network {name}"))
+        let site = self.sites.get_mut(&place(&self.definition, case)?);
+        site.context("there is no server")
     }
 
     /// The scene of a case.
@@ -135,8 +145,8 @@ impl Bed {
     fn stir(&mut self, case: &Case) -> Result<(), Fault> {
         let variant = self.variant(case)?;
         let client = self.client(case)?;
-        let name = self.definition.network_of(&case.factors)?;
-        let site = self.sites.get_mut(&name).context("there is no server")?;
+        let place = place(&self.definition, case)?;
+        let site = self.sites.get_mut(&place).context("there is no server")?;
         let scene = site.scene(case, self.definition.window_ms);
         if site.is_outside() {
             // The middle of a load that is made elsewhere can't be met.
@@ -191,15 +201,13 @@ fn stirred(setup: &Setup) -> Option<String> {
 impl Loaded for Bed {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let variant = self.variant(case)?;
-        if variant.probe.is_empty() {
+        let Some(spec) = variant.probe else {
             return Ok(());
-        }
-        let spec: Spec = variant.probe.parse()?;
+        };
         let scene = self.scene(case, self.definition.window_ms)?;
         let mut probe = match self.probes.remove(&variant.name) {
             Some(probe) => probe,
-            None => probe::open(&spec, &scene)
-                .with_context(|| format!("loading the probe {}", variant.probe))?,
+            None => probe::open(&spec).with_context(|| format!("loading the probe {spec}"))?,
         };
         if let Some(watched) = &mut self.watched
             && watched.needs_a_reference()
@@ -211,8 +219,8 @@ impl Loaded for Bed {
             let client = self.client(case);
             let site = self.site(case)?;
             site.ready()?;
-            let name = self.definition.network_of(&case.factors)?;
-            let site = self.sites.get(&name).context("there is no server")?;
+            let place = place(&self.definition, case)?;
+            let site = self.sites.get(&place).context("there is no server")?;
             let watched = &mut self.watched;
             let rehearsed = rehearse(
                 &scene,
@@ -232,8 +240,8 @@ impl Loaded for Bed {
         let variant = self.variant(case)?;
         let client = self.client(case);
         let scene = self.scene(case, batch.0)?;
-        let name = self.definition.network_of(&case.factors)?;
-        let site = self.sites.get_mut(&name).context("there is no server")?;
+        let place = place(&self.definition, case)?;
+        let site = self.sites.get_mut(&place).context("there is no server")?;
         site.ready()?;
         let probe = self.probes.get_mut(&variant.name);
         let on = probe.is_some();

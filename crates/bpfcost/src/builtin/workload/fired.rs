@@ -8,12 +8,15 @@ use std::{
 
 use bpfcost_bpf::stats::{RunStats, StatsOn};
 
-use super::window::Make;
 use crate::{
     experiment::{Fault, Problem},
     probe::Probe,
-    workload::Scene,
+    process::Scene,
+    workload::Made,
 };
+
+/// Makes the load of a window, or watches what comes.
+pub(super) type Make<'a> = &'a mut dyn FnMut(&Scene) -> Result<Made, Fault>;
 
 /// What a window of rehearsal showed of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

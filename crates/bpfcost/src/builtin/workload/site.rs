@@ -6,8 +6,9 @@ use anyhow::{Context, Result};
 
 use crate::{
     experiment::Case,
+    process::Scene,
     workload::{
-        Accounts, Client, Definition, Load, Made, Network, Path, Scene, Server,
+        Accounts, Client, Definition, Load, Made, Network, Path, Server,
         outside::{Order, Outside},
     },
 };

@@ -11,8 +11,9 @@ use anyhow::{Context, Result, anyhow};
 use crate::{
     experiment::{ENDED, Fault, LET_GO},
     probe::unit_pids,
+    process::{Process, Scene, family, tail, told},
     restore::started,
-    workload::{Accounts, Made, Process, Reading, Scene, Watch, family, find, tail, told},
+    workload::{Accounts, Made, Reading, Watch, find},
 };
 
 /// How often the service is looked at while the probe is on.

@@ -11,18 +11,19 @@ use std::{
 
 use anyhow::Result;
 
-use super::{fired::silent, site::Site};
+use super::{
+    fired::{Make, silent},
+    site::Site,
+};
 use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, Seen},
-    workload::{Check, Definition, Headline, Load, Made, Reading, SECOND, Scene, Variant, allowed},
+    process::Scene,
+    workload::{Check, Definition, Headline, Load, Reading, SECOND, Variant, allowed},
 };
 
 /// Milliseconds of load in whose middle a probe is switched, at least: a probe that takes long to go off meets it still.
 const STIR_MS: u64 = 600;
-
-/// Makes the load of a window, or watches what comes.
-pub(super) type Make<'a> = &'a mut dyn FnMut(&Scene) -> Result<Made, Fault>;
 
 /// Runs one window of a case. `hits_per_op` is what a rehearsal showed, for probes that don't tell themselves.
 pub(super) fn run(

@@ -25,48 +25,6 @@ const EVENTS: [&str; 4] = [
     "flooded connections",
 ];
 
-/// The number of operations that ran.
-pub(super) fn operations(expected: u64, got: u64) -> Option<Problem> {
-    (expected != got).then(|| Problem {
-        check: "operations".into(),
-        expected: expected.to_string(),
-        got: got.to_string(),
-        detail: "the kernel cut the loop short; nothing is reported for this case".into(),
-    })
-}
-
-/// Whether several CPUs ran at once.
-pub(super) fn together(cpu: u32, together: bool) -> Option<Problem> {
-    (!together).then(|| Problem {
-        check: "common start".into(),
-        expected: "all CPUs at the start".into(),
-        got: format!("CPU {cpu} did not see the others arrive"),
-        detail: "another program held a CPU for longer than the wait; try other CPUs".into(),
-    })
-}
-
-/// Whether the clock moved.
-pub(super) fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
-    (end_ns <= start_ns).then(|| Problem {
-        check: "clock".into(),
-        expected: format!("later than {start_ns} ns"),
-        got: format!("{end_ns} ns"),
-        detail: "the clock stood still or went back over the batch: it can time nothing".into(),
-    })
-}
-
-/// Whether the CPU may have been idle over a batch whose instructions are counted.
-pub(super) fn waits(waits: u64) -> Option<Problem> {
-    (waits > 0).then(|| Problem {
-        check: "waits".into(),
-        expected: "0".into(),
-        got: waits.to_string(),
-        detail: "the thread waited for something over the batch: the CPU may have been idle, and a clock \
-                 that counts instructions leaps then"
-            .into(),
-    })
-}
-
 /// What a table holds of the flow that was used last.
 pub(super) fn entry(
     expected: Option<u32>,

@@ -10,31 +10,21 @@ use bpfcost_bpf::{
 };
 
 use super::{
-    Target, check, floor_packet,
-    memory::KernelMemory,
-    model, packet,
-    proof::{
-        all_ran, batch_problem, expected_packet, first_packet, never_idle, prove, table_problem,
-    },
+    Target, check, floor_packet, model, packet,
+    proof::{expected_packet, first_packet, outcome_problem, prove, table_problem},
     scenario::{Flows, Scenario, Table},
     sequence::{Sequence, low_word},
     target_of,
-    value::{mean_ns_per_op, overlap, trial},
+};
+use crate::builtin::{
+    batch::{self, WARM_UP_SHARE, mean_ns_per_op, trial},
+    memory::KernelMemory,
 };
 use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial};
-
-/// The part of a batch that runs untimed before it, an eighth: so that a trial meets the caches and
-/// predictors that its own case makes, not those that another case left behind.
-const WARM_UP_SHARE: u64 = 8;
 
 /// How long flows are taken to be fresh in a table, a third of the life of a UDP entry: a program that
 /// was stopped for a while, or a slow machine, must not let them expire unnoticed.
 const WARM_NS: u64 = 10_000_000_000;
-
-/// The part of the time in which all CPUs of a run on several should run.
-const GOOD_OVERLAP: f64 = 0.9;
-/// How often a batch on several CPUs is tried until they do.
-const OVERLAP_TRIES: u32 = 5;
 
 /// Loaded instances, one per table that the cases need.
 pub(super) struct Epoch {
@@ -191,28 +181,13 @@ impl Epoch {
         }
     }
 
-    /// One proved batch of a case. On several CPUs, the first of a few tries in which they overlapped,
-    /// or else the one in which they did so longest: a busy machine holds one CPU up while the others
-    /// run. How far they did is part of the trial.
+    /// One proved batch of a case.
     fn batch(&mut self, entry: usize, ops: u64, resets: u64) -> Result<Proved, Fault> {
-        let mut best: Option<Proved> = None;
-        for _ in 0..OVERLAP_TRIES {
-            let proved = match self.entries[entry].target.clone() {
-                Target::Floor(reset) => self.floor(entry, reset, ops, resets)?,
-                Target::Scenario(scenario) => self.scenario(entry, &scenario, ops, resets)?,
-            };
-            let overlapped = overlap(&proved.seen);
-            if best
-                .as_ref()
-                .is_none_or(|best| overlap(&best.seen) < overlapped)
-            {
-                best = Some(proved);
-            }
-            if overlapped >= GOOD_OVERLAP {
-                break;
-            }
-        }
-        best.ok_or_else(|| anyhow!("no batch was tried").into())
+        let once = || match self.entries[entry].target.clone() {
+            Target::Floor(reset) => self.floor(entry, reset, ops, resets),
+            Target::Scenario(scenario) => self.scenario(entry, &scenario, ops, resets),
+        };
+        batch::overlapping(once, |proved| &proved.seen)
     }
 
     /// One batch of a scenario: what it left, every counter and the tables are proved.
@@ -234,17 +209,14 @@ impl Epoch {
             .map_err(anyhow::Error::from)?;
         let after = counters(instance, &cpus)?;
 
-        all_ran(&cpus, &seen)?;
-        if exact {
-            prove(never_idle(&seen))?;
-        }
+        prove(batch::problem(&cpus, &seen, ops, exact))?;
         let mut misses = 0;
         for (i, seen) in seen.iter().enumerate() {
             let expected = model::expected(scenario, &sequences[i], seen.cpu, ops);
             misses += expected.misses;
             let last = sequences[i].address(sequences[i].last_word(ops));
             let outcome = expected_packet(scenario, &works[i].packet, last);
-            prove(batch_problem(scenario, seen, ops, &outcome))?;
+            prove(outcome_problem(scenario, seen, &outcome))?;
             prove(check::counters(&expected, &before[i], &after[i], ops))?;
             prove(table_problem(instance, scenario, last, seen.cpu, begun_ns)?)?;
         }
@@ -270,14 +242,11 @@ impl Epoch {
             .instance(Table::Warm)?
             .batch(Body::Empty, reset, &works, ops, resets)
             .map_err(anyhow::Error::from)?;
-        all_ran(&cpus, &seen)?;
-        if exact {
-            prove(never_idle(&seen))?;
-        }
+        prove(batch::problem(&cpus, &seen, ops, exact))?;
         for (i, seen) in seen.iter().enumerate() {
             let last = sequences[i].address(sequences[i].last_word(ops));
             let outcome = packet::with_source(&works[i].packet, last);
-            prove(batch_problem(&scenario, seen, ops, &outcome))?;
+            prove(outcome_problem(&scenario, seen, &outcome))?;
         }
         Ok(Proved { seen, misses: None })
     }
@@ -362,7 +331,7 @@ impl Epoch {
                 .replay(scenario.reset(), work, ops as usize)
                 .map_err(anyhow::Error::from)?;
             let after = instance.counters(work.cpu).map_err(anyhow::Error::from)?;
-            prove(check::operations(ops, seen.len() as u64))?;
+            prove(batch::operations(ops, seen.len() as u64))?;
             for (number, (seen, word)) in seen.iter().zip(sequence.words(ops)).enumerate() {
                 let what = format!("operation {number} of the replay");
                 let expected = expected_packet(scenario, &work.packet, sequence.address(word));

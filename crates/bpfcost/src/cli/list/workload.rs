@@ -4,11 +4,10 @@ use anyhow::Result;
 
 use super::{finish, table, targets};
 use crate::{
-    builtin::workload::VARIANT,
     cli::output::say,
     experiment::{Case, Experiment, Role},
     report::{number::plural, style::Style, text},
-    workload::{Definition, Headline, LOAD, OFF, Variant},
+    workload::{Definition, Headline, LOAD, OFF, VARIANT, Variant},
 };
 
 /// Tells all of it; `asked` is what names it on a command line.
@@ -72,7 +71,7 @@ pub(super) fn tell(
          Measure some: bpfcost run {asked} --quick · bpfcost run {asked} --case '{some}'",
         plural(measured.count(), "case"),
         pattern(definition),
-        targets(experiment).join(", "),
+        targets(&experiment.description()).join(", "),
     )
 }
 

@@ -13,10 +13,10 @@ const MOST_NAMES: usize = 6;
 
 /// Tells it of one plan, where that is of a workload.
 pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
-    let Some(definition) = &plan.definition else {
+    let Some(definition) = plan.subject.workload() else {
         return;
     };
-    let told = forecast(experiment, plan, experiment.spread());
+    let told = forecast(&experiment.description(), plan);
     let effect = told.detectable.map_or(String::new(), |effect| {
         format!(
             "; a difference of {} in CPU time per {} would be seen three times in four",

@@ -3,7 +3,6 @@
 use anyhow::Result;
 
 use crate::{
-    builtin::workload::VARIANT,
     cli::{output::say, place},
     experiment::Experiment,
     measure::{Plan, forecast},
@@ -13,12 +12,13 @@ use crate::{
         text::wrap,
     },
     target::Host,
-    workload::OFF,
+    workload::{OFF, VARIANT},
 };
 
 /// Tells all of it of one plan.
 pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> {
-    let forecast = forecast(experiment, plan, experiment.spread());
+    let described = experiment.description();
+    let forecast = forecast(&described, plan);
     say!(
         "{} on {}: {} cases",
         plan.experiment,
@@ -34,7 +34,7 @@ pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
             kernel.image.display()
         )?;
     }
-    match plan.definition {
+    match plan.subject.workload() {
         Some(_) => workload(plan)?,
         None => {
             for case in &plan.cases {
@@ -68,7 +68,7 @@ pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
         say!(
             "a difference of {} would be seen about three times in four, if epochs scatter by {}",
             round_percent(detectable),
-            round_percent(experiment.spread())
+            round_percent(described.spread)
         )?;
     }
     if let Some(seconds) = plan.seconds
@@ -82,7 +82,7 @@ pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
         )?;
     }
     let missing = host.missing_capabilities();
-    if plan.target == "host" && experiment.privileged() && !missing.is_empty() {
+    if plan.target == "host" && described.privileged && !missing.is_empty() {
         say!(
             "measuring needs {}, which this user lacks: run it with sudo",
             missing.join(", ")

@@ -49,8 +49,9 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                 Some(definition) => Box::new(Workload::of(definition.clone())),
                 None => select::experiment(name)?,
             };
-            if named.is_exact() && !experiment.counts() {
-                let why = match experiment.every_cpu() {
+            let said = experiment.description();
+            if named.is_exact() && !said.counts {
+                let why = match said.every_cpu {
                     true => "asks how CPUs get on with each other, and it has one",
                     false => "asks about servers, and its clock leaps while they wait",
                 };
@@ -61,9 +62,9 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
             }
             // One that is not there is told before anything is measured.
             place::kernel(&named)?;
-            let cpus = cpus(args.cpus.as_deref(), &named, host, experiment.every_cpu())?;
+            let cpus = cpus(args.cpus.as_deref(), &named, host, said.every_cpu)?;
             let experiment = select::settle(experiment, &cpus, &settings)?;
-            if let Some(most) = experiment.most_cpus()
+            if let Some(most) = said.most_cpus
                 && cpus.len() > most
             {
                 return Err(usage(format!(
@@ -73,34 +74,24 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
             }
             let (cases, pairs) = select::cases(&*experiment, &args.cases, args.quick)?;
             let default = args.time.is_none() && args.precision.is_none() && !args.quick;
-            let margin = experiment.margin();
+            let time = args.time.or(default.then_some(DEFAULT_TIME));
+            let declared = Plan::of(said);
             let timed = Plan {
-                experiment: experiment.name().into(),
                 target: target.clone(),
                 settings: settings.clone(),
-                unit: experiment.unit(),
                 seed: args.seed.unwrap_or_else(session::draw_seed),
                 cases,
-                grid: experiment.grid(),
-                scaling: experiment.scaling(),
-                metrics: experiment.metrics(),
-                adjacent: experiment.adjacent().map(Into::into),
-                definition: experiment.definition().cloned(),
-                contends: experiment.contends(),
                 pairs,
                 cpus,
                 precision: args.precision.or(default.then_some(DEFAULT_PRECISION)),
-                seconds: args
-                    .time
-                    .or(default.then_some(DEFAULT_TIME))
-                    .map(|time| time.as_secs_f64()),
+                seconds: time.map(|time| time.as_secs_f64()),
                 patient: args.time.is_none(),
                 quick: args.quick,
-                rounds: experiment.rounds().or(args.quick.then_some(QUICK_ROUNDS)),
+                rounds: declared.rounds.or(args.quick.then_some(QUICK_ROUNDS)),
                 goal_ns: if args.quick { QUICK_BATCH_NS } else { BATCH_NS },
-                margin,
-                // Of attach types it asks for a rate, which is a matter of the report.
-                budget: args.budget.filter(|_| experiment.grid().is_none()),
+                // Of a grid it asks for a rate, which is a matter of the report.
+                budget: args.budget.filter(|_| declared.layout.grid().is_none()),
+                ..declared
             };
             let plan = match named.is_exact() {
                 true => counted(timed, args.seed),

@@ -16,12 +16,10 @@ use crate::{
     cli::{exit::usage, select},
     experiment::Experiment as _,
     nearest::suggest,
-    probe::{self, Spec},
+    probe,
+    process::program::find,
     restore::{started, systemctl},
-    workload::{
-        Client, Definition, Headline, Output, Ready, SECOND, ServerSpec, Variant, Watch,
-        program::find,
-    },
+    workload::{Client, Definition, Headline, Output, Ready, SECOND, ServerSpec, Variant, Watch},
 };
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
@@ -84,13 +82,13 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
             "--with takes one workload at a time\n  Run it once for each of them",
         ));
     };
+    let mut probes = variants.iter().filter_map(|one| one.probe.as_ref());
     if definition.server.is_none()
-        && let Some(variant) = variants.iter().find(|one| probe::is_of_server(&one.probe))
+        && let Some(spec) = probes.find(|spec| probe::is_of_server(spec))
     {
         return Err(usage(format!(
-            "{} looks at the processes of a server, and a command behind -- has none\n  Start one: --server CMD \
+            "{spec} looks at the processes of a server, and a command behind -- has none\n  Start one: --server CMD \
              --client CMD; or name one that runs: --watch SERVICE|PID",
-            variant.probe
         )));
     }
     let window_ms = match args.quick && args.experiments.is_empty() {
@@ -115,11 +113,8 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
 /// How long a window is, in milliseconds, and how many of them a server has: what takes long to go on and off makes
 /// windows long, and then as few have to do as there may be, of the same time in all.
 fn suited(window_ms: u64, rounds: u32, variants: &[Variant]) -> (u64, u32) {
-    let slow = variants.iter().any(|variant| {
-        let spec = variant.probe.parse::<Spec>();
-        spec.is_ok_and(|spec| spec.start_s() > 0.0)
-    });
-    match slow {
+    let mut probes = variants.iter().filter_map(|one| one.probe.as_ref());
+    match probes.any(|spec| spec.start_s() > 0.0) {
         true => (window_ms * u64::from(rounds) / 2, 2),
         false => (window_ms, rounds),
     }
@@ -180,10 +175,11 @@ fn only_where(args: &Args) -> Result<()> {
 /// A workload of this program or of the user's, with the first values of its factors.
 fn built_in(name: &str) -> Result<Definition> {
     let experiment = select::experiment(name)?;
-    let Some(definition) = experiment.definition() else {
+    let described = experiment.description();
+    let Some(definition) = described.subject.workload() else {
         // No mistake in the name, but one in the question.
         let names: Vec<String> = workload::built_in()
-            .map(|one| one.name().to_owned())
+            .map(|one| one.description().name)
             .collect();
         return Err(usage(format!(
             "{name} measures programs by themselves; a probe is measured beside a workload{}\n  Workloads: {}, \

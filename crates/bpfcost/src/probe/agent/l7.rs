@@ -20,14 +20,20 @@ use std::{
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
     Feature,
-    l7::{L7, Places, Watch},
+    l7::{Counts, L7, Places, Watch},
     real_time,
 };
 use serde::Serialize;
 
 use self::exchange::{Endpoint, Exchanges, Latency};
-use super::{Agent, EVERY};
-use crate::{probe::Seen, workload::Scene};
+use super::{Agent, EVERY, source::Source};
+use crate::{
+    probe::{BuiltIn, Seen},
+    process::Scene,
+};
+
+/// Its entry.
+pub(super) const AGENT: BuiltIn = BuiltIn::agent("l7:MODE", needs, open);
 
 /// What an agent can be told to watch.
 const MODES: [(&str, Watch); 3] = [
@@ -37,13 +43,19 @@ const MODES: [(&str, Watch); 3] = [
 ];
 
 /// The agent.
-struct Sight {
-    programs: L7,
+struct Sight<S> {
+    source: S,
     watch: Watch,
     exchanges: Rc<RefCell<Exchanges>>,
+    file: Option<PathBuf>,
+}
+
+/// The programs.
+struct Programs {
+    programs: L7,
+    watch: Watch,
     /// Where the functions of a server are, by its process.
     places: HashMap<u32, Places>,
-    file: Option<PathBuf>,
 }
 
 /// What it is told: what to watch, and the file for what it sees, if any.
@@ -61,7 +73,7 @@ fn told(arguments: &[String]) -> Result<(Watch, Option<PathBuf>)> {
 }
 
 /// What the kernel must have.
-pub(in crate::probe) fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
+fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     let mut needs = vec![Feature::Tracefs, Feature::Tracepoint, Feature::RingBuffer];
     if told(arguments)?.0 > Watch::Sockets {
         needs.push(Feature::UprobeMulti);
@@ -70,42 +82,61 @@ pub(in crate::probe) fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
 }
 
 /// Opens the agent.
-pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let (watch, file) = told(arguments)?;
     let exchanges = Rc::new(RefCell::new(Exchanges::default()));
     let taken = Rc::clone(&exchanges);
     real_time();
+    let programs = L7::load(watch, move |call| taken.borrow_mut().take(call))?;
     Ok(Box::new(Sight {
-        programs: L7::load(watch, move |call| taken.borrow_mut().take(call))?,
+        source: Programs {
+            programs,
+            watch,
+            places: HashMap::new(),
+        },
         watch,
         exchanges,
-        places: HashMap::new(),
         file,
     }))
 }
 
-impl Agent for Sight {
-    fn attach(&mut self, scene: &Scene) -> Result<()> {
-        if scene.pids.is_empty() {
-            bail!("builtin:l7 looks into a server, and there is none");
+impl Source for Programs {
+    type Counts = Counts;
+
+    fn attach(&mut self, processes: &[u32]) -> Result<()> {
+        let mut placed = Vec::new();
+        for process in processes {
+            placed.push((*process, self.places(*process)?));
         }
-        let mut processes = Vec::new();
-        for process in &scene.pids {
-            processes.push((*process, self.places(*process)?));
-        }
-        self.exchanges.borrow_mut().tell();
-        self.programs.attach(&processes)?;
-        Ok(())
+        Ok(self.programs.attach(&placed)?)
     }
 
-    fn consume(&mut self, patience: Duration) -> Result<()> {
+    fn poll(&mut self, patience: Duration) -> Result<()> {
         self.programs.take()?;
         sleep(patience.min(EVERY));
         Ok(())
     }
 
+    fn detach(&mut self) -> Result<Counts> {
+        Ok(self.programs.detach()?)
+    }
+}
+
+impl<S: Source<Counts = Counts>> Agent for Sight<S> {
+    fn attach(&mut self, scene: &Scene) -> Result<()> {
+        if scene.pids.is_empty() {
+            bail!("builtin:l7 looks into a server, and there is none");
+        }
+        self.exchanges.borrow_mut().tell();
+        self.source.attach(&scene.pids)
+    }
+
+    fn consume(&mut self, patience: Duration) -> Result<()> {
+        self.source.poll(patience)
+    }
+
     fn detach(&mut self) -> Result<Seen> {
-        let counts = self.programs.detach()?;
+        let counts = self.source.detach()?;
         let (counted, endpoints) = self.exchanges.borrow_mut().tell();
         if let Some(file) = &self.file {
             write(file, &endpoints).with_context(|| format!("can't write {}", file.display()))?;
@@ -131,7 +162,7 @@ impl Agent for Sight {
     }
 }
 
-impl Sight {
+impl Programs {
     /// Where the functions of a process's program are; nowhere, where none are watched.
     fn places(&mut self, process: u32) -> Result<Places> {
         if self.watch == Watch::Sockets {
@@ -164,4 +195,103 @@ fn write(file: &Path, endpoints: &BTreeMap<Endpoint, Latency>) -> Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;
     file.write_all(&lines)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use bpfcost_bpf::l7::{Act, Call, Connection};
+
+    use super::*;
+
+    /// Calls from nowhere: one comes by each poll, the others at the end.
+    struct MadeUp {
+        take: Box<dyn FnMut(&Call<'_>)>,
+        calls: std::vec::IntoIter<(Act, &'static str)>,
+        process: u32,
+    }
+
+    impl MadeUp {
+        fn next(&mut self) -> bool {
+            let Some((act, payload)) = self.calls.next() else {
+                return false;
+            };
+            (self.take)(&Call {
+                connection: Connection {
+                    process: self.process,
+                    tls: false,
+                    number: 0,
+                },
+                act,
+                time_ns: 0,
+                goroutine: None,
+                length: payload.len() as u64,
+                payload: payload.as_bytes(),
+            });
+            true
+        }
+    }
+
+    impl Source for MadeUp {
+        type Counts = Counts;
+
+        fn attach(&mut self, processes: &[u32]) -> Result<()> {
+            self.process = processes[0];
+            Ok(())
+        }
+
+        fn poll(&mut self, _patience: Duration) -> Result<()> {
+            self.next();
+            Ok(())
+        }
+
+        fn detach(&mut self) -> Result<Counts> {
+            while self.next() {}
+            Ok(Counts {
+                lost: 3,
+                switches: 0,
+            })
+        }
+    }
+
+    #[test]
+    fn requests_are_the_same_wherever_their_calls_come_from() {
+        let calls = vec![
+            (Act::Read, "GET /a HTTP/1.1\r\n\r\n"),
+            (Act::Write, "HTTP/1.1 204 No Content\r\n\r\n"),
+            (Act::Read, "GET /b HTTP/1.1\r\n\r\n"),
+            (
+                Act::Write,
+                "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
+            ),
+        ];
+        let exchanges = Rc::new(RefCell::new(Exchanges::default()));
+        let taken = Rc::clone(&exchanges);
+        let mut agent = Sight {
+            source: MadeUp {
+                take: Box::new(move |call| taken.borrow_mut().take(call)),
+                calls: calls.into_iter(),
+                process: 0,
+            },
+            watch: Watch::Sockets,
+            exchanges,
+            file: None,
+        };
+        let scene = Scene {
+            pids: vec![7],
+            ..Scene::default()
+        };
+        agent.attach(&scene).expect("it takes them");
+        agent.consume(Duration::ZERO).expect("a call");
+        let seen = agent.detach().expect("the others");
+        assert_eq!((seen.hits, seen.lost), (Some(4), 3));
+        for (name, count) in [
+            ("requests", 2),
+            ("answered", 2),
+            ("status_2xx", 1),
+            ("status_4xx", 1),
+            ("opaque", 0),
+        ] {
+            assert_eq!(seen.counts[name], count, "{name}");
+        }
+    }
 }

@@ -4,28 +4,30 @@
 //! They speak in lines of JSON: [`Ask`] on the agent's standard input, [`Answer`] on its standard output. The
 //! agent ends when its input does, so it never outlives who started it.
 //!
-//! To add a built-in one: a file here that implements [`Agent`], and its name in [`AGENTS`].
+//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in [`AGENTS`]. What an agent makes
+//! of its events is apart from where they come from, a [`Source`](source::Source).
 
-pub(super) mod l7;
+mod l7;
 mod object;
 mod remote;
 mod serve;
+mod source;
 mod sslsniff;
 mod syscount;
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use remote::Remote;
 pub(crate) use serve::serve;
 
-use super::Seen;
-use crate::{experiment::Problem, workload::Scene};
+use super::{Arguments, BuiltIn, Runs, Seen, built_in};
+use crate::{fault::Problem, process::Scene};
 
 /// A probe with a user space of its own, seen from inside its process.
-pub(crate) trait Agent {
+pub trait Agent {
     /// Switches it on for this server; from here on it sees every event.
     fn attach(&mut self, scene: &Scene) -> Result<()>;
 
@@ -44,44 +46,32 @@ pub(crate) trait Agent {
 
 /// What is known of an agent once it is loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Loaded {
+pub struct Loaded {
     /// The kernel's numbers of its programs, where it does not count its hits itself.
-    programs: Vec<u32>,
+    pub programs: Vec<u32>,
     /// Whether nothing comes that it would have to take in: then it sleeps while it is on, and costs no CPU time.
-    idle: bool,
+    pub idle: bool,
 }
 
 /// How often an agent takes in what comes without waking it: to be woken for each event would cost the server,
 /// whose CPU has to do it, more than many an event itself.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// Opens an agent with these arguments: loads its programs.
-type Open = fn(&[String]) -> Result<Box<dyn Agent>>;
-
-/// The built-in agents, by name.
-const AGENTS: &[(&str, Open)] = &[
-    ("l7", l7::open),
-    ("sslsniff", sslsniff::open),
-    ("syscount", syscount::open),
-];
+/// The built-in agents.
+pub(super) const AGENTS: &[BuiltIn] = &[l7::AGENT, sslsniff::AGENT, syscount::AGENT];
 
 /// The agent that a BPF object has: no built-in probe, which is what the others are.
 pub(super) const OBJECT: &str = "object";
 
-/// How an agent of that name is opened.
-fn opening(name: &str) -> Option<Open> {
-    let mut all = AGENTS.iter().chain(&[(OBJECT, object::open as Open)]);
-    all.find(|(known, _)| *known == name).map(|(_, open)| *open)
-}
-
-/// The names of the built-in agents.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
-    AGENTS.iter().map(|(name, _)| *name)
-}
-
-/// Whether there is a built-in agent of that name.
-pub(super) fn known(name: &str) -> bool {
-    AGENTS.iter().any(|(known, _)| *known == name)
+/// Opens the agent of that name: loads its programs.
+fn open(name: &str, arguments: &Arguments) -> Result<Box<dyn Agent>> {
+    if name == OBJECT {
+        return object::open(arguments);
+    }
+    match built_in::find(name)?.runs {
+        Runs::Agent(open) => open(arguments),
+        Runs::Here(_) => bail!("builtin:{name} has no process of its own"),
+    }
 }
 
 /// What an agent is asked.

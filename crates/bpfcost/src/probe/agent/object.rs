@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use bpfcost_bpf::attach::{Foreign, Taken};
 
 use super::{Agent, Loaded};
-use crate::{probe::Seen, workload::Scene};
+use crate::{probe::Seen, process::Scene};
 
 struct Object {
     foreign: Foreign,

@@ -14,9 +14,9 @@ use rustix::{
 
 use super::{Answer, Ask, Loaded};
 use crate::{
-    experiment::Fault,
+    fault::Fault,
     probe::{Probe, Seen, left},
-    workload::{Process, Scene, tail, told},
+    process::{Process, Scene, tail, told},
 };
 
 /// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.

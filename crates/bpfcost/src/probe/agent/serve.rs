@@ -7,20 +7,17 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use super::{Agent, Answer, Ask, opening};
+use super::{Agent, Answer, Ask, open};
 
 /// How long an agent waits for events before it looks whether it is asked something.
 const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Is that agent until standard input ends.
 pub(crate) fn serve(name: &str, arguments: &[String]) -> Result<()> {
-    let Some(open) = opening(name) else {
-        bail!("there is no agent {name}");
-    };
     let asked = listen();
-    let opened = open(arguments).and_then(|agent| {
+    let opened = open(name, arguments).and_then(|agent| {
         let loaded = agent.loaded()?;
         Ok((agent, loaded))
     });

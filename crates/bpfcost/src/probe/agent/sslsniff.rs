@@ -17,24 +17,70 @@ use std::{cell::RefCell, hash::Hasher as _, rc::Rc, thread::sleep, time::Duratio
 
 use anyhow::{Result, bail};
 use bpfcost_bpf::{
-    real_time,
+    Feature, real_time,
     sslsniff::{Capture, Counts, Direction, Moved, Record, Sniffer},
 };
 use twox_hash::XxHash3_64;
 
-use super::{Agent, EVERY, Loaded};
-use crate::{probe::Seen, workload::Scene};
+use super::{Agent, EVERY, Loaded, source::Source};
+use crate::{
+    probe::{BuiltIn, Seen},
+    process::Scene,
+};
+
+/// Its entry.
+pub(super) const AGENT: BuiltIn = BuiltIn::agent("sslsniff", needs, open);
 
 /// What has it take nothing.
 const BREAKPOINTS: &str = "breakpoints";
 
 /// The sniffer, and what it has taken.
-struct SslSniff {
-    sniffer: Sniffer,
+struct SslSniff<S> {
+    source: S,
     capture: Capture,
     taken: Rc<RefCell<Taken>>,
-    /// What the kernel had counted when it was attached.
+}
+
+/// The programs.
+struct Programs {
+    sniffer: Sniffer,
+    /// What the kernel had counted when they were attached.
     before: Counts,
+}
+
+impl Source for Programs {
+    type Counts = Counts;
+
+    fn attach(&mut self, processes: &[u32]) -> Result<()> {
+        self.before = self.sniffer.counts()?;
+        let attached = library::attach(&mut self.sniffer, processes);
+        if attached.is_err() {
+            self.sniffer.detach();
+        }
+        attached
+    }
+
+    fn poll(&mut self, patience: Duration) -> Result<()> {
+        self.sniffer.take()?;
+        sleep(patience.min(EVERY));
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<Counts> {
+        self.sniffer.detach();
+        self.sniffer.take()?;
+        let now = self.sniffer.counts()?;
+        let since = |now: Moved, before: Moved| Moved {
+            calls: now.calls - before.calls,
+            bytes: now.bytes - before.bytes,
+            lost: now.lost - before.lost,
+        };
+        Ok(Counts {
+            hits: now.hits - self.before.hits,
+            read: since(now.read, self.before.read),
+            written: since(now.written, self.before.written),
+        })
+    }
 }
 
 /// What was taken since it was attached.
@@ -62,36 +108,43 @@ impl Taken {
     }
 }
 
-/// Loads it.
-pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
-    let capture = match arguments {
+/// What it takes.
+fn capture(arguments: &[String]) -> Result<Capture> {
+    Ok(match arguments {
         [] => Capture::Payload,
         [mode] if mode == BREAKPOINTS => Capture::Nothing,
         _ => bail!(
             "there is builtin:sslsniff and builtin:sslsniff:{BREAKPOINTS}, and it was given {}",
             arguments.join(":")
         ),
-    };
+    })
+}
+
+/// What the kernel must have: the sniffer finds a way on each.
+fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
+    capture(arguments).map(|_| Vec::new())
+}
+
+/// Loads it.
+fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+    let capture = capture(arguments)?;
     if capture == Capture::Payload {
         real_time();
     }
-    Ok(Box::new(SslSniff::load(capture)?))
-}
-
-impl SslSniff {
-    fn load(capture: Capture) -> Result<Self> {
-        let taken = Rc::new(RefCell::new(Taken::default()));
-        let into = Rc::clone(&taken);
-        Ok(SslSniff {
-            sniffer: Sniffer::load(capture, move |record| into.borrow_mut().take(record))?,
-            capture,
-            taken,
+    let taken = Rc::new(RefCell::new(Taken::default()));
+    let into = Rc::clone(&taken);
+    let sniffer = Sniffer::load(capture, move |record| into.borrow_mut().take(record))?;
+    Ok(Box::new(SslSniff {
+        source: Programs {
+            sniffer,
             before: Counts::default(),
-        })
-    }
+        },
+        capture,
+        taken,
+    }))
 }
 
-impl Agent for SslSniff {
+impl<S: Source<Counts = Counts>> Agent for SslSniff<S> {
     fn loaded(&self) -> Result<Loaded> {
         Ok(Loaded {
             idle: self.capture == Capture::Nothing,
@@ -100,41 +153,29 @@ impl Agent for SslSniff {
     }
 
     fn attach(&mut self, scene: &Scene) -> Result<()> {
-        self.before = self.sniffer.counts()?;
         *self.taken.borrow_mut() = Taken::default();
-        let attached = library::attach(&mut self.sniffer, &scene.pids);
-        if attached.is_err() {
-            self.sniffer.detach();
-        }
-        attached
+        self.source.attach(&scene.pids)
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
-        self.sniffer.take()?;
-        sleep(patience.min(EVERY));
-        Ok(())
+        self.source.poll(patience)
     }
 
     fn detach(&mut self) -> Result<Seen> {
-        self.sniffer.detach();
-        self.sniffer.take()?;
-        let now = self.sniffer.counts()?;
+        let counted = self.source.detach()?;
         let taken = self.taken.borrow();
-        let of = |now: Moved, before: Moved| (now.calls - before.calls, now.lost - before.lost);
-        let (calls_read, lost_read) = of(now.read, self.before.read);
-        let (calls_written, lost_written) = of(now.written, self.before.written);
         let counts: &[(&str, u64)] = match self.capture {
             Capture::Payload => &[
                 ("bytes_read", taken.read.bytes),
                 ("bytes_written", taken.written.bytes),
-                ("calls_read", calls_read),
-                ("calls_written", calls_written),
+                ("calls_read", counted.read.calls),
+                ("calls_written", counted.written.calls),
             ],
             Capture::Nothing => &[],
         };
         Ok(Seen {
-            hits: Some(now.hits - self.before.hits),
-            lost: lost_read + lost_written,
+            hits: Some(counted.hits),
+            lost: counted.read.lost + counted.written.lost,
             counts: counts
                 .iter()
                 .map(|(name, count)| ((*name).to_owned(), *count))

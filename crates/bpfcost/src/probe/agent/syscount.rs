@@ -18,11 +18,21 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use bpfcost_bpf::syscount::{Calls, Filter, MOST_PROCESSES, Sum, Syscount};
+use bpfcost_bpf::{
+    Feature,
+    syscount::{Calls, Filter, MOST_PROCESSES, Sum, Syscount},
+};
 use syscalls::Sysno;
 
-use super::Agent;
-use crate::{experiment::Problem, probe::Seen, workload::Scene};
+use super::{Agent, source::Source};
+use crate::{
+    fault::Problem,
+    probe::{BuiltIn, Seen},
+    process::Scene,
+};
+
+/// Its entry.
+pub(super) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);
 
 /// The factor that says who is asked about, and the value for somebody else than the server.
 const TARGET: &str = "target";
@@ -54,12 +64,39 @@ const WRITES: [Sysno; 7] = [
 ];
 
 /// The agent.
-struct Counting {
-    counter: Syscount,
+struct Counting<S> {
+    source: S,
     filter: Filter,
     /// Somebody who sleeps, where one was needed.
     sleeper: Option<Sleeper>,
     window: Window,
+}
+
+/// The programs.
+struct Programs {
+    counter: Syscount,
+    filter: Filter,
+}
+
+impl Source for Programs {
+    type Counts = Calls;
+
+    fn attach(&mut self, processes: &[u32]) -> Result<()> {
+        Ok(self.counter.attach(processes)?)
+    }
+
+    fn poll(&mut self, patience: Duration) -> Result<()> {
+        match self.filter {
+            Filter::User => self.counter.poll(patience)?,
+            // All is in the kernel.
+            Filter::Kernel | Filter::All => sleep(patience),
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<Calls> {
+        Ok(self.counter.detach()?)
+    }
 }
 
 /// Who is watched in a window.
@@ -81,9 +118,9 @@ struct Account {
     writes: u64,
 }
 
-/// Opens it.
-pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
-    let filter = match arguments {
+/// Who leaves out the calls of others.
+fn filter(arguments: &[String]) -> Result<Filter> {
+    Ok(match arguments {
         [one] if one == "kernel" => Filter::Kernel,
         [one] if one == "user" => Filter::User,
         [] => Filter::Kernel,
@@ -92,7 +129,17 @@ pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
             "builtin:syscount has no filter {}\n  It has kernel, user and all",
             arguments.join(":")
         ),
-    };
+    })
+}
+
+/// What the kernel must have.
+fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
+    filter(arguments).map(|_| Syscount::needs())
+}
+
+/// Opens it.
+fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+    let filter = filter(arguments)?;
     let namespace = fs::read_link("/proc/self/ns/pid").context("can't tell the PID namespace")?;
     if filter != Filter::All && !namespace.ends_with(FIRST_NAMESPACE) {
         bail!(
@@ -101,14 +148,17 @@ pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
         );
     }
     Ok(Box::new(Counting {
-        counter: Syscount::load(filter)?,
+        source: Programs {
+            counter: Syscount::load(filter)?,
+            filter,
+        },
         filter,
         sleeper: None,
         window: Window::default(),
     }))
 }
 
-impl Agent for Counting {
+impl<S: Source<Counts = Calls>> Agent for Counting<S> {
     fn attach(&mut self, scene: &Scene) -> Result<()> {
         let server = scene.pids.clone();
         let asked = match scene
@@ -132,7 +182,7 @@ impl Agent for Counting {
             );
         }
         let before = Account::of(&server);
-        self.counter.attach(&asked)?;
+        self.source.attach(&asked)?;
         self.window = Window {
             before: [before, Account::of(&server)],
             threads: threads(&server),
@@ -143,17 +193,12 @@ impl Agent for Counting {
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
-        match self.filter {
-            Filter::User => self.counter.poll(patience)?,
-            // All is in the kernel.
-            Filter::Kernel | Filter::All => sleep(patience),
-        }
-        Ok(())
+        self.source.poll(patience)
     }
 
     fn detach(&mut self) -> Result<Seen> {
         let before = Account::of(&self.window.server);
-        let calls = self.counter.detach()?;
+        let calls = self.source.detach()?;
         let after = Account::of(&self.window.server);
         if let Some(problem) = self.window.problem(self.filter, &calls, [before, after]) {
             return Err(problem.into());

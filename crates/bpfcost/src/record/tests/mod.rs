@@ -26,7 +26,7 @@ pub(super) fn case(name: &str, role: Role, floor: Option<&str>) -> Case {
         role,
         floor: floor.map(str::to_owned),
         sizing: Sizing::Calibrated { most: None },
-        loads: 0,
+        ..Case::default()
     }
 }
 
@@ -58,12 +58,7 @@ pub(super) fn plan() -> Plan {
         goal_ns: 1e7,
         margin: 0.01,
         budget: Some(0.05),
-        grid: None,
-        scaling: None,
-        contends: false,
-        metrics: Vec::new(),
-        adjacent: None,
-        definition: None,
+        ..Plan::default()
     }
 }
 

@@ -158,7 +158,10 @@ impl<'a> Matrix<'a> {
     /// The records of one experiment; `None` where they have fewer than two targets. Nor for a workload: what a server
     /// takes in one run is not compared with what it takes in another, and what probes add is told by each record.
     pub fn new(records: &[&'a Record]) -> Option<Self> {
-        if records.iter().any(|record| record.workload.is_some()) {
+        if records
+            .iter()
+            .any(|record| record.layout.workload().is_some())
+        {
             return None;
         }
         let across = Across::new(records);
@@ -167,7 +170,7 @@ impl<'a> Matrix<'a> {
             .first()
             .filter(|_| across.columns.len() > 1)?;
         let experiment = text::line(&first.record.experiment);
-        let grid = first.record.grid.as_ref();
+        let grid = first.record.layout.grid();
         let (placed, absent) = match grid {
             Some(grid) => grid::placed(&across, grid),
             None => {
@@ -266,13 +269,15 @@ impl<'a> Matrix<'a> {
 fn apart(across: &Across<'_>, row: usize) -> bool {
     let row = &across.rows[row];
     let mut found = row.cells.iter().zip(&across.columns);
-    found.any(|(cell, column)| match (cell.case, &column.record.scaling) {
-        (Some(case), Some(scaling)) => match scaling.place(case) {
-            Some(_) => !scaling.apart(case).is_empty(),
-            None => case.role == Role::Floor,
+    found.any(
+        |(cell, column)| match (cell.case, column.record.layout.scaling()) {
+            (Some(case), Some(scaling)) => match scaling.place(case) {
+                Some(_) => !scaling.apart(case).is_empty(),
+                None => case.role == Role::Floor,
+            },
+            _ => false,
         },
-        _ => false,
-    })
+    )
 }
 
 fn heads(across: &Across<'_>) -> Vec<Head> {
@@ -317,7 +322,7 @@ fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> C
     };
     let text = CostText::new(case, record);
     // A way out of every cell of a grid would be the same over and over.
-    let why = text.why.as_deref().map(|why| match record.grid {
+    let why = text.why.as_deref().map(|why| match record.layout.grid() {
         Some(_) if case.status == Status::Unsupported => absent::parted(why).0,
         _ => why,
     });

@@ -8,12 +8,14 @@ pub mod grid;
 
 use self::grid::Sheet;
 use crate::{
+    experiment,
     record::{Record, Status},
     report::{
         number::MISSING,
         rows::{self, Group, PairRow},
         scaling::{self, Chart},
-        section::{Detail, Problem, Section, View, tables},
+        section::{Detail, Problem, Prose, Section, View, tables},
+        style::Tone,
         summary, target, text, warnings, words,
         workload::Overhead,
     },
@@ -82,13 +84,14 @@ impl<'a> Layout<'a> {
 
 /// Whether trials are windows of a workload.
 pub(super) fn is_workload(record: &Record) -> bool {
-    record.workload.is_some()
+    record.layout.workload().is_some()
 }
 
 /// A record as it is shown, with the sections that its experiment has of its own.
 pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
     let layout = Layout::of(record);
     let mut failed = problems(record);
+    failed.extend(unknown(record));
     let warnings = warnings::lines(record);
     failed.extend((!warnings.is_empty()).then_some(Section::Warnings(warnings)));
     let sections = match detail {
@@ -146,6 +149,21 @@ fn everything(
         flat::pairs(&pairs, record, detail),
     ];
     blocks.into_iter().flatten()
+}
+
+/// Why a record is not laid out as it declares.
+fn unknown(record: &Record) -> Option<Section> {
+    let experiment::Layout::Unknown(name) = &record.layout else {
+        return None;
+    };
+    let name = text::line(name);
+    Some(Section::Prose(Prose {
+        paragraphs: vec![format!(
+            "This record asks for the layout `{name}`, which a newer bpfcost knows. Here every case stands by itself."
+        )],
+        tone: Tone::Open,
+        ..Prose::default()
+    }))
 }
 
 /// Why cases have no result.

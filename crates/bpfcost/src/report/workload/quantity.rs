@@ -2,10 +2,8 @@
 //! same windows; and how two cases compare in it.
 
 use crate::{
-    record::{
-        BudgetVerdict, CaseRecord, Comparison, MetricRecord, Part, States, Status, Verdict,
-        Workload,
-    },
+    experiment::ProbedWorkload,
+    record::{BudgetVerdict, CaseRecord, Comparison, MetricRecord, Part, States, Status, Verdict},
     report::{
         block::Cell,
         number::{self, HOLD, MISSING},
@@ -84,7 +82,7 @@ pub(crate) struct Change<'a> {
 
 impl Base {
     /// What CPU time of a workload is counted in.
-    fn of_cpu(workload: &Workload) -> Self {
+    fn of_cpu(workload: &ProbedWorkload) -> Self {
         match is_share(workload) {
             true => Base::Share,
             false => Base::Nanos(1.0),
@@ -94,7 +92,7 @@ impl Base {
 
 impl<'a> Quantity<'a> {
     /// What leads: the CPU time per operation of the server, or of the machine.
-    pub(crate) fn headline(workload: &Workload) -> Self {
+    pub(crate) fn headline(workload: &ProbedWorkload) -> Self {
         Quantity {
             name: match is_share(workload) {
                 true => cpu(workload).to_owned(),
@@ -364,12 +362,12 @@ pub(crate) fn shown(part: Part) -> String {
 }
 
 /// Whether CPU time is told as a share of a CPU.
-pub(crate) fn is_share(workload: &Workload) -> bool {
+pub(crate) fn is_share(workload: &ProbedWorkload) -> bool {
     workload.operation == SECOND
 }
 
 /// What is counted of CPU time.
-pub(crate) fn cpu(workload: &Workload) -> &'static str {
+pub(crate) fn cpu(workload: &ProbedWorkload) -> &'static str {
     match workload.headline {
         Headline::Server => "CPU",
         Headline::Machine => "CPU of the machine",

@@ -1,7 +1,5 @@
 //! What `--with` names, as variants of a workload: `name=PROBE`, and names for those that have none.
 
-use std::collections::BTreeMap;
-
 use anyhow::Result;
 
 use crate::{
@@ -12,20 +10,7 @@ use crate::{
 
 /// The probes as variants; `off` comes first.
 pub(super) fn variants(with: &[String]) -> Result<Vec<Variant>> {
-    let variant = |name: String, about: String, probe: String| Variant {
-        name,
-        about,
-        probe,
-        quick: true,
-        only: BTreeMap::new(),
-        against: Vec::new(),
-        checks: Vec::new(),
-    };
-    let mut variants = vec![variant(
-        OFF.to_owned(),
-        "no probe".to_owned(),
-        String::new(),
-    )];
+    let mut variants = vec![Variant::off()];
     for text in with {
         let (label, text) = labelled(text);
         let refused = |error: &dyn std::fmt::Display| usage(format!("--with {text}: {error}"));
@@ -52,8 +37,12 @@ pub(super) fn variants(with: &[String]) -> Result<Vec<Variant>> {
                 names.find(|name| !taken(name)).unwrap_or(short)
             }
         };
-        let probe = spec.to_string();
-        variants.push(variant(name, probe.clone(), probe));
+        variants.push(Variant {
+            name,
+            about: spec.to_string(),
+            probe: Some(spec),
+            ..Variant::off()
+        });
     }
     Ok(variants)
 }

@@ -1,5 +1,9 @@
-//! A process of a workload: with its output kept, in a control group of its own (or a process group, where there
-//! are none), and gone with its owner, however that ends.
+//! A process that this program starts: with its output kept, in a control group of its own (or a process group, where
+//! there are none), and gone with its owner, however that ends. Servers, clients, probes and agents are such processes.
+
+mod family;
+pub(crate) mod program;
+mod scene;
 
 use std::{
     fs::File,
@@ -22,13 +26,17 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
-use super::{family::family, program};
+pub(crate) use family::family;
+pub use scene::Scene;
+
 use crate::guard::{Cgroup, Duty, Guard};
 
 /// How long a process may take to end after it was asked to.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(2);
+/// Bytes of its output that an error shows.
+const SHOWN: usize = 600;
 /// A shell that enters a control group and becomes the program, so that nothing that this starts is ever outside.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
@@ -239,5 +247,35 @@ pub(crate) fn told(status: ExitStatus) -> String {
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended".to_owned(),
+    }
+}
+
+/// The last of what a program printed.
+pub(crate) fn tail(printed: &str) -> String {
+    let printed = printed.trim_end().trim_start_matches('\n');
+    if printed.is_empty() {
+        return "  (it printed nothing)".to_owned();
+    }
+    let from = printed.len().saturating_sub(SHOWN);
+    let from = (from..printed.len())
+        .find(|at| printed.is_char_boundary(*at))
+        .unwrap_or(0);
+    printed[from..]
+        .lines()
+        .map(|line| format!("  {line}\n"))
+        .collect::<String>()
+        .trim_end()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_of_an_output_is_shown() {
+        assert_eq!(tail("a\nb\n\n"), "  a\n  b");
+        assert_eq!(tail(""), "  (it printed nothing)");
+        assert!(tail(&"ü".repeat(1000)).len() <= SHOWN + 2);
     }
 }

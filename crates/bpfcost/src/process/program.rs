@@ -1,4 +1,4 @@
-//! Programs that workloads run: whether they are there, and which package brings them.
+//! Programs that are run: whether they are there, and which package brings them.
 
 use std::{
     env,
@@ -6,7 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Error;
+use thiserror::Error;
+
+/// A program is not on this machine. Its text says what to do.
+#[derive(Debug, Error)]
+#[error("{0}")]
+pub(crate) struct Missing(String);
 
 /// Programs of built-in workloads and usual probes, and the Debian packages that bring them.
 pub(crate) const KNOWN: [(&str, &str); 9] = [
@@ -25,7 +30,7 @@ pub(crate) const KNOWN: [(&str, &str); 9] = [
 const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// Where a program lies: what a shell would start, or a system administrator's shell.
-pub(crate) fn find(program: &str) -> Result<PathBuf, Error> {
+pub(crate) fn find(program: &str) -> Result<PathBuf, Missing> {
     let there = |path: &Path| {
         path.metadata()
             .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
@@ -34,7 +39,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, Error> {
         let path = PathBuf::from(program);
         return match there(&path) {
             true => Ok(path),
-            false => Err(Error::Missing(format!(
+            false => Err(Missing(format!(
                 "there is no program {program}\n  Is the path right, and may it be executed?"
             ))),
         };
@@ -50,7 +55,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, Error> {
             ),
             None => "Is its name right? Give its path where it lies outside of PATH".to_owned(),
         };
-        Error::Missing(format!("{program} is not installed here\n  {advice}"))
+        Missing(format!("{program} is not installed here\n  {advice}"))
     })
 }
 

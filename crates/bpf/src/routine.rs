@@ -2,23 +2,24 @@
 //!
 //! In assembly so that an event costs the same instructions in every build, and the bytes that a probe
 //! replaces are known. They fill a page of their own, one routine a cache line. The USDT notes are what
-//! `sys/sdt.h` would leave: provider `bpfcost`, names `nop` and `nop5`, no arguments.
+//! `sys/sdt.h` would leave: provider `bpfcost`, names `nop`, `nop5` and `nop10`, no arguments.
 //!
 //! Both loops run under eight frames that lead nowhere further, so that a walk of the stack finds the
 //! same in every build too.
 
 #![allow(unsafe_code)]
 
-use super::Driver;
-use crate::error::{Error, Result};
-
 /// A function that can be probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Routine {
+pub(crate) enum Routine {
     /// `nop; ret`, the `nop` of one byte.
     Nop,
     /// The same with five bytes.
     Nop5,
+    /// The same with ten bytes.
+    Nop10,
+    /// `endbr64; ret`.
+    Endbr64,
     /// `push; pop; ret`.
     Push,
     /// `ret`.
@@ -26,30 +27,42 @@ pub(super) enum Routine {
 }
 
 impl Routine {
-    /// The one that a driver calls.
-    pub(super) fn of(driver: Driver) -> Result<Self> {
-        if !cfg!(target_arch = "x86_64") {
-            return Err(Error::Architecture { driver });
-        }
-        match driver {
-            Driver::UserNop => Ok(Routine::Nop),
-            Driver::UserNop5 => Ok(Routine::Nop5),
-            Driver::UserPush => Ok(Routine::Push),
-            Driver::UserRet => Ok(Routine::Ret),
-            other => Err(Error::NotLoaded(other.name().to_owned())),
-        }
-    }
-
-    /// The name of its static probe; only the two nops have one.
-    pub(super) fn usdt(self) -> &'static str {
+    /// The name of its static probe; only the nops have one.
+    pub(crate) fn usdt(self) -> &'static str {
         match self {
             Routine::Nop5 => "nop5",
+            Routine::Nop10 => "nop10",
             _ => "nop",
         }
     }
 }
 
-pub(super) use machine::{address, call, first_byte, read_pages};
+/// As much of a routine as the kernel may replace.
+pub(crate) const SITE_BYTES: usize = 10;
+
+pub(crate) use machine::{address, call, code, read_pages};
+
+/// The program that runs, also where its file has been replaced or removed since.
+pub(crate) const PROGRAM: &str = "/proc/self/exe";
+
+/// Where a routine stands in the file of this program.
+pub(crate) fn file_offset(routine: Routine) -> std::io::Result<usize> {
+    let address = address(routine);
+    let maps = std::fs::read_to_string("/proc/self/maps")?;
+    let offset = maps.lines().find_map(|line| offset_by(line, address));
+    offset.ok_or_else(|| std::io::Error::other("no file is mapped there"))
+}
+
+/// The same by one line: `start-end rights offset device inode path`.
+fn offset_by(line: &str, address: usize) -> Option<usize> {
+    let mut words = line.split_whitespace();
+    let (start, end) = words.next()?.split_once('-')?;
+    let offset = words.nth(1)?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    let (start, end) = (number(start)?, number(end)?);
+    let inside = (start..end).contains(&address);
+    inside.then_some(number(offset)? + (address - start))
+}
 
 #[cfg(target_arch = "x86_64")]
 mod machine {
@@ -129,6 +142,13 @@ mod machine {
         "jnz 2b",
         "bpfcost_no_frames",
         "ret",
+        // Behind the others, which so stay where they were.
+        "bpfcost_routine bpfcost_nop10",
+        ".byte 0x66, 0x2e, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x00, 0x00, 0x00",
+        "ret",
+        "bpfcost_routine bpfcost_endbr64",
+        "endbr64",
+        "ret",
         ".p2align 12, 0xcc",
         ".popsection",
         ".pushsection .stapsdt.base, \"aG\", @progbits, .stapsdt.base, comdat",
@@ -139,12 +159,15 @@ mod machine {
         ".popsection",
         "bpfcost_usdt nop, bpfcost_nop",
         "bpfcost_usdt nop5, bpfcost_nop5",
+        "bpfcost_usdt nop10, bpfcost_nop10",
     );
 
     // SAFETY: as they are written above, in the C calling convention.
     unsafe extern "C" {
         fn bpfcost_nop();
         fn bpfcost_nop5();
+        fn bpfcost_nop10();
+        fn bpfcost_endbr64();
         fn bpfcost_push();
         fn bpfcost_ret();
         fn bpfcost_call(routine: unsafe extern "C" fn(), times: u64);
@@ -155,29 +178,32 @@ mod machine {
         match routine {
             Routine::Nop => bpfcost_nop,
             Routine::Nop5 => bpfcost_nop5,
+            Routine::Nop10 => bpfcost_nop10,
+            Routine::Endbr64 => bpfcost_endbr64,
             Routine::Push => bpfcost_push,
             Routine::Ret => bpfcost_ret,
         }
     }
 
-    pub(in super::super) fn address(routine: Routine) -> usize {
+    pub(crate) fn address(routine: Routine) -> usize {
         entry(routine) as usize
     }
 
     /// What stands at its beginning just now.
-    pub(in super::super) fn first_byte(routine: Routine) -> u8 {
-        // SAFETY: code of this program, which can be read; volatile, since the kernel changes it.
-        unsafe { ptr::read_volatile(address(routine) as *const u8) }
+    pub(crate) fn code(routine: Routine) -> [u8; super::SITE_BYTES] {
+        // SAFETY: code of this program, which can be read, and each routine is padded to a cache line;
+        // volatile, since the kernel changes it.
+        unsafe { ptr::read_volatile(address(routine) as *const _) }
     }
 
     /// Calls it so often, at least once.
-    pub(in super::super) fn call(routine: Routine, times: u64) {
+    pub(crate) fn call(routine: Routine, times: u64) {
         // SAFETY: the routines do nothing; the loop keeps to the calling convention.
         unsafe { bpfcost_call(entry(routine), times.max(1)) }
     }
 
     /// Reads a byte of each page.
-    pub(in super::super) fn read_pages(memory: &[u8], stride: usize) {
+    pub(crate) fn read_pages(memory: &[u8], stride: usize) {
         let pages = memory.len() / stride.max(1);
         if pages > 0 {
             // SAFETY: all that is read lies in the slice.
@@ -193,20 +219,33 @@ mod machine {
     use super::Routine;
 
     // No driver has a routine here: `Routine::of` makes none.
-    pub(in super::super) fn address(_: Routine) -> usize {
+    pub(crate) fn address(_: Routine) -> usize {
         0
     }
 
-    pub(in super::super) fn first_byte(_: Routine) -> u8 {
-        0
+    pub(crate) fn code(_: Routine) -> [u8; super::SITE_BYTES] {
+        [0; super::SITE_BYTES]
     }
 
-    pub(in super::super) fn call(_: Routine, _: u64) {}
+    pub(crate) fn call(_: Routine, _: u64) {}
 
     /// Reads a byte of each page.
-    pub(in super::super) fn read_pages(memory: &[u8], stride: usize) {
+    pub(crate) fn read_pages(memory: &[u8], stride: usize) {
         for page in memory.chunks_exact(stride.max(1)) {
             black_box(page[0]);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_maps_tells_where_an_address_stands_in_the_file() {
+        let line = "55d0-55e0 r-xp 0000a000 fe:00 123   /usr/bin/two words";
+        assert_eq!(offset_by(line, 0x55d8), Some(0xa008));
+        assert_eq!(offset_by(line, 0x55e0), None);
+        assert_eq!(offset_by("no map", 0), None);
     }
 }

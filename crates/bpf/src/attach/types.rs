@@ -1,0 +1,314 @@
+//! The attach types: what each is called, who makes its events, what the kernel must have for it, and what the
+//! kernel wants to know of it when it loads a program.
+
+#![allow(unsafe_code)]
+
+use libbpf_rs::{AsRawLibbpf as _, OpenProgramMut, ProgramType, libbpf_sys as sys};
+
+use super::{Body, Driver, Driver as D, kernel::tracepoint_name};
+use crate::{
+    feature::{Feature, Feature as F, TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI},
+    table::table,
+};
+
+table! {
+/// A way to attach a program.
+pub enum Attach: Known {
+    /// A kprobe at the entry of a function, where ftrace has its call.
+    Kprobe = of("kprobe", D::Helper, Kind::Kprobe, &[F::Kprobe]);
+    /// A kprobe inside a function, by a breakpoint.
+    KprobeInt3 = of("kprobe-int3", D::Helper, Kind::Kprobe, &[F::Kprobe]);
+    /// A kprobe inside a function, by a jump that took the breakpoint's place.
+    KprobeOptimised = of("kprobe-optimised", D::Helper, Kind::Kprobe, &[F::Kprobe]);
+    /// An fprobe on one function.
+    KprobeMulti = of("kprobe.multi", D::Helper, Kind::Kprobe, &[F::KprobeMulti])
+        .expects(sys::BPF_TRACE_KPROBE_MULTI);
+    /// An fprobe on every function that can be traced.
+    // Tracefs is where all of them are listed.
+    KprobeMultiAll = of("kprobe.multi-all", D::Helper, Kind::KprobeAll, &[F::KprobeMulti, F::Tracefs])
+        .expects(sys::BPF_TRACE_KPROBE_MULTI);
+    /// An fprobe on one function, its entry and its return.
+    KprobeSession = of("kprobe.session", D::Helper, Kind::Kprobe, &[F::KprobeSession])
+        .expects(sys::BPF_TRACE_KPROBE_SESSION).runs_twice();
+    /// A kretprobe at one function.
+    Kretprobe = of("kretprobe", D::Helper, Kind::Kprobe, &[F::Kprobe]).at_return();
+    /// An fprobe on the return of one function.
+    KretprobeMulti = of("kretprobe.multi", D::Helper, Kind::Kprobe, &[F::KprobeMulti])
+        .expects(sys::BPF_TRACE_KPROBE_MULTI).at_return();
+    /// A trampoline at the entry of a function.
+    Fentry = of("fentry", D::Helper, Kind::Tracing, &[F::Fentry]).expects(sys::BPF_TRACE_FENTRY);
+    /// A trampoline around a function, the program after it.
+    Fexit = of("fexit", D::Helper, Kind::Tracing, &[F::Fexit]).expects(sys::BPF_TRACE_FEXIT);
+    /// A trampoline around a function, the program before and after it.
+    Fsession = of("fsession", D::Helper, Kind::Tracing, &[F::Fsession])
+        .expects(sys::BPF_TRACE_FSESSION).runs_twice();
+    /// Like fentry, by a link that could take many functions.
+    FentryMulti = of("fentry.multi", D::Helper, Kind::Tracing, &[F::FentryMulti]).expects(TRACE_FENTRY_MULTI);
+    /// Like fexit, by a link that could take many functions.
+    FexitMulti = of("fexit.multi", D::Helper, Kind::Tracing, &[F::FexitMulti]).expects(TRACE_FEXIT_MULTI);
+    /// Like fsession, by a link that could take many functions.
+    FsessionMulti = of("fsession.multi", D::Helper, Kind::Tracing, &[F::FsessionMulti])
+        .expects(TRACE_FSESSION_MULTI).runs_twice();
+    /// A tracepoint, through perf.
+    Tracepoint = of("tracepoint", D::Kfunc, Kind::Tp, &[F::Tracepoint, F::Tracefs]);
+    /// A tracepoint, its own arguments.
+    RawTp = of("raw_tp", D::Kfunc, Kind::RawTp, &[F::RawTracepoint]);
+    /// A tracepoint, its own arguments with their types.
+    TpBtf = of("tp_btf", D::Kfunc, Kind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
+    /// A trampoline around a function, the program before it, which may answer in its stead.
+    FmodRet = of("fmod_ret", D::Kfunc, Kind::Tracing, &[F::FmodRet]).expects(sys::BPF_MODIFY_RETURN);
+    /// A tracepoint, through perf: that of `bpf_trace_printk`.
+    TracepointPrintk = of("tracepoint-printk", D::Printk, Kind::Tp, &[F::Tracepoint, F::Tracefs]);
+    /// A tracepoint, its own arguments: that of `bpf_trace_printk`.
+    RawTpPrintk = of("raw_tp-printk", D::Printk, Kind::RawTp, &[F::RawTracepoint]);
+    /// A tracepoint, its arguments with their types: that of `bpf_trace_printk`.
+    TpBtfPrintk = of("tp_btf-printk", D::Printk, Kind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
+    /// A hook of security modules.
+    Lsm = of("lsm", D::SysBpf, Kind::Lsm, &[F::Lsm]);
+    /// A trampoline that may answer for the call of a hook of security modules.
+    FmodRetSecurity = of("fmod_ret-security", D::SysBpf, Kind::Security, &[F::FmodRet])
+        .expects(sys::BPF_MODIFY_RETURN);
+    /// A control group's outgoing packets.
+    CgroupSkb = of("cgroup_skb", D::Sendto, Kind::CgroupSkb, &[F::CgroupSkb]);
+    /// A network interface's outgoing packets.
+    Tcx = of("tcx", D::Sendto, Kind::Tcx, &[F::Tcx]);
+    /// Netfilter's hook for outgoing packets.
+    Netfilter = of("netfilter", D::Sendto, Kind::Netfilter, &[F::Netfilter]);
+    /// A network interface's incoming packets, after the kernel has made its own structure of them.
+    XdpGeneric = of("xdp-generic", D::Sendto, Kind::Xdp, &[F::XdpLink]);
+    /// The same for packets of a veth that come as the kernel's own structure and must be converted.
+    XdpNativeVethSkb = of("xdp-native-veth-skb", D::Sendto, Kind::Xdp, &[F::XdpLink]);
+    /// A network driver's incoming frames.
+    XdpNative = of("xdp-native", D::Frames, Kind::Xdp, &[F::XdpLink]);
+    /// A software event of perf: page faults, every one.
+    PerfEvent = of("perf_event", D::PageFault, Kind::PerfEvent, &[F::PerfEvent]);
+    /// A uprobe on a `nop`.
+    UprobeNop = of("uprobe-nop", D::UserNop, Kind::Uprobe, &[F::Uprobe]);
+    /// A uprobe on a `nop` of five bytes.
+    UprobeNop5 = of("uprobe-nop5", D::UserNop5, Kind::Uprobe, &[F::Uprobe]);
+    /// A uprobe on a `nop` of ten bytes.
+    UprobeNop10 = of("uprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeNop10]);
+    /// A uprobe on an `endbr64`, with which functions begin where a compiler guards indirect calls.
+    UprobeEndbr64 = of("uprobe-endbr64", D::UserEndbr64, Kind::Uprobe, &[F::Uprobe]);
+    /// A uprobe on a `push`.
+    UprobePush = of("uprobe-push", D::UserPush, Kind::Uprobe, &[F::Uprobe]);
+    /// A uprobe on a `ret`.
+    UprobeRet = of("uprobe-ret", D::UserRet, Kind::Uprobe, &[F::Uprobe]);
+    /// A uretprobe of a function that begins with a `nop`.
+    UretprobeNop = of("uretprobe-nop", D::UserNop, Kind::Uprobe, &[F::Uprobe]).at_return();
+    /// A uretprobe of a function that begins with a `nop` of five bytes.
+    UretprobeNop5 = of("uretprobe-nop5", D::UserNop5, Kind::Uprobe, &[F::Uprobe]).at_return();
+    /// A uretprobe of a function that begins with a `nop` of ten bytes.
+    UretprobeNop10 = of("uretprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeNop10]).at_return();
+    /// A uretprobe of a function that begins with an `endbr64`.
+    UretprobeEndbr64 = of("uretprobe-endbr64", D::UserEndbr64, Kind::Uprobe, &[F::Uprobe]).at_return();
+    /// A uretprobe of a function that begins with a `push`.
+    UretprobePush = of("uretprobe-push", D::UserPush, Kind::Uprobe, &[F::Uprobe]).at_return();
+    /// A uretprobe of a function that is a `ret` alone.
+    UretprobeRet = of("uretprobe-ret", D::UserRet, Kind::Uprobe, &[F::Uprobe]).at_return();
+    /// A uprobe on a `nop`, by a link that could take many places.
+    UprobeMulti = of("uprobe.multi", D::UserNop, Kind::Uprobe, &[F::UprobeMulti])
+        .expects(sys::BPF_TRACE_UPROBE_MULTI);
+    /// The same on a `nop` of ten bytes.
+    UprobeMultiNop10 = of("uprobe.multi-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeMulti, F::UprobeNop10])
+        .expects(sys::BPF_TRACE_UPROBE_MULTI);
+    /// A uretprobe of a function that begins with a `nop`, by such a link.
+    UretprobeMulti = of("uretprobe.multi", D::UserNop, Kind::Uprobe, &[F::UprobeMulti])
+        .expects(sys::BPF_TRACE_UPROBE_MULTI).at_return();
+    /// A uprobe and a uretprobe in one, on a `nop`.
+    UprobeSession = of("uprobe.session", D::UserNop, Kind::Uprobe, &[F::UprobeSession])
+        .expects(sys::BPF_TRACE_UPROBE_SESSION).runs_twice();
+    /// A static probe of user space, on a `nop`.
+    UsdtNop = of("usdt-nop", D::UserNop, Kind::Usdt, &[F::Uprobe]);
+    /// A static probe of user space, on a `nop` of five bytes.
+    UsdtNop5 = of("usdt-nop5", D::UserNop5, Kind::Usdt, &[F::Uprobe]);
+    /// A static probe of user space, on a `nop` of ten bytes.
+    UsdtNop10 = of("usdt-nop10", D::UserNop10, Kind::Usdt, &[F::UprobeNop10]);
+}
+}
+
+/// What is known of an attach type.
+struct Known {
+    name: &'static str,
+    driver: Driver,
+    kind: Kind,
+    /// The most telling first.
+    needs: &'static [Feature],
+    /// The attach type that the kernel wants when it loads the program; 0 where it follows from the type of program.
+    expected: sys::bpf_attach_type,
+    at_return: bool,
+    runs: u64,
+}
+
+const fn of(name: &'static str, driver: Driver, kind: Kind, needs: &'static [Feature]) -> Known {
+    Known {
+        name,
+        driver,
+        kind,
+        needs,
+        expected: 0,
+        at_return: false,
+        runs: 1,
+    }
+}
+
+impl Known {
+    const fn expects(self, expected: sys::bpf_attach_type) -> Self {
+        Known { expected, ..self }
+    }
+
+    const fn at_return(self) -> Self {
+        Known {
+            at_return: true,
+            ..self
+        }
+    }
+
+    const fn runs_twice(self) -> Self {
+        Known { runs: 2, ..self }
+    }
+}
+
+table! {
+/// Kinds of programs; their names are prefixes in `bpf/probe.bpf.c`.
+pub(crate) enum Kind: Programs {
+    Kprobe = of_processes("kprobe");
+    KprobeAll = of_processes("kprobe_all");
+    Uprobe = of_processes("uprobe");
+    Usdt = of_processes("usdt");
+    Tp = of_processes("tp");
+    RawTp = of_processes("raw_tp");
+    Tracing = of_processes("tracing");
+    Security = of_processes("security");
+    Lsm = of_processes("lsm");
+    PerfEvent = of_processes("perf_event");
+    CgroupSkb = of_packets("cgroup_skb");
+    Tcx = of_packets("tcx");
+    Netfilter = of_packets("netfilter");
+    Xdp = of_packets("xdp");
+}
+}
+
+/// What is known of a kind of programs.
+struct Programs {
+    name: &'static str,
+    /// Whether they see packets, where there is no process and no stack to walk.
+    packets: bool,
+}
+
+const fn of_processes(name: &'static str) -> Programs {
+    Programs {
+        name,
+        packets: false,
+    }
+}
+
+const fn of_packets(name: &'static str) -> Programs {
+    Programs {
+        name,
+        packets: true,
+    }
+}
+
+impl Attach {
+    /// Who makes its events.
+    pub fn driver(self) -> Driver {
+        self.known().driver
+    }
+
+    pub(crate) fn kind(self) -> Kind {
+        self.known().kind
+    }
+
+    /// What the kernel must have, the most telling first.
+    pub fn needs(self) -> Vec<Feature> {
+        let known = self.known();
+        [known.needs, known.driver.needs()].concat()
+    }
+
+    /// The same without what its driver needs.
+    pub(crate) fn own_needs(self) -> &'static [Feature] {
+        self.known().needs
+    }
+
+    /// How often the program runs for an event.
+    pub fn runs_per_event(self) -> u64 {
+        self.known().runs
+    }
+
+    /// Whether the program runs at the return of a function.
+    pub(crate) fn at_return(self) -> bool {
+        self.known().at_return
+    }
+
+    /// The attach type that the kernel wants when it loads the program; 0 where it follows from the type of program.
+    pub(crate) fn expected(self) -> sys::bpf_attach_type {
+        self.known().expected
+    }
+
+    /// Whether its programs are called for what others do as well, and tell it apart by themselves.
+    pub fn sees_others(self) -> bool {
+        matches!(self.kind(), Kind::KprobeAll | Kind::Lsm | Kind::Security)
+    }
+
+    /// Whether its programs can have this body.
+    pub fn takes(self, body: Body) -> bool {
+        body != Body::Stack || !self.kind().known().packets
+    }
+
+    /// Prepares a program that is not loaded yet for being attached in this way to events of its driver.
+    pub fn aim(self, program: &mut OpenProgramMut<'_>) -> libbpf_rs::Result<()> {
+        let called = self.driver().called();
+        let target = match self.kind() {
+            Kind::Tracing if self.expected() == sys::BPF_TRACE_RAW_TP => called
+                .and_then(|called| called.tracepoint)
+                .map(tracepoint_name),
+            Kind::Tracing | Kind::Security => called.map(|called| called.functions[0]),
+            Kind::Lsm => Some("bpf"),
+            _ => None,
+        };
+        self.aim_at(program, target)
+    }
+
+    /// Prepares a program that is not loaded yet for being attached in this way to something in the kernel's BTF,
+    /// where the kernel wants to know that at load time.
+    pub(crate) fn aim_at(
+        self,
+        program: &mut OpenProgramMut<'_>,
+        target: Option<&str>,
+    ) -> libbpf_rs::Result<()> {
+        if self.expected() != 0 {
+            let program = program.as_libbpf_object().as_ptr();
+            // SAFETY: the program is open, and not loaded yet. libbpf-rs has no names for the newest types.
+            let answer =
+                unsafe { sys::bpf_program__set_expected_attach_type(program, self.expected()) };
+            if answer < 0 {
+                return Err(libbpf_rs::Error::from_raw_os_error(-answer));
+            }
+        }
+        match self {
+            // Which functions is said by the link alone. libbpf insists on one by the name of the section,
+            // which it forgets when the type changes.
+            Attach::FentryMulti | Attach::FexitMulti | Attach::FsessionMulti => {
+                program.set_prog_type(ProgramType::Unspec);
+                program.set_prog_type(ProgramType::Tracing);
+                Ok(())
+            }
+            _ if target.is_some() => program.set_attach_target(0, target.map(str::to_owned)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_has_a_name_of_its_own() {
+        let mut names: Vec<_> = Attach::ALL.map(Attach::name).into();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Attach::ALL.len());
+    }
+}

@@ -1,0 +1,273 @@
+//! Global variables of an object by name: BTF says where they are, so that no type is written twice.
+
+use std::collections::BTreeMap;
+
+use libbpf_rs::{
+    Btf, HasSize as _, Map, MapCore as _, Object, ReferencesType as _,
+    btf::{
+        BtfType,
+        types::{Array, DataSec, Int, MemberAttr, Struct, StructMember, Var},
+    },
+};
+use memmap2::MmapMut;
+
+use crate::{
+    error::{Error, Result},
+    mapping,
+    timing::{Area, Request, Sample},
+};
+
+/// Sections that user space may write to after loading.
+const WRITABLE: [&str; 2] = [".bss", ".data"];
+
+/// Where the variables of an object are.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    object: &'static str,
+    variables: BTreeMap<String, Variable>,
+}
+
+/// A variable, or an array of structures.
+#[derive(Debug)]
+struct Variable {
+    section: String,
+    place: Place,
+    /// Bytes from one element to the next, where it is an array.
+    stride: usize,
+    elements: usize,
+    /// Members of a structure, or of the array's.
+    members: BTreeMap<String, Place>,
+}
+
+/// Bytes of a section, of a structure.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    offset: usize,
+    bytes: usize,
+}
+
+impl Layout {
+    pub(crate) fn of(object: &'static str, btf: &Btf<'_>) -> Self {
+        let mut variables = BTreeMap::new();
+        for section in btf.type_by_kind::<DataSec<'_>>() {
+            let Some(name) = section.name() else { continue };
+            for entry in section.iter() {
+                let Some(variable) = btf.type_by_id::<Var<'_>>(entry.ty) else {
+                    continue;
+                };
+                let named = variable.name().map(|name| name.to_string_lossy());
+                let of = variable.referenced_type().skip_mods_and_typedefs();
+                let (elements, element) = match Array::try_from(of) {
+                    Ok(array) => (
+                        array.capacity(),
+                        array.contained_type().skip_mods_and_typedefs(),
+                    ),
+                    Err(single) => (1, single),
+                };
+                variables.insert(
+                    named.unwrap_or_default().into_owned(),
+                    Variable {
+                        section: name.to_string_lossy().into_owned(),
+                        place: Place {
+                            offset: entry.offset as usize,
+                            bytes: entry.size,
+                        },
+                        stride: entry.size / elements.max(1),
+                        elements,
+                        members: Struct::try_from(element)
+                            .map_or_else(|_| BTreeMap::new(), |of| members(btf, &of)),
+                    },
+                );
+            }
+        }
+        Layout { object, variables }
+    }
+
+    /// The section of a variable.
+    pub(crate) fn section(&self, name: &str) -> Result<&str> {
+        Ok(&self.variable(name)?.section)
+    }
+
+    /// Writes a variable into the bytes of its section.
+    pub(crate) fn initialise(&self, name: &str, value: u64, section: &mut [u8]) -> Result<()> {
+        let place = self.variable(name)?.place;
+        if write(section, place, value) {
+            Ok(())
+        } else {
+            Err(self.no(name))
+        }
+    }
+
+    fn variable(&self, name: &str) -> Result<&Variable> {
+        self.variables.get(name).ok_or_else(|| self.no(name))
+    }
+
+    /// The place of a member in the section, of one element of an array.
+    fn member(&self, name: &str, index: usize, member: &str) -> Result<(&str, Place)> {
+        let variable = self.variable(name)?;
+        let place = variable.members.get(member).copied();
+        let place = place
+            .filter(|_| index < variable.elements)
+            .ok_or_else(|| self.no(&format!("{name}[{index}].{member}")))?;
+        Ok((
+            &variable.section,
+            Place {
+                offset: variable.place.offset + index * variable.stride + place.offset,
+                ..place
+            },
+        ))
+    }
+
+    fn no(&self, name: &str) -> Error {
+        Error::Lacks {
+            object: self.object,
+            what: format!("variable {name}"),
+        }
+    }
+}
+
+/// Integers of a structure. Bit fields are left out.
+fn members(btf: &Btf<'_>, of: &Struct<'_>) -> BTreeMap<String, Place> {
+    let place = |member: StructMember<'_>| {
+        let MemberAttr::Normal { offset } = member.attr else {
+            return None;
+        };
+        let name = member.name?.to_string_lossy().into_owned();
+        let ty = btf.type_by_id::<BtfType<'_>>(member.ty)?;
+        let bytes = Int::try_from(ty.skip_mods_and_typedefs()).ok()?.size();
+        Some((
+            name,
+            Place {
+                offset: offset as usize / 8,
+                bytes,
+            },
+        ))
+    };
+    of.iter().filter_map(place).collect()
+}
+
+/// The variables of a loaded object, which its programs share. They are read and written only while none of
+/// them runs.
+#[derive(Debug)]
+pub(crate) struct Globals {
+    layout: Layout,
+    sections: BTreeMap<&'static str, MmapMut>,
+}
+
+impl Globals {
+    pub(crate) fn of(layout: Layout, object: &Object) -> Result<Self> {
+        let mut sections = BTreeMap::new();
+        for section in WRITABLE {
+            // The name of such a map is the section's behind the object's.
+            let of_section = |map: &Map<'_>| {
+                let name = map.name().to_string_lossy();
+                name.ends_with(section)
+            };
+            if let Some(map) = object.maps().find(of_section) {
+                sections.insert(section, mapping::map(&map, section)?);
+            }
+        }
+        let globals = Globals { layout, sections };
+        match globals.get("timing_ops") {
+            Ok(_) => Ok(globals),
+            Err(_) => Err(Error::NoArea {
+                object: globals.layout.object,
+            }),
+        }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Result<u64> {
+        let variable = self.layout.variable(name)?;
+        self.read(&variable.section, variable.place, name)
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: u64) -> Result<()> {
+        let variable = self.layout.variable(name)?;
+        let (section, place) = (variable.section.clone(), variable.place);
+        self.write(&section, place, value, name)
+    }
+
+    pub(crate) fn member(&self, name: &str, index: usize, member: &str) -> Result<u64> {
+        let (section, place) = self.layout.member(name, index, member)?;
+        self.read(section, place, name)
+    }
+
+    pub(crate) fn set_member(
+        &mut self,
+        name: &str,
+        index: usize,
+        member: &str,
+        value: u64,
+    ) -> Result<()> {
+        let (section, place) = self.layout.member(name, index, member)?;
+        let section = section.to_owned();
+        self.write(&section, place, value, name)
+    }
+
+    fn read(&self, section: &str, place: Place, name: &str) -> Result<u64> {
+        let bytes = self.sections.get(section).and_then(|section| {
+            let bytes = section.get(place.offset..place.offset + place.bytes)?;
+            let mut word = [0; 8];
+            word.get_mut(..bytes.len())?.copy_from_slice(bytes);
+            Some(u64::from_le_bytes(word))
+        });
+        bytes.ok_or_else(|| self.layout.no(name))
+    }
+
+    fn write(&mut self, section: &str, place: Place, value: u64, name: &str) -> Result<()> {
+        let section = self.sections.get_mut(section);
+        if section.is_some_and(|section| write(section, place, value)) {
+            Ok(())
+        } else {
+            Err(self.layout.no(name))
+        }
+    }
+}
+
+/// Whether there was such a place, of at most a word.
+fn write(section: &mut [u8], place: Place, value: u64) -> bool {
+    let word = value.to_le_bytes();
+    let Some(value) = word.get(..place.bytes) else {
+        return false;
+    };
+    let Some(bytes) = section.get_mut(place.offset..place.offset + place.bytes) else {
+        return false;
+    };
+    bytes.copy_from_slice(value);
+    true
+}
+
+/// Loading has looked for the variables of `timing.bpf.h`, and a batch asks for CPUs that they have room for.
+impl Area for Globals {
+    fn ask(&mut self, request: &Request<'_>) {
+        let words = [
+            ("timing_ops", request.ops.max(1)),
+            ("timing_resets", request.resets),
+            ("timing_cpus", request.cpus.len() as u64),
+            ("timing_arrived", 0),
+        ];
+        for (name, value) in words {
+            let _ = self.set(name, value);
+        }
+        for &cpu in request.cpus {
+            for member in ["ops", "together"] {
+                let _ = self.set_member("timing_samples", cpu as usize, member, 0);
+            }
+        }
+    }
+
+    fn sample(&self, cpu: u32) -> Sample {
+        let word = |member| {
+            self.member("timing_samples", cpu as usize, member)
+                .unwrap_or_default()
+        };
+        Sample {
+            start_ns: word("start_ns"),
+            end_ns: word("end_ns"),
+            ops: word("ops"),
+            cpu_counter: word("cpu_counter"),
+            together: word("together"),
+            ticks: word("ticks"),
+        }
+    }
+}

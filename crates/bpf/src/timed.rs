@@ -1,0 +1,308 @@
+//! Objects of `bpf/` by name, whose programs time themselves: an experiment chooses programs, maps and variables
+//! by name, and needs no loader of its own.
+//!
+//! ```no_run
+//! # fn main() -> bpfcost_bpf::Result<()> {
+//! use bpfcost_bpf::{timed::OpenObject, timing::{Loop, Request}};
+//!
+//! let mut open = OpenObject::open("ladder", Loop::probe()?)?;
+//! open.time("ladder_10")?;
+//! let mut ladder = open.load()?;
+//! let request = Request { ops: 1000, resets: 1, cpus: &[0], after_tick: false };
+//! let seen = ladder.batch("ladder_10", &request, &[vec![0; 64]])?;
+//! let product = ladder.variable("product_so_far")?;
+//! # Ok(())
+//! # }
+//! ```
+
+#![allow(unsafe_code)]
+
+use std::{cell::Cell, rc::Rc};
+
+use libbpf_rs::{
+    AsRawLibbpf as _, Btf, MapCore as _, MapType, Object, ObjectBuilder, OpenProgramMut,
+    ProgramMut, RingBuffer, RingBufferBuilder, libbpf_sys::BPF_F_ZERO_SEED,
+};
+
+use crate::{
+    error::{Error, Result},
+    globals::{Globals, Layout},
+    mapping,
+    object::{listen, said},
+    run::{self, Ran},
+    timing::{self, Loop, Request, Seen},
+};
+
+/// The compiled objects of `bpf/` by name.
+const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+
+/// An object that is not loaded yet: it loads no program and makes no map but those that were asked for.
+#[derive(Debug)]
+pub struct OpenObject {
+    name: &'static str,
+    looping: Loop,
+    object: libbpf_rs::OpenObject,
+    layout: Layout,
+}
+
+/// How a map differs from its definition.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape {
+    /// The most entries that it can have; pages of an arena, bytes of a ring buffer.
+    pub max_entries: Option<u32>,
+    /// The size of a value.
+    pub value_bytes: Option<u32>,
+    /// Whether its hash is the same in every load.
+    pub zero_seed: bool,
+}
+
+impl OpenObject {
+    /// Opens `bpf/NAME.bpf.c`. Its timed programs will loop as `looping` says.
+    pub fn open(name: &'static str, looping: Loop) -> Result<Self> {
+        let bytes = OBJECTS.iter().find(|(own, _)| *own == name);
+        let (_, bytes) = bytes.ok_or_else(|| Error::Lacks {
+            object: "this build",
+            what: format!("object {name}"),
+        })?;
+        listen();
+        let failed = |source| failed(name, source);
+        let mut builder = ObjectBuilder::default();
+        let mut object = builder
+            .name(name)
+            .and_then(|builder| builder.open_memory(bytes))
+            .map_err(failed)?;
+        for mut map in object.maps_mut() {
+            // Sections are maps too, with a dot in their names.
+            if !map.name().to_string_lossy().contains('.') {
+                map.set_autocreate(false).map_err(failed)?;
+            }
+        }
+        // SAFETY: an open object is a valid `bpf_object`, and the borrow ends before it is used again.
+        let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
+        let layout = match btf.map_err(failed)? {
+            Some(btf) => Layout::of(name, &btf),
+            None => return Err(Error::NoArea { object: name }),
+        };
+        Ok(OpenObject {
+            name,
+            looping,
+            object,
+            layout,
+        })
+    }
+
+    /// Has a timed program loaded (`TIMED_PROGRAM`).
+    pub fn time(&mut self, program: &str) -> Result<()> {
+        self.with(&timed_name(program, self.looping))
+    }
+
+    /// Has a program loaded, by its exact name.
+    pub fn with(&mut self, program: &str) -> Result<()> {
+        let named = |one: &OpenProgramMut<'_>| one.name() == program;
+        let found = self.object.progs_mut().find(named);
+        found
+            .map(|mut program| program.set_autoload(true))
+            .ok_or_else(|| self.lacks("program", program))
+    }
+
+    /// Has a map made, in this shape.
+    pub fn map(&mut self, map: &str, shape: Shape) -> Result<()> {
+        let found = self.object.maps_mut().find(|one| one.name() == map);
+        let Some(mut found) = found else {
+            return Err(self.lacks("map", map));
+        };
+        let flags = found.map_flags() | if shape.zero_seed { BPF_F_ZERO_SEED } else { 0 };
+        let mut shaped = || {
+            found.set_autocreate(true)?;
+            found.set_map_flags(flags)?;
+            if let Some(entries) = shape.max_entries {
+                found.set_max_entries(entries)?;
+            }
+            if let Some(bytes) = shape.value_bytes {
+                found.set_value_size(bytes)?;
+            }
+            Ok(())
+        };
+        shaped().map_err(|source| failed(self.name, source))
+    }
+
+    /// Gives a variable its first value: a constant (`const volatile`) has it for good, so that the
+    /// verifier knows it.
+    pub fn set(&mut self, variable: &str, value: u64) -> Result<()> {
+        let section = self.layout.section(variable)?;
+        for mut map in self.object.maps_mut() {
+            // The name of a section's map is the section's behind the object's.
+            if !map.name().to_string_lossy().ends_with(section) {
+                continue;
+            }
+            if let Some(bytes) = map.initial_value_mut() {
+                self.layout.initialise(variable, value, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Loads what was asked for.
+    pub fn load(self) -> Result<TimedObject> {
+        let OpenObject {
+            name,
+            looping,
+            object,
+            layout,
+        } = self;
+        listen();
+        let object = object.load().map_err(|source| failed(name, source))?;
+        Ok(TimedObject {
+            name,
+            looping,
+            records: Records::of(&object).map_err(|source| failed(name, source))?,
+            globals: Globals::of(layout, &object)?,
+            object,
+        })
+    }
+
+    fn lacks(&self, kind: &str, name: &str) -> Error {
+        Error::Lacks {
+            object: self.name,
+            what: format!("{kind} {name}"),
+        }
+    }
+}
+
+/// A loaded object. Dropping it frees everything.
+#[derive(Debug)]
+pub struct TimedObject {
+    name: &'static str,
+    looping: Loop,
+    records: Option<Records>,
+    globals: Globals,
+    object: Object,
+}
+
+impl TimedObject {
+    /// Times a batch of a program on each CPU of the request, `packets[i]` on `cpus[i]`; see [`timing::batch`].
+    pub fn batch(
+        &mut self,
+        program: &str,
+        request: &Request<'_>,
+        packets: &[Vec<u8>],
+    ) -> Result<Vec<Seen>> {
+        let program = loaded(&self.object, &timed_name(program, self.looping))?;
+        timing::batch(
+            &run::Program::of(&program)?,
+            &mut self.globals,
+            request,
+            packets,
+        )
+    }
+
+    /// Runs a program once, on a packet, or on none where it is empty.
+    pub fn run(&mut self, program: &str, cpu: u32, packet: &[u8]) -> Result<Ran> {
+        let program = loaded(&self.object, program)?;
+        run::on_cpu(&run::Program::of(&program)?, cpu, packet)
+    }
+
+    /// A global variable of at most 8 bytes.
+    pub fn variable(&self, name: &str) -> Result<u64> {
+        self.globals.get(name)
+    }
+
+    /// Writes one.
+    pub fn set_variable(&mut self, name: &str, value: u64) -> Result<()> {
+        self.globals.set(name, value)
+    }
+
+    /// `NAME[INDEX].MEMBER`, of a global array of structures.
+    pub fn member(&self, name: &str, index: u32, member: &str) -> Result<u64> {
+        self.globals.member(name, index as usize, member)
+    }
+
+    /// Writes one.
+    pub fn set_member(&mut self, name: &str, index: u32, member: &str, value: u64) -> Result<()> {
+        self.globals.set_member(name, index as usize, member, value)
+    }
+
+    /// How many keys a map has, counted by user space one by one.
+    pub fn entries(&self, map: &str) -> Result<u64> {
+        let found = self.object.maps().find(|one| one.name() == map);
+        found
+            .map(|map| map.keys().count() as u64)
+            .ok_or_else(|| Error::Lacks {
+                object: self.name,
+                what: format!("map {map}"),
+            })
+    }
+
+    /// Takes all records out of the object's ring buffers; returns how many, and the sum of their first words.
+    pub fn take_records(&self) -> Result<(u64, u64)> {
+        let records = self.records.as_ref().ok_or_else(|| Error::Lacks {
+            object: self.name,
+            what: "ring buffer".to_owned(),
+        })?;
+        records.take().map_err(|source| failed(self.name, source))
+    }
+
+    /// Memory that the kernel accounts for its maps, in bytes.
+    pub fn kernel_bytes(&self) -> u64 {
+        self.object.maps().map(|map| mapping::memlock(&map)).sum()
+    }
+}
+
+fn loaded<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
+    let mut programs = object.progs_mut();
+    let found = programs.find(|one| one.name() == name && one.autoload());
+    found.ok_or_else(|| Error::NotLoaded(name.to_owned()))
+}
+
+/// The reader of an object's ring buffers. Made once: made anew for each batch, it leaves work behind
+/// that interrupts the next one.
+#[derive(Debug)]
+struct Records {
+    rings: RingBuffer<'static>,
+    /// Records so far, and the sum of their first words.
+    taken: Rc<Cell<(u64, u64)>>,
+}
+
+impl Records {
+    fn of(object: &Object) -> libbpf_rs::Result<Option<Self>> {
+        let taken = Rc::new(Cell::new((0, 0u64)));
+        let mut builder = RingBufferBuilder::new();
+        let buffers: Vec<_> = object
+            .maps()
+            .filter(|map| map.map_type() == MapType::RingBuf && map.autocreate())
+            .collect();
+        if buffers.is_empty() {
+            return Ok(None);
+        }
+        for map in &buffers {
+            let taken = Rc::clone(&taken);
+            builder.add(map, move |record| {
+                let word = record
+                    .first_chunk()
+                    .map_or(0, |word| u64::from_ne_bytes(*word));
+                let (count, sum) = taken.get();
+                taken.set((count + 1, sum.wrapping_add(word)));
+                0
+            })?;
+        }
+        let rings = builder.build()?;
+        Ok(Some(Records { rings, taken }))
+    }
+
+    fn take(&self) -> libbpf_rs::Result<(u64, u64)> {
+        self.rings.consume()?;
+        Ok(self.taken.take())
+    }
+}
+
+fn timed_name(program: &str, looping: Loop) -> String {
+    format!("{program}{}", looping.suffix())
+}
+
+fn failed(object: &'static str, source: libbpf_rs::Error) -> Error {
+    Error::Load {
+        object,
+        source,
+        log: said(),
+    }
+}

@@ -1,0 +1,115 @@
+//! What an experiment says of itself.
+
+use super::{Layout, Metric};
+use crate::workload::Definition;
+
+use serde::{Deserialize, Serialize};
+
+/// What an experiment says of itself: plain data, made without privilege or side effects, from which `list` and
+/// `--dry-run` answer and of which a plan keeps what views need.
+#[derive(Clone, Debug)]
+pub struct Description {
+    /// The name on the command line, e.g. `xdp-lb`.
+    pub name: String,
+    /// The question in one line, for `bpfcost list`.
+    pub about: String,
+    /// Factor names and what each of them means, for `bpfcost list EXPERIMENT`.
+    pub factors: Vec<(String, String)>,
+    /// What is measured, where no name says it.
+    pub subject: Subject,
+    /// How results are laid out.
+    pub layout: Layout,
+    /// Further values of its trials that are compared as the main one is.
+    pub metrics: Vec<Metric>,
+    /// The relative difference below which two cases count as the same (METHODOLOGY: 0.01 for kernel costs).
+    pub margin: f64,
+    /// What the epochs of a case typically scatter by (relative standard deviation): for forecasts alone.
+    pub spread: f64,
+    /// What loads and trials take beside the batch itself: for forecasts alone.
+    pub overhead: Overhead,
+    /// The factor whose values are run next to each other in a round, where the others make a difference that takes
+    /// time to settle: a probe goes on and off while the size of a request stays.
+    pub adjacent: Option<String>,
+    /// How many rounds an epoch has, where that is not left to the engine.
+    pub rounds: Option<u32>,
+    /// Whether it takes the privilege to load BPF programs.
+    pub privileged: bool,
+    /// Whether its question is how CPUs get on with each other. Then it runs on all that it may where none are
+    /// named, and on no target that has one alone.
+    pub every_cpu: bool,
+    /// Whether it can run where instructions are counted, on one CPU whose clock leaps while it waits.
+    pub counts: bool,
+    /// Whether costs come from CPUs that contend for cache lines. An emulated machine has none, so that its times of
+    /// such cases say nothing, not even which of two is dearer.
+    pub contends: bool,
+    /// The most CPUs that `--cpus` may name; `None` where there is no limit.
+    pub most_cpus: Option<usize>,
+}
+
+impl Description {
+    /// An experiment with this name, question and factors, and all else as most have it.
+    pub fn new(name: &str, about: &str, factors: &[(&str, &str)]) -> Self {
+        let owned = |(name, about): &(&str, &str)| ((*name).to_owned(), (*about).to_owned());
+        Description {
+            name: name.to_owned(),
+            about: about.to_owned(),
+            factors: factors.iter().map(owned).collect(),
+            subject: Subject::default(),
+            layout: Layout::default(),
+            metrics: Vec::new(),
+            margin: 0.01,
+            // On a shared virtual machine.
+            spread: 0.01,
+            overhead: Overhead::default(),
+            adjacent: None,
+            rounds: None,
+            privileged: true,
+            every_cpu: false,
+            counts: true,
+            contends: false,
+            most_cpus: None,
+        }
+    }
+}
+
+/// What a run measures, as far as its experiment's name does not say it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Subject {
+    /// The programs that the experiment brings.
+    #[default]
+    BuiltIn,
+    /// A workload, and probes beside it.
+    Workload(Box<Definition>),
+}
+
+impl Subject {
+    /// The workload, where it is one.
+    pub fn workload(&self) -> Option<&Definition> {
+        match self {
+            Subject::BuiltIn => None,
+            Subject::Workload(definition) => Some(definition),
+        }
+    }
+}
+
+/// What loads and trials take beside the batch itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Overhead {
+    /// Seconds of a load, preparation and unload included.
+    pub load_s: f64,
+    /// Seconds of a trial beside its batches.
+    pub trial_s: f64,
+    /// Batches in a trial: the timed one, and those around it.
+    pub batches: f64,
+}
+
+impl Default for Overhead {
+    fn default() -> Self {
+        Overhead {
+            load_s: 0.1,
+            trial_s: 0.001,
+            batches: 1.0,
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! How the results of an experiment are laid out. The experiment declares it, plan and record keep it, and
+//! views follow it, so that nothing after the experiment has to know which one it was.
+
+use serde::{Deserialize, Serialize};
+
+use crate::workload::Headline;
+
+/// How cases are laid out.
+///
+/// As JSON it is a key `layout` with its name, and what belongs to it under a key of its own (`grid`, `scaling`,
+/// `workload`). Records from before `layout` have the second alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Wire", into = "Wire")]
+pub enum Layout {
+    /// A list of cases under their headings.
+    #[default]
+    Flat,
+    /// A table that two factors span.
+    Grid(Grid),
+    /// Curves over a number of threads or CPUs.
+    Curves(Scaling),
+    /// Probes beside a workload, each against none.
+    Workload(ProbedWorkload),
+    /// One that a newer version declares: shown flat, with a note.
+    Unknown(String),
+}
+
+/// Two factors that span a table. Each cell is the cost of one operation without its floor, for the floor of a row is
+/// an event's own cost and would dilute every difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grid {
+    /// The factor whose values are the rows.
+    pub rows: String,
+    /// The factor whose values are the columns.
+    pub columns: String,
+}
+
+/// How cases make curves: what grows along one, what tells one from another, and what it shows.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scaling {
+    /// The factor that grows along a curve, a count: `threads`.
+    pub over: String,
+    /// The factor that names a curve: `pool`. Cases of one curve have all other factors in common.
+    pub series: String,
+    /// The secondary value that should grow: operations per second of all together.
+    pub rate: String,
+}
+
+/// Probes beside a workload: what ran, and how to read it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ProbedWorkload {
+    /// One operation, in a word: `command`, `request`.
+    pub operation: String,
+    /// Whose CPU time per operation the cases' own values are: `server` or `machine`.
+    pub headline: Headline,
+    /// The question.
+    pub about: String,
+    /// What pays for the probes, where that is not the experiment's name.
+    pub subject: Option<String>,
+    /// How to read the result, in paragraphs.
+    pub prose: String,
+    /// What each value of the factor `variant` is, in the order of tables; the first is the baseline.
+    pub variants: Vec<(String, String)>,
+    /// The factor along which curves are drawn, where there is one.
+    pub over: Option<String>,
+}
+
+impl Layout {
+    /// The factors that span a table, where two do.
+    pub fn grid(&self) -> Option<&Grid> {
+        match self {
+            Layout::Grid(grid) => Some(grid),
+            _ => None,
+        }
+    }
+
+    /// How cases make curves, where they do.
+    pub fn scaling(&self) -> Option<&Scaling> {
+        match self {
+            Layout::Curves(scaling) => Some(scaling),
+            _ => None,
+        }
+    }
+
+    /// The workload that probes ran beside, where they did.
+    pub fn workload(&self) -> Option<&ProbedWorkload> {
+        match self {
+            Layout::Workload(workload) => Some(workload),
+            _ => None,
+        }
+    }
+
+    /// Its name as JSON has it.
+    fn name(&self) -> &str {
+        match self {
+            Layout::Flat => "flat",
+            Layout::Grid(_) => "grid",
+            Layout::Curves(_) => "curves",
+            Layout::Workload(_) => "workload",
+            Layout::Unknown(name) => name,
+        }
+    }
+}
+
+/// A [`Layout`] as JSON.
+#[derive(Default, Serialize, Deserialize)]
+struct Wire {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    layout: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    grid: Option<Grid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    scaling: Option<Scaling>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    workload: Option<ProbedWorkload>,
+}
+
+impl From<Wire> for Layout {
+    fn from(wire: Wire) -> Self {
+        let known = || {
+            let grid = wire.grid.map(Layout::Grid);
+            let curves = || wire.scaling.map(Layout::Curves);
+            let workload = || wire.workload.map(Layout::Workload);
+            grid.or_else(curves).or_else(workload).unwrap_or_default()
+        };
+        match wire.layout.as_deref() {
+            None | Some("flat" | "grid" | "curves" | "workload") => known(),
+            Some(newer) => Layout::Unknown(newer.to_owned()),
+        }
+    }
+}
+
+impl From<Layout> for Wire {
+    fn from(layout: Layout) -> Self {
+        let named = Wire {
+            layout: Some(layout.name().to_owned()),
+            ..Wire::default()
+        };
+        match layout {
+            Layout::Flat | Layout::Unknown(_) => named,
+            Layout::Grid(grid) => Wire {
+                grid: Some(grid),
+                ..named
+            },
+            Layout::Curves(scaling) => Wire {
+                scaling: Some(scaling),
+                ..named
+            },
+            Layout::Workload(workload) => Wire {
+                workload: Some(workload),
+                ..named
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record or a plan: something that has a layout among its keys.
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Shown {
+        seed: u64,
+        #[serde(default, flatten)]
+        layout: Layout,
+        cases: Vec<u64>,
+    }
+
+    fn shown(layout: Layout) -> Shown {
+        Shown {
+            seed: (1 << 53) - 1,
+            layout,
+            cases: vec![1, 2],
+        }
+    }
+
+    fn grid() -> Grid {
+        Grid {
+            rows: "attach".into(),
+            columns: "body".into(),
+        }
+    }
+
+    #[test]
+    fn a_layout_is_a_name_beside_what_belongs_to_it() {
+        let json = serde_json::to_string(&shown(Layout::Grid(grid()))).unwrap();
+        let expected = r#"{"seed":9007199254740991,"layout":"grid","grid":{"rows":"attach","columns":"body"},"cases":[1,2]}"#;
+        assert_eq!(json, expected);
+        for layout in [
+            Layout::Flat,
+            Layout::Grid(grid()),
+            Layout::Unknown("tree".into()),
+        ] {
+            let json = serde_json::to_string(&shown(layout.clone())).unwrap();
+            assert_eq!(serde_json::from_str::<Shown>(&json).unwrap(), shown(layout));
+        }
+    }
+
+    #[test]
+    fn records_from_before_it_had_a_name_have_theirs() {
+        let read = |json: &str| serde_json::from_str::<Shown>(json).unwrap().layout;
+        let old = r#"{"seed":1,"grid":{"rows":"attach","columns":"body"},"cases":[]}"#;
+        assert_eq!(read(old), Layout::Grid(grid()));
+        let curves = r#"{"seed":1,"scaling":{"over":"threads","series":"pool","rate":"pairs_per_s"},"cases":[]}"#;
+        assert!(matches!(read(curves), Layout::Curves(scaling) if scaling.series == "pool"));
+        assert_eq!(read(r#"{"seed":1,"cases":[]}"#), Layout::Flat);
+        assert_eq!(read(r#"{"seed":1,"grid":null,"cases":[]}"#), Layout::Flat);
+    }
+
+    #[test]
+    fn what_a_newer_version_declares_is_unknown_and_no_error() {
+        let newer = r#"{"seed":1,"layout":"tree","tree":{"root":"a"},"cases":[]}"#;
+        let read: Shown = serde_json::from_str(newer).unwrap();
+        assert_eq!(read.layout, Layout::Unknown("tree".into()));
+    }
+
+    #[test]
+    fn what_is_malformed_is_an_error() {
+        let bad = r#"{"seed":1,"grid":{"rows":3},"cases":[]}"#;
+        let error = serde_json::from_str::<Shown>(bad).unwrap_err().to_string();
+        assert!(
+            error.contains("rows") || error.contains("string"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! The probes that this program brings: `builtin:NAME:ARGUMENT…`.
+//!
+//! To add one: a file with a [`BuiltIn`], and its line in [`IN_PROCESS`]; an agent's is in [`AGENTS`].
+
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Result, anyhow};
+use bpfcost_bpf::Feature;
+
+use super::{
+    Probe,
+    agent::{AGENTS, Agent, Remote},
+    counting, nothing, stats,
+};
+use crate::nearest::suggest;
+
+/// What follows the name of a probe, between colons.
+pub type Arguments = [String];
+
+/// A probe that this program brings.
+#[derive(Clone, Copy, Debug)]
+pub struct BuiltIn {
+    /// How it is written, its name first: `busy:EVENT:NANOSECONDS`.
+    pub form: &'static str,
+    /// What the kernel must have; an error where the arguments are wrong.
+    pub needs: fn(&Arguments) -> Result<Vec<Feature>>,
+    /// Why this kernel does not have what the arguments name, or `None`.
+    pub absent: fn(&Arguments) -> Result<Option<String>>,
+    /// Seconds that switching it on and off takes once it is started: mostly the kernel's wait until no CPU is in a
+    /// program any more.
+    pub switch_s: f64,
+    /// Where it runs.
+    pub runs: Runs,
+}
+
+/// Where a built-in probe runs, and how it is opened there.
+#[derive(Clone, Copy, Debug)]
+pub enum Runs {
+    /// In this process: it has nothing to do in user space.
+    Here(fn(&Arguments) -> Result<Box<dyn Probe>>),
+    /// In a process of its own. It looks at the processes of a server.
+    Agent(fn(&Arguments) -> Result<Box<dyn Agent>>),
+}
+
+/// Those that run in this process.
+const IN_PROCESS: &[BuiltIn] = &[
+    nothing::PROBE,
+    stats::PROBE,
+    counting::EVENT,
+    counting::BUSY,
+];
+
+/// Agents of programs that use this one as a library.
+static ADDED: Mutex<Vec<BuiltIn>> = Mutex::new(Vec::new());
+
+impl BuiltIn {
+    /// An agent. It ends each window with what its process has to say.
+    pub const fn agent(
+        form: &'static str,
+        needs: fn(&Arguments) -> Result<Vec<Feature>>,
+        open: fn(&Arguments) -> Result<Box<dyn Agent>>,
+    ) -> Self {
+        BuiltIn {
+            form,
+            needs,
+            absent: |_| Ok(None),
+            switch_s: 0.25,
+            runs: Runs::Agent(open),
+        }
+    }
+
+    /// A probe without arguments that takes no time to switch.
+    pub(super) const fn plain(
+        form: &'static str,
+        open: fn(&Arguments) -> Result<Box<dyn Probe>>,
+    ) -> Self {
+        BuiltIn {
+            form,
+            needs: |_| Ok(Vec::new()),
+            absent: |_| Ok(None),
+            switch_s: 0.0,
+            runs: Runs::Here(open),
+        }
+    }
+
+    /// Its name.
+    fn name(&self) -> &'static str {
+        self.form.split(':').next().unwrap_or(self.form)
+    }
+
+    /// Opens it.
+    pub(super) fn open(&self, arguments: &Arguments) -> Result<Box<dyn Probe>> {
+        match self.runs {
+            Runs::Here(open) => open(arguments),
+            Runs::Agent(_) => Ok(Box::new(Remote::start(self.name(), arguments)?)),
+        }
+    }
+}
+
+/// Adds one to those that this program has, before its [`main`](crate::cli::main) is called.
+pub fn add(probe: BuiltIn) {
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    added.push(probe);
+}
+
+/// All of them.
+fn all() -> Vec<BuiltIn> {
+    let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    [IN_PROCESS, AGENTS, &**added].concat()
+}
+
+/// The one of that name.
+pub(super) fn find(name: &str) -> Result<BuiltIn> {
+    let all = all();
+    let found = all.iter().find(|one| one.name() == name);
+    found.copied().ok_or_else(|| {
+        let near = suggest(name, all.iter().map(BuiltIn::name));
+        let forms: Vec<&str> = all.iter().map(|one| one.form).collect();
+        anyhow!(
+            "there is no built-in probe {name}{near}\n  There are builtin:{}",
+            forms.join(", builtin:")
+        )
+    })
+}
