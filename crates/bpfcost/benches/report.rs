@@ -10,9 +10,9 @@ use std::{hint::black_box, time::Instant};
 
 use bpfcost::{
     record::Record,
-    report::{csv, html, json, markdown, style::Style, table, verbose},
+    report::{csv, json, style::Style},
 };
-use common::{sample_record, sample_workload};
+use common::{sample_record, sample_workload, views};
 
 /// Repeats, of which the median counts.
 const TIMES: usize = 7;
@@ -46,14 +46,14 @@ fn views(record: Record) {
     time("json", against, || {
         json::render(&records).expect("json").len()
     });
-    time("table", against, || table::render(&records[0], style).len());
+    time("table", against, || views::table(&records[0], style).len());
     time("verbose", against, || {
-        verbose::render(&records[0], style).len()
+        views::verbose(&records[0], style).len()
     });
-    time("markdown", against, || markdown::render(&records[0]).len());
+    time("markdown", against, || views::markdown(&records[0]).len());
     time("csv", against, || csv::render(&records).expect("csv").len());
     time("html", against, || {
-        html::render(&records).expect("html").len()
+        views::html(&records).expect("html").len()
     });
 }
 

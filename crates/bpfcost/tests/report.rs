@@ -3,17 +3,17 @@
 
 mod common;
 
-use bpfcost::report::{compare, csv, html, markdown, scenario, style::Style, table, verbose};
-use common::{sample_changes, sample_record};
+use bpfcost::report::{compare, csv, scenario, style::Style};
+use common::{sample_changes, sample_record, views};
 
 #[test]
 fn table() {
-    insta::assert_snapshot!(table::render(&sample_record::flawed(), Style::default()));
+    insta::assert_snapshot!(views::table(&sample_record::flawed(), Style::default()));
 }
 
 #[test]
 fn verbose_table() {
-    insta::assert_snapshot!(verbose::render(&sample_record::clean(), Style::default()));
+    insta::assert_snapshot!(views::verbose(&sample_record::clean(), Style::default()));
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn single_scenario() {
 
 #[test]
 fn markdown() {
-    insta::assert_snapshot!(markdown::render(&sample_record::flawed()));
+    insta::assert_snapshot!(views::markdown(&sample_record::flawed()));
 }
 
 #[test]
@@ -35,12 +35,12 @@ fn csv() {
 
 #[test]
 fn compare_table() {
-    insta::assert_snapshot!(compare::table(&sample_changes::changes(), Style::default()));
+    insta::assert_snapshot!(views::comparison(&sample_changes::changes(), Style::default()));
 }
 
 #[test]
 fn compare_markdown() {
-    insta::assert_snapshot!(compare::markdown(&sample_changes::changes()));
+    insta::assert_snapshot!(views::comparison_in_markdown(&sample_changes::changes()));
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn several_cpus_show_each_and_their_sum() {
     let mut record = sample_record::clean();
     let style = Style::default();
     assert!(
-        !table::render(&record, style).contains("together"),
+        !views::table(&record, style).contains("together"),
         "one CPU has no such table"
     );
     record.asked.cpus = vec![0, 3];
@@ -68,10 +68,7 @@ fn several_cpus_show_each_and_their_sum() {
     second("cpu3_ns_per_op", [25.0, 26.0, 24.0]);
     second("ops_per_s", [58e6, 60e6, 61e6]);
     second("overlap", [0.9, 0.97, 0.98]);
-    for view in [
-        table::render(&record, style),
-        verbose::render(&record, style),
-    ] {
+    for view in [views::table(&record, style), views::verbose(&record, style)] {
         let line = view
             .lines()
             .find(|line| line.contains("M/s"))
@@ -91,6 +88,6 @@ fn several_cpus_show_each_and_their_sum() {
         );
         assert!(view.contains("CPU 0") && view.contains("CPU 3"), "{view}");
     }
-    assert!(markdown::render(&record).contains("| 50.0 | 25.0 | 60.0 M/s | 97"));
-    assert!(html::render(&[record]).unwrap().contains("60.0 M&#x2f;s"));
+    assert!(views::markdown(&record).contains("| 50.0 | 25.0 | 60.0 M/s | 97"));
+    assert!(views::html(&[record]).unwrap().contains("60.0 M&#x2f;s"));
 }

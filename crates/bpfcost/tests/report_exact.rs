@@ -6,18 +6,18 @@ mod common;
 use bpfcost::{
     experiment::Unit,
     record::Record,
-    report::{compare, csv, html, json, markdown, scenario, style::Style, table, verbose},
+    report::{compare, csv, json, scenario, style::Style},
 };
-use common::{sample_changes, sample_exact};
+use common::{sample_changes, sample_exact, views};
 
 #[test]
 fn table() {
-    insta::assert_snapshot!(table::render(&sample_exact::flawed(), Style::default()));
+    insta::assert_snapshot!(views::table(&sample_exact::flawed(), Style::default()));
 }
 
 #[test]
 fn verbose_table() {
-    insta::assert_snapshot!(verbose::render(&sample_exact::old(), Style::default()));
+    insta::assert_snapshot!(views::verbose(&sample_exact::old(), Style::default()));
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn single_scenario() {
 
 #[test]
 fn markdown() {
-    insta::assert_snapshot!(markdown::render(&sample_exact::flawed()));
+    insta::assert_snapshot!(views::markdown(&sample_exact::flawed()));
 }
 
 #[test]
@@ -45,15 +45,15 @@ fn comparison() {
         }
     }
     let style = Style::default();
-    insta::assert_snapshot!(compare::table(&changes, style));
+    insta::assert_snapshot!(views::comparison(&changes, style));
     for view in [
-        compare::table(&changes, style),
-        compare::markdown(&changes),
+        views::comparison(&changes, style),
+        views::comparison_in_markdown(&changes),
         compare::junit(&changes).unwrap(),
     ] {
         assert!(!view.contains("interval)"), "{view}");
     }
-    for view in [compare::table(&changes, style), compare::markdown(&changes)] {
+    for view in [views::comparison(&changes, style), views::comparison_in_markdown(&changes)] {
         assert!(words(&view).contains("insn are not ns"), "{view}");
     }
 }
@@ -68,11 +68,11 @@ fn views(record: &Record) -> Vec<(&'static str, String)> {
     let style = Style::default();
     let case = &record.cases[0].name;
     vec![
-        ("table", table::render(record, style)),
-        ("verbose", verbose::render(record, style)),
+        ("table", views::table(record, style)),
+        ("verbose", views::verbose(record, style)),
         ("scenario", scenario::render(record, case, style).unwrap()),
-        ("markdown", markdown::render(record)),
-        ("html", html::render(std::slice::from_ref(record)).unwrap()),
+        ("markdown", views::markdown(record)),
+        ("html", views::html(std::slice::from_ref(record)).unwrap()),
     ]
 }
 

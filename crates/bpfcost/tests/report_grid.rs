@@ -3,15 +3,15 @@
 mod common;
 
 use bpfcost::{
+    builtin::attach,
     record::{Record, Verdict},
     report::{
-        atlas, html, markdown,
+        block::Cell,
         matrix::{self, Matrix},
         style::Style,
-        table, verbose,
     },
 };
-use common::sample_grid;
+use common::{sample_grid, views};
 
 /// Three kernels counted, and a host.
 fn kernels() -> Vec<Record> {
@@ -29,38 +29,38 @@ fn of(records: &[Record]) -> Matrix<'_> {
 
 #[test]
 fn table_of_counts() {
-    insta::assert_snapshot!(table::render(&sample_grid::new(), Style::default()));
+    insta::assert_snapshot!(views::table(&sample_grid::new(), Style::default()));
 }
 
 #[test]
 fn table_of_times() {
-    insta::assert_snapshot!(table::render(&sample_grid::host(), Style::default()));
+    insta::assert_snapshot!(views::table(&sample_grid::host(), Style::default()));
 }
 
 #[test]
 fn verbose_table() {
-    insta::assert_snapshot!(verbose::render(&sample_grid::host(), Style::default()));
+    insta::assert_snapshot!(views::verbose(&sample_grid::host(), Style::default()));
 }
 
 #[test]
 fn markdown_of_one_target() {
-    insta::assert_snapshot!(markdown::render(&sample_grid::new()));
+    insta::assert_snapshot!(views::markdown(&sample_grid::new()));
 }
 
 #[test]
 fn matrix_of_two() {
     let two = &kernels()[1..3];
-    insta::assert_snapshot!(matrix::table(&of(two), Style::default(), false));
+    insta::assert_snapshot!(views::across(&of(two), Style::default(), false));
 }
 
 #[test]
 fn matrix_of_four_verbose() {
-    insta::assert_snapshot!(matrix::table(&of(&kernels()), Style::default(), true));
+    insta::assert_snapshot!(views::across(&of(&kernels()), Style::default(), true));
 }
 
 #[test]
 fn matrix_in_markdown() {
-    insta::assert_snapshot!(matrix::markdown(&of(&kernels()[..3])));
+    insta::assert_snapshot!(views::across_in_markdown(&of(&kernels()[..3])));
 }
 
 #[test]
@@ -94,19 +94,37 @@ fn kernels_are_compared_by_net() {
 #[test]
 fn changes_are_named_by_type_first() {
     let records = kernels();
-    let said = matrix::changes(&of(&records[1..3]))
-        .join(" ")
-        .replace('\u{A0}', " ");
+    let blocks = matrix::changes(&of(&records[1..3]));
+    let [block] = blocks.as_slice() else {
+        panic!("{blocks:?}");
+    };
+    let text = |cell: &Cell| cell.text.replace('\u{A0}', " ");
+    let rows = block.rows.iter();
+    let rows: Vec<String> = rows
+        .map(|row| row.iter().map(text).collect::<Vec<_>>().join(" "))
+        .collect();
     assert_eq!(
-        said,
-        "exact:7.2 against exact:6.12: dearer by over 10 %: uprobe.multi (+23 %), kprobe.session (+12 %), \
-         5 others with ringbuf (+19 % to +73 %); cheaper by over 10 %: kprobe (−31 %), fentry (−12 %)."
+        rows,
+        [
+            "tcx/ringbuf 253 438 +73 %",
+            "tp_btf/ringbuf 262 447 +71 %",
+            "fexit/ringbuf 271 458 +69 %",
+            "kprobe.multi/ringbuf 576 761 +32 %",
+            "uprobe.multi/empty 3,391 4,171 +23 %",
+            "kretprobe/ringbuf 985 1,170 +19 %",
+            "kprobe.session/empty 598 670 +12 %",
+            "fentry/empty 59 52 −12 %",
+            "kprobe/empty 412 284 −31 %",
+        ]
     );
+    // What was compared is named.
+    assert!(block.title.starts_with("exact:7.2 against exact:6.12: "));
     let same = [sample_grid::oldest(), sample_grid::old()];
-    let said = matrix::changes(&of(&same)).join(" ").replace('\u{A0}', " ");
+    let block = matrix::changes(&of(&same)).remove(0);
+    assert!(block.rows.is_empty());
     assert_eq!(
-        said,
-        "exact:6.12 against exact:6.1: nothing got dearer or cheaper by over 10 %."
+        block.captions.join(" ").replace('\u{A0}', " "),
+        "No case got dearer or cheaper by over 10 %."
     );
     let none = [sample_grid::new(), sample_grid::host()];
     assert!(matrix::changes(&of(&none)).is_empty());
@@ -144,35 +162,35 @@ fn every_cell_is_there_once() {
 #[test]
 fn the_atlas() {
     let records = kernels();
-    let text = atlas::render(&records);
+    let text = views::atlas(&records);
     insta::assert_snapshot!(text);
-    assert_eq!(text, atlas::render(&records));
+    assert_eq!(text, views::atlas(&records));
     // Their order is that of their kernels, however the files are called.
     let mut shuffled = records.clone();
     shuffled.swap(0, 2);
-    assert_eq!(text, atlas::render(&shuffled));
+    assert_eq!(text, views::atlas(&shuffled));
 }
 
 #[test]
 fn an_atlas_of_less() {
     let records = kernels();
-    let one = atlas::render(&records[1..2]);
+    let one = views::atlas(&records[1..2]);
     assert!(
         one.contains("## In instructions") && !one.contains("## In nanoseconds"),
         "{one}"
     );
-    let host = atlas::render(&records[3..]);
+    let host = views::atlas(&records[3..]);
     assert!(
         host.contains("## In nanoseconds") && !host.contains("## In instructions"),
         "{host}"
     );
     // What spans no grid is Markdown as ever.
     let other = [common::sample_exact::old(), common::sample_exact::new()];
-    let other = atlas::render(&other);
+    let other = views::atlas(&other);
     assert!(
         other.starts_with("### xdp-lb on 2 targets") && other.contains("### xdp-lb on exact:7.2")
     );
-    assert_eq!(atlas::render(&[]), "");
+    assert_eq!(views::atlas(&[]), "");
 }
 
 #[test]
@@ -238,8 +256,10 @@ fn hostile_and_odd_records() {
 
 /// Every view of some records.
 fn views(records: &[Record]) -> Vec<String> {
-    let mut views = vec![atlas::render(records)];
-    let page = html::render(records).unwrap();
+    let mut views = vec![views::atlas(records)];
+    let experiment: Vec<&Record> = records.iter().collect();
+    views.extend(attach::atlas::render(&experiment));
+    let page = views::html(records).unwrap();
     views.extend(page.split("<script>").next().map(str::to_owned));
     let widths = [1, 60, 100, 300];
     for style in widths.map(|width| Style {
@@ -247,15 +267,15 @@ fn views(records: &[Record]) -> Vec<String> {
         width,
     }) {
         for record in records {
-            views.push(table::render(record, style));
-            views.push(verbose::render(record, style));
+            views.push(views::table(record, style));
+            views.push(views::verbose(record, style));
         }
         if let Some(matrix) = Matrix::new(&records.iter().collect::<Vec<_>>()) {
-            views.push(matrix::table(&matrix, style, false));
-            views.push(matrix::table(&matrix, style, true));
-            views.push(matrix::markdown(&matrix));
+            views.push(views::across(&matrix, style, false));
+            views.push(views::across(&matrix, style, true));
+            views.push(views::across_in_markdown(&matrix));
         }
     }
-    views.extend(records.iter().map(markdown::render));
+    views.extend(records.iter().map(views::markdown));
     views
 }

@@ -14,10 +14,10 @@ use std::{
 
 use anyhow::Result;
 use base64::{Engine, prelude::BASE64_STANDARD};
-use bpfcost::{record::Record, report::html};
+use bpfcost::record::Record;
 use common::{
     browser::{self, Browser},
-    sample_exact, sample_grid, sample_record, sample_scaling, sample_workload,
+    sample_exact, sample_grid, sample_record, sample_scaling, sample_workload, views,
 };
 use serde_json::json;
 
@@ -34,7 +34,7 @@ fn start() -> Option<Browser> {
 fn page(records: &[Record]) -> Result<(tempfile::TempDir, PathBuf)> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("report.html");
-    fs::write(&file, html::render(records)?)?;
+    fs::write(&file, views::html(records)?)?;
     Ok((folder, file))
 }
 

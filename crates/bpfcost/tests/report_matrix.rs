@@ -8,14 +8,14 @@ use bpfcost::{
     experiment::Role,
     record::{Against, Record, Status, Verdict},
     report::{
-        csv, html, markdown as record_markdown,
+        csv,
         matrix::{self, Matrix, Part},
         rows,
         style::Style,
         summary,
     },
 };
-use common::{sample_exact, sample_record};
+use common::{sample_exact, sample_record, views};
 
 /// Two kernels counted, two times on different footing.
 fn mixed() -> Vec<Record> {
@@ -55,23 +55,23 @@ fn words(view: &str) -> String {
 
 #[test]
 fn table() {
-    insta::assert_snapshot!(matrix::table(&of(&mixed()), Style::default(), false));
+    insta::assert_snapshot!(views::across(&of(&mixed()), Style::default(), false));
 }
 
 #[test]
 fn table_of_times() {
-    insta::assert_snapshot!(matrix::table(&of(&timed()), Style::default(), false));
+    insta::assert_snapshot!(views::across(&of(&timed()), Style::default(), false));
 }
 
 #[test]
 fn table_verbose() {
     let two = [sample_exact::old(), sample_exact::new()];
-    insta::assert_snapshot!(matrix::table(&of(&two), Style::default(), true));
+    insta::assert_snapshot!(views::across(&of(&two), Style::default(), true));
 }
 
 #[test]
 fn markdown() {
-    insta::assert_snapshot!(matrix::markdown(&of(&mixed())));
+    insta::assert_snapshot!(views::across_in_markdown(&of(&mixed())));
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn the_latest_session_of_a_target_stands() {
     let matrix = of(&records);
     assert_eq!((matrix.heads.len(), matrix.across.left_out), (2, 1));
     assert_eq!(matrix.across.columns[1].record.started, records[1].started);
-    let text = words(&matrix::table(&matrix, Style::default(), false));
+    let text = words(&views::across(&matrix, Style::default(), false));
     assert!(text.contains("1 earlier session"), "{text}");
 }
 
@@ -160,7 +160,7 @@ fn cases_of_later_targets_stand_where_those_have_them() {
             .is_sorted_by_key(|role| role == Role::Floor)
     );
     let absent = &matrix.rows().nth(1).unwrap().cells[0];
-    assert_eq!(absent.value, "—");
+    assert_eq!(absent.text.value, "—");
 }
 
 #[test]
@@ -174,7 +174,10 @@ fn a_column_says_what_its_record_says() {
             };
             let own = rows::case_row(case, record);
             let cell = &row.cells[column];
-            assert_eq!((&cell.value, &cell.spread), (&own.cost, &own.interval));
+            assert_eq!(
+                (&cell.text.value, &cell.text.spread),
+                (&own.cost, &own.interval)
+            );
             assert_eq!(cell.footnote.is_some(), case.status != Status::Ok);
             if let Some(note) = cell.footnote {
                 assert_eq!(matrix.footnotes[note], own.note());
@@ -359,7 +362,7 @@ fn many_targets_fit_a_hundred_columns() {
         .collect();
     records.extend(timed());
     for verbose in [false, true] {
-        let table = matrix::table(&of(&records), Style::default(), verbose);
+        let table = views::across(&of(&records), Style::default(), verbose);
         for line in table.lines() {
             assert!(line.chars().count() <= 100, "{line}");
         }
@@ -428,11 +431,11 @@ fn odd_records() {
                 width,
             };
             for verbose in [false, true] {
-                check(&matrix::table(&matrix, style, verbose));
+                check(&views::across(&matrix, style, verbose));
             }
         }
-        check(&matrix::markdown(&matrix));
-        let page = html::render(&records).unwrap();
+        check(&views::across_in_markdown(&matrix));
+        let page = views::html(&records).unwrap();
         check(page.split("<script>").next().unwrap());
         assert!(!page.contains("<b>\r"), "markup from outside");
     }
@@ -449,16 +452,16 @@ fn check(view: &str) {
 #[test]
 fn the_page_has_the_matrix_first() {
     let records = mixed();
-    let page = html::render(&records).unwrap();
-    assert!(page.contains("<h1>What xdp-lb costs on 4 targets</h1>"));
+    let page = views::html(&records).unwrap();
+    assert!(page.contains("<h1>What eBPF costs: xdp-lb on 4 targets</h1>"));
     let matrix = page.find("id=\"matrix-1\"").unwrap();
     assert!(matrix < page.find("id=\"run-1\"").unwrap());
-    let alone = html::render(&records[..1]).unwrap();
+    let alone = views::html(&records[..1]).unwrap();
     assert!(!alone.contains("matrix-1"));
     // Behind the matrix stands each record as it stands alone.
     for record in &records {
         assert!(words(&page).contains(&words(&html_escaped(&summary::sentence(record)))));
-        assert!(record_markdown::render(record).contains("insn") == record.unit.is_counted());
+        assert!(views::markdown(record).contains("insn") == record.unit.is_counted());
     }
 }
 

@@ -6,23 +6,23 @@ mod common;
 use std::time::Instant;
 
 use bpfcost::{
-    experiment::Role,
+    experiment::{Layout, Role},
     record::{Raw, Record, Status},
-    report::{compare, csv, html, json, markdown, scenario, style::Style, table, verbose},
+    report::{csv, json, scenario, style::Style},
 };
-use common::{sample_changes, sample_record};
+use common::{sample_changes, sample_grid, sample_record, views};
 
 /// Every view of a record, with colour off.
 fn views(record: &Record) -> Vec<String> {
     let style = Style::default();
     let mut views = vec![
-        table::render(record, style),
-        verbose::render(record, style),
-        markdown::render(record),
+        views::table(record, style),
+        views::verbose(record, style),
+        views::markdown(record),
         csv::render(std::slice::from_ref(record)).unwrap(),
         csv::comparisons(std::slice::from_ref(record)).unwrap(),
         json::render(std::slice::from_ref(record)).unwrap(),
-        html::render(std::slice::from_ref(record)).unwrap(),
+        views::html(std::slice::from_ref(record)).unwrap(),
     ];
     for case in record.cases.iter().take(40) {
         views.extend(scenario::render(record, &case.name, style));
@@ -52,7 +52,7 @@ fn nothing_at_all() {
     record.machine = Default::default();
     record.asked = Default::default();
     check(&record);
-    assert!(html::render(&[]).unwrap().contains("<h1>"));
+    assert!(views::html(&[]).unwrap().contains("<h1>"));
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn all_invalid() {
     }
     record.comparisons.clear();
     check(&record);
-    let table = table::render(&record, Style::default());
+    let table = views::table(&record, Style::default());
     assert!(table.starts_with("No case of xdp-lb has a result on host; 29 cases are INVALID."));
 }
 
@@ -157,7 +157,7 @@ fn hostile_text() {
     // JSON escapes by itself; everything else must.
     check(&record);
     for width in [0, 1, 20, 60, 300] {
-        let _ = verbose::render(
+        let _ = views::verbose(
             &record,
             Style {
                 colour: true,
@@ -172,9 +172,9 @@ fn lines_fit_a_hundred_columns() {
     let record = sample_record::flawed();
     let changes = sample_changes::changes();
     for text in [
-        table::render(&record, Style::default()),
-        verbose::render(&record, Style::default()),
-        compare::table(&changes, Style::default()),
+        views::table(&record, Style::default()),
+        views::verbose(&record, Style::default()),
+        views::comparison(&changes, Style::default()),
     ] {
         for line in text.lines() {
             assert!(line.chars().count() <= 100, "{line}");
@@ -186,8 +186,8 @@ fn lines_fit_a_hundred_columns() {
 fn colour_only_where_asked() {
     let record = sample_record::flawed();
     let style = |colour| Style { colour, width: 100 };
-    assert!(table::render(&record, style(true)).contains("\u{1b}["));
-    assert!(!table::render(&record, style(false)).contains('\u{1b}'));
+    assert!(views::table(&record, style(true)).contains("\u{1b}["));
+    assert!(!views::table(&record, style(false)).contains('\u{1b}'));
 }
 
 #[test]
@@ -197,10 +197,10 @@ fn emulated_times_are_called_so_beside_their_target() {
     let told = |record: &Record| {
         let style = Style::default();
         [
-            table::render(record, style),
-            verbose::render(record, style),
-            markdown::render(record),
-            html::render(std::slice::from_ref(record)).unwrap(),
+            views::table(record, style),
+            views::verbose(record, style),
+            views::markdown(record),
+            views::html(std::slice::from_ref(record)).unwrap(),
         ]
         .map(|view| view.contains("vm:6.12 (emulated)"))
     };
@@ -209,6 +209,25 @@ fn emulated_times_are_called_so_beside_their_target() {
     assert_eq!(told(&record), [true; 4]);
     record.machine.emulator = Some("QEMU 7.2, kvm, -cpu host".into());
     assert_eq!(told(&record), [false; 4]);
+}
+
+#[test]
+fn a_layout_of_a_newer_program_is_shown_flat() {
+    let mut record = sample_grid::new();
+    record.layout = Layout::Unknown("rings".into());
+    let style = Style::default();
+    for view in [
+        views::table(&record, style),
+        views::verbose(&record, style),
+        views::markdown(&record),
+        views::html(std::slice::from_ref(&record)).unwrap(),
+    ] {
+        let words: Vec<&str> = view.split_whitespace().collect();
+        let words = words.join(" ").replace("&#x2f;", "/");
+        assert!(words.contains("which a newer bpfcost knows"), "{view}");
+        assert!(words.contains("fentry/map") && words.contains("rings"), "{view}");
+    }
+    check(&record);
 }
 
 #[test]

@@ -6,18 +6,20 @@ mod common;
 use std::collections::BTreeMap;
 
 use bpfcost::{
+    builtin::{attach::parts, view},
     experiment::Layout,
     record::{Part, PartRole, Parts, Record},
     report::{
         block::{self, Block},
-        csv, html, markdown, parts,
-        rate::{self, Load},
+        csv, rate::{self, Load},
         style::Style,
-        table, verbose,
     },
 };
 use bpfcost_stats::Additive;
-use common::sample_parts::{self, BEYOND, BODIES, DRIVER, READING, TAX, TYPES};
+use common::{
+    sample_parts::{self, BEYOND, BODIES, DRIVER, READING, TAX, TYPES},
+    views,
+};
 
 fn blocks(record: &Record) -> String {
     block::plain(&parts::blocks(record), |block, out| {
@@ -175,10 +177,10 @@ fn every_view_has_the_parts() {
     let record = sample_parts::timed(14);
     let style = Style::default();
     for view in [
-        table::render(&record, style),
-        verbose::render(&record, style),
-        markdown::render(&record),
-        html::render(std::slice::from_ref(&record)).unwrap(),
+        views::table(&record, style),
+        views::verbose(&record, style),
+        views::markdown(&record),
+        views::html(std::slice::from_ref(&record)).unwrap(),
     ] {
         let view = words(&view.replace('\\', "").replace('\u{a0}', " "));
         for part in ["Parts of the cost", "by the kernel", "do not add up"] {
@@ -213,7 +215,7 @@ fn rates_and_budgets() {
     let record = sample_parts::timed(14);
     insta::assert_snapshot!(rate::terminal(&record, LOAD, Style::default()));
     assert!(rate::markdown(&record, LOAD).contains("200k/s"));
-    let page = html::render_at(std::slice::from_ref(&record), LOAD).unwrap();
+    let page = view::page(std::slice::from_ref(&record), LOAD).unwrap();
     assert!(page.contains("CPU of one core at 200k"));
     assert_eq!(
         rate::terminal(&record, Load::default(), Style::default()),
@@ -248,7 +250,7 @@ fn instructions_answer_no_question_of_rates() {
     let record = sample_parts::counted();
     let case = record.case("tp_btf/map").unwrap();
     assert_eq!(rate::share(case, &record, 200e3), None);
-    let page = html::render_at(std::slice::from_ref(&record), LOAD).unwrap();
+    let page = view::page(std::slice::from_ref(&record), LOAD).unwrap();
     for view in [
         rate::terminal(&record, LOAD, Style::default()),
         rate::markdown(&record, LOAD),

@@ -7,19 +7,22 @@ use bpfcost::{
     measure::{PROPORTIONALITY, Warning},
     record::{Curves, Record},
     report::{
-        csv, html, markdown,
-        matrix::{self, Matrix},
+        csv,
+        matrix::Matrix,
         style::Style,
-        summary, table, verbose,
+        summary,
     },
 };
-use common::sample_scaling::{self, CPUS, POOLS, THREADS, rate};
+use common::{
+    sample_scaling::{self, CPUS, POOLS, THREADS, rate},
+    views,
+};
 
 /// Epochs of a quick run.
 const EPOCHS: usize = 12;
 
 fn shown(record: &Record) -> String {
-    table::render(record, Style::default())
+    views::table(record, Style::default())
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn terminal_of_an_emulated_guest() {
 
 #[test]
 fn in_markdown() {
-    insta::assert_snapshot!(markdown::render(&sample_scaling::pools(EPOCHS)));
+    insta::assert_snapshot!(views::markdown(&sample_scaling::pools(EPOCHS)));
 }
 
 #[test]
@@ -132,7 +135,7 @@ fn long_lists_do_not_bury_the_curves() {
         .filter(|case| short.contains(&case.name));
     assert_eq!(cases.count(), 3, "lines alone");
     assert!(short.lines().count() <= 70, "{short}");
-    let long = verbose::render(&record, Style::default());
+    let long = views::verbose(&record, Style::default());
     let missing = record.cases.iter().find(|case| !long.contains(&case.name));
     assert_eq!(missing, None);
 }
@@ -155,9 +158,9 @@ fn many_warnings_of_one_kind_are_one() {
     for (record, folded) in [(&two, false), (&many, true)] {
         for view in [
             shown(record),
-            verbose::render(record, Style::default()),
-            markdown::render(record),
-            body(&html::render(std::slice::from_ref(record)).unwrap()),
+            views::verbose(record, Style::default()),
+            views::markdown(record),
+            body(&views::html(std::slice::from_ref(record)).unwrap()),
         ] {
             let text: String = view.replace("&#x2f;", "/").split_whitespace().collect();
             let alone = text.contains("mutex/4:twicetheoperationstooklonger");
@@ -169,7 +172,7 @@ fn many_warnings_of_one_kind_are_one() {
     }
     let records = [many, sample_scaling::emulated(EPOCHS)];
     let matrix = Matrix::new(&records.iter().collect::<Vec<_>>()).unwrap();
-    let view = matrix::table(&matrix, Style::default(), false);
+    let view = views::across(&matrix, Style::default(), false);
     assert_eq!(view.matches("twice the operations").count(), 1, "{view}");
 }
 
@@ -203,7 +206,7 @@ fn a_narrow_terminal_has_every_column() {
     let record = sample_scaling::pools(EPOCHS);
     for width in [60, 80, 140] {
         let colour = false;
-        let view = table::render(&record, Style { colour, width });
+        let view = views::table(&record, Style { colour, width });
         let wide = view.lines().find(|line| line.chars().count() > width);
         assert_eq!(wide, None);
         for head in ["1 thread", "2 threads", "4 threads", "16 threads", "192"] {
@@ -217,9 +220,9 @@ fn an_emulated_guest_says_nothing_of_speed() {
     let record = sample_scaling::emulated(EPOCHS);
     for view in [
         shown(&record),
-        verbose::render(&record, Style::default()),
-        markdown::render(&record),
-        body(&html::render(std::slice::from_ref(&record)).unwrap()),
+        views::verbose(&record, Style::default()),
+        views::markdown(&record),
+        body(&views::html(std::slice::from_ref(&record)).unwrap()),
         summary::sentence(&record),
     ] {
         assert!(!view.contains('◆') && !view.contains("knee"), "{view}");
@@ -237,7 +240,7 @@ fn several_targets_stand_side_by_side() {
         sample_scaling::emulated(EPOCHS),
     ];
     let matrix = Matrix::new(&records.iter().collect::<Vec<_>>()).unwrap();
-    let view = matrix::table(&matrix, Style::default(), false);
+    let view = views::across(&matrix, Style::default(), false);
     assert!(
         view.contains("percpu/16") && view.contains("line/near"),
         "{view}"
@@ -246,9 +249,9 @@ fn several_targets_stand_side_by_side() {
         !view.contains("bulk-4") && !view.contains("none/4"),
         "{view}"
     );
-    assert!(matrix::table(&matrix, Style::default(), true).contains("percpu/4/bulk-4"));
-    assert!(matrix::markdown(&matrix).contains("`percpu/16`"));
-    let page = html::render(&records).unwrap();
+    assert!(views::across(&matrix, Style::default(), true).contains("percpu/4/bulk-4"));
+    assert!(views::across_in_markdown(&matrix).contains("`percpu/16`"));
+    let page = views::html(&records).unwrap();
     assert!(page.contains("id=\"matrix-1\"") && page.contains("id=\"run-2\""));
 }
 
@@ -367,7 +370,7 @@ fn hostile_and_odd_records() {
             assert_eq!(odd, None, "{view}");
             assert!(!view.contains(['\u{1b}', '\u{7}', '\u{202e}']), "{view}");
         }
-        assert!(!html::render(&records).unwrap().contains("`<b>"));
+        assert!(!views::html(&records).unwrap().contains("`<b>"));
     }
 }
 
@@ -380,18 +383,18 @@ fn body(page: &str) -> String {
 /// Every view of some records.
 fn views(records: &[Record]) -> Vec<String> {
     let mut views = Vec::new();
-    views.push(body(&html::render(records).unwrap()));
+    views.push(body(&views::html(records).unwrap()));
     for width in [1, 60, 100, 300] {
         let style = Style {
             colour: false,
             width,
         };
         for record in records {
-            views.push(table::render(record, style));
-            views.push(verbose::render(record, style));
+            views.push(views::table(record, style));
+            views.push(views::verbose(record, style));
         }
     }
-    views.extend(records.iter().map(markdown::render));
+    views.extend(records.iter().map(views::markdown));
     views.push(csv::render(records).unwrap());
     views
 }
@@ -402,7 +405,7 @@ fn long_runs_are_shown_at_once() {
     let samples = record.cases.iter().flat_map(|case| &case.samples);
     assert!(samples.map(Vec::len).sum::<usize>() > 100_000);
     let start = std::time::Instant::now();
-    let page = html::render(std::slice::from_ref(&record)).unwrap();
+    let page = views::html(std::slice::from_ref(&record)).unwrap();
     assert!(shown(&record).contains("percpu"));
     println!("{:?}, {} bytes", start.elapsed(), page.len());
     assert!(start.elapsed().as_secs() < 60);

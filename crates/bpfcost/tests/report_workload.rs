@@ -4,12 +4,15 @@ mod common;
 
 use bpfcost::{
     record::{Basis, Changes, Gate, Outcome, Record, States, Status, Verdict, compare},
-    report::{self, csv, html, markdown, style::Style, summary, table, verbose},
+    report::{self, csv, style::Style, summary},
 };
-use common::sample_workload::{self, SIZES};
+use common::{
+    sample_workload::{self, SIZES},
+    views,
+};
 
 fn shown(record: &Record) -> String {
-    table::render(record, Style::default())
+    views::table(record, Style::default())
 }
 
 fn sentence(record: &Record) -> String {
@@ -119,9 +122,9 @@ fn calls_of_several_probes_are_in_the_long_views() {
         "{short}"
     );
     let views = [
-        verbose::render(&record, Style::default()),
-        markdown::render(&record),
-        html::render(std::slice::from_ref(&record)).unwrap(),
+        views::verbose(&record, Style::default()),
+        views::markdown(&record),
+        views::html(std::slice::from_ref(&record)).unwrap(),
     ];
     for view in views {
         for probe in ["kernel", "user"] {
@@ -165,18 +168,18 @@ fn terminal_of_a_probe_that_never_fired() {
 
 #[test]
 fn in_markdown() {
-    insta::assert_snapshot!(markdown::render(&sample_workload::one(0.045, 0.004, None)));
+    insta::assert_snapshot!(views::markdown(&sample_workload::one(0.045, 0.004, None)));
 }
 
 #[test]
 fn over_sizes_in_markdown() {
-    insta::assert_snapshot!(markdown::render(&sample_workload::sizes()));
+    insta::assert_snapshot!(views::markdown(&sample_workload::sizes()));
 }
 
 #[test]
 fn verbose_has_every_state_and_where_times_come_from() {
     let record = sample_workload::sizes();
-    let long = verbose::render(&record, Style::default());
+    let long = views::verbose(&record, Style::default());
     for size in SIZES {
         assert!(
             long.contains(&format!("nginx-ssl, size {size}\n")),
@@ -272,8 +275,8 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
     assert_eq!(outcomes(&cheaper)[1].1, Outcome::Improved);
     insta::assert_snapshot!(
         [
-            report::compare::table(&dearer, Style::default()),
-            report::compare::markdown(&dearer),
+            views::comparison(&dearer, Style::default()),
+            views::comparison_in_markdown(&dearer),
             report::compare::junit(&dearer).unwrap(),
         ]
         .join("\n")

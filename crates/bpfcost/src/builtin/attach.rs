@@ -9,8 +9,10 @@
 //! Not covered: struct_ops, socket programs (sk_skb, sk_msg, sk_lookup, sockops, reuseport), iterators,
 //! lightweight tunnels, flow dissectors, sysctl and device programs of control groups.
 
+pub mod atlas;
 mod case;
 mod epoch;
+pub mod parts;
 mod proof;
 
 pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};

@@ -17,8 +17,6 @@ mod case;
 mod epoch;
 mod proof;
 
-pub use proof::MISSED;
-
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
 

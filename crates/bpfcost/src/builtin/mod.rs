@@ -11,6 +11,7 @@ pub mod map;
 mod memory;
 pub mod pool;
 pub mod twice;
+pub mod view;
 pub mod workload;
 pub mod xdp_lb;
 

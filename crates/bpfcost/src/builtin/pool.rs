@@ -13,6 +13,8 @@ mod case;
 mod epoch;
 mod kind;
 mod line;
+mod plot;
+pub(super) mod predicted;
 mod proof;
 mod space;
 mod spin;

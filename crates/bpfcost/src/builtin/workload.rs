@@ -4,9 +4,12 @@
 //! An epoch is a server. Probes go on and off on it in adjacent windows, in random order.
 
 mod bed;
+mod calls;
 mod fired;
+pub(super) mod shown;
 mod site;
 mod watch;
+mod way;
 mod window;
 
 use std::{

@@ -66,8 +66,11 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     output::answer(format_args!(
         "{}",
         match args.format {
-            Format::Table => report::compare::table(&changes, report::style::Style::for_stdout()),
-            Format::Markdown => report::compare::markdown(&changes),
+            Format::Table => {
+                let view = report::compare::view(&changes);
+                report::terminal::render(&view, report::style::Style::for_stdout())
+            }
+            Format::Markdown => report::markdown::render(&report::compare::view(&changes)),
             Format::Junit => report::compare::junit(&changes)?,
             Format::Json => report::compare::json(&changes)?,
         }

@@ -13,8 +13,9 @@ use super::{
     parse,
 };
 use crate::{
+    builtin::view,
     record::{self, Record},
-    report::{self, rate::Load},
+    report::rate::Load,
 };
 
 /// Make one self-contained HTML page of records, or one Markdown document.
@@ -57,11 +58,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     answerable(&records, load)?;
     let markdown = args.out.extension().is_some_and(|ending| ending == "md");
     let page = match markdown {
-        true => {
-            let rates = records.iter().map(|one| report::rate::markdown(one, load));
-            report::atlas::render(&records) + &rates.collect::<String>()
-        }
-        false => report::html::render_at(&records, load)?,
+        true => view::document(&records, load),
+        false => view::page(&records, load)?,
     };
     write(&args.out, &page)?;
     note!("wrote {}", args.out.display());

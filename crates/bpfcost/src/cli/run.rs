@@ -18,14 +18,16 @@ use super::{
     store,
 };
 use crate::{
+    builtin::view,
     experiment::Experiment,
     measure::{Plan, Stop},
     probe,
     record::{self, Journal, Record, Status},
     report::{
         self,
-        matrix::{self, Part},
+        matrix::{self, Matrix, Part},
         rate::{self, Load},
+        section::Detail,
         style::Style,
     },
     target::Host,
@@ -334,7 +336,6 @@ fn show(args: &Args, records: &[Record]) -> Result<()> {
         rate: args.rate,
         budget: args.budget,
     };
-    let rates = |records: &[&Record]| each(records, |record| rate::markdown(record, load));
     let text = match args.format {
         Format::Json => {
             if args.rate.is_some() {
@@ -343,36 +344,26 @@ fn show(args: &Args, records: &[Record]) -> Result<()> {
             report::json::render(records)?
         }
         Format::Csv => report::csv::render_at(records, load)?,
-        Format::Markdown => matrix::parts(records)
-            .iter()
-            .map(|part| match part {
-                Part::Matrix(matrix, records) => {
-                    matrix::markdown(matrix)
-                        + &each(records, report::markdown::render)
-                        + &rates(records)
-                }
-                Part::Alone(records) => each(records, report::markdown::render) + &rates(records),
-            })
-            .collect(),
+        Format::Markdown => view::markdown(records, load),
         Format::Table => {
             let style = Style::for_stdout();
-            let tables = |records: &[&Record]| each(records, |record| table(args, record, style));
-            let rates =
-                |records: &[&Record]| each(records, |record| rate::terminal(record, load, style));
+            let tables =
+                |records: &[&Record]| each(records, |record| table(args, record, load, style));
+            let across = |matrix: &Matrix<'_>, detail| {
+                report::terminal::render(&matrix::view(matrix, detail), style)
+            };
             matrix::parts(records)
                 .iter()
                 .map(|part| match part {
                     // A table a target only repeats what the matrix says, and is long.
                     Part::Matrix(matrix, records) if !args.verbose => {
-                        matrix::table(matrix, style, false) + &rates(records)
+                        let rates = each(records, |record| rate::terminal(record, load, style));
+                        across(matrix, Detail::Brief) + &rates
                     }
                     Part::Matrix(matrix, records) => {
-                        matrix::table(matrix, style, true)
-                            + "\n"
-                            + &tables(records)
-                            + &rates(records)
+                        across(matrix, Detail::Full) + "\n" + &tables(records)
                     }
-                    Part::Alone(records) => tables(records) + &rates(records),
+                    Part::Alone(records) => tables(records),
                 })
                 .collect()
         }
@@ -385,19 +376,23 @@ fn each(records: &[&Record], show: impl Fn(&Record) -> String) -> String {
     records.iter().map(|record| show(record)).collect()
 }
 
-fn table(args: &Args, record: &Record, style: Style) -> String {
-    if !args.verbose {
-        return report::table::render(record, style);
-    }
+fn table(args: &Args, record: &Record, load: Load, style: Style) -> String {
     let mut measured = record
         .cases
         .iter()
         .filter(|case| case.role == crate::experiment::Role::Case);
-    match (measured.next(), measured.next()) {
-        (Some(only), None) => report::scenario::render(record, &only.name, style),
+    let only = match (measured.next(), measured.next()) {
+        (Some(only), None) if args.verbose => {
+            let rates = rate::terminal(record, load, style);
+            report::scenario::render(record, &only.name, style).map(|one| one + &rates)
+        }
         _ => None,
-    }
-    .unwrap_or_else(|| report::verbose::render(record, style))
+    };
+    let detail = match args.verbose {
+        true => Detail::Full,
+        false => Detail::Brief,
+    };
+    only.unwrap_or_else(|| report::terminal::render(&view::of(record, detail, load), style))
 }
 
 #[cfg(test)]

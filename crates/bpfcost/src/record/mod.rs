@@ -49,7 +49,7 @@ pub use parts::{
 pub use prediction::{
     Lines, PredictedCurve, PredictedPoint, Prediction, PublishedRow, PublishedTable,
 };
-pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE};
+pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE, MISSED_SHARE};
 pub use schema::*;
 pub use session::{SessionFile, SessionSpread, spread_between};
 pub use states::{Probed, State, States};

@@ -16,8 +16,10 @@ use crate::experiment::{Role, Scaling};
 
 /// The share of a curve's best rate that its knee reaches.
 pub const KNEE: f64 = 0.95;
+/// The secondary value with the share of calls that a probe missed. Each of them counts.
+pub const MISSED_SHARE: &str = "missed";
 /// Secondary values that count what found nothing, per operation.
-const MISSES: [&str; 2] = ["misses", "missed"];
+const MISSES: [&str; 2] = ["misses", MISSED_SHARE];
 /// The secondary value with Jain's index over the threads' rates: 1 where all did the same.
 const FAIRNESS: &str = "fairness";
 /// Secondary values with percentiles of single operations, in nanoseconds.

@@ -127,6 +127,12 @@ impl<'a> State<'a> {
         self.pairs().filter(move |(name, _)| *name != without)
     }
 
+    /// The case without a probe, and those with one.
+    pub fn cases(&self) -> impl Iterator<Item = &'a CaseRecord> {
+        let probes = self.probes.iter().map(|probed| probed.case);
+        self.off.into_iter().chain(probes)
+    }
+
     /// The case with a probe.
     pub fn probed(&self, variant: &str) -> Option<Probed<'a>> {
         let mut probes = self.probes.iter();

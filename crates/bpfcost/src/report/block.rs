@@ -1,23 +1,20 @@
-//! A small table with what is to know of it, made once for the terminal, Markdown and HTML alike.
+//! A table with its notes and captions, made once for the terminal, Markdown and HTML alike.
 
-use std::fmt::Write;
+use serde::Serialize;
 
-use crate::report::{
-    markdown, number,
-    style::{Style, Tone},
-    table::{self, GAP, Grid},
-    text,
-};
+use crate::report::{number, style::Tone};
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Block {
-    /// What it is about.
+    /// What it is about; empty where that is plain.
     pub title: String,
     /// Headings; the first column is of names, and those that hold numbers are right-aligned.
     pub head: Vec<Head>,
     /// Rows, as long as the head.
     pub rows: Vec<Vec<Cell>>,
+    /// Headings between rows, each with the place of the row that follows it.
+    pub groups: Vec<(usize, String)>,
     /// Findings, most important first.
     pub notes: Vec<Note>,
     /// How to read it.
@@ -25,12 +22,19 @@ pub struct Block {
 }
 
 /// The heading of a column.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Its words.
+    /// Its words. A terminal breaks them at `\n`.
     pub text: String,
     /// Whether numbers are below it.
     pub number: bool,
+    /// Whether it belongs to the column before it: they are never parted, Markdown joins their cells, and only a
+    /// page, where each can be sorted by, shows this heading.
+    pub joined: bool,
+    /// Whether it stays beside the column before it.
+    pub kept: bool,
+    /// Whether a terminal without room leaves it out.
+    pub spare: bool,
 }
 
 /// A cell: its text, and the number that it is of.
@@ -45,7 +49,7 @@ pub struct Cell {
 }
 
 /// A sentence below a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
     /// The words.
     pub text: String,
@@ -53,20 +57,57 @@ pub struct Note {
     pub tone: Tone,
 }
 
+impl Note {
+    /// A sentence in a tone.
+    pub fn new(tone: Tone, text: impl Into<String>) -> Self {
+        Note {
+            text: text.into(),
+            tone,
+        }
+    }
+}
+
 impl Head {
     /// A column of words.
     pub fn words(text: impl Into<String>) -> Self {
-        let text = text.into();
         Head {
-            text,
-            number: false,
+            text: text.into(),
+            ..Head::default()
         }
     }
 
     /// A column of numbers.
     pub fn number(text: impl Into<String>) -> Self {
-        let text = text.into();
-        Head { text, number: true }
+        Head {
+            number: true,
+            ..Head::words(text)
+        }
+    }
+
+    /// The same column, joined to the one before it.
+    pub fn joined(self) -> Self {
+        Head {
+            joined: true,
+            ..self
+        }
+    }
+
+    /// The same column, which stays beside the one before it.
+    pub fn kept(self) -> Self {
+        Head { kept: true, ..self }
+    }
+
+    /// Its words in one line.
+    pub(super) fn line(&self) -> String {
+        self.text.replace("-\n", "-").replace('\n', " ")
+    }
+
+    /// The same column, left out where a terminal has no room.
+    pub fn spare(self) -> Self {
+        Head {
+            spare: true,
+            ..self
+        }
     }
 }
 
@@ -82,113 +123,44 @@ impl Cell {
     /// A number.
     pub fn number(text: impl Into<String>, key: f64) -> Self {
         Cell {
-            text: text.into(),
             key: Some(key),
-            tone: Tone::Plain,
+            ..Cell::words(text)
         }
+    }
+
+    /// A number where there is one, as `show` has it; else nothing.
+    pub fn of(value: Option<f64>, show: impl FnOnce(f64) -> String) -> Self {
+        value.map_or_else(Cell::default, |value| Cell::number(show(value), value))
+    }
+
+    /// The same in a tone.
+    pub fn toned(self, tone: Tone) -> Self {
+        Cell { tone, ..self }
     }
 }
 
 impl Block {
-    /// For a terminal.
-    pub fn terminal(&self, out: &mut String, style: Style) {
-        let title = text::wrap(&self.title, style.width, "");
-        let _ = writeln!(out, "{}", style.bold(&title));
-        for columns in self.beside(style.width) {
-            out.push_str(&self.grid(&columns, style));
-        }
-        for note in &self.notes {
-            let text = text::wrap(&note.text, style.width, "  ");
-            let text = match note.tone {
-                Tone::Open | Tone::Alarm => style.caution(&text),
-                _ => text,
-            };
-            let _ = writeln!(out, "{text}");
-        }
-        for words in &self.captions {
-            table::caption(out, words, style);
-        }
-        out.push('\n');
+    /// The places of the columns that have anything in them; names always.
+    pub(super) fn columns(&self) -> Vec<usize> {
+        let filled = |at: &usize| {
+            let mut cells = self.rows.iter().filter_map(|row| row.get(*at));
+            *at == 0 || cells.any(|cell| !cell.text.is_empty())
+        };
+        (0..self.head.len()).filter(filled).collect()
     }
 
-    /// Some of its columns.
-    fn grid(&self, columns: &[usize], style: Style) -> String {
-        let head: Vec<&str> = columns
-            .iter()
-            .map(|&at| self.head[at].text.as_str())
-            .collect();
-        let right = (0..columns.len()).filter(|&place| self.head[columns[place]].number);
-        let mut grid = Grid::new(&head, &right.collect::<Vec<usize>>(), style);
-        for row in &self.rows {
-            let cells = columns.iter().filter_map(|&at| row.get(at));
-            grid.row(cells.map(|cell| (cell.text.clone(), cell.tone)).collect());
+    /// The rows by heading; without headings all under an empty one.
+    pub(super) fn grouped(&self) -> Vec<(&str, &[Vec<Cell>])> {
+        let mut starts: Vec<(usize, &str)> = Vec::new();
+        starts.extend(self.groups.iter().map(|(at, name)| (*at, name.as_str())));
+        if starts.first().is_none_or(|first| first.0 > 0) {
+            starts.insert(0, (0, ""));
         }
-        grid.render()
-    }
-
-    /// The columns that stand beside each other: all of them, unless they are numbers that have no room.
-    /// Names stand before each part.
-    fn beside(&self, room: usize) -> Vec<Vec<usize>> {
-        if self.rows.is_empty() {
-            return Vec::new();
-        }
-        let numbers = self.head.iter().skip(1).all(|head| head.number);
-        let mut parts: Vec<Vec<usize>> = vec![vec![0]];
-        let mut used = self.width(0);
-        for at in 1..self.head.len() {
-            let own = GAP + self.width(at);
-            if numbers && used + own > room && parts.last().is_some_and(|part| part.len() > 1) {
-                parts.push(vec![0]);
-                used = self.width(0);
-            }
-            used += own;
-            if let Some(part) = parts.last_mut() {
-                part.push(at);
-            }
-        }
-        parts
-    }
-
-    /// What a column takes of a line.
-    fn width(&self, at: usize) -> usize {
-        let cells = self.rows.iter().filter_map(|row| row.get(at));
-        let texts = self.head[at]
-            .text
-            .lines()
-            .chain(cells.map(|cell| cell.text.as_str()));
-        texts.map(|text| text.chars().count()).max().unwrap_or(0)
-    }
-
-    /// As Markdown.
-    pub fn markdown(&self, out: &mut String) {
-        let escaped = |text: &str| markdown::escape(text);
-        let _ = writeln!(out, "**{}**\n", escaped(&self.title));
-        if !self.rows.is_empty() {
-            let head = self.head.iter().map(|head| {
-                // A name that takes two lines on a terminal has room here.
-                escaped(&head.text.replace('\n', ""))
-            });
-            let _ = writeln!(out, "| {} |", head.collect::<Vec<_>>().join(" | "));
-            let marks = self.head.iter().map(|head| match head.number {
-                true => "--:|",
-                false => ":--|",
-            });
-            let _ = writeln!(out, "|{}", marks.collect::<String>());
-            for row in &self.rows {
-                let cells = row.iter().enumerate().map(|(place, cell)| match place {
-                    0 => markdown::code(&cell.text),
-                    _ => escaped(&cell.text),
-                });
-                let _ = writeln!(out, "| {} |", cells.collect::<Vec<_>>().join(" | "));
-            }
-            out.push('\n');
-        }
-        let notes = self.notes.iter().map(|note| escaped(&note.text));
-        let captions = self.captions.iter().map(|text| escaped(text));
-        let below: Vec<String> = notes.chain(captions).collect();
-        if !below.is_empty() {
-            let _ = writeln!(out, "{}\n", below.join("  \n"));
-        }
+        let ends = starts[1..].iter().map(|start| start.0);
+        let ends: Vec<usize> = ends.chain([self.rows.len()]).collect();
+        let of = |((at, name), end): (&(usize, _), usize)| (*name, &self.rows[*at..end]);
+        let parts = starts.iter().zip(ends).map(of);
+        parts.filter(|part| !part.1.is_empty()).collect()
     }
 }
 

@@ -1,5 +1,5 @@
 //! CSV for spreadsheets and scripts: one line per case, or per comparison; plain numbers, empty
-//! where there is none.
+//! where there is none. A table is a list of columns, each with its name and its value.
 
 use std::collections::BTreeSet;
 
@@ -9,109 +9,265 @@ use bpfcost_stats::Additive;
 use crate::{
     experiment::Role,
     record::{
-        BudgetVerdict, CaseRecord, CurvePoint, Curves, Part, PartRole, Parts, Record, Status,
-        Verdict,
+        BudgetVerdict, CaseRecord, Comparison, Curve, CurveGroup, CurvePoint, Curves, Net, Part,
+        PartRole, Parts, PartsSum, Raw, Record, Status, Verdict,
     },
     report::{
-        rate::{self, Load},
+        rate::{self, Load, Share},
         text,
     },
     workload::VARIANT,
 };
 
-/// The columns of [`render`].
-const CASES: [&str; 43] = [
-    "experiment",
-    "target",
-    "kernel",
-    "started",
-    "unit",
-    "case",
-    "group",
-    "role",
-    "status",
-    "epochs",
-    "trials",
-    "value",
-    "ci95_low",
-    "ci95_high",
-    "loads_low",
-    "loads_high",
-    "repeats",
-    "net_low",
-    "net_high",
-    "net_value",
-    "net_ci95_low",
-    "net_ci95_high",
-    "distinguishable",
-    "min",
-    "p50",
-    "p90",
-    "p99",
-    "max",
-    "stddev",
-    "cv",
-    "outliers",
-    "problem",
-    "part",
-    "part_value",
-    "part_ci95_low",
-    "part_ci95_high",
-    "residual",
-    "residual_ci95_low",
-    "residual_ci95_high",
-    "adds_up",
-    "kernel_body",
-    "kernel_body_ci95_low",
-    "kernel_body_ci95_high",
+/// A column of [`render`]: its name, and its value for a case.
+type Column = (&'static str, fn(&Line<'_>) -> String);
+
+/// The columns of every case.
+const CASES: [Column; 43] = [
+    ("experiment", |line| text::line(&line.record.experiment)),
+    ("target", |line| text::line(&line.record.target)),
+    ("kernel", |line| text::line(&line.record.machine.kernel)),
+    ("started", |line| text::line(&line.record.started)),
+    ("unit", |line| line.record.unit.to_string()),
+    ("case", |line| text::line(&line.case.name)),
+    ("group", |line| text::line(&line.case.group)),
+    ("role", |line| match line.case.role {
+        Role::Case => "case".to_owned(),
+        Role::Floor => "floor".to_owned(),
+    }),
+    ("status", |line| match line.case.status {
+        Status::Ok => "ok".to_owned(),
+        Status::Invalid => "invalid".to_owned(),
+        Status::Unsupported => "unsupported".to_owned(),
+    }),
+    ("epochs", |line| shown(line.raw.map(|raw| raw.epochs))),
+    ("trials", |line| shown(line.raw.map(|raw| raw.trials))),
+    ("value", |line| plain(line.raw.map(|raw| raw.value))),
+    ("ci95_low", |line| low(line.raw.and_then(|raw| raw.ci95))),
+    ("ci95_high", |line| high(line.raw.and_then(|raw| raw.ci95))),
+    ("loads_low", |line| low(line.raw.and_then(|raw| raw.loads))),
+    ("loads_high", |line| {
+        high(line.raw.and_then(|raw| raw.loads))
+    }),
+    ("repeats", |line| {
+        shown(line.raw.and_then(|raw| raw.repeats))
+    }),
+    ("net_low", |line| low(line.net.map(|net| net.bracket))),
+    ("net_high", |line| high(line.net.map(|net| net.bracket))),
+    ("net_value", |line| {
+        plain(line.net.and_then(|net| net.value))
+    }),
+    ("net_ci95_low", |line| {
+        low(line.net.and_then(|net| net.ci95))
+    }),
+    ("net_ci95_high", |line| {
+        high(line.net.and_then(|net| net.ci95))
+    }),
+    ("distinguishable", |line| {
+        shown(line.net.map(|net| net.distinguishable))
+    }),
+    ("min", |line| plain(line.raw.map(|raw| raw.min))),
+    ("p50", |line| plain(line.raw.map(|raw| raw.p50))),
+    ("p90", |line| plain(line.raw.map(|raw| raw.p90))),
+    ("p99", |line| plain(line.raw.map(|raw| raw.p99))),
+    ("max", |line| plain(line.raw.map(|raw| raw.max))),
+    ("stddev", |line| plain(line.raw.map(|raw| raw.stddev))),
+    ("cv", |line| plain(line.raw.map(|raw| raw.cv))),
+    ("outliers", |line| shown(line.raw.map(|raw| raw.outliers))),
+    ("problem", |line| text::line(&problem(line.case))),
+    ("part", |line| line.part_name.to_owned()),
+    ("part_value", |line| value(line.part)),
+    ("part_ci95_low", |line| low(ends(line.part))),
+    ("part_ci95_high", |line| high(ends(line.part))),
+    ("residual", |line| value(line.residual())),
+    ("residual_ci95_low", |line| low(ends(line.residual()))),
+    ("residual_ci95_high", |line| high(ends(line.residual()))),
+    ("adds_up", |line| match line.sum.map(|sum| sum.adds_up) {
+        Some(Additive::Yes) => "yes".to_owned(),
+        Some(Additive::No) => "no".to_owned(),
+        Some(Additive::CantTell) => "can't tell".to_owned(),
+        None => String::new(),
+    }),
+    ("kernel_body", |line| value(line.kernel_body())),
+    ("kernel_body_ci95_low", |line| low(ends(line.kernel_body()))),
+    ("kernel_body_ci95_high", |line| {
+        high(ends(line.kernel_body()))
+    }),
 ];
 
 /// Further columns where a rate or a budget was asked.
-const RATES: [&str; 6] = [
-    "rate_per_s",
-    "core_share",
-    "core_share_ci95_low",
-    "core_share_ci95_high",
-    "budget_share",
-    "budget_per_s",
+const RATES: [Column; 6] = [
+    ("rate_per_s", |line| plain(line.load.rate)),
+    ("core_share", |line| {
+        plain(line.share().map(|share| share.value))
+    }),
+    ("core_share_ci95_low", |line| {
+        low(line.share().and_then(|share| share.ci95))
+    }),
+    ("core_share_ci95_high", |line| {
+        high(line.share().and_then(|share| share.ci95))
+    }),
+    ("budget_share", |line| plain(line.load.budget)),
+    ("budget_per_s", |line| {
+        let most = |budget| rate::most(line.case, line.record, budget);
+        plain(line.load.budget.and_then(most))
+    }),
 ];
 
 /// Further columns where cases make curves, before one for each of their secondary values.
-const CURVES: [&str; 12] = [
-    "curve",
-    "circumstances",
-    "at",
-    "rate",
-    "rate_ci95_low",
-    "rate_ci95_high",
-    "speed_up",
-    "speed_up_ci95_low",
-    "speed_up_ci95_high",
-    "efficiency",
-    "knee",
-    "predicted",
+const CURVES: [Column; 12] = [
+    ("curve", |line| {
+        line.on_curve(|_, curve, _| text::line(curve.series))
+    }),
+    ("circumstances", |line| {
+        line.on_curve(|group, _, _| text::line(&group.apart))
+    }),
+    ("at", |line| {
+        line.on_curve(|_, _, point| point.threads.to_string())
+    }),
+    ("rate", |line| {
+        line.on_curve(|_, _, point| value(point.rate))
+    }),
+    ("rate_ci95_low", |line| {
+        line.on_curve(|_, _, point| low(ends(point.rate)))
+    }),
+    ("rate_ci95_high", |line| {
+        line.on_curve(|_, _, point| high(ends(point.rate)))
+    }),
+    ("speed_up", |line| {
+        line.on_curve(|_, _, point| value(point.speed_up))
+    }),
+    ("speed_up_ci95_low", |line| {
+        line.on_curve(|_, _, point| low(ends(point.speed_up)))
+    }),
+    ("speed_up_ci95_high", |line| {
+        line.on_curve(|_, _, point| high(ends(point.speed_up)))
+    }),
+    ("efficiency", |line| {
+        line.on_curve(|_, _, point| plain(point.efficiency))
+    }),
+    ("knee", |line| {
+        line.on_curve(|_, curve, point| shown(curve.knee.map(|knee| knee == point.threads)))
+    }),
+    ("predicted", |line| {
+        line.on_curve(|group, curve, point| {
+            let usual = line.record.prediction.as_ref();
+            let usual = usual.filter(|_| group.apart.is_empty());
+            plain(usual.and_then(|found| found.rate(curve.series, point.threads)))
+        })
+    }),
 ];
 
-/// The columns of [`comparisons`].
-const COMPARISONS: [&str; 17] = [
-    "experiment",
-    "target",
-    "started",
-    "unit",
-    "case",
-    "baseline",
-    "difference",
-    "ci95_low",
-    "ci95_high",
-    "relative",
-    "relative_ci95_low",
-    "relative_ci95_high",
-    "p",
-    "verdict",
-    "detectable_percent",
-    "resolve_s",
-    "budget",
+/// A column of [`comparisons`].
+type PairColumn = (&'static str, fn(&Record, &Comparison) -> String);
+
+/// The columns of every comparison.
+const COMPARISONS: [PairColumn; 17] = [
+    ("experiment", |record, _| text::line(&record.experiment)),
+    ("target", |record, _| text::line(&record.target)),
+    ("started", |record, _| text::line(&record.started)),
+    ("unit", |record, _| record.unit.to_string()),
+    ("case", |_, pair| text::line(&pair.case)),
+    ("baseline", |_, pair| text::line(&pair.baseline)),
+    ("difference", |_, pair| plain(Some(pair.difference))),
+    ("ci95_low", |_, pair| low(pair.ci95)),
+    ("ci95_high", |_, pair| high(pair.ci95)),
+    ("relative", |_, pair| plain(Some(pair.relative))),
+    ("relative_ci95_low", |_, pair| low(pair.relative_ci95)),
+    ("relative_ci95_high", |_, pair| high(pair.relative_ci95)),
+    ("p", |_, pair| plain(Some(pair.p))),
+    ("verdict", |_, pair| match pair.verdict {
+        Verdict::Slower => "slower".to_owned(),
+        Verdict::Faster => "faster".to_owned(),
+        Verdict::Same => "same".to_owned(),
+        Verdict::Unresolved => "unresolved".to_owned(),
+    }),
+    ("detectable_percent", |_, pair| plain(pair.detectable)),
+    ("resolve_s", |_, pair| plain(pair.resolve_s)),
+    ("budget", |_, pair| match pair.budget {
+        Some(BudgetVerdict::Within) => "within".to_owned(),
+        Some(BudgetVerdict::Over) => "over".to_owned(),
+        Some(BudgetVerdict::CantTell) => "can't tell".to_owned(),
+        None => String::new(),
+    }),
 ];
+
+/// What a line of [`render`] is made from.
+struct Line<'a> {
+    record: &'a Record,
+    case: &'a CaseRecord,
+    /// What was measured, of a case that is valid.
+    raw: Option<&'a Raw>,
+    net: Option<&'a Net>,
+    /// What the case is of a cost's parts.
+    part_name: &'static str,
+    part: Option<Part>,
+    sum: Option<&'a PartsSum>,
+    /// What was asked, where costs answer it.
+    load: Load,
+    /// Where the case stands on a curve.
+    point: Option<(&'a CurveGroup<'a>, &'a Curve<'a>, &'a CurvePoint<'a>)>,
+}
+
+impl<'a> Line<'a> {
+    fn new(
+        case: &'a CaseRecord,
+        record: &'a Record,
+        (parts, curves): (Option<&'a Parts>, Option<&'a Curves<'a>>),
+        load: Load,
+    ) -> Self {
+        let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
+        let (part_name, part, sum) = match parts.and_then(|parts| parts.role(case)) {
+            None => ("", None, None),
+            Some(PartRole::Mechanism(part)) => ("mechanism", Some(part), None),
+            Some(PartRole::Body(part)) => ("body", Some(part), None),
+            Some(PartRole::Tax(part)) => ("tax", Some(part), None),
+            Some(PartRole::Together(sum)) => ("together", Some(sum.total), Some(sum)),
+        };
+        let on_it = |curves: &'a Curves<'a>| {
+            let mut points = curves.points();
+            points.find(|(_, _, point)| std::ptr::eq(point.case, case))
+        };
+        Line {
+            record,
+            case,
+            raw,
+            net: raw.and(case.net.as_ref()),
+            part_name,
+            part,
+            sum,
+            load: match record.layout.grid() {
+                Some(_) => load,
+                None => Load::default(),
+            },
+            point: curves.and_then(on_it),
+        }
+    }
+
+    fn residual(&self) -> Option<Part> {
+        self.sum.map(|sum| sum.residual)
+    }
+
+    fn kernel_body(&self) -> Option<Part> {
+        self.sum.and_then(|sum| sum.kernel)
+    }
+
+    /// What the case costs of a core at the rate that was asked.
+    fn share(&self) -> Option<Share> {
+        rate::share(self.case, self.record, self.load.rate?)
+    }
+
+    /// A value of a point; empty where the case is on no curve.
+    fn on_curve(
+        &self,
+        value: impl Fn(&CurveGroup<'_>, &Curve<'_>, &CurvePoint<'_>) -> String,
+    ) -> String {
+        let point = self.point.as_ref();
+        point.map_or_else(String::new, |(group, curve, point)| {
+            value(group, curve, point)
+        })
+    }
+}
 
 /// Every case of every record.
 pub fn render(records: &[Record]) -> Result<String> {
@@ -120,62 +276,45 @@ pub fn render(records: &[Record]) -> Result<String> {
 
 /// The same, with what attach types cost at a rate, or how many events a share of a core pays for.
 pub fn render_at(records: &[Record], load: Load) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    let rates: &[&str] = match load == Load::default() {
-        true => &[],
-        false => &RATES,
-    };
-    let curved = records
-        .iter()
-        .any(|record| record.layout.scaling().is_some());
-    let curves: &[&str] = if curved { &CURVES } else { &[] };
-    let further = secondary_names(records, |record| record.layout.scaling().is_some());
-    let worked = records
-        .iter()
-        .any(|record| record.layout.workload().is_some());
-    let measured = secondary_names(records, |record| record.layout.workload().is_some());
-    let names = CASES.iter().chain(rates).chain(curves).copied();
-    let mut head: Vec<String> = names
-        .chain(further.iter().copied())
-        .map(text::line)
-        .collect();
-    if worked {
-        head.push(VARIANT.to_owned());
-        head.extend(measured.iter().flat_map(|name| part_heads(name)));
+    let curved = |record: &Record| record.layout.scaling().is_some();
+    let worked = |record: &Record| record.layout.workload().is_some();
+    let mut columns = CASES.to_vec();
+    if load != Load::default() {
+        columns.extend(RATES);
     }
+    if records.iter().any(curved) {
+        columns.extend(CURVES);
+    }
+    let of_curves = secondary_names(records, curved);
+    let of_workloads = secondary_names(records, worked);
+    let mut head: Vec<String> = columns.iter().map(|column| column.0.to_owned()).collect();
+    head.extend(of_curves.iter().map(|name| text::line(name)));
+    let any_workload = records.iter().any(worked);
+    if any_workload {
+        head.push(VARIANT.to_owned());
+    }
+    for name in of_workloads.iter().map(|name| text::line(name)) {
+        head.extend(["", "_ci95_low", "_ci95_high"].map(|end| format!("{name}{end}")));
+    }
+    let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(head)?;
     for record in records {
-        let parts = Parts::of(record);
-        let curves = Curves::of(record);
+        let (parts, curves) = (Parts::of(record), Curves::of(record));
         for case in &record.cases {
-            let head = [
-                &record.experiment,
-                &record.target,
-                &record.machine.kernel,
-                &record.started,
-            ]
-            .map(|text| text::line(text));
-            let mut cells: Vec<String> = head
-                .into_iter()
-                .chain([record.unit.to_string()])
-                .chain(case_cells(case))
-                .chain(part_cells(
-                    parts.as_ref().and_then(|parts| parts.role(case)),
-                ))
-                .collect();
-            if !rates.is_empty() {
-                cells.extend(rate_cells(case, record, load));
+            let line = Line::new(case, record, (parts.as_ref(), curves.as_ref()), load);
+            let mut cells: Vec<String> = columns.iter().map(|column| column.1(&line)).collect();
+            cells.extend(
+                of_curves
+                    .iter()
+                    .map(|name| plain(case.secondary_value(name))),
+            );
+            if any_workload {
+                let variant = case.factors.get(VARIANT).filter(|_| worked(record));
+                cells.push(variant.map_or_else(String::new, |name| text::line(name)));
             }
-            if curved {
-                cells.extend(curve_cells(case, curves.as_ref(), record));
-                cells.extend(further.iter().map(|name| plain(case.secondary_value(name))));
-            }
-            if worked {
-                cells.extend(workload_cells(
-                    case,
-                    &measured,
-                    record.layout.workload().is_some(),
-                ));
+            for name in &of_workloads {
+                let part = case.secondary_part(name).filter(|_| worked(record));
+                cells.extend([value(part), low(ends(part)), high(ends(part))]);
             }
             writer.write_record(cells)?;
         }
@@ -183,48 +322,16 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
     finish(writer)
 }
 
-/// What a case is of a cost's parts.
-fn part_cells(role: Option<PartRole<'_>>) -> Vec<String> {
-    let cells = |part: Option<Part>| {
-        let [low, high] = ends(part.and_then(|part| part.ci95));
-        [plain(part.map(|part| part.value)), low, high]
-    };
-    let (name, part, sum) = match role {
-        None => ("", None, None),
-        Some(PartRole::Mechanism(part)) => ("mechanism", Some(part), None),
-        Some(PartRole::Body(part)) => ("body", Some(part), None),
-        Some(PartRole::Tax(part)) => ("tax", Some(part), None),
-        Some(PartRole::Together(sum)) => ("together", Some(sum.total), Some(sum)),
-    };
-    let adds_up = match sum.map(|sum| sum.adds_up) {
-        Some(Additive::Yes) => "yes",
-        Some(Additive::No) => "no",
-        Some(Additive::CantTell) => "can't tell",
-        None => "",
-    };
-    std::iter::once(name.to_owned())
-        .chain(cells(part))
-        .chain(cells(sum.map(|sum| sum.residual)))
-        .chain([adds_up.to_owned()])
-        .chain(cells(sum.and_then(|sum| sum.kernel)))
-        .collect()
-}
-
-/// What a case costs of a core, and how many events a budget pays for.
-fn rate_cells(case: &CaseRecord, record: &Record, load: Load) -> Vec<String> {
-    let gridded = |asked: Option<f64>| asked.filter(|_| record.layout.grid().is_some());
-    let (rate, budget) = (gridded(load.rate), gridded(load.budget));
-    let share = rate.and_then(|rate| rate::share(case, record, rate));
-    let most = budget.and_then(|budget| rate::most(case, record, budget));
-    let [low, high] = ends(share.and_then(|share| share.ci95));
-    vec![
-        plain(rate),
-        plain(share.map(|share| share.value)),
-        low,
-        high,
-        plain(budget),
-        plain(most),
-    ]
+/// Every comparison of every record.
+pub fn comparisons(records: &[Record]) -> Result<String> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(COMPARISONS.map(|column| column.0))?;
+    for record in records {
+        for pair in &record.comparisons {
+            writer.write_record(COMPARISONS.map(|column| column.1(record, pair)))?;
+        }
+    }
+    finish(writer)
 }
 
 /// The secondary values of records that show them.
@@ -233,174 +340,41 @@ fn secondary_names(records: &[Record], shows: impl Fn(&Record) -> bool) -> BTree
     shown.flat_map(Record::secondary_names).collect()
 }
 
-/// A value with its interval: three columns of that name.
-fn part_heads(name: &str) -> [String; 3] {
-    ["", "_ci95_low", "_ci95_high"].map(|end| format!("{}{end}", text::line(name)))
-}
-
-/// The probe of a case, then every secondary value with its interval.
-fn workload_cells(case: &CaseRecord, names: &BTreeSet<&str>, workload: bool) -> Vec<String> {
-    let variant = case.factors.get(VARIANT).filter(|_| workload);
-    let mut cells = vec![variant.map_or_else(String::new, |name| text::line(name))];
-    for name in names {
-        let part = case.secondary_part(name).filter(|_| workload);
-        let [low, high] = ends(part.and_then(|part| part.ci95));
-        cells.extend([plain(part.map(|part| part.value)), low, high]);
-    }
-    cells
-}
-
-/// Where a case stands on a curve, and what follows from that.
-fn curve_cells(case: &CaseRecord, curves: Option<&Curves<'_>>, record: &Record) -> Vec<String> {
-    let found = curves.and_then(|curves| {
-        let mut points = curves.points();
-        points.find(|(_, _, point)| std::ptr::eq(point.case, case))
-    });
-    let Some((group, curve, point)) = found else {
-        return vec![String::new(); CURVES.len()];
-    };
-    let part = |part: Option<Part>| {
-        let [low, high] = ends(part.and_then(|part| part.ci95));
-        [plain(part.map(|part| part.value)), low, high]
-    };
-    let CurvePoint {
-        threads,
-        rate,
-        speed_up,
-        ..
-    } = point;
-    let mut cells = vec![
-        text::line(curve.series),
-        text::line(&group.apart),
-        threads.to_string(),
-    ];
-    cells.extend(part(*rate));
-    cells.extend(part(*speed_up));
-    cells.push(plain(point.efficiency));
-    cells.push(
-        curve
-            .knee
-            .map_or_else(String::new, |knee| (knee == *threads).to_string()),
-    );
-    let usual = record
-        .prediction
-        .as_ref()
-        .filter(|_| group.apart.is_empty());
-    cells.push(plain(
-        usual.and_then(|found| found.rate(curve.series, *threads)),
-    ));
-    cells
-}
-
-/// Every comparison of every record.
-pub fn comparisons(records: &[Record]) -> Result<String> {
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(COMPARISONS)?;
-    for record in records {
-        for comparison in &record.comparisons {
-            let verdict = match comparison.verdict {
-                Verdict::Slower => "slower",
-                Verdict::Faster => "faster",
-                Verdict::Same => "same",
-                Verdict::Unresolved => "unresolved",
-            };
-            let budget = match comparison.budget {
-                Some(BudgetVerdict::Within) => "within",
-                Some(BudgetVerdict::Over) => "over",
-                Some(BudgetVerdict::CantTell) => "can't tell",
-                None => "",
-            };
-            let [low, high] = ends(comparison.ci95);
-            let [relative_low, relative_high] = ends(comparison.relative_ci95);
-            writer.write_record([
-                text::line(&record.experiment),
-                text::line(&record.target),
-                text::line(&record.started),
-                record.unit.to_string(),
-                text::line(&comparison.case),
-                text::line(&comparison.baseline),
-                plain(Some(comparison.difference)),
-                low,
-                high,
-                plain(Some(comparison.relative)),
-                relative_low,
-                relative_high,
-                plain(Some(comparison.p)),
-                verdict.to_owned(),
-                plain(comparison.detectable),
-                plain(comparison.resolve_s),
-                budget.to_owned(),
-            ])?;
-        }
-    }
-    finish(writer)
-}
-
-fn case_cells(case: &CaseRecord) -> Vec<String> {
-    let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
-    let net = raw.and(case.net.as_ref());
-    let role = match case.role {
-        Role::Case => "case",
-        Role::Floor => "floor",
-    };
-    let (status, problem) = match case.status {
-        Status::Ok => ("ok", String::new()),
+/// Why a case has no number.
+fn problem(case: &CaseRecord) -> String {
+    match case.status {
+        Status::Ok => String::new(),
         Status::Invalid => {
             let problems: Vec<String> = case.problems.iter().map(ToString::to_string).collect();
-            ("invalid", problems.join("; "))
+            problems.join("; ")
         }
-        Status::Unsupported => ("unsupported", case.reason.clone().unwrap_or_default()),
-    };
-    let whole =
-        |number: Option<usize>| number.map_or_else(String::new, |number| number.to_string());
-    let [low, high] = ends(raw.and_then(|raw| raw.ci95));
-    let [loads_low, loads_high] = ends(raw.and_then(|raw| raw.loads));
-    let [net_low, net_high] = ends(net.map(|net| net.bracket));
-    let [net_ci_low, net_ci_high] = ends(net.and_then(|net| net.ci95));
-    vec![
-        text::line(&case.name),
-        text::line(&case.group),
-        role.to_owned(),
-        status.to_owned(),
-        whole(raw.map(|raw| raw.epochs)),
-        whole(raw.map(|raw| raw.trials)),
-        plain(raw.map(|raw| raw.value)),
-        low,
-        high,
-        loads_low,
-        loads_high,
-        whole(raw.and_then(|raw| raw.repeats)),
-        net_low,
-        net_high,
-        plain(net.and_then(|net| net.value)),
-        net_ci_low,
-        net_ci_high,
-        net.map_or_else(String::new, |net| net.distinguishable.to_string()),
-        plain(raw.map(|raw| raw.min)),
-        plain(raw.map(|raw| raw.p50)),
-        plain(raw.map(|raw| raw.p90)),
-        plain(raw.map(|raw| raw.p99)),
-        plain(raw.map(|raw| raw.max)),
-        plain(raw.map(|raw| raw.stddev)),
-        plain(raw.map(|raw| raw.cv)),
-        whole(raw.map(|raw| raw.outliers)),
-        text::line(&problem),
-    ]
+        Status::Unsupported => case.reason.clone().unwrap_or_default(),
+    }
 }
 
 /// The shortest text that reads back as the same number.
 fn plain(value: Option<f64>) -> String {
-    match value.filter(|value| value.is_finite()) {
-        Some(value) => value.to_string(),
-        None => String::new(),
-    }
+    shown(value.filter(|value| value.is_finite()))
 }
 
-fn ends(interval: Option<[f64; 2]>) -> [String; 2] {
-    match interval {
-        Some(ends) => ends.map(|end| plain(Some(end))),
-        None => [String::new(), String::new()],
-    }
+fn shown(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+fn value(part: Option<Part>) -> String {
+    plain(part.map(|part| part.value))
+}
+
+fn ends(part: Option<Part>) -> Option<[f64; 2]> {
+    part.and_then(|part| part.ci95)
+}
+
+fn low(interval: Option<[f64; 2]>) -> String {
+    plain(interval.map(|ends| ends[0]))
+}
+
+fn high(interval: Option<[f64; 2]>) -> String {
+    plain(interval.map(|ends| ends[1]))
 }
 
 fn finish(writer: csv::Writer<Vec<u8>>) -> Result<String> {

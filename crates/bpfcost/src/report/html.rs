@@ -1,97 +1,193 @@
-//! One HTML file that needs nothing else: no network, no fonts, light and dark, for a phone, a desk
+//! Views as one HTML file that needs nothing else: no network, no fonts, light and dark, for a phone, a desk
 //! and paper. Without its script it only loses sorting.
 //!
 //! Names in records come from outside, so the template escapes everything that is not markup made
-//! here, and a content security policy lets nothing run or load but the style and the script that
+//! by a figure, and a content security policy lets nothing run or load but the style and the script that
 //! are part of this program.
 
 use anyhow::{Context, Result};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use minijinja::{AutoEscape, Environment, Value, context, value::Serde};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::{
-    record::Record,
-    report::{
-        matrix::{self, Matrix, Part},
-        page::{MatrixSection, Section},
-        rate::Load,
-        target, text,
-    },
+use crate::report::{
+    block::{Block, Cell, Note},
+    section::{Facts, Figures, Problem, Prose, Section, View},
+    style::Tone,
 };
 
 const TEMPLATE: &str = include_str!("templates/report.html");
 const STYLE: &str = include_str!("templates/report.css");
 const SCRIPT: &str = include_str!("templates/report.js");
 
-/// The records as one page; several become sections with a list of contents.
-pub fn render(records: &[Record]) -> Result<String> {
-    render_at(records, Load::default())
+/// Words of more characters than this may wrap in their cell.
+const WRAP: usize = 24;
+
+/// A view, as the template takes it.
+#[derive(Serialize)]
+struct Shown<'a> {
+    id: String,
+    title: &'a str,
+    started: &'a str,
+    summary: &'a str,
+    sections: Vec<Part<'a>>,
+    origin: &'a str,
 }
 
-/// The same, with what attach types cost at a rate, or how many events a share of a core pays for.
-pub fn render_at(records: &[Record], load: Load) -> Result<String> {
-    let sections: Vec<Section> = records
-        .iter()
-        .enumerate()
-        .map(|one| Section::new(one, load))
-        .collect();
-    let parts = matrix::parts(records);
-    let matrices: Vec<&Matrix<'_>> = parts
-        .iter()
-        .filter_map(|part| match part {
-            Part::Matrix(matrix, _) => Some(&**matrix),
-            Part::Alone(_) => None,
-        })
-        .collect();
-    let title = match (records, matrices.as_slice()) {
-        ([record], _) if record.layout.workload().is_some() => format!(
-            "What probes cost {} on {}",
-            text::line(&record.experiment),
-            target::label(record)
-        ),
-        ([record], _) => format!(
-            "What {} costs on {}",
-            text::line(&record.experiment),
-            target::label(record)
-        ),
-        (_, [matrix]) if parts.len() == 1 => {
-            format!(
-                "What {} costs on {} targets",
-                matrix.experiment,
-                matrix.heads.len()
-            )
-        }
-        _ => format!("What eBPF costs: {} runs", records.len()),
+/// One of its sections: the template asks which.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Part<'a> {
+    Table(Table<'a>),
+    Figures(&'a Figures),
+    Prose(&'a Prose),
+    Problem(&'a Problem),
+    Warnings(&'a [String]),
+    Facts(&'a Facts),
+}
+
+#[derive(Serialize)]
+struct Table<'a> {
+    title: &'a str,
+    columns: Vec<Column>,
+    rows: Vec<Vec<PageCell<'a>>>,
+    notes: &'a [Note],
+    captions: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Column {
+    name: String,
+    number: bool,
+}
+
+/// A cell; `key` is what it sorts by where that is not its text, empty where it has no value.
+#[derive(Serialize)]
+struct PageCell<'a> {
+    text: &'a str,
+    key: Option<String>,
+    class: String,
+}
+
+/// The records as one page; several become parts with a list of contents, those side by side in `across` first.
+pub fn render(across: &[View], records: &[View]) -> Result<String> {
+    let what = match (across, records) {
+        ([], [one]) => one.title.clone(),
+        ([one], _) => one.title.clone(),
+        _ => format!("{} runs", records.len()),
     };
-    let matrices: Vec<MatrixSection> = matrices
-        .into_iter()
-        .enumerate()
-        .map(MatrixSection::new)
-        .collect();
+    let views: Vec<Shown<'_>> = shown("matrix", across).chain(shown("run", records)).collect();
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
     templates
         .add_template("report.html", TEMPLATE)
         .context("the template of reports does not parse")?;
-    templates
-        .get_template("report.html")
-        .and_then(|template| {
-            template.render(context! {
-                title,
-                matrices => Value::from(Serde(&matrices)),
-                sections => Value::from(Serde(&sections)),
-                style => STYLE,
-                script => SCRIPT,
-                style_hash => hash(STYLE),
-                script_hash => hash(SCRIPT),
-                version => env!("CARGO_PKG_VERSION"),
-            })
+    let template = templates.get_template("report.html");
+    let page = template.and_then(|template| {
+        template.render(context! {
+            title => format!("What eBPF costs: {what}"),
+            views => Value::from(Serde(&views)),
+            style => STYLE,
+            script => SCRIPT,
+            style_hash => hash(STYLE),
+            script_hash => hash(SCRIPT),
+            version => env!("CARGO_PKG_VERSION"),
         })
-        .context("the report could not be rendered")
+    });
+    page.context("the report could not be rendered")
 }
 
 /// What a content security policy knows an inline text by.
 fn hash(text: &str) -> String {
     BASE64_STANDARD.encode(Sha256::digest(text))
+}
+
+/// Views as the template takes them, numbered.
+fn shown<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Shown<'a>> {
+    let part = |section: &'a Section| match section {
+        Section::Table(block) => Part::Table(table(block)),
+        Section::Figures(figures) => Part::Figures(figures),
+        Section::Prose(prose) => Part::Prose(prose),
+        Section::Problem(problem) => Part::Problem(problem),
+        Section::Warnings(warnings) => Part::Warnings(warnings),
+        Section::Facts(facts) => Part::Facts(facts),
+    };
+    views.iter().enumerate().map(move |(place, view)| Shown {
+        id: format!("{kind}-{}", place + 1),
+        title: &view.title,
+        started: &view.started,
+        summary: &view.summary,
+        sections: view.sections.iter().map(part).collect(),
+        origin: &view.origin,
+    })
+}
+
+/// A table; headings between rows become a column, so that rows can be sorted.
+fn table(block: &Block) -> Table<'_> {
+    let places = block.columns();
+    let column = |at: &usize| Column {
+        name: block.head[*at].line(),
+        number: block.head[*at].number,
+    };
+    let mut columns: Vec<Column> = places.iter().map(column).collect();
+    let grouped = !block.groups.is_empty();
+    if grouped {
+        let (name, number) = ("group".to_owned(), false);
+        columns.insert(1, Column { name, number });
+    }
+    let mut rows = Vec::with_capacity(block.rows.len());
+    for (name, own) in block.grouped() {
+        for row in own {
+            let cells = places.iter().filter_map(|at| {
+                let number = block.head[*at].number;
+                row.get(*at).map(|cell| page_cell(cell, number))
+            });
+            let mut cells: Vec<PageCell<'_>> = cells.collect();
+            if grouped {
+                let (key, class) = (None, String::new());
+                let text = name;
+                cells.insert(1, PageCell { text, key, class });
+            }
+            rows.push(cells);
+        }
+    }
+    // A table without rows says what it has to say below.
+    if rows.is_empty() {
+        columns.clear();
+    }
+    Table {
+        title: &block.title,
+        columns,
+        rows,
+        notes: &block.notes,
+        captions: &block.captions,
+    }
+}
+
+fn page_cell(cell: &Cell, number: bool) -> PageCell<'_> {
+    let key = cell.key.filter(|key| key.is_finite());
+    let tone = match cell.tone {
+        Tone::More => "more",
+        Tone::Less => "less",
+        Tone::Open => "open",
+        Tone::Alarm => "alarm",
+        Tone::Plain | Tone::Quiet => "",
+    };
+    let long = !number && cell.key.is_none() && cell.text.chars().count() > WRAP;
+    let kind = match (number, long) {
+        (true, _) => "n ",
+        (_, true) => "wrap ",
+        _ => "",
+    };
+    PageCell {
+        text: &cell.text,
+        // What has no number stays at the end of a column of numbers.
+        key: match (key, number || cell.key.is_some()) {
+            (Some(key), _) => Some(key.to_string()),
+            (None, true) => Some(String::new()),
+            (None, false) => None,
+        },
+        class: format!("{kind}{tone}").trim_end().to_owned(),
+    }
 }

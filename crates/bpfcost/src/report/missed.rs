@@ -1,14 +1,13 @@
 //! What a probe missed, where that is a part of the question.
 
 use crate::{
-    builtin::kretprobe::MISSED,
-    record::{CaseRecord, Record},
+    record::{CaseRecord, MISSED_SHARE, Record},
     report::{number, target, text},
 };
 
 /// Whether what a case misses are calls that a probe should have seen. Each of them counts.
 pub(super) fn asked(case: &CaseRecord) -> bool {
-    case.secondary.contains_key(MISSED)
+    case.secondary.contains_key(MISSED_SHARE)
 }
 
 /// A share of misses; never `0` where there are some.

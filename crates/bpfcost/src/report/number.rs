@@ -120,6 +120,22 @@ pub fn plural(number: usize, noun: &str) -> String {
     format!("{} {noun}{s}", count(number as u64))
 }
 
+/// Those of which there are any, with their words: `2 cost more`, `1 is the same`.
+pub fn counts(all: &[(usize, &str)]) -> Vec<String> {
+    let singular = [("cost ", "costs "), ("are ", "is "), ("cases ", "case ")];
+    let words = |&(number, words): &(usize, &str)| {
+        let mut words = words.to_owned();
+        if number == 1 {
+            for (many, one) in singular {
+                words = words.replacen(many, one, 1);
+            }
+        }
+        format!("{} {words}", count(number as u64))
+    };
+    let some = all.iter().filter(|one| one.0 > 0);
+    some.map(words).collect()
+}
+
 /// A time as one names it: `40 s`, `3 min`, `2.5 h`.
 pub fn duration(seconds: f64) -> String {
     if !seconds.is_finite() || seconds < 0.0 {

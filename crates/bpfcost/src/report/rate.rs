@@ -177,8 +177,8 @@ fn table(
                     .collect()
             })
             .collect(),
-        notes: Vec::new(),
         captions: vec![caption.to_owned()],
+        ..Block::default()
     }
 }
 

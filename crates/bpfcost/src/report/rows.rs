@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use crate::{
     record::{CaseRecord, Comparison, Record, Status},
     report::{
+        block::Note,
         number::{self, MISSING},
         style::Tone,
-        text,
-        words::{self, Note},
+        text, words,
     },
 };
 
@@ -93,7 +93,7 @@ pub fn groups(record: &Record) -> Vec<Group<'_>> {
 }
 
 /// A group's name with a capital, or a word where it has none.
-pub(super) fn heading(group: &str) -> String {
+pub fn heading(group: &str) -> String {
     let group = text::line(group);
     let mut letters = group.chars();
     match letters.next() {

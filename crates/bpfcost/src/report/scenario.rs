@@ -10,7 +10,7 @@ use crate::{
         histogram::{self, Histogram},
         number, rows,
         style::Style,
-        table, target, text, trials, words,
+        target, terminal, text, trials, words,
     },
 };
 
@@ -295,7 +295,7 @@ impl Page {
                 let _ = writeln!(self.out, "{}", self.style.caution(&words));
             }
         }
-        table::caption(
+        terminal::caption(
             &mut self.out,
             trials::percentile_caption(record),
             self.style,

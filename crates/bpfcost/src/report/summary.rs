@@ -4,21 +4,17 @@ use crate::{
     experiment::{ENDED, LET_GO, Role},
     measure::{Stop, Warning},
     record::{CaseRecord, Record, Status, Verdict},
-    report::{
-        number,
-        scaling::{self, Chart},
-        sheet::{self, Sheet},
-        target, text, words,
-        workload::Overhead,
-    },
+    report::{number, target, text, view::Layout, words},
 };
 
 /// The record in one sentence.
 pub fn sentence(record: &Record) -> String {
-    let sheet = Sheet::new(record).and_then(|sheet| sheet::sentence(&sheet));
-    let chart = || Chart::new(record).and_then(|chart| scaling::sentence(&chart));
-    let workload = || Overhead::new(record).and_then(|overhead| overhead.sentence());
-    let mut parts = match sheet.or_else(chart).or_else(workload) {
+    of(record, &Layout::of(record))
+}
+
+/// The same, of its layout.
+pub(super) fn of(record: &Record, layout: &Layout<'_>) -> String {
+    let mut parts = match layout.sentence() {
         Some(told) => vec![told],
         None => std::iter::once(costs(record))
             .chain(comparisons(record))

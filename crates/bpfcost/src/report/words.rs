@@ -5,6 +5,7 @@ use crate::{
     measure::Stop,
     record::{self, BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
     report::{
+        block::Note,
         number::{self, MISSING},
         style::Tone,
         target, text,
@@ -15,24 +16,6 @@ use crate::{
 const RATIO_TOLERANCE: f64 = 0.05;
 /// A half-width below this is narrow enough at any cost, in nanoseconds (METHODOLOGY.md).
 const NARROW_NS: f64 = 0.1;
-
-/// Something to know of a case, in a few words.
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
-pub struct Note {
-    /// The words.
-    pub text: String,
-    /// How much it matters.
-    pub tone: Tone,
-}
-
-impl Note {
-    fn new(tone: Tone, text: impl Into<String>) -> Self {
-        Note {
-            text: text.into(),
-            tone,
-        }
-    }
-}
 
 /// Decimals of a value: as many as its interval supports, or as a count needs.
 pub fn decimals(value: f64, ci95: Option<[f64; 2]>, unit: Unit) -> usize {

@@ -15,3 +15,4 @@ pub mod sample_record;
 pub mod sample_scaling;
 pub mod sample_workload;
 pub mod synthetic;
+pub mod views;

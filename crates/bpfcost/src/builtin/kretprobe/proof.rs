@@ -6,14 +6,15 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 use bpfcost_bpf::attach::{Counts, How};
 
 use super::call::{Call, Made};
-use crate::experiment::{Batch, Problem, Trial, differs};
+use crate::{
+    experiment::{Batch, Problem, Trial, differs},
+    record::MISSED_SHARE,
+};
 
 /// Calls per second of all threads together.
 pub(super) const CALLS_PER_S: &str = "calls_per_s";
 /// Share of the calls that the program saw.
 const HITS: &str = "hits";
-/// Share of the calls that the probe missed.
-pub const MISSED: &str = "missed";
 
 /// All that a batch left.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +108,7 @@ impl Proof {
         if let Some((_, counts)) = self.probed {
             let hits = counts.hits as f64 / calls;
             secondary.insert(HITS.to_owned(), hits);
-            secondary.insert(MISSED.to_owned(), 1.0 - hits);
+            secondary.insert(MISSED_SHARE.to_owned(), 1.0 - hits);
         }
         Trial::of_batch(batch, elapsed_ns, secondary)
     }
@@ -272,7 +273,7 @@ mod tests {
         };
         let some = saw(calls / 4, 0);
         assert_eq!(check(&some), None);
-        assert_eq!(some.trial(BATCH).secondary[MISSED], 0.75);
+        assert_eq!(some.trial(BATCH).secondary[MISSED_SHARE], 0.75);
         for strangers in [0, 5] {
             let never = saw(0, strangers).problem(BATCH).expect("a problem");
             assert_eq!(never.check, "hits");

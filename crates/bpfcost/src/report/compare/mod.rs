@@ -1,19 +1,19 @@
-//! A comparison of records, shown: as a table, Markdown, JUnit or JSON.
+//! A comparison of records, shown: as a view, JUnit or JSON.
 
 mod junit;
-mod markdown;
-mod table;
 
 use std::collections::HashSet;
 
 use anyhow::Result;
 
-pub use self::{junit::render as junit, markdown::render as markdown, table::render as table};
+pub use self::junit::render as junit;
 use crate::{
     record::{Basis, Change, Changes, Gate, OneSided, Outcome, Side},
     report::{
+        block::{Block, Cell, Head},
         number::{self, HOLD, MISSING},
         rows,
+        section::{Section, View},
         style::Tone,
         text, words,
     },
@@ -26,56 +26,88 @@ pub fn json(changes: &Changes) -> Result<String> {
     Ok(text)
 }
 
-/// One case on both sides, as text.
-struct Row {
-    /// What it stands under.
-    heading: String,
-    case: String,
-    old: String,
-    new: String,
-    /// `+5.1 %`.
-    relative: String,
-    /// Its interval, or that there is none; empty for counts, which have none.
-    interval: String,
-    verdict: String,
-    tone: Tone,
+/// The comparison for people.
+pub fn view(changes: &Changes) -> View {
+    let warnings = changes.warnings.iter();
+    let warnings: Vec<String> = warnings.map(|warning| text::line(&warning.text)).collect();
+    let mut sections = vec![Section::Table(cases(changes))];
+    if !warnings.is_empty() {
+        sections.push(Section::Warnings(warnings));
+    }
+    View {
+        title: "New records against old ones".to_owned(),
+        summary: sentence(changes),
+        tone: match changes.gate {
+            Gate::Passed => Tone::Plain,
+            Gate::Regressed | Gate::Invalid => Tone::Alarm,
+        },
+        sections,
+        ..View::default()
+    }
 }
 
 /// The cases, in the order of the comparison.
-fn all_rows(changes: &Changes) -> Vec<Row> {
-    let runs: HashSet<_> = changes
-        .cases
-        .iter()
+fn cases(changes: &Changes) -> Block {
+    let all = changes.cases.iter();
+    let change = match all.clone().all(|change| change.unit.is_counted()) {
+        true => "change",
+        false => "change, 95\u{A0}%",
+    };
+    let mut block = Block {
+        head: vec![
+            Head::words("case"),
+            Head::number("old"),
+            Head::number("new"),
+            Head::number(change),
+            Head::words("interval").joined(),
+            Head::words("verdict"),
+        ],
+        ..Block::default()
+    };
+    let runs: HashSet<_> = all
         .map(|change| (&change.experiment, &change.target))
         .collect();
-    changes
-        .cases
-        .iter()
-        .map(|change| row(change, changes, runs.len() > 1))
-        .collect()
+    for change in &changes.cases {
+        let group = rows::heading(&change.group);
+        let heading = match runs.len() {
+            0 | 1 => group,
+            _ => {
+                let (experiment, target) =
+                    (text::line(&change.experiment), text::line(&change.target));
+                format!("{experiment} on {target}: {group}")
+            }
+        };
+        if block.groups.last().is_none_or(|last| last.1 != heading) {
+            block.groups.push((block.rows.len(), heading));
+        }
+        block.rows.push(row(change, changes.threshold));
+    }
+    if !block.rows.is_empty() {
+        block.captions = captions(changes);
+    }
+    block.captions.extend(one_sided(changes));
+    block
 }
 
-fn row(change: &Change, changes: &Changes, name_run: bool) -> Row {
-    let group = rows::heading(&change.group);
-    let heading = match name_run {
-        true => {
-            let (experiment, target) = (text::line(&change.experiment), text::line(&change.target));
-            format!("{experiment} on {target}: {group}")
-        }
-        false => group,
-    };
+/// One case on both sides.
+fn row(change: &Change, threshold: f64) -> Vec<Cell> {
     let (relative, interval) = relative(change);
-    let (verdict, tone) = verdict(change, changes.threshold, &relative);
-    Row {
-        heading,
-        case: text::line(&change.case),
-        old: side(change, change.old),
-        new: side(change, change.new),
-        relative,
-        interval,
-        verdict,
-        tone,
-    }
+    let (verdict, tone) = verdict(change, threshold, &relative);
+    let shown = |one: Option<Side>| Cell {
+        key: one.map(|one| one.value),
+        ..Cell::words(side(change, one))
+    };
+    vec![
+        Cell::words(text::line(&change.case)),
+        shown(change.old),
+        shown(change.new),
+        Cell {
+            key: change.relative,
+            ..Cell::words(relative)
+        },
+        Cell::words(interval),
+        Cell::words(verdict).toned(tone),
+    ]
 }
 
 /// What stands for a case on one side: its cost, or what a probe adds to a workload.
@@ -147,32 +179,18 @@ fn verdict(change: &Change, threshold: f64, relative: &str) -> (String, Tone) {
 pub fn sentence(changes: &Changes) -> String {
     let limit = number::round_percent(changes.threshold);
     let count = |outcome| {
-        changes
-            .cases
-            .iter()
-            .filter(|change| change.outcome == outcome)
-            .count()
+        let cases = changes.cases.iter();
+        cases.filter(|change| change.outcome == outcome).count()
     };
-    let parts: Vec<String> = [
-        (
-            count(Outcome::Regressed),
-            format!("cost more by over {limit}"),
-        ),
-        (count(Outcome::Improved), "cost less by as much".to_owned()),
-        (
-            count(Outcome::Same),
-            format!("are the same within ±{limit}"),
-        ),
-        (count(Outcome::Unresolved), "are unresolved".to_owned()),
-        (count(Outcome::Invalid), "are INVALID".to_owned()),
-    ]
-    .into_iter()
-    .filter(|(number, _)| *number > 0)
-    .map(|(number, words)| match number {
-        1 => format!("1 {}", singular(&words)),
-        _ => format!("{} {words}", number::count(number as u64)),
-    })
-    .collect();
+    let over = format!("cost more by over {limit}");
+    let within = format!("are the same within ±{limit}");
+    let parts = number::counts(&[
+        (count(Outcome::Regressed), &over),
+        (count(Outcome::Improved), "cost less by as much"),
+        (count(Outcome::Same), &within),
+        (count(Outcome::Unresolved), "are unresolved"),
+        (count(Outcome::Invalid), "are INVALID"),
+    ]);
     let cases = number::plural(changes.cases.len(), "case");
     let gate = match changes.gate {
         Gate::Passed => "The gate passed",
@@ -181,55 +199,38 @@ pub fn sentence(changes: &Changes) -> String {
     };
     match parts.as_slice() {
         [] => format!("{gate}: no case was compared."),
-        [start @ .., last] if !start.is_empty() => {
-            format!("{gate}: of {cases} {} and {last}.", start.join(", "))
-        }
-        _ => format!("{gate}: of {cases} {}.", parts.join("")),
-    }
-}
-
-fn singular(words: &str) -> String {
-    match words.strip_prefix("cost ") {
-        Some(rest) => format!("costs {rest}"),
-        None => words.replacen("are ", "is ", 1),
+        [one] => format!("{gate}: of {cases} {one}."),
+        [start @ .., last] => format!("{gate}: of {cases} {} and {last}.", start.join(", ")),
     }
 }
 
 /// What to know to read the numbers.
-fn captions(changes: &Changes) -> Vec<&'static str> {
-    let (counted, timed): (Vec<&Change>, Vec<&Change>) = changes
-        .cases
-        .iter()
-        .partition(|change| change.unit.is_counted());
-    let counted = (!counted.is_empty()).then_some(
-        "insn/op: counts of instructions, which repeat and have no interval. insn are not ns: caches, \
-         branches and TLBs are not modelled.",
-    );
-    let (added, timed): (Vec<&Change>, Vec<&Change>) = timed
-        .into_iter()
-        .partition(|change| change.baseline.is_some());
-    let added = (!added.is_empty()).then_some(
-        "With a probe, old and new are what it adds to CPU time on the same server, within a run; the change is \
-         of all CPU time that is counted with it, had it taken the same without.",
-    );
-    let told: Vec<&Change> = timed
-        .into_iter()
-        .filter(|change| change.basis.is_some())
-        .collect();
-    let timed = (!told.is_empty()).then(|| intervals(&told));
-    counted.into_iter().chain(added).chain(timed).collect()
-}
-
-/// Where the intervals of times come from.
-fn intervals(timed: &[&Change]) -> &'static str {
-    let widened = |change: &&Change| change.basis == Some(Basis::Widened);
-    match timed.iter().any(widened) {
-        true => {
-            "Old and new are different sessions: their intervals are widened by how much sessions differ. \
-             Several records a side, or both in one interleaved run, tell more."
-        }
-        false => "Intervals (95 %) come from the sessions themselves.",
+fn captions(changes: &Changes) -> Vec<String> {
+    let any = |wanted: &dyn Fn(&Change) -> bool| changes.cases.iter().any(wanted);
+    let timed = |change: &Change| !change.unit.is_counted();
+    let alone = |change: &Change| timed(change) && change.baseline.is_none();
+    let mut captions = Vec::new();
+    if any(&|change| !timed(change)) {
+        captions.push(
+            "insn/op: counts of instructions, which repeat and have no interval. insn are not ns: caches, \
+             branches and TLBs are not modelled.",
+        );
     }
+    if any(&|change| timed(change) && change.baseline.is_some()) {
+        captions.push(
+            "With a probe, old and new are what it adds to CPU time on the same server, within a run; the change \
+             is of all CPU time that is counted with it, had it taken the same without.",
+        );
+    }
+    if any(&|change| alone(change) && change.basis == Some(Basis::Widened)) {
+        captions.push(
+            "Old and new are different sessions: their intervals are widened by how much sessions differ. \
+             Several records a side, or both in one interleaved run, tell more.",
+        );
+    } else if any(&|change| alone(change) && change.basis.is_some()) {
+        captions.push("Intervals (95 %) come from the sessions themselves.");
+    }
+    captions.into_iter().map(str::to_owned).collect()
 }
 
 /// Cases that one side lacks, as lines.

@@ -11,7 +11,7 @@ use super::{
     axis::Axis,
     svg::{Svg, escape},
 };
-use crate::report::scaling::RateUnit;
+use crate::report::{scaling::RateUnit, section::Figure};
 
 /// Pixels of the plot's height, and of one of several small ones.
 const HEIGHT: [f64; 2] = [300.0, 170.0];
@@ -100,8 +100,16 @@ pub(crate) struct Plot {
     pub(crate) small: bool,
 }
 
+/// The figure under its title.
+pub(crate) fn figure(plot: &Plot) -> Figure {
+    Figure {
+        title: plot.title.clone(),
+        markup: render(plot),
+    }
+}
+
 /// The figure: its legend, the plot, its axes.
-pub(crate) fn render(plot: &Plot) -> String {
+fn render(plot: &Plot) -> String {
     let points = || {
         plot.lines
             .iter()

@@ -9,8 +9,20 @@ use super::{
 };
 use crate::{
     record::{Record, Verdict},
-    report::rows::PairRow,
+    report::{number, rows::PairRow},
 };
+
+/// What its band means; nothing where there is none.
+pub(crate) fn key(record: &Record) -> String {
+    let margin = record.asked.margin;
+    match margin > 0.0 {
+        true => format!(
+            "<span class=\"key\"><i class=\"k-margin\"></i> differences below {}, too small to matter</span>",
+            number::round_percent(margin)
+        ),
+        false => String::new(),
+    }
+}
 
 /// The figure of all comparisons.
 pub(crate) fn render(pairs: &[PairRow<'_>], record: &Record) -> String {

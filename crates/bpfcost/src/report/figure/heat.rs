@@ -11,7 +11,7 @@ use super::{
 use crate::{
     record::Verdict,
     report::{
-        matrix::{CellText, Head, Matrix, Row, mark},
+        matrix::{CellText, Head, Matrix, Row},
         style::Tone,
     },
 };
@@ -59,18 +59,18 @@ fn cells(row: &Row, matrix: &Matrix<'_>, columns: &[usize]) -> Vec<Tile> {
 fn text(cell: &CellText) -> String {
     match &cell.difference {
         Some(found) => format!("{} {}", sign(found.difference.verdict), found.relative),
-        None => format!("{}{}", cell.value, mark(cell.footnote)),
+        None => cell.marked(),
     }
 }
 
 /// A cell in words.
 fn words(cell: &CellText, head: &Head, matrix: &Matrix<'_>) -> String {
-    let mut words = format!("{}: {}", head.label, cell.value);
-    if cell.tone == Tone::Plain {
+    let mut words = format!("{}: {}", head.label, cell.text.value);
+    if cell.text.tone == Tone::Plain {
         let _ = write!(words, " {}", head.unit);
     }
-    if !cell.spread.is_empty() {
-        let _ = write!(words, ", {}", cell.spread);
+    if !cell.text.spread.is_empty() {
+        let _ = write!(words, ", {}", cell.text.spread);
     }
     if let Some(note) = cell.footnote.and_then(|note| matrix.footnotes.get(note)) {
         let _ = write!(words, ", {note}");
@@ -84,7 +84,7 @@ fn words(cell: &CellText, head: &Head, matrix: &Matrix<'_>) -> String {
 
 fn classes(cell: &CellText) -> String {
     let Some(found) = &cell.difference else {
-        return match cell.tone {
+        return match cell.text.tone {
             Tone::Alarm => "none alarm",
             Tone::Quiet => "none",
             _ => "value",

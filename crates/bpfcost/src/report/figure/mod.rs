@@ -5,7 +5,7 @@
 //! scheme. Every SVG says in words what it shows (`title`, `desc`).
 
 mod axis;
-pub(super) mod curve;
+pub(crate) mod curve;
 pub(super) mod forest;
 pub(super) mod heat;
 pub(super) mod interval;

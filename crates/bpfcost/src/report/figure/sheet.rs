@@ -4,12 +4,16 @@
 use super::tiles::{self, Tile};
 use crate::report::{
     matrix::mark,
-    sheet::{Cell, Sheet},
     style::Tone,
+    view::grid::{Cell, Sheet},
 };
 
 /// Shades, from the cheapest to the dearest.
 const SHADES: f64 = 6.0;
+
+/// What its shades mean.
+pub(crate) const KEY: &str =
+    "<span class=\"key\"><i class=\"k-cost\"></i> dearer is stronger, by the logarithm</span>";
 
 /// The figure.
 pub(crate) fn render(sheet: &Sheet<'_>) -> String {

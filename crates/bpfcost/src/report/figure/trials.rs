@@ -66,8 +66,8 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
         false => svg.raw(&cells(&trials, &scale)),
     }
     Some(format!(
-        "<figure class=\"strip\"><figcaption><code>{}</code><span class=\"muted\">n = {}</span></figcaption>\
-         <div class=\"frame\"><span class=\"end top\">{}</span>{}<span class=\"end bottom\">{}</span></div></figure>",
+        "<figcaption><code>{}</code><span class=\"muted\">n = {}</span></figcaption>\
+         <div class=\"frame\"><span class=\"end top\">{}</span>{}<span class=\"end bottom\">{}</span></div>",
         escape(&name),
         number::count(trials.len() as u64),
         escape(&most),

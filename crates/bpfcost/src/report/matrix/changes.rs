@@ -1,140 +1,124 @@
 //! What got dearer and cheaper from one target to the other, by name.
 
-use super::{Head, Matrix};
+use std::collections::HashSet;
+
+use super::{CellText, Matrix};
 use crate::{
     experiment::Grid,
     record::{Difference, Verdict},
-    report::{number, text},
+    report::{
+        block::{Block, Cell, Head},
+        number, text,
+    },
 };
 
 /// Changes beyond this share are named.
 const NAMED: f64 = 0.10;
-/// So many rows of one column that change alike are told together.
-const TOGETHER: usize = 4;
+/// The most that are named.
+const MOST: usize = 30;
 
-/// A sentence for each target that is compared, where cases span a grid.
-pub fn changes(matrix: &Matrix<'_>) -> Vec<String> {
+/// A table for each target that is compared, where cases span a grid: the dearest change first.
+pub fn changes(matrix: &Matrix<'_>) -> Vec<Block> {
     let Some(grid) = &matrix.grid else {
         return Vec::new();
     };
     let heads = matrix.heads.iter().enumerate();
     heads
-        .filter_map(|(column, head)| {
-            let first = &matrix.heads[head.against?];
-            Some(sentence(head, first, &found(matrix, grid, column)))
-        })
+        .filter_map(|(here, head)| Some(block(matrix, grid, [head.against?, here])))
         .collect()
 }
 
-/// How a cell of the grid differs.
-struct Found<'a> {
+/// A case that two targets have.
+struct Change<'a> {
     row: &'a str,
     column: &'a str,
+    name: &'a str,
+    /// What it costs there, and what here.
+    costs: [&'a CellText; 2],
     difference: Difference,
 }
 
-impl Found<'_> {
+impl Change<'_> {
     fn is_large(&self) -> bool {
         let differs = matches!(self.difference.verdict, Verdict::Slower | Verdict::Faster);
         differs && self.difference.relative.abs() > NAMED
     }
+
+    fn cells(&self) -> Vec<Cell> {
+        let costs = self.costs.map(|cost| Cell::words(cost.text.value.clone()));
+        let relative = self.difference.relative;
+        let percent = format!("{}{}%", number::signed(relative * 100.0, 0), number::HOLD);
+        let name = Cell::words(text::line(self.name));
+        let change = Cell::number(percent, relative);
+        [name].into_iter().chain(costs).chain([change]).collect()
+    }
 }
 
-/// How each cell of the grid differs on a target, in the order of the view.
-fn found<'a>(matrix: &'a Matrix<'_>, grid: &'a Grid, column: usize) -> Vec<Found<'a>> {
-    let rows = matrix.rows().map(|row| &matrix.across.rows[row.index]);
-    let found = rows.filter_map(|row| {
-        let cell = row.cells.get(column)?;
-        let (row, column) = grid.place(cell.case?)?;
-        Some(Found {
-            row,
-            column,
-            difference: cell.difference?,
-        })
-    });
-    found.collect()
-}
-
-fn sentence(head: &Head, first: &Head, found: &[Found<'_>]) -> String {
-    let start = format!("{} against {}", head.label, first.label);
+fn block(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Block {
+    let [there, here] = columns.map(|column| &matrix.heads[column]);
     let over = number::round_percent(NAMED);
-    if found.is_empty() {
-        return format!("{start}: nothing to compare.");
-    }
-    let parts: Vec<String> = [("dearer", Verdict::Slower), ("cheaper", Verdict::Faster)]
-        .into_iter()
-        .filter_map(|(word, verdict)| {
-            let names = named(found, verdict);
-            (!names.is_empty()).then(|| format!("{word} by over {over}: {}", names.join(", ")))
+    let all: Vec<Change<'_>> = matrix
+        .rows()
+        .filter_map(|row| {
+            let case = &matrix.across.rows[row.index];
+            let cell = &case.cells[columns[1]];
+            let (grid_row, column) = grid.place(cell.case?)?;
+            Some(Change {
+                row: grid_row,
+                column,
+                name: case.name,
+                costs: columns.map(|column| &row.cells[column]),
+                difference: cell.difference?,
+            })
         })
         .collect();
-    match parts.is_empty() {
-        true => format!("{start}: nothing got dearer or cheaper by over {over}."),
-        false => format!("{start}: {}.", parts.join("; ")),
-    }
-}
-
-/// Names with percentages, largest first: rows by their first column, and other columns of the rows whose
-/// first did not change.
-fn named(found: &[Found<'_>], verdict: Verdict) -> Vec<String> {
-    let large = |one: &&Found<'_>| one.is_large() && one.difference.verdict == verdict;
-    let Some(first) = found.first().map(|one| one.column) else {
-        return Vec::new();
+    let first = all.first().map_or("", |one| one.column);
+    let mut large = large(&all, first);
+    let named = large.len().min(MOST);
+    let caption = match large.len() - named {
+        0 if named == 0 => format!("No case got dearer or cheaper by over {over}."),
+        0 => format!(
+            "Each value of {} that changed with {} {} is listed once.",
+            text::line(&grid.rows),
+            text::line(&grid.columns),
+            text::line(first)
+        ),
+        more => format!("{more} more changed by less than these."),
     };
-    let mut rows: Vec<&Found<'_>> = found
-        .iter()
-        .filter(|one| one.column == first)
-        .filter(large)
-        .collect();
-    sort(&mut rows);
-    let told = |one: &&Found<'_>, name: String| format!("{} ({})", text::line(&name), percent(one));
-    let mut names: Vec<String> = rows
-        .iter()
-        .map(|one| told(one, one.row.to_owned()))
-        .collect();
-    let changed = |row: &str| {
-        let mut firsts = found
-            .iter()
-            .filter(|one| one.column == first && one.row == row);
-        firsts.any(Found::is_large)
-    };
-    let mut columns: Vec<&str> = Vec::new();
-    for one in found.iter().filter(|one| one.column != first) {
-        if !columns.contains(&one.column) {
-            columns.push(one.column);
-        }
+    large.truncate(named);
+    large.sort_by(|a, b| b.difference.relative.total_cmp(&a.difference.relative));
+    let cost = |head: &super::Head| Head::number(format!("{}\n{}", head.label, head.unit));
+    Block {
+        title: format!(
+            "{} against {}: dearer or cheaper by over {over}",
+            here.label, there.label
+        ),
+        head: vec![
+            Head::words("case"),
+            cost(there),
+            cost(here),
+            Head::number("change"),
+        ],
+        rows: large.iter().map(|change| change.cells()).collect(),
+        captions: vec![caption],
+        ..Block::default()
     }
-    for column in columns {
-        let own = found
-            .iter()
-            .filter(|one| one.column == column && !changed(one.row));
-        let mut own: Vec<&Found<'_>> = own.filter(large).collect();
-        sort(&mut own);
-        match own.as_slice() {
-            [most, .., least] if own.len() >= TOGETHER => names.push(format!(
-                "{} others with {} ({} to {})",
-                own.len(),
-                text::line(column),
-                percent(least),
-                percent(most)
-            )),
-            own => names.extend(
-                own.iter()
-                    .map(|one| told(one, format!("{}/{}", one.row, one.column))),
-            ),
-        }
-    }
-    names
 }
 
-/// Largest first.
-fn sort(found: &mut [&Found<'_>]) {
-    let size = |one: &Found<'_>| one.difference.relative.abs();
-    found.sort_by(|a, b| size(b).total_cmp(&size(a)));
-}
-
-/// `+23 %`.
-fn percent(found: &Found<'_>) -> String {
-    let percent = number::signed(found.difference.relative * 100.0, 0);
-    format!("{percent}{}%", number::HOLD)
+/// The changes that are large, largest first. A row that changes in its first column is named by that alone.
+fn large<'a, 'b>(all: &'b [Change<'a>], first: &str) -> Vec<&'b Change<'a>> {
+    let firsts = || all.iter().filter(|one| one.column == first);
+    let known: HashSet<&str> = firsts()
+        .filter(|one| one.is_large())
+        .map(|one| one.row)
+        .collect();
+    let others = all.iter().filter(|one| !known.contains(one.row));
+    let others = others.filter(|one| one.column != first);
+    let mut large: Vec<&Change<'_>> = firsts()
+        .chain(others)
+        .filter(|one| one.is_large())
+        .collect();
+    let size = |one: &Change<'_>| one.difference.relative.abs();
+    large.sort_by(|a, b| size(b).total_cmp(&size(a)));
+    large
 }

@@ -5,17 +5,15 @@
 mod captions;
 mod changes;
 mod grid;
-mod markdown;
 mod summary;
-mod table;
+mod view;
 
-pub use self::{
-    changes::changes, markdown::render as markdown, summary::sentence, table::render as table,
-};
+pub use self::{changes::changes, summary::sentence, view::view};
 use crate::{
     experiment::{Grid, Role},
     record::{
-        Across, Against, CaseAcross, Cell, Difference, Record, Status, Verdict, by_experiment,
+        Across, Against, CaseAcross, Cell, Difference, Record, Standing, Status, Verdict,
+        by_experiment,
     },
     report::{
         absent,
@@ -23,7 +21,7 @@ use crate::{
         number::{self, MISSING},
         rows,
         style::Tone,
-        target, text, warnings, words,
+        target, text,
     },
 };
 
@@ -90,19 +88,18 @@ pub struct Row {
 #[derive(Debug, Default)]
 pub struct CellText {
     /// The cost, or why there is none.
-    pub value: String,
-    /// Its 95 % interval, or how it spread over loads.
-    pub spread: String,
-    /// As `spread`, of counts only where loads differ, and without their number.
-    pub range: String,
-    /// `±0.2 %`; empty for counts and without an interval.
-    pub width: String,
-    /// Of what it says beyond the words.
-    pub tone: Tone,
+    pub text: CostText,
     /// The place of the footnote that says why there is no number.
     pub footnote: Option<usize>,
     /// How it differs from the target that this one is compared with.
     pub difference: Option<DifferenceText>,
+}
+
+impl CellText {
+    /// The cost, with the mark of its footnote.
+    pub fn marked(&self) -> String {
+        format!("{}{}", self.text.value, mark(self.footnote))
+    }
 }
 
 /// Where a row stands.
@@ -284,7 +281,7 @@ fn apart(across: &Across<'_>, row: usize) -> bool {
 }
 
 fn heads(across: &Across<'_>) -> Vec<Head> {
-    let head = |column: &crate::record::Standing<'_>| {
+    let head = |column: &Standing<'_>| {
         let record = column.record;
         let emulator = record.machine.emulator.as_deref().map(text::line);
         Head {
@@ -313,9 +310,13 @@ fn heads(across: &Across<'_>) -> Vec<Head> {
 
 fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> CellText {
     let Some(case) = cell.case else {
-        return CellText {
+        let text = CostText {
             value: ABSENT.to_owned(),
             tone: Tone::Quiet,
+            ..CostText::default()
+        };
+        return CellText {
+            text,
             ..CellText::default()
         };
     };
@@ -333,11 +334,7 @@ fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> C
         })
     });
     CellText {
-        value: text.value,
-        range: text.range,
-        spread: text.spread,
-        width: text.width,
-        tone: text.tone,
+        text,
         footnote,
         difference: cell.difference.map(difference_text),
     }
@@ -389,30 +386,5 @@ pub fn mark(footnote: Option<usize>) -> String {
     digits
         .bytes()
         .filter_map(|digit| RAISED.get(usize::from(digit - b'0')))
-        .collect()
-}
-
-/// The blocks of the cases that are invalid on any target: the target with the problem, its details.
-pub fn invalid_lines(matrix: &Matrix<'_>) -> Vec<(String, Vec<String>)> {
-    let columns = matrix.across.columns.iter().zip(&matrix.heads);
-    columns
-        .flat_map(|(column, head)| {
-            let cases = column.record.cases.iter();
-            cases
-                .filter(|case| case.status == Status::Invalid)
-                .flat_map(|case| words::invalid_lines(case, column.record))
-                .map(|(problem, details)| (format!("{}: {problem}", head.label), details))
-        })
-        .collect()
-}
-
-/// The warnings of all records, each with its target.
-pub fn warning_lines(matrix: &Matrix<'_>) -> Vec<String> {
-    let columns = matrix.across.columns.iter().zip(&matrix.heads);
-    columns
-        .flat_map(|(column, head)| {
-            let warnings = warnings::lines(column.record).into_iter();
-            warnings.map(|warning| format!("{}: {warning}", head.label))
-        })
         .collect()
 }

@@ -1,9 +1,9 @@
 //! A record whose cases make curves, as a few small tables: what all threads do together and where that ends,
 //! what it takes each of them, what differs, and what a model predicts. Made once for all views.
 
-mod model;
-mod plot;
+pub(crate) mod plot;
 mod rate;
+mod sections;
 mod summary;
 mod verdict;
 
@@ -13,7 +13,6 @@ use crate::{
     record::{CaseRecord, CurveGroup, CurvePoint, Curves, Part, Record},
     report::{
         block::{Block, Cell},
-        figure::curve::Plot,
         missed, number,
         rows::{self, Group, PairRow},
         style::Tone,
@@ -69,29 +68,6 @@ impl<'a> Chart<'a> {
         blocks
     }
 
-    /// The tables of what a model predicts, where there is one.
-    pub fn predicted(&self, all: bool) -> Vec<Block> {
-        let prediction = self.record.prediction.as_ref();
-        prediction.map_or_else(Vec::new, |prediction| model::blocks(self, prediction, all))
-    }
-
-    /// The figures of what was measured: the usual circumstances, then the others.
-    pub(super) fn measured_plots(&self) -> Vec<Plot> {
-        let groups = self.curves.groups.iter();
-        groups.map(|group| plot::measured(self, group)).collect()
-    }
-
-    /// The figures of what a model predicts: of this machine, then of published tables.
-    pub(super) fn predicted_plots(&self) -> Vec<Plot> {
-        let prediction = self.record.prediction.as_ref();
-        prediction.map_or_else(Vec::new, |prediction| plot::predicted(self, prediction))
-    }
-
-    /// What is to know of a prediction, where there is one.
-    pub(super) fn lines(&self) -> Option<String> {
-        self.record.prediction.as_ref().map(model::lines)
-    }
-
     /// The cases that are on no curve, by heading; no floors.
     pub fn others(&self) -> Vec<Group<'a>> {
         let mut groups = rows::groups(self.record);
@@ -102,18 +78,6 @@ impl<'a> Chart<'a> {
         }
         groups.retain(|group| !group.rows.is_empty());
         groups
-    }
-
-    /// Those, a line for each heading: `Cache lines, ns/op: line/own 4.89, line/far not run.`
-    pub fn others_told(&self) -> Vec<String> {
-        let told = |group: &Group<'_>| {
-            let rows = group.rows.iter();
-            let rows: Vec<String> = rows
-                .map(|row| format!("{} {}", row.name, row.cost))
-                .collect();
-            format!("{}, {}: {}.", group.name, self.record.unit, rows.join(", "))
-        };
-        self.others().iter().map(told).collect()
     }
 
     /// The comparisons that are not of two curves at the same place.

@@ -1,7 +1,7 @@
 //! What all threads do together, what it takes each, and what is to know of a point.
 
 use super::{
-    Chart, FAIR, KNEE_MARK, MANY_MISSES, MISSES_MARK, UNFAIR_MARK, absent, misses_much, of_group,
+    Chart, FAIR, KNEE_MARK, MANY_MISSES, MISSES_MARK, UNFAIR_MARK, misses_much, of_group,
     share_cell, with_ends,
 };
 use crate::{
@@ -26,7 +26,6 @@ pub(super) fn blocks(chart: &Chart<'_>, all: bool) -> Vec<Block> {
     if all {
         blocks.push(at_one_count(chart, usual, all));
         blocks.extend(others.iter().map(|group| rates(chart, group)));
-        blocks.extend(groups.iter().map(|group| costs(chart, group)));
     } else if chart.tells_speed {
         blocks.push(at_one_count(chart, usual, all));
         blocks.extend(changed(chart));
@@ -139,23 +138,6 @@ fn marks_caption(chart: &Chart<'_>, group: &CurveGroup<'_>) -> String {
         parts.push(target::NO_SPEED.to_owned());
     }
     parts.join(" ")
-}
-
-/// What an operation takes each thread.
-fn costs(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Block {
-    let cell = |_: &Curve<'_>, point: &CurvePoint<'_>| {
-        cost_cell(point).unwrap_or_else(|| absent(point.case, chart.record))
-    };
-    Block {
-        title: format!(
-            "What one {} takes each {}, {}{}",
-            chart.operation(),
-            super::singular(&text::line(&chart.curves.scaling.over)),
-            chart.record.unit,
-            of_group(group)
-        ),
-        ..by_threads(chart, group, &cell)
-    }
 }
 
 /// What an operation takes each thread at a point; `None` where it has no result.

@@ -39,11 +39,7 @@ fn block(
     curve: &[&State<'_>],
     apart: &str,
 ) -> Block {
-    let cases = curve.iter().flat_map(|state| {
-        let probes = state.probes.iter().map(|probed| probed.case);
-        state.off.into_iter().chain(probes)
-    });
-    let scale = quantity.scale(cases);
+    let scale = quantity.scale(curve.iter().flat_map(|state| state.cases()));
     let variants: Vec<&str> = overhead
         .states
         .variants()

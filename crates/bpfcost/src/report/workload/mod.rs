@@ -1,21 +1,17 @@
 //! What probes cost a workload: a sentence, and small tables in which CPU time per operation leads. Made once
 //! for all views.
 
-mod calls;
 mod drops;
 mod plot;
 mod quantity;
+mod sections;
 mod sentence;
 mod state;
-mod way;
 
 use std::collections::BTreeMap;
 
 use self::quantity::Quantity;
-pub(super) use self::{
-    plot::{curves, latencies, stacks},
-    quantity::shown,
-};
+pub(crate) use self::quantity::{Scale, held};
 use crate::{
     record::{Record, State, States},
     report::{block::Block, number, text},
@@ -68,14 +64,6 @@ impl<'a> Overhead<'a> {
         }
     }
 
-    /// What probes that count calls saw, a table each.
-    pub fn calls(&self) -> Vec<Block> {
-        let states = self.states.all.iter();
-        states
-            .flat_map(|state| calls::blocks(self, state))
-            .collect()
-    }
-
     fn state_blocks(&self) -> Vec<Block> {
         let states = self.states.all.iter();
         states
@@ -94,8 +82,7 @@ impl<'a> Overhead<'a> {
                 quantity::held(&high, "%")
             )
         });
-        let mut captions = way::captions(self);
-        captions.extend(noise);
+        let mut captions = Vec::from_iter(noise);
         captions.push(self.margins());
         captions.push(
             "Another run of the same workload differs by more than these intervals know: compare probes in \
@@ -145,7 +132,7 @@ impl<'a> Overhead<'a> {
     }
 
     /// What a table is about, in a state.
-    fn title(&self, what: &str, state: &State<'a>) -> String {
+    pub(crate) fn title(&self, what: &str, state: &State<'a>) -> String {
         match self.state_name(state).as_str() {
             "" => what.to_owned(),
             name => format!("{what}, {name}"),

@@ -59,7 +59,7 @@ fn along(
     curve: &[&State<'_>],
     apart: &str,
 ) -> Option<Plot> {
-    let scale = quantity.scale(curve.iter().flat_map(|state| cases(state)));
+    let scale = quantity.scale(curve.iter().flat_map(|state| state.cases()));
     let mut lines: Vec<Line> = Vec::new();
     for (hue, name) in names(overhead).into_iter().enumerate() {
         let mut points = Vec::new();
@@ -145,9 +145,15 @@ pub(crate) fn stacks(overhead: &Overhead<'_>) -> Vec<Stack> {
 }
 
 fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
-    let known = |part: &str| cases(state).any(|case| case.secondary_value(part).is_some());
+    let known = |part: &str| {
+        state
+            .cases()
+            .any(|case| case.secondary_value(part).is_some())
+    };
     let client = known("client_ns");
-    let machine = cases(state).filter_map(|case| case.secondary_value("machine_ns"));
+    let machine = state
+        .cases()
+        .filter_map(|case| case.secondary_value("machine_ns"));
     let scale = match quantity::is_share(overhead.states.workload) {
         true => Scale {
             size: quantity::PERCENT_NS,
@@ -203,11 +209,6 @@ fn case_of<'a>(state: &State<'a>, name: &str) -> Option<&'a CaseRecord> {
         variant => state.probed(variant).map(|probed| probed.case),
     };
     case.filter(|case| case.status == Status::Ok)
-}
-
-fn cases<'s>(state: &State<'s>) -> impl Iterator<Item = &'s CaseRecord> {
-    let probes = state.probes.iter().map(|probed| probed.case);
-    state.off.into_iter().chain(probes)
 }
 
 fn line(name: &str, hue: usize, points: Vec<Point>) -> Line {

@@ -21,17 +21,12 @@ pub(super) fn blocks(overhead: &Overhead<'_>, state: &State<'_>) -> Vec<Block> {
     }
 }
 
-fn cases<'s>(state: &State<'s>) -> impl Iterator<Item = &'s CaseRecord> {
-    let probes = state.probes.iter().map(|probed| probed.case);
-    state.off.into_iter().chain(probes)
-}
-
 /// Every value, off and on.
 fn of_one(overhead: &Overhead<'_>, state: &State<'_>, probed: &Probed<'_>) -> Block {
     let compared = std::iter::once(&overhead.headline).chain(&overhead.metrics);
     let mut rows = Vec::new();
     for quantity in compared.chain(&overhead.of_probes) {
-        let scale = quantity.scale(cases(state));
+        let scale = quantity.scale(state.cases());
         let of_probe = overhead
             .of_probes
             .iter()
@@ -61,7 +56,7 @@ fn of_one(overhead: &Overhead<'_>, state: &State<'_>, probed: &Probed<'_>) -> Bl
         ],
         rows,
         notes: unresolved(overhead, state),
-        captions: Vec::new(),
+        ..Block::default()
     }
 }
 
@@ -80,7 +75,7 @@ fn of_several(overhead: &Overhead<'_>, state: &State<'_>) -> Vec<Block> {
 
 fn headline(overhead: &Overhead<'_>, state: &State<'_>) -> Block {
     let quantity = &overhead.headline;
-    let scale = quantity.scale(cases(state));
+    let scale = quantity.scale(state.cases());
     let row = |name: &str, case: &CaseRecord| {
         let off = state.off.map_or("", |off| off.name.as_str());
         let mut row = vec![Cell::words(text::line(name)), quantity.cell(case, &scale)];
@@ -101,7 +96,7 @@ fn headline(overhead: &Overhead<'_>, state: &State<'_>) -> Block {
             .chain(probes.map(|probed| row(probed.variant, probed.case)))
             .collect(),
         notes: unresolved(overhead, state),
-        captions: Vec::new(),
+        ..Block::default()
     }
 }
 
@@ -148,7 +143,7 @@ fn metrics(overhead: &Overhead<'_>, state: &State<'_>) -> Block {
     let scales: Vec<_> = overhead
         .metrics
         .iter()
-        .map(|quantity| (quantity, quantity.scale(cases(state))))
+        .map(|quantity| (quantity, quantity.scale(state.cases())))
         .collect();
     let mut head = vec![Head::words("probe")];
     head.extend(

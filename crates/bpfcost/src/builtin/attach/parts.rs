@@ -61,6 +61,7 @@ fn costs(parts: &Parts, record: &Record) -> Block {
             "mechanism: the events with an empty program attached, less the events alone. +: what a body adds \
              to the empty program, within the same epochs.{reach}"
         )],
+        ..Block::default()
     }
 }
 
@@ -111,6 +112,7 @@ fn sums(parts: &Parts, record: &Record) -> Block {
             .filter_map(|one| finding(one, parts, unit))
             .collect(),
         captions,
+        ..Block::default()
     }
 }
 

@@ -1,12 +1,13 @@
 //! Where datagrams went, and whether what a probe costs can show in throughput: both from what was measured in the
 //! windows without a probe.
 
-use super::Overhead;
 use crate::{
     record::{CaseRecord, State, Status},
     report::{
         number::{self, HOLD},
+        section::{Prose, Section},
         text,
+        workload::Overhead,
     },
 };
 
@@ -14,9 +15,15 @@ use crate::{
 const BUSY: f64 = 0.9;
 
 /// A sentence or two for each state whose client tells what it sent.
-pub(super) fn captions(overhead: &Overhead<'_>) -> Vec<String> {
+pub(super) fn sections(overhead: &Overhead<'_>) -> Option<Section> {
     let all = overhead.states.all.iter();
-    all.filter_map(|state| caption(overhead, state)).collect()
+    let paragraphs: Vec<String> = all.filter_map(|state| caption(overhead, state)).collect();
+    (!paragraphs.is_empty()).then(|| {
+        Section::Prose(Prose {
+            paragraphs,
+            ..Prose::default()
+        })
+    })
 }
 
 fn caption(overhead: &Overhead<'_>, state: &State<'_>) -> Option<String> {

@@ -1,16 +1,14 @@
 //! What probes that count calls saw: the most frequent kinds, how often one was made for an operation, and how
 //! long it took. They tell it as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
 
-use super::{
-    Overhead,
-    quantity::{Scale, held},
-};
 use crate::{
     record::{CaseRecord, Part, State, Status},
     report::{
         block::{Block, Cell, Head},
         number::{self, MISSING},
+        section::{Detail, Section, tables},
         text,
+        workload::{Overhead, Scale, held},
     },
 };
 
@@ -18,6 +16,8 @@ use crate::{
 const TOP: usize = 10;
 /// Shares and calls an operation below that are told as less.
 const LEAST: f64 = 0.001;
+/// Where the tables of several probes are.
+const EVERY_CALL: &str = "The most frequent calls, by probe: --verbose, or `bpfcost report`.";
 /// How the table is to be read.
 const CAPTION: &str = "From entry to return, waiting included: these are no CPU times. Beyond the ten most frequent \
                        kinds of a window nothing is known of any.";
@@ -31,8 +31,22 @@ struct Kind<'a> {
     took: Option<Part>,
 }
 
+/// A table for each probe that counted any; of several not where there is little room.
+pub(super) fn sections(overhead: &Overhead<'_>, detail: Detail) -> Vec<Section> {
+    let states = overhead.states.all.iter();
+    let blocks = states.flat_map(|state| blocks(overhead, state));
+    let mut blocks: Vec<Block> = blocks.collect();
+    if blocks.len() > 1 && detail == Detail::Brief {
+        blocks = vec![Block {
+            captions: vec![EVERY_CALL.to_owned()],
+            ..Block::default()
+        }];
+    }
+    tables(blocks)
+}
+
 /// A table for each probe of a state that counted any.
-pub(super) fn blocks(overhead: &Overhead<'_>, state: &State<'_>) -> Vec<Block> {
+fn blocks(overhead: &Overhead<'_>, state: &State<'_>) -> Vec<Block> {
     let probes = state.probes.iter();
     let counted = probes.filter_map(|probed| {
         let kinds = kinds(probed.case);
@@ -111,7 +125,7 @@ fn block(overhead: &Overhead<'_>, title: String, case: &CaseRecord, kinds: &[Kin
             Head::number("one takes"),
         ],
         rows,
-        notes: Vec::new(),
         captions: vec![CAPTION.to_owned()],
+        ..Block::default()
     }
 }

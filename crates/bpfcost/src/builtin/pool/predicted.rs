@@ -1,12 +1,15 @@
 //! What a model of cache lines predicts: this machine's curves and on to more CPUs, and how far the model is
 //! off where others published what they measured. Nothing here was measured but the lines.
 
-use super::{Chart, RateUnit, toned};
+use super::plot;
 use crate::{
-    record::{Part, PredictedCurve, Prediction, PublishedRow, PublishedTable},
+    record::{Part, PredictedCurve, Prediction, PublishedRow, PublishedTable, Record},
     report::{
         block::{Block, Cell, Head, Note},
+        figure::curve,
         number,
+        scaling::{Chart, RateUnit},
+        section::{Detail, Figures, Section, tables},
         style::Tone,
         text,
     },
@@ -15,8 +18,32 @@ use crate::{
 /// A prediction that is off by more than this counts as failed ([`PublishedRow::within`]).
 const OFF: f64 = 2.0;
 
+/// What a model predicts of a record's curves, where one was asked.
+pub(in crate::builtin) fn sections(record: &Record, detail: Detail) -> Vec<Section> {
+    let (Some(prediction), Some(chart)) = (&record.prediction, Chart::new(record)) else {
+        return Vec::new();
+    };
+    let figures = Figures {
+        title: "What a model predicts".to_owned(),
+        caption: format!(
+            "Solid lines were measured here. Hollow marks are what others published of other machines, dashed lines \
+             what the model predicts: neither was measured here. {}",
+            lines(prediction)
+        ),
+        figures: plot::predicted(&chart, prediction)
+            .iter()
+            .map(curve::figure)
+            .collect(),
+        ..Figures::default()
+    };
+    let page = detail == Detail::Page && !figures.figures.is_empty();
+    let figures = page.then_some(Section::Figures(figures));
+    let blocks = blocks(&chart, prediction, detail > Detail::Brief);
+    figures.into_iter().chain(tables(blocks)).collect()
+}
+
 /// The tables, and every published point; a few lines, where not `all` is wanted.
-pub(super) fn blocks(chart: &Chart<'_>, prediction: &Prediction, all: bool) -> Vec<Block> {
+fn blocks(chart: &Chart<'_>, prediction: &Prediction, all: bool) -> Vec<Block> {
     if !all {
         return short(chart, prediction).into_iter().collect();
     }
@@ -106,7 +133,7 @@ fn times(factor: f64) -> String {
 }
 
 /// What the model was told of this machine, and what nobody measured.
-pub(super) fn lines(prediction: &Prediction) -> String {
+fn lines(prediction: &Prediction) -> String {
     let lines = &prediction.lines;
     let ns = |ns: f64| {
         format!(
@@ -166,6 +193,7 @@ fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Block {
         rows: prediction.curves.iter().map(row).collect(),
         notes: beside(chart, prediction).into_iter().collect(),
         captions: vec![lines(prediction)],
+        ..Block::default()
     }
 }
 
@@ -230,7 +258,7 @@ fn errors(chart: &Chart<'_>, prediction: &Prediction) -> Block {
         };
         vec![
             Cell::words(text::line(&table.title)),
-            toned(Cell::number(count, within as f64), tone),
+            Cell::number(count, within as f64).toned(tone),
             number(middle),
             number(worst.map(|one| one.0)),
             Cell::words(worst.map_or_else(String::new, |(_, row)| {
@@ -294,7 +322,7 @@ fn published(chart: &Chart<'_>, table: &PublishedTable) -> Block {
             Cell::number(unit.plain(row.published), row.published),
             Cell::number(unit.plain(row.predicted), row.predicted),
             factor,
-            toned(Cell::words(answer), tone),
+            Cell::words(answer).toned(tone),
             Cell::words(row.note.as_deref().map_or_else(String::new, text::line)),
         ]
     };

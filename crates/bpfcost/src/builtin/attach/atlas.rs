@@ -1,0 +1,214 @@
+//! docs/ATLAS.md: records of `attach` as one document. What it says, how it was made, what each way to attach
+//! costs on each kernel, and beside it what hardware takes.
+//!
+//! The same records give the same document: nothing in it but what they hold.
+
+mod kernels;
+mod made;
+
+use std::fmt::Write;
+
+use crate::{
+    record::{Across, Record},
+    report::{
+        block::Block,
+        markdown::escape,
+        matrix::{self, Matrix},
+        number,
+        section::Detail,
+        target, text,
+        view::grid::{self, Sheet},
+        words,
+    },
+};
+
+/// The records of one experiment, by what their numbers are.
+struct Atlas<'a> {
+    experiment: String,
+    /// Counted, by the versions of their kernels.
+    kernels: Vec<&'a Record>,
+    /// Timed by real clocks.
+    clocks: Vec<&'a Record>,
+    /// Timed by an emulator's, which say little.
+    emulated: Vec<&'a Record>,
+}
+
+/// The document; `None` where no record has a grid.
+pub fn render(records: &[&Record]) -> Option<String> {
+    let atlas = Atlas::new(records)?;
+    let mut out = format!(
+        "# Atlas of {}\n\n{}\n\n",
+        escape(&atlas.experiment),
+        atlas.about()
+    );
+    out += "## What it says\n\n";
+    for sentence in atlas.says() {
+        let _ = writeln!(out, "- {}", escape(&sentence));
+    }
+    out += "\n## How it was made\n\n";
+    let _ = writeln!(out, "```sh\n{}\n```\n", atlas.commands().join("\n"));
+    atlas.made().markdown(&mut out);
+    if let Some(newest) = atlas.kernels.last() {
+        out += "## In instructions\n\n\
+                insn are not ns: an instruction counts the same whatever it waits for. Caches, branches and TLBs \
+                are not modelled. A count tells one kernel from another, and one way from another with care.\n\n";
+        // The newest kernel has the most rows, so its caption holds for all.
+        let caption = Sheet::new(newest).map(|sheet| sheet.caption());
+        let _ = writeln!(out, "{}\n", escape(&caption.unwrap_or_default()));
+        let each = atlas.kernels.iter();
+        let each = each.map(|record| cells(record, format!("All of {}", place(record))));
+        let changes = atlas.changes().into_iter();
+        for block in changes.chain(atlas.by_kernel()).chain(each) {
+            below_heading(&mut out, block);
+        }
+    }
+    if !atlas.clocks.is_empty() {
+        out += "## In nanoseconds\n\n\
+                Instructions are no nanoseconds. These are times by real clocks, of whatever the machine allows: \
+                hold their order against that of the counts before you read one for the other.\n\n";
+        for record in &atlas.clocks {
+            let mut block = cells(record, place(record));
+            block
+                .captions
+                .extend(Sheet::new(record).map(|sheet| sheet.caption()));
+            block.captions.extend(words::session_caption(record));
+            below_heading(&mut out, block);
+        }
+    }
+    Some(number::plain_spaces(&out))
+}
+
+impl<'a> Atlas<'a> {
+    fn new(records: &[&'a Record]) -> Option<Self> {
+        // Of several sessions on one target the last.
+        let columns = Across::new(records).columns;
+        let latest: Vec<&Record> = columns.iter().map(|column| column.record).collect();
+        let first = latest.iter().find(|record| record.cells().is_some())?;
+        let of = |wanted: &dyn Fn(&Record) -> bool| -> Vec<&'a Record> {
+            let latest = latest.iter().copied();
+            latest.filter(|record| wanted(record)).collect()
+        };
+        let mut kernels = of(&|record| record.unit.is_counted());
+        kernels.sort_by_key(|record| version(&record.machine.kernel));
+        Some(Atlas {
+            experiment: text::line(&first.experiment),
+            kernels,
+            clocks: of(&|record| !record.unit.is_counted() && !target::is_emulated(record)),
+            emulated: of(&target::is_emulated),
+        })
+    }
+
+    fn about(&self) -> String {
+        let kernels = number::plural(self.kernels.len(), "kernel");
+        let clocks = number::plural(self.clocks.len(), "machine");
+        let parts = [
+            (
+                &self.kernels,
+                format!("counted in instructions on {kernels}"),
+            ),
+            (&self.clocks, format!("timed in nanoseconds on {clocks}")),
+        ];
+        let parts = parts.into_iter().filter(|part| !part.0.is_empty());
+        let parts: Vec<String> = parts.map(|part| part.1).collect();
+        format!(
+            "What an event costs with a program attached, less what the same event costs without: {}. Written \
+             by `bpfcost report` from records alone; change nothing here by hand.",
+            parts.join(", ")
+        )
+    }
+
+    /// Cheapest and dearest of each record, and what bodies add.
+    fn says(&self) -> Vec<String> {
+        let cheapest =
+            |record: &&Record| Some(format!("{}.", grid::sentence(&Sheet::new(record)?)?));
+        let kernels = self.kernels.iter().filter_map(cheapest);
+        let bodies = self.kernels.last().and_then(|record| bodies(record));
+        let clocks = self.clocks.iter().filter_map(cheapest);
+        kernels.chain(bodies).chain(clocks).collect()
+    }
+
+    /// What changed from each kernel to the next.
+    fn changes(&self) -> Vec<Block> {
+        let pairs = self.kernels.windows(2);
+        let mut blocks: Vec<Block> = pairs
+            .filter_map(Matrix::new)
+            .flat_map(|matrix| matrix::changes(&matrix))
+            .collect();
+        if let Some(last) = blocks.last_mut() {
+            last.captions.push(
+                "Compared is the net cost of the same case on both kernels. What a kernel does differently there \
+                 is not in these tables."
+                    .to_owned(),
+            );
+        }
+        blocks
+    }
+}
+
+/// What the other bodies cost beyond the first, in the median of the ways that have both.
+fn bodies(record: &Record) -> Option<String> {
+    let sheet = Sheet::new(record)?;
+    let added = |column: usize| {
+        let rows = sheet.rows.iter().filter_map(|row| {
+            let [first, own] = [0, column].map(|column| row.cells.get(column)?.cost);
+            Some(own?.value - first?.value)
+        });
+        let median = bpfcost_stats::sample::median(&rows.collect::<Vec<f64>>())?;
+        // Hundreds of instructions need no fractions here; the tables have them.
+        let median = match median.abs() >= 100.0 {
+            true => number::fixed(median, 0),
+            false => words::value(median, None, record.unit),
+        };
+        Some(format!("{} {median}", sheet.columns[column]))
+    };
+    let added: Vec<String> = (1..sheet.columns.len()).filter_map(added).collect();
+    (!added.is_empty()).then(|| {
+        format!(
+            "What another body than {} adds on {}, in the median of all ways that have both: {} {}.",
+            sheet.columns[0],
+            target::label(record),
+            added.join(", "),
+            record.unit
+        )
+    })
+}
+
+/// `exact:6.12: Linux 6.12.107`.
+fn place(record: &Record) -> String {
+    format!("{}: {}", target::label(record), target::kernel(record))
+}
+
+/// All cells of a record.
+fn cells(record: &Record, title: String) -> Block {
+    let sheet = Sheet::new(record);
+    let block = sheet.map(|sheet| sheet.block(Detail::Document));
+    Block {
+        title,
+        ..block.unwrap_or_default()
+    }
+}
+
+/// A table with its title as a heading, so that it can be linked to.
+fn below_heading(out: &mut String, mut block: Block) {
+    let title = std::mem::take(&mut block.title);
+    let _ = writeln!(out, "### {}\n", escape(&title));
+    block.markdown(out);
+}
+
+/// A release as numbers, so that 6.8 stands before 6.12.
+fn version(release: &str) -> Vec<u64> {
+    let parts = release.split(|c: char| !c.is_ascii_digit());
+    parts.map_while(|part| part.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_sort_as_numbers() {
+        assert!(version("6.8.0-1-amd64") < version("6.12.107+deb13-amd64"));
+        assert!(version("6.12.107+deb13-amd64") < version("7.2.13"));
+        assert_eq!(version(""), [0; 0]);
+    }
+}

@@ -1,0 +1,86 @@
+//! How the atlas was made: the commands, and what was measured with what.
+
+use super::Atlas;
+use crate::{
+    record::Record,
+    report::{
+        block::{Block, Cell, Head},
+        number, target, text,
+    },
+};
+
+impl Atlas<'_> {
+    /// A row for each record.
+    pub(super) fn made(&self) -> Block {
+        let told = |text: &Option<String>| {
+            text.as_deref()
+                .map_or(number::MISSING.to_owned(), text::line)
+        };
+        let row = |record: &&Record| {
+            let machine = &record.machine;
+            let numbers = match record.unit.is_counted() {
+                true => format!("counted in {}", told(&machine.emulator)),
+                false => format!("timed on {}", text::line(&machine.cpu)),
+            };
+            [
+                target::label(record),
+                text::line(&machine.kernel),
+                text::line(&machine.kernel_build),
+                numbers,
+                told(&machine.programs),
+                text::line(&record.started),
+                number::count(record.cases.len() as u64),
+            ]
+            .map(Cell::words)
+            .to_vec()
+        };
+        let heads = [
+            "target",
+            "kernel",
+            "its build",
+            "numbers are",
+            "programs",
+            "started",
+        ];
+        let emulated: Vec<String> = self
+            .emulated
+            .iter()
+            .map(|record| target::label(record))
+            .collect();
+        let left_out = (!emulated.is_empty()).then(|| {
+            format!(
+                "Left out: {}. Times of an emulator are neither counts nor those of hardware.",
+                emulated.join(", ")
+            )
+        });
+        Block {
+            head: heads
+                .map(Head::words)
+                .into_iter()
+                .chain([Head::number("cases")])
+                .collect(),
+            rows: self.kernels.iter().chain(&self.clocks).map(row).collect(),
+            captions: left_out.into_iter().collect(),
+            ..Block::default()
+        }
+    }
+
+    /// What makes these records again: those that were asked alike in one command.
+    pub(super) fn commands(&self) -> Vec<String> {
+        let mut commands: Vec<(String, String)> = Vec::new();
+        for record in self.kernels.iter().chain(&self.clocks) {
+            let quick = if record.asked.quick { " --quick" } else { "" };
+            let asked = format!("{quick} --seed {}", record.seed);
+            let on = format!(" --on {}", text::line(&record.target));
+            match commands.iter_mut().find(|command| command.1 == asked) {
+                Some((targets, _)) => targets.push_str(&on),
+                None => commands.push((on, asked)),
+            }
+        }
+        let run = |(on, asked)| format!("bpfcost run {}{on}{asked} --out FOLDER", self.experiment);
+        let report = "bpfcost report FOLDER -o FILE.md".to_owned();
+        let commands = commands.into_iter().map(run).chain([report]);
+        // What a record holds must not end the block.
+        commands.map(|command| command.replace('`', "'")).collect()
+    }
+}

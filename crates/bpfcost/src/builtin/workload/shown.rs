@@ -1,0 +1,19 @@
+//! What workloads show of their own.
+
+use super::{calls, way};
+use crate::{
+    record::Record,
+    report::{
+        section::{Detail, Section},
+        workload::Overhead,
+    },
+};
+
+/// Where datagrams went, and which calls probes counted; nothing of other records.
+pub(in crate::builtin) fn sections(record: &Record, detail: Detail) -> Vec<Section> {
+    let Some(overhead) = Overhead::new(record) else {
+        return Vec::new();
+    };
+    let calls = calls::sections(&overhead, detail);
+    way::sections(&overhead).into_iter().chain(calls).collect()
+}

@@ -1,0 +1,147 @@
+//! What a report is made of: tables, figures and prose. The renderers know nothing else.
+
+use serde::Serialize;
+
+use crate::report::{block::Block, style::Tone};
+
+/// Where a view is shown, and so how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Detail {
+    /// A terminal.
+    Brief,
+    /// Markdown: what a terminal shows, with room for more columns.
+    Document,
+    /// A terminal that was asked for everything.
+    Full,
+    /// A page: everything, and figures.
+    Page,
+}
+
+/// A record as it is shown, or several of them together.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// What was measured where.
+    pub title: String,
+    /// When; empty where that is not one time.
+    pub started: String,
+    /// The result in a sentence.
+    pub summary: String,
+    /// What the summary says beyond its words.
+    pub tone: Tone,
+    /// What follows it.
+    pub sections: Vec<Section>,
+    /// Where the numbers come from; empty where the sections say so.
+    pub origin: String,
+}
+
+/// A part of a view.
+#[derive(Clone, Debug)]
+pub enum Section {
+    /// A table.
+    Table(Block),
+    /// Figures; a page alone has them.
+    Figures(Figures),
+    /// Paragraphs.
+    Prose(Prose),
+    /// Why something has no result.
+    Problem(Problem),
+    /// What disturbed the run, one line each.
+    Warnings(Vec<String>),
+    /// Names with what stands beside them; a page alone has them.
+    Facts(Facts),
+}
+
+/// Figures under a title.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Figures {
+    /// What they show.
+    pub title: String,
+    /// What their colours and marks mean, as HTML.
+    pub key: String,
+    /// How to read them.
+    pub caption: String,
+    /// The figures.
+    pub figures: Vec<Figure>,
+    /// How they stand.
+    pub order: Order,
+    /// What is to know below them.
+    pub below: Vec<String>,
+}
+
+/// How figures stand.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// Below each other, each as wide as the page.
+    #[default]
+    Rows,
+    /// Beside each other where there is room.
+    Small,
+    /// As many beside each other as find room.
+    Strips,
+}
+
+/// A figure.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Figure {
+    /// Its title; empty where that of all of them says it.
+    pub title: String,
+    /// The figure, as HTML.
+    pub markup: String,
+}
+
+/// Paragraphs under a title.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Prose {
+    /// Their title; may be empty.
+    pub title: String,
+    /// The paragraphs.
+    pub paragraphs: Vec<String>,
+    /// Whether they stand out.
+    pub tone: Tone,
+}
+
+/// Why something has no result.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Problem {
+    /// What was expected, and what was seen.
+    pub problem: String,
+    /// The detail as it was recorded, by lines; columns stay columns.
+    pub details: Vec<String>,
+}
+
+/// Names with what stands beside them.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Facts {
+    /// Their title; those without one are figures to weigh everything else by.
+    pub title: String,
+    /// The facts.
+    pub facts: Vec<Fact>,
+}
+
+/// A name and what stands beside it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Fact {
+    /// The name.
+    pub name: String,
+    /// What stands beside it.
+    pub value: String,
+    /// What it says beyond its words.
+    pub tone: Tone,
+}
+
+impl Fact {
+    /// A fact in no tone.
+    pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
+        Fact {
+            name: name.into(),
+            value: value.into(),
+            tone: Tone::Plain,
+        }
+    }
+}
+
+/// Blocks as sections.
+pub fn tables(blocks: impl IntoIterator<Item = Block>) -> Vec<Section> {
+    blocks.into_iter().map(Section::Table).collect()
+}

@@ -1,0 +1,195 @@
+//! A record as sections of table, figure and prose, by the layout that its experiment declared.
+//!
+//! This is the one place that asks for the layout. The files beside it make the sections of one layout each.
+
+mod facts;
+mod flat;
+pub mod grid;
+
+use self::grid::Sheet;
+use crate::{
+    experiment,
+    record::{Record, Status},
+    report::{
+        number::MISSING,
+        rows::{self, Group, PairRow},
+        scaling::{self, Chart},
+        section::{Detail, Problem, Prose, Section, View, tables},
+        style::Tone,
+        summary, target, text, warnings, words,
+        workload::Overhead,
+    },
+};
+
+/// How the cases of a record are laid out.
+pub(super) enum Layout<'a> {
+    /// One below the other, by heading.
+    Flat,
+    /// As rows and columns.
+    Grid(Sheet<'a>),
+    /// As curves.
+    Curves(Chart<'a>),
+    /// As the states of a server, with probes and without.
+    Workload(Overhead<'a>),
+}
+
+impl<'a> Layout<'a> {
+    /// That of a record; flat where its cases do not fit what it declares.
+    pub(super) fn of(record: &'a Record) -> Self {
+        let workload = || Overhead::new(record).map(Layout::Workload);
+        let grid = || Sheet::new(record).map(Layout::Grid);
+        let curves = || Chart::new(record).map(Layout::Curves);
+        let known = workload().or_else(grid).or_else(curves);
+        known.unwrap_or(Layout::Flat)
+    }
+
+    /// The result in a sentence without its end; `None` where every case stands by itself.
+    pub(super) fn sentence(&self) -> Option<String> {
+        match self {
+            Layout::Flat => None,
+            Layout::Grid(sheet) => grid::sentence(sheet),
+            Layout::Curves(chart) => scaling::sentence(chart),
+            Layout::Workload(overhead) => overhead.sentence(),
+        }
+    }
+
+    /// What leads.
+    fn lead(&self, detail: Detail) -> Vec<Section> {
+        match self {
+            Layout::Flat => Vec::new(),
+            Layout::Grid(sheet) => sheet.sections(detail),
+            Layout::Curves(chart) => chart.sections(detail),
+            Layout::Workload(overhead) => overhead.sections(detail),
+        }
+    }
+
+    /// The cases and comparisons that stand by themselves in a short view.
+    fn others(&self, record: &'a Record) -> (Vec<Group<'a>>, Vec<PairRow<'a>>) {
+        match self {
+            Layout::Flat => (rows::groups(record), rows::pairs(record)),
+            Layout::Curves(chart) => (chart.others(), chart.other_pairs()),
+            Layout::Grid(_) | Layout::Workload(_) => (Vec::new(), Vec::new()),
+        }
+    }
+
+    /// The cases and comparisons that stand by themselves where everything is shown.
+    fn all(&self, record: &'a Record) -> (Vec<Group<'a>>, Vec<PairRow<'a>>) {
+        match self {
+            // Its own tables have every value.
+            Layout::Workload(_) => (Vec::new(), Vec::new()),
+            _ => (rows::groups(record), rows::pairs(record)),
+        }
+    }
+}
+
+/// Whether trials are windows of a workload.
+pub(super) fn is_workload(record: &Record) -> bool {
+    record.layout.workload().is_some()
+}
+
+/// A record as it is shown, with the sections that its experiment has of its own.
+pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
+    let layout = Layout::of(record);
+    let mut failed = problems(record);
+    failed.extend(unknown(record));
+    let warnings = warnings::lines(record);
+    failed.extend((!warnings.is_empty()).then_some(Section::Warnings(warnings)));
+    let sections = match detail {
+        Detail::Brief | Detail::Document => {
+            let (groups, pairs) = layout.others(record);
+            let blocks = [
+                flat::costs(&groups, record, detail),
+                flat::cpus(record, detail),
+                flat::pairs(&pairs, record, detail),
+            ];
+            let blocks = tables(blocks.into_iter().flatten());
+            [layout.lead(detail), blocks, own, failed].concat()
+        }
+        Detail::Full => {
+            let blocks = tables(everything(record, &layout, detail));
+            [layout.lead(detail), blocks, own, failed].concat()
+        }
+        Detail::Page => {
+            let mut figures: Vec<Section> = Vec::new();
+            figures.extend(flat::intervals(&layout.others(record).0, record));
+            let mut below: Vec<Section> = Vec::new();
+            below.extend(flat::forest(&rows::pairs(record), record));
+            below.extend(flat::strips(record));
+            below.extend(tables(everything(record, &layout, detail)));
+            below.extend(facts::below(record));
+            let above = facts::above(record);
+            [above, failed, layout.lead(detail), figures, own, below].concat()
+        }
+    };
+    View {
+        title: format!(
+            "{} on {}",
+            text::line(&record.experiment),
+            target::label(record)
+        ),
+        started: text::line(&record.started),
+        summary: summary::of(record, &layout),
+        sections,
+        origin: origin(record),
+        ..View::default()
+    }
+}
+
+/// Every case, every CPU, every trial, every comparison.
+fn everything(
+    record: &Record,
+    layout: &Layout<'_>,
+    detail: Detail,
+) -> impl Iterator<Item = crate::report::block::Block> {
+    let (groups, pairs) = layout.all(record);
+    let blocks = [
+        flat::costs(&groups, record, detail),
+        flat::cpus(record, detail),
+        flat::batches(&rows::groups(record), record, detail),
+        flat::pairs(&pairs, record, detail),
+    ];
+    blocks.into_iter().flatten()
+}
+
+/// Why a record is not laid out as it declares.
+fn unknown(record: &Record) -> Option<Section> {
+    let experiment::Layout::Unknown(name) = &record.layout else {
+        return None;
+    };
+    let name = text::line(name);
+    Some(Section::Prose(Prose {
+        paragraphs: vec![format!(
+            "This record asks for the layout `{name}`, which a newer bpfcost knows. Here every case stands by itself."
+        )],
+        tone: Tone::Open,
+        ..Prose::default()
+    }))
+}
+
+/// Why cases have no result.
+fn problems(record: &Record) -> Vec<Section> {
+    let cases = record.cases.iter();
+    let invalid = cases.filter(|case| case.status == Status::Invalid);
+    let lines = invalid.flat_map(|case| words::invalid_lines(case, record));
+    lines
+        .map(|(problem, details)| Section::Problem(Problem { problem, details }))
+        .collect()
+}
+
+/// Where a record comes from, in a line.
+fn origin(record: &Record) -> String {
+    let machine = &record.machine;
+    let kernel = match machine.kernel.is_empty() {
+        true => MISSING.to_owned(),
+        false => text::line(&machine.kernel),
+    };
+    let emulator = machine.emulator.as_deref();
+    let emulator = emulator.map_or_else(String::new, |one| format!(" in {}", text::line(one)));
+    format!(
+        "bpfcost {}, {}, Linux {kernel} on {}{emulator}, seed {}.",
+        text::line(&record.bpfcost),
+        text::line(&record.started),
+        text::line(&machine.cpu),
+        record.seed
+    )
+}

@@ -1,0 +1,51 @@
+//! Records as each renderer shows them, with what their experiments show of their own.
+
+use bpfcost::{
+    builtin::view,
+    record::{Changes, Record},
+    report::{
+        compare, markdown as document,
+        matrix::{self, Matrix},
+        rate::Load,
+        section::Detail,
+        style::Style,
+        terminal,
+    },
+};
+
+pub fn table(record: &Record, style: Style) -> String {
+    terminal::render(&view::of(record, Detail::Brief, Load::default()), style)
+}
+
+pub fn verbose(record: &Record, style: Style) -> String {
+    terminal::render(&view::of(record, Detail::Full, Load::default()), style)
+}
+
+pub fn markdown(record: &Record) -> String {
+    document::render(&view::of(record, Detail::Document, Load::default()))
+}
+
+pub fn html(records: &[Record]) -> anyhow::Result<String> {
+    view::page(records, Load::default())
+}
+
+pub fn atlas(records: &[Record]) -> String {
+    view::document(records, Load::default())
+}
+
+pub fn across(matrix: &Matrix<'_>, style: Style, verbose: bool) -> String {
+    let detail = if verbose { Detail::Full } else { Detail::Brief };
+    terminal::render(&matrix::view(matrix, detail), style)
+}
+
+pub fn across_in_markdown(matrix: &Matrix<'_>) -> String {
+    document::render(&matrix::view(matrix, Detail::Document))
+}
+
+pub fn comparison(changes: &Changes, style: Style) -> String {
+    terminal::render(&compare::view(changes), style)
+}
+
+pub fn comparison_in_markdown(changes: &Changes) -> String {
+    document::render(&compare::view(changes))
+}
