@@ -35,7 +35,10 @@ fn csv() {
 
 #[test]
 fn compare_table() {
-    insta::assert_snapshot!(views::comparison(&sample_changes::changes(), Style::default()));
+    insta::assert_snapshot!(views::comparison(
+        &sample_changes::changes(),
+        Style::default()
+    ));
 }
 
 #[test]

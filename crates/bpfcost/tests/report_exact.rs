@@ -53,7 +53,10 @@ fn comparison() {
     ] {
         assert!(!view.contains("interval)"), "{view}");
     }
-    for view in [views::comparison(&changes, style), views::comparison_in_markdown(&changes)] {
+    for view in [
+        views::comparison(&changes, style),
+        views::comparison_in_markdown(&changes),
+    ] {
         assert!(words(&view).contains("insn are not ns"), "{view}");
     }
 }

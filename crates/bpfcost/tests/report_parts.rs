@@ -11,7 +11,8 @@ use bpfcost::{
     record::{Part, PartRole, Parts, Record},
     report::{
         block::{self, Block},
-        csv, rate::{self, Load},
+        csv,
+        rate::{self, Load},
         style::Style,
     },
 };

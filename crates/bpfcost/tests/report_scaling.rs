@@ -6,12 +6,7 @@ use bpfcost::{
     experiment::Layout,
     measure::{PROPORTIONALITY, Warning},
     record::{Curves, Record},
-    report::{
-        csv,
-        matrix::Matrix,
-        style::Style,
-        summary,
-    },
+    report::{csv, matrix::Matrix, style::Style, summary},
 };
 use common::{
     sample_scaling::{self, CPUS, POOLS, THREADS, rate},

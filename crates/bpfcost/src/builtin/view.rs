@@ -40,7 +40,10 @@ pub fn page(records: &[Record], load: Load) -> Result<String> {
         Part::Alone(_) => None,
     });
     let views = records.iter().map(|record| of(record, Detail::Page, load));
-    html::render(&across.collect::<Vec<View>>(), &views.collect::<Vec<View>>())
+    html::render(
+        &across.collect::<Vec<View>>(),
+        &views.collect::<Vec<View>>(),
+    )
 }
 
 /// Records as Markdown: side by side where there are several targets, then each.
@@ -67,7 +70,9 @@ fn part_markdown(part: &Part<'_>, load: Load) -> String {
         Part::Alone(records) => (None, records),
     };
     let across = across.map(|matrix| matrix::view(matrix, Detail::Document));
-    let records = records.iter().map(|record| of(record, Detail::Document, load));
+    let records = records
+        .iter()
+        .map(|record| of(record, Detail::Document, load));
     let views = across.into_iter().chain(records);
     views.map(|view| report::markdown::render(&view)).collect()
 }

@@ -77,7 +77,9 @@ pub fn render(across: &[View], records: &[View]) -> Result<String> {
         ([one], _) => one.title.clone(),
         _ => format!("{} runs", records.len()),
     };
-    let views: Vec<Shown<'_>> = shown("matrix", across).chain(shown("run", records)).collect();
+    let views: Vec<Shown<'_>> = shown("matrix", across)
+        .chain(shown("run", records))
+        .collect();
     let mut templates = Environment::new();
     templates.set_auto_escape_callback(|_| AutoEscape::Html);
     templates

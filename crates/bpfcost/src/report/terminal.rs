@@ -106,7 +106,8 @@ impl Block {
         let cells = self.rows.iter().filter_map(|row| row.get(at));
         let mut texts: Vec<String> = cells.map(|cell| cell.text.clone()).collect();
         let is_digit = |last: char| last.is_ascii_digit();
-        let plain = |text: &String| !text.ends_with(is_digit) || !text.contains(char::is_whitespace);
+        let plain =
+            |text: &String| !text.ends_with(is_digit) || !text.contains(char::is_whitespace);
         if self.head[at].number && texts.iter().all(plain) {
             number::align(&mut texts, ' ', ' ');
         }

@@ -97,7 +97,7 @@ fn short(chart: &Chart<'_>, prediction: &Prediction) -> Option<Block> {
     });
     let curves = Note {
         text: format!(
-            "At {}, a CPU each, {}: {}.",
+            "At {}, {}: {}.",
             chart.threads(most),
             unit.of(&chart.operations()),
             rates.join(", ")
@@ -105,14 +105,12 @@ fn short(chart: &Chart<'_>, prediction: &Prediction) -> Option<Block> {
         tone: Tone::Plain,
     };
     Some(Block {
-        title: "Predicted by a model of cache lines, not measured".to_owned(),
+        title: "Predicted by a model of cache lines, a CPU for each thread; not measured"
+            .to_owned(),
         notes: std::iter::once(curves)
             .chain(beside(chart, prediction))
             .chain(held)
             .collect(),
-        captions: vec![
-            "Every point, and what the model was told: --verbose, or `bpfcost report`.".to_owned(),
-        ],
         ..Block::default()
     })
 }

@@ -82,17 +82,21 @@ pub(super) fn costs(groups: &[Group<'_>], record: &Record, detail: Detail) -> Op
     ];
     head.extend(page.then(|| Head::number(if unit.is_counted() { "apart" } else { "±" })));
     head.extend([Head::words("net"), Head::words("note")]);
-    let captions = match page {
+    let mut captions = match page {
         true => vec![words::cost_caption(record)],
         false => words::captions(record),
     };
-    let memory = words::memory_caption(record).filter(|_| !page);
+    captions.extend(words::memory_caption(record).filter(|_| !page));
+    if detail == Detail::Brief && rows.len() < record.cases.len() {
+        // What leads says how to read costs.
+        captions.clear();
+    }
     (!rows.is_empty()).then(|| Block {
         title: title(detail, "All costs"),
         head,
         groups,
         rows,
-        captions: captions.into_iter().chain(memory).collect(),
+        captions,
         ..Block::default()
     })
 }

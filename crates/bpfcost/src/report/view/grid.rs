@@ -16,8 +16,7 @@ use crate::{
 };
 
 /// Where the rest is, of a record of which one table shows a part.
-pub(in crate::report) const EVERY_CASE: &str =
-    "Every case as measured, floors included, and what differs from what: --verbose, or `bpfcost report`.";
+pub(in crate::report) const EVERY_CASE: &str = "Every case as measured, floors included, and what differs from what: --verbose, or `bpfcost report`.";
 
 /// A record's cases as rows and columns, as text.
 #[derive(Debug)]
@@ -133,13 +132,19 @@ impl<'a> Sheet<'a> {
 
     /// How far its numbers hold.
     fn known(&self) -> impl Iterator<Item = String> {
-        let known = [words::session_caption(self.record), target::identity(self.record)];
+        let known = [
+            words::session_caption(self.record),
+            target::identity(self.record),
+        ];
         known.into_iter().flatten()
     }
 
     /// All cells at one look.
     fn figures(&self) -> Section {
-        let below = self.notes().into_iter().chain(absent::remedies(&self.absent));
+        let below = self
+            .notes()
+            .into_iter()
+            .chain(absent::remedies(&self.absent));
         Section::Figures(Figures {
             title: "What each way costs".to_owned(),
             key: figure::sheet::KEY.to_owned(),
@@ -161,7 +166,10 @@ impl<'a> Sheet<'a> {
         let columns = columns.flat_map(|column| [Head::number(column.clone()), spread()]);
         let floors = self.floors_differ().then(|| Head::words("floor").spare());
         let row = |row: &Row<'_>| {
-            let cells = row.cells.iter().flat_map(|cell| cell.texts(counted, detail));
+            let cells = row
+                .cells
+                .iter()
+                .flat_map(|cell| cell.texts(counted, detail));
             let floor = block::Cell::words(row.floor.clone()).toned(Tone::Quiet);
             std::iter::once(block::Cell::words(row.name.clone()))
                 .chain(cells)
@@ -224,12 +232,19 @@ impl Cell<'_> {
         };
         let (value, spread) = match counted && detail == Detail::Document && !spread.is_empty() {
             true => (spread.clone(), String::new()),
-            false => (format!("{}{}", text.value, mark(self.footnote)), spread.clone()),
+            false => (
+                format!("{}{}", text.value, mark(self.footnote)),
+                spread.clone(),
+            ),
         };
         let cell = |text, key, tone| block::Cell { text, key, tone };
         [
             cell(value, self.cost.map(|cost| cost.value), text.tone),
-            cell(spread, self.cost.and_then(|cost| Some(cost.ends?[0])), Tone::Quiet),
+            cell(
+                spread,
+                self.cost.and_then(|cost| Some(cost.ends?[0])),
+                Tone::Quiet,
+            ),
         ]
     }
 }
@@ -287,7 +302,8 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
     let record = sheet.record;
     let column = |at: usize| -> Vec<(&Row<'_>, Cost)> {
         let rows = sheet.rows.iter();
-        rows.filter_map(|row| Some((row, row.cells.get(at)?.cost?))).collect()
+        rows.filter_map(|row| Some((row, row.cells.get(at)?.cost?)))
+            .collect()
     };
     let at = (0..sheet.columns.len()).find(|at| !column(*at).is_empty())?;
     let mut costs = column(at);
@@ -312,7 +328,10 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
     };
     let times = last.1.value / first.1.value;
     let times = match times.is_finite() && times >= 1.5 && first.1.value > 0.0 {
-        true => format!(", {} times as much", number::fixed(times, usize::from(times < 9.95))),
+        true => format!(
+            ", {} times as much",
+            number::fixed(times, usize::from(times < 9.95))
+        ),
         false => String::new(),
     };
     let cheapest = match costs[1..].iter().take_while(alike).count() {

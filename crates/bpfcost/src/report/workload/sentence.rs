@@ -1,6 +1,8 @@
 //! A workload's record in a sentence that can be pasted into a ticket: whether it is within the budget, what the
 //! dearest probe costs in CPU time per operation, and how sure that is.
 
+use std::collections::BTreeSet;
+
 use super::{Overhead, named, quantity};
 use crate::{
     record::{BudgetVerdict, Comparison, State, Status, Verdict},
@@ -28,7 +30,8 @@ pub(super) fn sentence(overhead: &Overhead<'_>) -> Option<String> {
         return problem(overhead).or_else(|| alone(overhead));
     };
     let lead = lead(overhead, &costs);
-    let of = match overhead.states.variants().len() {
+    let probes: BTreeSet<&str> = costs.iter().map(|cost| cost.variant).collect();
+    let of = match probes.len() {
         1 => String::new(),
         many => format!("the dearest of {many} probes: "),
     };
@@ -66,13 +69,13 @@ fn costs<'a>(overhead: &'a Overhead<'_>) -> Vec<Cost<'a>> {
 fn lead(overhead: &Overhead<'_>, costs: &[Cost<'_>]) -> String {
     let budgets = || costs.iter().filter_map(|cost| cost.found.budget);
     if let (Some(budget), true) = (overhead.states.record.asked.budget, budgets().count() > 0) {
-        let mut over: Vec<&str> = Vec::new();
-        for cost in costs {
-            if cost.found.budget == Some(BudgetVerdict::Over) && !over.contains(&cost.variant) {
-                over.push(cost.variant);
-            }
-        }
-        let words = match (over.len(), overhead.states.variants().len()) {
+        let names = |wanted: &dyn Fn(&&Cost<'_>) -> bool| -> usize {
+            let costs = costs.iter().filter(wanted);
+            let names: BTreeSet<&str> = costs.map(|cost| cost.variant).collect();
+            names.len()
+        };
+        let over = names(&|cost| cost.found.budget == Some(BudgetVerdict::Over));
+        let words = match (over, names(&|_| true)) {
             (0, _) if budgets().any(|one| one == BudgetVerdict::CantTell) => {
                 "Can't tell yet".to_owned()
             }
