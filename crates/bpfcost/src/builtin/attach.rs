@@ -33,10 +33,7 @@ pub struct AttachTypes;
 impl Experiment for AttachTypes {
     fn description(&self) -> Description {
         Description {
-            layout: Layout::Grid(Grid {
-                rows: "attach".into(),
-                columns: "body".into(),
-            }),
+            layout: Layout::Grid(Grid::of_events("attach", "body")),
             most_cpus: Some(1),
             overhead: Overhead {
                 // Seen on a shared virtual machine, all cases that a host without kprobes has.

@@ -305,6 +305,9 @@ impl Experiment for Maps {
             layout: Layout::Grid(Grid {
                 rows: "map".into(),
                 columns: "operation".into(),
+                net: "what an operation on the map costs, less what choosing its key costs (its floor)".into(),
+                floors: "Floors differ in the key that they choose: none, an index, or 8 bytes on the stack."
+                    .into(),
             }),
             overhead: Overhead {
                 // Programs are verified, and a million keys put into each of the large tables.
@@ -870,7 +873,7 @@ impl Walk {
             state ^= state << 13;
             state ^= state >> 17;
             state ^= state << 5;
-            u64::from(state) * self.entries >> 32
+            (u64::from(state) * self.entries) >> 32
         })
     }
 }

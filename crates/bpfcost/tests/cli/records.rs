@@ -61,7 +61,9 @@ fn what_costs_more_fails_the_gate() {
 fn tables_have_colours_on_a_terminal_alone() {
     let tool = tool(1.5);
     let seen = |before: &str| {
-        let script = "script -qec '$BPFCOST compare old.json new.json' /dev/null </dev/null";
+        // Wide enough that no name is broken.
+        let script =
+            "script -qec 'stty cols 120; $BPFCOST compare old.json new.json' /dev/null </dev/null";
         tool.shell(&format!("{before} {script}")).out
     };
     let shown = seen("");

@@ -160,10 +160,7 @@ fn counted(target: &str, kernel: &str, version: (u32, u32)) -> Record {
     let mut record = sample_exact::counted(target, kernel, |_, count| count);
     record.experiment = "attach".to_owned();
     record.seed = 1;
-    record.layout = Layout::Grid(Grid {
-        rows: "attach".to_owned(),
-        columns: "body".to_owned(),
-    });
+    record.layout = Layout::Grid(Grid::of_events("attach", "body"));
     record.comparisons.clear();
     record.cases.clear();
     for way in &WAYS {

@@ -137,10 +137,7 @@ fn plan(target: &str, unit: Unit) -> Plan {
         unit,
         seed: 7,
         cases,
-        layout: Layout::Grid(Grid {
-            rows: "attach".into(),
-            columns: "body".into(),
-        }),
+        layout: Layout::Grid(Grid::of_events("attach", "body")),
         pairs,
         cpus: vec![1],
         precision: None,

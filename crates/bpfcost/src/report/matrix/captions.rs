@@ -6,8 +6,6 @@ use crate::{
     report::{missed, number, target, text},
 };
 
-const NET: &str = "Costs are net: what an event costs with the program attached, less what it costs without \
-                   (its floor). What is compared is net too. Sorted by the cost on the first target.";
 const COUNTED: &str = "insn/op: retired instructions per operation, counted under emulation. insn are not ns: \
                        caches, branches and TLBs are not modelled.";
 const COUNTS_DIFFER: &str = "Counts differ where the loads on one kernel and on the other do not meet; same means \
@@ -28,7 +26,6 @@ impl Matrix<'_> {
         let contend = any(&|record| target::is_emulated(record) && record.contends);
         let firsts = columns.iter().filter(|one| one.against == Against::First);
         let fixed = [
-            (self.grid.is_some(), NET),
             (any(&|record| record.unit.is_counted()), COUNTED),
             (counts_differ, COUNTS_DIFFER),
             (contend, target::NO_SPEED),
@@ -40,8 +37,14 @@ impl Matrix<'_> {
         let missed = columns.iter().filter_map(|one| missed::caption(one.record));
         let own = columns.iter().zip(&self.heads);
         let own = own.filter_map(|(column, head)| self.column_caption(column, head));
-        fixed
-            .map(|one| one.1.to_owned())
+        let net = self.grid.as_ref().map(|grid| {
+            format!(
+                "Costs are net: {}. What is compared is net too. Sorted by the cost on the first target.",
+                text::line(&grid.net)
+            )
+        });
+        net.into_iter()
+            .chain(fixed.map(|one| one.1.to_owned()))
             .chain(self.sessions_caption())
             .chain(missed)
             .chain(own)

@@ -1,6 +1,7 @@
 //! Cases that span a grid as one table: what each way costs by itself, cheapest first.
 
 use crate::{
+    experiment::Grid,
     record::{CaseRecord, Cells, Cost, Record, Status},
     report::{
         absent,
@@ -23,6 +24,8 @@ pub(in crate::report) const EVERY_CASE: &str = "Every case as measured, floors i
 pub struct Sheet<'a> {
     /// What the text was made from.
     pub record: &'a Record,
+    /// What spans it.
+    grid: &'a Grid,
     /// The heading above the names of rows: what the numbers are.
     pub corner: String,
     /// The headings of columns.
@@ -65,6 +68,7 @@ impl<'a> Sheet<'a> {
         let cells = record.cells()?;
         let mut sheet = Sheet {
             record,
+            grid: cells.grid,
             corner: format!("net, {}", record.unit),
             columns: cells.columns.iter().map(|name| text::line(name)).collect(),
             rows: Vec::new(),
@@ -195,14 +199,14 @@ impl<'a> Sheet<'a> {
     /// What the numbers are.
     pub fn caption(&self) -> String {
         let record = self.record;
+        let grid = self.grid;
         let mut caption = format!(
-            "Every number is net, in {}: what an event costs with the program attached, less what it costs \
-             without (its floor). Sorted by the first column.",
-            record.unit
+            "Every number is net, in {}: {}. Sorted by the first column.",
+            record.unit,
+            text::line(&grid.net)
         );
         if self.floors_differ() {
-            caption += " Rows with different floors are of different events: nets can be held against each \
-                        other, but a program can't always choose its event.";
+            caption += &format!(" {}", text::line(&grid.floors));
         }
         let any = |found: &dyn Fn(&CostText) -> bool| {
             let mut cells = self.rows.iter().flat_map(|row| &row.cells);
@@ -215,7 +219,7 @@ impl<'a> Sheet<'a> {
             caption += " ±: half of the 95\u{A0}% interval.";
         }
         if any(&|text| text.value.starts_with('≈')) {
-            caption += " ≈ 0: not told from the event alone.";
+            caption += " ≈ 0: not told from its floor.";
         }
         caption
     }
