@@ -43,7 +43,7 @@ impl Acceleration {
     pub(super) fn boot(self) -> Duration {
         match self {
             Acceleration::Kvm => Duration::from_secs(18),
-            Acceleration::Emulated => Duration::from_secs(120),
+            Acceleration::Emulated => Duration::from_secs(240),
         }
     }
 }
