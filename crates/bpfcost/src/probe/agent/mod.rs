@@ -1,11 +1,11 @@
 //! Agents: probes with a user space of their own, each in a process of its own, so that its CPU time is told
-//! apart: built-in ones, and whoever reads the buffers of a BPF object. `bpfcost agent NAME ARGUMENT…`, hidden, is that process; [`Remote`] is its other end.
+//! apart: built-in ones, and whoever reads the buffers of a BPF object. `bpfcost agent NAME ARGUMENT…`, hidden, is that process; `Remote` is its other end.
 //!
-//! They speak in lines of JSON: [`Ask`] on the agent's standard input, [`Answer`] on its standard output. The
+//! They speak in lines of JSON: `Ask` on the agent's standard input, `Answer` on its standard output. The
 //! agent ends when its input does, so it never outlives who started it.
 //!
-//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in [`AGENTS`]. What an agent makes
-//! of its events is apart from where they come from, a [`Source`](source::Source).
+//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in `AGENTS`. What an agent makes
+//! of its events is apart from where they come from, a `Source`.
 
 mod l7;
 mod object;
