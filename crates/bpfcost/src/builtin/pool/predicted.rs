@@ -85,8 +85,7 @@ fn short(chart: &Chart<'_>, prediction: &Prediction) -> Option<Block> {
     let far = all.iter().copied().fold(1.0, f64::max);
     let held = (!all.is_empty()).then(|| Note {
         text: format!(
-            "Of {} published elsewhere that nothing was fitted to, {within} are within 2 times of it; the \
-             worst is off by {} times.",
+            "Of {} published elsewhere, none fitted to, {within} are within 2 times; the worst is off by {}.",
             number::plural(all.len(), "point"),
             number::fixed(far, 1)
         ),
