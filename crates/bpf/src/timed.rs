@@ -212,14 +212,26 @@ impl TimedObject {
         self.globals.set(name, value)
     }
 
-    /// `NAME[INDEX].MEMBER`, of a global array of structures.
-    pub fn member(&self, name: &str, index: u32, member: &str) -> Result<u64> {
-        self.globals.member(name, index as usize, member)
+    /// Members of `NAME[INDEX]`, of a global array of structures.
+    pub fn members<const N: usize>(
+        &self,
+        name: &str,
+        index: u32,
+        members: [&str; N],
+    ) -> Result<[u64; N]> {
+        let mut values = [0; N];
+        for (value, member) in values.iter_mut().zip(members) {
+            *value = self.globals.member(name, index as usize, member)?;
+        }
+        Ok(values)
     }
 
-    /// Writes one.
-    pub fn set_member(&mut self, name: &str, index: u32, member: &str, value: u64) -> Result<()> {
-        self.globals.set_member(name, index as usize, member, value)
+    /// Writes some of them.
+    pub fn set_members(&mut self, name: &str, index: u32, members: &[(&str, u64)]) -> Result<()> {
+        members.iter().try_for_each(|(member, value)| {
+            self.globals
+                .set_member(name, index as usize, member, *value)
+        })
     }
 
     /// How many keys a map has, counted by user space one by one.

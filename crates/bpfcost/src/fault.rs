@@ -31,6 +31,12 @@ impl From<anyhow::Error> for Fault {
     }
 }
 
+impl From<bpfcost_bpf::Error> for Fault {
+    fn from(error: bpfcost_bpf::Error) -> Self {
+        Fault::Broken(error.into())
+    }
+}
+
 /// A failed check: what was expected and what was seen, so that a person can act.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
@@ -69,4 +75,9 @@ pub(crate) fn differs<T: PartialEq + ToString>(
         got: got.to_string(),
         detail: detail.to_owned(),
     })
+}
+
+/// Nothing, or the problem as the fault that it is.
+pub(crate) fn prove(problem: Option<Problem>) -> Result<(), Fault> {
+    problem.map_or(Ok(()), |problem| Err(Fault::Invalid(problem)))
 }

@@ -15,7 +15,7 @@ use bpfcost_bpf::{
 
 use crate::experiment::{
     Batch, Case, Description, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role, Sentinel,
-    Setup, Sizing, Trial,
+    Setup, Sizing, Trial, prove,
 };
 
 /// The rung that serves as sentinel, and how often it runs: about 1 ms.
@@ -156,17 +156,14 @@ impl Loaded for Rungs {
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let added = added(case).with_context(|| format!("the ladder has no case {}", case.name))?;
-        let before = self.ladder.product().map_err(anyhow::Error::from)?;
+        let before = self.ladder.product()?;
         let seen = self
             .ladder
-            .batch(added, batch.0, self.cpu, self.exact)
-            .map_err(anyhow::Error::from)?
+            .batch(added, batch.0, self.cpu, self.exact)?
             .with_context(|| format!("{} is not loaded", case.name))?;
         let product = expected(before, u64::from(added) * batch.0);
-        let got = self.ladder.product().map_err(anyhow::Error::from)?;
-        if let Some(problem) = problem(&seen, batch, product, got, self.exact) {
-            return Err(Fault::Invalid(problem));
-        }
+        let got = self.ladder.product()?;
+        prove(problem(&seen, batch, product, got, self.exact))?;
         Ok(Trial {
             value: seen.ns_per_op(),
             ops: seen.ops,

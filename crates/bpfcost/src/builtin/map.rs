@@ -7,7 +7,7 @@
 //! A key is chosen by xorshift32 (Marsaglia 2003), from a seed that each batch and CPU has of its own. User space
 //! walks the same keys, and so knows every value that a batch must have read, and what it must have left.
 
-use std::{collections::BTreeMap, fmt, fs};
+use std::{collections::BTreeMap, fmt};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
@@ -19,11 +19,11 @@ use bpfcost_bpf::{
 use crate::builtin::{
     batch::{self, WARM_UP_SHARE},
     ladder,
-    memory::KernelMemory,
+    memory::{self, KernelMemory},
 };
 use crate::experiment::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, Loaded, Overhead, Pair, Problem,
-    Role, Sentinel, Setup, Sizing, Trial, differs, missing,
+    Role, Sentinel, Setup, Sizing, Trial, differs, missing, prove,
 };
 
 /// A batch of more would, with a search in each of its operations, use up what `can_loop` grants a program.
@@ -389,16 +389,9 @@ impl Experiment for Maps {
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        if let Some(reason) = missing(&self.needs(case))? {
-            return Ok(Some(reason));
-        }
+        let lacking = missing(&self.needs(case))?;
         let needed = Work::of(case).map_or(0, |work| work.size().memory_mib());
-        let available = memory_available_mib().unwrap_or(u64::MAX);
-        Ok((available < needed).then(|| {
-            format!(
-                "tables of this size need {needed} MiB of memory, and {available} MiB are available"
-            )
-        }))
+        Ok(lacking.or_else(|| memory::lacking("tables of this size", needed)))
     }
 
     fn programs(&self) -> Result<Option<String>> {
@@ -445,15 +438,6 @@ fn case(work: Work) -> Case {
         slow: work.size().large(),
         ..Case::default()
     }
-}
-
-/// Memory that can be had without swapping; `None` where the kernel does not say.
-fn memory_available_mib() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let mut lines = text.lines();
-    let line = lines.find(|line| line.starts_with("MemAvailable:"))?;
-    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
-    Some(kib / 1024)
 }
 
 /// The tables of each size, filled.
@@ -542,7 +526,7 @@ impl Epoch {
         let program = program(work, self.faulty);
         let packets = vec![packet; self.cpus.len()];
         let seen = tables.object.batch(&program, &request, &packets);
-        let seen = seen.map_err(anyhow::Error::from)?;
+        let seen = seen?;
         prove(batch::problem(&self.cpus, &seen, ops, self.exact))?;
         for ((walk, &cpu), at) in walks.iter().zip(&self.cpus).zip(0..) {
             let expected = tables.expected(work, walk, ops, at);
@@ -635,9 +619,8 @@ impl Tables {
     fn fill(&mut self, kind: Kind, size: Size, cpus: &[u32]) -> Result<()> {
         match kind {
             TaskStorage => {
-                return Ok(self
-                    .object
-                    .set_member("task_value", 0, "first", value_of(0))?);
+                let first = [("first", value_of(0))];
+                return Ok(self.object.set_members("task_value", 0, &first)?);
             }
             RingBuffer => return Ok(()),
             _ => {}
@@ -678,9 +661,8 @@ impl Tables {
         for (name, value) in words {
             self.object.set_variable(name, value)?;
         }
-        for member in ["done", "failed", "sum", "salt"] {
-            self.object.set_member("walks", cpu, member, 0)?;
-        }
+        let counters = [("done", 0), ("failed", 0), ("sum", 0), ("salt", 0)];
+        self.object.set_members("walks", cpu, &counters)?;
         self.object.run(program, cpu, &[0; 64])?;
         self.counts(cpu)
     }
@@ -696,19 +678,14 @@ impl Tables {
             ("failed", 0),
             ("sum", 0),
         ];
-        for (member, value) in members {
-            self.object.set_member("walks", cpu, member, value)?;
-        }
-        Ok(())
+        Ok(self.object.set_members("walks", cpu, &members)?)
     }
 
     fn counts(&self, cpu: u32) -> Result<Counts> {
-        let count = |member| self.object.member("walks", cpu, member);
-        Ok(Counts {
-            done: count("done")?,
-            failed: count("failed")?,
-            sum: count("sum")?,
-        })
+        let [done, failed, sum] = self
+            .object
+            .members("walks", cpu, ["done", "failed", "sum"])?;
+        Ok(Counts { done, failed, sum })
     }
 
     /// What a CPU, the `at`th of the run, must count in a batch.
@@ -751,7 +728,7 @@ impl Tables {
         let written = |index| value_of(index).wrapping_add(salt);
         match (kind, operation) {
             (RingBuffer, _) => {
-                let taken = self.object.take_records().map_err(anyhow::Error::from)?;
+                let taken = self.object.take_records()?;
                 let all = walks.iter().flat_map(|walk| walk.indexes(ops));
                 let sum = all.map(written).fold(0, u64::wrapping_add);
                 let detail = "the records in the ring buffer are not those of the batch";
@@ -878,10 +855,6 @@ impl Walk {
     }
 }
 
-fn prove(problem: Option<Problem>) -> Result<(), Fault> {
-    problem.map_or(Ok(()), |problem| Err(Fault::Invalid(problem)))
-}
-
 impl Loaded for Epoch {
     /// All that user space can count is counted, and looked at.
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
@@ -892,7 +865,7 @@ impl Loaded for Epoch {
         let tables = tables.context("tables of this size were not loaded")?;
         if kind.counted() && !size.large() {
             let entries = tables.object.entries(&prefix(kind, size));
-            let entries = entries.map_err(anyhow::Error::from)?;
+            let entries = entries?;
             prove(differs("keys", size.0, entries, "user space counted them"))?;
         }
         match kind {

@@ -11,8 +11,8 @@ mod unit;
 use anyhow::{Result, bail};
 use bpfcost_bpf::Feature;
 
-pub(crate) use crate::fault::differs;
 pub use crate::fault::{ENDED, Fault, LET_GO, Problem};
+pub(crate) use crate::fault::{differs, prove};
 pub use case::{Batch, Case, Metric, Pair, Role, Sizing};
 pub use description::{Description, Overhead, Subject};
 pub use layout::{Grid, Layout, ProbedWorkload, Scaling};

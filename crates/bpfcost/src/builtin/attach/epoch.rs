@@ -15,7 +15,7 @@ use super::{
     case::Way,
     proof::{self, Proof},
 };
-use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial};
+use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, prove};
 
 /// Events between attaching and the first batch that counts: the kernel may change how a probe works at
 /// its first hits, and maps get their entries.
@@ -157,10 +157,10 @@ impl Epoch {
         let Way::Program { attach, body, .. } = way else {
             return Ok(Before::default());
         };
-        self.maps.take(body).map_err(anyhow::Error::from)?;
+        self.maps.take(body)?;
         let stats = probe(&mut self.probes, attach)?.run_stats(body);
         let before = Before {
-            stats: stats.map_err(anyhow::Error::from)?,
+            stats: stats?,
             missed: self.missed()?,
         };
         // Last, for it takes no system call, and those are events where all functions are.
@@ -186,9 +186,9 @@ impl Epoch {
             let attached = self.now.as_ref().and_then(|now| now.attached.as_ref());
             proof.placed = attached.and_then(|attached| attached.placed());
             let probe = probe(&mut self.probes, attach)?;
-            let stats = probe.run_stats(body).map_err(anyhow::Error::from)?;
+            let stats = probe.run_stats(body)?;
             proof.stats = stats.since(before.stats);
-            proof.left = self.maps.take(body).map_err(anyhow::Error::from)?;
+            proof.left = self.maps.take(body)?;
         }
         Ok(proof)
     }
@@ -270,9 +270,7 @@ impl Loaded for Epoch {
         let before = self.begin(way)?;
         let driven = self.events(way, batch.0)?;
         let proof = self.proof(way, driven, before)?;
-        if let Some(problem) = self.problem(batch, &proof)? {
-            return Err(Fault::Invalid(problem));
-        }
+        prove(self.problem(batch, &proof)?)?;
         Ok(Trial {
             value: driven.elapsed_ns / driven.events as f64,
             ops: driven.events,

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::attach::{Tally, attached_at};
 
 use super::{call::Calls, case::Way, proof::Proof};
-use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, differs};
+use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, differs, prove};
 
 /// Calls of each thread between attaching and the first batch that counts, at least.
 const FIRST_CALLS: Batch = Batch(1);
@@ -70,7 +70,7 @@ fn attached(function: &str) -> Result<Vec<String>, Fault> {
 /// That nobody else is attached to the function: that would be part of every cost. Asked again and again, for
 /// somebody may come while this goes on.
 fn nobody_but(own: &[String], function: &str) -> Result<(), Fault> {
-    stranger(own, &attached(function)?).map_or(Ok(()), |problem| Err(Fault::Invalid(problem)))
+    prove(stranger(own, &attached(function)?))
 }
 
 fn stranger(own: &[String], there: &[String]) -> Option<Problem> {
@@ -122,10 +122,8 @@ impl Loaded for Epoch {
             made,
             probed: now.tally.as_ref().map(Tally::how).zip(counted),
         };
-        match proof.problem(batch) {
-            Some(problem) => Err(Fault::Invalid(problem)),
-            None => Ok(proof.trial(batch)),
-        }
+        prove(proof.problem(batch))?;
+        Ok(proof.trial(batch))
     }
 
     fn unload(mut self: Box<Self>) -> Result<()> {

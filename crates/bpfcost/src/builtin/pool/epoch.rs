@@ -14,7 +14,7 @@ use super::{
     kind::Kind,
     line::{self, Seat},
 };
-use crate::experiment::{Batch, Case, Fault, Loaded, Setup, Trial};
+use crate::experiment::{Batch, Case, Fault, Loaded, Setup, Trial, prove};
 
 /// Pairs of a thread, at least: with fewer, the threads' start is measured.
 const LEAST_PAIRS: u64 = 64;
@@ -76,10 +76,7 @@ impl Epoch {
         };
         let outcome = bed
             .time(crew, each)
-            .and_then(|seen| match seen.problem(batch) {
-                None => Ok(seen.trial(batch, self.clock_ns)),
-                Some(problem) => Err(Fault::Invalid(problem)),
-            });
+            .and_then(|seen| prove(seen.problem(batch)).map(|()| seen.trial(batch, self.clock_ns)));
         if outcome.is_err() {
             // What state it is in nobody knows; the others that use such a pool get one of their own.
             self.beds.remove(&(kind, count));

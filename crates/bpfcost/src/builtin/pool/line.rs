@@ -15,7 +15,7 @@ use super::{
     super::crew::{Crew, Member, PATIENCE},
     case::Line,
 };
-use crate::experiment::{Batch, Fault, Trial, differs};
+use crate::experiment::{Batch, Fault, Trial, differs, prove};
 
 /// Looks at a line between two looks at how long this lasts, and offers of the CPU to others.
 const SPINS: u32 = 1 << 14;
@@ -89,9 +89,7 @@ pub(super) fn trial(players: &[u32], batch: Batch) -> Result<Trial, Fault> {
         seen,
         "the other CPU's turn did not come for too long: something else runs there",
     );
-    if let Some(problem) = wrong {
-        return Err(Fault::Invalid(problem));
-    }
+    prove(wrong)?;
     let begun = timed.iter().flatten().map(|(begun, _)| *begun).min();
     let ended = timed.iter().flatten().map(|(_, ended)| *ended).max();
     let elapsed_ns = begun

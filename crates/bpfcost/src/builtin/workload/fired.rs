@@ -72,7 +72,7 @@ fn count(scene: &Scene, make: Make<'_>, programs: &[u32]) -> Result<Option<(u64,
         make(scene)?;
         return Ok(None);
     }
-    let _account = StatsOn::start().map_err(anyhow::Error::from)?;
+    let _account = StatsOn::start()?;
     let runs = || -> BTreeMap<u32, RunStats> {
         // Those that are gone meanwhile ran for the tool's own start.
         let known = programs

@@ -11,7 +11,7 @@ use bpfcost_bpf::{
 
 use super::{
     Target, check, floor_packet, model, packet,
-    proof::{expected_packet, first_packet, outcome_problem, prove, table_problem},
+    proof::{expected_packet, first_packet, outcome_problem, table_problem},
     scenario::{Flows, Scenario, Table},
     sequence::{Sequence, low_word},
     target_of,
@@ -20,7 +20,7 @@ use crate::builtin::{
     batch::{self, WARM_UP_SHARE, mean_ns_per_op, trial},
     memory::KernelMemory,
 };
-use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial};
+use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, prove};
 
 /// How long flows are taken to be fresh in a table, a third of the life of a UDP entry: a program that
 /// was stopped for a while, or a slow machine, must not let them expire unnoticed.
@@ -173,9 +173,13 @@ impl Epoch {
             Target::Scenario(scenario) => {
                 self.keep_warm(entry, &scenario)?;
                 let traffic = self.traffic(entry, &scenario, 1);
-                self.instance(scenario.table)?
-                    .batch(Body::Datapath, scenario.reset(), &traffic.works, ops, 1)
-                    .map_err(anyhow::Error::from)?;
+                self.instance(scenario.table)?.batch(
+                    Body::Datapath,
+                    scenario.reset(),
+                    &traffic.works,
+                    ops,
+                    1,
+                )?;
                 self.forget(&scenario, &traffic.sequences, ops)
             }
         }
@@ -204,9 +208,7 @@ impl Epoch {
         let instance = self.instance(scenario.table)?;
         let before = counters(instance, &cpus)?;
         let begun_ns = lb::now_ns();
-        let seen = instance
-            .batch(Body::Datapath, scenario.reset(), &works, ops, resets)
-            .map_err(anyhow::Error::from)?;
+        let seen = instance.batch(Body::Datapath, scenario.reset(), &works, ops, resets)?;
         let after = counters(instance, &cpus)?;
 
         prove(batch::problem(&cpus, &seen, ops, exact))?;
@@ -240,8 +242,7 @@ impl Epoch {
         let (cpus, exact) = (self.cpus.clone(), self.exact);
         let seen = self
             .instance(Table::Warm)?
-            .batch(Body::Empty, reset, &works, ops, resets)
-            .map_err(anyhow::Error::from)?;
+            .batch(Body::Empty, reset, &works, ops, resets)?;
         prove(batch::problem(&cpus, &seen, ops, exact))?;
         for (i, seen) in seen.iter().enumerate() {
             let last = sequences[i].address(sequences[i].last_word(ops));
@@ -326,11 +327,9 @@ impl Epoch {
         let Traffic { sequences, works } = self.traffic(entry, scenario, 1);
         for (work, sequence) in works.iter().zip(&sequences) {
             let instance = self.instance(scenario.table)?;
-            let before = instance.counters(work.cpu).map_err(anyhow::Error::from)?;
-            let seen = instance
-                .replay(scenario.reset(), work, ops as usize)
-                .map_err(anyhow::Error::from)?;
-            let after = instance.counters(work.cpu).map_err(anyhow::Error::from)?;
+            let before = instance.counters(work.cpu)?;
+            let seen = instance.replay(scenario.reset(), work, ops as usize)?;
+            let after = instance.counters(work.cpu)?;
             prove(batch::operations(ops, seen.len() as u64))?;
             for (number, (seen, word)) in seen.iter().zip(sequence.words(ops)).enumerate() {
                 let what = format!("operation {number} of the replay");

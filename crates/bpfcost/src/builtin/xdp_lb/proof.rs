@@ -6,12 +6,7 @@ use anyhow::Result;
 use bpfcost_bpf::{lb::LoadBalancer, timing::Seen};
 
 use super::{check, model, packet, scenario::Scenario, sequence::Sequence};
-use crate::experiment::{Fault, Problem};
-
-/// Nothing, or the problem as the fault that it is.
-pub(super) fn prove(problem: Option<Problem>) -> Result<(), Fault> {
-    problem.map_or(Ok(()), |problem| Err(Fault::Invalid(problem)))
-}
+use crate::experiment::Problem;
 
 /// What every batch must leave, whatever its body.
 pub(super) fn outcome_problem(scenario: &Scenario, seen: &Seen, outcome: &[u8]) -> Option<Problem> {
