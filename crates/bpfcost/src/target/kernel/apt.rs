@@ -11,10 +11,10 @@ use super::{
     Error, Observer, Package,
     command::{Program, Said, is_full},
     error::failed,
-    mirror,
+    mirror::{self, Mirror},
 };
 
-const APT_GET: Program = Program {
+pub(super) const APT_GET: Program = Program {
     name: "apt-get",
     package: "apt",
     purpose: "fetching Debian's kernels",
@@ -65,7 +65,7 @@ Acquire::https::Timeout "30";
 pub(super) struct Apt<'a> {
     folder: PathBuf,
     suite: &'a str,
-    mirror: String,
+    mirror: Mirror,
     observer: &'a dyn Observer,
 }
 
@@ -89,7 +89,7 @@ impl<'a> Apt<'a> {
         suite: &'a str,
         observer: &'a dyn Observer,
     ) -> Result<Self, Error> {
-        let mirror = mirror::of_system(system)?;
+        let mirror = mirror::of_system(system, observer)?;
         let keyring = KEYRINGS
             .iter()
             .map(|path| system.join(path))
@@ -98,8 +98,9 @@ impl<'a> Apt<'a> {
                 looked: system.join(KEYRINGS[0]),
             })?;
         let source = format!(
-            "deb [signed-by={} target=Packages] {mirror} {suite} main\n",
-            keyring.display()
+            "deb [signed-by={} target=Packages] {} {suite} main\n",
+            keyring.display(),
+            mirror.uri
         );
         for partial in ["lists/partial", "cache/archives/partial"] {
             let path = folder.join(partial);
@@ -123,8 +124,8 @@ impl<'a> Apt<'a> {
     }
 
     /// The mirror's address, as it may be shown.
-    pub(super) fn mirror(&self) -> String {
-        mirror::shown(&self.mirror)
+    pub(super) fn mirror(&self) -> &str {
+        &self.mirror.shown
     }
 
     /// Fetches the suite's lists and checks their signature.
@@ -184,7 +185,7 @@ impl<'a> Apt<'a> {
         Error::NoPackage {
             package: package.to_owned(),
             suite: self.suite.to_owned(),
-            mirror: self.mirror(),
+            mirror: self.mirror().to_owned(),
         }
     }
 
@@ -205,7 +206,7 @@ impl<'a> Apt<'a> {
     fn error(&self, said: &Said) -> Error {
         let any = |words: &[&str]| words.iter().any(|one| said.err.contains(one));
         let words = complaint(said);
-        let (suite, mirror) = (self.suite.to_owned(), self.mirror());
+        let (suite, mirror) = (self.suite.to_owned(), self.mirror().to_owned());
         let untrusted = || Error::Signature {
             suite: suite.clone(),
             mirror: mirror.clone(),
@@ -259,7 +260,7 @@ const UNREACHED: &[&str] = &[
 
 /// The complaint of apt that tells most, in one line: a warning says why a signature is wrong, the error
 /// after it only that it is.
-fn complaint(said: &Said) -> String {
+pub(super) fn complaint(said: &Said) -> String {
     let lines = || said.err.lines().map(str::trim);
     let bare = |line: &str| {
         line.trim_start_matches("W: ")
