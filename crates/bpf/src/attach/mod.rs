@@ -17,7 +17,6 @@ mod maps;
 pub(crate) mod net;
 mod probe;
 mod stopwatch;
-mod tally;
 mod types;
 mod user;
 
@@ -33,7 +32,6 @@ pub(crate) use how::{Held, Toolbox};
 pub use kernel::others::{attached_at, others};
 pub use maps::Maps;
 pub use probe::{Probe, Seen};
-pub use tally::{Counts, Tally};
 pub use types::Attach;
 use types::Kind;
 pub use user::Placed;
