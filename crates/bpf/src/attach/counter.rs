@@ -2,16 +2,14 @@
 //! Loaded once, attached and detached many times. What it measures and what is not in the number stands at
 //! the head of `bpf/counter.bpf.c`.
 
-use libbpf_rs::{
-    MapCore as _, MapFlags,
-    skel::{OpenSkel as _, SkelBuilder as _},
-};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
 use super::how::{Held, How, Toolbox};
 use crate::{
     cpu::current_cpu,
     error::{Error, Result},
     feature::Feature,
+    maps,
     object::Owned,
     plain, run,
     skel::counter::{CounterSkel, CounterSkelBuilder, types::counter_counts},
@@ -204,16 +202,8 @@ impl Counter {
 
     /// What all CPUs have counted since it was loaded.
     fn sum(&self) -> Result<Counted> {
-        let counts = &self.skeleton.maps.counts;
-        let values = counts
-            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|source| Error::Map {
-                map: "counts",
-                action: "reading it",
-                source,
-            })?;
         let mut sum = Counted::default();
-        for value in values.unwrap_or_default() {
+        for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
             let count: counter_counts = plain::read(&value).unwrap_or_default();
             sum.hits += count.hits;
             sum.strangers += count.strangers;
