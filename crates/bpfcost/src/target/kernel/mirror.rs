@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use super::{
     Error, Observer,
     apt::{APT_GET, complaint},
+    error::program_failed,
 };
 
 /// Suites that only an archive of Debian has, besides the release of this system.
@@ -44,13 +45,15 @@ pub(super) fn of_system(system: &Path, observer: &dyn Observer) -> Result<Mirror
         .args(["Created-By: Packages", "Component: main"]);
     let said = APT_GET.run(&mut command, observer, &mut |_| {})?;
     if !said.ok {
-        return Err(Error::Failed {
-            program: APT_GET.name.to_owned(),
-            words: complaint(&said),
-        });
+        return Err(program_failed(APT_GET.name, &complaint(&said)));
     }
-    choose(&said.out, codename(system).as_deref()).ok_or_else(|| Error::NoMirror {
-        looked: system.join("etc/apt"),
+    choose(&said.out, codename(system).as_deref()).ok_or_else(|| {
+        Error::Lacking(format!(
+            "the package sources of this system name no Debian archive (looked into {})\n  \
+             Add one there, e.g. /etc/apt/sources.list.d/debian.sources, or add a kernel by its path: \
+             bpfcost kernel add PATH",
+            system.join("etc/apt").display()
+        ))
     })
 }
 
