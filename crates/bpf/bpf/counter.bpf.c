@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * counter: what is attached to an event of a running system, on all CPUs at once. Study 003 had the
- * works `null` and `map`.
+ * counter: what is attached to an event of a running system, on all CPUs at once, or to a function that
+ * many threads call at once. Study 003 had the works `null` and `map`.
  *
  * In the number: the mechanism that calls the program, one addition on a cache line of this CPU's own,
  * by which a window proves that the program ran, and the work. Which work it is, the verifier knows
@@ -22,6 +22,12 @@
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
+struct counter_counts {
+	__u64 hits; /* runs; of the caller, where it is asked about */
+	__u64 strangers; /* runs for other processes than the caller */
+	__u64 busy_ns; /* in spells */
+};
+
 /* Turns in which a spell reads the clock at most: 10 ms and more. */
 #define SPELL_TURNS (1 << 19)
 
@@ -29,15 +35,8 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u64);
-} hits SEC(".maps"); /* runs, on each CPU */
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} busy_ns SEC(".maps"); /* in spells, on each CPU */
+	__type(value, struct counter_counts);
+} counts SEC(".maps"); /* of each CPU */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -49,6 +48,12 @@ struct {
 const volatile __u32 work; /* of enum counter_work */
 __u64 spell_ns; /* from the first reading of the clock to the last one */
 __u64 spells_ns; /* what COUNTER_SPELLS of them took when they were timed */
+__u64 caller; /* the process, as the kernel numbers it: a namespace has numbers of its own */
+
+static __always_inline __u64 process(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
 
 static __always_inline void write_pid(void)
 {
@@ -56,7 +61,7 @@ static __always_inline void write_pid(void)
 	__u64 *last = bpf_map_lookup_elem(&last_pid, &key);
 
 	if (last)
-		*last = bpf_get_current_pid_tgid() >> 32;
+		*last = process();
 }
 
 struct spell {
@@ -74,22 +79,26 @@ static __always_inline void be_busy(void)
 {
 	struct spell spell = { .begun = bpf_ktime_get_ns() };
 	__u32 key = 0;
-	__u64 *sum;
+	struct counter_counts *count;
 
 	bpf_loop(SPELL_TURNS, is_over, &spell, 0);
-	sum = bpf_map_lookup_elem(&busy_ns, &key);
-	if (sum)
-		*sum += spell.seen - spell.begun;
+	count = bpf_map_lookup_elem(&counts, &key);
+	if (count)
+		count->busy_ns += spell.seen - spell.begun;
 }
 
 static __always_inline int run(void)
 {
 	__u32 key = 0;
-	__u64 *count = bpf_map_lookup_elem(&hits, &key);
+	struct counter_counts *count = bpf_map_lookup_elem(&counts, &key);
 
 	if (!count)
 		return 0;
-	++*count;
+	if (work == COUNTER_CALLS && process() != caller) {
+		count->strangers++;
+		return 0;
+	}
+	count->hits++;
 	if (work == COUNTER_MAP)
 		write_pid();
 	else if (work == COUNTER_BUSY)
@@ -111,6 +120,14 @@ int time_spells(void *ctx)
 
 	bpf_loop(COUNTER_SPELLS, spell, NULL, 0);
 	spells_ns = bpf_ktime_get_ns() - begun;
+	return 0;
+}
+
+/* Run by the process whose calls are asked about. */
+SEC("?syscall")
+int note_caller(void *ctx)
+{
+	caller = process();
 	return 0;
 }
 

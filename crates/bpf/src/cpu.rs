@@ -1,11 +1,11 @@
 //! The calling thread and its CPU: kept there, undone when dropped.
 
-use std::{panic, thread};
+use std::{io, panic, thread};
 
 use nix::sys::resource::{UsageWho, getrusage};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-use crate::error::{Error, Result};
+use crate::error::{Result, cpu_number, failed};
 
 /// Those of one priority in turn; not for children.
 const REAL_TIME: libc::c_int = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
@@ -19,20 +19,14 @@ pub struct Pinned {
 impl Pinned {
     /// Moves the calling thread to `cpu` and keeps it there.
     pub fn to(cpu: u32) -> Result<Self> {
-        let failed = |source: rustix::io::Errno| Error::Cpu {
-            cpu,
-            source: source.into(),
-        };
+        let failed = || failed(format!("CPU {cpu}"), "moving a thread there");
         if cpu as usize >= CpuSet::MAX_CPU {
-            return Err(Error::CpuNumber {
-                cpu,
-                most: CpuSet::MAX_CPU as u32,
-            });
+            return Err(cpu_number(cpu, CpuSet::MAX_CPU as u32));
         }
-        let before = sched_getaffinity(None).map_err(failed)?;
+        let before = sched_getaffinity(None).map_err(failed())?;
         let mut only = CpuSet::new();
         only.set(cpu as usize);
-        sched_setaffinity(None, &only).map_err(failed)?;
+        sched_setaffinity(None, &only).map_err(failed())?;
         Ok(Pinned { before })
     }
 }
@@ -78,10 +72,9 @@ pub fn current_cpu() -> u32 {
 
 /// How often the calling thread has given up its CPU to wait for something.
 pub(crate) fn waits() -> Result<u64> {
-    let usage = getrusage(UsageWho::RUSAGE_THREAD).map_err(|error| Error::Cpu {
-        cpu: current_cpu(),
-        source: error.into(),
-    })?;
+    let usage = getrusage(UsageWho::RUSAGE_THREAD)
+        .map_err(io::Error::from)
+        .map_err(failed("a thread", "asking how often it waited"))?;
     Ok(usage.voluntary_context_switches() as u64)
 }
 

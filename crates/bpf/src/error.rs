@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use rustix::io::Errno;
+
 /// A result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -26,20 +28,10 @@ pub enum Error {
         /// Why, and what can be done; the last lines that libbpf and the verifier said.
         words: String,
     },
-    /// A map operation failed.
-    #[error("map {map}: {action}: {source}")]
-    Map {
-        /// The map's name.
-        map: &'static str,
-        /// What was tried.
-        action: &'static str,
-        /// The kernel's answer.
-        source: libbpf_rs::Error,
-    },
-    /// A program could not be attached, or what it needs for that not be made.
+    /// The kernel refused something.
     #[error("{what}: {action}: {source:#}")]
-    Attach {
-        /// The attach type, or the thing that it needs.
+    Failed {
+        /// The attach type, map, program or other thing that it is about.
         what: String,
         /// What was tried.
         action: &'static str,
@@ -54,98 +46,74 @@ pub enum Error {
         /// Why, and what can be done.
         words: String,
     },
-    /// A driver was asked to attach what is not of its family.
-    #[error("{attach} is not attached to events of {driver}")]
-    Stranger {
-        /// The attach type.
-        attach: &'static str,
-        /// The driver.
-        driver: &'static str,
-    },
-    /// A driver is written in another machine's language.
-    #[error(
-        "{driver} calls functions written for x86-64, and this machine is {}",
-        std::env::consts::ARCH
-    )]
-    Architecture {
-        /// The driver.
-        driver: &'static str,
-    },
-    /// Packets of a driver did not all come to the end of their way.
-    #[error(
-        "{driver}: of {sent} packets, {arrived} came to the other end of the veth in time; the machine \
-         may be too busy for its softirqs. Try again, or with fewer events"
-    )]
-    Lost {
-        /// The driver.
-        driver: &'static str,
-        /// Packets since it started.
-        sent: u64,
-        /// Those that came.
-        arrived: u64,
-    },
     /// A program was asked for that is not part of what was loaded.
     #[error("{0} is not loaded")]
     NotLoaded(String),
-    /// A test run failed.
-    #[error("running {program} on CPU {cpu}: {source}")]
-    Run {
-        /// The program's name.
-        program: String,
-        /// Where it should have run.
-        cpu: u32,
-        /// The kernel's answer.
-        source: libbpf_rs::Error,
-    },
-    /// An object has no global variables, where those of timing.bpf.h should be.
-    #[error("{object} has no global variables to time with; it was built without timing.bpf.h")]
-    NoArea {
-        /// The object's name.
-        object: &'static str,
-    },
-    /// An object was asked for something that it does not define.
-    #[error("{object} has no {what}")]
-    Lacks {
-        /// The object's name.
-        object: &'static str,
-        /// The kind and the name of what it lacks, e.g. `map flow_table`.
-        what: String,
-    },
-    /// A batch needs one packet for each of its CPUs.
-    #[error("a batch on {cpus} CPUs needs as many packets, and was given {packets}")]
-    Packets {
-        /// CPUs of the request.
-        cpus: usize,
-        /// Packets that came with it.
-        packets: usize,
-    },
-    /// The kernel lacks something, or does not allow it.
+    /// What was asked for can't be had: why, and what can be done.
     #[error("{0}")]
-    Missing(String),
-    /// Whether the kernel has something could not be told.
-    #[error("whether this kernel has {feature} can't be told: {words}")]
-    Probe {
-        /// What.
-        feature: &'static str,
-        /// The kernel's answer.
-        words: String,
-    },
-    /// A CPU can't be used.
-    #[error("CPU {cpu} can't be used: {source}")]
-    Cpu {
-        /// The CPU's number.
-        cpu: u32,
-        /// The kernel's answer.
-        source: io::Error,
-    },
-    /// A CPU's number is beyond what the programs keep samples for.
-    #[error("CPU {cpu} is beyond the {most} CPUs that this program can time")]
-    CpuNumber {
-        /// The CPU's number.
-        cpu: u32,
-        /// How many there may be.
-        most: u32,
-    },
+    Refused(String),
+}
+
+/// What the kernel answered, as [`Error::Failed`] holds it.
+pub(crate) trait Answer {
+    fn into_source(self) -> libbpf_rs::Error;
+}
+
+impl Answer for libbpf_rs::Error {
+    fn into_source(self) -> libbpf_rs::Error {
+        self
+    }
+}
+
+impl Answer for io::Error {
+    fn into_source(self) -> libbpf_rs::Error {
+        self.into()
+    }
+}
+
+impl Answer for Errno {
+    fn into_source(self) -> libbpf_rs::Error {
+        libbpf_rs::Error::from_raw_os_error(self.raw_os_error())
+    }
+}
+
+/// What could not be done, and to what.
+pub(crate) fn failed<E: Answer>(
+    what: impl Into<String>,
+    action: &'static str,
+) -> impl FnOnce(E) -> Error {
+    move |answer| Error::Failed {
+        what: what.into(),
+        action,
+        source: answer.into_source(),
+    }
+}
+
+/// The same of a map.
+pub(crate) fn map_failed<E: Answer>(
+    map: &'static str,
+    action: &'static str,
+) -> impl FnOnce(E) -> Error {
+    move |answer| failed(format!("map {map}"), action)(answer)
+}
+
+/// An object has no global variables, where those of timing.bpf.h should be.
+pub(crate) fn no_area(object: &str) -> Error {
+    Error::Refused(format!(
+        "{object} has no global variables to time with; it was built without timing.bpf.h"
+    ))
+}
+
+/// An object does not define something, e.g. `map flow_table`.
+pub(crate) fn lacks(object: &str, what: &str) -> Error {
+    Error::Refused(format!("{object} has no {what}"))
+}
+
+/// A CPU's number is beyond what programs keep samples for.
+pub(crate) fn cpu_number(cpu: u32, most: u32) -> Error {
+    Error::Refused(format!(
+        "CPU {cpu} is beyond the {most} CPUs that this program can time"
+    ))
 }
 
 fn tail(log: &str) -> String {

@@ -12,7 +12,7 @@ use libbpf_rs::{
 use memmap2::MmapMut;
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, lacks, no_area},
     mapping,
     timing::{Area, Request, Sample},
 };
@@ -119,10 +119,7 @@ impl Layout {
     }
 
     fn no(&self, name: &str) -> Error {
-        Error::Lacks {
-            object: self.object,
-            what: format!("variable {name}"),
-        }
+        lacks(self.object, &format!("variable {name}"))
     }
 }
 
@@ -170,9 +167,7 @@ impl Globals {
         let globals = Globals { layout, sections };
         match globals.get("timing_ops") {
             Ok(_) => Ok(globals),
-            Err(_) => Err(Error::NoArea {
-                object: globals.layout.object,
-            }),
+            Err(_) => Err(no_area(globals.layout.object)),
         }
     }
 

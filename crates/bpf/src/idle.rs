@@ -13,7 +13,7 @@ use libbpf_rs::libbpf_sys as sys;
 use rustix::io::Errno;
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, failed},
     feature::kernel,
     stats::RunStats,
 };
@@ -40,7 +40,7 @@ impl Idle {
         let program = kernel::returns_0(sys::BPF_PROG_TYPE_SOCKET_FILTER);
         kernel::load(program.named(NAME))
             .map(Idle)
-            .map_err(|no| failed("loading it", no.errno))
+            .map_err(|no| refused("loading it", no.errno))
     }
 
     /// Runs it so many times in one system call. Again from the beginning where a signal comes between.
@@ -67,16 +67,12 @@ impl Idle {
                     });
                 }
                 error if error == -Errno::INTR.raw_os_error() => {}
-                error => return Err(failed("running it", -error)),
+                error => return Err(refused("running it", -error)),
             }
         }
     }
 }
 
-fn failed(action: &'static str, errno: i32) -> Error {
-    Error::Attach {
-        what: "a program that does nothing".to_owned(),
-        action,
-        source: libbpf_rs::Error::from_raw_os_error(errno),
-    }
+fn refused(action: &'static str, errno: i32) -> Error {
+    failed("a program that does nothing", action)(Errno::from_raw_os_error(errno))
 }

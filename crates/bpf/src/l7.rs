@@ -10,17 +10,17 @@ use std::{
 };
 
 use libbpf_rs::{
-    Link, MapCore, MapFlags, ProgramMut, RingBuffer, RingBufferBuilder, UprobeMultiOpts,
-    skel::{OpenSkel as _, SkelBuilder as _},
+    Link, MapCore, MapFlags, ProgramMut, RingBuffer, UprobeMultiOpts,
+    skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
 };
 
 use crate::{
     attach::tracepoint,
-    error::{Error, Result},
-    links,
-    object::Owned,
+    error::{Result, failed, map_failed},
+    links, maps,
+    object::{Owned, choose},
     plain,
-    skel::l7::{L7Skel, L7SkelBuilder, OpenL7Skel, types},
+    skel::l7::{L7Skel, L7SkelBuilder, types},
     stats::RunStats,
 };
 
@@ -122,25 +122,17 @@ impl L7 {
     pub fn load(watch: Watch, mut take: impl FnMut(&Call<'_>) + 'static) -> Result<Self> {
         let skeleton = Owned::new("l7", |storage| {
             let mut open = L7SkelBuilder::default().open(storage)?;
-            choose(&mut open, watch);
+            choose(open.open_object_mut(), |name| wanted(name, watch));
             if let (Some(space), Some(chosen)) = (namespace(), open.maps.rodata_data.as_deref_mut())
             {
                 (chosen.namespace_device, chosen.namespace_inode) = space;
             }
             open.load()
         })?;
-        let mut ring = RingBufferBuilder::new();
-        let heard = ring.add(&skeleton.maps.l7_events, move |bytes| {
+        let ring = maps::ring(&skeleton.maps.l7_events, "l7_events", move |bytes| {
             if let Some(event) = plain::read::<types::l7_event>(bytes) {
                 take(&call(&event));
             }
-            0
-        });
-        let ring = heard.map(|_| ()).and_then(|()| ring.build());
-        let ring = ring.map_err(|source| Error::Map {
-            map: "l7_events",
-            action: "opening the ring buffer",
-            source,
         })?;
         Ok(L7 {
             links: Vec::new(),
@@ -156,11 +148,11 @@ impl L7 {
     pub fn attach(&mut self, processes: &[(u32, Places)]) -> Result<()> {
         links::close(&mut self.links);
         let maps = &self.skeleton.maps;
-        forget(&maps.l7_processes, "l7_processes")?;
-        forget(&maps.l7_connections, "l7_connections")?;
-        forget(&maps.l7_calls, "l7_calls")?;
-        forget(&maps.l7_tls_calls, "l7_tls_calls")?;
-        forget(&maps.l7_goroutines, "l7_goroutines")?;
+        maps::empty(&maps.l7_processes, "l7_processes")?;
+        maps::empty(&maps.l7_connections, "l7_connections")?;
+        maps::empty(&maps.l7_calls, "l7_calls")?;
+        maps::empty(&maps.l7_tls_calls, "l7_tls_calls")?;
+        maps::empty(&maps.l7_goroutines, "l7_goroutines")?;
         // What is left of the time before is no call of now.
         self.take()?;
         self.before = self.counted()?;
@@ -230,11 +222,9 @@ impl L7 {
 
     /// Takes in the calls that are there.
     pub fn take(&self) -> Result<()> {
-        self.ring.consume().map_err(|source| Error::Map {
-            map: "l7_events",
-            action: "reading the ring buffer",
-            source,
-        })
+        self.ring
+            .consume()
+            .map_err(map_failed("l7_events", "reading the ring buffer"))
     }
 
     /// Detaches them, takes in what is left, and tells what was counted since they were attached. Waits a
@@ -266,65 +256,28 @@ impl L7 {
     }
 
     fn counted(&self) -> Result<Counts> {
-        let counts = &self.skeleton.maps.l7_counts;
-        let counts = counts.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let counts = counts.map_err(failed("l7_counts", "reading it"))?;
         let mut all = Counts::default();
-        for count in counts.iter().flatten() {
-            if let Some(count) = plain::read::<types::l7_count>(count) {
+        for count in maps::of_cpus(&self.skeleton.maps.l7_counts, "l7_counts")? {
+            if let Some(count) = plain::read::<types::l7_count>(&count) {
                 all.lost += count.lost;
                 all.switches += count.switches;
             }
         }
-        for program in programs(&self.skeleton, self.watch) {
-            all.lost += RunStats::of(program)?.recursion_misses;
+        let programs = self.skeleton.object().progs_mut();
+        for program in programs.filter(|program| program.autoload()) {
+            all.lost += RunStats::of(&program)?.recursion_misses;
         }
         Ok(all)
     }
 }
 
-/// The programs of what is watched.
-fn programs<'a>(
-    skeleton: &'a L7Skel<'static>,
-    watch: Watch,
-) -> impl Iterator<Item = &'a ProgramMut<'static>> {
-    let all = &skeleton.progs;
-    let from = |part, programs: Vec<&'a ProgramMut<'static>>| match watch >= part {
-        true => programs,
-        false => Vec::new(),
-    };
-    let sockets = vec![
-        &all.l7_enter_read,
-        &all.l7_enter_write,
-        &all.l7_enter_close,
-        &all.l7_exit_call,
-        &all.l7_exit_accept,
-    ];
-    let tls = vec![&all.l7_tls_enter, &all.l7_tls_return];
-    sockets
-        .into_iter()
-        .chain(from(Watch::Tls, tls))
-        .chain(from(Watch::Goroutines, vec![&all.l7_goroutine]))
-}
-
-/// Has only those loaded.
-fn choose(open: &mut OpenL7Skel<'_>, watch: Watch) {
-    let programs = &mut open.progs;
-    for program in [
-        &mut programs.l7_enter_read,
-        &mut programs.l7_enter_write,
-        &mut programs.l7_enter_close,
-        &mut programs.l7_exit_call,
-        &mut programs.l7_exit_accept,
-    ] {
-        program.set_autoload(true);
+/// Whether a program is one of what is watched.
+fn wanted(program: &str, watch: Watch) -> bool {
+    match program {
+        "l7_tls_enter" | "l7_tls_return" => watch >= Watch::Tls,
+        "l7_goroutine" => watch >= Watch::Goroutines,
+        _ => true,
     }
-    for program in [&mut programs.l7_tls_enter, &mut programs.l7_tls_return] {
-        program.set_autoload(watch >= Watch::Tls);
-    }
-    programs
-        .l7_goroutine
-        .set_autoload(watch >= Watch::Goroutines);
 }
 
 /// The process namespace that this program is in, as device and inode; `None` in the machine's own.
@@ -342,11 +295,10 @@ fn uprobes(program: &ProgramMut<'_>, process: u32, places: &[(usize, u64)]) -> R
         ..Default::default()
     };
     let link = program.attach_uprobe_multi_with_opts(process.cast_signed(), file, "", options);
-    link.map_err(|source| Error::Attach {
-        what: format!("process {process}"),
-        action: "attaching uprobes to its program",
-        source,
-    })
+    link.map_err(failed(
+        format!("process {process}"),
+        "attaching uprobes to its program",
+    ))
 }
 
 /// The descriptors of a process that are sockets.
@@ -391,21 +343,5 @@ fn put<K: plain::Plain, const N: usize>(
     value: [u8; N],
 ) -> Result<()> {
     map.update(plain::bytes_of(&key), &value, MapFlags::ANY)
-        .map_err(failed(name, "writing to it"))
-}
-
-/// Removes every entry.
-fn forget(map: &impl MapCore, name: &'static str) -> Result<()> {
-    for key in map.keys().collect::<Vec<_>>() {
-        map.delete(&key).map_err(failed(name, "emptying it"))?;
-    }
-    Ok(())
-}
-
-fn failed(map: &'static str, action: &'static str) -> impl Fn(libbpf_rs::Error) -> Error {
-    move |source| Error::Map {
-        map,
-        action,
-        source,
-    }
+        .map_err(map_failed(name, "writing to it"))
 }

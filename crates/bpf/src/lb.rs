@@ -21,7 +21,7 @@ pub use crate::skel::xdp_lb::types::{
 };
 use crate::{
     cpu,
-    error::{Error, Result},
+    error::{Result, cpu_number, map_failed, no_area},
     mapping,
     object::{Owned, choose},
     percpu::read_cpu,
@@ -176,17 +176,14 @@ impl LoadBalancer {
     /// Loads the datapath with tables for `cpus`, sharing rings and reals where they exist.
     pub fn load(cpus: &[u32], variant: Variant, shared: Option<&Shared>) -> Result<Self> {
         if let Some(&cpu) = cpus.iter().find(|&&cpu| cpu >= MAX_CPUS) {
-            return Err(Error::CpuNumber {
-                cpu,
-                most: MAX_CPUS,
-            });
+            return Err(cpu_number(cpu, MAX_CPUS));
         }
         let tables = cpus
             .iter()
             .map(|&cpu| Ok((cpu, new_table(variant.exact)?)))
             .collect::<Result<Vec<_>>>()?;
         let Some((_, first)) = tables.first() else {
-            return Err(Error::CpuNumber { cpu: 0, most: 0 });
+            return Err(cpu_number(0, 0));
         };
         let skeleton = Owned::new("xdp_lb", |storage| {
             let mut open = XdpLbSkelBuilder::default().open(storage)?;
@@ -223,7 +220,7 @@ impl LoadBalancer {
     /// The maps that further instances can share.
     pub fn shared(&self) -> Result<Shared> {
         let handle = |map: &MapMut<'_>, name| {
-            MapHandle::try_from(map).map_err(|source| failed(name, "sharing it", source))
+            MapHandle::try_from(map).map_err(map_failed(name, "sharing it"))
         };
         Ok(Shared {
             rings: handle(&self.skeleton.maps.rings, "rings")?,
@@ -272,7 +269,7 @@ impl LoadBalancer {
         cpu::on(cpu, || {
             table
                 .update_batch(keys, values, count as u32, MapFlags::ANY, MapFlags::ANY)
-                .map_err(|source| failed("lru_tables", "adding flows", source))
+                .map_err(map_failed("lru_tables", "adding flows"))
         })
     }
 
@@ -283,7 +280,7 @@ impl LoadBalancer {
         cpu::on(cpu, || {
             table
                 .delete_batch(keys, flows.len() as u32, MapFlags::ANY, MapFlags::ANY)
-                .map_err(|source| failed("lru_tables", "removing flows", source))
+                .map_err(map_failed("lru_tables", "removing flows"))
         })
     }
 
@@ -292,7 +289,7 @@ impl LoadBalancer {
         let found = self
             .table(cpu)?
             .lookup(bytes_of(flow), MapFlags::ANY)
-            .map_err(|source| failed("lru_tables", "looking a flow up", source))?;
+            .map_err(map_failed("lru_tables", "looking a flow up"))?;
         Ok(found.and_then(|bytes| read(&bytes)))
     }
 
@@ -326,7 +323,7 @@ impl LoadBalancer {
         num_possible_cpus()
             .map(|cpus| vec![bytes_of(&flood).to_vec(); cpus])
             .and_then(|values| floods.update_percpu(bytes_of(&0u32), &values, MapFlags::ANY))
-            .map_err(|source| failed("floods", "writing", source))
+            .map_err(map_failed("floods", "writing"))
     }
 
     /// Times `ops` operations on each CPU of `work`, which start together; the reset is done
@@ -346,7 +343,7 @@ impl LoadBalancer {
             .maps
             .bss_data
             .as_deref_mut()
-            .ok_or(Error::NoArea { object: "xdp_lb" })?;
+            .ok_or_else(|| no_area("xdp_lb"))?;
         let cpus: Vec<u32> = work.iter().map(|work| work.cpu).collect();
         let packets: Vec<Vec<u8>> = work.iter().map(|work| work.packet.clone()).collect();
         timing::batch(
@@ -396,10 +393,9 @@ impl LoadBalancer {
 
     fn table(&self, cpu: u32) -> Result<&MapHandle> {
         let found = self.tables.iter().find(|(own, _)| *own == cpu);
-        found.map(|(_, table)| table).ok_or(Error::CpuNumber {
-            cpu,
-            most: MAX_CPUS,
-        })
+        found
+            .map(|(_, table)| table)
+            .ok_or_else(|| cpu_number(cpu, MAX_CPUS))
     }
 
     /// Sets what the reset restores and where each CPU's sources begin.
@@ -445,20 +441,12 @@ fn new_table(zero_seed: bool) -> Result<MapHandle> {
         LRU_ENTRIES,
         &options,
     )
-    .map_err(|source| failed("lru_tables", "making a table", source))
+    .map_err(map_failed("lru_tables", "making a table"))
 }
 
 fn update(map: &MapMut<'_>, name: &'static str, key: &[u8], value: &[u8]) -> Result<()> {
     map.update(key, value, MapFlags::ANY)
-        .map_err(|source| failed(name, "writing", source))
-}
-
-fn failed(map: &'static str, action: &'static str, source: libbpf_rs::Error) -> Error {
-    Error::Map {
-        map,
-        action,
-        source,
-    }
+        .map_err(map_failed(name, "writing"))
 }
 
 /// The clock that the datapath reads (`bpf_ktime_get_ns`), in nanoseconds.

@@ -19,6 +19,7 @@ pub mod lb;
 mod links;
 mod lockdown;
 mod mapping;
+mod maps;
 mod mount;
 pub mod net;
 mod object;

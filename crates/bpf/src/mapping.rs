@@ -8,7 +8,7 @@ use libbpf_rs::{MapCore, MapMut};
 use memmap2::{MmapMut, MmapOptions};
 
 use crate::{
-    error::{Error, Result},
+    error::{Result, map_failed},
     plain::{Plain, bytes_of},
 };
 
@@ -22,11 +22,7 @@ pub(crate) fn map(map: &impl MapCore, name: &'static str) -> Result<MmapMut> {
             .len(stride * map.max_entries() as usize)
             .map_mut(map.as_fd().as_raw_fd())
     }
-    .map_err(|source| Error::Map {
-        map: name,
-        action: "mapping it",
-        source: source.into(),
-    })
+    .map_err(map_failed(name, "mapping it"))
 }
 
 /// Writes an array's entries from the first on; values beyond its end are passed over.

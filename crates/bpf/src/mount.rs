@@ -12,7 +12,7 @@ use rustix::{
     mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen},
 };
 
-use crate::error::{Error, Result};
+use crate::error::{Result, failed};
 
 /// Where file systems are mounted by custom, and the number that tells them.
 const CUSTOM: [(&str, &str, u64); 3] = [
@@ -28,11 +28,7 @@ pub(crate) struct Opened(OwnedFd);
 impl Opened {
     /// The kernel's file system of that type, e.g. `tracefs`.
     pub(crate) fn new(kind: &'static str) -> Result<Self> {
-        Opened::ask(kind).map_err(|errno| Error::Attach {
-            what: kind.to_owned(),
-            action: "opening the file system",
-            source: libbpf_rs::Error::from_raw_os_error(errno.raw_os_error()),
-        })
+        Opened::ask(kind).map_err(failed(kind, "opening the file system"))
     }
 
     /// The same, with the kernel's answer.

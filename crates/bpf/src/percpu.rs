@@ -11,18 +11,14 @@ use std::{
 use libbpf_rs::{MapCore, MapMut, libbpf_sys, num_possible_cpus};
 
 use crate::{
-    error::{Error, Result},
+    error::{Result, map_failed},
     plain::{Plain, read},
 };
 
 /// The values of every entry on `cpu`.
 pub(crate) fn read_cpu<T: Plain>(map: &MapMut<'_>, name: &'static str, cpu: u32) -> Result<Vec<T>> {
-    let failed = |source| Error::Map {
-        map: name,
-        action: "reading all entries",
-        source,
-    };
-    let possible = num_possible_cpus().map_err(failed)?;
+    let failed = || map_failed(name, "reading all entries");
+    let possible = num_possible_cpus().map_err(failed())?;
     let slot = mem::size_of::<T>().next_multiple_of(8);
     let entries = map.max_entries() as usize;
     let mut keys = vec![0u32; entries];
@@ -44,7 +40,7 @@ pub(crate) fn read_cpu<T: Plain>(map: &MapMut<'_>, name: &'static str, cpu: u32)
     };
     // The kernel says ENOENT when it has reached the end, which is where this wants to be.
     if failure < 0 && failure != -enoent() {
-        return Err(failed(libbpf_rs::Error::from_raw_os_error(-failure)));
+        return Err(failed()(libbpf_rs::Error::from_raw_os_error(-failure)));
     }
     Ok(values
         .chunks_exact(possible * slot)

@@ -5,6 +5,7 @@
 use std::{mem, slice};
 
 use crate::skel::{
+    counter::types::counter_counts,
     l7::types::{l7_count, l7_event},
     sslsniff::types::{sslsniff_counts, sslsniff_head},
     xdp_lb::types,
@@ -42,6 +43,7 @@ plain! {
     types::traffic: 16,
     types::flood: 16,
     types::replayed: 8 + 136,
+    counter_counts: 24,
     l7_count: 16,
     l7_event: 48 + 512,
     sslsniff_counts: 56,

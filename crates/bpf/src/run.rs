@@ -8,7 +8,7 @@ use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::{
     cpu::{self, Pinned, current_cpu},
-    error::{Error, Result},
+    error::{Result, failed},
 };
 
 /// Room for the packet that a program leaves: what a test run can hand back from one page.
@@ -25,14 +25,9 @@ impl Program {
     /// One of libbpf-rs's, which it outlives.
     pub fn of(program: &ProgramMut<'_>) -> Result<Self> {
         let name = program.name().to_string_lossy().into_owned();
-        match program.as_fd().try_clone_to_owned() {
-            Ok(fd) => Ok(Program { name, fd }),
-            Err(source) => Err(Error::Attach {
-                what: name,
-                action: "keeping a descriptor of it",
-                source: source.into(),
-            }),
-        }
+        let fd = program.as_fd().try_clone_to_owned();
+        let fd = fd.map_err(failed(&*name, "keeping a descriptor of it"))?;
+        Ok(Program { name, fd })
     }
 }
 
@@ -71,12 +66,9 @@ pub fn on_cpu(program: &Program, cpu: u32, packet: &[u8]) -> Result<Ran> {
         unsafe { libbpf_sys::bpf_prog_test_run_opts(program.fd.as_raw_fd(), &mut options) };
     let waits = cpu::waits()? - waits_before;
     if failure < 0 {
-        let source = libbpf_rs::Error::from_raw_os_error(-failure);
-        return Err(Error::Run {
-            program: program.name.clone(),
-            cpu,
-            source,
-        });
+        let answer = libbpf_rs::Error::from_raw_os_error(-failure);
+        let what = format!("{} on CPU {cpu}", program.name);
+        return Err(failed(what, "running it")(answer));
     }
     output.truncate(options.data_size_out as usize);
     Ok(Ran {

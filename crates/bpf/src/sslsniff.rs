@@ -4,15 +4,14 @@
 use std::path::Path;
 
 use libbpf_rs::{
-    ErrorKind, Link, MapCore as _, MapFlags, ProgramAttachType, ProgramMut, RingBuffer,
-    RingBufferBuilder, UprobeMultiOpts, UprobeOpts,
+    ErrorKind, Link, ProgramAttachType, ProgramMut, RingBuffer, UprobeMultiOpts, UprobeOpts,
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
 use crate::{
     Feature,
-    error::{Error, Result},
-    links,
+    error::{Result, failed, map_failed},
+    links, maps,
     object::Owned,
     plain,
     skel::sslsniff::{SslsniffSkel, SslsniffSkelBuilder, types},
@@ -99,30 +98,16 @@ impl Sniffer {
                 chosen.counts_only = u32::from(capture == Capture::Nothing);
             }
             if multi {
-                let programs = &mut open.progs;
-                for program in [
-                    &mut programs.sslsniff_enter,
-                    &mut programs.sslsniff_enter_ex,
-                    &mut programs.sslsniff_read,
-                    &mut programs.sslsniff_written,
-                ] {
+                for mut program in open.open_object_mut().progs_mut() {
                     program.set_attach_type(ProgramAttachType::TraceUprobeMulti);
                 }
             }
             open.load()
         })?;
-        let mut ring = RingBufferBuilder::new();
-        let heard = ring.add(&skeleton.maps.records, move |bytes| {
+        let ring = maps::ring(&skeleton.maps.records, "records", move |bytes| {
             if let Some(record) = record(bytes) {
                 take(record);
             }
-            0
-        });
-        let ring = heard.map(|_| ()).and_then(|()| ring.build());
-        let ring = ring.map_err(|source| Error::Map {
-            map: "records",
-            action: "opening the ring buffer",
-            source,
         })?;
         Ok(Sniffer {
             links: Vec::new(),
@@ -144,11 +129,10 @@ impl Sniffer {
                 Ok(links) => Ok(Some(links)),
                 // So it says of a file that is not there, too.
                 Err(error) if error.kind() == ErrorKind::NotFound && library.exists() => Ok(None),
-                Err(source) => Err(Error::Attach {
-                    what: format!("{} of {}", functions.join(", "), library.display()),
-                    action: "attaching a uprobe",
-                    source,
-                }),
+                Err(source) => {
+                    let what = format!("{} of {}", functions.join(", "), library.display());
+                    Err(failed(what, "attaching a uprobe")(source))
+                }
             }
         };
         let Some(mut links) = at(&programs.sslsniff_enter, false, &[READ, WRITE])? else {
@@ -181,25 +165,16 @@ impl Sniffer {
 
     /// Takes the records that are there. They come without waking anybody.
     pub fn take(&self) -> Result<()> {
-        self.ring.consume().map_err(|source| Error::Map {
-            map: "records",
-            action: "reading the ring buffer",
-            source,
-        })
+        self.ring
+            .consume()
+            .map_err(map_failed("records", "reading the ring buffer"))
     }
 
     /// What was counted since they were loaded.
     pub fn counts(&self) -> Result<Counts> {
-        let counts = &self.skeleton.maps.counts;
-        let counts = counts.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-        let counts = counts.map_err(|source| Error::Map {
-            map: "counts",
-            action: "reading it",
-            source,
-        })?;
         let mut all = Counts::default();
-        for one in counts.iter().flatten() {
-            let Some(one) = plain::read::<types::sslsniff_counts>(one) else {
+        for one in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
+            let Some(one) = plain::read::<types::sslsniff_counts>(&one) else {
                 continue;
             };
             all.hits += one.hits;

@@ -9,7 +9,7 @@ use std::{
 
 use libbpf_rs::libbpf_sys as sys;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, failed};
 
 /// Keeps the account of run times on. The kernel counts descriptors of this kind, so that whatever way
 /// this process ends, the account is as it was before.
@@ -22,11 +22,8 @@ impl StatsOn {
         // SAFETY: takes no pointer.
         let answer = unsafe { sys::bpf_enable_stats(sys::BPF_STATS_RUN_TIME) };
         if answer < 0 {
-            return Err(Error::Attach {
-                what: "bpf_stats".to_owned(),
-                action: "turning it on",
-                source: libbpf_rs::Error::from_raw_os_error(-answer),
-            });
+            let answer = libbpf_rs::Error::from_raw_os_error(-answer);
+            return Err(failed("bpf_stats", "turning it on")(answer));
         }
         // SAFETY: not negative, it is a descriptor that the kernel opened for this call alone.
         Ok(StatsOn(unsafe { OwnedFd::from_raw_fd(answer) }))
@@ -67,21 +64,16 @@ impl RunStats {
                 run_cnt: info.run_cnt,
                 recursion_misses: info.recursion_misses,
             }),
-            error => Err(Error::Attach {
-                what: "a program".to_owned(),
-                action: "asking for its run times",
-                source: libbpf_rs::Error::from_raw_os_error(-error),
-            }),
+            error => Err(failed("a program", "asking for its run times")(
+                libbpf_rs::Error::from_raw_os_error(-error),
+            )),
         }
     }
 
     /// Of the program that has this number.
     pub fn of_id(id: u32) -> Result<Self> {
-        let program = libbpf_rs::Program::fd_from_id(id).map_err(|source| Error::Attach {
-            what: format!("program {id}"),
-            action: "opening it by its number",
-            source,
-        })?;
+        let program = libbpf_rs::Program::fd_from_id(id)
+            .map_err(failed(format!("program {id}"), "opening it by its number"))?;
         Self::of(&program)
     }
 

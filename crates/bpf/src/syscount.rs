@@ -4,14 +4,15 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use libbpf_rs::{
-    MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder,
+    MapCore, MapFlags, RingBuffer,
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
 use crate::{
     attach::{Held, How, Toolbox},
-    error::{Error, Result},
+    error::{Error, Result, map_failed},
     feature::Feature,
+    maps,
     object::Owned,
     plain,
     skel::syscount::{SyscountSkel, SyscountSkelBuilder},
@@ -74,6 +75,20 @@ struct Heard {
     sums: BTreeMap<Kind, Sum>,
 }
 
+impl Heard {
+    /// Sums a call where its process is one that counts.
+    fn take(&mut self, call: &[u8]) {
+        let told = words::<u32, 2>(call).zip(call.get(8..).and_then(words::<u64, 1>));
+        if let Some(([process, number], [ns])) = told
+            && self.picked.contains(&process)
+        {
+            let sum = self.sums.entry(Kind { process, number }).or_default();
+            sum.calls += 1;
+            sum.ns += ns;
+        }
+    }
+}
+
 /// The counter. Dropping it detaches it.
 pub struct Syscount {
     /// Exit first: a call that is seen to begin is seen to end.
@@ -104,9 +119,10 @@ impl Syscount {
             open.load()
         })?;
         let heard = Rc::new(RefCell::new(Heard::default()));
-        let ring = MapHandle::try_from(&skeleton.maps.calls)
-            .and_then(|calls| listen(&calls, Rc::clone(&heard)))
-            .map_err(failed("calls", "mapping it"))?;
+        let told = Rc::clone(&heard);
+        let ring = maps::ring(&skeleton.maps.calls, "calls", move |call| {
+            told.borrow_mut().take(call);
+        })?;
         Ok(Syscount {
             held: None,
             filter,
@@ -152,7 +168,7 @@ impl Syscount {
     pub fn poll(&self, patience: Duration) -> Result<()> {
         self.ring
             .poll(patience)
-            .map_err(failed("calls", "reading it"))
+            .map_err(map_failed("calls", "reading it"))
     }
 
     /// Detaches it, and tells what it saw.
@@ -170,7 +186,9 @@ impl Syscount {
         let [entered, left, lost] = self.runs()?;
         let sums = match self.filter {
             Filter::User => {
-                self.ring.consume().map_err(failed("calls", "reading it"))?;
+                self.ring
+                    .consume()
+                    .map_err(map_failed("calls", "reading it"))?;
                 std::mem::take(&mut self.heard.borrow_mut().sums)
             }
             Filter::Kernel | Filter::All => self.sums()?,
@@ -188,7 +206,7 @@ impl Syscount {
         let read = |key: Vec<u8>| -> Result<Option<(Kind, Sum)>> {
             let value = map
                 .lookup(&key, MapFlags::ANY)
-                .map_err(failed("sums", "reading it"))?;
+                .map_err(map_failed("sums", "reading it"))?;
             Ok(value.and_then(|value| {
                 let [process, number] = words(&key)?;
                 let [calls, ns] = words(&value)?;
@@ -200,28 +218,15 @@ impl Syscount {
 
     /// Lets all counts begin again, and forgets calls that somebody was in when it was detached.
     fn clear(&mut self) -> Result<()> {
-        empty(&self.skeleton.maps.begun, "begun")?;
-        empty(&self.skeleton.maps.sums, "sums")?;
-        let map = &self.skeleton.maps.runs;
-        let key = 0u32.to_ne_bytes();
-        let values = map
-            .lookup_percpu(&key, MapFlags::ANY)
-            .map_err(failed("runs", "reading it"))?
-            .unwrap_or_default();
-        let none: Vec<Vec<u8>> = values.iter().map(|value| vec![0; value.len()]).collect();
-        map.update_percpu(&key, &none, MapFlags::ANY)
-            .map_err(failed("runs", "writing it"))
+        maps::empty(&self.skeleton.maps.begun, "begun")?;
+        maps::empty(&self.skeleton.maps.sums, "sums")?;
+        let runs = &self.skeleton.maps.runs;
+        maps::fill_cpus(runs, "runs", maps::of_cpus(runs, "runs")?, 0)
     }
 
     /// Entered, left and lost, over all CPUs.
     fn runs(&self) -> Result<[u64; 3]> {
-        let values = self
-            .skeleton
-            .maps
-            .runs
-            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(failed("runs", "reading it"))?
-            .unwrap_or_default();
+        let values = maps::of_cpus(&self.skeleton.maps.runs, "runs")?;
         let mut all = [0; 3];
         for value in values.iter().filter_map(|value| words::<u64, 3>(value)) {
             for (sum, one) in all.iter_mut().zip(value) {
@@ -232,25 +237,6 @@ impl Syscount {
     }
 }
 
-/// Sums the calls of the processes that count.
-fn listen(ring: &MapHandle, heard: Rc<RefCell<Heard>>) -> libbpf_rs::Result<RingBuffer<'static>> {
-    let mut builder = RingBufferBuilder::new();
-    builder.add(ring, move |call: &[u8]| {
-        let told = words::<u32, 2>(call).zip(call.get(8..).and_then(words::<u64, 1>));
-        let Some(([process, number], [ns])) = told else {
-            return 0;
-        };
-        let mut heard = heard.borrow_mut();
-        if heard.picked.contains(&process) {
-            let sum = heard.sums.entry(Kind { process, number }).or_default();
-            sum.calls += 1;
-            sum.ns += ns;
-        }
-        0
-    })?;
-    builder.build()
-}
-
 /// The first words of some bytes.
 fn words<T: plain::Plain + Default, const N: usize>(bytes: &[u8]) -> Option<[T; N]> {
     let mut words = [T::default(); N];
@@ -258,26 +244,4 @@ fn words<T: plain::Plain + Default, const N: usize>(bytes: &[u8]) -> Option<[T; 
         *word = plain::read(bytes.get(place * size_of::<T>()..)?)?;
     }
     Some(words)
-}
-
-fn empty(map: &impl MapCore, name: &'static str) -> Result<()> {
-    let keys: Vec<Vec<u8>> = map.keys().collect();
-    for key in keys {
-        // One that is gone already is as good.
-        match map.delete(&key) {
-            Err(error) if error.kind() != libbpf_rs::ErrorKind::NotFound => {
-                return Err(failed(name, "emptying it")(error));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-fn failed(map: &'static str, action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
-    move |source| Error::Map {
-        map,
-        action,
-        source,
-    }
 }

@@ -25,7 +25,7 @@ use libbpf_rs::{
 };
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, lacks, no_area},
     globals::{Globals, Layout},
     mapping,
     object::{listen, said},
@@ -60,10 +60,7 @@ impl OpenObject {
     /// Opens `bpf/NAME.bpf.c`. Its timed programs will loop as `looping` says.
     pub fn open(name: &'static str, looping: Loop) -> Result<Self> {
         let bytes = OBJECTS.iter().find(|(own, _)| *own == name);
-        let (_, bytes) = bytes.ok_or_else(|| Error::Lacks {
-            object: "this build",
-            what: format!("object {name}"),
-        })?;
+        let (_, bytes) = bytes.ok_or_else(|| lacks("this build", &format!("object {name}")))?;
         listen();
         let failed = |source| failed(name, source);
         let mut builder = ObjectBuilder::default();
@@ -81,7 +78,7 @@ impl OpenObject {
         let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
         let layout = match btf.map_err(failed)? {
             Some(btf) => Layout::of(name, &btf),
-            None => return Err(Error::NoArea { object: name }),
+            None => return Err(no_area(name)),
         };
         Ok(OpenObject {
             name,
@@ -162,10 +159,7 @@ impl OpenObject {
     }
 
     fn lacks(&self, kind: &str, name: &str) -> Error {
-        Error::Lacks {
-            object: self.name,
-            what: format!("{kind} {name}"),
-        }
+        lacks(self.name, &format!("{kind} {name}"))
     }
 }
 
@@ -239,18 +233,15 @@ impl TimedObject {
         let found = self.object.maps().find(|one| one.name() == map);
         found
             .map(|map| map.keys().count() as u64)
-            .ok_or_else(|| Error::Lacks {
-                object: self.name,
-                what: format!("map {map}"),
-            })
+            .ok_or_else(|| lacks(self.name, &format!("map {map}")))
     }
 
     /// Takes all records out of the object's ring buffers; returns how many, and the sum of their first words.
     pub fn take_records(&self) -> Result<(u64, u64)> {
-        let records = self.records.as_ref().ok_or_else(|| Error::Lacks {
-            object: self.name,
-            what: "ring buffer".to_owned(),
-        })?;
+        let records = self
+            .records
+            .as_ref()
+            .ok_or_else(|| lacks(self.name, "ring buffer"))?;
         records.take().map_err(|source| failed(self.name, source))
     }
 

@@ -23,7 +23,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     cpu::Pinned,
-    error::{Error, Result},
+    error::{Error, Result, cpu_number, failed},
     feature::Feature,
     run::{self, Program, Ran},
 };
@@ -52,10 +52,7 @@ impl Loop {
         if Feature::CanLoop.missing()?.is_none() {
             return Ok(Loop::CanLoop);
         }
-        match Feature::BpfLoop.missing()? {
-            None => Ok(Loop::BpfLoop),
-            Some(missing) => Err(Error::Missing(missing.to_string())),
-        }
+        Feature::BpfLoop.require().map(|()| Loop::BpfLoop)
     }
 
     /// What a timed program of this kind has behind its name.
@@ -206,16 +203,14 @@ pub fn batch<A: Area>(
     packets: &[Vec<u8>],
 ) -> Result<Vec<Seen>> {
     if let Some(&cpu) = request.cpus.iter().find(|&&cpu| cpu >= MAX_CPUS) {
-        return Err(Error::CpuNumber {
-            cpu,
-            most: MAX_CPUS,
-        });
+        return Err(cpu_number(cpu, MAX_CPUS));
     }
     if packets.len() != request.cpus.len() {
-        return Err(Error::Packets {
-            cpus: request.cpus.len(),
-            packets: packets.len(),
-        });
+        return Err(Error::Refused(format!(
+            "a batch on {} CPUs needs as many packets, and was given {}",
+            request.cpus.len(),
+            packets.len()
+        )));
     }
     let mut seen = attempt(program, area, request, packets)?;
     for _ in 1..STARTS {
@@ -292,7 +287,7 @@ fn on_all(program: &Program, cpus: &[u32], packets: &[Vec<u8>]) -> Result<Vec<Ra
                 pin.and_then(|_pin| run::on_cpu(program, cpu, &packet))
             };
             let thread = thread::Builder::new().spawn_scoped(scope, run);
-            thread.map_err(|source| Error::Cpu { cpu, source })
+            thread.map_err(failed(format!("CPU {cpu}"), "starting a thread for it"))
         };
         let mut threads = Vec::new();
         for (&cpu, packet) in cpus.iter().zip(packets) {

@@ -54,6 +54,22 @@ fn make_events(how: How) {
     }
 }
 
+/// What [`there`] answers where nobody is.
+const NOBODY: [String; 0] = [];
+
+/// Who is attached to the function.
+fn there() -> Vec<String> {
+    attached_at(FUNCTION).expect("the lists can be read")
+}
+
+/// Events of this tool in tracefs, where it is mounted.
+fn left_in_tracefs() -> usize {
+    let list = fs::read_to_string("/sys/kernel/tracing/kprobe_events").unwrap_or_default();
+    list.lines()
+        .filter(|line| line.contains(":bpfcost/"))
+        .count()
+}
+
 fn event(how: How) -> &'static str {
     match how.takes_tracepoints() {
         true => TRACEPOINT,
@@ -68,7 +84,7 @@ fn each_event_is_counted_once_and_only_while_it_is_attached() {
         return;
     }
     for how in ON_TRACEPOINTS.into_iter().chain(ON_FUNCTIONS) {
-        for work in [Work::Null, Work::Map]
+        for work in [Work::Null, Work::Map, Work::Calls]
             .into_iter()
             .filter(|work| can(how, *work))
         {
@@ -79,15 +95,19 @@ fn each_event_is_counted_once_and_only_while_it_is_attached() {
                 counter
                     .attach()
                     .unwrap_or_else(|error| panic!("{how:?}: {error}"));
+                if !how.takes_tracepoints() {
+                    assert_ne!(there(), NOBODY, "{how:?} is seen there");
+                }
                 make_events(how);
                 let counted = counter.detach().expect("counts");
+                assert_eq!(counted.strangers, 0, "{how:?} {work:?}");
                 assert_eq!(counted.hits, EVENTS, "{how:?} {work:?}, window {window}");
                 assert_eq!(counted.missed.unwrap_or(0), 0, "{how:?} {work:?}");
             }
             make_events(how);
             assert!(counter.detach().is_err(), "{how:?}: it is off already");
-            let nobody: [String; 0] = [];
-            assert_eq!(attached_at(FUNCTION).expect("the lists"), nobody, "{how:?}");
+            assert_eq!(there(), NOBODY, "{how:?}");
+            assert_eq!(left_in_tracefs(), 0, "{how:?}");
         }
     }
     busy_events_take_their_time();

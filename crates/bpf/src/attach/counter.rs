@@ -2,19 +2,17 @@
 //! Loaded once, attached and detached many times. What it measures and what is not in the number stands at
 //! the head of `bpf/counter.bpf.c`.
 
-use libbpf_rs::{
-    MapCore as _, MapFlags, MapMut, ProgramMut,
-    skel::{OpenSkel as _, SkelBuilder as _},
-};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
 use super::how::{Held, How, Toolbox};
 use crate::{
     cpu::current_cpu,
     error::{Error, Result},
     feature::Feature,
+    maps,
     object::Owned,
     plain, run,
-    skel::counter::{CounterSkel, CounterSkelBuilder},
+    skel::counter::{CounterSkel, CounterSkelBuilder, types::counter_counts},
     timing::{fetch, store},
 };
 
@@ -22,6 +20,7 @@ use crate::{
 const NULL: u32 = 0;
 const MAP: u32 = 1;
 const BUSY: u32 = 2;
+const CALLS: u32 = 3;
 const SPELLS: u64 = 64;
 
 /// How often spells are timed; the fastest time counts, for it is the one that nothing came between.
@@ -39,28 +38,50 @@ pub enum Work {
         /// Nanoseconds of each run, beyond those of reading the clock twice.
         ns: u64,
     },
+    /// Tells the runs of this process from those of others.
+    Calls,
 }
 
 impl Work {
-    fn number(self) -> u32 {
+    /// Its number, and the program that user space runs for it.
+    fn known(self) -> (u32, Option<&'static str>) {
         match self {
-            Work::Null => NULL,
-            Work::Map => MAP,
-            Work::Busy { .. } => BUSY,
+            Work::Null => (NULL, None),
+            Work::Map => (MAP, None),
+            Work::Busy { .. } => (BUSY, Some(TIME_SPELLS)),
+            Work::Calls => (CALLS, Some(NOTE_CALLER)),
         }
     }
 }
 
-/// What a counter counted while it was attached.
+const TIME_SPELLS: &str = "time_spells";
+const NOTE_CALLER: &str = "note_caller";
+
+/// What a counter counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Runs of the program, on all CPUs, for anyone.
+    /// Runs of the program, on all CPUs: for anyone, or for this process where others are told apart.
     pub hits: u64,
+    /// Runs for others, where they are told apart.
+    pub strangers: u64,
     /// Events that the kernel says were missed; `None` where it doesn't say.
     pub missed: Option<u64>,
     /// What went by between the first and the last reading of the clock in its spells, in nanoseconds; 0 for a
     /// work that reads none.
     pub busy_ns: u64,
+}
+
+impl Counted {
+    /// What was added since `before`.
+    pub fn since(self, before: Self) -> Self {
+        let missed = self.missed.zip(before.missed);
+        Counted {
+            hits: self.hits.saturating_sub(before.hits),
+            strangers: self.strangers.saturating_sub(before.strangers),
+            missed: missed.map(|(now, before)| now.saturating_sub(before)),
+            busy_ns: self.busy_ns.saturating_sub(before.busy_ns),
+        }
+    }
 }
 
 /// A program that counts an event. Dropping it detaches and removes it.
@@ -77,11 +98,12 @@ pub struct Counter {
 impl Counter {
     /// What the kernel must have, what tells most of it first.
     pub fn needs(how: How, work: Work) -> Vec<Feature> {
-        let busy: &[Feature] = match work {
+        let further: &[Feature] = match work {
             Work::Busy { .. } => &[Feature::BpfLoop, Feature::SyscallProgram],
+            Work::Calls => &[Feature::SyscallProgram],
             Work::Null | Work::Map => &[],
         };
-        [&how.needs(), busy].concat()
+        [&how.needs(), further].concat()
     }
 
     /// Why this kernel has no such event, where it has none: tracepoints come and go between kernels.
@@ -98,18 +120,19 @@ impl Counter {
 
     /// Loads the program, for a tracepoint `category:name` or a function of the kernel.
     pub fn load(how: How, event: &str, work: Work) -> Result<Self> {
+        let (number, helper) = work.known();
         let skeleton = Owned::new("counter", |storage| {
             let mut open = CounterSkelBuilder::default().open(storage)?;
             if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
-                chosen.work = work.number();
+                chosen.work = number;
             }
             for mut program in open.open_object_mut().progs_mut() {
                 if program.name() == name(how) {
                     program.set_autoload(true);
                     how.aim(&mut program, event)?;
                 }
-                if program.name() == "time_spells" {
-                    program.set_autoload(matches!(work, Work::Busy { .. }));
+                if helper.is_some_and(|helper| program.name() == helper) {
+                    program.set_autoload(true);
                 }
             }
             open.load()
@@ -123,49 +146,70 @@ impl Counter {
             tools: Toolbox::default(),
             skeleton,
         };
-        if let Work::Busy { ns } = work {
-            counter.calibrate(ns)?;
+        match work {
+            Work::Busy { ns } => counter.calibrate(ns)?,
+            Work::Calls => counter.run(NOTE_CALLER)?,
+            Work::Null | Work::Map => {}
         }
         Ok(counter)
+    }
+
+    /// How it is attached.
+    pub fn how(&self) -> How {
+        self.how
     }
 
     /// Attaches it.
     pub fn attach(&mut self) -> Result<()> {
         // Not while it is attached already.
         self.held = None;
-        let hits = sum(&self.skeleton.maps.hits, "hits")?;
-        let busy_ns = sum(&self.skeleton.maps.busy_ns, "busy_ns")?;
-        let program = program(&self.skeleton, self.how);
-        let mut held = Held::attach(self.how, program, &self.event, &mut self.tools)?;
-        self.before = Counted {
-            hits,
-            missed: held.missed(program)?,
-            busy_ns,
-        };
-        self.held = Some(held);
+        let before = self.sum()?;
+        let program = self.skeleton.program(name(self.how))?;
+        let held = Held::attach(self.how, &program, &self.event, &mut self.tools)?;
+        let missed = self.held.insert(held).missed(&program)?;
+        self.before = Counted { missed, ..before };
         Ok(())
+    }
+
+    /// What it counted since it was attached.
+    pub fn counted(&mut self) -> Result<Counted> {
+        let missed = self.missed()?;
+        Ok(Counted {
+            missed,
+            ..self.sum()?
+        }
+        .since(self.before))
     }
 
     /// Detaches it, and tells what it counted meanwhile.
     pub fn detach(&mut self) -> Result<Counted> {
-        let Some(mut held) = self.held.take() else {
-            return Err(Error::NotLoaded(format!(
-                "{} at {}",
-                self.how.attach(),
-                self.event
-            )));
-        };
-        let missed = held.missed(program(&self.skeleton, self.how))?;
-        drop(held);
-        let hits = sum(&self.skeleton.maps.hits, "hits")?;
-        let busy_ns = sum(&self.skeleton.maps.busy_ns, "busy_ns")?;
+        let missed = self.missed()?;
+        self.held = None;
         Ok(Counted {
-            hits: hits.saturating_sub(self.before.hits),
-            busy_ns: busy_ns.saturating_sub(self.before.busy_ns),
-            missed: missed
-                .zip(self.before.missed)
-                .map(|(now, before)| now.saturating_sub(before)),
-        })
+            missed,
+            ..self.sum()?
+        }
+        .since(self.before))
+    }
+
+    fn missed(&mut self) -> Result<Option<u64>> {
+        let Some(held) = &mut self.held else {
+            let what = format!("{} at {}", self.how.attach(), self.event);
+            return Err(Error::NotLoaded(what));
+        };
+        held.missed(&self.skeleton.program(name(self.how))?)
+    }
+
+    /// What all CPUs have counted since it was loaded.
+    fn sum(&self) -> Result<Counted> {
+        let mut sum = Counted::default();
+        for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
+            let count: counter_counts = plain::read(&value).unwrap_or_default();
+            sum.hits += count.hits;
+            sum.strangers += count.strangers;
+            sum.busy_ns += count.busy_ns;
+        }
+        Ok(sum)
     }
 
     /// Makes a spell take that much longer than one that waits for nothing. Whoever wants to see time alone
@@ -183,8 +227,7 @@ impl Counter {
         self.set_spell(ns);
         let mut fastest = u64::MAX;
         for _ in 0..TIMINGS {
-            let timer = &self.skeleton.progs.time_spells;
-            run::on_cpu(&run::Program::of(timer)?, current_cpu(), &[])?;
+            self.run(TIME_SPELLS)?;
             if let Some(bss) = self.skeleton.maps.bss_data.as_deref() {
                 fastest = fastest.min(fetch(&bss.spells_ns));
             }
@@ -192,26 +235,16 @@ impl Counter {
         Ok(fastest / SPELLS)
     }
 
+    fn run(&self, program: &str) -> Result<()> {
+        let program = self.skeleton.runnable(program)?;
+        run::on_cpu(&program, current_cpu(), &[]).map(drop)
+    }
+
     fn set_spell(&mut self, ns: u64) {
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             store(&mut bss.spell_ns, ns);
         }
     }
-}
-
-/// What all CPUs have added to a per-CPU value since it was loaded.
-fn sum(map: &MapMut, name: &'static str) -> Result<u64> {
-    let values = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY);
-    let values = values.map_err(|source| Error::Map {
-        map: name,
-        action: "reading it",
-        source,
-    })?;
-    let values = values.unwrap_or_default();
-    Ok(values
-        .iter()
-        .filter_map(|value| plain::read::<u64>(value))
-        .sum())
 }
 
 fn name(how: How) -> &'static str {
@@ -223,18 +256,5 @@ fn name(how: How) -> &'static str {
         How::KprobeMulti | How::KretprobeMulti => "on_kprobe_multi",
         How::Fentry => "on_fentry",
         How::Fexit => "on_fexit",
-    }
-}
-
-fn program<'a>(skeleton: &'a CounterSkel<'static>, how: How) -> &'a ProgramMut<'static> {
-    let programs = &skeleton.progs;
-    match how {
-        How::Tracepoint => &programs.on_tracepoint,
-        How::RawTp => &programs.on_raw_tp,
-        How::TpBtf => &programs.on_tp_btf,
-        How::Kprobe | How::KprobeInt3 | How::Kretprobe { .. } => &programs.on_kprobe,
-        How::KprobeMulti | How::KretprobeMulti => &programs.on_kprobe_multi,
-        How::Fentry => &programs.on_fentry,
-        How::Fexit => &programs.on_fexit,
     }
 }

@@ -1,5 +1,7 @@
 //! Drivers: who makes the events, and what a batch of them is.
 
+use std::os::fd::OwnedFd;
+
 use libbpf_rs::{Link, ProgramMut};
 
 use super::{
@@ -175,10 +177,9 @@ impl Driver {
     pub(super) fn owns(self, attach: Attach) -> Result<()> {
         match attach.driver() == self {
             true => Ok(()),
-            false => Err(Error::Stranger {
-                attach: attach.name(),
-                driver: self.name(),
-            }),
+            false => Err(Error::Refused(format!(
+                "{attach} is not attached to events of {self}"
+            ))),
         }
     }
 
@@ -263,6 +264,9 @@ pub struct Trouble {
     /// What it is.
     pub got: String,
 }
+
+/// A link that libbpf knows nothing of. Closing it detaches the program.
+impl Attached for OwnedFd {}
 
 impl Attached for Link {
     fn missed(&mut self) -> Result<u64> {

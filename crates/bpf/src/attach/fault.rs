@@ -8,7 +8,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd},
+    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
     ptr,
     rc::{Rc, Weak},
     slice,
@@ -24,7 +24,8 @@ use rustix::{
 
 use super::{Ask, Attach, Attached, Driven, Driver, Events, driver::MOST_FAULTS, stopwatch};
 use crate::{
-    error::{Error, Result},
+    error::{Result, failed},
+    feature::kernel,
     routine,
 };
 
@@ -71,18 +72,12 @@ impl Events for Faults {
     fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         Driver::PageFault.owns(attach)?;
         let event = open_event().map_err(failed(attach.name(), "opening the event"))?;
-        let ours = event.try_clone().map_err(|error| Error::Attach {
-            what: attach.name().to_owned(),
-            action: "keeping the event",
-            source: error.into(),
-        })?;
+        let ours = event
+            .try_clone()
+            .map_err(failed(attach.name(), "keeping the event"))?;
         let link = program
             .attach_perf_event(event.as_raw_fd())
-            .map_err(|source| Error::Attach {
-                what: attach.name().to_owned(),
-                action: "attaching it",
-                source,
-            })?;
+            .map_err(failed(attach.name(), "attaching it"))?;
         // The link closes it now.
         let _ = event.into_raw_fd();
         // Attaching has switched it on; faults count in batches alone.
@@ -189,32 +184,16 @@ impl Drop for Memory {
 }
 
 /// Opens the event of every page fault of the calling thread, switched off.
-fn open_event() -> rustix::io::Result<OwnedFd> {
+fn open_event() -> io::Result<OwnedFd> {
     let mut event = sys::perf_event_attr {
         type_: sys::PERF_TYPE_SOFTWARE,
-        size: size_of::<sys::perf_event_attr>() as u32,
         config: sys::PERF_COUNT_SW_PAGE_FAULTS.into(),
         ..Default::default()
     };
     event.__bindgen_anon_1.sample_period = 1;
     event.set_disabled(1);
-    let (this_thread, any_cpu, no_group) = (0, -1, -1);
-    // SAFETY: the event outlives the call, and says how long it is.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &event,
-            this_thread,
-            any_cpu,
-            no_group,
-            sys::PERF_FLAG_FD_CLOEXEC,
-        )
-    };
-    match i32::try_from(answer) {
-        // SAFETY: a new file descriptor that nobody else has.
-        Ok(fd @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
-        _ => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::INVAL)),
-    }
+    let (this_thread, any_cpu) = (0, -1);
+    kernel::open_event(event, this_thread, any_cpu)
 }
 
 /// Switches an event on or off.
@@ -229,13 +208,5 @@ fn switch(event: &OwnedFd, on: bool) -> rustix::io::Result<()> {
         } else {
             ioctl(event, NoArg::<OFF>::new())
         }
-    }
-}
-
-fn failed(what: &'static str, action: &'static str) -> impl FnOnce(Errno) -> Error {
-    move |errno| Error::Attach {
-        what: what.to_owned(),
-        action,
-        source: libbpf_rs::Error::from_raw_os_error(errno.raw_os_error()),
     }
 }

@@ -18,7 +18,7 @@ use super::{
     kernel,
 };
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, failed},
     links,
     object::{keep_private, listen, said},
 };
@@ -161,11 +161,10 @@ impl Foreign {
         let loaded = self.object.progs().filter(|program| program.autoload());
         loaded
             .map(|program| {
-                Program::id_from_fd(program.as_fd()).map_err(|source| Error::Attach {
-                    what: self.path.display().to_string(),
-                    action: "asking for the number of a program",
-                    source,
-                })
+                Program::id_from_fd(program.as_fd()).map_err(failed(
+                    self.path.display().to_string(),
+                    "asking for the number of a program",
+                ))
             })
             .collect()
     }

@@ -8,7 +8,7 @@ use super::{
     kernel::{self, Event, Inside, Tools, tracepoint_name},
 };
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, failed},
     feature::{self, Feature, Version},
     stats::RunStats,
 };
@@ -178,11 +178,10 @@ impl Held {
     pub(crate) fn missed(&mut self, program: &ProgramMut<'_>) -> Result<Option<u64>> {
         let multi = matches!(self.how, How::KprobeMulti | How::KretprobeMulti);
         let by_mechanism = match &mut self.by {
-            By::Event(_, event) => event.missed().map_err(|source| Error::Attach {
-                what: self.how.attach().to_string(),
-                action: "asking what it missed, in tracefs's kprobe_profile",
-                source: source.into(),
-            })?,
+            By::Event(_, event) => event.missed().map_err(failed(
+                self.how.attach().to_string(),
+                "asking what it missed, in tracefs's kprobe_profile",
+            ))?,
             By::Link(_) if multi && !links_tell() => return Ok(None),
             By::Link(link) => kernel::missed(link)?,
             By::Inside(inside) => inside.missed()?,

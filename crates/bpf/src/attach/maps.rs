@@ -3,13 +3,12 @@
 
 use std::{cell::Cell, rc::Rc};
 
-use libbpf_rs::{
-    MapCore as _, MapFlags, MapHandle, MapType, RingBuffer, RingBufferBuilder, libbpf_sys as sys,
-};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, RingBuffer, libbpf_sys as sys};
 
 use super::Body;
 use crate::{
-    error::{Error, Result},
+    error::{Result, map_failed},
+    maps,
     skel::probe::OpenProbeSkel,
 };
 
@@ -51,18 +50,17 @@ impl Maps {
                 map_flags: flags,
                 ..Default::default()
             };
-            MapHandle::create(kind, Some(map), key, value, entries, &options).map_err(|source| {
-                Error::Map {
-                    map,
-                    action: "making it",
-                    source,
-                }
-            })
+            MapHandle::create(kind, Some(map), key, value, entries, &options)
+                .map_err(map_failed(map, "making it"))
         };
         let events = make("events", MapType::RingBuf, [0, 0, RING_BYTES], 0)?;
         let whole = Rc::new(Cell::new(0));
+        let counted = Rc::clone(&whole);
         Ok(Maps {
-            reader: reader(&events, Rc::clone(&whole)).map_err(failed("events", "mapping it"))?,
+            reader: maps::ring(&events, "events", move |event| {
+                let right = event.len() == EVENT_BYTES;
+                counted.set(counted.get() + u64::from(right));
+            })?,
             whole,
             last_pid: make("last_pid", MapType::PercpuArray, [4, 8, 1], 0)?,
             hits_by_pid: make("hits_by_pid", MapType::Hash, [8, 8, ENTRIES], seed)?,
@@ -104,19 +102,12 @@ impl Maps {
     }
 
     fn take_last_pid(&self) -> Result<u64> {
-        let key = 0u32.to_ne_bytes();
-        let values = self.last_pid.lookup_percpu(&key, MapFlags::ANY);
-        let values = values
-            .map_err(failed("last_pid", "reading it"))?
-            .unwrap_or_default();
+        let values = maps::of_cpus(&self.last_pid, "last_pid")?;
         let written = values
             .iter()
             .filter(|value| value.iter().any(|byte| *byte != UNWRITTEN));
         let written = written.count() as u64;
-        let unwritten = vec![vec![UNWRITTEN; 8]; values.len()];
-        self.last_pid
-            .update_percpu(&key, &unwritten, MapFlags::ANY)
-            .map_err(failed("last_pid", "writing it"))?;
+        maps::fill_cpus(&self.last_pid, "last_pid", values, UNWRITTEN)?;
         Ok(written)
     }
 
@@ -127,14 +118,14 @@ impl Maps {
             let value = self
                 .hits_by_pid
                 .lookup(&key, MapFlags::ANY)
-                .map_err(failed("hits_by_pid", "reading it"))?;
+                .map_err(map_failed("hits_by_pid", "reading it"))?;
             sum += value
                 .and_then(|value| value.try_into().ok())
                 .map_or(0, u64::from_ne_bytes);
             // Counts begin again, and the entry stays: a batch finds it there.
             self.hits_by_pid
                 .update(&key, &0u64.to_ne_bytes(), MapFlags::EXIST)
-                .map_err(failed("hits_by_pid", "writing it"))?;
+                .map_err(map_failed("hits_by_pid", "writing it"))?;
         }
         Ok(sum)
     }
@@ -143,7 +134,7 @@ impl Maps {
         self.whole.set(0);
         self.reader
             .consume()
-            .map_err(failed("events", "reading it"))?;
+            .map_err(map_failed("events", "reading it"))?;
         Ok(self.whole.get())
     }
 
@@ -155,27 +146,9 @@ impl Maps {
             let stack = self
                 .stacks
                 .lookup(&key, MapFlags::ANY)
-                .map_err(failed("stacks", "reading it"))?;
+                .map_err(map_failed("stacks", "reading it"))?;
             stacks += u64::from(stack.is_some());
         }
         Ok(stacks)
-    }
-}
-
-/// Counts the events of the right length in a ring buffer.
-fn reader(ring: &MapHandle, whole: Rc<Cell<u64>>) -> libbpf_rs::Result<RingBuffer<'static>> {
-    let mut builder = RingBufferBuilder::new();
-    builder.add(ring, move |event: &[u8]| {
-        whole.set(whole.get() + u64::from(event.len() == EVENT_BYTES));
-        0
-    })?;
-    builder.build()
-}
-
-fn failed(map: &'static str, action: &'static str) -> impl FnOnce(libbpf_rs::Error) -> Error {
-    move |source| Error::Map {
-        map,
-        action,
-        source,
     }
 }

@@ -14,10 +14,9 @@ mod foreign;
 mod how;
 mod kernel;
 mod maps;
-pub(crate) mod net;
+mod net;
 mod probe;
 mod stopwatch;
-mod tally;
 mod types;
 mod user;
 
@@ -33,19 +32,14 @@ pub(crate) use how::{Held, Toolbox};
 pub use kernel::others::{attached_at, others};
 pub use maps::Maps;
 pub use probe::{Probe, Seen};
-pub use tally::{Counts, Tally};
 pub use types::Attach;
 use types::Kind;
 pub use user::Placed;
 
-use crate::error::{Error, Result};
+use crate::error::{Result, failed};
 
 /// Attaches a program to a tracepoint, `category:name`.
 pub(crate) fn tracepoint(program: &ProgramMut<'_>, event: &str) -> Result<Link> {
     let opened = kernel::open_tracepoint(Attach::Tracepoint, event)?;
-    kernel::perf(program, opened).map_err(|source| Error::Attach {
-        what: event.to_owned(),
-        action: "attaching to the tracepoint",
-        source,
-    })
+    kernel::perf(program, opened).map_err(failed(event, "attaching to the tracepoint"))
 }

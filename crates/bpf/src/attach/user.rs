@@ -10,7 +10,7 @@ use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
 use super::{Ask, Attach, Attached, Driven, Driver, Events, Kind, Trouble, stopwatch};
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, failed},
     routine::{self, PROGRAM, Routine},
 };
 
@@ -68,15 +68,15 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn of(driver: Driver, routine: Routine) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
-            return Err(Error::Architecture {
-                driver: driver.name(),
-            });
+            return Err(Error::Refused(format!(
+                "{driver} calls functions written for x86-64, and this machine is {}",
+                std::env::consts::ARCH
+            )));
         }
-        let offset = routine::file_offset(routine).map_err(|source| Error::Attach {
-            what: driver.name().to_owned(),
-            action: "looking its function up in /proc/self/maps",
-            source: source.into(),
-        })?;
+        let offset = routine::file_offset(routine).map_err(failed(
+            driver.name(),
+            "looking its function up in /proc/self/maps",
+        ))?;
         routine::call(routine, FIRST_CALLS);
         Ok(Calls {
             driver,
@@ -106,11 +106,7 @@ impl Events for Calls {
             (_, sys::BPF_TRACE_UPROBE_SESSION) => many(at_return, true),
             _ => program.attach_uprobe(at_return, pid, PROGRAM, self.offset),
         };
-        let link = link.map_err(|source| Error::Attach {
-            what: attach.name().to_owned(),
-            action: "attaching it",
-            source,
-        })?;
+        let link = link.map_err(failed(attach.name(), "attaching it"))?;
         routine::call(self.routine, FIRST_CALLS);
         Ok(Box::new(Site::now(link, self.routine)))
     }

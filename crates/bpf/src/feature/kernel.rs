@@ -4,8 +4,8 @@
 
 use std::{
     ffi::{CStr, c_char},
-    fmt,
-    os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd},
+    fmt, io,
+    os::fd::{AsFd, AsRawFd as _, FromRawFd as _, OwnedFd},
     ptr,
 };
 
@@ -41,7 +41,7 @@ impl fmt::Display for No {
         // As the C library has no word for it.
         match self.errno {
             ENOTSUPP => f.write_str("Operation not supported by the kernel (os error 524)"),
-            errno => std::io::Error::from_raw_os_error(errno).fmt(f),
+            errno => io::Error::from_raw_os_error(errno).fmt(f),
         }
     }
 }
@@ -198,8 +198,8 @@ fn run(program: &OwnedFd, flags: u32, batch_size: u32) -> Result<(), No> {
 }
 
 /// Links a program to a network interface.
-pub(super) fn link_interface(
-    program: &OwnedFd,
+pub(crate) fn link_interface(
+    program: impl AsFd,
     interface: i32,
     attach: sys::bpf_attach_type,
     flags: u32,
@@ -210,7 +210,7 @@ pub(super) fn link_interface(
         ..Default::default()
     };
     // SAFETY: the options outlive the call.
-    owned(unsafe { sys::bpf_link_create(program.as_raw_fd(), interface, attach, &options) })
+    owned(unsafe { sys::bpf_link_create(program.as_fd().as_raw_fd(), interface, attach, &options) })
 }
 
 /// Asks for kprobes at addresses that stand [`NOWHERE`]: nothing is attached, whatever the answer.
@@ -257,7 +257,7 @@ pub(super) fn probe_nowhere(kind: u32) -> Result<OwnedFd, No> {
         ..Default::default()
     };
     event.__bindgen_anon_3.config1 = NOWHERE as u64;
-    open_event(event)
+    open_disabled(event)
 }
 
 /// Places a uprobe in this program, at a site that nothing calls just now; perf's type of event is `kind`.
@@ -268,36 +268,47 @@ pub(super) fn uprobe(kind: u32, offset: usize) -> Result<OwnedFd, No> {
     };
     event.__bindgen_anon_3.config1 = c"/proc/self/exe".as_ptr().expose_provenance() as u64;
     event.__bindgen_anon_4.config2 = offset as u64;
-    open_event(event)
+    open_disabled(event)
 }
 
 /// Opens the event of this process that counts page faults, not started.
 pub(super) fn page_faults() -> Result<OwnedFd, No> {
-    open_event(sys::perf_event_attr {
+    open_disabled(sys::perf_event_attr {
         type_: sys::PERF_TYPE_SOFTWARE,
         config: sys::PERF_COUNT_SW_PAGE_FAULTS.into(),
         ..Default::default()
     })
 }
 
-fn open_event(mut event: sys::perf_event_attr) -> Result<OwnedFd, No> {
-    event.size = size_of::<sys::perf_event_attr>() as u32;
+fn open_disabled(mut event: sys::perf_event_attr) -> Result<OwnedFd, No> {
+    const ANY_CPU: i32 = -1;
     event.set_disabled(1);
-    let (this_process, any_cpu, no_group) = (0, -1, -1);
+    open_event(event, 0, ANY_CPU).map_err(|error| No::of(error.raw_os_error().unwrap_or(0)))
+}
+
+/// Opens an event of perf, for a thread (0: this one, -1: all) on a CPU (-1: any).
+pub(crate) fn open_event(
+    mut event: sys::perf_event_attr,
+    thread: i32,
+    cpu: i32,
+) -> io::Result<OwnedFd> {
+    const NO_GROUP: i32 = -1;
+    event.size = size_of::<sys::perf_event_attr>() as u32;
     // SAFETY: the event outlives the call, and says how long it is.
     let answer = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
             &event,
-            this_process,
-            any_cpu,
-            no_group,
+            thread,
+            cpu,
+            NO_GROUP,
             sys::PERF_FLAG_FD_CLOEXEC,
         )
     };
-    match answer {
-        0.. => owned(answer as i32),
-        _ => Err(last()),
+    match i32::try_from(answer) {
+        // SAFETY: not negative, it is a descriptor that the kernel has just opened for this call alone.
+        Ok(answer @ 0..) => Ok(unsafe { OwnedFd::from_raw_fd(answer) }),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -325,8 +336,4 @@ fn done(answer: i32) -> Result<(), No> {
         0.. => Ok(()),
         error => Err(No::of(-error)),
     }
-}
-
-fn last() -> No {
-    No::of(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }

@@ -15,7 +15,10 @@ pub(crate) use missing::release;
 pub use missing::{Missing, Version, Why};
 pub(crate) use probe::{TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI, btf_number};
 
-use crate::{error::Result, table::table};
+use crate::{
+    error::{Error, Result},
+    table::table,
+};
 
 table! {
 /// Something that a kernel has or lacks, in the order of `bpfcost check --features`. Above each, the commit that
@@ -150,6 +153,14 @@ impl Feature {
     /// The option of the kernel that it needs, where some kernels are built without.
     pub fn config(self) -> Option<&'static str> {
         self.known().config
+    }
+
+    /// Refuses a kernel without it.
+    pub fn require(self) -> Result<()> {
+        match self.missing()? {
+            None => Ok(()),
+            Some(missing) => Err(Error::Refused(missing.to_string())),
+        }
     }
 
     /// What is missing here, or `None` where the feature is there. Asked once per process. An error says

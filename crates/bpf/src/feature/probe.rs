@@ -16,10 +16,10 @@ use super::{
     },
 };
 use crate::{
-    attach::net,
     error::{Error, Result},
     lockdown,
     mount::Opened,
+    net,
     routine::{self, Routine},
 };
 
@@ -79,10 +79,9 @@ pub(super) fn missing(feature: Feature) -> Result<Option<Missing>> {
         libc::EINVAL | libc::E2BIG | libc::EOPNOTSUPP | ENOTSUPP | libc::ENOSYS | libc::ENOENT => {
             Ok(Some(Missing::absent(feature, no.to_string())))
         }
-        _ => Err(Error::Probe {
-            feature: feature.name(),
-            words: no.to_string(),
-        }),
+        _ => Err(Error::Refused(format!(
+            "whether this kernel has {feature} can't be told: {no}"
+        ))),
     }
 }
 

@@ -2,8 +2,11 @@
 
 use std::{fs, io, net::Ipv4Addr, path::PathBuf};
 
-use super::{Mac, Netlink, failed};
-use crate::{error::Result, mount::Opened};
+use super::{Mac, Netlink};
+use crate::{
+    error::{Result, failed},
+    mount::Opened,
+};
 
 const WHAT: &str = "a network card";
 

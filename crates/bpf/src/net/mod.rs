@@ -6,21 +6,15 @@ mod namespace;
 mod netlink;
 mod network;
 
-use std::io;
-
 pub use card::Card;
 pub(crate) use namespace::Namespace;
 pub use netlink::Mac;
 pub(crate) use netlink::{End, Netlink};
 pub use network::{Link, Network};
 
-use crate::error::Error;
-
-/// What could not be done, and to what.
-pub(crate) fn failed(what: &str, action: &'static str) -> impl FnOnce(io::Error) -> Error {
-    move |source| Error::Attach {
-        what: what.to_owned(),
-        action,
-        source: source.into(),
-    }
+/// Asks for a veth that can't be, in a namespace that ends with the calling thread. The kernel's answer:
+/// EADDRNOTAVAIL where it knows what a veth is.
+pub(crate) fn refused_veth() -> std::io::Result<()> {
+    Namespace::here()?;
+    Netlink::open()?.make_impossible_veth()
 }

@@ -8,8 +8,7 @@ use std::{
 
 use nix::sched::{CloneFlags, setns, unshare};
 
-use super::failed;
-use crate::error::Result;
+use crate::error::{Result, failed};
 
 const WHAT: &str = "a network namespace";
 

@@ -2,10 +2,9 @@
 
 use std::{fs, io, net::Ipv4Addr};
 
-use super::{End, Namespace, Netlink, failed};
+use super::{End, Namespace, Netlink};
 use crate::{
-    error::{Error, Result},
-    feature::Feature,
+    error::{Result, failed},
     mount::Opened,
 };
 
@@ -71,9 +70,6 @@ impl Network {
             namespace.within(|| up(LOOPBACK))?;
         }
         if let Some(client) = &client {
-            if let Some(missing) = Feature::Veth.missing()? {
-                return Err(Error::Missing(missing.to_string()));
-            }
             server.within(|| {
                 Netlink::open()
                     .and_then(|netlink| netlink.make_veth([SERVER, CLIENT], Some(client)))

@@ -116,7 +116,7 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<kernel::Error>() {
         return Some(match error {
             kernel::Error::Interrupted => Exit::Interrupted,
-            error if error.is_input() => Exit::Usage,
+            kernel::Error::Input(_) => Exit::Usage,
             _ => Exit::Lacking,
         });
     }

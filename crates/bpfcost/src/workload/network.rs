@@ -4,7 +4,10 @@
 use std::{collections::BTreeMap, fs, net::Ipv4Addr, str::FromStr};
 
 use anyhow::{Context, Result, bail};
-use bpfcost_bpf::net::{self, Card, Link};
+use bpfcost_bpf::{
+    Feature,
+    net::{self, Card, Link},
+};
 
 use super::{Definition, outside};
 use crate::process::Scene;
@@ -88,7 +91,11 @@ impl Network {
                 },
             },
         };
-        let made = net::Network::make(link);
+        let able = match link {
+            Link::Loopback => Ok(()),
+            Link::Veth { .. } => Feature::Veth.require(),
+        };
+        let made = able.and_then(|()| net::Network::make(link));
         made.map(|network| Network(Kind::Own(network)))
             .context("making a network for the workload")
     }

@@ -7,7 +7,7 @@ use libbpf_rs::{Link, ProgramMut, query::LinkTypeInfo};
 use super::link::{self, Places};
 use crate::{
     attach::Attach,
-    error::{Error, Result},
+    error::{Error, Result, failed},
     mount::Opened,
 };
 
@@ -59,11 +59,10 @@ impl All {
             Ok(list) => Found::Addresses(addresses(&list)),
             Err(_) => {
                 let list = fs::read_to_string(tracefs.path("available_filter_functions"));
-                let list = list.map_err(|source| Error::Attach {
-                    what: attach.name().to_owned(),
-                    action: "listing the functions that can be traced, in tracefs",
-                    source: source.into(),
-                })?;
+                let list = list.map_err(failed(
+                    attach.name(),
+                    "listing the functions that can be traced, in tracefs",
+                ))?;
                 Found::Names(names(&list))
             }
         };

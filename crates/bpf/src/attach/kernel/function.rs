@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::{
     attach::{Attach, Kind},
-    error::Error,
+    error::{Error, failed},
     lockdown,
     mount::Opened,
 };
@@ -25,11 +25,7 @@ pub(in crate::attach) fn explain(
             attach: attach.name(),
             words: format!("{words} ({source})"),
         },
-        None => Error::Attach {
-            what: format!("{attach} at {function}"),
-            action: "attaching it",
-            source,
-        },
+        None => failed(format!("{attach} at {function}"), "attaching it")(source),
     }
 }
 

@@ -17,8 +17,8 @@ use libbpf_rs::{
 };
 
 use crate::{
-    attach::driver::Attached,
-    error::{Error, Result},
+    error::{Result, failed},
+    feature::kernel,
 };
 
 /// Attaches a kprobe that many bytes behind the start of a function.
@@ -108,17 +108,12 @@ struct TracingMulti {
     padding: u32,
 }
 
-/// A link that libbpf knows nothing of. Closing its descriptor detaches the program.
-pub(super) struct Plain(#[allow(dead_code, reason = "held for what its closing does")] OwnedFd);
-
-impl Attached for Plain {}
-
 /// Attaches trampolines to functions, by their numbers in the kernel's BTF.
 pub(super) fn trampolines(
     program: &ProgramMut<'_>,
     attach: sys::bpf_attach_type,
     functions: &[u32],
-) -> libbpf_rs::Result<Plain> {
+) -> libbpf_rs::Result<OwnedFd> {
     let attributes = TracingMulti {
         program: program.as_fd().as_raw_fd() as u32,
         attach,
@@ -139,44 +134,25 @@ pub(super) fn trampolines(
         return Err(io::Error::last_os_error().into());
     }
     // SAFETY: not negative, it is a descriptor that the kernel has just opened for this call alone.
-    Ok(Plain(unsafe { OwnedFd::from_raw_fd(answer as i32) }))
+    Ok(unsafe { OwnedFd::from_raw_fd(answer as i32) })
 }
 
 /// Opens the event of a tracepoint, not started. Programs attached to it run on every CPU, for everyone.
 pub(in crate::attach) fn tracepoint_event(number: u64) -> io::Result<OwnedFd> {
     let event = sys::perf_event_attr {
         type_: sys::PERF_TYPE_TRACEPOINT,
-        size: size_of::<sys::perf_event_attr>() as u32,
         config: number,
         ..Default::default()
     };
-    let (everyone, first_cpu, no_group) = (-1, 0, -1);
-    // SAFETY: the event outlives the call, and says how long it is.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &event,
-            everyone,
-            first_cpu,
-            no_group,
-            sys::PERF_FLAG_FD_CLOEXEC,
-        )
-    };
-    if answer < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: not negative, it is a descriptor that the kernel has just opened for this call alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(answer as i32) })
+    let (everyone, first_cpu) = (-1, 0);
+    kernel::open_event(event, everyone, first_cpu)
 }
 
 /// What the kernel says that a link has missed; 0 where it doesn't say (before Linux 6.7, and for
 /// mechanisms that can't miss).
 pub(in crate::attach) fn missed(link: &Link) -> Result<u64> {
-    let info = LinkInfo::from_fd(link.as_fd()).map_err(|source| Error::Attach {
-        what: "a link".to_owned(),
-        action: "asking what it missed",
-        source,
-    })?;
+    let info =
+        LinkInfo::from_fd(link.as_fd()).map_err(failed("a link", "asking what it missed"))?;
     Ok(match info.info {
         LinkTypeInfo::KprobeMulti(multi) => multi.missed,
         LinkTypeInfo::PerfEvent(event) => match event.event_type {

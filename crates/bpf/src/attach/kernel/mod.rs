@@ -32,7 +32,7 @@ pub(super) use self::{
 };
 use super::{Ask, Attach, Attached, Driven, Driver, Events, Trouble, driver::Called};
 use crate::{
-    error::{Error, Result},
+    error::{Result, failed, no_area},
     feature,
     object::{Owned, choose},
     run::Program,
@@ -101,7 +101,7 @@ impl Events for Kernel {
 
     fn batch(&mut self, ask: &Ask) -> Result<Driven> {
         let Some(area) = self.skeleton.maps.bss_data.as_deref_mut() else {
-            return Err(Error::NoArea { object: "driver" });
+            return Err(no_area("driver"));
         };
         let request = Request {
             ops: ask.events,
@@ -151,11 +151,10 @@ impl Kernel {
     }
 
     fn inside(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
-        let tools = match self.inside.take() {
+        let tools = match &mut self.inside {
             Some(tools) => tools,
-            None => inside::Tools::make()?,
+            none => none.insert(inside::Tools::make()?),
         };
-        let tools = self.inside.insert(tools);
         let function = self.called.functions[0];
         let inside = inside::attach(attach, program, function, tools)?;
         Ok(Box::new(inside))
@@ -179,11 +178,7 @@ impl Kernel {
                 link,
                 function: all.target,
             })),
-            Err(source) => Err(Error::Attach {
-                what: attach.name().to_owned(),
-                action: "attaching it",
-                source,
-            }),
+            Err(source) => Err(failed(attach.name(), "attaching it")(source)),
         }
     }
 
@@ -197,16 +192,9 @@ impl Kernel {
             None => tracepoint::number(attach, self.called.tracepoint.unwrap_or_default())?,
         };
         self.tracepoint = Some(number);
-        let failed = |action| {
-            move |source| Error::Attach {
-                what: attach.name().to_owned(),
-                action,
-                source,
-            }
-        };
         let event = link::tracepoint_event(number)
-            .map_err(|error| failed("opening the tracepoint's event")(error.into()))?;
-        let link = link::perf(program, event).map_err(failed("attaching it"))?;
+            .map_err(failed(attach.name(), "opening the tracepoint's event"))?;
+        let link = link::perf(program, event).map_err(failed(attach.name(), "attaching it"))?;
         Ok(Box::new(link))
     }
 

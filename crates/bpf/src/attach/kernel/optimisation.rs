@@ -8,8 +8,9 @@ use std::{
     rc::Rc,
 };
 
-use crate::error::{Error, Result};
+use crate::error::{Result, failed};
 
+const SWITCH_NAME: &str = "debug.kprobes-optimization";
 const SWITCH: &str = "/proc/sys/debug/kprobes-optimization";
 
 /// Waits until nothing can come any more, then puts the switch back.
@@ -38,7 +39,10 @@ impl Keeper {
             // Ctrl-C on a terminal, and signals to this process's group, must not reach it.
             .process_group(0)
             .spawn()
-            .map_err(failed("starting the process that puts it back"))?;
+            .map_err(failed(
+                SWITCH_NAME,
+                "starting the process that puts it back",
+            ))?;
         let lifeline = child.stdin.take();
         Ok(Some(Rc::new(Keeper {
             before,
@@ -82,13 +86,5 @@ impl Drop for Turned {
 }
 
 fn write(value: &str) -> Result<()> {
-    fs::write(SWITCH, value).map_err(failed("turning it"))
-}
-
-fn failed(action: &'static str) -> impl FnOnce(std::io::Error) -> Error {
-    move |source| Error::Attach {
-        what: "debug.kprobes-optimization".to_owned(),
-        action,
-        source: source.into(),
-    }
+    fs::write(SWITCH, value).map_err(failed(SWITCH_NAME, "turning it"))
 }

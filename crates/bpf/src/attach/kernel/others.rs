@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     attach::Driver,
-    error::{Error, Result},
+    error::{Result, failed},
     feature,
     mount::Opened,
     programs::loaded_programs,
@@ -69,11 +69,10 @@ fn list(kind: &'static str, path: &str) -> Result<String> {
     let text = Opened::ask(kind)
         .map_err(io::Error::from)
         .and_then(|opened| fs::read_to_string(opened.path(path)));
-    where_there(text).map_err(|source| Error::Attach {
-        what: format!("{kind}'s {path}"),
-        action: "reading it, which tells who is attached",
-        source: source.into(),
-    })
+    where_there(text).map_err(failed(
+        format!("{kind}'s {path}"),
+        "reading it, which tells who is attached",
+    ))
 }
 
 /// The text of a list; empty where this kernel has none, or shows it to nobody: then it lets nobody attach there

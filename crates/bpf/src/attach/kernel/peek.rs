@@ -6,7 +6,7 @@ use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 use super::state::State;
 use crate::{
     cpu::current_cpu,
-    error::{Error, Result},
+    error::{Result, no_area},
     object::{Owned, choose},
     run::{self, Program},
     skel::driver::{DriverSkel, DriverSkelBuilder},
@@ -32,7 +32,7 @@ impl Peek {
 
     /// What takes hits at that address; `None` where it is neither.
     pub(super) fn state(&mut self, address: u64) -> Result<Option<State>> {
-        let area = || Error::NoArea { object: "driver" };
+        let area = || no_area("driver");
         let skeleton = &mut *self.0;
         let bss = skeleton.maps.bss_data.as_deref_mut().ok_or_else(area)?;
         store(&mut bss.peek_address, address);

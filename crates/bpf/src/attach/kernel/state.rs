@@ -4,7 +4,7 @@ use std::{fs, ops::RangeInclusive, rc::Rc};
 
 use crate::{
     attach::driver::Trouble,
-    error::{Error, Result},
+    error::{Result, failed},
     mount::Opened,
 };
 
@@ -51,11 +51,10 @@ impl List {
 
     pub(super) fn read(&self) -> Result<Vec<Listed>> {
         let text = fs::read_to_string(self.0.path("kprobes/list"));
-        let text = text.map_err(|source| Error::Attach {
-            what: "debugfs".to_owned(),
-            action: "reading kprobes/list, which tells the state of a kprobe",
-            source: source.into(),
-        })?;
+        let text = text.map_err(failed(
+            "debugfs",
+            "reading kprobes/list, which tells the state of a kprobe",
+        ))?;
         Ok(all(&text).collect())
     }
 

@@ -5,7 +5,7 @@ use std::{fs, os::fd::OwnedFd};
 use super::link;
 use crate::{
     attach::Attach,
-    error::{Error, Result},
+    error::{Error, Result, failed},
     mount::Opened,
 };
 
@@ -40,11 +40,10 @@ pub(super) fn number(attach: Attach, event: &str) -> Result<u64> {
 
 /// Opens perf's event of a tracepoint, `category:name`.
 pub(in crate::attach) fn open(attach: Attach, event: &str) -> Result<OwnedFd> {
-    link::tracepoint_event(number(attach, event)?).map_err(|error| Error::Attach {
-        what: format!("{attach} at {event}"),
-        action: "opening the tracepoint's event",
-        source: error.into(),
-    })
+    link::tracepoint_event(number(attach, event)?).map_err(failed(
+        format!("{attach} at {event}"),
+        "opening the tracepoint's event",
+    ))
 }
 
 /// Turns the kernel's refusal of a tracepoint into what is known of it.
@@ -59,10 +58,6 @@ pub(in crate::attach) fn explain(attach: Attach, event: &str, source: libbpf_rs:
                  attach to that, or by tracepoint ({source})"
             ),
         },
-        _ => Error::Attach {
-            what: format!("{attach} at {event}"),
-            action: "attaching it",
-            source,
-        },
+        _ => failed(format!("{attach} at {event}"), "attaching it")(source),
     }
 }

@@ -8,14 +8,13 @@ use libbpf_rs::{
 };
 
 use super::{
-    failed,
     hook::{self, Hook},
     live,
     veth::{HERE, RECEIVING, Receiver, SENDING, STRANGER, THERE, Veth},
 };
 use crate::{
     attach::{Ask, Attach, Attached, Driven, Driver, Events},
-    error::{Error, Result},
+    error::{Result, failed, no_area},
     feature::Feature,
     object::Owned,
     skel::feeder::{FeederSkel, FeederSkelBuilder},
@@ -41,9 +40,7 @@ pub(in crate::attach) struct Frames {
 
 impl Frames {
     pub(in crate::attach) fn start() -> Result<Self> {
-        if let Some(missing) = Feature::XdpFrames.missing()? {
-            return Err(Error::Missing(missing.to_string()));
-        }
+        Feature::XdpFrames.require()?;
         let veth = Veth::make(Driver::Frames, Receiver::Napi)?;
         let feeder = Owned::new("feeder", |storage| {
             let mut open = FeederSkelBuilder::default().open(storage)?;
@@ -95,7 +92,7 @@ impl Events for Frames {
         let mut made = 0;
         for _ in 0..TRIES {
             let Some(bss) = self.feeder.maps.bss_data.as_deref_mut() else {
-                return Err(Error::NoArea { object: "feeder" });
+                return Err(no_area("feeder"));
             };
             store(&mut bss.frames, 0);
             store(&mut bss.first, live::BATCH);
@@ -112,7 +109,7 @@ impl Events for Frames {
             }
         }
         Err(failed("the feeder of frames", "running it")(
-            io::ErrorKind::Interrupted.into(),
+            io::Error::from(io::ErrorKind::Interrupted),
         ))
     }
 }

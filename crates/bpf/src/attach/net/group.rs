@@ -11,8 +11,11 @@ use std::{
 
 use rustix::fs::{FsWord, statfs};
 
-use super::failed;
-use crate::{cgroup::Cgroup, error::Result, mount::Opened};
+use crate::{
+    cgroup::Cgroup,
+    error::{Result, failed},
+    mount::Opened,
+};
 
 const WHAT: &str = "a control group (cgroup2)";
 

@@ -4,17 +4,12 @@
 
 use std::{
     io,
-    os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+    os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
 };
 
 use libbpf_rs::libbpf_sys as sys;
 
-use crate::attach::Attached;
-
-/// A link. Closing it detaches the program.
-pub(super) struct Hooked(#[allow(dead_code, reason = "held for what its closing does")] OwnedFd);
-
-impl Attached for Hooked {}
+use crate::feature::kernel;
 
 /// A hook of an interface.
 #[derive(Clone, Copy)]
@@ -28,25 +23,14 @@ pub(super) enum Hook {
 }
 
 /// Attaches a program to a hook of an interface in the calling thread's namespace.
-pub(super) fn link(program: &impl AsFd, interface: u32, hook: Hook) -> io::Result<Hooked> {
+pub(super) fn link(program: &impl AsFd, interface: u32, hook: Hook) -> io::Result<OwnedFd> {
     let (attach, flags) = match hook {
         Hook::Egress => (sys::BPF_TCX_EGRESS, 0),
         Hook::XdpGeneric => (sys::BPF_XDP, sys::XDP_FLAGS_SKB_MODE),
         Hook::XdpNative => (sys::BPF_XDP, sys::XDP_FLAGS_DRV_MODE),
     };
-    let options = sys::bpf_link_create_opts {
-        sz: size_of::<sys::bpf_link_create_opts>() as _,
-        flags,
-        ..Default::default()
-    };
-    let program = program.as_fd().as_raw_fd();
-    // SAFETY: the options outlive the call.
-    let answer = unsafe { sys::bpf_link_create(program, interface as i32, attach, &options) };
-    match answer {
-        // SAFETY: not negative, it is a descriptor that the kernel opened for this call alone.
-        0.. => Ok(Hooked(unsafe { OwnedFd::from_raw_fd(answer) })),
-        error => Err(io::Error::from_raw_os_error(-error)),
-    }
+    kernel::link_interface(program.as_fd(), interface as i32, attach, flags)
+        .map_err(|no| io::Error::from_raw_os_error(no.errno))
 }
 
 /// How many programs run for the outgoing packets of a control group, its ancestors' among them.

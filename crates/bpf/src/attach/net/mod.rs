@@ -11,16 +11,5 @@ mod live;
 mod sendto;
 mod veth;
 
-use std::io;
-
 pub(super) use frames::Frames;
 pub(super) use sendto::Sendto;
-
-use crate::net::{Namespace, Netlink, failed};
-
-/// Asks for a veth that can't be, in a namespace that ends with the calling thread. The kernel's answer:
-/// EADDRNOTAVAIL where it knows what a veth is.
-pub(crate) fn refused_veth() -> io::Result<()> {
-    Namespace::here()?;
-    Netlink::open()?.make_impossible_veth()
-}

@@ -4,19 +4,19 @@
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 
 use libbpf_rs::{Link, NetfilterOpts, ProgramMut};
-use rustix::net::{
-    AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with,
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, connect, send, socket_with},
 };
 
 use super::{
-    failed,
     group::Group,
     hook::{self, Hook},
     veth::{HERE, RECEIVING, Receiver, SENDING, THERE, Veth},
 };
 use crate::{
     attach::{Ask, Attach, Attached, Driven, Driver, Events, Trouble, stopwatch},
-    error::{Error, Result},
+    error::{Result, failed},
 };
 
 /// NFPROTO_IPV4 and NF_INET_LOCAL_OUT; after all that has a place of its own there (NF_IP_PRI_*).
@@ -83,57 +83,49 @@ fn socket(veth: &Veth) -> Result<OwnedFd> {
             connect(&socket, &THERE)?;
             Ok(socket)
         };
-        made().map_err(|errno: rustix::io::Errno| {
-            failed("a socket", "making one that sends into a veth")(errno.into())
-        })
+        made().map_err(failed::<Errno>(
+            "a socket",
+            "making one that sends into a veth",
+        ))
     })
 }
 
 fn push(socket: &OwnedFd) -> Result<()> {
-    match send(socket, &[0], SendFlags::empty()) {
-        Ok(_) => Ok(()),
-        Err(errno) => Err(failed("a datagram", "sending it into a veth")(errno.into())),
-    }
+    let sent = send(socket, &[0], SendFlags::empty());
+    sent.map(drop)
+        .map_err(failed("a datagram", "sending it into a veth"))
 }
 
 impl Events for Sendto {
     fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
-        let failed = |source| Error::Attach {
-            what: attach.name().to_owned(),
-            action: "attaching it",
-            source,
-        };
+        const ATTACHING: &str = "attaching it";
+        Driver::Sendto.owns(attach)?;
         let (end, hook) = match attach {
             Attach::CgroupSkb => {
                 let group = self.group()?;
                 let link = program.attach_cgroup(group.as_fd().as_raw_fd());
                 return Ok(Box::new(OnGroup {
-                    _link: link.map_err(failed)?,
+                    _link: link.map_err(failed(attach.name(), ATTACHING))?,
                     group: group
                         .as_fd()
                         .try_clone_to_owned()
-                        .map_err(|error| failed(error.into()))?,
+                        .map_err(failed(attach.name(), ATTACHING))?,
                 }));
             }
             Attach::Netfilter => {
                 let link = self.veth.within(|| {
                     let link = program.attach_netfilter_with_opts(LOCAL_OUT);
-                    link.map_err(failed)
+                    link.map_err(failed(attach.name(), ATTACHING))
                 })?;
                 return Ok(Box::new(link));
             }
             Attach::Tcx => (SENDING, Hook::Egress),
             Attach::XdpGeneric => (RECEIVING, Hook::XdpGeneric),
-            Attach::XdpNativeVethSkb => (RECEIVING, Hook::XdpNative),
-            _ => {
-                return Err(Error::Stranger {
-                    attach: attach.name(),
-                    driver: Driver::Sendto.name(),
-                });
-            }
+            // XdpNativeVethSkb: the driver owns no other.
+            _ => (RECEIVING, Hook::XdpNative),
         };
         let link = self.veth.within(|| {
-            hook::link(program, end.index, hook).map_err(|error| failed(error.into()))
+            hook::link(program, end.index, hook).map_err(failed(attach.name(), ATTACHING))
         })?;
         Ok(Box::new(link))
     }

@@ -9,9 +9,9 @@ use std::{
 use super::gro;
 use crate::{
     attach::Driver,
-    error::{Error, Result},
+    error::{Error, Result, failed},
     feature::Feature,
-    net::{End, Mac, Namespace, Netlink, failed},
+    net::{End, Mac, Namespace, Netlink},
 };
 
 /// Where packets are sent, the first interface of its namespace after the loopback one.
@@ -60,9 +60,7 @@ pub(super) struct Arrived(Option<u64>);
 impl Veth {
     /// Makes one, both ends up.
     pub(super) fn make(driver: Driver, receiver: Receiver) -> Result<Self> {
-        if let Some(missing) = Feature::Veth.missing()? {
-            return Err(Error::Missing(missing.to_string()));
-        }
+        Feature::Veth.require()?;
         let namespace = Namespace::make()?;
         let netlink = namespace.within(|| {
             let netlink = Netlink::open().map_err(failed("netlink", "opening a socket"))?;
@@ -116,11 +114,11 @@ impl Veth {
                 return Ok(());
             }
             if begun.elapsed() > ARRIVAL {
-                return Err(Error::Lost {
-                    driver: self.driver.name(),
-                    sent,
-                    arrived,
-                });
+                return Err(Error::Refused(format!(
+                    "{}: of {sent} packets, {arrived} came to the other end of the veth in time; the \
+                     machine may be too busy for its softirqs. Try again, or with fewer events",
+                    self.driver
+                )));
             }
             thread::sleep(Duration::from_millis(1));
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bpfcost_bpf::{
     Feature,
-    attach::{How, Tally},
+    attach::{Counter, How, Work},
 };
 
 use super::call::Call;
@@ -133,7 +133,8 @@ impl Way {
 
     /// What the kernel must have, what tells most of it first.
     pub(super) fn needs(self) -> Vec<Feature> {
-        self.probe.how(1).map_or_else(Vec::new, Tally::needs)
+        let how = self.probe.how(1);
+        how.map_or_else(Vec::new, |how| Counter::needs(how, Work::Calls))
     }
 
     pub(super) fn case(self) -> Case {

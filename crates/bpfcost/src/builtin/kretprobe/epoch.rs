@@ -1,7 +1,7 @@
 //! An epoch: one program attached at a time, for its trials alone.
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::attach::{Tally, attached_at};
+use bpfcost_bpf::attach::{Counter, How, Work, attached_at};
 
 use super::{call::Calls, case::Way, proof::Proof};
 use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, differs, prove};
@@ -12,7 +12,7 @@ const FIRST_CALLS: Batch = Batch(1);
 /// What is there for a case. The program goes first, so that nobody calls while it goes.
 struct Now {
     way: Way,
-    tally: Option<Tally>,
+    counter: Option<Counter>,
     /// Who is attached where nobody else is.
     own: Vec<String>,
     calls: Calls,
@@ -33,7 +33,7 @@ impl Epoch {
     }
 
     /// Attaches what a case means, and nothing else.
-    fn turn_to(&mut self, way: Way) -> Result<&Now, Fault> {
+    fn turn_to(&mut self, way: Way) -> Result<&mut Now, Fault> {
         let there = self.now.take().filter(|now| now.way == way);
         let now = match there {
             Some(now) => now,
@@ -42,15 +42,15 @@ impl Epoch {
                 nobody_but(&[], function)?;
                 let calls = Calls::open(way.call, way.threads, &self.cpus)?;
                 let how = way.probe.how(self.cpus.len());
-                let tally = how.map(|how| Tally::attach(how, function));
-                let tally = tally
+                let counter = how.map(|how| counting(how, function));
+                let counter = counter
                     .transpose()
                     .map_err(|error| refused("attached", &error))?;
-                let own = tally.as_ref().map(|_| attached(function)).transpose()?;
+                let own = counter.as_ref().map(|_| attached(function)).transpose()?;
                 calls.make(way.call.whole(FIRST_CALLS))?;
                 Now {
                     way,
-                    tally,
+                    counter,
                     own: own.unwrap_or_default(),
                     calls,
                 }
@@ -58,6 +58,13 @@ impl Epoch {
         };
         Ok(self.now.insert(now))
     }
+}
+
+/// A counter of calls that is attached.
+fn counting(how: How, function: &str) -> bpfcost_bpf::Result<Counter> {
+    let mut counter = Counter::load(how, function, Work::Calls)?;
+    counter.attach()?;
+    Ok(counter)
 }
 
 /// What is looked at when nobody else may be attached.
@@ -106,21 +113,21 @@ impl Loaded for Epoch {
         let way = Way::of(case).with_context(|| format!("kretprobe has no case {}", case.name))?;
         let batch = way.call.whole(batch);
         let now = self.turn_to(way)?;
-        let counts = || {
-            let counts = now.tally.as_ref().map(Tally::counts);
-            counts.transpose().map_err(anyhow::Error::from)
+        let mut counted = || {
+            let counted = now.counter.as_mut().map(Counter::counted);
+            counted.transpose().map_err(anyhow::Error::from)
         };
-        let before = counts()?;
+        let before = counted()?;
         let made = now.calls.make(batch)?;
         let counted = before
-            .zip(counts()?)
+            .zip(counted()?)
             .map(|(before, after)| after.since(before));
         nobody_but(&now.own, way.call.function())?;
         let proof = Proof {
             call: way.call,
             threads: way.threads,
             made,
-            probed: now.tally.as_ref().map(Tally::how).zip(counted),
+            probed: now.counter.as_ref().map(Counter::how).zip(counted),
         };
         prove(proof.problem(batch))?;
         Ok(proof.trial(batch))

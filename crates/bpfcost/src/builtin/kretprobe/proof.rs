@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use bpfcost_bpf::attach::{Counts, How};
+use bpfcost_bpf::attach::{Counted, How};
 
 use super::call::{Call, Made};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) struct Proof {
     pub(super) threads: u32,
     pub(super) made: Made,
     /// How the program was attached, and what it and the kernel counted; `None` where nothing was.
-    pub(super) probed: Option<(How, Counts)>,
+    pub(super) probed: Option<(How, Counted)>,
 }
 
 impl Proof {
@@ -64,7 +64,7 @@ impl Proof {
     }
 
     /// What is wrong with the account of a program's runs.
-    fn accounted(&self, how: How, counts: Counts, batch: Batch) -> Option<Problem> {
+    fn accounted(&self, how: How, counts: Counted, batch: Batch) -> Option<Problem> {
         let calls = self.made.calls;
         let missed = calls.saturating_sub(counts.hits);
         let alone = counts.strangers == 0;
@@ -155,10 +155,11 @@ mod tests {
             },
             probed: Some((
                 how,
-                Counts {
+                Counted {
                     hits: calls - missed,
                     strangers: 0,
                     missed: Some(missed),
+                    ..Counted::default()
                 },
             )),
         }
@@ -189,7 +190,7 @@ mod tests {
     }
 
     /// A batch with its counts changed: what is found.
-    fn spoilt(call: Call, how: How, spoil: fn(&mut Proof, &mut Counts)) -> String {
+    fn spoilt(call: Call, how: How, spoil: fn(&mut Proof, &mut Counted)) -> String {
         let mut proof = good(call, how);
         let (_, mut counts) = proof.probed.expect("counts");
         spoil(&mut proof, &mut counts);
@@ -198,7 +199,7 @@ mod tests {
     }
 
     /// Calls that are missed, and told of.
-    fn miss(counts: &mut Counts, calls: u64) {
+    fn miss(counts: &mut Counted, calls: u64) {
         counts.hits -= calls;
         counts.missed = counts.missed.map(|missed| missed + calls);
     }
@@ -222,7 +223,7 @@ mod tests {
             "rounds in which all threads slept at once"
         );
         assert_eq!(asleep(|_, counts| miss(counts, 1)), "misses");
-        let too_few = |_: &mut Proof, counts: &mut Counts| {
+        let too_few = |_: &mut Proof, counts: &mut Counted| {
             counts.hits += 1;
             counts.missed = counts.missed.map(|missed| missed - 1);
         };
@@ -244,13 +245,13 @@ mod tests {
     #[test]
     fn strangers_are_told_apart() {
         let seen = |spoil| spoilt(Call::Sleep, kretprobe(2), spoil);
-        let more = |_: &mut Proof, counts: &mut Counts| {
+        let more = |_: &mut Proof, counts: &mut Counted| {
             counts.strangers = 1;
             miss(counts, 5);
             counts.missed = counts.missed.map(|missed| missed + 7);
         };
         assert_eq!(seen(more), "");
-        let untold = |_: &mut Proof, counts: &mut Counts| {
+        let untold = |_: &mut Proof, counts: &mut Counted| {
             counts.strangers = 1;
             counts.hits -= 1;
         };
@@ -263,10 +264,11 @@ mod tests {
         let mut proof = good(Call::Sleep, How::KretprobeMulti);
         let calls = proof.made.calls;
         let mut saw = |hits, strangers| {
-            let counts = Counts {
+            let counts = Counted {
                 hits,
                 strangers,
                 missed: None,
+                ..Counted::default()
             };
             proof.probed = Some((How::KretprobeMulti, counts));
             proof

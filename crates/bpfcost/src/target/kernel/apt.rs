@@ -10,11 +10,11 @@ use std::{
 use super::{
     Error, Observer, Package,
     command::{Program, Said, is_full},
-    error::failed,
-    mirror,
+    error::{ANOTHER, WORDS, failed},
+    mirror::{self, Mirror},
 };
 
-const APT_GET: Program = Program {
+pub(super) const APT_GET: Program = Program {
     name: "apt-get",
     package: "apt",
     purpose: "fetching Debian's kernels",
@@ -65,7 +65,7 @@ Acquire::https::Timeout "30";
 pub(super) struct Apt<'a> {
     folder: PathBuf,
     suite: &'a str,
-    mirror: String,
+    mirror: Mirror,
     observer: &'a dyn Observer,
 }
 
@@ -89,17 +89,22 @@ impl<'a> Apt<'a> {
         suite: &'a str,
         observer: &'a dyn Observer,
     ) -> Result<Self, Error> {
-        let mirror = mirror::of_system(system)?;
+        let mirror = mirror::of_system(system, observer)?;
         let keyring = KEYRINGS
             .iter()
             .map(|path| system.join(path))
             .find(|path| path.is_file())
-            .ok_or_else(|| Error::NoKeyring {
-                looked: system.join(KEYRINGS[0]),
+            .ok_or_else(|| {
+                Error::Lacking(format!(
+                    "the keys of the Debian archive are not there ({}), so that no signature can be \
+                     checked\n  Install them: apt-get install debian-archive-keyring",
+                    system.join(KEYRINGS[0]).display()
+                ))
             })?;
         let source = format!(
-            "deb [signed-by={} target=Packages] {mirror} {suite} main\n",
-            keyring.display()
+            "deb [signed-by={} target=Packages] {} {suite} main\n",
+            keyring.display(),
+            mirror.uri
         );
         for partial in ["lists/partial", "cache/archives/partial"] {
             let path = folder.join(partial);
@@ -123,8 +128,8 @@ impl<'a> Apt<'a> {
     }
 
     /// The mirror's address, as it may be shown.
-    pub(super) fn mirror(&self) -> String {
-        mirror::shown(&self.mirror)
+    pub(super) fn mirror(&self) -> &str {
+        &self.mirror.shown
     }
 
     /// Fetches the suite's lists and checks their signature.
@@ -181,11 +186,11 @@ impl<'a> Apt<'a> {
 
     /// That the suite lacks a package.
     pub(super) fn no_package(&self, package: &str) -> Error {
-        Error::NoPackage {
-            package: package.to_owned(),
-            suite: self.suite.to_owned(),
-            mirror: self.mirror(),
-        }
+        Error::NoPackage(format!(
+            "{} has no package {package} on {}\n  {ANOTHER}",
+            self.suite,
+            self.mirror()
+        ))
     }
 
     fn run(&self, program: Program, arguments: &[&str]) -> Result<Said, Error> {
@@ -205,11 +210,13 @@ impl<'a> Apt<'a> {
     fn error(&self, said: &Said) -> Error {
         let any = |words: &[&str]| words.iter().any(|one| said.err.contains(one));
         let words = complaint(said);
-        let (suite, mirror) = (self.suite.to_owned(), self.mirror());
-        let untrusted = || Error::Signature {
-            suite: suite.clone(),
-            mirror: mirror.clone(),
-            words: words.clone(),
+        let (suite, mirror) = (self.suite, self.mirror());
+        let untrusted = || {
+            Error::Lacking(format!(
+                "what {mirror} has for {suite} can't be trusted: {words}\n  \
+                 Nothing of it is used. Debian's keys come with debian-archive-keyring: update that, or name \
+                 another mirror in the system's package sources"
+            ))
         };
         if is_full(&said.err) {
             APT_GET.failed(said, &self.folder)
@@ -217,9 +224,12 @@ impl<'a> Apt<'a> {
             untrusted()
         } else if any(UNREACHED) {
             // What a mirror refuses to give is then called unsigned, too.
-            Error::Unreachable { mirror, words }
+            Error::Lacking(format!(
+                "the mirror {mirror} can't be reached: {words}\n  \
+                 Check the network and proxies of apt; the mirror comes from the system's package sources"
+            ))
         } else if any(&["does not have a Release file"]) {
-            Error::NoSuite { suite, mirror }
+            Error::Input(format!("{mirror} has no suite {suite}\n  {WORDS}"))
         } else if any(&["is not signed"]) {
             untrusted()
         } else {
@@ -259,7 +269,7 @@ const UNREACHED: &[&str] = &[
 
 /// The complaint of apt that tells most, in one line: a warning says why a signature is wrong, the error
 /// after it only that it is.
-fn complaint(said: &Said) -> String {
+pub(super) fn complaint(said: &Said) -> String {
     let lines = || said.err.lines().map(str::trim);
     let bare = |line: &str| {
         line.trim_start_matches("W: ")

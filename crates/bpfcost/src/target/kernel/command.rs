@@ -14,7 +14,10 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::{Error, Observer};
+use super::{
+    Error, Observer,
+    error::{disk_full, program_failed},
+};
 
 /// How often an interruption is looked for.
 const LOOK: Duration = Duration::from_millis(50);
@@ -102,31 +105,20 @@ impl Program {
     /// Its failure, in its own last words; it was writing to a folder.
     pub(super) fn failed(&self, said: &Said, folder: &Path) -> Error {
         if is_full(&said.err) {
-            return Error::DiskFull {
-                path: folder.to_owned(),
-            };
+            return disk_full(folder);
         }
-        Error::Failed {
-            program: self.name.to_owned(),
-            words: last_line(&said.err)
-                .or_else(|| last_line(&said.out))
-                .unwrap_or("it said nothing")
-                .to_owned(),
-        }
+        let words = last_line(&said.err).or_else(|| last_line(&said.out));
+        program_failed(self.name, words.unwrap_or("it said nothing"))
     }
 
     fn not_started(&self, error: &io::Error) -> Error {
         if error.kind() == io::ErrorKind::NotFound {
-            return Error::NoProgram {
-                program: self.name.to_owned(),
-                purpose: self.purpose,
-                package: self.package,
-            };
+            return Error::Lacking(format!(
+                "{} is not there, and {} needs it\n  Install it: apt-get install {}",
+                self.name, self.purpose, self.package
+            ));
         }
-        Error::Failed {
-            program: self.name.to_owned(),
-            words: error.to_string(),
-        }
+        program_failed(self.name, &error.to_string())
     }
 }
 

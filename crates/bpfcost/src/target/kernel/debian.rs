@@ -9,8 +9,12 @@ use std::{
 };
 
 use super::{
-    Error, Manifest, Observer, Origin, Package, apt::Apt, command::Program, draft::Draft,
-    error::failed, image,
+    Error, Manifest, Observer, Origin, Package,
+    apt::Apt,
+    command::Program,
+    draft::Draft,
+    error::{ANOTHER, failed, no_architecture},
+    image,
 };
 
 /// What suites are known to have: a version, and the suite.
@@ -72,9 +76,7 @@ impl<'a> Suite<'a> {
         )?;
         let arch = arch.trim();
         if !matches!(arch, "amd64" | "arm64") {
-            return Err(Error::NoArchitecture {
-                arch: arch.to_owned(),
-            });
+            return Err(no_architecture(arch));
         }
         let named = format!("linux-image-{arch}");
         let newest = self
@@ -108,14 +110,13 @@ impl<'a> Suite<'a> {
     /// Fetches packages, and makes a kernel of what is in them.
     pub(super) fn unpack(&self, packages: &[Package]) -> Result<String, Error> {
         let tree = self.extract(packages)?;
-        let missing = |what: &str| Error::NotAKernel {
-            packages: packages
-                .iter()
-                .map(|one| &*one.name)
-                .collect::<Vec<_>>()
-                .join(", "),
-            suite: self.name.to_owned(),
-            what: what.to_owned(),
+        let missing = |what: &str| {
+            let names: Vec<&str> = packages.iter().map(|one| &*one.name).collect();
+            Error::Lacking(format!(
+                "{} of {} hold no kernel that can be used: {what}\n  {ANOTHER}",
+                names.join(", "),
+                self.name
+            ))
         };
         let image = image_of(&tree).ok_or_else(|| missing("there is no image in them"))?;
         let release = image::release(&image)?;

@@ -96,11 +96,13 @@ impl Draft {
         if free >= needed {
             return Ok(());
         }
-        Err(Error::NoRoom {
-            path: self.store.clone(),
-            free_mb: free / 1_000_000,
-            needed_mb: needed.div_ceil(1_000_000),
-        })
+        Err(Error::Lacking(format!(
+            "no room on the disk for a kernel: {} has {} MB free and {} MB are needed\n  \
+             Make room (bpfcost kernel remove NAME), or keep kernels elsewhere: XDG_CACHE_HOME=FOLDER",
+            self.store.display(),
+            free / 1_000_000,
+            needed.div_ceil(1_000_000)
+        )))
     }
 
     /// Makes the index that modprobe looks into.

@@ -18,7 +18,7 @@ use super::{
     command::{self, Program},
     debian::Suite,
     draft::Draft,
-    error::failed,
+    error::{failed, no_architecture, program_failed},
     image::{self, hex},
 };
 
@@ -69,9 +69,7 @@ pub(super) fn build(
     observer: &dyn Observer,
 ) -> Result<Added, Error> {
     if env::consts::ARCH != "x86_64" {
-        return Err(Error::NoArchitecture {
-            arch: env::consts::ARCH.to_owned(),
-        });
+        return Err(no_architecture(env::consts::ARCH));
     }
     look_for_tools(system)?;
     let draft = Draft::begin(store, observer)?;
@@ -116,10 +114,11 @@ fn look_for_tools(system: &Path) -> Result<(), Error> {
     if names.is_empty() {
         return Ok(());
     }
-    Err(Error::NoTools {
-        names: names.join(", "),
-        packages: packages.join(" "),
-    })
+    Err(Error::Lacking(format!(
+        "building a kernel needs {}, which are not there\n  Install them: apt-get install {}",
+        names.join(", "),
+        packages.join(" ")
+    )))
 }
 
 /// The source tree, without what no build for this machine reads.
@@ -177,10 +176,8 @@ fn make(tree: &Path, draft: &Draft, observer: &dyn Observer) -> Result<PathBuf, 
     let config = objects.join(".config");
     let config = fs::read_to_string(&config).map_err(failed("read", &config))?;
     if let Some(missing) = missing(&config) {
-        return Err(Error::Failed {
-            program: "configuring the kernel".to_owned(),
-            words: format!("this source does not take {missing}"),
-        });
+        let words = format!("this source does not take {missing}");
+        return Err(program_failed("configuring the kernel", &words));
     }
     let jobs = available_parallelism().map_or(1, usize::from);
     observer.doing(&format!("building {SOURCE} on {jobs} CPUs, some minutes"));
@@ -204,10 +201,7 @@ fn make_failed(said: &command::Said, objects: &Path) -> Error {
         .find(|line| line.contains("error:") || line.contains("undefined reference"))
         .or_else(|| lines().find(|line| !line.is_empty() && !line.starts_with("make")));
     match complaint {
-        Some(words) if !command::is_full(&said.err) => Error::Failed {
-            program: MAKE.name.to_owned(),
-            words: words.to_owned(),
-        },
+        Some(words) if !command::is_full(&said.err) => program_failed(MAKE.name, words),
         _ => MAKE.failed(said, objects),
     }
 }
@@ -247,10 +241,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_for_a_build_is_named() {
-        let Err(Error::NoTools { names, packages }) = look_for_tools(Path::new("/nothing")) else {
-            panic!("there is no header");
-        };
-        assert!(names.contains("libelf.h"), "{names}");
-        assert!(packages.contains("libelf-dev"), "{packages}");
+        let error = look_for_tools(Path::new("/nothing")).expect_err("there is no header");
+        let text = error.to_string();
+        assert!(text.contains("libelf.h"), "{text}");
+        assert!(text.contains("libelf-dev"), "{text}");
     }
 }

@@ -26,9 +26,12 @@ const SECTOR: usize = 512;
 
 /// The release of the kernel in an image: a bzImage, an ELF vmlinux, or an arm64 Image.
 pub(super) fn release(path: &Path) -> Result<String, Error> {
-    let wrong = |why: &str| Error::NotAnImage {
-        path: path.to_owned(),
-        why: why.to_owned(),
+    let wrong = |why: &str| {
+        Error::Input(format!(
+            "{} is no kernel image: {why}\n  \
+             Name a bzImage or vmlinuz, e.g. /boot/vmlinuz-6.12.107 or arch/x86/boot/bzImage",
+            path.display()
+        ))
     };
     let metadata = fs::metadata(path).map_err(|error| wrong(&error.to_string()))?;
     if !metadata.is_file() {
@@ -165,13 +168,10 @@ pub(super) mod tests {
             assert!(error.contains(why), "{error}");
             assert!(error.contains("bzImage or vmlinuz"), "{error}");
         }
-        assert!(matches!(
-            release(Path::new("/")),
-            Err(Error::NotAnImage { .. })
-        ));
+        assert!(matches!(release(Path::new("/")), Err(Error::Input(_))));
         assert!(matches!(
             release(Path::new("/no/such")),
-            Err(Error::NotAnImage { .. })
+            Err(Error::Input(_))
         ));
     }
 }

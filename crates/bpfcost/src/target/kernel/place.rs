@@ -14,9 +14,11 @@ pub(super) fn at(path: &Path, system: &Path) -> Result<Kernel, Error> {
     if let Some(folder) = &modules
         && !folder.join("modules.dep").is_file()
     {
-        return Err(Error::NoModulesDep {
-            path: folder.clone(),
-        });
+        return Err(Error::Lacking(format!(
+            "{} has no modules.dep, so that its modules can't be loaded\n  \
+             Make it with depmod, or let bpfcost do so in a copy: bpfcost kernel add IMAGE",
+            folder.display()
+        )));
     }
     Ok(Kernel {
         image: fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()),

@@ -9,7 +9,7 @@ use super::{
     Error, KNOWN_SUITES, Kernel, Manifest, Observer, Origin,
     debian::{self, Suite},
     draft::Draft,
-    error::{WORDS, failed},
+    error::{WORDS, failed, here},
     frame_pointer, image,
     manifest::{image_in, modules_in},
     modules, place, release,
@@ -60,7 +60,11 @@ impl Store {
     /// The user's own: `$XDG_CACHE_HOME/bpfcost/kernels`, or under `~/.cache`. `BPFCOST_SYSTEM_ROOT`
     /// stands in for `/` in tests.
     pub fn of_user() -> Result<Self, Error> {
-        let cache = Folder::Cache.of_user().ok_or(Error::NoHome)?;
+        let cache = Folder::Cache.of_user().ok_or_else(|| {
+            let text = "there is no place for kernels: neither XDG_CACHE_HOME nor HOME is set\n  \
+                        Set one of them to a folder";
+            Error::Lacking(text.to_owned())
+        })?;
         let store = Store::at(cache.join("kernels"));
         Ok(match env::var_os("BPFCOST_SYSTEM_ROOT") {
             Some(root) => store.with_system(PathBuf::from(root)),
@@ -117,34 +121,27 @@ impl Store {
         match of_system.pop() {
             // The name of a file proves nothing.
             Some(kernel) => place::at(&kernel.image, &self.system),
-            None => Err(Error::NotThere {
-                folder: self.folder.clone(),
-                name: name.to_owned(),
-                there: self.names()?,
-                advice: how_to_get(name),
-            }),
+            None => Err(Error::Lacking(format!(
+                "there is no kernel {name} in {}{}\n  {}",
+                self.folder.display(),
+                here(&self.names()?),
+                how_to_get(name)
+            ))),
         }
     }
 
     /// The same; a kernel that came from Debian and is damaged is fetched again.
     pub fn ensure(&self, name: &str, observer: &dyn Observer) -> Result<Kernel, Error> {
-        let damaged = match self.find(name) {
-            Err(Error::Damaged {
-                release,
-                what,
-                advice,
-            }) => (release, what, advice),
+        let error = match self.find(name) {
+            Err(error) => error,
             found => return found,
         };
-        let (release, what, _) = &damaged;
+        let Error::Damaged { release, what, .. } = &error else {
+            return Err(error);
+        };
         let origin = Manifest::read(&self.folder.join(release)).map(|manifest| manifest.origin);
         let Ok(Origin::Debian { suite, packages }) = origin else {
-            let (release, what, advice) = damaged;
-            return Err(Error::Damaged {
-                release,
-                what,
-                advice,
-            });
+            return Err(error);
         };
         observer.notice(&format!(
             "the kernel {release} is damaged ({what}); fetching it again from {suite}"
@@ -157,7 +154,7 @@ impl Store {
         let open = Suite::open(&suite, &self.system, &draft, observer)?;
         let (new, packages) = match open.unpack(&packages) {
             Ok(new) => (new, packages),
-            Err(Error::NoPackage { .. }) => {
+            Err(Error::NoPackage(_)) => {
                 let newest = open.newest()?;
                 (open.unpack(&newest)?, newest)
             }
@@ -182,15 +179,13 @@ impl Store {
             return self.add_path(Path::new(word), observer);
         }
         if !debian::can_be_suite(word) {
-            return Err(Error::NotASuite {
-                advice: match known_suite(word) {
-                    Some(suite) => {
-                        format!("Kernels are added by suite: bpfcost kernel add {suite}")
-                    }
-                    None => WORDS.to_owned(),
-                },
-                word: word.to_owned(),
-            });
+            let advice = match known_suite(word) {
+                Some(suite) => format!("Kernels are added by suite: bpfcost kernel add {suite}"),
+                None => WORDS.to_owned(),
+            };
+            return Err(Error::Input(format!(
+                "{word} is neither a Debian suite nor the path of a kernel image\n  {advice}"
+            )));
         }
         self.add_suite(word, observer)
     }
@@ -261,24 +256,24 @@ impl Store {
         };
         let Some(release) = names.pop() else {
             let mut of_system = place::of_system(&self.system).into_iter();
-            return Err(
-                match of_system.find(|kernel| release::names(name, &kernel.release)) {
-                    Some(kernel) => Error::OfTheSystem {
-                        release: kernel.release,
-                    },
-                    None => Error::NotKept {
-                        name: name.to_owned(),
-                        there: all,
-                    },
-                },
-            );
+            let found = of_system.find(|kernel| release::names(name, &kernel.release));
+            return Err(Error::Input(match found {
+                Some(Kernel { release, .. }) => format!(
+                    "{release} belongs to the system (/boot), and bpfcost leaves that alone\n  \
+                     It removes only kernels that it has added: bpfcost kernel list"
+                ),
+                None => format!(
+                    "no kernel {name} is kept{}\n  What is kept: bpfcost kernel list",
+                    here(&all)
+                ),
+            }));
         };
         if !names.is_empty() {
             names.push(release);
-            return Err(Error::Ambiguous {
-                name: name.to_owned(),
-                names,
-            });
+            return Err(Error::Input(format!(
+                "{name} names several kernels: {}\n  Name one of them in full",
+                names.join(", ")
+            )));
         }
         Draft::begin(&self.folder, observer)?.discard(&release)?;
         Ok(release)

@@ -17,16 +17,21 @@ const RELEASE: &str = "6.12.107+deb13-amd64";
 fn a_mirror_out_of_reach() {
     let lab = Lab::new();
     lab.write("system/usr/share/keyrings/debian-archive-keyring.gpg", "");
-    lab.mirror("http://127.0.0.1:1/debian");
-    lab.refuses(
+    lab.write(
+        "system/etc/apt/sources.list.d/debian.sources",
+        "Types: deb\nURIs: http://me:secret@127.0.0.1:1/debian/\nSuites: bookworm\n bookworm-updates\n\
+         Components: contrib main\n",
+    );
+    let text = lab.refuses(
         "add trixie",
         4,
         &[
-            "http://127.0.0.1:1/debian can't be reached",
+            "mirror http://127.0.0.1:1/debian can't be reached",
             "Could not connect",
             "network",
         ],
     );
+    assert!(!text.contains("secret"), "{text}");
     assert_eq!(lab.kept(), [""; 0]);
 }
 
@@ -71,6 +76,10 @@ fn a_system_without_sources_or_keys() {
             "kernel add PATH",
         ],
     );
+    // apt reads the sources, and names the line that it can't read.
+    let sources = lab.write("system/etc/apt/sources.list", "deb x\n");
+    let entry = format!("Malformed entry 1 in list file {}", sources.display());
+    lab.refuses("add trixie", 4, &["apt-get failed", &entry]);
     lab.mirror("http://127.0.0.1:1/debian");
     lab.refuses(
         "add trixie",
