@@ -4,14 +4,17 @@
 //! The loop is the same with and without a probe. Probes are placed in `/proc/self/exe`, which leads to
 //! the program that runs, also where its file has been replaced or removed since; for this process alone.
 
-use std::process;
+use std::{
+    process,
+    rc::{Rc, Weak},
+};
 
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
 use super::{Ask, Attach, Attached, Driven, Driver, Events, Kind, Trouble, stopwatch};
 use crate::{
     error::{Error, Result, failed},
-    routine::{self, PROGRAM, Routine},
+    routine::{self, PROGRAM, Routine, SITE_BYTES},
 };
 
 const PROVIDER: &str = "bpfcost";
@@ -63,6 +66,9 @@ pub(super) struct Calls {
     routine: Routine,
     /// Where the routine lies in the program's file.
     offset: usize,
+    /// Its code before any probe, and what is alive while one is attached.
+    original: [u8; SITE_BYTES],
+    attached: Weak<()>,
 }
 
 impl Calls {
@@ -82,7 +88,23 @@ impl Calls {
             driver,
             routine,
             offset,
+            original: routine::code(routine),
+            attached: Weak::new(),
         })
+    }
+
+    /// That the code does what it did, where no probe is attached: a floor is the cost of just that. Five bytes tell:
+    /// from a `nop` of ten the kernel (7.2) takes its call away by these alone, and what it leaves in the others is
+    /// the operand of the same `nop`.
+    fn untouched(&self) -> Result<()> {
+        let code = routine::code(self.routine);
+        if self.attached.strong_count() == 0 && code[..5] != self.original[..5] {
+            return Err(Error::Refused(format!(
+                "a probe is gone, and the code of {} is not what it was before: {:02x?}, now {code:02x?}",
+                self.driver, self.original
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -108,10 +130,13 @@ impl Events for Calls {
         };
         let link = link.map_err(failed(attach.name(), "attaching it"))?;
         routine::call(self.routine, FIRST_CALLS);
-        Ok(Box::new(Site::now(link, self.routine)))
+        let site = Site::now(link, self.routine);
+        self.attached = Rc::downgrade(&site.alive);
+        Ok(Box::new(site))
     }
 
     fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+        self.untouched()?;
         stopwatch::time(ask, || {
             routine::call(self.routine, ask.events);
             Ok(())
@@ -122,6 +147,7 @@ impl Events for Calls {
 /// A probe at a routine.
 struct Site {
     _link: Link,
+    alive: Rc<()>,
     routine: Routine,
     placed: Placed,
 }
@@ -132,6 +158,7 @@ impl Site {
     fn now(link: Link, routine: Routine) -> Self {
         Site {
             _link: link,
+            alive: Rc::new(()),
             routine,
             placed: Placed::at(&routine::code(routine)).unwrap_or(Placed::Int3),
         }
