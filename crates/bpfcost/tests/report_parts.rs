@@ -6,12 +6,14 @@ mod common;
 use std::collections::BTreeMap;
 
 use bpfcost::{
-    builtin::{attach::parts, view},
+    builtin::{
+        attach::{parts::Parts, shown},
+        view,
+    },
     experiment::Layout,
-    record::{Part, PartRole, Parts, Record},
+    record::{Part, Record},
     report::{
         block::{self, Block},
-        csv,
         rate::{self, Load},
         style::Style,
     },
@@ -23,7 +25,7 @@ use common::{
 };
 
 fn blocks(record: &Record) -> String {
-    block::plain(&parts::blocks(record), |block, out| {
+    block::plain(&shown::blocks(record), |block, out| {
         block.terminal(out, Style::default());
     })
 }
@@ -138,23 +140,8 @@ fn what_is_missing_stays_empty() {
         ..record
     };
     assert_eq!(Parts::of(&flat), None);
-    assert_eq!(parts::blocks(&flat), Vec::<Block>::new());
+    assert_eq!(shown::blocks(&flat), Vec::<Block>::new());
     assert!(rate::blocks(&flat, LOAD).is_empty());
-}
-
-#[test]
-fn cases_know_their_part() {
-    let record = sample_parts::timed(12);
-    let found = Parts::of(&record).unwrap();
-    let role = |name: &str| found.role(record.case(name).unwrap());
-    assert!(matches!(role("kprobe/empty"), Some(PartRole::Mechanism(_))));
-    assert!(matches!(role("kprobe/empty/stats"), Some(PartRole::Tax(_))));
-    assert!(matches!(role("kprobe/map"), Some(PartRole::Body(_))));
-    assert!(matches!(
-        role("kprobe/map/stats"),
-        Some(PartRole::Together(_))
-    ));
-    assert_eq!(role("none/helper"), None);
 }
 
 #[test]
@@ -169,7 +156,7 @@ fn tables_of_counts() {
 
 #[test]
 fn tables_in_markdown() {
-    let blocks = parts::blocks(&sample_parts::timed(14));
+    let blocks = shown::blocks(&sample_parts::timed(14));
     insta::assert_snapshot!(block::plain(&blocks, Block::markdown));
 }
 
@@ -266,9 +253,9 @@ fn instructions_answer_no_question_of_rates() {
 #[test]
 fn columns_for_scripts() {
     let record = sample_parts::timed(14);
-    let plain = csv::render(std::slice::from_ref(&record)).unwrap();
+    let plain = views::csv(std::slice::from_ref(&record));
     assert!(!plain.contains("core_share"));
-    let text = csv::render_at(std::slice::from_ref(&record), LOAD).unwrap();
+    let text = view::csv(std::slice::from_ref(&record), LOAD).unwrap();
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     let head = reader.headers().unwrap().clone();
     let rows: BTreeMap<String, BTreeMap<String, String>> = reader

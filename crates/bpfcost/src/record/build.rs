@@ -9,8 +9,8 @@ use bpfcost_stats::{
 };
 
 use super::{
-    Asked, BudgetVerdict, CaseRecord, Comparison, Machine, MetricRecord, MetricValue, Mode,
-    Prediction, Raw, Record, SCHEMA, Spread, Status, Verdict, exact,
+    Asked, BudgetVerdict, CaseRecord, Comparison, Machine, MetricRecord, MetricValue, Mode, Raw,
+    Record, SCHEMA, Spread, Status, Verdict, exact,
     net::{Parts, net, second_reset},
     noise::noise,
 };
@@ -34,20 +34,6 @@ impl Record {
         let cases: Vec<CaseRecord> = (0..plan.cases.len())
             .map(|index| seen.case(plan, index))
             .collect();
-        // What an emulator's lines cost says nothing of a machine's.
-        let timed = !plan.counts() && !machine.emulates_time();
-        let mut warnings = warnings(measured, dropped, speechless);
-        let prediction = match timed {
-            true => Prediction::of(&cases),
-            false => Ok(None),
-        };
-        let prediction = prediction.unwrap_or_else(|error| {
-            warnings.push(Warning::new(
-                "no-prediction",
-                format!("nothing is predicted: {error}. All that was measured is in the record"),
-            ));
-            None
-        });
         Record {
             schema: SCHEMA,
             bpfcost: env!("CARGO_PKG_VERSION").to_owned(),
@@ -70,10 +56,9 @@ impl Record {
                 kernel_bytes: machine.kernel_bytes.max(measured.kernel_bytes),
                 ..machine
             },
-            warnings,
+            warnings: warnings(measured, dropped, speechless),
             layout: plan.layout.clone(),
             contends: plan.contends,
-            prediction,
             comparisons: match speechless {
                 true => Vec::new(),
                 false => seen.comparisons(plan, measured),

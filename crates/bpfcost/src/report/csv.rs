@@ -1,16 +1,13 @@
 //! CSV for spreadsheets and scripts: one line per case, or per comparison; plain numbers, empty
 //! where there is none. A table is a list of columns, each with its name and its value.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
-use bpfcost_stats::Additive;
 
 use crate::{
     experiment::Role,
     record::{
         BudgetVerdict, CaseRecord, Comparison, Curve, CurveGroup, CurvePoint, Curves, Net, Part,
-        PartRole, Parts, PartsSum, Raw, Record, Status, Verdict,
+        Raw, Record, Status, Verdict,
     },
     report::{
         rate::{self, Load, Share},
@@ -23,7 +20,7 @@ use crate::{
 type Column = (&'static str, fn(&Line<'_>) -> String);
 
 /// The columns of every case.
-const CASES: [Column; 43] = [
+const CASES: [Column; 32] = [
     ("experiment", |line| text::line(&line.record.experiment)),
     ("target", |line| text::line(&line.record.target)),
     ("kernel", |line| text::line(&line.record.machine.kernel)),
@@ -75,24 +72,6 @@ const CASES: [Column; 43] = [
     ("cv", |line| plain(line.raw.map(|raw| raw.cv))),
     ("outliers", |line| shown(line.raw.map(|raw| raw.outliers))),
     ("problem", |line| text::line(&problem(line.case))),
-    ("part", |line| line.part_name.to_owned()),
-    ("part_value", |line| value(line.part)),
-    ("part_ci95_low", |line| low(ends(line.part))),
-    ("part_ci95_high", |line| high(ends(line.part))),
-    ("residual", |line| value(line.residual())),
-    ("residual_ci95_low", |line| low(ends(line.residual()))),
-    ("residual_ci95_high", |line| high(ends(line.residual()))),
-    ("adds_up", |line| match line.sum.map(|sum| sum.adds_up) {
-        Some(Additive::Yes) => "yes".to_owned(),
-        Some(Additive::No) => "no".to_owned(),
-        Some(Additive::CantTell) => "can't tell".to_owned(),
-        None => String::new(),
-    }),
-    ("kernel_body", |line| value(line.kernel_body())),
-    ("kernel_body_ci95_low", |line| low(ends(line.kernel_body()))),
-    ("kernel_body_ci95_high", |line| {
-        high(ends(line.kernel_body()))
-    }),
 ];
 
 /// Further columns where a rate or a budget was asked.
@@ -114,8 +93,8 @@ const RATES: [Column; 6] = [
     }),
 ];
 
-/// Further columns where cases make curves, before one for each of their secondary values.
-const CURVES: [Column; 12] = [
+/// Further columns where cases make curves.
+const CURVES: [Column; 11] = [
     ("curve", |line| {
         line.on_curve(|_, curve, _| text::line(curve.series))
     }),
@@ -149,14 +128,10 @@ const CURVES: [Column; 12] = [
     ("knee", |line| {
         line.on_curve(|_, curve, point| shown(curve.knee.map(|knee| knee == point.threads)))
     }),
-    ("predicted", |line| {
-        line.on_curve(|group, curve, point| {
-            let usual = line.record.prediction.as_ref();
-            let usual = usual.filter(|_| group.apart.is_empty());
-            plain(usual.and_then(|found| found.rate(curve.series, point.threads)))
-        })
-    }),
 ];
+
+/// Further columns of a record: their names, and what they hold for a case.
+pub type Columns<'a> = Box<dyn Fn(&CaseRecord) -> Vec<(String, String)> + 'a>;
 
 /// A column of [`comparisons`].
 type PairColumn = (&'static str, fn(&Record, &Comparison) -> String);
@@ -199,10 +174,6 @@ struct Line<'a> {
     /// What was measured, of a case that is valid.
     raw: Option<&'a Raw>,
     net: Option<&'a Net>,
-    /// What the case is of a cost's parts.
-    part_name: &'static str,
-    part: Option<Part>,
-    sum: Option<&'a PartsSum>,
     /// What was asked, where costs answer it.
     load: Load,
     /// Where the case stands on a curve.
@@ -213,17 +184,10 @@ impl<'a> Line<'a> {
     fn new(
         case: &'a CaseRecord,
         record: &'a Record,
-        (parts, curves): (Option<&'a Parts>, Option<&'a Curves<'a>>),
+        curves: Option<&'a Curves<'a>>,
         load: Load,
     ) -> Self {
         let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
-        let (part_name, part, sum) = match parts.and_then(|parts| parts.role(case)) {
-            None => ("", None, None),
-            Some(PartRole::Mechanism(part)) => ("mechanism", Some(part), None),
-            Some(PartRole::Body(part)) => ("body", Some(part), None),
-            Some(PartRole::Tax(part)) => ("tax", Some(part), None),
-            Some(PartRole::Together(sum)) => ("together", Some(sum.total), Some(sum)),
-        };
         let on_it = |curves: &'a Curves<'a>| {
             let mut points = curves.points();
             points.find(|(_, _, point)| std::ptr::eq(point.case, case))
@@ -233,23 +197,12 @@ impl<'a> Line<'a> {
             case,
             raw,
             net: raw.and(case.net.as_ref()),
-            part_name,
-            part,
-            sum,
             load: match record.layout.grid() {
                 Some(_) => load,
                 None => Load::default(),
             },
             point: curves.and_then(on_it),
         }
-    }
-
-    fn residual(&self) -> Option<Part> {
-        self.sum.map(|sum| sum.residual)
-    }
-
-    fn kernel_body(&self) -> Option<Part> {
-        self.sum.and_then(|sum| sum.kernel)
     }
 
     /// What the case costs of a core at the rate that was asked.
@@ -269,57 +222,79 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Every case of every record.
-pub fn render(records: &[Record]) -> Result<String> {
-    render_at(records, Load::default())
-}
-
-/// The same, with what attach types cost at a rate, or how many events a share of a core pays for.
-pub fn render_at(records: &[Record], load: Load) -> Result<String> {
-    let curved = |record: &Record| record.layout.scaling().is_some();
-    let worked = |record: &Record| record.layout.workload().is_some();
+/// Every case of every record, with what they cost at a rate, or how many events a share of a core pays for, where
+/// `load` asks for it; and with the columns that their experiments have of their own.
+pub fn render<'a>(
+    records: &'a [Record],
+    load: Load,
+    own: impl Fn(&'a Record) -> Vec<Columns<'a>>,
+) -> Result<String> {
     let mut columns = CASES.to_vec();
     if load != Load::default() {
         columns.extend(RATES);
     }
-    if records.iter().any(curved) {
+    if records
+        .iter()
+        .any(|record| record.layout.scaling().is_some())
+    {
         columns.extend(CURVES);
     }
-    let of_curves = secondary_names(records, curved);
-    let of_workloads = secondary_names(records, worked);
     let mut head: Vec<String> = columns.iter().map(|column| column.0.to_owned()).collect();
-    head.extend(of_curves.iter().map(|name| text::line(name)));
-    let any_workload = records.iter().any(worked);
-    if any_workload {
-        head.push(VARIANT.to_owned());
-    }
-    for name in of_workloads.iter().map(|name| text::line(name)) {
-        head.extend(["", "_ci95_low", "_ci95_high"].map(|end| format!("{name}{end}")));
-    }
-    let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(head)?;
+    let mut lines: Vec<Vec<String>> = Vec::new();
     for record in records {
-        let (parts, curves) = (Parts::of(record), Curves::of(record));
+        let (curves, own) = (Curves::of(record), own(record));
         for case in &record.cases {
-            let line = Line::new(case, record, (parts.as_ref(), curves.as_ref()), load);
+            let line = Line::new(case, record, curves.as_ref(), load);
             let mut cells: Vec<String> = columns.iter().map(|column| column.1(&line)).collect();
-            cells.extend(
-                of_curves
-                    .iter()
-                    .map(|name| plain(case.secondary_value(name))),
-            );
-            if any_workload {
-                let variant = case.factors.get(VARIANT).filter(|_| worked(record));
-                cells.push(variant.map_or_else(String::new, |name| text::line(name)));
+            let further = own.iter().flat_map(|own| own(case));
+            for (name, cell) in secondary(case, record).into_iter().chain(further) {
+                let mut further = head.iter().skip(columns.len());
+                let known = further.position(|own| *own == name);
+                let place = columns.len() + known.unwrap_or(head.len() - columns.len());
+                if place == head.len() {
+                    head.push(name);
+                }
+                cells.resize(cells.len().max(place + 1), String::new());
+                cells[place] = cell;
             }
-            for name in &of_workloads {
-                let part = case.secondary_part(name).filter(|_| worked(record));
-                cells.extend([value(part), low(ends(part)), high(ends(part))]);
-            }
-            writer.write_record(cells)?;
+            lines.push(cells);
         }
     }
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(&head)?;
+    for mut cells in lines {
+        cells.resize(head.len(), String::new());
+        writer.write_record(cells)?;
+    }
     finish(writer)
+}
+
+/// The further values of a case's trials, where its layout shows them.
+fn secondary(case: &CaseRecord, record: &Record) -> Vec<(String, String)> {
+    let names = case.secondary.keys();
+    let names = names.map(|name| (text::line(name), case.secondary_part(name)));
+    if record.layout.scaling().is_some() {
+        return names.map(|(name, part)| (name, value(part))).collect();
+    }
+    if record.layout.workload().is_none() {
+        return Vec::new();
+    }
+    let variant = case.factors.get(VARIANT);
+    let variant = variant.map_or_else(String::new, |name| text::line(name));
+    let values = names.flat_map(|(name, part)| with_ends(&name, &name, part));
+    std::iter::once((VARIANT.to_owned(), variant))
+        .chain(values)
+        .collect()
+}
+
+/// Columns of a value and of its interval, which start with a name each.
+pub fn with_ends(name: &str, ends_name: &str, part: Option<Part>) -> [(String, String); 3] {
+    let interval = ends(part);
+    [
+        (name.to_owned(), value(part)),
+        (format!("{ends_name}_ci95_low"), low(interval)),
+        (format!("{ends_name}_ci95_high"), high(interval)),
+    ]
 }
 
 /// Every comparison of every record.
@@ -334,12 +309,6 @@ pub fn comparisons(records: &[Record]) -> Result<String> {
     finish(writer)
 }
 
-/// The secondary values of records that show them.
-fn secondary_names(records: &[Record], shows: impl Fn(&Record) -> bool) -> BTreeSet<&str> {
-    let shown = records.iter().filter(|record| shows(record));
-    shown.flat_map(Record::secondary_names).collect()
-}
-
 /// Why a case has no number.
 fn problem(case: &CaseRecord) -> String {
     match case.status {
@@ -352,8 +321,8 @@ fn problem(case: &CaseRecord) -> String {
     }
 }
 
-/// The shortest text that reads back as the same number.
-fn plain(value: Option<f64>) -> String {
+/// The shortest text that reads back as the same number; empty without one.
+pub fn plain(value: Option<f64>) -> String {
     shown(value.filter(|value| value.is_finite()))
 }
 

@@ -6,7 +6,6 @@ mod contention;
 mod counts;
 mod gate;
 mod keys;
-mod prediction;
 
 use std::collections::BTreeMap;
 
