@@ -102,7 +102,7 @@ fn counts_that_differ_from_load_to_load_tell_nothing() {
     let found = Parts::of(&record).unwrap();
     let (_, sum) = found.sums().last().unwrap();
     assert_eq!(sum.adds_up, Additive::CantTell);
-    assert!(words(&blocks(&record)).contains("its counts differ from load to load"));
+    assert!(words(&blocks(&record)).contains("can't tell"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn few_epochs_can_not_tell() {
                 .all(|(_, sum)| sum.adds_up == Additive::CantTell)
         );
         let view = words(&blocks(&record));
-        assert!(view.contains("too few for an interval"), "{view}");
+        assert!(view.contains("can't tell"), "{view}");
         assert!(!view.contains("NaN"), "{view}");
     }
 }
@@ -171,7 +171,7 @@ fn every_view_has_the_parts() {
         views::html(std::slice::from_ref(&record)).unwrap(),
     ] {
         let view = words(&view.replace('\\', "").replace('\u{a0}', " "));
-        for part in ["Parts of the cost", "by the kernel", "do not add up"] {
+        for part in ["Parts of the cost", "by the kernel", "adds up"] {
             assert!(view.contains(part), "{part} is not in {view}");
         }
     }

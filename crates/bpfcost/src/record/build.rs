@@ -9,13 +9,13 @@ use bpfcost_stats::{
 };
 
 use super::{
-    Asked, BudgetVerdict, CaseRecord, Comparison, Machine, MetricRecord, MetricValue, Mode, Raw,
-    Record, SCHEMA, Spread, Status, Verdict, exact,
+    Asked, BudgetVerdict, CaseRecord, Comparison, Cost, Machine, MetricRecord, MetricValue, Mode,
+    Raw, Record, SCHEMA, Spread, Status, Verdict, exact,
     net::{Parts, net, second_reset},
     noise::noise,
 };
 use crate::{
-    experiment::{Case, Metric, Pair, Role, Unit},
+    experiment::{Case, Metric, Pair, Role},
     measure::{CaseData, Measured, PROPORTIONALITY, Plan, Stop, Warning},
 };
 
@@ -61,19 +61,12 @@ impl Record {
             contends: plan.contends,
             comparisons: match speechless {
                 true => Vec::new(),
-                false => seen.comparisons(plan, measured),
+                false => seen.comparisons(plan, measured, &cases),
             },
             metrics: seen.metrics(plan, measured),
             spread: seen.spread(plan, measured, session_spread),
             cases,
         }
-    }
-}
-
-/// Which way is better, by unit.
-pub(super) fn sense(unit: Unit) -> Sense {
-    match unit {
-        Unit::NanosPerOp | Unit::InstructionsPerOp => Sense::Cost,
     }
 }
 
@@ -223,19 +216,24 @@ impl Seen {
     }
 
     /// The plan's pairs whose two cases have values in the same epochs, judged as one family.
-    fn comparisons(&self, plan: &Plan, measured: &Measured) -> Vec<Comparison> {
+    fn comparisons(
+        &self,
+        plan: &Plan,
+        measured: &Measured,
+        cases: &[CaseRecord],
+    ) -> Vec<Comparison> {
         if plan.counts() {
+            let cost = |name: &str| Cost::raw(&cases[self.valid(plan, name)?]);
             let compared = plan.pairs.iter().filter_map(|pair| {
-                let case = &self.cases[self.valid(plan, &pair.case)?];
-                let baseline = &self.cases[self.valid(plan, &pair.baseline)?];
-                exact::comparison(pair, case, baseline, plan.budget)
+                let (case, baseline) = (cost(&pair.case)?, cost(&pair.baseline)?);
+                exact::comparison(pair, &case, &baseline, plan.budget)
             });
             return compared.collect();
         }
         let policy = Policy {
             margin: plan.margin,
             budget: plan.budget,
-            sense: sense(plan.unit),
+            sense: Sense::Cost,
         };
         self.family(plan, measured, &self.medians, &policy)
     }

@@ -129,8 +129,6 @@ fn sums(parts: &Parts, record: &Record) -> Block {
             rows.push(cells);
         }
     }
-    let mut captions = vec![sum_caption(parts, record)];
-    captions.extend(kernel_caption(parts, unit));
     Block {
         title: format!("The tax of bpf_stats, and whether the parts add up, {unit}"),
         head: vec![
@@ -143,11 +141,7 @@ fn sums(parts: &Parts, record: &Record) -> Block {
             Head::number("by the kernel"),
         ],
         rows,
-        notes: parts
-            .sums()
-            .filter_map(|one| finding(one, parts, unit))
-            .collect(),
-        captions,
+        captions: captions(parts, record),
         ..Block::default()
     }
 }
@@ -168,65 +162,20 @@ fn with_reach(part: Part, unit: Unit) -> String {
     }
 }
 
-/// The answer in a few words, and its tone.
+/// The answer in a few words, with how far off the sum may be, of the whole; and its tone.
 fn answer(sum: &PartsSum, unit: Unit) -> (String, Tone) {
-    match sum.adds_up {
-        Additive::Yes => (format!("yes{}", reach(sum, unit)), Tone::Plain),
-        Additive::No => ("no, see below".to_owned(), Tone::More),
-        Additive::CantTell => ("can't tell".to_owned(), Tone::Open),
-    }
-}
-
-/// `, to 2 %`: how far off the sum may be, of the whole.
-fn reach(sum: &PartsSum, unit: Unit) -> String {
     let ends = sum.residual.ci95.unwrap_or([sum.residual.value; 2]);
     let share = ends[0].abs().max(ends[1].abs()) / sum.total.value.abs();
-    match share.is_finite() && !(unit.is_counted() && share == 0.0) {
-        true => format!(", to {}", number::percent(share)),
+    let told = share.is_finite() && !(unit.is_counted() && share == 0.0);
+    let share = |word| match told {
+        true => format!(", {word} {}", number::percent(share)),
         false => String::new(),
+    };
+    match sum.adds_up {
+        Additive::Yes => (format!("yes{}", share("to")), Tone::Plain),
+        Additive::No => (format!("no{}", share("by")), Tone::More),
+        Additive::CantTell => ("can't tell".to_owned(), Tone::Open),
     }
-}
-
-/// What is to say of a sum that doesn't add up, or can't be judged.
-fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> Option<Note> {
-    let case = text::line(&format!("{}/{}", row.attach, sum.body));
-    let Part { value, ci95 } = sum.residual;
-    let decimals = words::decimals(value, ci95, unit);
-    let interval = |[low, high]: [f64; 2]| number::interval([low, high], decimals);
-    let with_interval = |value: String, ci95: Option<[f64; 2]>| match ci95 {
-        Some(ends) => format!("{value} {unit} {}", interval(ends)),
-        None => format!("{value} {unit}"),
-    };
-    let left = with_interval(number::signed(value, decimals), ci95);
-    let text = match sum.adds_up {
-        Additive::Yes => return None,
-        Additive::No => {
-            let (more, size) = match value > 0.0 {
-                true => ("more", ci95),
-                false => ("less", ci95.map(|[low, high]| [-high, -low])),
-            };
-            let by = with_interval(number::fixed(value.abs(), decimals), size);
-            let share = number::percent((value / sum.total.value).abs());
-            format!(
-                "{case}: the parts do not add up. Together they cost {by} {more}, {share} of the whole: \
-                 bpf_stats costs this body {more} than it costs an empty program."
-            )
-        }
-        Additive::CantTell if unit.is_counted() => format!(
-            "{case}: can't tell whether the parts add up ({left}): its counts differ from load to load by more."
-        ),
-        Additive::CantTell if ci95.is_none() => format!(
-            "{case}: can't tell whether the parts add up: {} are too few for an interval.",
-            number::plural(sum.epochs, "epoch")
-        ),
-        Additive::CantTell => format!(
-            "{case}: can't tell whether the parts add up ({left}): alone it would be a finding, but {} were \
-             looked at, and one in twenty is as far off by chance.",
-            number::plural(parts.sums().count(), "sum")
-        ),
-    };
-    let tone = Tone::Open;
-    Some(Note { text, tone })
 }
 
 /// What a mechanism passed over.
@@ -248,57 +197,37 @@ fn passed(row: &AttachParts) -> Option<Note> {
     })
 }
 
-fn sum_caption(parts: &Parts, record: &Record) -> String {
-    let mut text = "The tax, + bpf_stats, is what the kernel's account of run times adds to the empty program. together: \
-                    the body with it, less the events alone. less parts: that, less mechanism, body and + \
-                    bpf_stats, measured in the same rounds. "
-        .to_owned();
-    let sums = parts.sums().count();
-    text += &match record.unit.is_counted() {
-        true => {
-            "They add up where nothing is left beyond 0.1 % of the whole, or the clock's rounding."
-                .to_owned()
-        }
+fn captions(parts: &Parts, record: &Record) -> Vec<String> {
+    let unit = record.unit;
+    let rule = match unit.is_counted() {
+        true => "nothing is left beyond 0.1 % of the whole, or the clock's rounding".to_owned(),
         false => format!(
-            "They add up (yes) where the 95 % interval of what is left holds zero, or its 90 % interval lies \
-             within the {} of the whole that matters; the share beside yes is how far off they may be. no: where a test \
-             says so that allows for {}.",
+            "the 95 % interval of what is left holds zero, or its 90 % interval lies within {} of the whole, all {} \
+             sums judged together",
             number::round_percent(record.asked.margin),
-            match sums {
-                1 => "this one sum".to_owned(),
-                sums => format!("all {} sums", number::count(sums as u64)),
-            }
+            parts.sums().count()
         ),
     };
-    text
-}
-
-/// What the kernel's account is.
-fn kernel_caption(parts: &Parts, unit: Unit) -> Option<String> {
-    let mut empty: Vec<f64> = parts
+    let empty = parts
         .rows
         .iter()
-        .filter_map(|row| Some(row.kernel_empty?.value))
-        .filter(|value| value.is_finite())
-        .collect();
-    empty.sort_by(f64::total_cmp);
-    let (least, most) = (*empty.first()?, *empty.last()?);
-    let value = |value: f64| match unit.is_counted() {
-        true => words::value(value, None, unit),
-        false => number::fixed(value, 0),
-    };
-    let range = match value(least) == value(most) {
-        true => value(least),
-        false => format!("{} to {}", value(least), value(most)),
-    };
-    let what = match unit.is_counted() {
-        true => "instructions",
-        false => "ns",
-    };
-    Some(format!(
-        "by the kernel: the body by the kernel's own account (run_time_ns ∕ run_cnt, as bpftool shows it), less \
-         that of the empty program. Each run's time holds about one reading of the kernel's clock, so that even \
-         an empty program shows {range} {what} there; the difference is free of it, and stands beside the body \
-         as measured from outside."
-    ))
+        .filter_map(|row| Some(row.kernel_empty?.value));
+    let ends = empty.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], value| {
+        [low.min(value), high.max(value)]
+    });
+    let mut ends_told = ends.map(|end| number::fixed(end, 0)).to_vec();
+    ends_told.dedup();
+    let mut captions = vec![format!(
+        "+ bpf_stats: what the kernel's account of run times adds to the empty program. together: the body with it, \
+         less the events alone. less parts: that, less mechanism, body and + bpf_stats. yes: {rule}; the share beside \
+         it is how far off they may be."
+    )];
+    if ends[0].is_finite() && ends[1].is_finite() {
+        captions.push(format!(
+            "by the kernel: the body by the kernel's own account (run_time_ns ∕ run_cnt, as bpftool shows it), less \
+             that of the empty program, which holds about one reading of the kernel's clock: {} {unit}.",
+            ends_told.join(" to ")
+        ));
+    }
+    captions
 }

@@ -92,7 +92,7 @@ pub(in crate::builtin) fn columns(record: &Record) -> Option<Columns<'_>> {
 /// The measured curve that a predicted one stands beside.
 pub(super) fn measured<'c, 'a>(chart: &'c Chart<'a>, series: &str) -> Option<&'c Curve<'a>> {
     let usual = Some(chart.usual()).filter(|group| group.apart.is_empty())?;
-    usual.curves.iter().find(|own| own.series == series)
+    usual.curve(series)
 }
 
 /// What the model was told of this machine, and what nobody measured.

@@ -1,10 +1,10 @@
 //! The verdicts along curves: which differs from which, by threads.
 
-use super::Chart;
+use super::{Chart, rate};
 use crate::{
     record::{Comparison, Record},
     report::{
-        block::{Block, Cell, Head},
+        block::{Block, Cell},
         figure::forest::sign,
         number, text, words,
     },
@@ -59,36 +59,26 @@ pub(super) fn block(chart: &Chart<'_>) -> Option<Block> {
     }
     counts.sort_unstable();
     counts.dedup();
-    let cells = |row: &Against| {
-        let cell = |count: &u32| match row.points.iter().find(|(threads, _)| threads == count) {
-            Some((_, index)) => verdict(&record.comparisons[*index], record),
-            None => Cell::words(number::MISSING),
+    let table = rows.iter().map(|row| {
+        let cell = |count: &u32| {
+            let (_, index) = row.points.iter().find(|(threads, _)| threads == count)?;
+            Some(verdict(&record.comparisons[*index], record))
         };
-        std::iter::once(Cell::words(row.name.clone()))
-            .chain(counts.iter().map(cell))
-            .collect()
-    };
-    let scaling = chart.curves.scaling;
-    let heads = counts
-        .iter()
-        .map(|count| Head::number(chart.threads(*count)));
+        (row.name.clone(), counts.iter().map(cell).collect())
+    });
     (!rows.is_empty()).then(|| Block {
         title: format!(
             "What differs from what: the {} of one {}, relative",
             record.unit,
             chart.operation()
         ),
-        head: std::iter::once(Head::words(text::line(&scaling.series)))
-            .chain(heads)
-            .collect(),
-        rows: rows.iter().map(cells).collect(),
         captions: vec![format!(
             "▼ costs less, ▲ costs more, = the same within {}, ? unresolved; ±: as far as the 95 % \
              interval reaches. {}",
             number::round_percent(record.asked.margin),
             words::pair_caption(record)
         )],
-        ..Block::default()
+        ..rate::over_threads(chart, &counts, table)
     })
 }
 
@@ -111,5 +101,5 @@ fn verdict(comparison: &Comparison, record: &Record) -> Cell {
             hold = number::HOLD
         ),
     };
-    super::toned(Cell::number(text, comparison.relative), tone)
+    Cell::number(text, comparison.relative).toned(tone)
 }
