@@ -37,17 +37,6 @@ pub enum Gate {
     Invalid,
 }
 
-impl Gate {
-    /// The exit code of the command: 0 passed, 1 regressed, 3 a case was invalid.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Gate::Passed => 0,
-            Gate::Regressed => 1,
-            Gate::Invalid => 3,
-        }
-    }
-}
-
 /// One case on both sides.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Change {

@@ -68,7 +68,6 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
         return Err(CompareError::Emulated(what));
     }
     let mut differs: Vec<String> = Vec::new();
-    let mut warnings = Vec::new();
     let mut versions = vec![first.bpfcost.as_str()];
     let mut other_cpus = false;
     for other in others {
@@ -108,48 +107,43 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             }
         }
     }
-    let mut warn = |code: &str, text: String| {
-        warnings.push(Warning::new(code, text));
-    };
-    if !differs.is_empty() {
-        let differs = differs.join("; ");
-        if first.unit.is_counted() {
-            return Err(CompareError::Exact(what, differs));
-        }
-        warn(
-            "machine-differs",
-            format!(
-                "{what}: the machines or their settings differ, and changes include that: {differs}"
-            ),
-        );
+    let differs = differs.join("; ");
+    if first.unit.is_counted() && !differs.is_empty() {
+        return Err(CompareError::Exact(what, differs));
     }
-    if first.layout.workload().is_some() {
-        warn(
+    let warnings = [
+        (
+            !differs.is_empty(),
+            "machine-differs",
+            format!("the machines or their settings differ, and changes include that: {differs}"),
+        ),
+        (
+            first.layout.workload().is_some(),
             "workload-sessions",
             format!(
-                "{what}: compared is {}, with each probe against without, as each run knows it of itself. To \
-                 compare two probes, or two versions of one, name both with --with in one run",
+                "compared is {}, with each probe against without, as each run knows it of itself. To compare two \
+                 probes, or two versions of one, name both with --with in one run",
                 counted(first)
             ),
-        );
-    }
-    if versions.len() > 1 {
-        warn(
+        ),
+        (
+            versions.len() > 1,
             "version-differs",
             format!(
-                "{what}: written by different versions of bpfcost ({}); its own part of the cost may \
-                 have changed",
+                "written by different versions of bpfcost ({}); its own part of the cost may have changed",
                 versions.join(", ")
             ),
-        );
-    }
-    if other_cpus {
-        warn(
+        ),
+        (
+            other_cpus,
             "cpus-differ",
-            format!("{what}: ran on different CPUs of the machine; not all of them need be alike"),
-        );
-    }
-    Ok(warnings)
+            "ran on different CPUs of the machine; not all of them need be alike".to_owned(),
+        ),
+    ];
+    let told = warnings.into_iter().filter(|warning| warning.0);
+    Ok(told
+        .map(|(_, code, text)| Warning::new(code, format!("{what}: {text}")))
+        .collect())
 }
 
 /// What the values of a record are: `CPU time of the server per command`.

@@ -1,137 +1,23 @@
 //! CSV for spreadsheets and scripts: one line per case, or per comparison; plain numbers, empty
-//! where there is none. A table is a list of columns, each with its name and its value.
+//! where there is none. A line is a list of columns, each with its name and its value; the head has all of them.
 
 use anyhow::Result;
 
 use crate::{
     experiment::Role,
-    record::{
-        BudgetVerdict, CaseRecord, Comparison, Curve, CurveGroup, CurvePoint, Curves, Net, Part,
-        Raw, Record, Status, Verdict,
-    },
+    record::{BudgetVerdict, CaseRecord, Comparison, Curves, Part, Raw, Record, Status, Verdict},
     report::{
-        rate::{self, Load, Share},
+        rate::{self, Load},
         text,
     },
     workload::VARIANT,
 };
 
-/// A column of [`render`]: its name, and its value for a case.
-type Column = (&'static str, fn(&Line<'_>) -> String);
+/// A column of a line: its name, and what stands there.
+pub type Column = (String, String);
 
-/// The columns of every case.
-const CASES: [Column; 32] = [
-    ("experiment", |line| text::line(&line.record.experiment)),
-    ("target", |line| text::line(&line.record.target)),
-    ("kernel", |line| text::line(&line.record.machine.kernel)),
-    ("started", |line| text::line(&line.record.started)),
-    ("unit", |line| line.record.unit.to_string()),
-    ("case", |line| text::line(&line.case.name)),
-    ("group", |line| text::line(&line.case.group)),
-    ("role", |line| match line.case.role {
-        Role::Case => "case".to_owned(),
-        Role::Floor => "floor".to_owned(),
-    }),
-    ("status", |line| match line.case.status {
-        Status::Ok => "ok".to_owned(),
-        Status::Invalid => "invalid".to_owned(),
-        Status::Unsupported => "unsupported".to_owned(),
-    }),
-    ("epochs", |line| shown(line.raw.map(|raw| raw.epochs))),
-    ("trials", |line| shown(line.raw.map(|raw| raw.trials))),
-    ("value", |line| plain(line.raw.map(|raw| raw.value))),
-    ("ci95_low", |line| low(line.raw.and_then(|raw| raw.ci95))),
-    ("ci95_high", |line| high(line.raw.and_then(|raw| raw.ci95))),
-    ("loads_low", |line| low(line.raw.and_then(|raw| raw.loads))),
-    ("loads_high", |line| {
-        high(line.raw.and_then(|raw| raw.loads))
-    }),
-    ("repeats", |line| {
-        shown(line.raw.and_then(|raw| raw.repeats))
-    }),
-    ("net_low", |line| low(line.net.map(|net| net.bracket))),
-    ("net_high", |line| high(line.net.map(|net| net.bracket))),
-    ("net_value", |line| {
-        plain(line.net.and_then(|net| net.value))
-    }),
-    ("net_ci95_low", |line| {
-        low(line.net.and_then(|net| net.ci95))
-    }),
-    ("net_ci95_high", |line| {
-        high(line.net.and_then(|net| net.ci95))
-    }),
-    ("distinguishable", |line| {
-        shown(line.net.map(|net| net.distinguishable))
-    }),
-    ("min", |line| plain(line.raw.map(|raw| raw.min))),
-    ("p50", |line| plain(line.raw.map(|raw| raw.p50))),
-    ("p90", |line| plain(line.raw.map(|raw| raw.p90))),
-    ("p99", |line| plain(line.raw.map(|raw| raw.p99))),
-    ("max", |line| plain(line.raw.map(|raw| raw.max))),
-    ("stddev", |line| plain(line.raw.map(|raw| raw.stddev))),
-    ("cv", |line| plain(line.raw.map(|raw| raw.cv))),
-    ("outliers", |line| shown(line.raw.map(|raw| raw.outliers))),
-    ("problem", |line| text::line(&problem(line.case))),
-];
-
-/// Further columns where a rate or a budget was asked.
-const RATES: [Column; 6] = [
-    ("rate_per_s", |line| plain(line.load.rate)),
-    ("core_share", |line| {
-        plain(line.share().map(|share| share.value))
-    }),
-    ("core_share_ci95_low", |line| {
-        low(line.share().and_then(|share| share.ci95))
-    }),
-    ("core_share_ci95_high", |line| {
-        high(line.share().and_then(|share| share.ci95))
-    }),
-    ("budget_share", |line| plain(line.load.budget)),
-    ("budget_per_s", |line| {
-        let most = |budget| rate::most(line.case, line.record, budget);
-        plain(line.load.budget.and_then(most))
-    }),
-];
-
-/// Further columns where cases make curves.
-const CURVES: [Column; 11] = [
-    ("curve", |line| {
-        line.on_curve(|_, curve, _| text::line(curve.series))
-    }),
-    ("circumstances", |line| {
-        line.on_curve(|group, _, _| text::line(&group.apart))
-    }),
-    ("at", |line| {
-        line.on_curve(|_, _, point| point.threads.to_string())
-    }),
-    ("rate", |line| {
-        line.on_curve(|_, _, point| value(point.rate))
-    }),
-    ("rate_ci95_low", |line| {
-        line.on_curve(|_, _, point| low(ends(point.rate)))
-    }),
-    ("rate_ci95_high", |line| {
-        line.on_curve(|_, _, point| high(ends(point.rate)))
-    }),
-    ("speed_up", |line| {
-        line.on_curve(|_, _, point| value(point.speed_up))
-    }),
-    ("speed_up_ci95_low", |line| {
-        line.on_curve(|_, _, point| low(ends(point.speed_up)))
-    }),
-    ("speed_up_ci95_high", |line| {
-        line.on_curve(|_, _, point| high(ends(point.speed_up)))
-    }),
-    ("efficiency", |line| {
-        line.on_curve(|_, _, point| plain(point.efficiency))
-    }),
-    ("knee", |line| {
-        line.on_curve(|_, curve, point| shown(curve.knee.map(|knee| knee == point.threads)))
-    }),
-];
-
-/// Further columns of a record: their names, and what they hold for a case.
-pub type Columns<'a> = Box<dyn Fn(&CaseRecord) -> Vec<(String, String)> + 'a>;
+/// Further columns of a record's cases.
+pub type Columns<'a> = Box<dyn Fn(&CaseRecord) -> Vec<Column> + 'a>;
 
 /// A column of [`comparisons`].
 type PairColumn = (&'static str, fn(&Record, &Comparison) -> String);
@@ -167,61 +53,6 @@ const COMPARISONS: [PairColumn; 17] = [
     }),
 ];
 
-/// What a line of [`render`] is made from.
-struct Line<'a> {
-    record: &'a Record,
-    case: &'a CaseRecord,
-    /// What was measured, of a case that is valid.
-    raw: Option<&'a Raw>,
-    net: Option<&'a Net>,
-    /// What was asked, where costs answer it.
-    load: Load,
-    /// Where the case stands on a curve.
-    point: Option<(&'a CurveGroup<'a>, &'a Curve<'a>, &'a CurvePoint<'a>)>,
-}
-
-impl<'a> Line<'a> {
-    fn new(
-        case: &'a CaseRecord,
-        record: &'a Record,
-        curves: Option<&'a Curves<'a>>,
-        load: Load,
-    ) -> Self {
-        let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
-        let on_it = |curves: &'a Curves<'a>| {
-            let mut points = curves.points();
-            points.find(|(_, _, point)| std::ptr::eq(point.case, case))
-        };
-        Line {
-            record,
-            case,
-            raw,
-            net: raw.and(case.net.as_ref()),
-            load: match record.layout.grid() {
-                Some(_) => load,
-                None => Load::default(),
-            },
-            point: curves.and_then(on_it),
-        }
-    }
-
-    /// What the case costs of a core at the rate that was asked.
-    fn share(&self) -> Option<Share> {
-        rate::share(self.case, self.record, self.load.rate?)
-    }
-
-    /// A value of a point; empty where the case is on no curve.
-    fn on_curve(
-        &self,
-        value: impl Fn(&CurveGroup<'_>, &Curve<'_>, &CurvePoint<'_>) -> String,
-    ) -> String {
-        let point = self.point.as_ref();
-        point.map_or_else(String::new, |(group, curve, point)| {
-            value(group, curve, point)
-        })
-    }
-}
-
 /// Every case of every record, with what they cost at a rate, or how many events a share of a core pays for, where
 /// `load` asks for it; and with the columns that their experiments have of their own.
 pub fn render<'a>(
@@ -229,48 +60,150 @@ pub fn render<'a>(
     load: Load,
     own: impl Fn(&'a Record) -> Vec<Columns<'a>>,
 ) -> Result<String> {
-    let mut columns = CASES.to_vec();
-    if load != Load::default() {
-        columns.extend(RATES);
-    }
-    if records
-        .iter()
-        .any(|record| record.layout.scaling().is_some())
-    {
-        columns.extend(CURVES);
-    }
-    let mut head: Vec<String> = columns.iter().map(|column| column.0.to_owned()).collect();
+    let mut head: Vec<String> = Vec::new();
     let mut lines: Vec<Vec<String>> = Vec::new();
     for record in records {
         let (curves, own) = (Curves::of(record), own(record));
         for case in &record.cases {
-            let line = Line::new(case, record, curves.as_ref(), load);
-            let mut cells: Vec<String> = columns.iter().map(|column| column.1(&line)).collect();
-            let further = own.iter().flat_map(|own| own(case));
-            for (name, cell) in secondary(case, record).into_iter().chain(further) {
-                let mut further = head.iter().skip(columns.len());
-                let known = further.position(|own| *own == name);
-                let place = columns.len() + known.unwrap_or(head.len() - columns.len());
-                if place == head.len() {
-                    head.push(name);
+            let mut columns = measured(case, record);
+            columns.extend(rates(case, record, load));
+            columns.extend(
+                curves
+                    .as_ref()
+                    .and_then(|curves| on_curve(case, curves))
+                    .into_iter()
+                    .flatten(),
+            );
+            columns.extend(secondary(case, record));
+            columns.extend(own.iter().flat_map(|own| own(case)));
+            let mut line = vec![String::new(); head.len()];
+            for (name, cell) in columns {
+                let known = head.iter().position(|own| *own == name);
+                match known {
+                    // The first of a name counts.
+                    Some(place) if line[place].is_empty() => line[place] = cell,
+                    Some(_) => {}
+                    None => {
+                        head.push(name);
+                        line.push(cell);
+                    }
                 }
-                cells.resize(cells.len().max(place + 1), String::new());
-                cells[place] = cell;
             }
-            lines.push(cells);
+            lines.push(line);
         }
     }
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(&head)?;
-    for mut cells in lines {
-        cells.resize(head.len(), String::new());
-        writer.write_record(cells)?;
+    for mut line in lines {
+        line.resize(head.len(), String::new());
+        writer.write_record(line)?;
     }
     finish(writer)
 }
 
+fn named(name: &str, cell: impl Into<String>) -> Column {
+    (name.to_owned(), cell.into())
+}
+
+/// The ends of an interval.
+fn interval(name: &str, ends: Option<[f64; 2]>) -> [Column; 2] {
+    [
+        (format!("{name}_low"), low(ends)),
+        (format!("{name}_high"), high(ends)),
+    ]
+}
+
+/// The columns of every case.
+fn measured(case: &CaseRecord, record: &Record) -> Vec<Column> {
+    let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
+    let net = raw.and(case.net.as_ref());
+    let of = |value: fn(&Raw) -> f64| plain(raw.map(value));
+    let role = match case.role {
+        Role::Case => "case",
+        Role::Floor => "floor",
+    };
+    let status = match case.status {
+        Status::Ok => "ok",
+        Status::Invalid => "invalid",
+        Status::Unsupported => "unsupported",
+    };
+    let mut columns = vec![
+        named("experiment", text::line(&record.experiment)),
+        named("target", text::line(&record.target)),
+        named("kernel", text::line(&record.machine.kernel)),
+        named("started", text::line(&record.started)),
+        named("unit", record.unit.to_string()),
+        named("case", text::line(&case.name)),
+        named("group", text::line(&case.group)),
+        named("role", role),
+        named("status", status),
+        named("epochs", shown(raw.map(|raw| raw.epochs))),
+        named("trials", shown(raw.map(|raw| raw.trials))),
+        named("value", of(|raw| raw.value)),
+    ];
+    columns.extend(interval("ci95", raw.and_then(|raw| raw.ci95)));
+    columns.extend(interval("loads", raw.and_then(|raw| raw.loads)));
+    columns.push(named("repeats", shown(raw.and_then(|raw| raw.repeats))));
+    columns.extend(interval("net", net.map(|net| net.bracket)));
+    columns.push(named("net_value", plain(net.and_then(|net| net.value))));
+    columns.extend(interval("net_ci95", net.and_then(|net| net.ci95)));
+    columns.extend([
+        named("distinguishable", shown(net.map(|net| net.distinguishable))),
+        named("min", of(|raw| raw.min)),
+        named("p50", of(|raw| raw.p50)),
+        named("p90", of(|raw| raw.p90)),
+        named("p99", of(|raw| raw.p99)),
+        named("max", of(|raw| raw.max)),
+        named("stddev", of(|raw| raw.stddev)),
+        named("cv", of(|raw| raw.cv)),
+        named("outliers", shown(raw.map(|raw| raw.outliers))),
+        named("problem", text::line(&problem(case))),
+    ]);
+    columns
+}
+
+/// What a case costs at the rate that was asked, or how many events a share pays for.
+fn rates(case: &CaseRecord, record: &Record, load: Load) -> Vec<Column> {
+    if load == Load::default() || record.layout.grid().is_none() {
+        return Vec::new();
+    }
+    let share = load.rate.and_then(|rate| rate::share(case, record, rate));
+    let most = load
+        .budget
+        .and_then(|budget| rate::most(case, record, budget));
+    let mut columns = vec![
+        named("rate_per_s", plain(load.rate)),
+        named("core_share", plain(share.map(|share| share.value))),
+    ];
+    columns.extend(interval(
+        "core_share_ci95",
+        share.and_then(|share| share.ci95),
+    ));
+    columns.push(named("budget_share", plain(load.budget)));
+    columns.push(named("budget_per_s", plain(most)));
+    columns
+}
+
+/// Where a case stands on a curve; `None` where it is on none.
+fn on_curve(case: &CaseRecord, curves: &Curves<'_>) -> Option<Vec<Column>> {
+    let mut points = curves.points();
+    let found = points.find(|(_, _, point)| std::ptr::eq(point.case, case));
+    let (group, curve, point) = found?;
+    let knee = curve.knee.map(|knee| knee == point.threads);
+    let mut columns = vec![
+        named("curve", text::line(curve.series)),
+        named("circumstances", text::line(&group.apart)),
+        named("at", point.threads.to_string()),
+    ];
+    columns.extend(with_ends("rate", "rate", point.rate));
+    columns.extend(with_ends("speed_up", "speed_up", point.speed_up));
+    columns.push(named("efficiency", plain(point.efficiency)));
+    columns.push(named("knee", shown(knee)));
+    Some(columns)
+}
+
 /// The further values of a case's trials, where its layout shows them.
-fn secondary(case: &CaseRecord, record: &Record) -> Vec<(String, String)> {
+fn secondary(case: &CaseRecord, record: &Record) -> Vec<Column> {
     let names = case.secondary.keys();
     let names = names.map(|name| (text::line(name), case.secondary_part(name)));
     if record.layout.scaling().is_some() {
@@ -282,19 +215,18 @@ fn secondary(case: &CaseRecord, record: &Record) -> Vec<(String, String)> {
     let variant = case.factors.get(VARIANT);
     let variant = variant.map_or_else(String::new, |name| text::line(name));
     let values = names.flat_map(|(name, part)| with_ends(&name, &name, part));
-    std::iter::once((VARIANT.to_owned(), variant))
+    std::iter::once(named(VARIANT, variant))
         .chain(values)
         .collect()
 }
 
 /// Columns of a value and of its interval, which start with a name each.
-pub fn with_ends(name: &str, ends_name: &str, part: Option<Part>) -> [(String, String); 3] {
-    let interval = ends(part);
-    [
-        (name.to_owned(), value(part)),
-        (format!("{ends_name}_ci95_low"), low(interval)),
-        (format!("{ends_name}_ci95_high"), high(interval)),
-    ]
+pub fn with_ends(name: &str, ends_name: &str, part: Option<Part>) -> [Column; 3] {
+    let [low, high] = interval(
+        &format!("{ends_name}_ci95"),
+        part.and_then(|part| part.ci95),
+    );
+    [named(name, value(part)), low, high]
 }
 
 /// Every comparison of every record.
@@ -332,10 +264,6 @@ fn shown(value: Option<impl ToString>) -> String {
 
 fn value(part: Option<Part>) -> String {
     plain(part.map(|part| part.value))
-}
-
-fn ends(part: Option<Part>) -> Option<[f64; 2]> {
-    part.and_then(|part| part.ci95)
 }
 
 fn low(interval: Option<[f64; 2]>) -> String {

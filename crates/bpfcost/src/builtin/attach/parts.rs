@@ -19,7 +19,7 @@
 
 use bpfcost_stats::{
     Additive, Estimate, Sample,
-    additive::{Square, Sum, judge_sums},
+    additive::{Judged, Square, Sum, judge_sums},
     hodges_lehmann,
     sample::epoch_medians,
 };
@@ -70,12 +70,8 @@ pub struct AttachParts {
 /// Whether a body's parts add up to what it costs with `bpf_stats`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartsSum {
-    /// The case that has all of them.
-    pub case: String,
     /// Its body.
     pub body: String,
-    /// Epochs that tell.
-    pub epochs: usize,
     /// What all of it costs together.
     pub total: Part,
     /// What that is beyond mechanism, body and tax.
@@ -198,16 +194,15 @@ impl Seen<'_> {
 
     /// One case less another.
     fn difference(&self, case: &CaseRecord, baseline: &CaseRecord) -> Option<Part> {
-        if self.record.unit.is_counted() {
-            let (case, baseline) = (case.raw.as_ref()?, baseline.raw.as_ref()?);
-            return Some(Part {
-                value: case.value - baseline.value,
-                ci95: None,
-            });
+        self.part(&minus(&self.values_of(case), &self.values_of(baseline)))
+    }
+
+    /// What a case took, by epoch; a count is one number.
+    fn values_of(&self, case: &CaseRecord) -> Vec<f64> {
+        match self.record.unit.is_counted() {
+            true => case.raw.iter().map(|raw| raw.value).collect(),
+            false => medians(case),
         }
-        let (case, baseline) = (medians(case), medians(baseline));
-        let pairs = case.iter().zip(&baseline);
-        self.part(&pairs.map(|(a, b)| a - b).collect::<Vec<f64>>())
     }
 
     /// A value of which each epoch has one.
@@ -224,37 +219,30 @@ impl Seen<'_> {
 
     /// The sums of all rows, judged together; each with the place of its row.
     fn sums(&self, rows: &[AttachParts], bodies: &[String]) -> Vec<(usize, PartsSum)> {
-        let mut found = Vec::new();
-        for (place, row) in rows.iter().enumerate() {
-            let squares = bodies
-                .iter()
-                .filter_map(|body| self.square(&row.attach, body));
-            found.extend(squares.map(|square| (place, square)));
-        }
-        let squares: Vec<&Corners<'_>> = found.iter().map(|(_, square)| square).collect();
+        let rows = rows.iter().enumerate();
+        let squares = rows.flat_map(|(place, row)| {
+            let squares = bodies.iter().map(|body| self.square(&row.attach, body));
+            squares.flatten().map(move |square| (place, square))
+        });
+        let squares: Vec<(usize, Corners<'_>)> = squares.collect();
+        let corners = squares.iter().map(|(_, corners)| corners);
         let judged = match self.record.unit.is_counted() {
-            true => squares.iter().map(|square| square.counted()).collect(),
-            false => timed(&squares, self.record.asked.margin),
+            true => corners.map(Corners::counted).collect(),
+            false => timed(corners, self.record.asked.margin),
         };
-        let sums = found.iter().zip(judged);
-        sums.map(|((place, square), judged)| (*place, self.sum(square, judged)))
+        let sums = squares.iter().zip(judged);
+        sums.map(|((place, corners), judged)| (*place, self.sum(corners, judged)))
             .collect()
     }
 
-    fn sum(&self, square: &Corners<'_>, judged: Residual) -> PartsSum {
-        let kernel = || {
-            let (both, empty) = (kernel(square.both)?, kernel(square.second)?);
-            let pairs = both.iter().zip(&empty);
-            self.part(&pairs.map(|(a, b)| a - b).collect::<Vec<f64>>())
-        };
-        let body = square.both.factors.get(&self.grid.columns);
+    fn sum(&self, corners: &Corners<'_>, (residual, adds_up): (Part, Additive)) -> PartsSum {
+        let kernel = || self.part(&minus(&kernel(corners.both)?, &kernel(corners.second)?));
+        let body = corners.both.factors.get(&self.grid.columns);
         PartsSum {
-            case: square.both.name.clone(),
             body: body.cloned().unwrap_or_default(),
-            epochs: judged.epochs,
-            total: square.total,
-            residual: judged.part,
-            adds_up: judged.adds_up,
+            total: corners.total,
+            residual,
+            adds_up,
             kernel: kernel(),
         }
     }
@@ -312,17 +300,10 @@ struct Corners<'a> {
     total: Part,
 }
 
-/// What a sum's parts leave over.
-struct Residual {
-    epochs: usize,
-    part: Part,
-    adds_up: Additive,
-}
-
 impl Corners<'_> {
     /// Without noise there is nothing to test: the residual is a number, or a range where a case's count
     /// differs from load to load.
-    fn counted(&self) -> Residual {
+    fn counted(&self) -> (Part, Additive) {
         let cases = [self.both, self.neither, self.first, self.second];
         let costs = cases.map(|case| Cost::raw(case).expect("corners have values"));
         let [both, neither, first, second] = costs.map(|cost| cost.value);
@@ -337,24 +318,22 @@ impl Corners<'_> {
                 .into_iter()
                 .fold(0.0, f64::max);
         let tolerance = rounding.max(COUNTED_MARGIN * self.total.value.abs());
-        Residual {
-            epochs: self.both.raw.as_ref().map_or(0, |raw| raw.epochs),
-            part: Part {
-                value: residual,
-                ci95: None,
-            },
-            adds_up: match () {
-                () if residual.abs() <= tolerance => Additive::Yes,
-                () if low > tolerance || high < -tolerance => Additive::No,
-                () => Additive::CantTell,
-            },
-        }
+        let part = Part {
+            value: residual,
+            ci95: None,
+        };
+        let adds_up = match () {
+            () if residual.abs() <= tolerance => Additive::Yes,
+            () if low > tolerance || high < -tolerance => Additive::No,
+            () => Additive::CantTell,
+        };
+        (part, adds_up)
     }
 }
 
 /// Times: all sums together, each against a margin of its total.
-fn timed(squares: &[&Corners<'_>], margin: f64) -> Vec<Residual> {
-    let sum = |corners: &&Corners<'_>| {
+fn timed<'a>(all: impl Iterator<Item = &'a Corners<'a>>, margin: f64) -> Vec<(Part, Additive)> {
+    let sum = |corners: &Corners<'_>| {
         let cases = [corners.neither, corners.first, corners.second, corners.both];
         let [neither, first, second, both] = cases.map(medians);
         Sum {
@@ -368,16 +347,19 @@ fn timed(squares: &[&Corners<'_>], margin: f64) -> Vec<Residual> {
             tolerance: margin * corners.total.value.abs(),
         }
     };
-    let sums: Vec<Sum> = squares.iter().map(sum).collect();
+    let sums: Vec<Sum> = all.map(sum).collect();
     let judged = judge_sums(&sums).into_iter().zip(&sums);
-    judged
-        .map(|(judged, sum)| Residual {
-            epochs: judged.epochs,
-            part: Part {
-                value: hodges_lehmann(&sum.residuals).unwrap_or(f64::NAN),
-                ci95: judged.residual.map(|e| [e.low, e.high]),
-            },
-            adds_up: judged.additive,
-        })
-        .collect()
+    let part = |(judged, sum): (Judged, &Sum)| {
+        let part = Part {
+            value: hodges_lehmann(&sum.residuals).unwrap_or(f64::NAN),
+            ci95: judged.residual.map(|e| [e.low, e.high]),
+        };
+        (part, judged.additive)
+    };
+    judged.map(part).collect()
+}
+
+/// One case's epochs less another's.
+fn minus(case: &[f64], baseline: &[f64]) -> Vec<f64> {
+    case.iter().zip(baseline).map(|(a, b)| a - b).collect()
 }

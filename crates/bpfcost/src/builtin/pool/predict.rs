@@ -307,28 +307,22 @@ impl Published {
             threads_per_core,
             transfers,
         } = self.machine;
-        let sockets = match sockets {
-            1 => "one socket".to_owned(),
-            several => format!("{several} sockets"),
-        };
-        let threads = match threads_per_core {
+        let smt = match threads_per_core {
             1 => String::new(),
-            several => format!(
-                " with {several} threads each, which together do {SMT} times as much as one alone"
-            ),
+            _ => format!(", which together do {SMT} times as much as one alone"),
         };
-        let transfers = match transfers {
-            1.0 => "as long as here".to_owned(),
-            longer => format!("{longer} times as long as here (chosen to suit the study's table)"),
+        let chosen = match transfers {
+            1.0 => "",
+            _ => " (chosen to suit the study's table)",
         };
         let names: Vec<&str> = self.curves.keys().map(|name| simulated(name).2).collect();
-        let fitted = self.fitted.as_deref();
+        let fitted = self.fitted.iter().map(|reason| format!("; {reason}"));
         format!(
-            "{sockets} of {cores} cores{threads}; threads take one core after another; a transfer of a cache line \
-             takes {transfers}; {OBJECTS} objects a CPU; what else a call does is fitted at one thread; simulated was \
-             {}{}",
+            "sockets: {sockets}; cores of each: {cores}; threads of a core: {threads_per_core}{smt}; threads take one \
+             core after another; a transfer of a cache line takes {transfers} times as long as here{chosen}; \
+             {OBJECTS} objects a CPU; what else a call does is fitted at one thread; simulated was {}{}",
             names.join(" and "),
-            fitted.map_or_else(String::new, |reason| format!("; {reason}"))
+            fitted.collect::<String>()
         )
     }
 }
