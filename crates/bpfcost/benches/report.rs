@@ -9,8 +9,9 @@ mod common;
 use std::{hint::black_box, time::Instant};
 
 use bpfcost::{
+    builtin::view,
     record::Record,
-    report::{csv, json, style::Style},
+    report::{json, rate::Load, style::Style},
 };
 use common::{sample_record, sample_workload, views};
 
@@ -51,7 +52,9 @@ fn views(record: Record) {
         views::verbose(&records[0], style).len()
     });
     time("markdown", against, || views::markdown(&records[0]).len());
-    time("csv", against, || csv::render(&records).expect("csv").len());
+    time("csv", against, || {
+        view::csv(&records, Load::default()).expect("csv").len()
+    });
     time("html", against, || {
         views::html(&records).expect("html").len()
     });

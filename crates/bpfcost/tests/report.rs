@@ -3,7 +3,7 @@
 
 mod common;
 
-use bpfcost::report::{compare, csv, scenario, style::Style};
+use bpfcost::report::{compare, scenario, style::Style};
 use common::{sample_changes, sample_record, views};
 
 #[test]
@@ -30,7 +30,7 @@ fn markdown() {
 
 #[test]
 fn csv() {
-    insta::assert_snapshot!(csv::render(&[sample_record::flawed()]).unwrap());
+    insta::assert_snapshot!(views::csv(&[sample_record::flawed()]));
 }
 
 #[test]

@@ -6,7 +6,7 @@ mod common;
 use bpfcost::{
     experiment::Unit,
     record::Record,
-    report::{compare, csv, json, scenario, style::Style},
+    report::{compare, json, scenario, style::Style},
 };
 use common::{sample_changes, sample_exact, views};
 
@@ -112,7 +112,7 @@ fn times_of_an_emulator_are_named_so() {
 #[test]
 fn csv_and_json_carry_unit_and_spread() {
     let record = sample_exact::old();
-    let csv = csv::render(std::slice::from_ref(&record)).unwrap();
+    let csv = views::csv(std::slice::from_ref(&record));
     let mut reader = csv_of(&csv);
     let columns = reader.headers().unwrap().clone();
     let place = |name| columns.iter().position(|column| column == name).unwrap();

@@ -8,7 +8,6 @@ use bpfcost::{
     experiment::Role,
     record::{Against, Record, Status, Verdict},
     report::{
-        csv,
         matrix::{self, Matrix, Part},
         rows,
         style::Style,
@@ -333,7 +332,7 @@ fn other_programs_are_told() {
 #[test]
 fn csv_has_a_line_for_each_case_and_target() {
     let records = mixed();
-    let text = csv::render(&records).unwrap();
+    let text = views::csv(&records);
     let mut reader = ::csv::Reader::from_reader(text.as_bytes());
     let columns = reader.headers().unwrap().clone();
     let place = |name| columns.iter().position(|column| column == name).unwrap();

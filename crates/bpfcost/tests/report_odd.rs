@@ -19,7 +19,7 @@ fn views(record: &Record) -> Vec<String> {
         views::table(record, style),
         views::verbose(record, style),
         views::markdown(record),
-        csv::render(std::slice::from_ref(record)).unwrap(),
+        views::csv(std::slice::from_ref(record)),
         csv::comparisons(std::slice::from_ref(record)).unwrap(),
         json::render(std::slice::from_ref(record)).unwrap(),
         views::html(std::slice::from_ref(record)).unwrap(),

@@ -4,7 +4,7 @@ mod common;
 
 use bpfcost::{
     record::{Basis, Changes, Gate, Outcome, Record, States, Status, Verdict, compare},
-    report::{self, csv, style::Style, summary},
+    report::{self, style::Style, summary},
 };
 use common::{
     sample_workload::{self, SIZES},
@@ -193,7 +193,7 @@ fn verbose_has_every_state_and_where_times_come_from() {
 #[test]
 fn csv_has_a_line_a_case_and_each_value_with_its_ends() {
     let record = sample_workload::one(0.045, 0.004, None);
-    let text = csv::render(std::slice::from_ref(&record)).unwrap();
+    let text = views::csv(std::slice::from_ref(&record));
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap().split(',').collect();
     let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
@@ -219,7 +219,7 @@ fn csv_has_a_line_a_case_and_each_value_with_its_ends() {
     assert!((number(0, "ops_per_s") / 1e5 - 1.0).abs() < 0.02);
     assert_eq!(rows[0][place("attach_ms")], "", "nothing was attached");
     // Records of others have none of these columns.
-    let other = csv::render(&[common::sample_record::sized(2, 2)]).unwrap();
+    let other = views::csv(&[common::sample_record::sized(2, 2)]);
     assert!(!other.lines().next().unwrap().contains("variant"));
 }
 

@@ -14,6 +14,7 @@ mod case;
 mod epoch;
 pub mod parts;
 mod proof;
+pub mod shown;
 
 pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
 

@@ -14,6 +14,7 @@ mod epoch;
 mod kind;
 mod line;
 mod plot;
+mod predict;
 pub(super) mod predicted;
 mod proof;
 mod space;

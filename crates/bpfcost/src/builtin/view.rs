@@ -10,7 +10,7 @@ use crate::{
     experiment::Experiment,
     record::Record,
     report::{
-        self, html,
+        self, csv, html,
         matrix::{self, Part},
         rate::{self, Load},
         section::{Detail, Section, View, tables},
@@ -27,7 +27,7 @@ pub fn of(record: &Record, detail: Detail, load: Load) -> View {
 fn own(record: &Record, detail: Detail, load: Load) -> Vec<Section> {
     let mut sections = pool::predicted::sections(record, detail);
     sections.extend(workload::shown::sections(record, detail));
-    sections.extend(tables(attach::parts::blocks(record)));
+    sections.extend(tables(attach::shown::blocks(record)));
     sections.extend(tables(rate::blocks(record, load)));
     sections
 }
@@ -44,6 +44,18 @@ pub fn page(records: &[Record], load: Load) -> Result<String> {
         &across.collect::<Vec<View>>(),
         &views.collect::<Vec<View>>(),
     )
+}
+
+/// Records as CSV, a line for each case.
+pub fn csv(records: &[Record], load: Load) -> Result<String> {
+    let own = |record| {
+        let own = [
+            attach::shown::columns(record),
+            pool::predicted::columns(record),
+        ];
+        own.into_iter().flatten().collect()
+    };
+    csv::render(records, load, own)
 }
 
 /// Records as Markdown: side by side where there are several targets, then each.

@@ -343,7 +343,7 @@ fn show(args: &Args, records: &[Record]) -> Result<()> {
             }
             report::json::render(records)?
         }
-        Format::Csv => report::csv::render_at(records, load)?,
+        Format::Csv => view::csv(records, load)?,
         Format::Markdown => view::markdown(records, load),
         Format::Table => {
             let style = Style::for_stdout();

@@ -13,17 +13,16 @@
 //! are judged with a margin of zero. Cases of a grid are compared by what they cost without their floors
 //! ([`Record::cost`]), and only they and the floors are shown.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use bpfcost_stats::{
-    Policy,
+    Policy, Sense,
     sessions::{Sides, judge_sessions},
 };
 
 use super::{
-    CaseRecord, CompareError, Cost, DEFAULT_SESSION_SPREAD, Outcome, Record, Verdict,
-    build::sense,
-    compat, exact,
+    CaseRecord, CompareError, Cost, DEFAULT_SESSION_SPREAD, Outcome, Record, Verdict, compat,
+    exact,
     sides::{estimates, pooled},
 };
 use crate::experiment::{Grid, Role, Unit};
@@ -182,8 +181,8 @@ fn standings<'a>(records: &[&'a Record]) -> Vec<Standing<'a>> {
 fn standing<'a>(record: &'a Record, column: usize, first: &Record) -> Standing<'a> {
     let against = match compat::compatible(&[first, record]) {
         // Refused in a gate; the very question here.
-        Ok(_) | Err(CompareError::Exact { .. }) => Against::Column(column),
-        Err(CompareError::Quick { .. }) => Against::Nothing(
+        Ok(_) | Err(CompareError::Exact(..)) => Against::Column(column),
+        Err(CompareError::Quick(..)) => Against::Nothing(
             "one was measured with --quick and the other not; batches of different lengths cost \
              differently wherever data is cold"
                 .to_owned(),
@@ -199,47 +198,19 @@ fn standing<'a>(record: &'a Record, column: usize, first: &Record) -> Standing<'
 
 /// What two runs differ in besides the kernel, as far as costs depend on it.
 fn differences(one: &Record, other: &Record) -> Vec<String> {
-    let counted = one.unit.is_counted();
-    let seed = counted && one.seed != other.seed;
-    let quick = counted && one.asked.quick != other.asked.quick;
-    let choice = counted && compat::names(one) != compat::names(other);
-    let (one, other) = (&one.machine, &other.machine);
-    let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "none".to_owned());
-    let pairs = [
-        ("CPU", one.cpu.clone(), other.cpu.clone()),
-        (
-            "hypervisor",
-            told(&one.virtualised),
-            told(&other.virtualised),
-        ),
-        ("emulator", told(&one.emulator), told(&other.emulator)),
-        ("programs", told(&one.programs), told(&other.programs)),
-    ];
-    let mut differs: Vec<String> = pairs
-        .into_iter()
-        .filter(|(_, one, other)| one != other)
-        .map(|(name, one, other)| {
+    let machines = compat::unlike(&one.machine, &other.machine);
+    let told = machines.filter_map(|(name, one, other)| match name {
+        "CPU" | "hypervisor" | "emulator" | "programs" => {
             let (one, other) = unlike_parts(&one, &other);
-            format!("{name} ({one} → {other})")
-        })
-        .collect();
-    // Each is a sentence long; the page of a record has them all.
-    if one.mitigations != other.mitigations {
-        differs.push("mitigations".to_owned());
-    }
-    let counts = [
-        (seed, "seed"),
-        (quick, "--quick"),
-        (choice, "choice of cases"),
-    ];
-    differs.extend(
-        counts
-            .into_iter()
-            .filter(|one| one.0)
-            .map(|one| one.1.to_owned()),
-    );
-    if one.jit != other.jit {
-        differs.push("JIT".to_owned());
+            Some(format!("{name} ({one} → {other})"))
+        }
+        // Each is a sentence long; the page of a record has them all.
+        "mitigations" | "JIT" => Some(name.to_owned()),
+        _ => None,
+    });
+    let mut differs: Vec<String> = told.collect();
+    if one.unit.is_counted() {
+        differs.extend(compat::chosen(one, other));
     }
     differs
 }
@@ -263,53 +234,31 @@ fn unlike_parts(one: &str, other: &str) -> (String, String) {
 /// Every case once. A case that only later records have stands where they have it.
 fn rows<'a>(records: &[&'a Record]) -> Vec<CaseAcross<'a>> {
     let mut order: Vec<&'a CaseRecord> = Vec::new();
-    let mut known: HashSet<&str> = HashSet::new();
     for record in records {
-        let places: HashMap<&str, usize> = order
-            .iter()
-            .enumerate()
-            .map(|(place, case)| (case.name.as_str(), place))
-            .collect();
-        // New cases go behind the one that stands before them in their record.
-        let mut behind: Vec<Vec<&'a CaseRecord>> = vec![Vec::new(); order.len() + 1];
+        // A new case goes behind the one that stands before it in its record.
         let mut at = 0;
         for case in &record.cases {
             let outside = |grid: &Grid| case.role == Role::Case && grid.place(case).is_none();
-            match places.get(case.name.as_str()) {
-                _ if record.layout.grid().is_some_and(outside) => {}
-                Some(place) => at = place + 1,
-                None if known.insert(&case.name) => behind[at].push(case),
-                None => {}
+            if record.layout.grid().is_some_and(outside) {
+                continue;
             }
+            let known = order.iter().position(|one| one.name == case.name);
+            if known.is_none() {
+                order.insert(at, case);
+            }
+            at = known.unwrap_or(at) + 1;
         }
-        let mut behind = behind.into_iter();
-        let mut merged = behind.next().unwrap_or_default();
-        for (case, new) in order.into_iter().zip(behind) {
-            merged.push(case);
-            merged.extend(new);
-        }
-        order = merged;
     }
     order.sort_by_key(|case| case.role == Role::Floor);
-    let cases: Vec<HashMap<&str, &'a CaseRecord>> = records
-        .iter()
-        .map(|record| {
-            // The first of a name counts, as everywhere.
-            let by_name = record.cases.iter().rev();
-            by_name.map(|case| (case.name.as_str(), case)).collect()
-        })
-        .collect();
+    let cell = |record: &&'a Record, case: &CaseRecord| Cell {
+        case: record.case(&case.name),
+        difference: None,
+    };
     let row = |case: &'a CaseRecord| CaseAcross {
         name: &case.name,
         group: &case.group,
         role: case.role,
-        cells: cases
-            .iter()
-            .map(|cases| Cell {
-                case: cases.get(case.name.as_str()).copied(),
-                difference: None,
-            })
-            .collect(),
+        cells: records.iter().map(|record| cell(record, case)).collect(),
     };
     order.into_iter().map(row).collect()
 }
@@ -351,7 +300,7 @@ fn judge(columns: &[Standing<'_>], rows: &mut [CaseAcross<'_>]) -> Option<(f64, 
     let policy = Policy {
         margin,
         budget: None,
-        sense: sense(Unit::NanosPerOp),
+        sense: Sense::Cost,
     };
     let sides: Vec<Sides> = timed
         .iter()

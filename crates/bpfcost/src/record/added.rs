@@ -18,7 +18,7 @@ use bpfcost_stats::{
 use super::{
     Basis, CaseRecord, Change, Comparison, Record, Side,
     compat::what,
-    sides::{Group, costs, estimates, exact_suffices, pooled, sessions, sessions_needed},
+    sides::{Group, costs, estimates, exact_suffices, judged, sessions, sessions_needed},
 };
 use crate::{
     measure::Warning,
@@ -39,7 +39,7 @@ impl Group<'_> {
         threshold: f64,
         family: usize,
     ) -> (Vec<Change>, Option<Warning>) {
-        let judged: Vec<Sides> = names
+        let sides: Vec<Sides> = names
             .iter()
             .map(|name| self.judged_of(name, family))
             .collect();
@@ -48,7 +48,7 @@ impl Group<'_> {
             budget: None,
             sense: Sense::Cost,
         };
-        let found = judge_sessions(&judged, 0.0, &policy);
+        let found = judge_sessions(&sides, 0.0, &policy);
         let change = |(name, found): (&String, SessionComparison)| {
             let (old, new) = (sessions(&self.old, name), sessions(&self.new, name));
             let change = self.change(name, &old, &new, &found);
@@ -88,21 +88,22 @@ impl Group<'_> {
 
     /// What of a case is judged.
     fn judged_of(&self, name: &str, family: usize) -> Sides {
-        let (old, new) = match self.off(name) {
-            None if self.is_probed(name) => return Sides::default(),
-            Some(_) => (ratios(&self.old, name), ratios(&self.new, name)),
+        let of = |side: &[&Record]| estimates(&costs(&sessions(side, name)));
+        match self.off(name) {
+            Some(_) => judged(
+                ratios(&self.old, name),
+                ratios(&self.new, name),
+                0.0,
+                family,
+            ),
+            None if self.is_probed(name) => Sides::default(),
             None => {
-                let side = |side: &[&Record]| estimates(&costs(&sessions(side, name)));
-                (side(&self.old), side(&self.new))
+                let (old, new) = (of(&self.old), of(&self.new));
+                match exact_suffices(old.len(), new.len(), family) {
+                    true => Sides { old, new },
+                    false => Sides::default(),
+                }
             }
-        };
-        match (exact_suffices(old.len(), new.len(), family), self.off(name)) {
-            (true, _) => Sides { old, new },
-            (false, Some(_)) => Sides {
-                old: pooled(&old, 0.0),
-                new: pooled(&new, 0.0),
-            },
-            (false, None) => Sides::default(),
         }
     }
 

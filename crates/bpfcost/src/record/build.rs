@@ -9,13 +9,13 @@ use bpfcost_stats::{
 };
 
 use super::{
-    Asked, BudgetVerdict, CaseRecord, Comparison, Machine, MetricRecord, MetricValue, Mode,
-    Prediction, Raw, Record, SCHEMA, Spread, Status, Verdict, exact,
+    Asked, BudgetVerdict, CaseRecord, Comparison, Cost, Machine, MetricRecord, MetricValue, Mode,
+    Raw, Record, SCHEMA, Spread, Status, Verdict, exact,
     net::{Parts, net, second_reset},
     noise::noise,
 };
 use crate::{
-    experiment::{Case, Metric, Pair, Role, Unit},
+    experiment::{Case, Metric, Pair, Role},
     measure::{CaseData, Measured, PROPORTIONALITY, Plan, Stop, Warning},
 };
 
@@ -34,20 +34,6 @@ impl Record {
         let cases: Vec<CaseRecord> = (0..plan.cases.len())
             .map(|index| seen.case(plan, index))
             .collect();
-        // What an emulator's lines cost says nothing of a machine's.
-        let timed = !plan.counts() && !machine.emulates_time();
-        let mut warnings = warnings(measured, dropped, speechless);
-        let prediction = match timed {
-            true => Prediction::of(&cases),
-            false => Ok(None),
-        };
-        let prediction = prediction.unwrap_or_else(|error| {
-            warnings.push(Warning::new(
-                "no-prediction",
-                format!("nothing is predicted: {error}. All that was measured is in the record"),
-            ));
-            None
-        });
         Record {
             schema: SCHEMA,
             bpfcost: env!("CARGO_PKG_VERSION").to_owned(),
@@ -70,25 +56,17 @@ impl Record {
                 kernel_bytes: machine.kernel_bytes.max(measured.kernel_bytes),
                 ..machine
             },
-            warnings,
+            warnings: warnings(measured, dropped, speechless),
             layout: plan.layout.clone(),
             contends: plan.contends,
-            prediction,
             comparisons: match speechless {
                 true => Vec::new(),
-                false => seen.comparisons(plan, measured),
+                false => seen.comparisons(plan, measured, &cases),
             },
             metrics: seen.metrics(plan, measured),
             spread: seen.spread(plan, measured, session_spread),
             cases,
         }
-    }
-}
-
-/// Which way is better, by unit.
-pub(super) fn sense(unit: Unit) -> Sense {
-    match unit {
-        Unit::NanosPerOp | Unit::InstructionsPerOp => Sense::Cost,
     }
 }
 
@@ -238,19 +216,24 @@ impl Seen {
     }
 
     /// The plan's pairs whose two cases have values in the same epochs, judged as one family.
-    fn comparisons(&self, plan: &Plan, measured: &Measured) -> Vec<Comparison> {
+    fn comparisons(
+        &self,
+        plan: &Plan,
+        measured: &Measured,
+        cases: &[CaseRecord],
+    ) -> Vec<Comparison> {
         if plan.counts() {
+            let cost = |name: &str| Cost::raw(&cases[self.valid(plan, name)?]);
             let compared = plan.pairs.iter().filter_map(|pair| {
-                let case = &self.cases[self.valid(plan, &pair.case)?];
-                let baseline = &self.cases[self.valid(plan, &pair.baseline)?];
-                exact::comparison(pair, case, baseline, plan.budget)
+                let (case, baseline) = (cost(&pair.case)?, cost(&pair.baseline)?);
+                exact::comparison(pair, &case, &baseline, plan.budget)
             });
             return compared.collect();
         }
         let policy = Policy {
             margin: plan.margin,
             budget: plan.budget,
-            sense: sense(plan.unit),
+            sense: Sense::Cost,
         };
         self.family(plan, measured, &self.medians, &policy)
     }

@@ -37,19 +37,8 @@ pub enum Gate {
     Invalid,
 }
 
-impl Gate {
-    /// The exit code of the command: 0 passed, 1 regressed, 3 a case was invalid.
-    pub fn exit_code(self) -> u8 {
-        match self {
-            Gate::Passed => 0,
-            Gate::Regressed => 1,
-            Gate::Invalid => 3,
-        }
-    }
-}
-
 /// One case on both sides.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     /// The experiment's name.
     pub experiment: String,
@@ -89,7 +78,7 @@ pub struct Change {
 }
 
 /// What can be said of a case, with the gate's threshold in mind.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Outcome {
     /// It surely costs more, and surely by more than the threshold.
@@ -99,6 +88,7 @@ pub enum Outcome {
     /// Any change is surely smaller than the threshold.
     Same,
     /// The data does not tell.
+    #[default]
     Unresolved,
     /// It failed its own checks on the new side.
     Invalid,

@@ -36,18 +36,14 @@ use bpfcost_stats::{
 
 use super::{
     Basis, CaseRecord, Change, Changes, CompareError, Gate, Machine, Outcome, Record, SCHEMA,
-    build::sense,
     compat, exact,
     session::spread_between,
     sides::{
-        Group, costs, distinct, estimates, exact_suffices, failed, groups, named, one_sided,
-        pooled, run, sessions, sessions_needed, side,
+        Group, costs, distinct, estimates, failed, groups, judged, named, one_sided, run, sessions,
+        sessions_needed, side,
     },
 };
-use crate::{
-    experiment::{Role, Unit},
-    measure::Warning,
-};
+use crate::{experiment::Role, measure::Warning};
 
 /// The spread between sessions (relative standard deviation) that is assumed where nobody measured
 /// it: twice what two sessions of a kernel cost typically differ by on the shared virtual machine
@@ -71,10 +67,9 @@ pub fn compare(
     threshold: Option<f64>,
     known_spread: impl Fn(&Machine) -> Option<f64>,
 ) -> Result<Changes, CompareError> {
-    let counted = |record: &Record| record.unit == Unit::InstructionsPerOp;
     let records = || old.iter().chain(new);
     let threshold = threshold.unwrap_or_else(|| {
-        if records().all(counted) {
+        if records().all(|record| record.unit.is_counted()) {
             0.0
         } else if records().all(|record| record.layout.workload().is_some()) {
             records()
@@ -102,10 +97,7 @@ pub fn compare(
 
     let groups = groups(&old, &new);
     if !groups.iter().any(Group::is_shared) {
-        return Err(CompareError::NothingInCommon {
-            old: named(&old),
-            new: named(&new),
-        });
+        return Err(CompareError::NothingInCommon(named(&old), named(&new)));
     }
     let mut changes = Changes {
         schema: SCHEMA,
@@ -145,7 +137,7 @@ fn settle(changes: &mut Changes) {
         if change.outcome == Outcome::Same {
             continue;
         }
-        change.outcome = beyond(change.relative_ci90, threshold, sense(change.unit))
+        change.outcome = beyond(change.relative_ci90, threshold)
             .filter(|_| rejected)
             .unwrap_or(Outcome::Unresolved);
         if change.outcome != Outcome::Unresolved {
@@ -165,18 +157,14 @@ fn settle(changes: &mut Changes) {
     };
 }
 
-/// Which side of ± threshold an interval wholly lies on.
-fn beyond(interval: Option<[f64; 2]>, threshold: f64, sense: Sense) -> Option<Outcome> {
+/// Which side of ± threshold the interval of a cost wholly lies on.
+fn beyond(interval: Option<[f64; 2]>, threshold: f64) -> Option<Outcome> {
     let [low, high] = interval?;
-    let (more, less) = match sense {
-        Sense::Cost => (Outcome::Regressed, Outcome::Improved),
-        Sense::Rate => (Outcome::Improved, Outcome::Regressed),
-    };
     if low > threshold {
-        Some(more)
+        Some(Outcome::Regressed)
     } else if high < -threshold / (1.0 + threshold) {
         // As much less as the threshold is more: 1 / (1 + t) − 1.
-        Some(less)
+        Some(Outcome::Improved)
     } else {
         None
     }
@@ -186,7 +174,7 @@ impl Group<'_> {
     /// Whether instructions were counted.
     fn counts(&self) -> bool {
         let mut records = self.new.iter().chain(&self.old);
-        records.all(|record| record.unit == Unit::InstructionsPerOp)
+        records.all(|record| record.unit.is_counted())
     }
 
     /// Adds what is to say of this group; outcomes beyond `same` and `invalid` are decided later.
@@ -201,7 +189,12 @@ impl Group<'_> {
         for name in self.names(Role::Case) {
             let (old, new) = (sessions(&self.old, &name), sessions(&self.new, &name));
             if let Some(problem) = failed(&self.new, &name) {
-                changes.cases.push(self.invalid(&name, &old, problem));
+                changes.cases.push(Change {
+                    outcome: Outcome::Invalid,
+                    old: side(&old),
+                    note: Some(problem),
+                    ..self.blank(&name)
+                });
             } else if !old.is_empty() && !new.is_empty() {
                 matched.push((name, old, new));
             } else if !new.is_empty() {
@@ -258,14 +251,12 @@ impl Group<'_> {
         let sides: Vec<Sides> = matched
             .iter()
             .map(|(_, old, new)| {
-                let (old, new) = (estimates(&costs(old)), estimates(&costs(new)));
-                if exact_suffices(old.len(), new.len(), family) {
-                    return Sides { old, new };
-                }
-                Sides {
-                    old: pooled(&old, spread),
-                    new: pooled(&new, spread),
-                }
+                judged(
+                    estimates(&costs(old)),
+                    estimates(&costs(new)),
+                    spread,
+                    family,
+                )
             })
             .collect();
         let policy = Policy {
@@ -273,10 +264,10 @@ impl Group<'_> {
             budget: None,
             sense: Sense::Cost,
         };
-        let judged = judge_sessions(&sides, 0.0, &policy);
+        let found = judge_sessions(&sides, 0.0, &policy);
         matched
             .iter()
-            .zip(judged)
+            .zip(found)
             .map(|((name, old, new), found)| (self.change(name, old, new, &found), found))
             .collect()
     }
@@ -324,42 +315,20 @@ impl Group<'_> {
         }
     }
 
-    fn invalid(&self, name: &str, old: &[&CaseRecord], problem: String) -> Change {
-        Change {
-            outcome: Outcome::Invalid,
-            old: side(old),
-            note: Some(problem),
-            ..self.blank(name)
-        }
-    }
-
     /// A change of which only the names are known.
     fn blank(&self, name: &str) -> Change {
-        let record = self.new.first().or(self.old.first());
-        let case = |record: &&Record| record.case(name).map(|case| case.group.clone());
-        Change {
-            experiment: record.map(|r| r.experiment.clone()).unwrap_or_default(),
-            target: record.map(|r| r.target.clone()).unwrap_or_default(),
-            unit: record.map_or(Unit::NanosPerOp, |r| r.unit),
+        let records = || self.new.iter().chain(&self.old);
+        let group = records().find_map(|record| Some(record.case(name)?.group.clone()));
+        let group = group.unwrap_or_default();
+        let blank = |record: &&Record| Change {
+            experiment: record.experiment.clone(),
+            target: record.target.clone(),
+            unit: record.unit,
             case: name.to_owned(),
-            group: self
-                .new
-                .iter()
-                .chain(&self.old)
-                .find_map(case)
-                .unwrap_or_default(),
-            baseline: None,
-            outcome: Outcome::Unresolved,
-            old: None,
-            new: None,
-            relative: None,
-            relative_ci95: None,
-            relative_ci90: None,
-            p: None,
-            basis: None,
-            detectable: None,
-            note: None,
-        }
+            group,
+            ..Change::default()
+        };
+        records().next().map(blank).unwrap_or_default()
     }
 
     /// The spread between sessions of this group, and whether anybody measured it: the largest of
@@ -420,7 +389,7 @@ impl Group<'_> {
         self.judge(&matched, spread, threshold, family)
             .into_iter()
             .filter_map(|(change, _)| {
-                beyond(change.relative_ci90, threshold, Sense::Cost)?;
+                beyond(change.relative_ci90, threshold)?;
                 let percent = change.relative? * 100.0;
                 Some(Warning::new(
                     "floor-moved",

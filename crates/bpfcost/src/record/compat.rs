@@ -4,7 +4,7 @@ use bpfcost_stats::sample::median;
 use thiserror::Error;
 
 use super::{Machine, Record};
-use crate::{experiment::Unit, measure::Warning, workload::Headline};
+use crate::{measure::Warning, workload::Headline};
 
 /// Why two sides can't be compared.
 #[derive(Clone, Debug, PartialEq, Error)]
@@ -16,77 +16,38 @@ pub enum CompareError {
     #[error("the threshold {0} is not a share that a cost may rise by; write it like 2%")]
     Threshold(f64),
     /// No experiment and target is on both sides.
-    #[error("the two sides have nothing in common: old has {old}; new has {new}")]
-    NothingInCommon {
-        /// `experiment on target`, joined.
-        old: String,
-        /// As `old`.
-        new: String,
-    },
+    #[error("the two sides have nothing in common: old has {0}; new has {1}")]
+    NothingInCommon(String, String),
     /// Counted in different units.
-    #[error("{what} is counted in different units: {one} and {other}; measure both the same way")]
-    Units {
-        /// `experiment on target`.
-        what: String,
-        /// One unit.
-        one: String,
-        /// The other.
-        other: String,
-    },
+    #[error("{0} is counted in different units: {1} and {2}; measure both the same way")]
+    Units(String, String, String),
     /// Run on different numbers of CPUs at once.
     #[error(
-        "{what} ran on {one} CPUs at once in one record and on {other} in another: with more of \
+        "{0} ran on {1} CPUs at once in one record and on {2} in another: with more of \
          them caches are shared, and the cost is another one. Measure both with the same --cpus"
     )]
-    CpuCount {
-        /// `experiment on target`.
-        what: String,
-        /// One number.
-        one: usize,
-        /// The other.
-        other: usize,
-    },
+    CpuCount(String, usize, usize),
     /// CPU time of something else, or per something else.
-    #[error(
-        "{what} is {one} in one record and {other} in another; compare records of the same workload"
-    )]
-    Workload {
-        /// `experiment on target`.
-        what: String,
-        /// What one counts.
-        one: String,
-        /// What the other does.
-        other: String,
-    },
+    #[error("{0} is {1} in one record and {2} in another; compare records of the same workload")]
+    Workload(String, String, String),
     /// Short batches against long ones: first touches of cold data weigh otherwise.
     #[error(
-        "{what}: one side was measured with --quick, in shorter batches, which cost more wherever data \
+        "{0}: one side was measured with --quick, in shorter batches, which cost more wherever data \
          is cold; measure both sides in the same way"
     )]
-    Quick {
-        /// `experiment on target`.
-        what: String,
-    },
+    Quick(String),
     /// CPUs that fight for cache lines, on a machine that has none.
     #[error(
-        "{what}: costs come from CPUs that fight for cache lines, and the machine is emulated and has none; \
+        "{0}: costs come from CPUs that fight for cache lines, and the machine is emulated and has none; \
          compare records of hardware, or of guests with KVM"
     )]
-    Emulated {
-        /// `experiment on target`.
-        what: String,
-    },
+    Emulated(String),
     /// Counts of instructions hold for one build of everything.
     #[error(
-        "{what}: counts hold for one emulator, kernel, set of mitigations, build of the programs, seed and \
-         choice of cases, and these differ ({differs}); measure both sides in the same guest"
+        "{0}: counts hold for one emulator, kernel, set of mitigations, build of the programs, seed and \
+         choice of cases, and these differ ({1}); measure both sides in the same guest"
     )]
-    Exact {
-        /// `experiment on target`.
-        what: String,
-        /// What differs.
-        differs: String,
-    },
+    Exact(String, String),
 }
 
 /// What a record measured, as errors and warnings name it.
@@ -104,58 +65,41 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
         .iter()
         .any(|one| one.contends && one.machine.emulates_time())
     {
-        return Err(CompareError::Emulated { what });
+        return Err(CompareError::Emulated(what));
     }
     let mut differs: Vec<String> = Vec::new();
-    let mut warnings = Vec::new();
     let mut versions = vec![first.bpfcost.as_str()];
     let mut other_cpus = false;
     for other in others {
         if other.unit != first.unit {
-            return Err(CompareError::Units {
+            return Err(CompareError::Units(
                 what,
-                one: first.unit.to_string(),
-                other: other.unit.to_string(),
-            });
+                first.unit.to_string(),
+                other.unit.to_string(),
+            ));
         }
         let values = (counted(first), counted(other));
         if values.0 != values.1 {
-            return Err(CompareError::Workload {
-                what,
-                one: values.0,
-                other: values.1,
-            });
+            return Err(CompareError::Workload(what, values.0, values.1));
         }
         let counts = (first.asked.cpus.len(), other.asked.cpus.len());
         if counts.0 != counts.1 {
-            return Err(CompareError::CpuCount {
-                what,
-                one: counts.0,
-                other: counts.1,
-            });
+            return Err(CompareError::CpuCount(what, counts.0, counts.1));
         }
-        let counts = first.unit == Unit::InstructionsPerOp;
-        if counts && other.asked.quick != first.asked.quick {
-            // The mean over 6 batches of a table's states is another than that over 8.
-            differs.push(format!(
-                "quick {} → {}",
-                first.asked.quick, other.asked.quick
-            ));
-        } else if other.asked.quick != first.asked.quick {
-            return Err(CompareError::Quick { what });
+        let counts = first.unit.is_counted();
+        if !counts && other.asked.quick != first.asked.quick {
+            return Err(CompareError::Quick(what));
         }
         other_cpus |= other.asked.cpus != first.asked.cpus;
         if !versions.contains(&other.bpfcost.as_str()) {
             versions.push(&other.bpfcost);
         }
-        let mut found = differences(&first.machine, &other.machine);
-        if counts && other.seed != first.seed {
-            found.push(format!("seed {} → {}", first.seed, other.seed));
-        }
-        // What ran before leaves its traces in a table, and memcpy() takes its way by where things lie.
-        if counts && names(first) != names(other) {
-            let (one, two) = (first.cases.len(), other.cases.len());
-            found.push(format!("cases that ran together {one} → {two}"));
+        let machines = unlike(&first.machine, &other.machine);
+        let mut found: Vec<String> = machines
+            .map(|(name, one, two)| format!("{name} {one} → {two}"))
+            .collect();
+        if counts {
+            found.extend(chosen(first, other));
         }
         for difference in found {
             if !differs.contains(&difference) {
@@ -163,48 +107,43 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             }
         }
     }
-    let mut warn = |code: &str, text: String| {
-        warnings.push(Warning::new(code, text));
-    };
-    if !differs.is_empty() {
-        let differs = differs.join("; ");
-        if first.unit == Unit::InstructionsPerOp {
-            return Err(CompareError::Exact { what, differs });
-        }
-        warn(
-            "machine-differs",
-            format!(
-                "{what}: the machines or their settings differ, and changes include that: {differs}"
-            ),
-        );
+    let differs = differs.join("; ");
+    if first.unit.is_counted() && !differs.is_empty() {
+        return Err(CompareError::Exact(what, differs));
     }
-    if first.layout.workload().is_some() {
-        warn(
+    let warnings = [
+        (
+            !differs.is_empty(),
+            "machine-differs",
+            format!("the machines or their settings differ, and changes include that: {differs}"),
+        ),
+        (
+            first.layout.workload().is_some(),
             "workload-sessions",
             format!(
-                "{what}: compared is {}, with each probe against without, as each run knows it of itself. To \
-                 compare two probes, or two versions of one, name both with --with in one run",
+                "compared is {}, with each probe against without, as each run knows it of itself. To compare two \
+                 probes, or two versions of one, name both with --with in one run",
                 counted(first)
             ),
-        );
-    }
-    if versions.len() > 1 {
-        warn(
+        ),
+        (
+            versions.len() > 1,
             "version-differs",
             format!(
-                "{what}: written by different versions of bpfcost ({}); its own part of the cost may \
-                 have changed",
+                "written by different versions of bpfcost ({}); its own part of the cost may have changed",
                 versions.join(", ")
             ),
-        );
-    }
-    if other_cpus {
-        warn(
+        ),
+        (
+            other_cpus,
             "cpus-differ",
-            format!("{what}: ran on different CPUs of the machine; not all of them need be alike"),
-        );
-    }
-    Ok(warnings)
+            "ran on different CPUs of the machine; not all of them need be alike".to_owned(),
+        ),
+    ];
+    let told = warnings.into_iter().filter(|warning| warning.0);
+    Ok(told
+        .map(|(_, code, text)| Warning::new(code, format!("{what}: {text}")))
+        .collect())
 }
 
 /// What the values of a record are: `CPU time of the server per command`.
@@ -247,14 +186,33 @@ pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<Warning
     })
 }
 
-/// The cases that ran together.
-pub(super) fn names(record: &Record) -> Vec<&str> {
-    let cases = record.cases.iter();
-    cases.map(|case| case.name.as_str()).collect()
+/// What was chosen otherwise for one run of counts than for another, among what a count depends on.
+pub(super) fn chosen(one: &Record, other: &Record) -> Vec<String> {
+    let names = |record: &Record| -> Vec<String> {
+        let cases = record.cases.iter();
+        cases.map(|case| case.name.clone()).collect()
+    };
+    let mut found = Vec::new();
+    // The mean over 6 batches of a table's states is another than that over 8.
+    if one.asked.quick != other.asked.quick {
+        found.push(format!("quick {} → {}", one.asked.quick, other.asked.quick));
+    }
+    if one.seed != other.seed {
+        found.push(format!("seed {} → {}", one.seed, other.seed));
+    }
+    // What ran before leaves its traces in a table, and memcpy() takes its way by where things lie.
+    if names(one) != names(other) {
+        let (one, other) = (one.cases.len(), other.cases.len());
+        found.push(format!("cases that ran together {one} → {other}"));
+    }
+    found
 }
 
-/// What of two machines differs, among what a cost depends on.
-fn differences(one: &Machine, other: &Machine) -> Vec<String> {
+/// What of two machines differs, among what a cost depends on: its name, and both.
+pub(super) fn unlike(
+    one: &Machine,
+    other: &Machine,
+) -> impl Iterator<Item = (&'static str, String, String)> {
     let fields = |m: &Machine| {
         let told = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
         let on = |value: bool| if value { "on" } else { "off" }.to_owned();
@@ -274,10 +232,7 @@ fn differences(one: &Machine, other: &Machine) -> Vec<String> {
             ("programs", told(&m.programs)),
         ]
     };
-    fields(one)
-        .into_iter()
-        .zip(fields(other))
-        .filter(|(one, other)| one != other)
-        .map(|((name, one), (_, other))| format!("{name} {one} → {other}"))
-        .collect()
+    let pairs = fields(one).into_iter().zip(fields(other));
+    let unlike = pairs.filter(|(one, other)| one != other);
+    unlike.map(|((name, one), (_, other))| (name, one, other))
 }

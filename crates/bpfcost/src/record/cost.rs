@@ -4,6 +4,15 @@
 use super::{CaseRecord, Record, Status, exact};
 use crate::experiment::Role;
 
+/// A value with its 95 % interval; counts have none, and neither have values of too few epochs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Part {
+    /// The estimate, in the unit of what it is of.
+    pub value: f64,
+    /// Its interval.
+    pub ci95: Option<[f64; 2]>,
+}
+
 /// What a case costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
@@ -12,14 +21,14 @@ pub struct Cost {
     /// Its 95 % interval, or the range that a count takes over loads; `None` where nobody knows.
     pub ends: Option<[f64; 2]>,
     /// By how much two counts that are the same may differ.
-    pub(super) rounding: f64,
+    pub rounding: f64,
     /// The part of what was measured that it is: what sessions move by, they move all of that by.
     pub(super) part: f64,
 }
 
 impl Cost {
     /// As it was measured; `None` without a value.
-    pub(super) fn raw(case: &CaseRecord) -> Option<Self> {
+    pub fn raw(case: &CaseRecord) -> Option<Self> {
         let raw = case.raw.as_ref()?;
         Some(Cost {
             value: raw.value,

@@ -2,18 +2,13 @@
 //!
 //! Counts add up, as times do not: what a case costs less its floor is a number, and no bracket. A
 //! verdict needs no test, for there is no noise: two counts differ where the ranges that they take over
-//! loads do not meet. A case whose count repeats nowhere has the range of all its trials.
+//! loads do not meet. A case whose count repeats nowhere has the range of all its trials, for few loads may lie
+//! apart by chance.
 
-use bpfcost_stats::{Count, Sample, count, judge_exact, verdict::Verdict as StatsVerdict};
+use bpfcost_stats::{Count, Sample, Sense, count, judge_exact, verdict::Verdict as StatsVerdict};
 
-use super::{
-    BudgetVerdict, CaseRecord, Comparison, Cost, Net, Outcome, Raw, Verdict,
-    build::{self, sense},
-};
-use crate::{
-    experiment::{Pair, Unit},
-    measure::CaseData,
-};
+use super::{BudgetVerdict, CaseRecord, Comparison, Cost, Net, Outcome, Raw, Verdict, build};
+use crate::{experiment::Pair, measure::CaseData};
 
 /// A case's count over all its loads. Where no trial repeats another, loads may still: each of them lives
 /// through the same states.
@@ -76,37 +71,20 @@ pub(super) fn net(case: &CaseData, floor: &CaseData) -> Option<Net> {
     })
 }
 
-/// So many loads must agree to stand for a case whose trials don't: two may by chance.
-const AGREEING_LOADS: usize = 3;
-
-/// The values of a case that a verdict goes by: one a load; or every trial where neither trials nor loads
-/// repeat, for few loads may lie apart by chance.
-fn values(data: &CaseData) -> Vec<f64> {
-    let loads = load_counts(data);
-    let alike = Sample::new(&loads).is_some_and(|loads| {
-        loads.len() >= AGREEING_LOADS && loads.max() - loads.min() <= rounding(data)
-    });
-    match whole(data) {
-        Some(count) if count.repeats > 0 || alike => loads,
-        _ => data.samples.concat(),
-    }
-}
-
 /// A case against its baseline.
 pub(super) fn comparison(
     pair: &Pair,
-    case: &CaseData,
-    baseline: &CaseData,
+    case: &Cost,
+    baseline: &Cost,
     budget: Option<f64>,
 ) -> Option<Comparison> {
-    let (value, base) = (whole(case)?.value, whole(baseline)?.value);
-    let relative = value / base - 1.0;
+    let relative = case.value / baseline.value - 1.0;
+    let (range, base) = (case.ends?, baseline.ends?);
     if !relative.is_finite() {
         return None;
     }
-    let (values, bases) = (values(case), values(baseline));
-    let rounding = rounding(case).max(rounding(baseline));
-    let judged = judge_exact(&values, &bases, rounding, sense(Unit::InstructionsPerOp));
+    let rounding = case.rounding.max(baseline.rounding);
+    let judged = judge_exact(&range, &base, rounding, Sense::Cost);
     let differs = matches!(judged, StatsVerdict::Slower | StatsVerdict::Faster);
     let detectable = match judged {
         StatsVerdict::Unresolved { detectable } => detectable,
@@ -116,7 +94,7 @@ pub(super) fn comparison(
         case: pair.case.clone(),
         baseline: pair.baseline.clone(),
         about: pair.about.clone(),
-        difference: value - base,
+        difference: case.value - baseline.value,
         ci95: None,
         relative,
         relative_ci95: None,
@@ -126,7 +104,12 @@ pub(super) fn comparison(
         detectable: detectable.map(|share| share * 100.0),
         resolve_s: None,
         budget_s: None,
-        budget: budget.and_then(|budget| within(&values, &bases, budget)),
+        // Whether even the dearest load is within it, or even the cheapest over.
+        budget: budget.map(|budget| match () {
+            () if range[1] / base[0] - 1.0 <= budget => BudgetVerdict::Within,
+            () if range[0] / base[1] - 1.0 > budget => BudgetVerdict::Over,
+            () => BudgetVerdict::CantTell,
+        }),
     })
 }
 
@@ -171,6 +154,9 @@ pub(crate) fn recorded_rounding(case: &CaseRecord) -> f64 {
     4.0 / case.calibration.map_or(1, |found| found.batch.0) as f64
 }
 
+/// So many loads must agree to stand for a case whose trials don't: two may by chance.
+const AGREEING_LOADS: usize = 3;
+
 /// The range of a case that a comparison goes by, from its record alone. What the clock rounds is no range.
 pub(super) fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
     let raw = case.raw.as_ref()?;
@@ -182,20 +168,6 @@ pub(super) fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
         [raw.min, raw.max]
     } else {
         [low, high]
-    })
-}
-
-/// Whether even the dearest load is within a budget, or even the cheapest over.
-fn within(values: &[f64], bases: &[f64], budget: f64) -> Option<BudgetVerdict> {
-    let (values, bases) = (Sample::new(values)?, Sample::new(bases)?);
-    let least = values.min() / bases.max() - 1.0;
-    let most = values.max() / bases.min() - 1.0;
-    Some(if most <= budget {
-        BudgetVerdict::Within
-    } else if least > budget {
-        BudgetVerdict::Over
-    } else {
-        BudgetVerdict::CantTell
     })
 }
 
@@ -251,27 +223,29 @@ mod tests {
 
     #[test]
     fn verdicts_need_ranges_that_do_not_meet() {
-        let verdict = |a: &[&[f64]], b: &[&[f64]]| {
-            let found = comparison(&pair(), &case(a), &case(b), Some(0.05)).unwrap();
+        let cost = |range: [f64; 2]| Cost {
+            value: range[0],
+            ends: Some(range),
+            rounding: 4.0 / 512.0,
+            part: 1.0,
+        };
+        let verdict = |case: [f64; 2], baseline: [f64; 2]| {
+            let found = comparison(&pair(), &cost(case), &cost(baseline), Some(0.05)).unwrap();
             (found.verdict, found.budget.unwrap(), found.p)
         };
-        let exact: &[&[f64]] = &[&[100.0; 3], &[100.0; 3]];
+        let within = BudgetVerdict::Within;
         assert_eq!(
-            verdict(exact, exact),
-            (Verdict::Same, BudgetVerdict::Within, 1.0)
+            verdict([100.0; 2], [100.0; 2]),
+            (Verdict::Same, within, 1.0)
         );
-        let more: &[&[f64]] = &[&[101.0; 3], &[101.0; 3]];
         assert_eq!(
-            verdict(more, exact),
-            (Verdict::Slower, BudgetVerdict::Within, 0.0)
+            verdict([101.0; 2], [100.0; 2]),
+            (Verdict::Slower, within, 0.0)
         );
-        assert_eq!(verdict(exact, more).0, Verdict::Faster);
-        let twice: &[&[f64]] = &[&[200.0; 3], &[200.0; 3]];
-        assert_eq!(verdict(twice, exact).1, BudgetVerdict::Over);
-        // What repeats nowhere has the range of its trials, however its medians lie.
-        let varying: &[&[f64]] = &[&[99.0, 108.0, 120.0], &[95.0, 109.0, 125.0]];
+        assert_eq!(verdict([100.0; 2], [101.0; 2]).0, Verdict::Faster);
+        assert_eq!(verdict([200.0; 2], [100.0; 2]).1, BudgetVerdict::Over);
         assert_eq!(
-            verdict(varying, exact),
+            verdict([95.0, 125.0], [100.0; 2]),
             (Verdict::Unresolved, BudgetVerdict::CantTell, 1.0)
         );
     }

@@ -24,51 +24,27 @@ use super::{Record, SCHEMA};
 #[derive(Debug, Error)]
 pub enum FileError {
     /// The folder that it should lie in is not there.
-    #[error(
-        "there is no folder {folder}; make it with `mkdir -p {folder}`, or choose another --out"
-    )]
-    NoFolder {
-        /// The missing folder.
-        folder: PathBuf,
-    },
+    #[error("there is no folder {0}; make it with `mkdir -p {0}`, or choose another --out")]
+    NoFolder(PathBuf),
     /// A folder, a device or a pipe stands there.
-    #[error("{path} is not a plain file, and a record must be one; choose another --out")]
-    NotPlain {
-        /// What was asked for.
-        path: PathBuf,
-    },
+    #[error("{0} is not a plain file, and a record must be one; choose another --out")]
+    NotPlain(PathBuf),
     /// It can't be written: no space, no permission, …
-    #[error("can't write {path}: {source}; make room or choose another --out")]
-    Write {
-        /// What was asked for.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("can't write {0}: {1}; make room or choose another --out")]
+    Write(PathBuf, #[source] io::Error),
     /// There is nothing of that name.
     #[error(
-        "there is no file or folder {path}; a run says where its record is, and --out FILE decides it"
+        "there is no file or folder {0}; a run says where its record is, and --out FILE decides it"
     )]
-    Missing {
-        /// What was asked for.
-        path: PathBuf,
-    },
+    Missing(PathBuf),
     /// It can't be read.
-    #[error("can't read {path}: {source}; name a record (*.json) that this user may read")]
-    Read {
-        /// What was asked for.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error("can't read {0}: {1}; name a record (*.json) that this user may read")]
+    Read(PathBuf, #[source] io::Error),
     /// A folder without records.
     #[error(
-        "the folder {path} holds no records (*.json); make one with `bpfcost run xdp-lb --out {path}`"
+        "the folder {0} holds no records (*.json); make one with `bpfcost run xdp-lb --out {0}`"
     )]
-    NoRecords {
-        /// What was asked for.
-        path: PathBuf,
-    },
+    NoRecords(PathBuf),
     /// Not JSON, or cut short.
     #[error(
         "{path} is damaged at line {line}, column {column}: {what}; fetch it again from where it was \
@@ -86,36 +62,19 @@ pub enum FileError {
     },
     /// JSON, and something else.
     #[error(
-        "{path} is JSON but no record of bpfcost: {what}; name a file that `bpfcost run --out FILE` \
+        "{0} is JSON but no record of bpfcost: {1}; name a file that `bpfcost run --out FILE` \
          wrote"
     )]
-    NotARecord {
-        /// The file.
-        path: PathBuf,
-        /// What is missing.
-        what: String,
-    },
+    NotARecord(PathBuf, String),
     /// A run that did not finish.
-    #[error(
-        "{path} is the journal of an unfinished run; finish it with `bpfcost run --resume {path}`"
-    )]
-    Journal {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{0} is the journal of an unfinished run; finish it with `bpfcost run --resume {0}`")]
+    Journal(PathBuf),
     /// Written by a newer program.
     #[error(
-        "{path} was written by a newer bpfcost ({version}, schema {schema}; this one reads up to \
+        "{0} was written by a newer bpfcost ({1}, schema {2}; this one reads up to \
          {SCHEMA}); update this one to read it"
     )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// The program's version.
-        version: String,
-        /// Its schema.
-        schema: u32,
-    },
+    Newer(PathBuf, String, u32),
 }
 
 /// Bytes that must be free before a run starts: a record of some 50,000 trials.
@@ -127,7 +86,7 @@ pub fn writable(out: &Path) -> Result<(), FileError> {
     // Without a name, where the file system can: a kill leaves nothing of it behind.
     tempfile::tempfile_in(folder_of(&out)?)
         .and_then(|mut file| file.write_all(&vec![0; HEADROOM]))
-        .map_err(|source| FileError::Write { path: out, source })
+        .map_err(|source| FileError::Write(out, source))
 }
 
 /// Writes a record: to a temporary file beside it, flushed to the disk, then renamed. Whatever
@@ -146,10 +105,7 @@ pub(crate) fn replace(
     fill: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), FileError> {
     let out = followed(out)?;
-    let failed = |source| FileError::Write {
-        path: out.clone(),
-        source,
-    };
+    let failed = |source| FileError::Write(out.clone(), source);
     let named = match unnamed(folder_of(&out)?) {
         Ok(file) => {
             write_whole(&file, fill).map_err(failed)?;
@@ -213,19 +169,14 @@ fn part() -> tempfile::Builder<'static, 'static> {
 /// The file that a path means, links followed; refuses what a rename would destroy.
 fn followed(out: &Path) -> Result<PathBuf, FileError> {
     match fs::metadata(out) {
-        Ok(seen) if seen.is_file() => fs::canonicalize(out).map_err(|source| FileError::Write {
-            path: out.to_owned(),
-            source,
-        }),
-        Ok(_) => Err(FileError::NotPlain {
-            path: out.to_owned(),
-        }),
-        Err(_) if out.file_name().is_none() => Err(FileError::NotPlain {
-            path: out.to_owned(),
-        }),
-        Err(_) if out.as_os_str().as_bytes().ends_with(b"/") => Err(FileError::NoFolder {
-            folder: out.to_owned(),
-        }),
+        Ok(seen) if seen.is_file() => {
+            fs::canonicalize(out).map_err(|source| FileError::Write(out.to_owned(), source))
+        }
+        Ok(_) => Err(FileError::NotPlain(out.to_owned())),
+        Err(_) if out.file_name().is_none() => Err(FileError::NotPlain(out.to_owned())),
+        Err(_) if out.as_os_str().as_bytes().ends_with(b"/") => {
+            Err(FileError::NoFolder(out.to_owned()))
+        }
         Err(_) => Ok(out.to_owned()),
     }
 }
@@ -236,9 +187,7 @@ fn folder_of(out: &Path) -> Result<&Path, FileError> {
     if folder.is_dir() {
         return Ok(folder);
     }
-    Err(FileError::NoFolder {
-        folder: folder.to_owned(),
-    })
+    Err(FileError::NoFolder(folder.to_owned()))
 }
 
 fn folder(path: &Path) -> &Path {
@@ -254,10 +203,7 @@ pub fn load(path: &Path) -> Result<Vec<Record>, FileError> {
     if !path.is_dir() {
         return load_file(path);
     }
-    let failed = |source| FileError::Read {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| FileError::Read(path.to_owned(), source);
     let mut files = Vec::new();
     for entry in fs::read_dir(path).map_err(failed)? {
         let file = entry.map_err(failed)?.path();
@@ -271,9 +217,7 @@ pub fn load(path: &Path) -> Result<Vec<Record>, FileError> {
     }
     files.sort();
     if files.is_empty() {
-        return Err(FileError::NoRecords {
-            path: path.to_owned(),
-        });
+        return Err(FileError::NoRecords(path.to_owned()));
     }
     let records: Result<Vec<Vec<Record>>, FileError> =
         files.iter().map(|file| load_file(file)).collect();
@@ -282,21 +226,14 @@ pub fn load(path: &Path) -> Result<Vec<Record>, FileError> {
 
 fn load_file(path: &Path) -> Result<Vec<Record>, FileError> {
     let bytes = fs::read(path).map_err(|source| match source.kind() {
-        io::ErrorKind::NotFound => FileError::Missing {
-            path: path.to_owned(),
-        },
-        _ => FileError::Read {
-            path: path.to_owned(),
-            source,
-        },
+        io::ErrorKind::NotFound => FileError::Missing(path.to_owned()),
+        _ => FileError::Read(path.to_owned(), source),
     })?;
     if path
         .extension()
         .is_some_and(|extension| extension == "journal")
     {
-        return Err(FileError::Journal {
-            path: path.to_owned(),
-        });
+        return Err(FileError::Journal(path.to_owned()));
     }
     parse(&bytes, path)
 }
@@ -321,11 +258,11 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, FileError> {
         vec![serde_json::from_slice(bytes).map_err(error)?]
     };
     if let Some(newer) = versions.into_iter().find(|version| version.schema > SCHEMA) {
-        return Err(FileError::Newer {
-            path: path.to_owned(),
-            version: newer.bpfcost,
-            schema: newer.schema,
-        });
+        return Err(FileError::Newer(
+            path.to_owned(),
+            newer.bpfcost,
+            newer.schema,
+        ));
     }
     if array {
         serde_json::from_slice(bytes).map_err(error)
@@ -337,10 +274,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, FileError> {
 pub(super) fn error_at(error: &serde_json::Error, path: &Path) -> FileError {
     let path = path.to_owned();
     if error.is_data() {
-        return FileError::NotARecord {
-            path,
-            what: error.to_string(),
-        };
+        return FileError::NotARecord(path, error.to_string());
     }
     let text = error.to_string();
     let what = text

@@ -63,12 +63,10 @@ impl Header {
         };
         let (then, now) = (of(&self.machine), of(machine));
         if let Some((then, now)) = then.into_iter().zip(now).find(|(then, now)| then != now) {
-            return Err(JournalError::OtherMachine { then, now });
+            return Err(JournalError::OtherMachine(then, now));
         }
         match self.plan.cases.iter().find(|case| !declared.contains(case)) {
-            Some(case) => Err(JournalError::OtherPlan {
-                case: case.name.clone(),
-            }),
+            Some(case) => Err(JournalError::OtherPlan(case.name.clone())),
             None => Ok(()),
         }
     }
@@ -143,10 +141,7 @@ impl Journal {
             .open(&path)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::AlreadyExists => in_the_way(&path),
-                _ => JournalError::Create {
-                    path: path.clone(),
-                    source: error,
-                },
+                _ => JournalError::Create(path.clone(), error),
             })?;
         lock(&file, &path)?;
         let mut journal = Journal {
@@ -198,9 +193,7 @@ impl Journal {
                 .chain([&trial.value, &trial.elapsed_ns])
                 .all(|v| v.is_finite())
             {
-                return Err(JournalError::NotFinite {
-                    path: self.path.clone(),
-                });
+                return Err(JournalError::NotFinite(self.path.clone()));
             }
         }
         self.line(event)
@@ -213,10 +206,7 @@ impl Journal {
 
     /// Removes it, once the finished record is safe.
     pub fn remove(self) -> Result<(), JournalError> {
-        fs::remove_file(&self.path).map_err(|error| JournalError::Remove {
-            path: self.path.clone(),
-            source: error,
-        })
+        fs::remove_file(&self.path).map_err(|error| JournalError::Remove(self.path.clone(), error))
     }
 
     fn line(&mut self, value: &impl Serialize) -> Result<(), JournalError> {
@@ -263,17 +253,15 @@ fn in_the_way(path: &Path) -> JournalError {
         File::open(path).is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
     let path = path.to_owned();
     if busy {
-        JournalError::Busy { path }
+        JournalError::Busy(path)
     } else {
-        JournalError::Unfinished { path }
+        JournalError::Unfinished(path)
     }
 }
 
 fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(JournalError::Busy {
-            path: path.to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => Err(JournalError::Busy(path.to_owned())),
         // Some network file systems have no locks; better unguarded than not at all.
         Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
     }
@@ -294,9 +282,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
         what,
     };
     let Some((_, first)) = lines.next() else {
-        return Err(JournalError::Empty {
-            path: path.to_owned(),
-        });
+        return Err(JournalError::Empty(path.to_owned()));
     };
     let header = header(first, path)?;
     let mut measured = Measured::new(&header.plan);
@@ -354,17 +340,14 @@ fn header(line: &[u8], path: &Path) -> Result<Header, JournalError> {
     };
     let version: Version = serde_json::from_slice(line).map_err(damaged)?;
     if version.schema > SCHEMA {
-        return Err(JournalError::Newer {
-            path: path.to_owned(),
-            version: version.bpfcost,
-            schema: version.schema,
-        });
+        return Err(JournalError::Newer(
+            path.to_owned(),
+            version.bpfcost,
+            version.schema,
+        ));
     }
     if version.bpfcost != env!("CARGO_PKG_VERSION") {
-        return Err(JournalError::OtherVersion {
-            path: path.to_owned(),
-            version: version.bpfcost,
-        });
+        return Err(JournalError::OtherVersion(path.to_owned(), version.bpfcost));
     }
     serde_json::from_slice(line).map_err(damaged)
 }

@@ -18,10 +18,6 @@ mod journal;
 mod journal_error;
 mod net;
 mod noise;
-mod parts;
-mod predict;
-mod prediction;
-mod published;
 mod scaling;
 mod schema;
 mod session;
@@ -35,7 +31,7 @@ pub use cells::Cells;
 pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
 pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;
-pub use cost::Cost;
+pub use cost::{Cost, Part};
 pub use disturbance::Disturbance;
 pub(crate) use exact::recorded_rounding;
 pub(crate) use file::replace;
@@ -43,12 +39,6 @@ pub use file::{FileError, load, writable, write};
 pub use journal::{Contents, Header, Journal, Note, journal_path, read_journal};
 pub use journal_error::JournalError;
 pub use net::RESET_TWICE;
-pub use parts::{
-    AttachParts, KERNEL_NS, MISSED, OTHER_FUNCTIONS, Part, PartRole, Parts, PartsSum, Passed,
-};
-pub use prediction::{
-    Lines, PredictedCurve, PredictedPoint, Prediction, PublishedRow, PublishedTable,
-};
 pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE, MISSED_SHARE};
 pub use schema::*;
 pub use session::{SessionFile, SessionSpread, spread_between};

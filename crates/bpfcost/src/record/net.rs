@@ -91,16 +91,6 @@ fn minus(values: &[f64], others: &[f64]) -> Vec<f64> {
 }
 
 impl Record {
-    /// Whether a percentage of a case's net says anything: not where net is smaller than the floor
-    /// that was taken off, for then it is mostly the floor's own noise.
-    pub fn net_carries_percentages(&self, case: &CaseRecord) -> bool {
-        let floor = case.floor.as_deref().and_then(|name| self.case(name));
-        match (&case.net, floor.and_then(|floor| floor.raw.as_ref())) {
-            (Some(net), Some(floor)) => net.distinguishable && net.bracket[0] >= floor.value,
-            _ => false,
-        }
-    }
-
     /// The case of that name.
     pub fn case(&self, name: &str) -> Option<&CaseRecord> {
         self.cases.iter().find(|case| case.name == name)
@@ -148,18 +138,6 @@ mod tests {
         assert!((net.bracket[1] - (43.9 - 2.2)).abs() < 1e-9, "{net:?}");
         assert_eq!((net.value, net.ci95), (None, None));
         assert!(net.distinguishable);
-    }
-
-    #[test]
-    fn the_ends_are_sorted() {
-        let (raw, floor, empty, second) = ([40.0; 12], [10.0; 12], [1.0; 12], [3.0; 12]);
-        let net = net(&Parts {
-            empty: Some(&empty),
-            second_reset: Some(&second),
-            ..parts(&raw, &floor)
-        })
-        .unwrap();
-        assert_eq!(net.bracket, [30.0, 36.0]);
     }
 
     #[test]

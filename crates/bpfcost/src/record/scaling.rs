@@ -167,20 +167,9 @@ impl<'a> CurveGroup<'a> {
         within.or(counts.first()).copied()
     }
 
-    /// The curves that have a rate there, the greatest first.
-    pub fn by_rate(&self, threads: u32) -> Vec<(&Curve<'a>, &CurvePoint<'a>, Part)> {
-        let at = |curve: &'_ Curve<'a>| Some(curve.at(threads)?.rate?.value);
-        let mut curves: Vec<&Curve<'a>> = self.curves.iter().collect();
-        curves.sort_by(|a, b| {
-            at(b)
-                .partial_cmp(&at(a))
-                .unwrap_or(std::cmp::Ordering::Equal)
-        });
-        let found = curves.into_iter().filter_map(|curve| {
-            let point = curve.at(threads)?;
-            Some((curve, point, point.rate?))
-        });
-        found.collect()
+    /// The curve of that name.
+    pub fn curve(&self, series: &str) -> Option<&Curve<'a>> {
+        self.curves.iter().find(|curve| curve.series == series)
     }
 }
 

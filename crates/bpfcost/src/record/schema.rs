@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::prediction::Prediction;
 use crate::{
     experiment::{Layout, Metric, Problem, Role, Unit},
     measure::{Calibration, Stop, Warning},
@@ -46,9 +45,6 @@ pub struct Record {
     /// Whether costs come from CPUs that fight for cache lines: emulated times of such cases tell nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
-    /// What a model says of machines with more CPUs, where the run measured what it needs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prediction: Option<Prediction>,
     /// Every case, floors included, in the experiment's order.
     pub cases: Vec<CaseRecord>,
     /// The experiment's pairs, where both cases have values.

@@ -79,16 +79,14 @@ impl SessionFile {
     pub fn save(&self, machine: &Machine, spread: &SessionSpread) -> Result<(), FileError> {
         let mut kept = match self.read() {
             // What can't be read is only a cache: measured again, it is written anew.
-            Err(FileError::Damaged { .. } | FileError::NotARecord { .. }) => Kept::default(),
+            Err(FileError::Damaged { .. } | FileError::NotARecord(..)) => Kept::default(),
             kept => kept?,
         };
         kept.schema = SCHEMA;
         kept.machines.insert(key(machine), spread.clone());
         if let Some(folder) = self.path.parent() {
-            fs::create_dir_all(folder).map_err(|source| FileError::Write {
-                path: self.path.clone(),
-                source,
-            })?;
+            fs::create_dir_all(folder)
+                .map_err(|source| FileError::Write(self.path.clone(), source))?;
         }
         replace(&self.path, |file| {
             serde_json::to_writer_pretty(&mut *file, &kept)?;
@@ -101,20 +99,17 @@ impl SessionFile {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
             Err(source) => {
-                return Err(FileError::Read {
-                    path: self.path.clone(),
-                    source,
-                });
+                return Err(FileError::Read(self.path.clone(), source));
             }
         };
         let kept: Kept = serde_json::from_slice(&bytes)
             .map_err(|error| super::file::error_at(&error, &self.path))?;
         if kept.schema > SCHEMA {
-            return Err(FileError::Newer {
-                path: self.path.clone(),
-                version: "unknown version".to_owned(),
-                schema: kept.schema,
-            });
+            return Err(FileError::Newer(
+                self.path.clone(),
+                "unknown version".to_owned(),
+                kept.schema,
+            ));
         }
         Ok(kept)
     }
@@ -205,7 +200,7 @@ mod tests {
         fs::write(&path, "{\"schema\": 2, \"machines\": {}}").unwrap();
         assert!(matches!(
             file.save(&machine("x"), &spread(1.0)),
-            Err(FileError::Newer { schema: 2, .. })
+            Err(FileError::Newer(_, _, 2))
         ));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use bpfcost_stats::{Estimate, hodges_lehmann, power::FALSE_ALARM_LEVEL};
+use bpfcost_stats::{Estimate, hodges_lehmann, power::FALSE_ALARM_LEVEL, sessions::Sides};
 
 use super::{CaseRecord, CompareError, Cost, OneSided, Record, Side, Status, compat};
 use crate::{experiment::Role, measure::Warning};
@@ -63,10 +63,11 @@ pub(super) fn sessions<'a>(side: &[&'a Record], name: &str) -> Vec<&'a CaseRecor
 pub(super) fn failed(side: &[&Record], name: &str) -> Option<String> {
     let mut cases = side.iter().filter_map(|record| record.case(name));
     let invalid = cases.find(|case| case.status == Status::Invalid)?;
-    Some(match invalid.problems.first() {
-        Some(problem) => problem.to_string(),
-        None => "it failed its own checks".to_owned(),
-    })
+    let problem = invalid.problems.first();
+    Some(problem.map_or_else(
+        || "it failed its own checks".to_owned(),
+        ToString::to_string,
+    ))
 }
 
 /// What times of several sessions are, where they have intervals.
@@ -102,6 +103,17 @@ pub(super) fn sessions_needed(family: usize) -> usize {
     (1..40)
         .find(|count| exact_suffices(*count, *count, family))
         .unwrap_or(40)
+}
+
+/// What is judged of a case: its sessions, where they are enough to speak for themselves; else each side as one.
+pub(super) fn judged(old: Vec<Estimate>, new: Vec<Estimate>, spread: f64, family: usize) -> Sides {
+    if exact_suffices(old.len(), new.len(), family) {
+        return Sides { old, new };
+    }
+    Sides {
+        old: pooled(&old, spread),
+        new: pooled(&new, spread),
+    }
 }
 
 /// Several sessions of a side as one, its interval widened by the spread between sessions; both
@@ -159,12 +171,12 @@ pub(super) fn one_sided(side: &[&Record], other: &[&Record], case: String) -> On
             .is_empty()
             .then(|| "no record of this experiment and target".to_owned()),
     };
+    let (experiment, target) = side.first().map_or_else(Default::default, |record| {
+        (record.experiment.clone(), record.target.clone())
+    });
     OneSided {
-        experiment: side
-            .first()
-            .map(|r| r.experiment.clone())
-            .unwrap_or_default(),
-        target: side.first().map(|r| r.target.clone()).unwrap_or_default(),
+        experiment,
+        target,
         case,
         reason,
     }

@@ -22,7 +22,6 @@ pub(super) fn share(share: f64) -> String {
 /// Whom probes miss on a target, case by case, where several stand side by side; `None` where there are no
 /// probes of the kind.
 pub(super) fn caption(record: &Record) -> Option<String> {
-    record.layout.scaling()?;
     record.cases.iter().find(|case| asked(case))?;
     let missing = record.cases.iter().filter_map(|case| {
         let missed = case.misses().filter(|missed| *missed > 0.0)?;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost::{
+    builtin::attach::{KERNEL_NS, MISSED, OTHER_FUNCTIONS},
     experiment::{Case, Grid, Layout, Pair, Role, Sizing, Trial, Unit},
     measure::Plan,
     record::*,

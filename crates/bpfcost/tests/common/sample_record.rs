@@ -171,7 +171,6 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
         cases,
         layout: Layout::Flat,
         contends: false,
-        prediction: None,
         comparisons,
         metrics: Vec::new(),
         spread: Spread {

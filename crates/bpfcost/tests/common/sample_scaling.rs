@@ -1,6 +1,5 @@
 //! A synthetic record of pools on a machine of 4 CPUs whose curves are known: eight pools with 1 to 16 threads,
-//! four of them with other objects, hold and bulk, floors, cache lines, and a prediction with two published
-//! tables. Built as a run builds it.
+//! four of them with other objects, hold and bulk, floors and cache lines. Built as a run builds it.
 
 use std::collections::BTreeMap;
 
@@ -50,14 +49,12 @@ pub fn rate(pool: &str, threads: u32) -> f64 {
     }
 }
 
-/// A run of so many epochs with a prediction.
+/// A run of so many epochs.
 pub fn pools(epochs: usize) -> Record {
-    let mut record = build("host", epochs, None);
-    record.prediction = Some(prediction());
-    record
+    build("host", epochs, None)
 }
 
-/// The same in an emulated guest: it has no prediction, and its times say little.
+/// The same in an emulated guest: its times say little.
 pub fn emulated(epochs: usize) -> Record {
     build("vm:6.12", epochs, Some("QEMU 7.2.22, tcg, -cpu max"))
 }
@@ -117,10 +114,10 @@ fn trial(case: &Case, noise: f64) -> Trial {
     let off = 1.0 + noise / 100.0;
     let mut secondary = BTreeMap::new();
     let value = match (case.role, factor("line")) {
-        (Role::Floor, _) => 2.5 * off,
-        (_, "own") => 5.0 * off,
-        (_, "near") => 60.0 * off,
-        (_, "far") => 150.0 * off,
+        (Role::Floor, _) => 2.5,
+        (_, "own") => 5.0,
+        (_, "near") => 60.0,
+        (_, "far") => 150.0,
         _ => {
             let apart = APART.iter().find(|(name, _)| case.name.ends_with(name));
             let pool = factor("pool");
@@ -257,92 +254,5 @@ fn floor(threads: u32) -> Case {
         role: Role::Floor,
         floor: None,
         ..case("array", threads, "")
-    }
-}
-
-/// A prediction to 192 CPUs, and two tables; by round numbers, not by a model.
-pub fn prediction() -> Prediction {
-    let counts = [1, 2, 4, 8, 16, 32, 48, 96, 192];
-    let curve = |series: &str, one: f64, power: f64| PredictedCurve {
-        series: series.to_owned(),
-        points: counts
-            .iter()
-            .map(|&threads| PredictedPoint {
-                threads,
-                rate: one * f64::from(threads).powf(power),
-            })
-            .collect(),
-    };
-    Prediction {
-        lines: Lines {
-            own_ns: 5.0,
-            near_ns: 60.0,
-            far_ns: 150.0,
-            assumed: vec!["far: 2.5 times near, for this machine has one socket".into()],
-        },
-        curves: vec![
-            curve("freelist", 78e6, -0.5),
-            curve("array", 75e6, 0.9),
-            curve("array-padded", 74e6, 0.95),
-            curve("percpu", 80e6, 0.99),
-        ],
-        tables: vec![
-            table(
-                "kretprobes on flock, Xeon E5-2660 v3, 20 threads",
-                &[
-                    ("freelist", 1, 13_086_080.0, 13_086_080.0, true, None),
-                    ("freelist", 4, 32_773_854.0, 25_000_000.0, false, None),
-                    (
-                        "freelist",
-                        20,
-                        18_980_332.0,
-                        8_100_000.0,
-                        false,
-                        Some("the model has no hyperthreads"),
-                    ),
-                    ("array", 1, 13_144_036.0, 13_144_036.0, true, None),
-                    ("array", 4, 47_449_954.0, 50_000_000.0, false, None),
-                    ("array", 20, 125_692_971.0, 188_000_000.0, false, None),
-                ],
-            ),
-            table(
-                "kretprobes on flock, KP920, 96 cores",
-                &[
-                    ("freelist", 1, 17_233_640.0, 17_233_640.0, true, None),
-                    ("freelist", 8, 6_993_545.0, 5_100_000.0, false, None),
-                    ("freelist", 96, 2_738_050.0, 2_600_000.0, false, None),
-                    ("array", 1, 19_360_905.0, 19_360_905.0, true, None),
-                    (
-                        "array",
-                        8,
-                        10_020_136.0,
-                        118_000_000.0,
-                        false,
-                        Some("looks like a misprint"),
-                    ),
-                    ("array", 96, 1_277_862_473.0, 1_120_000_000.0, false, None),
-                ],
-            ),
-        ],
-    }
-}
-
-type Row<'a> = (&'a str, u32, f64, f64, bool, Option<&'a str>);
-
-fn table(title: &str, rows: &[Row<'_>]) -> PublishedTable {
-    let row = |&(series, threads, published, predicted, fitted, note): &Row<'_>| PublishedRow {
-        series: series.to_owned(),
-        threads,
-        published,
-        predicted,
-        fitted,
-        note: note.map(str::to_owned),
-    };
-    PublishedTable {
-        title: title.to_owned(),
-        source: "study 001".to_owned(),
-        machine: "one socket, own 5 ns, near 60 ns".to_owned(),
-        unit: "calls in 10 s".to_owned(),
-        rows: rows.iter().map(row).collect(),
     }
 }

@@ -29,6 +29,10 @@ pub fn html(records: &[Record]) -> anyhow::Result<String> {
     view::page(records, Load::default())
 }
 
+pub fn csv(records: &[Record]) -> String {
+    view::csv(records, Load::default()).expect("it renders")
+}
+
 pub fn atlas(records: &[Record]) -> String {
     view::document(records, Load::default())
 }

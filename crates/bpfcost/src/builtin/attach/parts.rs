@@ -1,268 +1,365 @@
-//! The parts of what an attached program costs: the mechanism, what each body adds, the tax of `bpf_stats`;
-//! whether they add up; and what the kernel's own account says.
+//! The parts of what an attached program costs, and whether they add up. From the record alone.
+//!
+//! ```text
+//! mechanism = ATTACH/empty − none/DRIVER        body = ATTACH/BODY − ATTACH/empty
+//! tax       = ATTACH/empty/stats − ATTACH/empty
+//! total     = ATTACH/BODY/stats − none/DRIVER
+//! residual  = total − (mechanism + body + tax)
+//!           = (ATTACH/BODY/stats − ATTACH/BODY) − (ATTACH/empty/stats − ATTACH/empty)
+//! ```
+//!
+//! Mechanism and body alone add up by how they are defined. The tax is taken from the empty program, so that
+//! the residual is a finding: what `bpf_stats` costs a body beyond what it costs none. All is taken epoch by
+//! epoch; the sums of a record are judged together ([`bpfcost_stats::additive`]). Counts are numbers.
+//!
+//! The kernel keeps an account of its own: `run_time_ns ∕ run_cnt`. It reads its clock before and after each
+//! run, and each time it writes down holds about one such reading: the end of the first and the beginning of
+//! the second. An empty program's time is this alone. So the kernel's view of a body is the difference,
+//! ATTACH/BODY/stats − ATTACH/empty/stats, and stands beside what was measured from outside.
 
-use bpfcost_stats::Additive;
-
-use crate::{
-    experiment::Unit,
-    record::{AttachParts, Part, Parts, PartsSum, Record},
-    report::{
-        block::{Block, Cell, Head, Note},
-        number,
-        style::Tone,
-        text, words,
-    },
+use bpfcost_stats::{
+    Additive, Estimate, Sample,
+    additive::{Judged, Square, Sum, judge_sums},
+    hodges_lehmann,
+    sample::epoch_medians,
 };
 
-/// The tables of a record's parts; none where it has no such cases.
-pub fn blocks(record: &Record) -> Vec<Block> {
-    let Some(parts) = Parts::of(record) else {
-        return Vec::new();
-    };
-    let mut blocks = vec![costs(&parts, record)];
-    if parts.rows.iter().any(|row| row.tax.is_some()) {
-        blocks.push(sums(&parts, record));
-    }
-    blocks
+use super::proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
+use crate::{
+    experiment::Grid,
+    record::{CaseRecord, Cost, Part, Record, Status},
+};
+
+/// The body that does nothing: the mechanism alone.
+const PLAIN: &str = "empty";
+/// The factor that tells whether `bpf_stats` is on.
+const STATS: &str = "stats";
+/// A residual of counts within this share of the total is none.
+const COUNTED_MARGIN: f64 = 0.001;
+
+/// The parts of every attach type of a record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parts {
+    /// The factors of attach types and of bodies.
+    grid: Grid,
+    /// The bodies that add something, in the record's order.
+    pub bodies: Vec<String>,
+    /// Attach types that were measured, the cheapest mechanism first.
+    pub rows: Vec<AttachParts>,
 }
 
-/// The mechanism, and what each body adds to it.
-fn costs(parts: &Parts, record: &Record) -> Block {
-    let unit = record.unit;
-    let measured: Vec<usize> = (0..parts.bodies.len())
-        .filter(|&body| parts.rows.iter().any(|row| row.bodies[body].is_some()))
-        .collect();
-    let mut head = vec![Head::words("attach"), Head::number("mechanism")];
-    head.extend(measured.iter().map(|&body| {
-        // Room is short: a long name takes two lines.
-        let name = text::line(&parts.bodies[body]).replace("-", "-\n");
-        Head::number(format!("+ {name}"))
-    }));
-    let row = |row: &AttachParts| {
-        let bodies = measured.iter().map(|&body| part(row.bodies[body], unit));
-        [
-            Cell::words(text::line(&row.attach)),
-            part(row.mechanism, unit),
-        ]
-        .into_iter()
-        .chain(bodies)
-        .collect()
-    };
-    let reach = match unit.is_counted() {
-        true => "",
-        false => " ±: as far as its 95 % interval reaches.",
-    };
-    Block {
-        title: format!("Parts of the cost, {unit}"),
-        head,
-        rows: parts.rows.iter().map(row).collect(),
-        notes: parts.rows.iter().filter_map(passed).collect(),
-        captions: vec![format!(
-            "mechanism: the events with an empty program attached, less the events alone. +: what a body adds \
-             to the empty program, within the same epochs.{reach}"
-        )],
-        ..Block::default()
-    }
+/// The parts of one attach type.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttachParts {
+    /// Its name.
+    pub attach: String,
+    /// The empty program, less the events alone.
+    pub mechanism: Option<Part>,
+    /// What each of [`Parts::bodies`] adds to the empty program.
+    pub bodies: Vec<Option<Part>>,
+    /// What `bpf_stats` adds to the empty program.
+    pub tax: Option<Part>,
+    /// The kernel's account of a run of the empty program: about one reading of its clock.
+    pub kernel_empty: Option<Part>,
+    /// Bodies that ran with `bpf_stats` too.
+    pub sums: Vec<PartsSum>,
+    /// What it passed over, where it may.
+    pub passed: Option<Passed>,
 }
 
-/// The tax, whether the parts add up, and the kernel's own account.
-fn sums(parts: &Parts, record: &Record) -> Block {
-    let unit = record.unit;
-    let mut rows = Vec::new();
-    for row in &parts.rows {
-        for sum in &row.sums {
-            let body = parts.bodies.iter().position(|body| *body == sum.body);
-            let measured = body.and_then(|body| row.bodies[body]);
-            let (answer, tone) = answer(sum, unit);
-            rows.push(vec![
-                Cell::words(text::line(&format!("{}/{}", row.attach, sum.body))),
-                part(row.tax, unit),
-                part(Some(sum.total), unit),
-                part(Some(sum.residual), unit),
-                Cell {
-                    tone,
-                    ..Cell::words(answer)
-                },
-                part(measured, unit),
-                part(sum.kernel, unit),
-            ]);
+/// Whether a body's parts add up to what it costs with `bpf_stats`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartsSum {
+    /// Its body.
+    pub body: String,
+    /// What all of it costs together.
+    pub total: Part,
+    /// What that is beyond mechanism, body and tax.
+    pub residual: Part,
+    /// Whether it is nothing.
+    pub adds_up: Additive,
+    /// The body by the kernel's own account, without the reading of its clock.
+    pub kernel: Option<Part>,
+}
+
+/// What a mechanism passed over, and ran beside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Passed {
+    /// Calls that it passed over, an event.
+    pub missed_per_event: f64,
+    /// Runs for other functions, an event.
+    pub others_per_event: f64,
+}
+
+impl Parts {
+    /// The parts of a record, where its cases have such; `None` where none was measured.
+    pub fn of(record: &Record) -> Option<Self> {
+        let grid = record.layout.grid()?;
+        let seen = Seen { record, grid };
+        let bodies = seen.values(&grid.columns, |body| body != PLAIN);
+        let mut rows: Vec<AttachParts> = seen
+            .values(&grid.rows, |_| true)
+            .into_iter()
+            .filter_map(|attach| seen.row(attach, &bodies))
+            .collect();
+        for (attach, sum) in seen.sums(&rows, &bodies) {
+            rows[attach].sums.push(sum);
         }
-        if row.sums.is_empty() && row.tax.is_some() {
-            let mut cells = vec![Cell::words(text::line(&row.attach)), part(row.tax, unit)];
-            cells.resize(7, Cell::default());
-            rows.push(cells);
+        let order = |row: &AttachParts| row.mechanism.map_or(f64::INFINITY, |part| part.value);
+        rows.sort_by(|a, b| order(a).total_cmp(&order(b)));
+        (!rows.is_empty()).then(|| Parts {
+            grid: grid.clone(),
+            bodies,
+            rows,
+        })
+    }
+
+    /// What a case is of them, and the sum where it is all of them together; `None` where it is none, or has no value.
+    pub fn role(&self, case: &CaseRecord) -> Option<(&'static str, Part, Option<&PartsSum>)> {
+        let factor = |name: &str| case.factors.get(name).map(String::as_str);
+        let (attach, body) = (factor(&self.grid.rows)?, factor(&self.grid.columns)?);
+        let row = self.rows.iter().find(|row| row.attach == attach)?;
+        let taxed = factor(STATS) == Some("on");
+        Some(match (body == PLAIN, taxed) {
+            (true, false) => ("mechanism", row.mechanism?, None),
+            (true, true) => ("tax", row.tax?, None),
+            (false, true) => {
+                let sum = row.sums.iter().find(|sum| sum.body == body)?;
+                ("together", sum.total, Some(sum))
+            }
+            (false, false) => {
+                let place = self.bodies.iter().position(|own| own == body)?;
+                ("body", row.bodies[place]?, None)
+            }
+        })
+    }
+
+    /// Every sum, with the attach type that it is of.
+    pub fn sums(&self) -> impl Iterator<Item = (&AttachParts, &PartsSum)> {
+        self.rows
+            .iter()
+            .flat_map(|row| row.sums.iter().map(move |sum| (row, sum)))
+    }
+}
+
+/// A record, as a table of factors.
+struct Seen<'a> {
+    record: &'a Record,
+    grid: &'a Grid,
+}
+
+impl Seen<'_> {
+    /// The values of a factor, in the record's order.
+    fn values(&self, factor: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
+        let mut values: Vec<String> = Vec::new();
+        for case in &self.record.cases {
+            if let Some(value) = case.factors.get(factor)
+                && keep(value)
+                && !values.contains(value)
+            {
+                values.push(value.clone());
+            }
+        }
+        values
+    }
+
+    /// A case whose numbers count.
+    fn case(&self, attach: &str, body: &str, stats: bool) -> Option<&CaseRecord> {
+        let is = |case: &CaseRecord, factor: &str, value: &str| {
+            case.factors.get(factor).is_some_and(|own| own == value)
+        };
+        self.record.cases.iter().find(|case| {
+            is(case, &self.grid.rows, attach)
+                && is(case, &self.grid.columns, body)
+                && is(case, STATS, "on") == stats
+                && case.status == Status::Ok
+                && case.raw.is_some()
+        })
+    }
+
+    fn row(&self, attach: String, bodies: &[String]) -> Option<AttachParts> {
+        let empty = self.case(&attach, PLAIN, false)?;
+        let taxed = self.case(&attach, PLAIN, true);
+        let body = |body: &String| self.difference(self.case(&attach, body, false)?, empty);
+        Some(AttachParts {
+            mechanism: net(empty),
+            bodies: bodies.iter().map(body).collect(),
+            tax: taxed.and_then(|taxed| self.difference(taxed, empty)),
+            kernel_empty: taxed.and_then(|taxed| self.part(&kernel(taxed)?)),
+            sums: Vec::new(),
+            passed: self.passed(empty),
+            attach,
+        })
+    }
+
+    /// One case less another.
+    fn difference(&self, case: &CaseRecord, baseline: &CaseRecord) -> Option<Part> {
+        self.part(&minus(&self.values_of(case), &self.values_of(baseline)))
+    }
+
+    /// What a case took, by epoch; a count is one number.
+    fn values_of(&self, case: &CaseRecord) -> Vec<f64> {
+        match self.record.unit.is_counted() {
+            true => case.raw.iter().map(|raw| raw.value).collect(),
+            false => medians(case),
         }
     }
-    let mut captions = vec![sum_caption(parts, record)];
-    captions.extend(kernel_caption(parts, unit));
-    Block {
-        title: format!("The tax of bpf_stats, and whether the parts add up, {unit}"),
-        head: vec![
-            Head::words("attach/body"),
-            Head::number("+ bpf_stats"),
-            Head::number("together"),
-            Head::number("less parts"),
-            Head::words("adds up"),
-            Head::number("body"),
-            Head::number("by the kernel"),
-        ],
-        rows,
-        notes: parts
-            .sums()
-            .filter_map(|one| finding(one, parts, unit))
-            .collect(),
-        captions,
-        ..Block::default()
-    }
-}
 
-/// `20.1 ±0.3`.
-fn part(part: Option<Part>, unit: Unit) -> Cell {
-    match part.filter(|part| part.value.is_finite()) {
-        Some(part) => Cell::number(with_reach(part, unit), part.value),
-        None => Cell::default(),
-    }
-}
-
-/// A value and how far its interval reaches from it.
-fn with_reach(part: Part, unit: Unit) -> String {
-    match unit.is_counted() {
-        true => words::value(part.value, part.ci95, unit),
-        false => number::with_reach(part.value, part.ci95),
-    }
-}
-
-/// The answer in a few words, and its tone.
-fn answer(sum: &PartsSum, unit: Unit) -> (String, Tone) {
-    match sum.adds_up {
-        Additive::Yes => (format!("yes{}", reach(sum, unit)), Tone::Plain),
-        Additive::No => ("no, see below".to_owned(), Tone::More),
-        Additive::CantTell => ("can't tell".to_owned(), Tone::Open),
-    }
-}
-
-/// `, to 2 %`: how far off the sum may be, of the whole.
-fn reach(sum: &PartsSum, unit: Unit) -> String {
-    let ends = sum.residual.ci95.unwrap_or([sum.residual.value; 2]);
-    let share = ends[0].abs().max(ends[1].abs()) / sum.total.value.abs();
-    match share.is_finite() && !(unit.is_counted() && share == 0.0) {
-        true => format!(", to {}", number::percent(share)),
-        false => String::new(),
-    }
-}
-
-/// What is to say of a sum that doesn't add up, or can't be judged.
-fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> Option<Note> {
-    let case = text::line(&format!("{}/{}", row.attach, sum.body));
-    let Part { value, ci95 } = sum.residual;
-    let decimals = words::decimals(value, ci95, unit);
-    let interval = |[low, high]: [f64; 2]| number::interval([low, high], decimals);
-    let with_interval = |value: String, ci95: Option<[f64; 2]>| match ci95 {
-        Some(ends) => format!("{value} {unit} {}", interval(ends)),
-        None => format!("{value} {unit}"),
-    };
-    let left = with_interval(number::signed(value, decimals), ci95);
-    let text = match sum.adds_up {
-        Additive::Yes => return None,
-        Additive::No => {
-            let (more, size) = match value > 0.0 {
-                true => ("more", ci95),
-                false => ("less", ci95.map(|[low, high]| [-high, -low])),
-            };
-            let by = with_interval(number::fixed(value.abs(), decimals), size);
-            let share = number::percent((value / sum.total.value).abs());
-            format!(
-                "{case}: the parts do not add up. Together they cost {by} {more}, {share} of the whole: \
-                 bpf_stats costs this body {more} than it costs an empty program."
-            )
+    /// A value of which each epoch has one.
+    fn part(&self, epochs: &[f64]) -> Option<Part> {
+        if self.record.unit.is_counted() {
+            let value = Sample::new(epochs)?.median();
+            return Some(Part { value, ci95: None });
         }
-        Additive::CantTell if unit.is_counted() => format!(
-            "{case}: can't tell whether the parts add up ({left}): its counts differ from load to load by more."
-        ),
-        Additive::CantTell if ci95.is_none() => format!(
-            "{case}: can't tell whether the parts add up: {} are too few for an interval.",
-            number::plural(sum.epochs, "epoch")
-        ),
-        Additive::CantTell => format!(
-            "{case}: can't tell whether the parts add up ({left}): alone it would be a finding, but {} were \
-             looked at, and one in twenty is as far off by chance.",
-            number::plural(parts.sums().count(), "sum")
-        ),
-    };
-    let tone = Tone::Open;
-    Some(Note { text, tone })
+        Some(Part {
+            value: hodges_lehmann(epochs)?,
+            ci95: Estimate::of(epochs).map(|e| [e.low, e.high]),
+        })
+    }
+
+    /// The sums of all rows, judged together; each with the place of its row.
+    fn sums(&self, rows: &[AttachParts], bodies: &[String]) -> Vec<(usize, PartsSum)> {
+        let rows = rows.iter().enumerate();
+        let squares = rows.flat_map(|(place, row)| {
+            let squares = bodies.iter().map(|body| self.square(&row.attach, body));
+            squares.flatten().map(move |square| (place, square))
+        });
+        let squares: Vec<(usize, Corners<'_>)> = squares.collect();
+        let corners = squares.iter().map(|(_, corners)| corners);
+        let judged = match self.record.unit.is_counted() {
+            true => corners.map(Corners::counted).collect(),
+            false => timed(corners, self.record.asked.margin),
+        };
+        let sums = squares.iter().zip(judged);
+        sums.map(|((place, corners), judged)| (*place, self.sum(corners, judged)))
+            .collect()
+    }
+
+    fn sum(&self, corners: &Corners<'_>, (residual, adds_up): (Part, Additive)) -> PartsSum {
+        let kernel = || self.part(&minus(&kernel(corners.both)?, &kernel(corners.second)?));
+        let body = corners.both.factors.get(&self.grid.columns);
+        PartsSum {
+            body: body.cloned().unwrap_or_default(),
+            total: corners.total,
+            residual,
+            adds_up,
+            kernel: kernel(),
+        }
+    }
+
+    /// The four cases of a sum, where all of them have values.
+    fn square(&self, attach: &str, body: &str) -> Option<Corners<'_>> {
+        let both = self.case(attach, body, true)?;
+        Some(Corners {
+            neither: self.case(attach, PLAIN, false)?,
+            first: self.case(attach, body, false)?,
+            second: self.case(attach, PLAIN, true)?,
+            both,
+            total: net(both)?,
+        })
+    }
+
+    fn passed(&self, case: &CaseRecord) -> Option<Passed> {
+        let mean = |name: &str| Some(Sample::new(&case.secondary.get(name)?.concat())?.mean());
+        Some(Passed {
+            missed_per_event: mean(MISSED)?,
+            others_per_event: mean(OTHER_FUNCTIONS)?,
+        })
+    }
 }
 
-/// What a mechanism passed over.
-fn passed(row: &AttachParts) -> Option<Note> {
-    let passed = row.passed?;
-    let times = |an_event: f64| {
-        let decimals = number::plain_decimals(an_event).min(2);
-        number::fixed(an_event, decimals)
-    };
-    Some(Note {
-        text: format!(
-            "{}: beside each event its program ran {} times for other functions, and {} calls were passed over, for \
-             they came while it ran.",
-            text::line(&row.attach),
-            times(passed.others_per_event),
-            times(passed.missed_per_event)
-        ),
-        tone: Tone::Quiet,
+/// The net of a case, as other views show it.
+fn net(case: &CaseRecord) -> Option<Part> {
+    let net = case.net.as_ref()?;
+    Some(Part {
+        value: net.value?,
+        ci95: net.ci95,
     })
 }
 
-fn sum_caption(parts: &Parts, record: &Record) -> String {
-    let mut text = "The tax, + bpf_stats, is what the kernel's account of run times adds to the empty program. together: \
-                    the body with it, less the events alone. less parts: that, less mechanism, body and + \
-                    bpf_stats, measured in the same rounds. "
-        .to_owned();
-    let sums = parts.sums().count();
-    text += &match record.unit.is_counted() {
-        true => {
-            "They add up where nothing is left beyond 0.1 % of the whole, or the clock's rounding."
-                .to_owned()
-        }
-        false => format!(
-            "They add up (yes) where the 95 % interval of what is left holds zero, or its 90 % interval lies \
-             within the {} of the whole that matters; the share beside yes is how far off they may be. no: where a test \
-             says so that allows for {}.",
-            number::round_percent(record.asked.margin),
-            match sums {
-                1 => "this one sum".to_owned(),
-                sums => format!("all {} sums", number::count(sums as u64)),
-            }
-        ),
-    };
-    text
+fn medians(case: &CaseRecord) -> Vec<f64> {
+    epoch_medians(&case.samples)
 }
 
-/// What the kernel's account is.
-fn kernel_caption(parts: &Parts, unit: Unit) -> Option<String> {
-    let mut empty: Vec<f64> = parts
-        .rows
-        .iter()
-        .filter_map(|row| Some(row.kernel_empty?.value))
-        .filter(|value| value.is_finite())
-        .collect();
-    empty.sort_by(f64::total_cmp);
-    let (least, most) = (*empty.first()?, *empty.last()?);
-    let value = |value: f64| match unit.is_counted() {
-        true => words::value(value, None, unit),
-        false => number::fixed(value, 0),
+/// The kernel's account of a case's runs, by epoch.
+fn kernel(case: &CaseRecord) -> Option<Vec<f64>> {
+    Some(epoch_medians(case.secondary.get(KERNEL_NS)?))
+}
+
+/// The cases of a sum.
+struct Corners<'a> {
+    /// The empty program.
+    neither: &'a CaseRecord,
+    /// The body.
+    first: &'a CaseRecord,
+    /// The tax.
+    second: &'a CaseRecord,
+    /// Both.
+    both: &'a CaseRecord,
+    /// What `both` costs, less its events.
+    total: Part,
+}
+
+impl Corners<'_> {
+    /// Without noise there is nothing to test: the residual is a number, or a range where a case's count
+    /// differs from load to load.
+    fn counted(&self) -> (Part, Additive) {
+        let cases = [self.both, self.neither, self.first, self.second];
+        let costs = cases.map(|case| Cost::raw(case).expect("corners have values"));
+        let [both, neither, first, second] = costs.map(|cost| cost.value);
+        let residual = (both - first) - (second - neither);
+        let [both, neither, first, second] = costs.map(|cost| cost.ends.unwrap_or([f64::NAN; 2]));
+        let low = both[0] + neither[0] - first[1] - second[1];
+        let high = both[1] + neither[1] - first[0] - second[0];
+        // Each of two differences is rounded.
+        let rounding = 2.0
+            * costs
+                .map(|cost| cost.rounding)
+                .into_iter()
+                .fold(0.0, f64::max);
+        let tolerance = rounding.max(COUNTED_MARGIN * self.total.value.abs());
+        let part = Part {
+            value: residual,
+            ci95: None,
+        };
+        let adds_up = match () {
+            () if residual.abs() <= tolerance => Additive::Yes,
+            () if low > tolerance || high < -tolerance => Additive::No,
+            () => Additive::CantTell,
+        };
+        (part, adds_up)
+    }
+}
+
+/// Times: all sums together, each against a margin of its total.
+fn timed<'a>(all: impl Iterator<Item = &'a Corners<'a>>, margin: f64) -> Vec<(Part, Additive)> {
+    let sum = |corners: &Corners<'_>| {
+        let cases = [corners.neither, corners.first, corners.second, corners.both];
+        let [neither, first, second, both] = cases.map(medians);
+        Sum {
+            residuals: Square {
+                neither: &neither,
+                first: &first,
+                second: &second,
+                both: &both,
+            }
+            .residuals(),
+            tolerance: margin * corners.total.value.abs(),
+        }
     };
-    let range = match value(least) == value(most) {
-        true => value(least),
-        false => format!("{} to {}", value(least), value(most)),
+    let sums: Vec<Sum> = all.map(sum).collect();
+    let judged = judge_sums(&sums).into_iter().zip(&sums);
+    let part = |(judged, sum): (Judged, &Sum)| {
+        let part = Part {
+            value: hodges_lehmann(&sum.residuals).unwrap_or(f64::NAN),
+            ci95: judged.residual.map(|e| [e.low, e.high]),
+        };
+        (part, judged.additive)
     };
-    let what = match unit.is_counted() {
-        true => "instructions",
-        false => "ns",
-    };
-    Some(format!(
-        "by the kernel: the body by the kernel's own account (run_time_ns ∕ run_cnt, as bpftool shows it), less \
-         that of the empty program. Each run's time holds about one reading of the kernel's clock, so that even \
-         an empty program shows {range} {what} there; the difference is free of it, and stands beside the body \
-         as measured from outside."
-    ))
+    judged.map(part).collect()
+}
+
+/// One case's epochs less another's.
+fn minus(case: &[f64], baseline: &[f64]) -> Vec<f64> {
+    case.iter().zip(baseline).map(|(a, b)| a - b).collect()
 }

@@ -156,7 +156,7 @@ impl Way {
         match factor("pool") {
             None => Some(Way::Alone(point)),
             Some(name) => {
-                let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name)?;
+                let kind = Kind::all().find(|kind| kind.name() == name)?;
                 Some(Way::Pool(kind, point))
             }
         }

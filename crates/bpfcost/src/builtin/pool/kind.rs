@@ -28,49 +28,52 @@ use Kind::{
 /// for them, so it is asked for before.
 const PEER_BYTES: usize = 64;
 
-impl Kind {
-    /// All of them, in the order of tables.
-    pub(super) const ALL: [Kind; 8] = [
-        List,
+/// All of them, in the order of their declaration and of tables: names, and what they are.
+const KINDS: [(Kind, &str, &str); 8] = [
+    (List, "freelist", "one list, as in Linux until 6.6"),
+    (
         Array,
+        "array",
+        "the array after study 001, slots side by side",
+    ),
+    (
         ArrayPadded,
+        "array-padded",
+        "the array after study 001, a slot on lines of its own",
+    ),
+    (
         Percpu,
+        "percpu",
+        "a ring for each CPU, as in Linux since 6.7",
+    ),
+    (
         CrossbeamArray,
-        CrossbeamSeg,
-        Concurrent,
-        Mutex,
-    ];
+        "crossbeam-array",
+        "crossbeam's bounded queue",
+    ),
+    (CrossbeamSeg, "crossbeam-seg", "crossbeam's unbounded queue"),
+    (Concurrent, "concurrent", "concurrent-queue, bounded"),
+    (Mutex, "mutex", "a vector behind a lock"),
+];
 
+impl Kind {
     /// Those that are measured away from the usual point too: each way of ours, and the peer that they are
     /// held against.
     pub(super) const VARIED: [Kind; 4] = [List, Array, Percpu, CrossbeamArray];
 
+    /// All of them, in the order of tables.
+    pub(super) fn all() -> impl Iterator<Item = Kind> {
+        KINDS.into_iter().map(|kind| kind.0)
+    }
+
     /// The name in cases and on the command line.
     pub(super) fn name(self) -> &'static str {
-        match self {
-            List => "freelist",
-            Array => "array",
-            ArrayPadded => "array-padded",
-            Percpu => "percpu",
-            CrossbeamArray => "crossbeam-array",
-            CrossbeamSeg => "crossbeam-seg",
-            Concurrent => "concurrent",
-            Mutex => "mutex",
-        }
+        KINDS[self as usize].1
     }
 
     /// What it is, in a few words.
     pub(super) fn about(self) -> &'static str {
-        match self {
-            List => "one list, as in Linux until 6.6",
-            Array => "the array after study 001, slots side by side",
-            ArrayPadded => "the array after study 001, a slot on lines of its own",
-            Percpu => "a ring for each CPU, as in Linux since 6.7",
-            CrossbeamArray => "crossbeam's bounded queue",
-            CrossbeamSeg => "crossbeam's unbounded queue",
-            Concurrent => "concurrent-queue, bounded",
-            Mutex => "a vector behind a lock",
-        }
+        KINDS[self as usize].2
     }
 
     /// One with so many objects, for so many CPUs.

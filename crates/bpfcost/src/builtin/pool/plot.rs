@@ -1,44 +1,39 @@
 //! What a model predicts, as figures: beside what was measured here, and beside what others published.
 
-use crate::{
-    record::{PredictedCurve, Prediction, PublishedRow, PublishedTable},
-    report::{
-        figure::curve::{Kind, Line, Plot, Point},
-        number, rows,
-        scaling::{
-            Chart, RateUnit,
-            plot::{Hues, own},
-        },
-        text,
+use super::{
+    predict::{Prediction, Row, THREADS, Table},
+    predicted::measured,
+};
+use crate::report::{
+    figure::curve::{Kind, Line, Plot, Point},
+    number, rows,
+    scaling::{
+        Chart, RateUnit,
+        plot::{Hues, own},
     },
+    text,
 };
 
 /// What a model predicts: of this machine beside what was measured, then beside what others published.
-pub(super) fn predicted<'a>(chart: &Chart<'a>, prediction: &'a Prediction) -> Vec<Plot> {
+pub(super) fn predicted(chart: &Chart<'_>, prediction: &Prediction, tables: &[Table]) -> Vec<Plot> {
     let mut hues = Hues::of(chart);
     let mut plots = Vec::new();
     if !prediction.curves.is_empty() {
-        plots.push(here(chart, &prediction.curves, &mut hues));
+        plots.push(here(chart, prediction, &mut hues));
     }
-    for table in &prediction.tables {
-        plots.push(published(chart, table, &mut hues));
-    }
+    let published = tables
+        .iter()
+        .map(|table| published(chart, table, &mut hues));
+    plots.extend(published);
     plots
 }
 
 /// This machine: measured where it has CPUs, predicted beyond.
-fn here<'a>(chart: &Chart<'a>, curves: &'a [PredictedCurve], hues: &mut Hues<'a>) -> Plot {
+fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut Hues<'_>) -> Plot {
     let mut lines = Vec::new();
-    for curve in curves {
-        let hue = hues.hue(&curve.series);
-        let measured = chart
-            .usual()
-            .curves
-            .iter()
-            // The model knows no other circumstances.
-            .filter(|_| chart.usual().apart.is_empty())
-            .find(|own| own.series == curve.series);
-        if let Some(found) = measured {
+    for (series, rates) in &prediction.curves {
+        let hue = hues.hue(series);
+        if let Some(found) = measured(chart, series) {
             let mut line = own(chart, found, hue);
             // A prediction has a CPU for each thread; what shares CPUs is something else.
             line.points
@@ -47,15 +42,12 @@ fn here<'a>(chart: &Chart<'a>, curves: &'a [PredictedCurve], hues: &mut Hues<'a>
             line.points.iter_mut().for_each(|point| point.knee = false);
             lines.push(line);
         }
-        let points = curve
-            .points
-            .iter()
-            .map(|point| plain(point.threads, point.rate));
+        let points = THREADS.iter().zip(rates);
         lines.push(Line {
-            series: text::line(&curve.series),
+            series: (*series).to_owned(),
             hue,
             kind: Kind::Predicted,
-            points: points.collect(),
+            points: points.map(|(at, rate)| plain(*at, *rate)).collect(),
         });
     }
     let rates = lines
@@ -80,21 +72,12 @@ fn here<'a>(chart: &Chart<'a>, curves: &'a [PredictedCurve], hues: &mut Hues<'a>
 }
 
 /// A published table: hollow marks as published, dashed lines as predicted.
-fn published<'a>(chart: &Chart<'a>, table: &'a PublishedTable, hues: &mut Hues<'a>) -> Plot {
-    let mut names: Vec<&str> = Vec::new();
-    for row in &table.rows {
-        if !names.contains(&row.series.as_str()) {
-            names.push(&row.series);
-        }
-    }
+fn published(chart: &Chart<'_>, (table, rows): &Table, hues: &mut Hues<'_>) -> Plot {
     let mut lines = Vec::new();
-    for name in names {
-        let hue = hues.hue(name);
-        let mut rows: Vec<&PublishedRow> =
-            table.rows.iter().filter(|row| row.series == name).collect();
-        rows.sort_by_key(|row| row.threads);
-        let line = |kind, rate: &dyn Fn(&PublishedRow) -> f64| Line {
-            series: text::line(name),
+    for rows in rows.chunk_by(|a, b| a.series == b.series) {
+        let hue = hues.hue(rows[0].series);
+        let line = |kind, rate: &dyn Fn(&Row) -> f64| Line {
+            series: rows[0].series.to_owned(),
             hue,
             kind,
             points: rows
@@ -105,16 +88,12 @@ fn published<'a>(chart: &Chart<'a>, table: &'a PublishedTable, hues: &mut Hues<'
         lines.push(line(Kind::Predicted, &|row| row.predicted));
         lines.push(line(Kind::Published, &|row| row.published));
     }
-    let unit = RateUnit::fit(
-        table
-            .rows
-            .iter()
-            .flat_map(|row| [row.published, row.predicted]),
-    );
+    let rates = rows.iter().flat_map(|row| [row.published, row.predicted]);
+    let unit = RateUnit::fit(rates);
     Plot {
-        title: format!("{}: published, and predicted", text::line(&table.title)),
+        title: format!("{}: published, and predicted", table.title),
         unit,
-        rates: format!("{} {}", unit.prefix, text::line(&table.unit))
+        rates: format!("{} {}", unit.prefix, table.unit)
             .trim_start()
             .to_owned(),
         over: text::line(&chart.curves.scaling.over),

@@ -28,11 +28,11 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Drained {
     /// Objects that came out.
-    pub(super) once: usize,
+    pub(super) once: u64,
     /// Objects that came out though they were out.
-    pub(super) again: usize,
+    pub(super) again: u64,
     /// Objects that there are not.
-    pub(super) strange: usize,
+    pub(super) strange: u64,
 }
 
 impl Seen {
@@ -40,17 +40,60 @@ impl Seen {
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
         let sum = |of: fn(&Tally) -> u64| self.tallies.iter().map(of).sum::<u64>();
         let done = self.tallies.iter().map(|one| one.pairs).min().unwrap_or(0);
-        differs("pairs of each thread", batch.0, done, "a thread found no object for so long that all was called off: objects are lost, held for very long, or too few for so many threads")
-            .or_else(|| differs("foreign objects", 0, sum(|one| one.foreign), "two threads had the same object at once, or one that there is not"))
-            .or_else(|| {
-                let uses = sum(|one| one.pairs + one.single);
-                differs("uses that the objects counted", uses, self.uses, "two threads had the same object at once, and counted it once")
-            })
-            .or_else(|| self.drained.and_then(|drained| drained.problem(self.objects)))
-            .or_else(|| {
-                let moved = !self.elapsed().is_zero();
-                differs("clock moved", true, moved, "the batch took no time by its clock")
-            })
+        let used = sum(|one| one.pairs + one.single);
+        let objects = self.objects as u64;
+        let whole = Drained {
+            once: objects,
+            ..Drained::default()
+        };
+        let out = self.drained.unwrap_or(whole);
+        let moved = u64::from(!self.elapsed().is_zero());
+        let checks = [
+            (
+                "pairs of each thread",
+                batch.0,
+                done,
+                "a thread found no object for so long that all was called off: objects are lost, held for very long, or too few for so many threads",
+            ),
+            (
+                "foreign objects",
+                0,
+                sum(|one| one.foreign),
+                "two threads had the same object at once, or one that there is not",
+            ),
+            (
+                "uses that the objects counted",
+                used,
+                self.uses,
+                "two threads had the same object at once, and counted it once",
+            ),
+            (
+                "objects in the pool afterwards",
+                objects,
+                out.once,
+                "some are lost",
+            ),
+            (
+                "objects that came out twice",
+                0,
+                out.again,
+                "an object was in the pool more than once",
+            ),
+            (
+                "objects that there are not",
+                0,
+                out.strange,
+                "the pool handed out what never went in",
+            ),
+            (
+                "clock moved",
+                1,
+                moved,
+                "the batch took no time by its clock",
+            ),
+        ];
+        let mut checks = checks.into_iter();
+        checks.find_map(|(check, expected, got, why)| differs(check, expected, got, why))
     }
 
     /// From when all were there until the last was done.
@@ -96,33 +139,6 @@ impl Seen {
             Some(one.pairs as f64 / (ended - begun).as_nanos().max(1) as f64)
         };
         self.tallies.iter().filter_map(rate).collect()
-    }
-}
-
-impl Drained {
-    fn problem(self, objects: usize) -> Option<Problem> {
-        differs(
-            "objects in the pool afterwards",
-            objects,
-            self.once,
-            "some are lost",
-        )
-        .or_else(|| {
-            differs(
-                "objects that came out twice",
-                0,
-                self.again,
-                "an object was in the pool more than once",
-            )
-        })
-        .or_else(|| {
-            differs(
-                "objects that there are not",
-                0,
-                self.strange,
-                "the pool handed out what never went in",
-            )
-        })
     }
 }
 

@@ -48,7 +48,7 @@ impl Space {
     /// What is measured on so many CPUs where nobody asks for anything else.
     pub(super) fn on(cpus: usize) -> Self {
         Space {
-            pools: Kind::ALL.into(),
+            pools: Kind::all().collect(),
             varied: Kind::VARIED.into(),
             threads: None,
             objects: [2, 1, 4].map(Objects::PerCpu).into(),
@@ -137,9 +137,9 @@ fn list<T: PartialEq>(values: &str, read: impl Fn(&str) -> Result<T>) -> Result<
 }
 
 fn pool(name: &str) -> Result<Kind> {
-    let names = || Kind::ALL.into_iter().map(Kind::name);
+    let names = || Kind::all().map(Kind::name);
     let named = |kind: &Kind| kind.name() == name;
-    Kind::ALL.into_iter().find(named).with_context(|| {
+    Kind::all().find(named).with_context(|| {
         format!(
             "there is no pool {name}{}\n  Pools: {}",
             suggest(name, names()),

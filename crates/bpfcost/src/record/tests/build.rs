@@ -2,20 +2,14 @@
 
 use proptest::prelude::*;
 
-use super::{super::*, case, events, finished, fold, plan, record, trial, usual};
+use super::{super::*, built, case, events, finished, plan, record, trial, usual};
 use crate::{
     experiment::{Problem, Role},
-    measure::{Event, Measured, Stop, Warning},
+    measure::{Event, Stop, Warning},
 };
 
-fn build(plan: &crate::measure::Plan, measured: &Measured) -> Record {
-    Record::build(
-        plan,
-        measured,
-        "2026-11-21T20:00:00Z",
-        Machine::default(),
-        None,
-    )
+fn build(events: &[Event]) -> Record {
+    built(&plan(), events, Machine::default())
 }
 
 fn near(value: f64, expected: f64) -> bool {
@@ -43,7 +37,7 @@ fn a_value_and_its_interval() {
             });
         }
     }
-    let record = build(&plan, &fold(&plan, &events));
+    let record = built(&plan, &events, Machine::default());
     let raw = record.cases[0].raw.as_ref().unwrap();
     assert_eq!((raw.value, raw.ci95), (5.5, Some([3.0, 8.0])));
     assert_eq!((raw.epochs, raw.trials), (10, 30));
@@ -74,25 +68,11 @@ fn net_is_a_bracket_by_epoch() {
     assert!(near(net.bracket[0], raw.value - 3.0), "{net:?}");
     assert!(near(net.bracket[1], raw.value - 2.0), "{net:?}");
     assert_eq!(net.value, None);
-    assert!(net.distinguishable && record.net_carries_percentages(hit));
+    assert!(net.distinguishable);
     // The floor's own net is what the reset costs alone.
     let floor = record.case("floor/reset").unwrap().net.clone().unwrap();
     assert!(near(floor.value.unwrap(), 1.5));
     assert_eq!(record.case("floor/none").unwrap().net, None);
-    assert!(!record.net_carries_percentages(record.case("floor/none").unwrap()));
-}
-
-#[test]
-fn a_net_below_its_floor_carries_no_percentages() {
-    let plan = plan();
-    let cheap = |epoch, case| match case {
-        0 => (4.9, 2.5),
-        _ => usual(epoch, case),
-    };
-    let record = build(&plan, &fold(&plan, &events(12, cheap)));
-    let hit = record.case("hit").unwrap();
-    assert!(hit.net.as_ref().unwrap().distinguishable);
-    assert!(!record.net_carries_percentages(hit));
 }
 
 #[test]
@@ -122,7 +102,6 @@ fn a_tenth_more_is_slower_and_over_budget() {
 
 #[test]
 fn equal_cases_are_the_same_and_within_budget() {
-    let plan = plan();
     let equal = |epoch: usize, case: usize| {
         let sign = if epoch.is_multiple_of(2) { 1.0 } else { -1.0 };
         match case {
@@ -134,7 +113,7 @@ fn equal_cases_are_the_same_and_within_budget() {
             _ => usual(epoch, case),
         }
     };
-    let record = build(&plan, &fold(&plan, &events(14, equal)));
+    let record = build(&events(14, equal));
     assert_eq!(record.comparisons[0].verdict, Verdict::Same);
     assert_eq!(record.comparisons[0].budget, Some(BudgetVerdict::Within));
 }
@@ -156,12 +135,11 @@ fn too_few_epochs_leave_it_open() {
 
 #[test]
 fn what_is_open_says_how_long_it_would_take() {
-    let plan = plan();
     let noisy = |epoch: usize, case: usize| match case {
         1 => (40.0 * (1.005 + 0.03 * (3.7 * epoch as f64).sin()), 2.5),
         _ => usual(epoch, case),
     };
-    let record = build(&plan, &fold(&plan, &events(12, noisy)));
+    let record = build(&events(12, noisy));
     let comparison = &record.comparisons[0];
     assert_eq!(comparison.verdict, Verdict::Unresolved);
     assert_eq!(comparison.budget, Some(BudgetVerdict::Within));
@@ -179,7 +157,6 @@ fn what_is_open_says_how_long_it_would_take() {
 
 #[test]
 fn only_epochs_that_both_have_are_compared() {
-    let plan = plan();
     // The baseline lacks epoch 0, where the case is far off, and the case lacks epoch 1.
     let events: Vec<Event> = events(12, |epoch, case| match (epoch, case) {
         (0, 1) => (400.0, 2.5),
@@ -192,7 +169,7 @@ fn only_epochs_that_both_have_are_compared() {
             if (*epoch, *case) == (0, 0) || (*epoch, *case) == (1, 1))
     })
     .collect();
-    let record = build(&plan, &fold(&plan, &events));
+    let record = build(&events);
     let comparison = &record.comparisons[0];
     assert!(
         near(comparison.p, 2.0 / 1024.0),
@@ -206,7 +183,6 @@ fn only_epochs_that_both_have_are_compared() {
 
 #[test]
 fn an_invalid_case_never_has_a_number() {
-    let plan = plan();
     let mut events = events(12, usual);
     events.push(Event::Invalid {
         epoch: 11,
@@ -218,7 +194,7 @@ fn an_invalid_case_never_has_a_number() {
             detail: String::new(),
         },
     });
-    let record = build(&plan, &fold(&plan, &events));
+    let record = build(&events);
     let hit = record.case("hit").unwrap();
     assert_eq!(hit.status, Status::Invalid);
     assert_eq!((&hit.raw, &hit.net), (&None, &None));
@@ -230,13 +206,12 @@ fn an_invalid_case_never_has_a_number() {
 
 #[test]
 fn without_its_floor_a_case_has_no_net() {
-    let plan = plan();
     let mut events = events(12, usual);
     events.push(Event::Unsupported {
         case: 3,
         reason: "needs Linux 6.9 (can_loop)".into(),
     });
-    let record = build(&plan, &fold(&plan, &events));
+    let record = build(&events);
     let none = record.case("floor/none").unwrap();
     assert_eq!(none.status, Status::Unsupported);
     assert_eq!(none.reason.as_deref(), Some("needs Linux 6.9 (can_loop)"));
@@ -246,7 +221,6 @@ fn without_its_floor_a_case_has_no_net() {
 
 #[test]
 fn what_is_not_finite_is_left_out_and_told() {
-    let plan = plan();
     let mut events = events(8, usual);
     events.insert(
         1,
@@ -257,7 +231,7 @@ fn what_is_not_finite_is_left_out_and_told() {
             trial: trial(f64::NAN, Some(f64::INFINITY)),
         },
     );
-    let record = build(&plan, &fold(&plan, &events));
+    let record = build(&events);
     assert_eq!(record.case("hit").unwrap().samples[0].len(), 3);
     assert_eq!(record.warnings.len(), 1);
     assert_eq!(record.warnings[0].code, "not-finite");
@@ -271,7 +245,7 @@ fn spread_seconds_and_memory_are_summed_up() {
     // Of an epoch that was cut off, its load is known.
     let mut events = events(3, usual);
     events.retain(|event| !matches!(event, Event::EpochFinished { epoch: 2, .. }));
-    let cut_off = build(&plan(), &fold(&plan(), &events));
+    let cut_off = build(&events);
     assert!(near(cut_off.seconds, 4.01));
     assert_eq!(record.machine.kernel_bytes, Some(1011));
     assert!(near(record.spread.session.unwrap(), 1.6));
@@ -291,20 +265,18 @@ fn spread_seconds_and_memory_are_summed_up() {
 
 #[test]
 fn a_warning_that_comes_again_is_told_once() {
-    let plan = plan();
     let warned = Event::Warned(Warning::new("steal", "much"));
     let events = [
         warned.clone(),
         warned,
         Event::Warned(Warning::new("steal", "more")),
     ];
-    let record = build(&plan, &fold(&plan, &events));
+    let record = build(&events);
     assert_eq!(record.warnings.len(), 2);
 }
 
 #[test]
 fn two_modes_are_shown() {
-    let plan = plan();
     let modes = |epoch: usize, case| match case {
         0 => (
             if epoch.is_multiple_of(3) { 50.0 } else { 40.0 } + 0.01 * epoch as f64,
@@ -312,7 +284,7 @@ fn two_modes_are_shown() {
         ),
         _ => usual(epoch, case),
     };
-    let record = build(&plan, &fold(&plan, &events(24, modes)));
+    let record = build(&events(24, modes));
     let modes = &record.case("hit").unwrap().raw.as_ref().unwrap().modes;
     assert_eq!(modes.len(), 2);
     assert!(near(modes[0].share, 2.0 / 3.0) && (modes[1].value - 50.0).abs() < 0.3);
@@ -361,8 +333,7 @@ proptest! {
     fn whatever_happened_makes_a_record_that_reads_back(
         events in prop::collection::vec(any_event(), 0..120)
     ) {
-        let plan = plan();
-        let record = build(&plan, &fold(&plan, &events));
+            let record = build(&events);
         let epochs = record.cases[0].samples.len();
         for case in &record.cases {
             prop_assert_eq!(case.samples.len(), epochs);

@@ -1,6 +1,6 @@
 //! Costs of CPUs that fight for cache lines: verdicts on hardware and with KVM, none where CPUs are emulated.
 
-use super::{super::*, events, fold, plan, usual};
+use super::{super::*, built, events, plan, usual};
 use crate::measure::{Event, PROPORTIONALITY, Warning};
 
 fn record(contends: bool, emulator: Option<&str>) -> Record {
@@ -13,8 +13,7 @@ fn record(contends: bool, emulator: Option<&str>) -> Record {
         emulator: emulator.map(str::to_owned),
         ..Machine::default()
     };
-    let measured = fold(&plan, &events);
-    Record::build(&plan, &measured, "2026-11-21T20:00:00Z", machine, None)
+    built(&plan, &events, machine)
 }
 
 fn codes(record: &Record) -> Vec<&str> {
@@ -49,10 +48,7 @@ fn emulated_records_of_them_are_not_compared() {
         compare(&side, &side, Some(0.02), |_| None)
     };
     let refused = compared(true, EMULATED).expect_err("no verdict");
-    assert!(
-        matches!(refused, CompareError::Emulated { .. }),
-        "{refused}"
-    );
+    assert!(matches!(refused, CompareError::Emulated(..)), "{refused}");
     assert!(compared(true, KVM).is_ok());
     assert!(compared(false, EMULATED).is_ok());
 }

@@ -56,7 +56,7 @@ fn places_that_cannot_hold_a_record_are_refused_beforehand() {
     let folder = TempDir::new().unwrap();
     let missing = folder.path().join("no/such/run.json");
     let error = writable(&missing).unwrap_err();
-    assert!(matches!(error, FileError::NoFolder { .. }));
+    assert!(matches!(error, FileError::NoFolder(..)));
     assert!(error.to_string().contains("mkdir -p"), "{error}");
     for path in [
         folder.path(),
@@ -65,14 +65,14 @@ fn places_that_cannot_hold_a_record_are_refused_beforehand() {
         Path::new(".."),
     ] {
         assert!(
-            matches!(writable(path), Err(FileError::NotPlain { .. })),
+            matches!(writable(path), Err(FileError::NotPlain(..))),
             "{path:?}"
         );
         assert!(write(&made::record(1), path).is_err());
     }
     assert!(matches!(
         writable(Path::new("/proc/x.json")),
-        Err(FileError::Write { .. })
+        Err(FileError::Write(..))
     ));
     assert!(
         Path::new("/dev/null")
@@ -98,10 +98,7 @@ fn a_link_is_followed_not_replaced() {
 #[test]
 fn a_folder_is_its_records_sorted() {
     let folder = TempDir::new().unwrap();
-    assert!(matches!(
-        load(folder.path()),
-        Err(FileError::NoRecords { .. })
-    ));
+    assert!(matches!(load(folder.path()), Err(FileError::NoRecords(..))));
     // In an order that a folder need not keep.
     for seed in [7, 2, 9, 4, 1, 8, 3, 6, 5] {
         let record = Record {
@@ -172,9 +169,9 @@ fn what_is_no_record_is_refused_with_a_reason() {
     let folder = TempDir::new().unwrap();
     assert!(matches!(
         load(&folder.path().join("x")),
-        Err(FileError::Missing { .. })
+        Err(FileError::Missing(..))
     ));
     let journal = folder.path().join("x.json.journal");
     fs::write(&journal, "{}").unwrap();
-    assert!(matches!(load(&journal), Err(FileError::Journal { .. })));
+    assert!(matches!(load(&journal), Err(FileError::Journal(..))));
 }

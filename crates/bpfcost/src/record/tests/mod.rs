@@ -6,7 +6,6 @@ mod contention;
 mod counts;
 mod gate;
 mod keys;
-mod prediction;
 
 use std::collections::BTreeMap;
 
@@ -129,14 +128,12 @@ pub(super) fn usual(epoch: usize, case: usize) -> (f64, f64) {
     }
 }
 
+/// The record of what happened in a plan on a machine.
+pub(super) fn built(plan: &Plan, events: &[Event], machine: Machine) -> Record {
+    let started = "2026-11-21T20:00:00Z";
+    Record::build(plan, &fold(plan, events), started, machine, Some(0.016))
+}
+
 pub(super) fn record(epochs: usize) -> Record {
-    let plan = plan();
-    let measured = fold(&plan, &events(epochs, usual));
-    Record::build(
-        &plan,
-        &measured,
-        "2026-11-21T20:00:00Z",
-        Machine::default(),
-        Some(0.016),
-    )
+    built(&plan(), &events(epochs, usual), Machine::default())
 }

@@ -50,6 +50,35 @@ impl Kind {
             Kind::Published => "published",
         }
     }
+
+    /// The class of its lines.
+    fn line(self) -> Option<&'static str> {
+        match self {
+            Kind::Measured => Some("curve"),
+            Kind::Predicted => Some("curve predicted"),
+            Kind::Published => None,
+        }
+    }
+
+    /// The class of its marks.
+    fn mark(self) -> Option<&'static str> {
+        match self {
+            Kind::Measured => Some("spot"),
+            Kind::Predicted => None,
+            Kind::Published => Some("spot hollow"),
+        }
+    }
+
+    /// The beginning of a curve, as it looks in the plot.
+    fn sample(self, shape: &str) -> String {
+        let line = self
+            .line()
+            .map(|class| format!("<line class=\"{class}\" x1=\"0\" y1=\"7\" x2=\"40\" y2=\"7\"/>"));
+        let mark = self.mark().map(|class| {
+            format!("<path class=\"{class}\" transform=\"translate(20 7)\" d=\"{shape}\"/>")
+        });
+        line.into_iter().chain(mark).collect()
+    }
 }
 
 /// One curve.
@@ -220,30 +249,25 @@ fn body(plot: &Plot, frame: &Frame) -> String {
 
 /// The line through the points; published ones have none.
 fn curve(svg: &mut Svg, line: &Line, frame: &Frame) {
-    let class = match line.kind {
-        Kind::Measured => format!("curve hue{}", line.hue % HUES),
-        Kind::Predicted => format!("curve predicted hue{}", line.hue % HUES),
-        Kind::Published => return,
+    let Some(class) = line.kind.line() else {
+        return;
     };
-    let places: Vec<(f64, f64)> = line
-        .points
-        .iter()
-        .filter(shown)
+    let points = line.points.iter().filter(shown);
+    let places: Vec<(f64, f64)> = points
         .map(|point| frame.place(point.at, point.rate))
         .collect();
     for ends in places.windows(2) {
-        svg.line(&class, ends[0], ends[1]);
+        svg.line(&format!("{class} hue{}", line.hue % HUES), ends[0], ends[1]);
     }
 }
 
 /// The marks of the points, over all lines; a prediction has none.
 fn marks(svg: &mut Svg, line: &Line, frame: &Frame, plot: &Plot) {
     let hue = line.hue % HUES;
-    let class = match line.kind {
-        Kind::Measured => format!("spot hue{hue}"),
-        Kind::Published => format!("spot hollow hue{hue}"),
-        Kind::Predicted => return,
+    let Some(class) = line.kind.mark() else {
+        return;
     };
+    let class = format!("{class} hue{hue}");
     for point in line.points.iter().filter(shown) {
         let place = frame.place(point.at, point.rate);
         if let Some(ends) = point.ci95 {
@@ -263,15 +287,15 @@ fn shape(line: &Line) -> &'static str {
 
 /// `percpu, 8 threads, measured: 103 M pairs/s (knee)`.
 fn words(line: &Line, point: &Point, plot: &Plot) -> String {
-    let knee = if point.knee { " (knee)" } else { "" };
     format!(
-        "{}, {} {}, {}: {} {}{knee}",
+        "{}, {} {}, {}: {} {}{}",
         line.series,
         point.place,
         plot.over,
         line.kind.name(),
         plot.unit.plain(point.rate),
-        plot.rates
+        plot.rates,
+        if point.knee { " (knee)" } else { "" }
     )
 }
 
@@ -301,65 +325,46 @@ fn told(plot: &Plot) -> String {
 
 /// What each colour and each kind of line is.
 fn legend(plot: &Plot) -> String {
-    let mut names: Vec<(&str, usize)> = Vec::new();
-    for line in &plot.lines {
-        if !names.iter().any(|(name, _)| *name == line.series) {
-            names.push((&line.series, line.hue));
-        }
-    }
-    let has = |kind| plot.lines.iter().any(|line| line.kind == kind);
-    // As it looks in this plot.
-    let (line, mark) = match has(Kind::Measured) {
-        true => ("curve", "spot"),
-        false => ("curve predicted", "spot hollow"),
+    let has = |kind: &Kind| plot.lines.iter().any(|line| line.kind == *kind);
+    let key = |class: &str, drawn: &str, words: &str| {
+        format!(
+            "<span class=\"key\"><svg class=\"{class}\" aria-hidden=\"true\" width=\"40\" height=\"14\">{drawn}</svg> \
+             {words}</span> "
+        )
     };
-    let mut out = String::from("<p class=\"caption legend\">");
-    for (name, hue) in names {
-        let mut swatch = swatch(&format!("swatch hue{}", hue % HUES));
-        let shape = SHAPES[hue % SHAPES.len()];
-        swatch += &(sample_line(line) + &sample_mark(mark, shape) + "</svg>");
-        let _ = write!(out, "<span class=\"key\">{swatch} {}</span> ", escape(name));
-    }
-    out.push_str("</p>");
-    if plot.lines.iter().all(|line| line.kind == Kind::Measured) {
-        return out;
-    }
-    out.push_str("<p class=\"caption legend kinds\">");
-    let (line, mark) = (sample_line, |class| sample_mark(class, SHAPES[0]));
-    let kinds = [
-        (
-            Kind::Measured,
-            line("curve") + &mark("spot"),
-            "measured here",
-        ),
-        (Kind::Published, mark("spot hollow"), "published elsewhere"),
-        (
-            Kind::Predicted,
-            line("curve predicted"),
-            "<b>predicted</b>, not measured",
-        ),
-    ];
-    for (kind, drawn, words) in kinds {
-        if has(kind) {
-            let open = swatch("swatch");
-            let _ = write!(
-                out,
-                "<span class=\"key\">{open}{drawn}</svg> {words}</span> "
-            );
+    let mut seen: Vec<&str> = Vec::new();
+    let mut names = String::new();
+    for line in &plot.lines {
+        if seen.contains(&line.series.as_str()) {
+            continue;
         }
+        seen.push(&line.series);
+        let drawn: String = match has(&Kind::Measured) {
+            true => Kind::Measured.sample(shape(line)),
+            false => [Kind::Predicted, Kind::Published]
+                .map(|kind| kind.sample(shape(line)))
+                .concat(),
+        };
+        names += &key(
+            &format!("swatch hue{}", line.hue % HUES),
+            &drawn,
+            &escape(&line.series),
+        );
     }
-    out + "</p>"
-}
-
-/// The beginning of a piece of a curve, as it looks in the plot.
-fn swatch(class: &str) -> String {
-    format!("<svg class=\"{class}\" aria-hidden=\"true\" width=\"40\" height=\"14\">")
-}
-
-fn sample_line(class: &str) -> String {
-    format!("<line class=\"{class}\" x1=\"0\" y1=\"7\" x2=\"40\" y2=\"7\"/>")
-}
-
-fn sample_mark(class: &str, shape: &str) -> String {
-    format!("<path class=\"{class}\" transform=\"translate(20 7)\" d=\"{shape}\"/>")
+    let mut out = format!("<p class=\"caption legend\">{names}</p>");
+    let kinds = [
+        (Kind::Measured, "measured here"),
+        (Kind::Published, "published elsewhere"),
+        (Kind::Predicted, "<b>predicted</b>, not measured"),
+    ];
+    if plot.lines.iter().any(|line| line.kind != Kind::Measured) {
+        let there = kinds.iter().filter(|(kind, _)| has(kind));
+        let keys = there.map(|(kind, words)| key("swatch", &kind.sample(SHAPES[0]), words));
+        let _ = write!(
+            out,
+            "<p class=\"caption legend kinds\">{}</p>",
+            keys.collect::<String>()
+        );
+    }
+    out
 }

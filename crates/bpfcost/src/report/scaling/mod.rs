@@ -15,7 +15,6 @@ use crate::{
         block::{Block, Cell},
         missed, number,
         rows::{self, Group, PairRow},
-        style::Tone,
         target, text,
     },
 };
@@ -186,10 +185,7 @@ pub fn with_ends(value: f64, ci95: Option<[f64; 2]>) -> String {
 /// What stands for a point that has no result.
 fn absent(case: &CaseRecord, record: &Record) -> Cell {
     let row = rows::case_row(case, record);
-    Cell {
-        tone: row.tone,
-        ..Cell::words(row.cost)
-    }
+    Cell::words(row.cost).toned(row.tone)
 }
 
 fn misses_much(point: &CurvePoint<'_>) -> bool {
@@ -264,9 +260,4 @@ impl RateUnit {
             .trim_start()
             .to_owned()
     }
-}
-
-/// A cell in a tone.
-fn toned(cell: Cell, tone: Tone) -> Cell {
-    Cell { tone, ..cell }
 }

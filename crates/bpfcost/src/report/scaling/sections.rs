@@ -1,16 +1,12 @@
 //! The curves as sections: figures where there is room for them, then small tables, then all points.
 
-use super::{Chart, plot, with_ends};
-use crate::{
-    record::{Curve, CurvePoint, Part},
-    report::{
-        block::{Block, Cell, Head},
-        figure::curve,
-        missed, number,
-        section::{Detail, Figures, Order, Section, tables},
-        text,
-        view::grid::EVERY_CASE,
-    },
+use super::{Chart, plot, rate};
+use crate::report::{
+    figure::curve,
+    number,
+    section::{Detail, Figures, Order, Section, tables},
+    text,
+    view::grid::EVERY_CASE,
 };
 
 impl Chart<'_> {
@@ -23,7 +19,7 @@ impl Chart<'_> {
         let mut sections = Vec::new();
         if detail == Detail::Page {
             sections.extend(self.figures());
-            blocks.push(self.points());
+            blocks.push(rate::points(self));
         }
         sections.extend(tables(blocks));
         sections
@@ -51,61 +47,15 @@ impl Chart<'_> {
     }
 
     fn caption(&self) -> String {
-        let cpus = number::plural(self.curves.cpus as usize, "CPU");
-        let over = text::line(&self.curves.scaling.over);
-        let (gains, rings) = match self.tells_speed {
-            true => (
-                format!(" A curve that rises gains by more {over}, one that falls loses by them."),
-                " A ring is the knee: the fewest that reach 95 % of the curve's best.",
-            ),
-            false => (String::new(), ""),
+        let ring = match self.tells_speed {
+            true => " A ring is the knee: the fewest that reach 95 % of the curve's best.",
+            false => "",
         };
         format!(
-            "Both axes are logarithmic.{gains} Bars are 95 % intervals.{rings} The upright line stands at {cpus}: to \
-             the right of it, {over} share them."
+            "Both axes are logarithmic. Bars are 95 % intervals.{ring} The upright line stands at {}: to the right of \
+             it, {} share them.",
+            number::plural(self.curves.cpus as usize, "CPU"),
+            text::line(&self.curves.scaling.over)
         )
-    }
-
-    /// Every point of every curve, in numbers.
-    fn points(&self) -> Block {
-        let plain = |value: f64| number::fixed(value, number::plain_decimals(value).min(2));
-        let row = |(_, curve, point): (_, &Curve<'_>, &CurvePoint<'_>)| {
-            let part = |part: Option<Part>, show: &dyn Fn(Part) -> String| {
-                part.map_or_else(Cell::default, |part| Cell::number(show(part), part.value))
-            };
-            let mut cells = vec![
-                Cell::words(text::line(&point.case.name)),
-                Cell::of(Some(f64::from(point.threads)), plain),
-                part(point.rate, &|rate| self.rate(rate)),
-                Cell::of(point.case.misses(), missed::share),
-            ];
-            cells.extend(point.latencies().map(|latency| Cell::of(latency, plain)));
-            if self.tells_speed {
-                let knee = curve.knee == Some(point.threads);
-                cells.extend([
-                    part(point.speed_up, &|part| with_ends(part.value, part.ci95)),
-                    Cell::of(point.efficiency, number::percent),
-                    Cell::words(if knee { "knee" } else { "" }),
-                    Cell::of(point.fairness(), plain),
-                ]);
-            }
-            cells
-        };
-        let over = text::line(&self.curves.scaling.over);
-        let rates = self.rate_unit.of(&self.operations());
-        let mut head = vec![Head::words("case")];
-        head.extend([&over, &rates].map(Head::number));
-        head.extend(["misses", "p50 ns", "p99 ns", "p99.9 ns"].map(Head::number));
-        if self.tells_speed {
-            head.extend(["speed-up", "efficiency"].map(Head::number));
-            head.extend([Head::words("knee"), Head::number("fairness")]);
-        }
-        Block {
-            title: "All points".to_owned(),
-            head,
-            rows: self.curves.points().map(row).collect(),
-            captions: vec!["Every point of every curve.".to_owned()],
-            ..Block::default()
-        }
     }
 }

@@ -1,8 +1,8 @@
 //! The curves in a sentence: who does most where every thread has a CPU.
 
-use super::{Chart, misses_much};
+use super::{Chart, misses_much, rate};
 use crate::{
-    record::Part,
+    record::{Curve, CurvePoint, Part},
     report::{missed, number, target, text},
 };
 
@@ -15,38 +15,35 @@ pub fn sentence(chart: &Chart<'_>) -> Option<String> {
     );
     let points = || chart.curves.points().map(|(_, _, point)| point);
     let rated = points().filter(|point| point.rate.is_some()).count();
-    if rated == 0 {
-        return None;
-    }
-    if chart.tells_speed {
+    if chart.tells_speed || rated == 0 {
         return Some(format!("{start}: {}", fastest(chart)?));
     }
     let missing = points().filter(|point| misses_much(point));
     let shares: Vec<f64> = missing.filter_map(|point| point.case.misses()).collect();
-    let missed = match shares.len() {
-        0 => "none of them missed".to_owned(),
-        some => format!(
-            "{} of them with misses, at worst of {}",
-            number::count(some as u64),
-            missed::share(shares.into_iter().fold(0.0, f64::max))
-        ),
-    };
+    let worst = missed::share(shares.iter().copied().fold(0.0, f64::max));
     Some(format!(
-        "{start}: {} proved right; {missed}; an emulated machine tells nothing of speed here",
-        number::plural(rated, "point")
+        "{start}: {} proved right; {} of them with misses, at worst of {worst}; an emulated machine tells nothing of \
+         speed here",
+        number::plural(rated, "point"),
+        shares.len()
     ))
 }
 
 /// `at 4 threads, one for each of 4 CPUs, percpu does 5.2 [5.0, 5.4] times what mutex does (103 against 20 M pairs/s)`.
 fn fastest(chart: &Chart<'_>) -> Option<String> {
     let threads = chart.told_at();
-    let curves = chart.usual().by_rate(threads);
+    let order = rate::order(chart, chart.usual());
+    let rated = order.iter().filter_map(|curve| {
+        let point = curve.at(threads)?;
+        Some((curve, point, point.rate?))
+    });
+    let curves: Vec<_> = rated.collect();
     let (first, last) = (curves.first()?, curves.last()?);
-    let rate = |part: Part| chart.rate_unit.plain(part.value);
+    let plain = |part: Part| chart.rate_unit.plain(part.value);
     let unit = chart.rate_unit.of(&chart.operations());
     let unit = format!("{}{unit}", number::HOLD);
     let at = chart.at(threads);
-    let alike = |other: &(_, _, Part)| match (first.2.ci95, other.2.ci95) {
+    let alike = |other: &(&&Curve<'_>, &CurvePoint<'_>, Part)| match (first.2.ci95, other.2.ci95) {
         (Some([low, _]), Some([_, high])) => low <= high,
         _ => false,
     };
@@ -55,7 +52,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
         more => format!("{} that are not told apart do", more + 1),
     };
     if curves.len() == 1 || alike(last) {
-        return Some(format!("{at} {best} {}{unit}", rate(first.2)));
+        return Some(format!("{at} {best} {}{unit}", plain(first.2)));
     }
     let Part { value, ci95 } = chart.curves.times(first.1.case, last.1.case)?;
     let decimals = number::estimate_decimals(value, ci95).min(1);
@@ -66,7 +63,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
         "{at} {best} {}{interval} times what {} does ({} against {}{unit})",
         number::fixed(value, decimals),
         text::line(last.0.series),
-        rate(first.2),
-        rate(last.2)
+        plain(first.2),
+        plain(last.2)
     ))
 }

@@ -1,20 +1,16 @@
 //! The verdicts along curves: which differs from which, by threads.
 
-use super::Chart;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Chart, rate};
 use crate::{
     record::{Comparison, Record},
     report::{
-        block::{Block, Cell, Head},
+        block::{Block, Cell},
         figure::forest::sign,
         number, text, words,
     },
 };
-
-/// One curve against another.
-struct Against {
-    name: String,
-    points: Vec<(u32, usize)>,
-}
 
 /// Whether a comparison is between two curves at the same number of threads.
 pub(super) fn fits(comparison: &Comparison, chart: &Chart<'_>) -> bool {
@@ -42,53 +38,38 @@ fn place(comparison: &Comparison, chart: &Chart<'_>) -> Option<(String, u32)> {
 /// The comparisons of curves as one table; `None` where there are none.
 pub(super) fn block(chart: &Chart<'_>) -> Option<Block> {
     let record = chart.record;
-    let mut rows: Vec<Against> = Vec::new();
-    let mut counts = Vec::new();
-    for (index, comparison) in record.comparisons.iter().enumerate() {
+    // By name, then by threads.
+    let mut rows: Vec<(String, BTreeMap<u32, &Comparison>)> = Vec::new();
+    for comparison in &record.comparisons {
         let Some((name, threads)) = place(comparison, chart) else {
             continue;
         };
-        counts.push(threads);
-        match rows.iter_mut().find(|row| row.name == name) {
-            Some(row) => row.points.push((threads, index)),
-            None => rows.push(Against {
-                name,
-                points: vec![(threads, index)],
-            }),
-        }
+        let at = rows.iter().position(|row| row.0 == name);
+        let at = at.unwrap_or_else(|| {
+            rows.push((name, BTreeMap::new()));
+            rows.len() - 1
+        });
+        rows[at].1.entry(threads).or_insert(comparison);
     }
-    counts.sort_unstable();
-    counts.dedup();
-    let cells = |row: &Against| {
-        let cell = |count: &u32| match row.points.iter().find(|(threads, _)| threads == count) {
-            Some((_, index)) => verdict(&record.comparisons[*index], record),
-            None => Cell::words(number::MISSING),
-        };
-        std::iter::once(Cell::words(row.name.clone()))
-            .chain(counts.iter().map(cell))
-            .collect()
-    };
-    let scaling = chart.curves.scaling;
-    let heads = counts
-        .iter()
-        .map(|count| Head::number(chart.threads(*count)));
+    let counts: BTreeSet<u32> = rows.iter().flat_map(|row| row.1.keys().copied()).collect();
+    let counts = Vec::from_iter(counts);
+    let table = rows.iter().map(|(name, points)| {
+        let cell = |count: &u32| Some(verdict(points.get(count)?, record));
+        (name.clone(), counts.iter().map(cell).collect())
+    });
     (!rows.is_empty()).then(|| Block {
         title: format!(
             "What differs from what: the {} of one {}, relative",
             record.unit,
             chart.operation()
         ),
-        head: std::iter::once(Head::words(text::line(&scaling.series)))
-            .chain(heads)
-            .collect(),
-        rows: rows.iter().map(cells).collect(),
         captions: vec![format!(
             "▼ costs less, ▲ costs more, = the same within {}, ? unresolved; ±: as far as the 95 % \
              interval reaches. {}",
             number::round_percent(record.asked.margin),
             words::pair_caption(record)
         )],
-        ..Block::default()
+        ..rate::over_threads(chart, &counts, table)
     })
 }
 
@@ -111,5 +92,5 @@ fn verdict(comparison: &Comparison, record: &Record) -> Cell {
             hold = number::HOLD
         ),
     };
-    super::toned(Cell::number(text, comparison.relative), tone)
+    Cell::number(text, comparison.relative).toned(tone)
 }

@@ -29,7 +29,7 @@ fn found(bed: &dyn Bed, threads: usize, each: Use, patience: Duration) -> Option
 
 #[test]
 fn every_pool_passes() {
-    for kind in Kind::ALL {
+    for kind in Kind::all() {
         let bed = kind.bed(8, 2).expect("there is memory");
         for threads in [1, 4] {
             for (hold, bulk) in [(0, 1), (10, 1), (0, 4), (10, 3)] {
@@ -48,7 +48,7 @@ fn every_pool_passes() {
 /// With fewer objects than threads want at a time nobody waits for ever, and misses are counted.
 #[test]
 fn few_objects_are_enough_for_many_threads() {
-    for kind in Kind::ALL {
+    for kind in Kind::all() {
         let bed = kind.bed(1, 1).expect("there is memory");
         for bulk in [1, 4] {
             let each = Use { bulk, ..USE };

@@ -1,0 +1,406 @@
+//! What the model of `bpfcost-pool` says, told what cache lines cost on the machine of a record. Nothing in it was
+//! measured but [`Lines`].
+//!
+//! Of each published curve, the point of one thread says how long all else takes that a call does; [`Told`]
+//! holds what the model is told of a machine, and METHODOLOGY.md says where that comes from, and which points
+//! decided any of it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError},
+    thread,
+};
+
+use bpfcost_pool::{
+    Error, Stride,
+    model::{self, Kind, Machine as Model},
+};
+use serde::Deserialize;
+
+use crate::record::{Raw, Record, Status};
+
+/// Pools that are predicted, by the name that they have as cases.
+const POOLS: [(&str, Kind); 4] = [
+    ("freelist", Kind::Freelist),
+    ("array", Kind::Array(Stride::Compact)),
+    ("array-padded", Kind::Array(Stride::Padded)),
+    ("percpu", Kind::PerCpu),
+];
+
+/// Pools of published curves, with what is simulated for each.
+const SIMULATED: [(&str, Kind, &str); 3] = [
+    ("freelist", Kind::Freelist, "this project's freelist"),
+    (
+        "array",
+        Kind::StudyArray,
+        "the study's array, rebuilt (two compare-and-exchanges a pair), not this project's",
+    ),
+    (
+        "percpu",
+        Kind::PerCpu,
+        "this project's rings, one for each CPU",
+    ),
+];
+
+/// Threads of this machine's curves, each with a CPU of its own.
+pub(super) const THREADS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 96, 128, 192];
+/// CPUs of a socket of the machines that this one grows to.
+const SOCKET: u32 = 96;
+/// Objects for each CPU: what the kernel's `maxactive` is by default where it can be preempted.
+const OBJECTS: u32 = 2;
+
+/// What a transfer between sockets takes, in transfers within one, where it could not be measured. Between
+/// the two-socket Xeons and EPYCs that figures are published of, it is 2 to 3.
+pub(super) const FAR: f64 = 2.5;
+/// What a core gets done with two threads, in what it does with one: the usual 1.1 to 1.3.
+const SMT: f64 = 1.2;
+/// Bytes that stand for a line of 64 where slots are the kernel's pointers: ours are half as large.
+const KERNEL_LINE: usize = 32;
+/// Published tables count the operations of so many seconds.
+const SECONDS: f64 = 10.0;
+/// A prediction that is off by more than this counts as failed.
+pub(super) const OFF: f64 = 2.0;
+
+/// The tables that others published, oldest first.
+static PUBLISHED: LazyLock<Vec<Published>> = LazyLock::new(|| {
+    let tables: BTreeMap<String, Vec<Published>> =
+        toml::from_str(include_str!("published.toml")).expect("tests read it");
+    tables.into_values().flatten().collect()
+});
+
+/// A published table.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Published {
+    /// What was measured, and on what.
+    pub(super) title: String,
+    /// Where it stands.
+    pub(super) source: String,
+    /// What its numbers are counted in, of all threads together.
+    pub(super) unit: String,
+    machine: Told,
+    /// Why all of its points are fitted, where they are: then none tests anything.
+    fitted: Option<String>,
+    /// What a reader should know of single points, by series and threads.
+    #[serde(default)]
+    notes: BTreeMap<String, String>,
+    /// By series: threads, and operations in [`SECONDS`].
+    curves: BTreeMap<String, Vec<(u32, f64)>>,
+}
+
+/// What the model is told of a machine that others measured.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Told {
+    sockets: u32,
+    /// Of a socket.
+    cores: u32,
+    threads_per_core: u32,
+    /// What a transfer of a line takes there, in what it takes here.
+    transfers: f64,
+}
+
+/// What moving a cache line costs, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Lines {
+    /// An atomic change of a line that this CPU owns.
+    pub(super) own_ns: f64,
+    /// The same, of a line that another CPU of the socket owned last.
+    pub(super) near_ns: f64,
+    /// The same, where that was a CPU of another socket.
+    pub(super) far_ns: f64,
+    /// Whether `far_ns` was measured; else it is [`FAR`] times `near_ns`.
+    pub(super) far_measured: bool,
+}
+
+/// What the model says.
+#[derive(Debug)]
+pub(super) struct Prediction {
+    /// What the model was told.
+    pub(super) lines: Lines,
+    /// This machine's curves, and on to more CPUs. None where what the loop costs by itself was not measured.
+    pub(super) curves: Vec<Curve>,
+    tables: OnceLock<Vec<Table>>,
+}
+
+/// A pool, and its pairs per second of so many [`THREADS`].
+pub(super) type Curve = (&'static str, [f64; THREADS.len()]);
+/// A published table, and its points beside what the model says of its machine.
+pub(super) type Table = (&'static Published, Vec<Row>);
+
+/// One published number.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// `freelist`, `array`, …
+    pub(super) series: &'static str,
+    /// Threads.
+    pub(super) threads: u32,
+    /// As published.
+    pub(super) published: f64,
+    /// As the model says, in the same unit.
+    pub(super) predicted: f64,
+    /// Whether the point decided a parameter of the model: then it tests nothing.
+    pub(super) fitted: bool,
+    /// What a reader should know of the point ("looks like a misprint").
+    pub(super) note: Option<&'static str>,
+}
+
+impl Row {
+    /// How far the model is off, as a factor of at least 1; none where that is no number.
+    pub(super) fn factor(&self) -> f64 {
+        let ratio = self.predicted / self.published;
+        ratio.max(1.0 / ratio)
+    }
+}
+
+impl Prediction {
+    /// What the model says, where a record knows what cache lines cost.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no memory for the pools, or for the threads of the simulation.
+    pub(super) fn of(record: &Record) -> Result<Option<Arc<Prediction>>, Error> {
+        // What an emulator's lines cost says nothing of a machine's.
+        let timed = !record.unit.is_counted() && !record.machine.emulates_time();
+        let Some(lines) = Lines::of(record).filter(|_| timed) else {
+            return Ok(None);
+        };
+        // What the measured loop does beside the pool; nobody can guess it.
+        let work_ns = raw(record, "none/1").map(|raw| raw.value);
+        let inputs = (lines, work_ns.filter(plausible));
+        // It takes seconds, and views are made of one record again and again.
+        type Known = Vec<((Lines, Option<f64>), Arc<Prediction>)>;
+        static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = known.iter().find(|(own, _)| *own == inputs) {
+            return Ok(Some(Arc::clone(found)));
+        }
+        let found = Arc::new(Prediction::simulate(lines, inputs.1)?);
+        known.push((inputs, Arc::clone(&found)));
+        Ok(Some(found))
+    }
+
+    fn simulate(lines: Lines, work_ns: Option<f64>) -> Result<Prediction, Error> {
+        let pools = work_ns
+            .iter()
+            .flat_map(|work| POOLS.map(|pool| (pool, *work)));
+        let curve = |((name, kind), work)| Ok((name, curve(kind, &lines, work)?));
+        Ok(Prediction {
+            curves: at_once(pools, curve)?,
+            tables: OnceLock::new(),
+            lines,
+        })
+    }
+
+    /// Published tables, each beside what the model says of its machine.
+    ///
+    /// # Errors
+    ///
+    /// As [`of`](Self::of).
+    pub(super) fn tables(&self) -> Result<&[Table], Error> {
+        if self.tables.get().is_none() {
+            let beside = |table: &'static Published| Ok((table, table.rows(&self.lines)?));
+            let _ = self.tables.set(at_once(PUBLISHED.iter(), beside)?);
+        }
+        Ok(self.tables.get().map_or(&[], Vec::as_slice))
+    }
+
+    /// What a pool should do with so many threads on this machine, per second.
+    pub(super) fn rate(&self, series: &str, threads: u32) -> Option<f64> {
+        let (_, rates) = self.curves.iter().find(|curve| curve.0 == series)?;
+        Some(rates[THREADS.iter().position(|own| *own == threads)?])
+    }
+
+    /// Whether a parameter of the model was fitted to this point, on the machine that it was written on: how
+    /// long a core keeps a line that another has asked for. Then it tests little.
+    pub(super) fn fitted(series: &str, threads: u32) -> bool {
+        (series, threads) == ("freelist", 2)
+    }
+}
+
+/// Makes something of each, each in a thread of its own.
+fn at_once<T: Send, M: Send>(
+    all: impl Iterator<Item = T>,
+    make: impl Fn(T) -> Result<M, Error> + Sync,
+) -> Result<Vec<M>, Error> {
+    thread::scope(|scope| {
+        let make = &make;
+        let running: Vec<_> = all.map(|one| scope.spawn(move || make(one))).collect();
+        let made = running.into_iter().map(|thread| thread.join());
+        made.map(|made| made.expect("no simulation panics"))
+            .collect()
+    })
+}
+
+/// Whether a machine may take so long for it. With any other number, a simulation need not end.
+fn plausible(ns: &f64) -> bool {
+    (0.1..1e5).contains(ns)
+}
+
+fn raw<'a>(record: &'a Record, name: &str) -> Option<&'a Raw> {
+    let found = record.case(name)?;
+    found.raw.as_ref().filter(|_| found.status == Status::Ok)
+}
+
+impl Lines {
+    /// What lines cost here: the smallest trials, for whatever disturbs a ping-pong only makes it longer.
+    fn of(record: &Record) -> Option<Lines> {
+        let cost = |name| Some(raw(record, name)?.min).filter(plausible);
+        let (own_ns, near_ns) = (cost("line/own")?, cost("line/near")?);
+        let far = cost("line/far");
+        Some(Lines {
+            own_ns,
+            near_ns,
+            far_ns: far.unwrap_or(FAR * near_ns),
+            far_measured: far.is_some(),
+        })
+    }
+}
+
+fn curve(kind: Kind, lines: &Lines, work_ns: f64) -> Result<[f64; THREADS.len()], Error> {
+    let mut rates = [0.0; THREADS.len()];
+    for (threads, found) in THREADS.into_iter().zip(&mut rates) {
+        let sockets = threads.div_ceil(SOCKET);
+        let cores = threads.div_ceil(sockets);
+        let machine = Model::new(sockets, cores, lines.own_ns, lines.near_ns, lines.far_ns);
+        *found = rate(kind, &machine, threads, work_ns)?;
+    }
+    Ok(rates)
+}
+
+/// Pairs per second of all threads.
+fn rate(kind: Kind, machine: &Model, threads: u32, work_ns: f64) -> Result<f64, Error> {
+    let objects = (OBJECTS * machine.cpus()) as usize;
+    model::predict(kind, machine, threads, objects, work_ns)
+}
+
+impl Published {
+    /// Its points beside what the model says.
+    fn rows(&'static self, lines: &Lines) -> Result<Vec<Row>, Error> {
+        let machine = self.machine.model(lines);
+        let mut rows = Vec::new();
+        for (series, points) in &self.curves {
+            let (_, kind, _) = simulated(series);
+            // What a call takes alone, less the pool's part.
+            let alone = SECONDS * 1e9 / points[0].1;
+            let work_ns = alone - 1e9 / rate(kind, &machine, 1, 0.0)?;
+            for &(threads, published) in points {
+                let note = self.notes.get(&format!("{series}/{threads}"));
+                rows.push(Row {
+                    series,
+                    threads,
+                    published,
+                    predicted: SECONDS * rate(kind, &machine, threads, work_ns.max(0.0))?,
+                    fitted: threads == 1 || self.fitted.is_some(),
+                    note: note.map(String::as_str),
+                });
+            }
+        }
+        Ok(rows)
+    }
+
+    /// What the model was told of the machine, with all that is assumed, and what was simulated on it.
+    pub(super) fn told(&self) -> String {
+        let Told {
+            sockets,
+            cores,
+            threads_per_core,
+            transfers,
+        } = self.machine;
+        let smt = match threads_per_core {
+            1 => String::new(),
+            _ => format!(", which together do {SMT} times as much as one alone"),
+        };
+        let chosen = match transfers {
+            1.0 => "",
+            _ => " (chosen to suit the study's table)",
+        };
+        let names: Vec<&str> = self.curves.keys().map(|name| simulated(name).2).collect();
+        let fitted = self.fitted.iter().map(|reason| format!("; {reason}"));
+        format!(
+            "sockets: {sockets}; cores of each: {cores}; threads of a core: {threads_per_core}{smt}; threads take one \
+             core after another; a transfer of a cache line takes {transfers} times as long as here{chosen}; \
+             {OBJECTS} objects a CPU; what else a call does is fitted at one thread; simulated was {}{}",
+            names.join(" and "),
+            fitted.collect::<String>()
+        )
+    }
+}
+
+impl Told {
+    fn model(&self, lines: &Lines) -> Model {
+        let (near, far) = (lines.near_ns, lines.far_ns);
+        let (near, far) = (near * self.transfers, far * self.transfers);
+        Model {
+            threads_per_core: self.threads_per_core,
+            smt: SMT,
+            line_bytes: KERNEL_LINE,
+            ..Model::new(self.sockets, self.cores, lines.own_ns, near, far)
+        }
+    }
+}
+
+/// What is simulated for a curve of a published table.
+fn simulated(series: &str) -> (&'static str, Kind, &'static str) {
+    let found = SIMULATED.into_iter().find(|one| one.0 == series);
+    found.expect("tests simulate every published curve")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The machine that this was written on.
+    const HERE: Lines = Lines {
+        own_ns: 4.5,
+        near_ns: 55.0,
+        far_ns: 137.5,
+        far_measured: false,
+    };
+
+    #[test]
+    fn the_freelist_falls_with_cpus_and_the_others_rise() {
+        let prediction = Prediction::simulate(HERE, Some(2.0)).unwrap();
+        let rates = |series: &str| THREADS.map(|count| prediction.rate(series, count).unwrap());
+        let steps = |series: &str| {
+            let rates = rates(series);
+            rates
+                .windows(2)
+                .map(|two| two[1] / two[0])
+                .collect::<Vec<_>>()
+        };
+        let freelist = steps("freelist");
+        assert!(freelist.iter().all(|step| *step < 1.1), "{freelist:?}");
+        for series in ["array-padded", "percpu"] {
+            let steps = steps(series);
+            assert!(steps.iter().all(|step| *step > 1.2), "{steps:?}");
+        }
+        // Side by side, slots share lines, so that two are slower than one; then it rises.
+        let array = rates("array");
+        assert!(
+            array[1] < array[0] && array[9] > 3.0 * array[0],
+            "{array:?}"
+        );
+    }
+
+    /// Each point is within 2 times of what was published, or it is said why not.
+    #[test]
+    fn published_points_are_met_within_2_times_but_for_those_that_say_why() {
+        let prediction = Prediction::simulate(HERE, None).unwrap();
+        assert!(prediction.curves.is_empty());
+        let tables = prediction.tables().unwrap();
+        let rows = || tables.iter().flat_map(|table| &table.1);
+        let off = |row: &&Row| row.factor() > OFF;
+        let unsaid = rows().find(|row| off(row) && row.note.is_none());
+        assert!(unsaid.is_none(), "{unsaid:?}");
+        let tested = || rows().filter(|row| !row.fitted);
+        let failed = tested().filter(off).count();
+        assert!(failed < 4 && tested().count() == 78, "{failed}");
+        assert!(rows().filter(|row| row.threads == 1).all(|row| row.fitted));
+        for (table, rows) in tables {
+            let all = rows.iter().all(|row| row.fitted);
+            assert_eq!(all, table.fitted.is_some(), "{}", table.title);
+            assert!(table.curves.values().all(|points| points[0].0 == 1));
+        }
+    }
+}
