@@ -3,6 +3,7 @@
 
 use super::plot;
 use crate::{
+    builtin::Own,
     record::{Part, PredictedCurve, Prediction, PublishedRow, PublishedTable, Record},
     report::{
         block::{Block, Cell, Head, Note},
@@ -18,8 +19,14 @@ use crate::{
 /// A prediction that is off by more than this counts as failed ([`PublishedRow::within`]).
 const OFF: f64 = 2.0;
 
+/// What pools show of their own.
+pub(in crate::builtin) const OWN: Own = Own {
+    sections,
+    ..Own::NOTHING
+};
+
 /// What a model predicts of a record's curves, where one was asked.
-pub(in crate::builtin) fn sections(record: &Record, detail: Detail) -> Vec<Section> {
+fn sections(record: &Record, detail: Detail) -> Vec<Section> {
     let (Some(prediction), Some(chart)) = (&record.prediction, Chart::new(record)) else {
         return Vec::new();
     };
