@@ -3,7 +3,7 @@
 
 mod common;
 
-use bpfcost::report::{compare, scenario, style::Style};
+use bpfcost::report::{compare, style::Style};
 use common::{sample_changes, sample_record, views};
 
 #[test]
@@ -19,8 +19,7 @@ fn verbose_table() {
 #[test]
 fn single_scenario() {
     let record = sample_record::clean();
-    let view = scenario::render(&record, "tcp-v4-lru-miss", Style::default());
-    insta::assert_snapshot!(view.expect("the case is there"));
+    insta::assert_snapshot!(views::alone(&record, "tcp-v4-lru-miss", Style::default()));
 }
 
 #[test]

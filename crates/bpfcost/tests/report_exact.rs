@@ -6,7 +6,7 @@ mod common;
 use bpfcost::{
     experiment::Unit,
     record::Record,
-    report::{compare, json, scenario, style::Style},
+    report::{compare, json, style::Style},
 };
 use common::{sample_changes, sample_exact, views};
 
@@ -23,8 +23,7 @@ fn verbose_table() {
 #[test]
 fn single_scenario() {
     let record = sample_exact::old();
-    let view = scenario::render(&record, "tcp-v4-lru-miss", Style::default());
-    insta::assert_snapshot!(view.expect("the case is there"));
+    insta::assert_snapshot!(views::alone(&record, "tcp-v4-lru-miss", Style::default()));
 }
 
 #[test]
@@ -73,7 +72,7 @@ fn views(record: &Record) -> Vec<(&'static str, String)> {
     vec![
         ("table", views::table(record, style)),
         ("verbose", views::verbose(record, style)),
-        ("scenario", scenario::render(record, case, style).unwrap()),
+        ("scenario", views::alone(record, case, style)),
         ("markdown", views::markdown(record)),
         ("html", views::html(std::slice::from_ref(record)).unwrap()),
     ]
@@ -102,9 +101,7 @@ fn times_of_an_emulator_are_named_so() {
             view.contains("times of an emulator, not of hardware"),
             "{name}: {view}"
         );
-        if name != "scenario" {
-            assert!(view.contains("vm:6.1 (emulated)"), "{name}: {view}");
-        }
+        assert!(view.contains("vm:6.1 (emulated)"), "{name}: {view}");
         assert!(!view.contains("insn"), "{name}: {view}");
     }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bpfcost::{
     experiment::{Layout, Role},
     record::{Raw, Record, Status},
-    report::{csv, json, scenario, style::Style},
+    report::{csv, json, style::Style},
 };
 use common::{sample_changes, sample_grid, sample_record, views};
 
@@ -25,7 +25,7 @@ fn views(record: &Record) -> Vec<String> {
         views::html(std::slice::from_ref(record)).unwrap(),
     ];
     for case in record.cases.iter().take(40) {
-        views.extend(scenario::render(record, &case.name, style));
+        views.push(views::alone(record, &case.name, style));
     }
     views
 }

@@ -65,10 +65,7 @@ fn too_few_epochs_tell_of_no_cost() {
     let found = &mut record.comparisons[0];
     (found.verdict, found.relative, found.relative_ci95) = (Verdict::Unresolved, -0.495, None);
     let told = sentence(&record);
-    assert!(
-        told.contains("too few epochs to tell what bpftrace costs"),
-        "{told}"
-    );
+    assert!(told.contains("too few epochs for an interval"), "{told}");
     assert!(told.contains("−49.5 % CPU"), "{told}");
     assert!(!told.contains("more"), "{told}");
 }
@@ -145,8 +142,9 @@ fn the_sentence_of_a_state_alone() {
     record.experiment = "syscount".to_owned();
     sample_workload::workload(&mut record).subject = Some("redis".to_owned());
     let told = sentence(&record);
-    let expected = "With target bystander, bpftrace costs redis 4.5 % more CPU per command (95 %:";
+    let expected = "bpftrace costs redis 4.5 % more CPU per command (95 %:";
     assert!(told.starts_with(expected), "{told}");
+    assert!(told.ends_with(", target bystander."), "{told}");
 }
 
 #[test]
@@ -408,9 +406,7 @@ fn lost_datagrams_are_told_by_the_place_where_they_were_lost() {
     ];
     let inside = told(&values);
     assert!(
-        inside.contains(
-            "Of 1,000,000 commands sent in a window, 90 % were lost, 9.6 % reached the server's program."
-        ),
+        inside.contains("Of 1,000,000 commands sent in a window off lost 90 % reached the server's program 9.6 %"),
         "{inside}"
     );
     values.extend([
@@ -420,19 +416,17 @@ fn lost_datagrams_are_told_by_the_place_where_they_were_lost() {
     ]);
     let outside = told(&values);
     for words in [
-        "90 % were dropped on the host before QEMU read them, 0.2 % inside QEMU, 0.1 % in the guest's socket, 0.1 % came when the test was over, 9.6 %",
-        "idled for 93 % of the time, and the server worked for 1.00 µs of the 10.4 µs",
-        "shows nothing of a probe on its calls that costs less than 9.42 µs a command.",
+        "dropped on the host before QEMU read them 90 %",
+        "lost inside QEMU 0.2 %",
+        "lost in the guest's socket 0.1 %",
+        "came when the test was over 0.1 %",
+        "reached the server's program 9.6 %",
+        "time that the CPUs idled 93 %",
+        "from one command to the next 10.4 µs",
+        "of which the server worked 1.00 µs",
     ] {
         assert!(outside.contains(words), "{words}: {outside}");
     }
-    let last = values.iter().position(|(name, _)| *name == "server_ns");
-    values[last.unwrap()].1 = 10_000.0;
-    let busy = told(&values);
-    assert!(busy.contains("a run on an idle host tells"), "{busy}");
-    values.retain(|(name, _)| *name != "host_dropped");
-    let inside = told(&values);
-    assert!(inside.contains("it has no time to spare"), "{inside}");
     // Of what nobody counted nothing is told.
     assert!(!told(&[]).contains("sent in a window"));
 }

@@ -21,11 +21,22 @@ pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
 
-use crate::builtin::ladder;
+use super::{Own, ladder};
 use crate::experiment::{
     Case, Description, Experiment, Grid, Layout, Loaded, Overhead, Pair, Sentinel, Setup, missing,
 };
+use crate::report::section::tables;
 use case::Way;
+
+/// What it shows of its own: the parts of costs, and an atlas of kernels.
+pub(super) const OWN: Own = Own {
+    sections: |record, _| tables(shown::blocks(record)),
+    columns: shown::columns,
+    document: |records| {
+        let of_attach = records.first()?.experiment == AttachTypes.description().name;
+        of_attach.then(|| atlas::render(records))?
+    },
+};
 
 /// The experiment.
 #[derive(Debug, Default)]

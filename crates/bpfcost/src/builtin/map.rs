@@ -308,6 +308,7 @@ impl Experiment for Maps {
                 net: "what an operation on the map costs, less what choosing its key costs (its floor)".into(),
                 floors: "Floors differ in the key that they choose: none, an index, or 8 bytes on the stack."
                     .into(),
+                note: None,
             }),
             overhead: Overhead {
                 // Programs are verified, and a million keys put into each of the large tables.

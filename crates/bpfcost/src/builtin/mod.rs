@@ -1,6 +1,6 @@
 //! The experiments that this program has, each in a file of its own.
 //!
-//! To add one: write a file here that implements [`Experiment`], and name it in [`all`].
+//! To add one: write a file here that implements [`Experiment`], and add its line to the registry below.
 
 pub mod attach;
 mod batch;
@@ -15,18 +15,60 @@ pub mod view;
 pub mod workload;
 pub mod xdp_lb;
 
-use crate::experiment::Experiment;
+use crate::{
+    experiment::Experiment,
+    record::Record,
+    report::{
+        csv::Columns,
+        section::{Detail, Section},
+    },
+};
 
-/// Every experiment that this program knows, in the order of `bpfcost list`.
+/// What experiments show of their own, beside what their layout shows.
+pub(crate) struct Own {
+    /// Sections of a record; none where it is of another experiment.
+    sections: fn(&Record, Detail) -> Vec<Section>,
+    /// Columns of CSV for a record's cases; `None` where it is of another experiment.
+    columns: for<'a> fn(&'a Record) -> Option<Columns<'a>>,
+    /// The one Markdown document of records on several targets; `None` where they are of another experiment.
+    document: fn(&[&Record]) -> Option<String>,
+}
+
+impl Own {
+    /// Nothing.
+    const NOTHING: Own = Own {
+        sections: |_, _| Vec::new(),
+        columns: |_| None,
+        document: |_| None,
+    };
+}
+
+/// Every experiment in the order of `bpfcost list`, with what it shows of its own.
+const REGISTRY: [(fn() -> Vec<Box<dyn Experiment>>, Own); 7] = [
+    (|| one(xdp_lb::XdpLb::default()), Own::NOTHING),
+    (|| one(attach::AttachTypes), attach::OWN),
+    (|| one(map::Maps::default()), Own::NOTHING),
+    (|| one(pool::Pools::default()), pool::predicted::OWN),
+    (|| one(kretprobe::Kretprobes::default()), Own::NOTHING),
+    (
+        || workload::built_in().flat_map(one).collect(),
+        workload::shown::OWN,
+    ),
+    (|| one(ladder::KnownAnswers), Own::NOTHING),
+];
+
+fn one(experiment: impl Experiment + 'static) -> Vec<Box<dyn Experiment>> {
+    vec![Box::new(experiment)]
+}
+
+/// Every experiment that this program knows.
 pub fn all() -> Vec<Box<dyn Experiment>> {
-    let mut all: Vec<Box<dyn Experiment>> = vec![
-        Box::new(xdp_lb::XdpLb::default()),
-        Box::new(attach::AttachTypes),
-        Box::new(map::Maps::default()),
-        Box::new(pool::Pools::default()),
-        Box::new(kretprobe::Kretprobes::default()),
-    ];
-    all.extend(workload::built_in().map(|one| Box::new(one) as Box<dyn Experiment>));
-    all.push(Box::new(ladder::KnownAnswers));
-    all
+    REGISTRY.iter().flat_map(|entry| (entry.0)()).collect()
+}
+
+/// The names of the experiments whose cases span a grid, for questions that are about such.
+pub(crate) fn grids() -> String {
+    let all = all().into_iter().map(|one| one.description());
+    let grids = all.filter(|one| one.layout.grid().is_some());
+    grids.map(|one| one.name).collect::<Vec<_>>().join("|")
 }

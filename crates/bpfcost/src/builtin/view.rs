@@ -1,13 +1,10 @@
-//! Records as they are shown: the views of [`report`], with the sections that experiments have of their own.
+//! Records as they are shown: the views of [`report`], with the sections that experiments have of their own
+//! (the registry).
 
 use anyhow::Result;
 
-use super::{
-    attach::{self, AttachTypes},
-    pool, workload,
-};
+use super::REGISTRY;
 use crate::{
-    experiment::Experiment,
     record::Record,
     report::{
         self, csv, html,
@@ -18,18 +15,12 @@ use crate::{
     },
 };
 
-/// A record as it is shown; of attach types with what they cost at a rate, where `load` asks for it.
+/// A record as it is shown; with what its cases cost at a rate, where `load` asks for it.
 pub fn of(record: &Record, detail: Detail, load: Load) -> View {
-    view::of(record, detail, own(record, detail, load))
-}
-
-/// What experiments show of their own.
-fn own(record: &Record, detail: Detail, load: Load) -> Vec<Section> {
-    let mut sections = pool::predicted::sections(record, detail);
-    sections.extend(workload::shown::sections(record, detail));
-    sections.extend(tables(attach::shown::blocks(record)));
+    let own = REGISTRY.iter().map(|(_, own)| own);
+    let mut sections: Vec<Section> = own.flat_map(|own| (own.sections)(record, detail)).collect();
     sections.extend(tables(rate::blocks(record, load)));
-    sections
+    view::of(record, detail, sections)
 }
 
 /// Records as one page.
@@ -39,21 +30,16 @@ pub fn page(records: &[Record], load: Load) -> Result<String> {
         Part::Matrix(matrix, _) => Some(matrix::view(matrix, Detail::Page)),
         Part::Alone(_) => None,
     });
+    let across: Vec<View> = across.collect();
     let views = records.iter().map(|record| of(record, Detail::Page, load));
-    html::render(
-        &across.collect::<Vec<View>>(),
-        &views.collect::<Vec<View>>(),
-    )
+    html::render(&across, &views.collect::<Vec<View>>())
 }
 
 /// Records as CSV, a line for each case.
 pub fn csv(records: &[Record], load: Load) -> Result<String> {
     let own = |record| {
-        let own = [
-            attach::shown::columns(record),
-            pool::predicted::columns(record),
-        ];
-        own.into_iter().flatten().collect()
+        let own = REGISTRY.iter().map(|(_, own)| (own.columns)(record));
+        own.flatten().collect()
     };
     csv::render(records, load, own)
 }
@@ -70,7 +56,12 @@ pub fn document(records: &[Record], load: Load) -> String {
     let document = |part: &Part<'_>| {
         let (Part::Matrix(_, records) | Part::Alone(records)) = part;
         let rates = || records.iter().map(|record| rate::markdown(record, load));
-        let own = own_document(records).map(|own| own + &rates().collect::<String>());
+        let mut documents = REGISTRY
+            .iter()
+            .filter_map(|(_, own)| (own.document)(records));
+        let own = documents
+            .next()
+            .map(|own| own + &rates().collect::<String>());
         own.unwrap_or_else(|| part_markdown(part, load))
     };
     parts.iter().map(document).collect()
@@ -87,10 +78,4 @@ fn part_markdown(part: &Part<'_>, load: Load) -> String {
         .map(|record| of(record, Detail::Document, load));
     let views = across.into_iter().chain(records);
     views.map(|view| report::markdown::render(&view)).collect()
-}
-
-/// The document that the experiment of these records has of its own.
-fn own_document(records: &[&Record]) -> Option<String> {
-    let of_attach = records.first()?.experiment == AttachTypes.description().name;
-    of_attach.then(|| attach::atlas::render(records))?
 }

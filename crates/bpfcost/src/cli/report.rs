@@ -13,7 +13,7 @@ use super::{
     parse,
 };
 use crate::{
-    builtin::view,
+    builtin::{grids, view},
     record::{self, Record},
     report::rate::Load,
 };
@@ -21,7 +21,7 @@ use crate::{
 /// Make one self-contained HTML page of records, or one Markdown document.
 ///
 /// The page needs no network and no server: send it, print it, keep it. Markdown says the same in text; the
-/// same records give the same file. Of `attach`, it is an atlas: what each way to attach costs on each kernel.
+/// same records give the same file. Of attach, it is an atlas: what each way to attach costs on each kernel.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   bpfcost report run1.json run2.json -o report.html
@@ -33,10 +33,10 @@ pub(super) struct Args {
     /// Where it goes: Markdown where the name ends in .md, else HTML.
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
-    /// Say what attach types cost of one core at so many events a second, e.g. 200k/s.
+    /// Say what each cell of a grid costs of one core at so many operations a second, e.g. 200k/s.
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
-    /// Say of attach types how many events a second this share of one core pays for.
+    /// Say of each cell of a grid how many operations a second this share of one core pays for.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
 }
@@ -73,20 +73,19 @@ fn answerable(records: &[Record], load: Load) -> Result<()> {
     }
     let mut gridded = records
         .iter()
-        .filter(|record| record.layout.grid().is_some())
-        .peekable();
-    if gridded.peek().is_none() {
-        return Err(usage(
-            "--rate and --budget ask about attach types, and none of these records is of them\n  \
-             Make one with: bpfcost run attach",
-        ));
-    }
-    match gridded.any(|record| !record.unit.is_counted()) {
-        true => Ok(()),
-        false => Err(usage(
+        .filter(|record| record.layout.grid().is_some());
+    match gridded.clone().count() {
+        0 => Err(usage(format!(
+            "--rate and --budget ask about costs of single operations, and none of these records has a table of them\n  \
+             Make one with: bpfcost run {}",
+            grids()
+        ))),
+        _ if gridded.all(|record| record.unit.is_counted()) => Err(usage(format!(
             "--rate and --budget need nanoseconds, and these records count instructions, which are none\n  \
-             Make one where there is a clock: bpfcost run attach --on host",
-        )),
+             Make one where there is a clock: bpfcost run {} --on host",
+            grids()
+        ))),
+        _ => Ok(()),
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     store,
 };
 use crate::{
-    builtin::view,
+    builtin::{grids, view},
     experiment::Experiment,
     measure::{Plan, Stop},
     probe,
@@ -90,11 +90,11 @@ pub(super) struct Args {
     /// Short batches, and stop at the first look.
     #[arg(long)]
     quick: bool,
-    /// Say of each comparison whether it is within this relative cost. Of attach types it is a share of one
-    /// core: how many events a second it pays for.
+    /// Say of each comparison whether it is within this relative cost. Of a grid it is a share of one core: how
+    /// many operations a second it pays for.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
-    /// Say what attach types cost of one core at so many events a second, e.g. 200k/s.
+    /// Say what each cell of a grid costs of one core at so many operations a second, e.g. 200k/s.
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
     /// Measure what this probe costs the workload that is named, the command behind --, the server, or the
@@ -302,32 +302,27 @@ fn tell_left() {
 
 /// Refuses to measure for a rate that could not be told afterwards.
 fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> {
-    let timed = |plan: &Plan| !plan.counts();
-    let mut gridded = plans
-        .iter()
-        .filter(|(_, plan)| plan.layout.grid().is_some())
-        .peekable();
-    if gridded.peek().is_none() {
-        return match args.rate {
-            Some(_) => Err(usage(
-                "--rate asks what attach types cost at so many events a second, and no such experiment is \
-                 named\n  It goes with: bpfcost run attach --rate 200k/s",
-            )),
-            None => Ok(()),
-        };
-    }
-    let alone = plans.iter().all(|(_, plan)| plan.layout.grid().is_some());
+    let gridded = plans.iter().map(|(_, plan)| plan);
+    let mut gridded = gridded.filter(|plan| plan.layout.grid().is_some());
     let asked = match (args.rate, args.budget) {
         (Some(_), _) => "--rate",
-        (None, Some(_)) if alone => "--budget",
+        (None, Some(_)) if !plans.is_empty() && gridded.clone().count() == plans.len() => {
+            "--budget"
+        }
         _ => return Ok(()),
     };
-    match gridded.any(|(_, plan)| timed(plan)) {
-        true => Ok(()),
-        false => Err(usage(format!(
-            "{asked} needs nanoseconds, and exact targets count instructions, which are none\n  \
-             Run it where there is a clock: bpfcost run attach --on host"
+    match gridded.clone().count() {
+        0 => Err(usage(format!(
+            "{asked} asks what single operations cost of a core, and no experiment with a table of them is named\n  It \
+             goes with: bpfcost run {} {asked}",
+            grids()
         ))),
+        _ if gridded.all(Plan::counts) => Err(usage(format!(
+            "{asked} needs nanoseconds, and exact targets count instructions, which are none\n  \
+             Run it where there is a clock: bpfcost run {} --on host",
+            grids()
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -377,22 +372,11 @@ fn each(records: &[&Record], show: impl Fn(&Record) -> String) -> String {
 }
 
 fn table(args: &Args, record: &Record, load: Load, style: Style) -> String {
-    let mut measured = record
-        .cases
-        .iter()
-        .filter(|case| case.role == crate::experiment::Role::Case);
-    let only = match (measured.next(), measured.next()) {
-        (Some(only), None) if args.verbose => {
-            let rates = rate::terminal(record, load, style);
-            report::scenario::render(record, &only.name, style).map(|one| one + &rates)
-        }
-        _ => None,
-    };
     let detail = match args.verbose {
         true => Detail::Full,
         false => Detail::Brief,
     };
-    only.unwrap_or_else(|| report::terminal::render(&view::of(record, detail, load), style))
+    report::terminal::render(&view::of(record, detail, load), style)
 }
 
 #[cfg(test)]

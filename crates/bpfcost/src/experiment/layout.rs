@@ -39,6 +39,18 @@ pub struct Grid {
     /// What it means that rows have different floors, in a sentence.
     #[serde(default = "Grid::event_floors")]
     pub floors: String,
+    /// What stands beside the costs of a row, where cases know it.
+    #[serde(default = "Grid::event_note")]
+    pub note: Option<CellNote>,
+}
+
+/// What is to know of a cell beside its cost: the rest of the name of each secondary value that begins with a prefix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CellNote {
+    /// The prefix: `site_`. Without its `_` it is the heading.
+    pub prefix: String,
+    /// What the notes are.
+    pub about: String,
 }
 
 impl Grid {
@@ -49,7 +61,15 @@ impl Grid {
             columns: columns.to_owned(),
             net: Grid::event_net(),
             floors: Grid::event_floors(),
+            note: Grid::event_note(),
         }
+    }
+
+    fn event_note() -> Option<CellNote> {
+        Some(CellNote {
+            prefix: "site_".to_owned(),
+            about: "the instruction that the kernel put at a uprobe's site".to_owned(),
+        })
     }
 
     fn event_net() -> String {

@@ -15,7 +15,7 @@ pub use crate::fault::{ENDED, Fault, LET_GO, Problem};
 pub(crate) use crate::fault::{differs, prove};
 pub use case::{Batch, Case, Metric, Pair, Role, Sizing};
 pub use description::{Description, Overhead, Subject};
-pub use layout::{Grid, Layout, ProbedWorkload, Scaling};
+pub use layout::{CellNote, Grid, Layout, ProbedWorkload, Scaling};
 pub use trial::{Loaded, Sentinel, Trial};
 pub use unit::Unit;
 

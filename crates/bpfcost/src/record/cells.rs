@@ -27,6 +27,16 @@ impl Grid {
         let plain = case.name.strip_prefix(row)?.strip_prefix('/')? == column;
         (plain && case.role == Role::Case).then_some((row, column))
     }
+
+    /// What a case says beside its cost; empty where it says nothing.
+    pub fn note(&self, case: &CaseRecord) -> String {
+        let names = case.secondary.keys();
+        let notes = self.note.as_ref().map(|note| {
+            let notes = names.filter_map(|name| name.strip_prefix(note.prefix.as_str()));
+            notes.collect::<Vec<_>>().join("/")
+        });
+        notes.unwrap_or_default()
+    }
 }
 
 impl Record {

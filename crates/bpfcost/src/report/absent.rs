@@ -1,4 +1,6 @@
-//! What can't run anywhere in a view, in a line a reason instead of rows without numbers.
+//! What has no number in a view: what can't run anywhere in a line a reason instead of rows, the rest by footnotes.
+
+use std::collections::BTreeSet;
 
 /// A reason of a case that can't run, and the way out that follows it, if there is one.
 pub(super) fn parted(reason: &str) -> (&str, Option<&str>) {
@@ -9,7 +11,7 @@ pub(super) fn parted(reason: &str) -> (&str, Option<&str>) {
 }
 
 /// Names with their reasons as lines, those of one reason together.
-pub(super) fn reasons(absent: &[(String, String)]) -> Vec<String> {
+fn reasons(absent: &[(String, String)]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for (name, reason) in absent {
         let (why, _) = parted(reason);
@@ -34,6 +36,39 @@ pub(super) fn remedies(absent: &[(String, String)]) -> Vec<String> {
     }
     let line = |remedy: &str| format!("{}.", remedy.trim_end_matches('.'));
     remedies.into_iter().map(line).collect()
+}
+
+/// The place of the footnote that gives a reason; each is there once.
+pub(super) fn footnote(footnotes: &mut Vec<String>, why: &str) -> usize {
+    let place = footnotes.iter().position(|note| note == why);
+    place.unwrap_or_else(|| {
+        footnotes.push(why.to_owned());
+        footnotes.len() - 1
+    })
+}
+
+/// What has no number, and why, one line each: what can't run, and the footnotes at some places.
+pub(super) fn notes(
+    absent: &[(String, String)],
+    footnotes: &[String],
+    places: impl Iterator<Item = usize>,
+) -> Vec<String> {
+    let places: BTreeSet<usize> = places.collect();
+    let marked = places.into_iter().filter_map(|place| {
+        let note = footnotes.get(place)?;
+        Some(format!("{} {note}", mark(Some(place))))
+    });
+    reasons(absent).into_iter().chain(marked).collect()
+}
+
+/// The mark of a footnote: its number, raised.
+pub(super) fn mark(footnote: Option<usize>) -> String {
+    const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
+    let digits = footnote.map_or_else(String::new, |place| (place + 1).to_string());
+    digits
+        .bytes()
+        .filter_map(|digit| RAISED.get(usize::from(digit - b'0')))
+        .collect()
 }
 
 #[cfg(test)]

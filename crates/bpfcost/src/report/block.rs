@@ -37,6 +37,22 @@ pub struct Head {
     pub spare: bool,
 }
 
+/// A column: its heading, and what stands below it for each row.
+pub struct Column<'a, R: ?Sized> {
+    head: Head,
+    cell: Box<dyn Fn(&R) -> Cell + 'a>,
+}
+
+impl<R: ?Sized> Column<'_, R> {
+    /// The same column, empty where it is not wanted; no view shows an empty one.
+    pub fn only(self, wanted: bool) -> Self {
+        match wanted {
+            true => self,
+            false => self.head.of(|_| Cell::default()),
+        }
+    }
+}
+
 /// A cell: its text, and the number that it is of.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cell {
@@ -97,6 +113,14 @@ impl Head {
         Head { kept: true, ..self }
     }
 
+    /// The column below it.
+    pub fn of<'a, R: ?Sized>(self, cell: impl Fn(&R) -> Cell + 'a) -> Column<'a, R> {
+        Column {
+            head: self,
+            cell: Box::new(cell),
+        }
+    }
+
     /// Its words in one line.
     pub(super) fn line(&self) -> String {
         self.text.replace("-\n", "-").replace('\n', " ")
@@ -133,6 +157,14 @@ impl Cell {
         value.map_or_else(Cell::default, |value| Cell::number(show(value), value))
     }
 
+    /// A text that sorts by a number, where it has one.
+    pub fn keyed(text: impl Into<String>, key: Option<f64>) -> Self {
+        Cell {
+            key,
+            ..Cell::words(text)
+        }
+    }
+
     /// The same in a tone.
     pub fn toned(self, tone: Tone) -> Self {
         Cell { tone, ..self }
@@ -140,6 +172,37 @@ impl Cell {
 }
 
 impl Block {
+    /// A table of rows.
+    pub fn of<'r, R: 'r>(
+        columns: Vec<Column<'_, R>>,
+        rows: impl IntoIterator<Item = &'r R>,
+    ) -> Self {
+        Block::by_group(columns, [(String::new(), rows)])
+    }
+
+    /// A table of rows under headings; those without rows have none.
+    pub fn by_group<'r, R: 'r, Rows: IntoIterator<Item = &'r R>>(
+        columns: Vec<Column<'_, R>>,
+        groups: impl IntoIterator<Item = (String, Rows)>,
+    ) -> Self {
+        let mut block = Block::default();
+        for (name, rows) in groups {
+            let start = block.rows.len();
+            let row = |row| columns.iter().map(|column| (column.cell)(row)).collect();
+            block.rows.extend(rows.into_iter().map(row));
+            if !name.is_empty() && block.rows.len() > start {
+                block.groups.push((start, name));
+            }
+        }
+        block.head = columns.into_iter().map(|column| column.head).collect();
+        block
+    }
+
+    /// The table, unless it has no rows.
+    pub fn filled(self) -> Option<Self> {
+        (!self.rows.is_empty()).then_some(self)
+    }
+
     /// The places of the columns that have anything in them; names always.
     pub(super) fn columns(&self) -> Vec<usize> {
         let filled = |at: &usize| {

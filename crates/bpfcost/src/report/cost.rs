@@ -4,10 +4,11 @@ use crate::{
     experiment::Role,
     record::{CaseRecord, Record, Status},
     report::{
+        absent,
         number::{self, MISSING},
         rows,
         style::Tone,
-        words,
+        text, words,
     },
 };
 
@@ -32,6 +33,8 @@ pub struct CostText {
     pub tone: Tone,
     /// Why there is no number.
     pub why: Option<String>,
+    /// What is to know beside it ([`Grid::note`](crate::experiment::Grid)).
+    pub note: String,
 }
 
 impl CostText {
@@ -48,33 +51,52 @@ fn raw(case: &CaseRecord, record: &Record) -> CostText {
     let row = rows::case_row(case, record);
     let why = (case.status != Status::Ok).then(|| row.note());
     let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
-    let width = raw
-        .filter(|_| !record.unit.is_counted())
-        .and_then(words::half_width);
+    let counted = record.unit.is_counted();
+    let width = raw.filter(|_| !counted).and_then(words::half_width);
     CostText {
-        value: row.cost,
-        range: match record.unit.is_counted() {
+        range: match counted {
             true => raw.and_then(|_| words::range(case)).unwrap_or_default(),
             false => row.interval.clone(),
         },
+        value: row.cost,
         spread: row.interval,
         width: width.map_or_else(String::new, |width| format!("±{}", number::percent(width))),
         tone: row.tone,
         why,
+        ..CostText::default()
     }
 }
 
 fn net(case: &CaseRecord, record: &Record) -> CostText {
-    let without = |value: &str, tone, why: String| CostText {
-        value: value.to_owned(),
-        tone,
-        why: Some(why),
+    let note = record
+        .layout
+        .grid()
+        .map(|grid| text::line(&grid.note(case)));
+    let text = CostText {
+        note: note.unwrap_or_default(),
         ..CostText::default()
     };
-    let note = || rows::case_row(case, record).note();
+    let quiet = |value: &str| CostText {
+        value: value.to_owned(),
+        tone: Tone::Quiet,
+        ..text.clone()
+    };
+    let why = rows::case_row(case, record).note();
     match case.status {
-        Status::Invalid => return without("INVALID", Tone::Alarm, note()),
-        Status::Unsupported => return without(MISSING, Tone::Quiet, note()),
+        Status::Invalid => {
+            return CostText {
+                tone: Tone::Alarm,
+                why: Some(why),
+                ..quiet("INVALID")
+            };
+        }
+        Status::Unsupported => {
+            return CostText {
+                // The way out belongs to rows of which nothing runs.
+                why: Some(absent::parted(&why).0.to_owned()),
+                ..quiet(MISSING)
+            };
+        }
         Status::Ok => {}
     }
     let counted = record.unit.is_counted();
@@ -84,11 +106,14 @@ fn net(case: &CaseRecord, record: &Record) -> CostText {
             "" | MISSING => {
                 let floor = case.floor.as_deref().unwrap_or("its floor");
                 let why = format!("there is no number for it without {floor}");
-                without(MISSING, Tone::Quiet, crate::report::text::line(&why))
+                CostText {
+                    why: Some(text::line(&why)),
+                    ..quiet(MISSING)
+                }
             }
             bracket => CostText {
                 value: bracket.to_owned(),
-                ..CostText::default()
+                ..text
             },
         };
     };
@@ -97,17 +122,13 @@ fn net(case: &CaseRecord, record: &Record) -> CostText {
     if counted {
         let range = cost.range().map_or_else(String::new, |ends| {
             // Hundredths of a range that is wide say nothing.
-            let most = if ends[1] - ends[0] >= WIDE {
-                0
-            } else {
-                usize::MAX
-            };
+            let wide = ends[1] - ends[0] >= WIDE;
+            let most = if wide { 0 } else { usize::MAX };
             let [low, high] =
                 ends.map(|end| number::fixed(end, number::counted_decimals(end).min(most)));
             format!("{low}–{high}")
         });
-        let loads = case.raw.as_ref().map_or(0, |raw| raw.epochs);
-        let loads = number::plural(loads, "load");
+        let loads = number::plural(case.raw.as_ref().map_or(0, |raw| raw.epochs), "load");
         return CostText {
             value: number::fixed(cost.value, decimals),
             spread: match range.as_str() {
@@ -116,26 +137,24 @@ fn net(case: &CaseRecord, record: &Record) -> CostText {
                 range => format!("{range} over {loads}"),
             },
             range,
-            ..CostText::default()
+            ..text
         };
     }
     let spread = ci95.map_or_else(String::new, |ends| number::interval(ends, decimals));
-    if case.net.as_ref().is_some_and(|net| !net.distinguishable) {
-        return CostText {
-            value: NOTHING.to_owned(),
-            range: spread.clone(),
-            spread,
-            tone: Tone::Quiet,
-            ..CostText::default()
-        };
-    }
+    let nothing = case.net.as_ref().is_some_and(|net| !net.distinguishable);
     CostText {
-        value: number::fixed(cost.value, decimals),
-        width: ci95.map_or_else(String::new, |[low, high]| {
-            format!("±{}", number::fixed((high - low) / 2.0, decimals))
-        }),
         range: spread.clone(),
         spread,
-        ..CostText::default()
+        width: ci95.map_or_else(String::new, |[low, high]| match nothing {
+            true => String::new(),
+            false => format!("±{}", number::fixed((high - low) / 2.0, decimals)),
+        }),
+        ..match nothing {
+            true => quiet(NOTHING),
+            false => CostText {
+                value: number::fixed(cost.value, decimals),
+                ..text
+            },
+        }
     }
 }

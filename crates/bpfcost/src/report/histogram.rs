@@ -1,9 +1,10 @@
 //! A histogram in text: round bins from the first percentile to the 99th, with the rest counted
 //! at the ends instead of stretching the axis.
 
-use std::fmt::Write;
-
-use crate::report::number;
+use crate::report::{
+    block::{Block, Cell, Head},
+    number,
+};
 
 /// Columns of the longest bar.
 const BAR: usize = 40;
@@ -89,41 +90,28 @@ impl Histogram {
         number::fixed(self.step, self.decimals())
     }
 
-    /// The bins as lines, bars to scale.
-    pub fn render(&self, indent: &str) -> String {
-        let most = self
-            .bins
-            .iter()
-            .map(|(_, number)| *number)
-            .max()
-            .unwrap_or(1)
-            .max(1);
+    /// The bins as a table, bars to scale.
+    pub fn block(&self) -> Block {
+        let most = self.bins.iter().map(|bin| bin.1).max().unwrap_or(1).max(1);
         let decimals = self.decimals();
-        let edges: Vec<String> = self
-            .bins
-            .iter()
-            .map(|(edge, _)| number::fixed(*edge, decimals))
-            .collect();
-        let width = edges.iter().map(String::len).max().unwrap_or(0).max(4);
-        let mut out = String::new();
-        if self.below > 0 {
-            let _ = writeln!(out, "{indent}{:>width$}  {:<6}", "<p1", self.below);
-        }
-        for (edge, (_, number)) in edges.iter().zip(&self.bins) {
+        let bins = self.bins.iter().map(|(edge, number)| {
             // One trial is never nothing.
-            let length = (number * BAR).div_ceil(most);
-            let bar = "█".repeat(length);
-            let line = format!("{indent}{edge:>width$}  {number:<6} {bar}");
-            let _ = writeln!(out, "{}", line.trim_end());
-        }
-        if self.above > 0 {
-            let _ = writeln!(out, "{indent}{:>width$}  {:<6}", ">p99", self.above);
-        }
-        out.lines().fold(String::new(), |mut text, line| {
-            text.push_str(line.trim_end());
-            text.push('\n');
-            text
-        })
+            let bar = "█".repeat((number * BAR).div_ceil(most));
+            (number::fixed(*edge, decimals), *number, bar)
+        });
+        let end = |name: &str, number: usize| {
+            (number > 0).then(|| (name.to_owned(), number, String::new()))
+        };
+        let below = end("<p1", self.below).into_iter();
+        let rows: Vec<(String, usize, String)> =
+            below.chain(bins).chain(end(">p99", self.above)).collect();
+        type Bin = (String, usize, String);
+        let columns = vec![
+            Head::number("").of(|bin: &Bin| Cell::words(&bin.0)),
+            Head::number("").of(|bin: &Bin| Cell::words(bin.1.to_string())),
+            Head::words("").of(|bin: &Bin| Cell::words(&bin.2)),
+        ];
+        Block::of(columns, &rows)
     }
 }
 
@@ -175,7 +163,7 @@ mod tests {
             let inside: usize = histogram.bins.iter().map(|(_, number)| number).sum();
             assert_eq!(histogram.below + inside + histogram.above, values.len());
             assert!(histogram.bins.len() <= 70);
-            assert!(!histogram.render("").contains("NaN"));
+            assert!(!format!("{:?}", histogram.block()).contains("NaN"));
         }
         assert_eq!(Histogram::new(&[]), None);
         assert_eq!(Histogram::new(&sorted(&[vec![f64::NAN]])), None);

@@ -20,7 +20,7 @@ pub mod number;
 pub mod rate;
 pub mod rows;
 pub mod scaling;
-pub mod scenario;
+mod scenario;
 pub mod section;
 pub mod style;
 pub mod summary;

@@ -74,6 +74,31 @@ pub fn interval([low, high]: [f64; 2], decimals: usize) -> String {
     format!("[{}, {}]", fixed(low, decimals), fixed(high, decimals))
 }
 
+/// `[+1.1, +2.7]`.
+pub fn signed_interval(ends: [f64; 2], decimals: usize) -> String {
+    let [low, high] = ends.map(|end| signed(end, decimals));
+    format!("[{low}, {high}]")
+}
+
+/// `+1.9 %` and `[+1.1, +2.7]`: a difference as a share, in percent; the second empty without an interval.
+pub fn change(share: f64, ci95: Option<[f64; 2]>) -> (String, String) {
+    let ends = ci95.map(|ends| ends.map(|end| end * 100.0));
+    let value = share * 100.0;
+    let decimals = match value.abs() {
+        0.0 if ends.is_none() => 0,
+        // As many as leave a digit: one instruction in thousands is a difference.
+        size if size < 0.0095 && ends.is_none() => 4,
+        size if size < 9.95 => estimate_decimals(value, ends),
+        _ => estimate_decimals(value, ends).min(1),
+    };
+    let text = match signed(value, decimals).as_str() {
+        MISSING => MISSING.to_owned(),
+        text => format!("{text}{HOLD}%"),
+    };
+    let interval = ends.map(|ends| signed_interval(ends, decimals));
+    (text, interval.unwrap_or_default())
+}
+
 /// `20.1 ±0.3`: a value, and as far as its interval reaches from it.
 pub fn with_reach(value: f64, ci95: Option<[f64; 2]>) -> String {
     let decimals = estimate_decimals(value, ci95);
@@ -122,7 +147,12 @@ pub fn plural(number: usize, noun: &str) -> String {
 
 /// Those of which there are any, with their words: `2 cost more`, `1 is the same`.
 pub fn counts(all: &[(usize, &str)]) -> Vec<String> {
-    let singular = [("cost ", "costs "), ("are ", "is "), ("cases ", "case ")];
+    let singular = [
+        ("cost ", "costs "),
+        ("differ", "differs"),
+        ("are ", "is "),
+        ("cases ", "case "),
+    ];
     let words = |&(number, words): &(usize, &str)| {
         let mut words = words.to_owned();
         if number == 1 {
@@ -134,6 +164,15 @@ pub fn counts(all: &[(usize, &str)]) -> Vec<String> {
     };
     let some = all.iter().filter(|one| one.0 > 0);
     some.map(words).collect()
+}
+
+/// `a, b and c`.
+pub fn list(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [start @ .., last] => format!("{} and {last}", start.join(", ")),
+    }
 }
 
 /// A time as one names it: `40 s`, `3 min`, `2.5 h`.

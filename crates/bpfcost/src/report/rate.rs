@@ -1,5 +1,5 @@
-//! What attached programs cost of a core at so many events a second, and how many events a share of a core
-//! pays for. Asked of a report, not of a measurement: net costs and a multiplication.
+//! What the cases of a grid cost of a core at so many operations a second, and how many a share of a core pays
+//! for. Asked of a report, not of a measurement: net costs and a multiplication.
 
 use crate::{
     experiment::Role,
@@ -9,6 +9,7 @@ use crate::{
         number::{self, HOLD, MISSING},
         style::Style,
         target, text,
+        view::grid::{Row, Sheet},
     },
 };
 
@@ -62,123 +63,75 @@ pub fn most(case: &CaseRecord, record: &Record, budget: f64) -> Option<f64> {
     (dearest > 0.0 && rate.is_finite()).then_some(rate)
 }
 
-/// The answers for a record of attach types; none where nothing is asked, or it has no such table.
+/// The answers for a record whose cases span a grid; none where nothing is asked, or it has none.
 pub fn blocks(record: &Record, load: Load) -> Vec<Block> {
     let asked = load.rate.is_some() || load.budget.is_some();
-    if !asked || record.layout.grid().is_none() {
+    let Some(sheet) = Sheet::new(record).filter(|_| asked) else {
         return Vec::new();
-    }
+    };
+    let label = target::label(record);
     if record.unit.is_counted() {
         return vec![Block {
-            title: format!("Rates on {}", target::label(record)),
-            captions: vec![
-                "insn are not ns: what events cost of a core can't be told from counts of instructions. Run \
-                 it where there is a clock: bpfcost run attach --on host"
-                    .to_owned(),
-            ],
+            title: format!("Rates on {label}"),
+            captions: vec![format!(
+                "insn are not ns: counts of instructions do not tell what a rate costs of a core. Run it where there \
+                 is a clock: bpfcost run {} --on host",
+                text::line(&record.experiment)
+            )],
             ..Block::default()
         }];
     }
-    let mut blocks = Vec::new();
-    if let Some(rate) = load.rate {
-        blocks.push(shares(record, rate));
-    }
-    if let Some(budget) = load.budget {
-        blocks.push(rates(record, budget));
-    }
-    if let Some(last) = blocks.last_mut() {
-        last.captions.push(
-            "Costs are of events back to back, so that caches are warm; events that come seldom cost more each. \
-             Without bpf_stats."
-                .to_owned(),
+    let shares = load.rate.map(|rate| {
+        let title = format!("CPU of one core at {}, percent", per_second(rate, f64::round));
+        let caption = "The rate times the net cost. ±: as far as the 95 % interval reaches; below: not told from \
+                       nothing, by its dearer end.";
+        table(&sheet, title, caption, |case| {
+            let share = share(case, record, rate)?;
+            Some(Cell::number(percent(share, case), share.value))
+        })
+    });
+    let rates = load.budget.map(|budget| {
+        let title = format!(
+            "Rates that {} of one core pays for",
+            number::round_percent(budget)
         );
+        let caption =
+            "By the dearer end of each 95 % interval, rounded down; empty without an interval.";
+        table(&sheet, title, caption, |case| {
+            let rate = most(case, record, budget)?;
+            Some(Cell::number(per_second(rate, f64::floor), rate))
+        })
+    });
+    let mut blocks: Vec<Block> = shares.into_iter().chain(rates).collect();
+    if let Some(last) = blocks.last_mut() {
+        let warm = "Costs are of operations back to back, so that caches are warm; those that come seldom cost more.";
+        last.captions.push(warm.to_owned());
         let emulated = target::unit_caption(record).filter(|_| record.machine.emulates_time());
         last.captions.extend(emulated);
     }
     blocks
 }
 
-/// Shares of a core at a rate.
-fn shares(record: &Record, rate: f64) -> Block {
-    let title = format!(
-        "CPU of one core at {}, percent",
-        per_second(rate, f64::round)
-    );
-    let caption = "The rate times ns an event (net), of the 10⁹ ns that a core has in a second. ±: as far as the \
-                   95 % interval reaches; below: what can't be told from the harness, by its dearer end.";
-    table(record, title, caption, |case| {
-        let share = share(case, record, rate)?;
-        Some(Cell::number(percent(share, case), share.value))
-    })
-}
-
-/// Rates within a budget.
-fn rates(record: &Record, budget: f64) -> Block {
-    let title = format!(
-        "Events a second that {} of one core pays for",
-        number::round_percent(budget)
-    );
-    let caption = "By the dearer end of each 95 % interval, rounded down: the safe answer, as far as one run knows. \
-                   Empty where there are too few epochs for an interval.";
-    table(record, title, caption, |case| {
-        let rate = most(case, record, budget)?;
-        Some(Cell::number(per_second(rate, f64::floor), rate))
-    })
-}
-
-/// Attach types × bodies, the cheapest first.
+/// The rows of a grid that have a cost, with an answer in each cell.
 fn table(
-    record: &Record,
+    sheet: &Sheet<'_>,
     title: String,
     caption: &str,
     cell: impl Fn(&CaseRecord) -> Option<Cell>,
 ) -> Block {
-    let Some(grid) = record.layout.grid() else {
-        return Block::default();
-    };
-    let mut bodies: Vec<&String> = Vec::new();
-    let mut rows: Vec<(&String, Vec<&CaseRecord>)> = Vec::new();
-    for case in &record.cases {
-        let factor = |name: &String| case.factors.get(name);
-        let (Some(attach), Some(body)) = (factor(&grid.rows), factor(&grid.columns)) else {
-            continue;
-        };
-        let taxed = case.factors.get("stats").is_some_and(|stats| stats == "on");
-        if taxed || cost(case, record).is_none() {
-            continue;
-        }
-        if !bodies.contains(&body) {
-            bodies.push(body);
-        }
-        match rows.iter_mut().find(|(name, _)| *name == attach) {
-            Some((_, cases)) => cases.push(case),
-            None => rows.push((attach, vec![case])),
-        }
-    }
-    let cheapest = |cases: &[&CaseRecord]| {
-        let costs = cases.iter().filter_map(|case| cost(case, record));
-        costs.map(|cost| cost.value).fold(f64::INFINITY, f64::min)
-    };
-    rows.sort_by(|(_, a), (_, b)| cheapest(a).total_cmp(&cheapest(b)));
-    let head = bodies.iter().map(|body| Head::number(text::line(body)));
+    let name = Head::words(text::line(&sheet.grid.rows));
+    let mut columns = vec![name.of(|row: &Row<'_>| Cell::words(&row.name))];
+    let answer = |place: usize, row: &Row<'_>| row.cells[place].case.and_then(&cell);
+    let answer = &answer;
+    columns.extend(sheet.columns.iter().enumerate().map(|(place, column)| {
+        let cell = move |row: &Row<'_>| answer(place, row).unwrap_or_default();
+        Head::number(column.clone()).of(cell)
+    }));
+    let costs = |row: &&Row<'_>| row.cells.iter().any(|cell| cell.cost.is_some());
     Block {
-        title: format!("{title}, {}", target::label(record)),
-        head: std::iter::once(Head::words("attach")).chain(head).collect(),
-        rows: rows
-            .iter()
-            .map(|(attach, cases)| {
-                let cells = bodies.iter().map(|body| {
-                    let has = |case: &&&CaseRecord| case.factors.get(&grid.columns) == Some(*body);
-                    let found = cases.iter().find(has).and_then(|case| cell(case));
-                    found.unwrap_or_default()
-                });
-                std::iter::once(Cell::words(text::line(attach)))
-                    .chain(cells)
-                    .collect()
-            })
-            .collect(),
+        title: format!("{title}, {}", target::label(sheet.record)),
         captions: vec![caption.to_owned()],
-        ..Block::default()
+        ..Block::of(columns, sheet.rows.iter().filter(costs))
     }
 }
 
@@ -200,11 +153,8 @@ fn percent(share: Share, case: &CaseRecord) -> String {
     }
     let reach = (value - low).max(high - value);
     let decimals = number::decimals(reach);
-    format!(
-        "{}{HOLD}±{}",
-        number::fixed(value, decimals),
-        number::fixed(reach, decimals)
-    )
+    let [value, reach] = [value, reach].map(|number| number::fixed(number, decimals));
+    format!("{value}{HOLD}±{reach}")
 }
 
 /// `200k/s`, with three digits at most, rounded as said.
@@ -233,16 +183,11 @@ pub fn terminal(record: &Record, load: Load, style: Style) -> String {
     })
 }
 
-/// The answers as Markdown.
+/// The answers as Markdown, below a text that ends with its last line.
 pub fn markdown(record: &Record, load: Load) -> String {
-    below(block::plain(&blocks(record, load), Block::markdown))
-}
-
-/// A text that follows another, which ends with its last line.
-fn below(text: String) -> String {
-    match text.is_empty() {
-        true => text,
-        false => format!("\n{text}"),
+    match block::plain(&blocks(record, load), Block::markdown) {
+        text if text.is_empty() => text,
+        text => format!("\n{text}"),
     }
 }
 

@@ -137,10 +137,9 @@ pub fn pairs(record: &Record) -> Vec<PairRow<'_>> {
                 baseline: text::line(&comparison.baseline),
                 about: text::line(&comparison.about),
                 difference: number::signed(comparison.difference, decimals),
-                difference_interval: comparison.ci95.map_or_else(String::new, |ci95| {
-                    let [low, high] = ci95.map(|end| number::signed(end, decimals));
-                    format!("[{low}, {high}]")
-                }),
+                difference_interval: comparison
+                    .ci95
+                    .map_or_else(String::new, |ci95| number::signed_interval(ci95, decimals)),
                 relative,
                 interval: match interval.is_empty() && !record.unit.is_counted() {
                     true => "(no interval)".to_owned(),

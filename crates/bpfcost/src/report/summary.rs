@@ -125,83 +125,35 @@ pub fn same_in_every_load(record: &Record) -> usize {
 }
 
 fn comparisons(record: &Record) -> Option<String> {
-    let all = record.comparisons.len();
-    if all == 0 {
-        return None;
-    }
-    let of = |verdicts: &[Verdict]| {
-        record
-            .comparisons
-            .iter()
-            .filter(|comparison| verdicts.contains(&comparison.verdict))
-            .count()
-    };
-    let differ = of(&[Verdict::Slower, Verdict::Faster]);
-    let (same, unresolved) = (of(&[Verdict::Same]), of(&[Verdict::Unresolved]));
-    let margin = number::round_percent(record.asked.margin);
-    let within = match record.asked.margin > 0.0 {
-        true => format!(" within {margin}"),
-        false => String::new(),
-    };
-    let parts: Vec<String> = [
-        (differ, "differ".to_owned(), "differs".to_owned()),
-        (
-            same,
-            format!("are the same{within}"),
-            format!("is the same{within}"),
+    let verdicts = record
+        .comparisons
+        .iter()
+        .map(|comparison| comparison.verdict);
+    let of = |wanted: &[Verdict]| verdicts.clone().filter(|one| wanted.contains(one)).count();
+    let same = match record.asked.margin > 0.0 {
+        true => format!(
+            "are the same within {}",
+            number::round_percent(record.asked.margin)
         ),
-        (
-            unresolved,
-            "are unresolved".to_owned(),
-            "is unresolved".to_owned(),
-        ),
-    ]
-    .into_iter()
-    .filter(|(number, ..)| *number > 0)
-    .map(|(number, many, one)| match number {
-        1 => format!("1 {one}"),
-        number => format!("{number} {many}"),
-    })
-    .collect();
-    Some(format!(
-        "of {} {}",
-        number::plural(all, "comparison"),
-        list(&parts)
-    ))
+        false => "are the same".to_owned(),
+    };
+    let parts = number::counts(&[
+        (of(&[Verdict::Slower, Verdict::Faster]), "differ"),
+        (of(&[Verdict::Same]), &same),
+        (of(&[Verdict::Unresolved]), "are unresolved"),
+    ]);
+    let all = number::plural(record.comparisons.len(), "comparison");
+    (!parts.is_empty()).then(|| format!("of {all} {}", number::list(&parts)))
 }
 
 fn failures(record: &Record) -> Option<String> {
     let count = |status| {
-        record
-            .cases
-            .iter()
-            .filter(|case| case.status == status)
-            .count()
+        let cases = record.cases.iter();
+        cases.filter(|case| case.status == status).count()
     };
-    let (invalid, unsupported) = (count(Status::Invalid), count(Status::Unsupported));
-    let mut parts = Vec::new();
-    if invalid > 0 {
-        let verb = if invalid == 1 { "is" } else { "are" };
-        parts.push(format!(
-            "{} {verb} INVALID",
-            number::plural(invalid, "case")
-        ));
-    }
-    if unsupported > 0 {
-        let cases = match invalid {
-            0 => number::plural(unsupported, "case"),
-            _ => number::count(unsupported as u64),
-        };
-        parts.push(format!("{cases} can't run on this target"));
-    }
-    (!parts.is_empty()).then(|| list(&parts))
-}
-
-/// `a, b and c`.
-fn list(parts: &[String]) -> String {
-    match parts {
-        [] => String::new(),
-        [one] => one.clone(),
-        [start @ .., last] => format!("{} and {last}", start.join(", ")),
-    }
+    let parts = number::counts(&[
+        (count(Status::Invalid), "cases are INVALID"),
+        (count(Status::Unsupported), "cases can't run on this target"),
+    ]);
+    (!parts.is_empty()).then(|| number::list(&parts))
 }

@@ -146,7 +146,8 @@ impl Block {
         }
         let mut headings = groups.iter().filter(|group| !group.0.is_empty());
         let mut out = String::new();
-        for line in table.lines() {
+        // Headings without words take no line.
+        for line in table.lines().filter(|line| !line.trim().is_empty()) {
             let _ = match line.contains(HEADING) {
                 true => writeln!(
                     out,

@@ -4,12 +4,7 @@ use crate::{
     experiment::{Role, Unit},
     measure::Stop,
     record::{self, BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
-    report::{
-        block::Note,
-        number::{self, MISSING},
-        style::Tone,
-        target, text,
-    },
+    report::{block::Note, number, style::Tone, target, text},
 };
 
 /// The 2N/N ratio may miss 2 by this share before a case is noted (METHODOLOGY: 5 %).
@@ -238,88 +233,68 @@ pub fn net_interval(net: Option<&Net>) -> String {
         .unwrap_or_default()
 }
 
+/// A verdict in a word or two, and the tone to say it in.
+pub fn of_verdict(verdict: Verdict) -> (&'static str, Tone) {
+    match verdict {
+        Verdict::Slower => ("costs more", Tone::More),
+        Verdict::Faster => ("costs less", Tone::Less),
+        Verdict::Same => ("same", Tone::Quiet),
+        Verdict::Unresolved => ("unresolved", Tone::Open),
+    }
+}
+
 /// What can be said of a comparison, and the tone to say it in.
 pub fn verdict(comparison: &Comparison, record: &Record) -> (String, Tone) {
     let margin = number::round_percent(record.asked.margin);
-    let (mut words, tone) = match comparison.verdict {
-        Verdict::Slower => ("costs more".to_owned(), Tone::More),
-        Verdict::Faster => ("costs less".to_owned(), Tone::Less),
-        Verdict::Same if record.asked.margin > 0.0 => {
+    let (word, tone) = of_verdict(comparison.verdict);
+    let detectable = comparison.detectable.filter(|percent| percent.is_finite());
+    let detectable = detectable.map(|percent| number::percent(percent / 100.0));
+    let resolve = comparison.resolve_s.filter(|seconds| seconds.is_finite());
+    let mut words = match (comparison.verdict, detectable) {
+        (Verdict::Same, _) if record.asked.margin > 0.0 => {
             let (relative, _) = relative(comparison);
-            (
-                format!("same ({relative}, below the {margin} that matters)"),
-                Tone::Quiet,
-            )
+            format!("{word} ({relative}, below the {margin} that matters)")
         }
-        Verdict::Same => ("same".to_owned(), Tone::Quiet),
-        Verdict::Unresolved if record.unit.is_counted() => (overlapping(comparison), Tone::Open),
-        Verdict::Unresolved => (unresolved(comparison, &margin), Tone::Open),
+        (Verdict::Unresolved, Some(loads)) if record.unit.is_counted() => {
+            format!("{word}: loads alone differ by {loads}")
+        }
+        (Verdict::Unresolved, seen) if !record.unit.is_counted() => {
+            let seen = seen.map(|seen| format!("would have seen {seen}"));
+            let resolve = resolve
+                .map(|seconds| format!("{} would resolve {margin}", number::duration(seconds)));
+            with_parts(word, seen.into_iter().chain(resolve))
+        }
+        _ => word.to_owned(),
     };
     if let Some(budget) = comparison.budget {
-        let budget_words = match record.asked.budget {
-            Some(budget) => format!("the budget of {}", number::round_percent(budget)),
-            None => "the budget".to_owned(),
-        };
-        words += &match budget {
-            BudgetVerdict::Within => format!("; within {budget_words}"),
-            BudgetVerdict::Over => format!("; over {budget_words}"),
-            BudgetVerdict::CantTell => format!("; can't tell if within {budget_words}"),
-        };
+        let share = record.asked.budget.map(number::round_percent);
+        let asked = share.map_or_else(String::new, |share| format!(" of {share}"));
+        words += &format!("; {} the budget{asked}", of_budget(budget));
     }
     (words, tone)
 }
 
-fn unresolved(comparison: &Comparison, margin: &str) -> String {
-    let seen = comparison
-        .detectable
-        .filter(|percent| percent.is_finite())
-        .map(|percent| format!("would have seen {}", number::percent(percent / 100.0)));
-    let resolve = comparison
-        .resolve_s
-        .filter(|seconds| seconds.is_finite())
-        .map(|seconds| format!("{} would resolve {margin}", number::duration(seconds)));
-    let parts: Vec<String> = seen.into_iter().chain(resolve).collect();
-    match parts.is_empty() {
-        true => "unresolved".to_owned(),
-        false => format!("unresolved: {}", parts.join("; ")),
+/// What stands before the budget.
+pub fn of_budget(budget: BudgetVerdict) -> &'static str {
+    match budget {
+        BudgetVerdict::Within => "within",
+        BudgetVerdict::Over => "over",
+        BudgetVerdict::CantTell => "can't tell if within",
     }
 }
 
-/// Counts that can't be told apart, for they differ from load to load.
-fn overlapping(comparison: &Comparison) -> String {
-    match comparison.detectable.filter(|percent| percent.is_finite()) {
-        Some(percent) => {
-            let percent = number::percent(percent / 100.0);
-            format!("unresolved: loads alone differ by {percent}")
-        }
-        None => "unresolved".to_owned(),
+/// `unresolved: would have seen 2 %`.
+pub(super) fn with_parts(word: &str, parts: impl Iterator<Item = String>) -> String {
+    let parts: Vec<String> = parts.collect();
+    match parts.is_empty() {
+        true => word.to_owned(),
+        false => format!("{word}: {}", parts.join("; ")),
     }
 }
 
 /// `+0.4 %` and `[+0.1, +0.7]`: the relative difference and its interval.
 pub fn relative(comparison: &Comparison) -> (String, String) {
-    let percent = |share: f64| share * 100.0;
-    let interval = comparison.relative_ci95.map(|ends| ends.map(percent));
-    let value = percent(comparison.relative);
-    let decimals = number::estimate_decimals(value, interval);
-    let decimals = if value.abs() < 9.95 {
-        decimals
-    } else {
-        decimals.min(1)
-    };
-    let text = number::signed(value, decimals);
-    let text = match text.as_str() {
-        MISSING => text,
-        text => format!("{text}{}%", number::HOLD),
-    };
-    let interval = interval.map_or_else(String::new, |[low, high]| {
-        let (low, high) = (
-            number::signed(low, decimals),
-            number::signed(high, decimals),
-        );
-        format!("[{low}, {high}]")
-    });
-    (text, interval)
+    number::change(comparison.relative, comparison.relative_ci95)
 }
 
 /// Why the run ended, as the end of a sentence about it.

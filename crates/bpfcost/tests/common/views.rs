@@ -2,7 +2,8 @@
 
 use bpfcost::{
     builtin::view,
-    record::{Changes, Record},
+    experiment::Role,
+    record::{CaseRecord, Changes, Record},
     report::{
         compare, markdown as document,
         matrix::{self, Matrix},
@@ -19,6 +20,14 @@ pub fn table(record: &Record, style: Style) -> String {
 
 pub fn verbose(record: &Record, style: Style) -> String {
     terminal::render(&view::of(record, Detail::Full, Load::default()), style)
+}
+
+/// One case alone with its floors, in full.
+pub fn alone(record: &Record, name: &str, style: Style) -> String {
+    let mut record = record.clone();
+    let own = |case: &CaseRecord| case.name == name || case.role == Role::Floor;
+    record.cases.retain(own);
+    verbose(&record, style)
 }
 
 pub fn markdown(record: &Record) -> String {

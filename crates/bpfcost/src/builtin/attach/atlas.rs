@@ -99,21 +99,12 @@ impl<'a> Atlas<'a> {
     }
 
     fn about(&self) -> String {
-        let kernels = number::plural(self.kernels.len(), "kernel");
-        let clocks = number::plural(self.clocks.len(), "machine");
-        let parts = [
-            (
-                &self.kernels,
-                format!("counted in instructions on {kernels}"),
-            ),
-            (&self.clocks, format!("timed in nanoseconds on {clocks}")),
-        ];
-        let parts = parts.into_iter().filter(|part| !part.0.is_empty());
-        let parts: Vec<String> = parts.map(|part| part.1).collect();
         format!(
-            "What an event costs with a program attached, less what the same event costs without: {}. Written \
-             by `bpfcost report` from records alone; change nothing here by hand.",
-            parts.join(", ")
+            "What an event costs with a program attached, less what the same event costs without: counted in \
+             instructions on {}, timed in nanoseconds on {}. Written by `bpfcost report` from records alone; change \
+             nothing here by hand.",
+            number::plural(self.kernels.len(), "kernel"),
+            number::plural(self.clocks.len(), "machine")
         )
     }
 
@@ -129,19 +120,8 @@ impl<'a> Atlas<'a> {
 
     /// What changed from each kernel to the next.
     fn changes(&self) -> Vec<Block> {
-        let pairs = self.kernels.windows(2);
-        let mut blocks: Vec<Block> = pairs
-            .filter_map(Matrix::new)
-            .flat_map(|matrix| matrix::changes(&matrix))
-            .collect();
-        if let Some(last) = blocks.last_mut() {
-            last.captions.push(
-                "Compared is the net cost of the same case on both kernels. What a kernel does differently there \
-                 is not in these tables."
-                    .to_owned(),
-            );
-        }
-        blocks
+        let pairs = self.kernels.windows(2).filter_map(Matrix::new);
+        pairs.flat_map(|matrix| matrix::changes(&matrix)).collect()
     }
 }
 
@@ -150,16 +130,12 @@ fn bodies(record: &Record) -> Option<String> {
     let sheet = Sheet::new(record)?;
     let added = |column: usize| {
         let rows = sheet.rows.iter().filter_map(|row| {
-            let [first, own] = [0, column].map(|column| row.cells.get(column)?.cost);
+            let [first, own] = [0, column].map(|column| row.cells[column].cost);
             Some(own?.value - first?.value)
         });
         let median = bpfcost_stats::sample::median(&rows.collect::<Vec<f64>>())?;
-        // Hundreds of instructions need no fractions here; the tables have them.
-        let median = match median.abs() >= 100.0 {
-            true => number::fixed(median, 0),
-            false => words::value(median, None, record.unit),
-        };
-        Some(format!("{} {median}", sheet.columns[column]))
+        let value = words::value(median, None, record.unit);
+        Some(format!("{} {value}", sheet.columns[column]))
     };
     let added: Vec<String> = (1..sheet.columns.len()).filter_map(added).collect();
     (!added.is_empty()).then(|| {
@@ -180,8 +156,7 @@ fn place(record: &Record) -> String {
 
 /// All cells of a record.
 fn cells(record: &Record, title: String) -> Block {
-    let sheet = Sheet::new(record);
-    let block = sheet.map(|sheet| sheet.block(Detail::Document));
+    let block = Sheet::new(record).map(|sheet| sheet.block(Detail::Document));
     Block {
         title,
         ..block.unwrap_or_default()

@@ -21,11 +21,9 @@ pub fn blocks(record: &Record) -> Vec<Block> {
     let Some(parts) = Parts::of(record) else {
         return Vec::new();
     };
-    let mut blocks = vec![costs(&parts, record)];
-    if parts.rows.iter().any(|row| row.tax.is_some()) {
-        blocks.push(sums(&parts, record));
-    }
-    blocks
+    let taxed = parts.rows.iter().any(|row| row.tax.is_some());
+    let sums = taxed.then(|| sums(&parts, record));
+    std::iter::once(costs(&parts, record)).chain(sums).collect()
 }
 
 /// What each case is of a cost's parts, for CSV.
@@ -65,169 +63,154 @@ pub(in crate::builtin) fn columns(record: &Record) -> Option<Columns<'_>> {
 /// The mechanism, and what each body adds to it.
 fn costs(parts: &Parts, record: &Record) -> Block {
     let unit = record.unit;
-    let measured: Vec<usize> = (0..parts.bodies.len())
-        .filter(|&body| parts.rows.iter().any(|row| row.bodies[body].is_some()))
-        .collect();
-    let mut head = vec![Head::words("attach"), Head::number("mechanism")];
-    head.extend(measured.iter().map(|&body| {
+    let mut columns = vec![
+        Head::words("attach").of(|row: &AttachParts| Cell::words(text::line(&row.attach))),
+        Head::number("mechanism").of(|row: &AttachParts| part(row.mechanism, unit)),
+    ];
+    columns.extend(parts.bodies.iter().enumerate().map(|(at, body)| {
         // Room is short: a long name takes two lines.
-        let name = text::line(&parts.bodies[body]).replace("-", "-\n");
-        Head::number(format!("+ {name}"))
+        let name = text::line(body).replace("-", "-\n");
+        Head::number(format!("+ {name}")).of(move |row: &AttachParts| part(row.bodies[at], unit))
     }));
-    let row = |row: &AttachParts| {
-        let bodies = measured.iter().map(|&body| part(row.bodies[body], unit));
-        [
-            Cell::words(text::line(&row.attach)),
-            part(row.mechanism, unit),
-        ]
-        .into_iter()
-        .chain(bodies)
-        .collect()
-    };
-    let reach = match unit.is_counted() {
-        true => "",
-        false => " ±: as far as its 95 % interval reaches.",
-    };
     Block {
         title: format!("Parts of the cost, {unit}"),
-        head,
-        rows: parts.rows.iter().map(row).collect(),
         notes: parts.rows.iter().filter_map(passed).collect(),
-        captions: vec![format!(
-            "mechanism: the events with an empty program attached, less the events alone. +: what a body adds \
-             to the empty program, within the same epochs.{reach}"
-        )],
-        ..Block::default()
+        captions: vec![
+            "mechanism: the events with an empty program attached, less the events alone. +: what a body adds to \
+             the empty program, within the same epochs."
+                .to_owned(),
+        ],
+        ..Block::of(columns, &parts.rows)
     }
 }
 
 /// The tax, whether the parts add up, and the kernel's own account.
 fn sums(parts: &Parts, record: &Record) -> Block {
+    type Row<'a> = (&'a AttachParts, Option<&'a PartsSum>);
     let unit = record.unit;
-    let mut rows = Vec::new();
-    for row in &parts.rows {
-        for sum in &row.sums {
-            let body = parts.bodies.iter().position(|body| *body == sum.body);
-            let measured = body.and_then(|body| row.bodies[body]);
-            let (answer, tone) = answer(sum, unit);
-            rows.push(vec![
-                Cell::words(text::line(&format!("{}/{}", row.attach, sum.body))),
-                part(row.tax, unit),
-                part(Some(sum.total), unit),
-                part(Some(sum.residual), unit),
-                Cell {
-                    tone,
-                    ..Cell::words(answer)
-                },
-                part(measured, unit),
-                part(sum.kernel, unit),
-            ]);
-        }
-        if row.sums.is_empty() && row.tax.is_some() {
-            let mut cells = vec![Cell::words(text::line(&row.attach)), part(row.tax, unit)];
-            cells.resize(7, Cell::default());
-            rows.push(cells);
-        }
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for row in parts.rows.iter().filter(|row| row.tax.is_some()) {
+        rows.extend(row.sums.iter().map(|sum| (row, Some(sum))));
+        rows.extend(row.sums.is_empty().then_some((row, None)));
     }
+    let measured = |(row, sum): &Row<'_>| {
+        let sum = sum.as_ref()?;
+        let body = parts.bodies.iter().position(|body| *body == sum.body);
+        row.bodies[body?]
+    };
+    let of =
+        |row: &Row<'_>, value: fn(&PartsSum) -> Option<Part>| part(row.1.and_then(value), unit);
+    let columns = vec![
+        Head::words("attach/body").of(|(row, sum): &Row<'_>| {
+            let body = sum.map_or_else(String::new, |sum| format!("/{}", sum.body));
+            Cell::words(text::line(&format!("{}{body}", row.attach)))
+        }),
+        Head::number("+ bpf_stats").of(|row: &Row<'_>| part(row.0.tax, unit)),
+        Head::number("together").of(|row: &Row<'_>| of(row, |sum| Some(sum.total))),
+        Head::number("less parts").of(|row: &Row<'_>| of(row, |sum| Some(sum.residual))),
+        Head::words("adds up")
+            .of(|row: &Row<'_>| row.1.map_or_else(Cell::default, |sum| answer(sum, unit))),
+        Head::number("body").of(|row: &Row<'_>| part(measured(row), unit)),
+        Head::number("by the kernel").of(|row: &Row<'_>| of(row, |sum| sum.kernel)),
+    ];
+    let empty = parts
+        .rows
+        .iter()
+        .filter_map(|row| Some(row.kernel_empty?.value));
+    let empty: Vec<f64> = empty.filter(|value| value.is_finite()).collect();
+    let empty = bpfcost_stats::sample::median(&empty).map(|value| words::value(value, None, unit));
+    let kernel = empty.map(|empty| {
+        format!(
+            "by the kernel: its account of the body (run_time_ns ∕ run_cnt), less that of the empty program, which \
+             is {empty} {unit} in the median."
+        )
+    });
+    let read = format!(
+        "+ bpf_stats: what the kernel's account of run times adds to the empty program. together: the body with it, \
+         less the events alone. less parts: that, less mechanism, body and + bpf_stats, in the same rounds; yes: \
+         nothing is left, or surely less than {} of the whole.",
+        number::round_percent(record.asked.margin)
+    );
+    let findings = parts.sums().filter_map(|one| finding(one, parts, unit));
     Block {
         title: format!("The tax of bpf_stats, and whether the parts add up, {unit}"),
-        head: vec![
-            Head::words("attach/body"),
-            Head::number("+ bpf_stats"),
-            Head::number("together"),
-            Head::number("less parts"),
-            Head::words("adds up"),
-            Head::number("body"),
-            Head::number("by the kernel"),
-        ],
-        rows,
-        captions: captions(parts, record),
-        ..Block::default()
+        notes: findings.collect(),
+        captions: std::iter::once(read).chain(kernel).collect(),
+        ..Block::of(columns, &rows)
     }
 }
 
 /// `20.1 ±0.3`.
 fn part(part: Option<Part>, unit: Unit) -> Cell {
-    match part.filter(|part| part.value.is_finite()) {
-        Some(part) => Cell::number(with_reach(part, unit), part.value),
-        None => Cell::default(),
-    }
+    let part = part.filter(|part| part.value.is_finite());
+    part.map_or_else(Cell::default, |Part { value, ci95 }| {
+        let text = match unit.is_counted() {
+            true => words::value(value, ci95, unit),
+            false => number::with_reach(value, ci95),
+        };
+        Cell::number(text, value)
+    })
 }
 
-/// A value and how far its interval reaches from it.
-fn with_reach(part: Part, unit: Unit) -> String {
-    match unit.is_counted() {
-        true => words::value(part.value, part.ci95, unit),
-        false => number::with_reach(part.value, part.ci95),
-    }
-}
-
-/// The answer in a few words, with how far off the sum may be, of the whole; and its tone.
-fn answer(sum: &PartsSum, unit: Unit) -> (String, Tone) {
-    let ends = sum.residual.ci95.unwrap_or([sum.residual.value; 2]);
-    let share = ends[0].abs().max(ends[1].abs()) / sum.total.value.abs();
-    let told = share.is_finite() && !(unit.is_counted() && share == 0.0);
-    let share = |word| match told {
-        true => format!(", {word} {}", number::percent(share)),
-        false => String::new(),
-    };
+/// The answer in a few words; with a yes how far off the sum may be, of the whole.
+fn answer(sum: &PartsSum, unit: Unit) -> Cell {
+    let [low, high] = sum.residual.ci95.unwrap_or([sum.residual.value; 2]);
+    let share = low.abs().max(high.abs()) / sum.total.value.abs();
     match sum.adds_up {
-        Additive::Yes => (format!("yes{}", share("to")), Tone::Plain),
-        Additive::No => (format!("no{}", share("by")), Tone::More),
-        Additive::CantTell => ("can't tell".to_owned(), Tone::Open),
+        Additive::Yes if !share.is_finite() || (unit.is_counted() && share == 0.0) => {
+            Cell::words("yes")
+        }
+        Additive::Yes => Cell::words(format!("yes, to {}", number::percent(share))),
+        Additive::No => Cell::words("no, see below").toned(Tone::More),
+        Additive::CantTell => Cell::words("can't tell").toned(Tone::Open),
     }
+}
+
+/// What is to say of a sum that doesn't add up, or can't be judged.
+fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> Option<Note> {
+    let Part { value, ci95 } = sum.residual;
+    let decimals = words::decimals(value, ci95, unit);
+    let ends = ci95.map(|ends| number::signed_interval(ends, decimals));
+    let left = format!(
+        "{} {unit} {}",
+        number::signed(value, decimals),
+        ends.unwrap_or_default()
+    );
+    let left = left.trim_end();
+    let share = number::percent((value / sum.total.value).abs());
+    let told = match sum.adds_up {
+        Additive::Yes => return None,
+        Additive::No => format!(
+            "the parts do not add up: {left} is left, {share} of the whole, which bpf_stats costs this body beyond \
+             what it costs an empty program"
+        ),
+        Additive::CantTell if unit.is_counted() => {
+            format!(
+                "can't tell whether the parts add up ({left}): its counts differ from load to load by more"
+            )
+        }
+        Additive::CantTell if ci95.is_none() => {
+            "can't tell whether the parts add up: there are too few epochs for an interval"
+                .to_owned()
+        }
+        Additive::CantTell => {
+            let sums = number::plural(parts.sums().count(), "sum");
+            format!("can't tell whether the parts add up ({left}), with {sums} looked at")
+        }
+    };
+    let case = text::line(&format!("{}/{}", row.attach, sum.body));
+    Some(Note::new(Tone::Open, format!("{case}: {told}.")))
 }
 
 /// What a mechanism passed over.
 fn passed(row: &AttachParts) -> Option<Note> {
     let passed = row.passed?;
-    let times = |an_event: f64| {
-        let decimals = number::plain_decimals(an_event).min(2);
-        number::fixed(an_event, decimals)
-    };
-    Some(Note {
-        text: format!(
-            "{}: beside each event its program ran {} times for other functions, and {} calls were passed over, for \
-             they came while it ran.",
-            text::line(&row.attach),
-            times(passed.others_per_event),
-            times(passed.missed_per_event)
-        ),
-        tone: Tone::Quiet,
-    })
-}
-
-fn captions(parts: &Parts, record: &Record) -> Vec<String> {
-    let unit = record.unit;
-    let rule = match unit.is_counted() {
-        true => "nothing is left beyond 0.1 % of the whole, or the clock's rounding".to_owned(),
-        false => format!(
-            "the 95 % interval of what is left holds zero, or its 90 % interval lies within {} of the whole, all {} \
-             sums judged together",
-            number::round_percent(record.asked.margin),
-            parts.sums().count()
-        ),
-    };
-    let empty = parts
-        .rows
-        .iter()
-        .filter_map(|row| Some(row.kernel_empty?.value));
-    let ends = empty.fold([f64::INFINITY, f64::NEG_INFINITY], |[low, high], value| {
-        [low.min(value), high.max(value)]
-    });
-    let mut ends_told = ends.map(|end| number::fixed(end, 0)).to_vec();
-    ends_told.dedup();
-    let mut captions = vec![format!(
-        "+ bpf_stats: what the kernel's account of run times adds to the empty program. together: the body with it, \
-         less the events alone. less parts: that, less mechanism, body and + bpf_stats. yes: {rule}; the share beside \
-         it is how far off they may be."
-    )];
-    if ends[0].is_finite() && ends[1].is_finite() {
-        captions.push(format!(
-            "by the kernel: the body by the kernel's own account (run_time_ns ∕ run_cnt, as bpftool shows it), less \
-             that of the empty program, which holds about one reading of the kernel's clock: {} {unit}.",
-            ends_told.join(" to ")
-        ));
-    }
-    captions
+    let [others, missed] = [passed.others_per_event, passed.missed_per_event]
+        .map(|times| number::fixed(times, number::plain_decimals(times).min(2)));
+    let text = format!(
+        "{}: for each event its program also ran {others} times for other functions, and {missed} calls came while it \
+         ran and were passed over.",
+        text::line(&row.attach)
+    );
+    Some(Note::new(Tone::Quiet, text))
 }

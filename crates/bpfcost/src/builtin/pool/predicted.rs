@@ -8,6 +8,7 @@ use super::{
     predict::{Curve as Predicted, FAR, OFF, Prediction, Row, THREADS, Table},
 };
 use crate::{
+    builtin::Own,
     record::{Curve, Record},
     report::{
         block::{Block, Cell, Head, Note},
@@ -21,9 +22,16 @@ use crate::{
     },
 };
 
+/// What pools show of their own.
+pub(in crate::builtin) const OWN: Own = Own {
+    sections,
+    columns,
+    ..Own::NOTHING
+};
+
 /// What a model predicts of a record's curves, where it knows what cache lines cost there: this machine's, and where
 /// there is room for it, what others published.
-pub(in crate::builtin) fn sections(record: &Record, detail: Detail) -> Vec<Section> {
+fn sections(record: &Record, detail: Detail) -> Vec<Section> {
     let prediction = || {
         let Some(prediction) = Prediction::of(record)? else {
             return Ok(Vec::new());

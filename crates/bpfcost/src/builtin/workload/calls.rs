@@ -23,6 +23,7 @@ const CAPTION: &str = "From entry to return, waiting included: these are no CPU 
                        kinds of a window nothing is known of any.";
 
 /// Calls of a kind.
+#[derive(Clone, Copy)]
 struct Kind<'a> {
     name: &'a str,
     /// Over all windows.
@@ -77,55 +78,42 @@ fn kinds<'a>(case: &'a CaseRecord) -> Vec<Kind<'a>> {
 }
 
 fn block(overhead: &Overhead<'_>, title: String, case: &CaseRecord, kinds: &[Kind<'_>]) -> Block {
-    let sum = |name: &str| -> Option<f64> {
-        let values = case.secondary.get(name)?.iter().flatten();
-        Some(values.sum())
-    };
+    let sum = |name: &str| Some(case.secondary.get(name)?.iter().flatten().sum::<f64>());
     let (ops, all) = (sum("ops"), sum("syscalls"));
-    let row = |name: Cell, calls: f64, took: Option<Part>| {
-        let ratio = |of: Option<f64>, words: fn(f64) -> String| {
-            let ratio = of.map(|of| calls / of).filter(|ratio| ratio.is_finite());
-            ratio.map_or_else(
-                || Cell::words(MISSING),
-                |ratio| Cell::number(words(ratio), ratio),
-            )
-        };
-        vec![
-            name,
-            ratio(ops, |ratio| match ratio < LEAST {
-                true => format!("< {LEAST}"),
-                false => number::fixed(ratio, number::plain_decimals(ratio)),
-            }),
-            ratio(all, |share| match share < LEAST {
-                true => format!("< {}", number::percent(LEAST)),
-                false => number::percent(share),
-            }),
-            took.map_or_else(Cell::default, |took| {
-                let scale = Scale::of_nanos(took.value);
-                Cell::number(held(&scale.shown(took), &scale.unit), took.value)
-            }),
-        ]
-    };
-    let told = &kinds[..kinds.len().min(TOP)];
-    let mut rows: Vec<Vec<Cell>> = told
-        .iter()
-        .map(|kind| row(Cell::words(text::line(kind.name)), kind.calls, kind.took))
-        .collect();
+    let mut told: Vec<Kind<'_>> = kinds.iter().take(TOP).copied().collect();
     let others = all.unwrap_or(0.0) - told.iter().map(|kind| kind.calls).sum::<f64>();
-    if others > 0.0 {
-        rows.push(row(Cell::words("others"), others, None));
-    }
+    told.extend((others > 0.0).then_some(Kind {
+        name: "others",
+        calls: others,
+        took: None,
+    }));
+    let ratio = |kind: &Kind<'_>, of: Option<f64>, words: fn(f64) -> String| {
+        let ratio = of
+            .map(|of| kind.calls / of)
+            .filter(|ratio| ratio.is_finite());
+        match ratio {
+            Some(ratio) if ratio < LEAST => Cell::number(format!("< {}", words(LEAST)), ratio),
+            Some(ratio) => Cell::number(words(ratio), ratio),
+            None => Cell::words(MISSING),
+        }
+    };
+    let plain = |ratio| number::fixed(ratio, number::plain_decimals(ratio));
+    let took = |kind: &Kind<'_>| {
+        kind.took.map_or_else(Cell::default, |took| {
+            let scale = Scale::of_nanos(took.value);
+            Cell::number(held(&scale.shown(took), &scale.unit), took.value)
+        })
+    };
     let operation = text::line(&overhead.states.workload.operation);
+    let columns = vec![
+        Head::words("call").of(|kind: &Kind<'_>| Cell::words(text::line(kind.name))),
+        Head::number(format!("per {operation}")).of(|kind: &Kind<'_>| ratio(kind, ops, plain)),
+        Head::number("share").of(|kind: &Kind<'_>| ratio(kind, all, number::percent)),
+        Head::number("one takes").of(took),
+    ];
     Block {
         title,
-        head: vec![
-            Head::words("call"),
-            Head::number(format!("per {operation}")),
-            Head::number("share"),
-            Head::number("one takes"),
-        ],
-        rows,
         captions: vec![CAPTION.to_owned()],
-        ..Block::default()
+        ..Block::of(columns, &told)
     }
 }

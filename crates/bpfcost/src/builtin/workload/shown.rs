@@ -2,6 +2,7 @@
 
 use super::{calls, way};
 use crate::{
+    builtin::Own,
     record::Record,
     report::{
         section::{Detail, Section},
@@ -9,8 +10,14 @@ use crate::{
     },
 };
 
+/// See above.
+pub(in crate::builtin) const OWN: Own = Own {
+    sections,
+    ..Own::NOTHING
+};
+
 /// Where datagrams went, and which calls probes counted; nothing of other records.
-pub(in crate::builtin) fn sections(record: &Record, detail: Detail) -> Vec<Section> {
+fn sections(record: &Record, detail: Detail) -> Vec<Section> {
     let Some(overhead) = Overhead::new(record) else {
         return Vec::new();
     };

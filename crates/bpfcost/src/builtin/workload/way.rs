@@ -1,117 +1,104 @@
-//! Where datagrams went, and whether what a probe costs can show in throughput: both from what was measured in the
-//! windows without a probe.
+//! Where datagrams went, and what of its time a server needed: both from what was measured in the windows without a
+//! probe.
 
 use crate::{
     record::{CaseRecord, State, Status},
     report::{
-        number::{self, HOLD},
-        section::{Prose, Section},
+        block::{Block, Cell, Head},
+        number,
+        section::{Section, tables},
         text,
-        workload::Overhead,
+        workload::{Overhead, Scale, held},
     },
 };
 
-/// From this share of its time on, a server has none to spare.
-const BUSY: f64 = 0.9;
-
-/// A sentence or two for each state whose client tells what it sent.
-pub(super) fn sections(overhead: &Overhead<'_>) -> Option<Section> {
-    let all = overhead.states.all.iter();
-    let paragraphs: Vec<String> = all.filter_map(|state| caption(overhead, state)).collect();
-    (!paragraphs.is_empty()).then(|| {
-        Section::Prose(Prose {
-            paragraphs,
-            ..Prose::default()
-        })
-    })
+/// A table for each state whose client tells what it sent.
+pub(super) fn sections(overhead: &Overhead<'_>) -> Vec<Section> {
+    let states = overhead.states.all.iter();
+    tables(states.filter_map(|state| block(overhead, state)))
 }
 
-fn caption(overhead: &Overhead<'_>, state: &State<'_>) -> Option<String> {
+fn block(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Block> {
     let off = state.off.filter(|off| off.status == Status::Ok)?;
     let operation = text::line(&overhead.states.workload.operation);
     let sent = off.secondary_value("sent").filter(|sent| *sent > 0.0)?;
     let received = off.secondary_value("received")?;
-    let mut fates: Vec<String> = lost(off, sent)
-        .into_iter()
-        .map(|(count, place)| format!("{} {place}", number::percent(count / sent)))
-        .collect();
-    fates.push(format!(
-        "{} reached the server's program",
-        number::percent(received / sent)
-    ));
-    let place = match overhead.state_name(state).as_str() {
-        "" => String::new(),
-        name => format!(" ({name})"),
+    let share = |(place, count): (&'static str, f64)| {
+        (
+            place.to_owned(),
+            number::percent(count / sent),
+            count / sent,
+        )
     };
-    let went = format!(
-        "Of {} {operation}s sent in a window{place}, {}.",
-        number::fixed(sent, 0),
-        fates.join(", ")
+    let mut rows: Vec<(String, String, f64)> =
+        lost(off, sent, received).into_iter().map(share).collect();
+    rows.extend(time(off, &operation).into_iter().flatten());
+    let columns = vec![
+        Head::words("").of(|row: &(String, String, f64)| Cell::words(&row.0)),
+        Head::number("off").of(|row: &(String, String, f64)| Cell::number(&row.1, row.2)),
+    ];
+    let title = format!(
+        "Of {} {operation}s sent in a window",
+        number::fixed(sent, 0)
     );
-    Some(match time(off, &operation) {
-        Some(time) => format!("{went} {time}"),
-        None => went,
+    Some(Block {
+        title: overhead.title(&title, state),
+        captions: vec![format!(
+            "A server that worked for all of the time from one {operation} to the next has none to spare, so that \
+             throughput shows what a probe costs it; on a guest, for which the host may not run, an idle host tells."
+        )],
+        ..Block::of(columns, &rows)
     })
 }
 
-/// How many were lost where. Inside QEMU is what the host did not drop, and the guest's card did not receive.
-fn lost(off: &CaseRecord, sent: f64) -> Vec<(f64, &'static str)> {
-    let Some(on_host) = off.secondary_value("host_dropped") else {
-        let lost = off.secondary_value("datagrams_lost").unwrap_or(0.0);
-        return vec![(lost, "were lost")];
-    };
+/// How many went where. Inside QEMU is what the host did not drop, and the guest's card did not receive.
+fn lost(off: &CaseRecord, sent: f64, received: f64) -> Vec<(&'static str, f64)> {
     let value = |name: &str| off.secondary_value(name).unwrap_or(0.0);
+    let reached = ("reached the server's program", received);
+    let Some(on_host) = off.secondary_value("host_dropped") else {
+        return vec![("lost", value("datagrams_lost")), reached];
+    };
     // Packets, of which a few are no datagrams.
     let in_qemu = (sent - on_host - value("arrived")).max(0.0);
     let in_socket = value("drops");
-    let late = (sent - on_host - in_qemu - in_socket - value("received")).max(0.0);
+    let late = (sent - on_host - in_qemu - in_socket - received).max(0.0);
     vec![
-        (on_host, "were dropped on the host before QEMU read them"),
-        (in_qemu, "inside QEMU"),
-        (in_socket, "in the guest's socket"),
-        (late, "came when the test was over"),
+        ("dropped on the host before QEMU read them", on_host),
+        ("lost inside QEMU", in_qemu),
+        ("lost in the guest's socket", in_socket),
+        ("came when the test was over", late),
+        reached,
     ]
 }
 
-/// What of its time the server needed, and what a probe would have to cost to be seen in throughput.
-fn time(off: &CaseRecord, operation: &str) -> Option<String> {
+/// What of its time the server needed.
+fn time(off: &CaseRecord, operation: &str) -> Option<[(String, String, f64); 3]> {
     let worked_ns = off.secondary_value("server_ns")?;
     let between_ns = 1e9 / off.secondary_value("ops_per_s")?;
-    let busy = worked_ns / between_ns;
-    let idle = number::percent(off.secondary_value("idle")?);
-    let shown = |ns: f64| match ns {
-        ns if ns < 1e3 => format!("{}{HOLD}ns", number::fixed(ns, 0)),
-        ns => {
-            let us = ns / 1e3;
-            format!("{}{HOLD}µs", number::fixed(us, number::plain_decimals(us)))
-        }
+    let idle = off.secondary_value("idle")?;
+    let shown = |ns: f64| {
+        let scale = Scale::of_nanos(ns);
+        let value = ns / scale.size;
+        held(
+            &number::fixed(value, number::plain_decimals(value)),
+            &scale.unit,
+        )
     };
-    let idled = format!("The CPUs idled for {idle} of the time, and the server worked for");
-    let of = format!(
-        "of the {} from one {operation} to the next",
-        shown(between_ns)
-    );
-    let forwarded = off.secondary_value("host_dropped").is_some();
-    // Where the client shares CPUs with the server, what a probe costs is taken from both.
-    if busy < BUSY && !forwarded {
-        return Some(format!("{idled} {} {of}.", shown(worked_ns)));
-    }
-    Some(if busy < BUSY {
-        format!(
-            "{idled} {} {of}: throughput shows nothing of a probe on its calls that costs less than {} a \
-             {operation}.",
+    Some([
+        (
+            "time that the CPUs idled".to_owned(),
+            number::percent(idle),
+            idle,
+        ),
+        (
+            format!("from one {operation} to the next"),
+            shown(between_ns),
+            between_ns,
+        ),
+        (
+            "of which the server worked".to_owned(),
             shown(worked_ns),
-            shown(between_ns - worked_ns)
-        )
-    } else if forwarded {
-        // By the clock of a guest, which does not know when it was not run.
-        format!(
-            "{idled} all {of}, in which the guest counts what its host did for others: whether throughput shows \
-             what a probe costs, a run on an idle host tells."
-        )
-    } else {
-        format!(
-            "{idled} all {of}: it has no time to spare, so that throughput shows what a probe costs it."
-        )
-    })
+            worked_ns,
+        ),
+    ])
 }

@@ -11,7 +11,7 @@ use crate::{
     record::{Basis, Change, Changes, Gate, OneSided, Outcome, Side},
     report::{
         block::{Block, Cell, Head},
-        number::{self, HOLD, MISSING},
+        number::{self, MISSING},
         rows,
         section::{Section, View},
         style::Tone,
@@ -48,66 +48,50 @@ pub fn view(changes: &Changes) -> View {
 
 /// The cases, in the order of the comparison.
 fn cases(changes: &Changes) -> Block {
-    let all = changes.cases.iter();
-    let change = match all.clone().all(|change| change.unit.is_counted()) {
+    let mut cases = changes.cases.iter();
+    let head = match cases.all(|change| change.unit.is_counted()) {
         true => "change",
         false => "change, 95\u{A0}%",
     };
-    let mut block = Block {
-        head: vec![
-            Head::words("case"),
-            Head::number("old"),
-            Head::number("new"),
-            Head::number(change),
-            Head::words("interval").joined(),
-            Head::words("verdict"),
-        ],
-        ..Block::default()
+    let runs = changes.cases.iter();
+    let runs: HashSet<_> = runs.map(|one| (&one.experiment, &one.target)).collect();
+    let heading = |change: &Change| match runs.len() {
+        0 | 1 => rows::heading(&change.group),
+        _ => format!(
+            "{} on {}: {}",
+            text::line(&change.experiment),
+            text::line(&change.target),
+            rows::heading(&change.group)
+        ),
     };
-    let runs: HashSet<_> = all
-        .map(|change| (&change.experiment, &change.target))
-        .collect();
-    for change in &changes.cases {
-        let group = rows::heading(&change.group);
-        let heading = match runs.len() {
-            0 | 1 => group,
-            _ => {
-                let (experiment, target) =
-                    (text::line(&change.experiment), text::line(&change.target));
-                format!("{experiment} on {target}: {group}")
-            }
-        };
-        if block.groups.last().is_none_or(|last| last.1 != heading) {
-            block.groups.push((block.rows.len(), heading));
-        }
-        block.rows.push(row(change, changes.threshold));
-    }
-    if !block.rows.is_empty() {
-        block.captions = captions(changes);
-    }
-    block.captions.extend(one_sided(changes));
-    block
-}
-
-/// One case on both sides.
-fn row(change: &Change, threshold: f64) -> Vec<Cell> {
-    let (relative, interval) = relative(change);
-    let (verdict, tone) = verdict(change, threshold, &relative);
-    let shown = |one: Option<Side>| Cell {
-        key: one.map(|one| one.value),
-        ..Cell::words(side(change, one))
+    let groups = changes
+        .cases
+        .chunk_by(|one, next| heading(one) == heading(next))
+        .map(|group| (heading(&group[0]), group));
+    let of = |change: &Change, one: Option<Side>| {
+        Cell::keyed(side(change, one), one.map(|one| one.value))
     };
-    vec![
-        Cell::words(text::line(&change.case)),
-        shown(change.old),
-        shown(change.new),
-        Cell {
-            key: change.relative,
-            ..Cell::words(relative)
-        },
-        Cell::words(interval),
-        Cell::words(verdict).toned(tone),
-    ]
+    let columns = vec![
+        Head::words("case").of(|change: &Change| Cell::words(text::line(&change.case))),
+        Head::number("old").of(|change: &Change| of(change, change.old)),
+        Head::number("new").of(|change: &Change| of(change, change.new)),
+        Head::number(head).of(|change: &Change| Cell::keyed(relative(change).0, change.relative)),
+        Head::words("interval")
+            .joined()
+            .of(|change: &Change| Cell::words(relative(change).1)),
+        Head::words("verdict").of(|change: &Change| {
+            let (verdict, tone) = verdict(change, changes.threshold, &relative(change).0);
+            Cell::words(verdict).toned(tone)
+        }),
+    ];
+    let block = Block::by_group(columns, groups);
+    let captions = captions(changes)
+        .into_iter()
+        .filter(|_| !block.rows.is_empty());
+    Block {
+        captions: captions.chain(one_sided(changes)).collect(),
+        ..block
+    }
 }
 
 /// What stands for a case on one side: its cost, or what a probe adds to a workload.
@@ -116,7 +100,7 @@ fn side(change: &Change, side: Option<Side>) -> String {
         return MISSING.to_owned();
     };
     match side.added.filter(|_| change.baseline.is_some()) {
-        Some(added) => share(added, side.added_ci95).0,
+        Some(added) => number::change(added, side.added_ci95).0,
         None => words::value(side.value, side.ci95, change.unit),
     }
 }
@@ -126,52 +110,28 @@ fn relative(change: &Change) -> (String, String) {
     let Some(relative) = change.relative.filter(|relative| relative.is_finite()) else {
         return (MISSING.to_owned(), String::new());
     };
-    let (value, interval) = share(relative, change.relative_ci95);
-    let interval = interval.unwrap_or_else(|| match change.unit.is_counted() {
-        true => String::new(),
-        false => "(no interval)".to_owned(),
-    });
-    (value, interval)
-}
-
-/// A share as signed percent, and its interval.
-fn share(share: f64, ci95: Option<[f64; 2]>) -> (String, Option<String>) {
-    let value = share * 100.0;
-    let ci95 = ci95.map(|ends| ends.map(|end| end * 100.0));
-    let decimals = number::estimate_decimals(value, ci95).min(1);
-    let interval = ci95.map(|ends| {
-        let [low, high] = ends.map(|end| number::signed(end, decimals));
-        format!("[{low}, {high}]")
-    });
-    (
-        format!("{}{HOLD}%", number::signed(value, decimals)),
-        interval,
-    )
+    let (value, interval) = number::change(relative, change.relative_ci95);
+    match interval.is_empty() && !change.unit.is_counted() {
+        true => (value, "(no interval)".to_owned()),
+        false => (value, interval),
+    }
 }
 
 fn verdict(change: &Change, threshold: f64, relative: &str) -> (String, Tone) {
     let limit = number::round_percent(threshold);
     let note = change.note.as_deref().map(text::line);
-    let with_note = |words: &str| match &note {
-        Some(note) => format!("{words}: {note}"),
-        None => words.to_owned(),
-    };
     match change.outcome {
         Outcome::Regressed => (format!("costs more, beyond {limit}"), Tone::More),
         Outcome::Improved => (format!("costs less, beyond {limit}"), Tone::Less),
         Outcome::Same => (format!("same ({relative}, within ±{limit})"), Tone::Quiet),
         Outcome::Unresolved => {
-            let seen = change
-                .detectable
-                .filter(|percent| percent.is_finite())
-                .map(|percent| format!("would have seen {}", number::percent(percent / 100.0)));
-            let parts: Vec<String> = seen.into_iter().chain(note).collect();
-            match parts.is_empty() {
-                true => ("unresolved".to_owned(), Tone::Open),
-                false => (format!("unresolved: {}", parts.join("; ")), Tone::Open),
-            }
+            let seen = change.detectable.filter(|percent| percent.is_finite());
+            let seen =
+                seen.map(|percent| format!("would have seen {}", number::percent(percent / 100.0)));
+            let words = words::with_parts("unresolved", seen.into_iter().chain(note));
+            (words, Tone::Open)
         }
-        Outcome::Invalid => (with_note("INVALID"), Tone::Alarm),
+        Outcome::Invalid => (words::with_parts("INVALID", note.into_iter()), Tone::Alarm),
     }
 }
 
@@ -197,10 +157,9 @@ pub fn sentence(changes: &Changes) -> String {
         Gate::Regressed => "The gate FAILED",
         Gate::Invalid => "The gate FAILED for an invalid case",
     };
-    match parts.as_slice() {
-        [] => format!("{gate}: no case was compared."),
-        [one] => format!("{gate}: of {cases} {one}."),
-        [start @ .., last] => format!("{gate}: of {cases} {} and {last}.", start.join(", ")),
+    match parts.is_empty() {
+        true => format!("{gate}: no case was compared."),
+        false => format!("{gate}: of {cases} {}.", number::list(&parts)),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::tiles::{self, Tile};
 use crate::report::{
-    matrix::mark,
+    absent::mark,
     style::Tone,
     view::grid::{Cell, Sheet},
 };

@@ -14,7 +14,7 @@ const HEIGHT: f64 = 84.0;
 /// Free above and below.
 const EDGE: f64 = 6.0;
 /// Up to this many trials are dots; more are cells.
-pub(crate) const DOTS: usize = 300;
+const DOTS: usize = 300;
 /// Cells across and down.
 const ACROSS: usize = 96;
 const DOWN: usize = 28;

@@ -43,15 +43,6 @@ impl Change<'_> {
         let differs = matches!(self.difference.verdict, Verdict::Slower | Verdict::Faster);
         differs && self.difference.relative.abs() > NAMED
     }
-
-    fn cells(&self) -> Vec<Cell> {
-        let costs = self.costs.map(|cost| Cell::words(cost.text.value.clone()));
-        let relative = self.difference.relative;
-        let percent = format!("{}{}%", number::signed(relative * 100.0, 0), number::HOLD);
-        let name = Cell::words(text::line(self.name));
-        let change = Cell::number(percent, relative);
-        [name].into_iter().chain(costs).chain([change]).collect()
-    }
 }
 
 fn block(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Block {
@@ -87,21 +78,28 @@ fn block(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Block {
     };
     large.truncate(named);
     large.sort_by(|a, b| b.difference.relative.total_cmp(&a.difference.relative));
-    let cost = |head: &super::Head| Head::number(format!("{}\n{}", head.label, head.unit));
+    let cost = |at: usize, head: &super::Head| {
+        Head::number(format!("{}\n{}", head.label, head.unit))
+            .of(move |change: &&Change<'_>| Cell::words(&change.costs[at].text.value))
+    };
+    let relative = |change: &&Change<'_>| {
+        let relative = change.difference.relative;
+        let percent = number::signed(relative * 100.0, 0);
+        Cell::number(format!("{percent}{}%", number::HOLD), relative)
+    };
+    let columns = vec![
+        Head::words("case").of(|change: &&Change<'_>| Cell::words(text::line(change.name))),
+        cost(0, there),
+        cost(1, here),
+        Head::number("change").of(relative),
+    ];
     Block {
         title: format!(
             "{} against {}: dearer or cheaper by over {over}",
             here.label, there.label
         ),
-        head: vec![
-            Head::words("case"),
-            cost(there),
-            cost(here),
-            Head::number("change"),
-        ],
-        rows: large.iter().map(|change| change.cells()).collect(),
         captions: vec![caption],
-        ..Block::default()
+        ..Block::of(columns, &large)
     }
 }
 

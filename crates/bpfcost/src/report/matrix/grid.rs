@@ -1,71 +1,64 @@
-//! Records whose cases span a grid, on several targets: a group for each column of the grid, its rows
-//! cheapest first.
+//! Where cases stand on several targets: as they come; or, where they span a grid, in a group for each column of it,
+//! its rows cheapest first.
 
-use super::Placed;
+use super::{Placed, apart};
 use crate::{
     experiment::{Grid, Role},
     record::{Across, CaseAcross, CaseRecord, Status},
     report::text,
 };
 
-/// Where every case stands; and what no target can run, with the reason that the first of them gives.
-pub(super) fn placed<'a>(
-    across: &Across<'a>,
-    grid: &'a Grid,
+/// Where every case stands; and what no target can run, of a grid, with the reason that the first of them gives.
+pub(super) fn placed(
+    across: &Across<'_>,
+    grid: Option<&Grid>,
 ) -> (Vec<Placed>, Vec<(String, String)>) {
-    let known = |row: &CaseAcross<'a>| -> Option<(&'a str, &'a str)> { grid.place(any(row)?) };
-    let mut columns: Vec<&str> = Vec::new();
-    let mut here: Vec<(usize, Placed, (usize, f64))> = Vec::new();
-    let mut absent: Vec<(&str, &str, String)> = Vec::new();
+    let known = |row: &CaseAcross<'_>| -> Option<(String, String)> {
+        let place = grid?.place(any(row)?).filter(|_| row.role == Role::Case);
+        place.map(|(name, column)| (name.to_owned(), column.to_owned()))
+    };
+    let mut columns: Vec<String> = Vec::new();
+    let mut here: Vec<(Placed, (usize, f64))> = Vec::new();
+    let mut absent: Vec<(String, String, String)> = Vec::new();
     for (index, row) in across.rows.iter().enumerate() {
-        let Some((name, column)) = known(row).filter(|_| row.role == Role::Case) else {
-            let floor = Placed::plain(index, row);
-            here.push((usize::MAX, floor, (index, 0.0)));
+        let Some((name, column)) = known(row) else {
+            let (group, name) = (row.group.to_owned(), text::line(row.name));
+            let last = usize::MAX - usize::from(!apart(across, index));
+            here.push((Placed { index, group, name }, (last, 0.0)));
             continue;
         };
-        let place = columns.iter().position(|one| *one == column);
-        let place = place.unwrap_or_else(|| {
-            columns.push(column);
-            columns.len() - 1
-        });
-        match reason(row) {
-            Some(reason) => absent.push((name, column, reason)),
-            None => {
-                let placed = Placed {
-                    index,
-                    group: format!("{} {column}", grid.columns),
-                    name: text::line(name),
-                };
-                here.push((place, placed, order(row, across)));
-            }
+        if let Some(reason) = reason(row) {
+            absent.push((name, column, reason));
+            continue;
         }
-    }
-    here.sort_by(|a, b| {
-        let costs = a.2.0.cmp(&b.2.0).then(a.2.1.total_cmp(&b.2.1));
-        a.0.cmp(&b.0).then(costs)
-    });
-    // A row of which nothing runs is named once.
-    let runs = |name: &str| {
-        let rows = here
+        let place = columns
             .iter()
-            .filter_map(|(_, placed, _)| known(&across.rows[placed.index]));
-        rows.into_iter().any(|place| place.0 == name)
-    };
+            .position(|one| *one == column)
+            .unwrap_or(columns.len());
+        if place == columns.len() {
+            columns.push(column.clone());
+        }
+        let group = grid.map_or_else(String::new, |grid| format!("{} {column}", grid.columns));
+        let name = text::line(&name);
+        let cost = cost(row, across).unwrap_or(f64::INFINITY);
+        here.push((Placed { index, group, name }, (place, cost)));
+    }
+    here.sort_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    let here: Vec<Placed> = here.into_iter().map(|one| one.0).collect();
+    // A row of which nothing runs is named once.
     let mut lines: Vec<(String, String)> = Vec::new();
     for (name, column, reason) in &absent {
-        let told = match runs(name) {
+        let runs =
+            |placed: &Placed| known(&across.rows[placed.index]).is_some_and(|one| one.0 == *name);
+        let told = text::line(&match here.iter().any(runs) {
             true => format!("{name}/{column}"),
-            false => (*name).to_owned(),
-        };
-        let told = text::line(&told);
+            false => name.clone(),
+        });
         if !lines.iter().any(|line| line.0 == told) {
             lines.push((told, text::line(reason)));
         }
     }
-    (
-        here.into_iter().map(|(_, placed, _)| placed).collect(),
-        lines,
-    )
+    (here, lines)
 }
 
 /// The case on the first target that has it.
@@ -82,15 +75,11 @@ fn reason(row: &CaseAcross<'_>) -> Option<String> {
 }
 
 /// What a row sorts by: its cost on the first target that has one, of those that measure like the first.
-fn order(row: &CaseAcross<'_>, across: &Across<'_>) -> (usize, f64) {
-    let unit = across.columns.first().map(|column| column.record.unit);
-    let cost = row
-        .cells
-        .iter()
-        .zip(&across.columns)
-        .find_map(|(cell, column)| {
-            let record = Some(column.record).filter(|record| Some(record.unit) == unit)?;
-            record.cost(cell.case?)
-        });
-    cost.map_or((1, 0.0), |cost| (0, cost.value))
+fn cost(row: &CaseAcross<'_>, across: &Across<'_>) -> Option<f64> {
+    let unit = across.columns.first()?.record.unit;
+    let mut cells = row.cells.iter().zip(&across.columns);
+    cells.find_map(|(cell, column)| {
+        let cost = column.record.cost(cell.case?)?;
+        (column.record.unit == unit).then_some(cost.value)
+    })
 }

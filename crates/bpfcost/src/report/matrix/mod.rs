@@ -11,18 +11,8 @@ mod view;
 pub use self::{changes::changes, summary::sentence, view::view};
 use crate::{
     experiment::{Grid, Role},
-    record::{
-        Across, Against, CaseAcross, Cell, Difference, Record, Standing, Status, Verdict,
-        by_experiment,
-    },
-    report::{
-        absent,
-        cost::CostText,
-        number::{self, MISSING},
-        rows,
-        style::Tone,
-        target, text,
-    },
+    record::{Across, Against, Cell, Difference, Record, Standing, Verdict, by_experiment},
+    report::{absent, cost::CostText, number, rows, style::Tone, target, text, words},
 };
 
 /// Stands where a case was no part of a run.
@@ -54,12 +44,8 @@ pub struct Matrix<'a> {
 pub struct Head {
     /// `vm:6.1 (emulated)`.
     pub label: String,
-    /// `Linux 6.1.0`.
-    pub kernel: String,
     /// `ns/op`.
     pub unit: String,
-    /// What its numbers are.
-    pub numbers: String,
     /// The column that it is compared with.
     pub against: Option<usize>,
 }
@@ -98,7 +84,7 @@ pub struct CellText {
 impl CellText {
     /// The cost, with the mark of its footnote.
     pub fn marked(&self) -> String {
-        format!("{}{}", self.text.value, mark(self.footnote))
+        format!("{}{}", self.text.value, absent::mark(self.footnote))
     }
 }
 
@@ -108,17 +94,6 @@ struct Placed {
     index: usize,
     group: String,
     name: String,
-}
-
-impl Placed {
-    /// Under its own heading, by its own name.
-    fn plain(index: usize, row: &CaseAcross<'_>) -> Self {
-        Placed {
-            index,
-            group: row.group.to_owned(),
-            name: text::line(row.name),
-        }
-    }
 }
 
 /// A difference, as text.
@@ -171,16 +146,7 @@ impl<'a> Matrix<'a> {
             .filter(|_| across.columns.len() > 1)?;
         let experiment = text::line(&first.record.experiment);
         let grid = first.record.layout.grid();
-        let (placed, absent) = match grid {
-            Some(grid) => grid::placed(&across, grid),
-            None => {
-                let rows = across.rows.iter().enumerate();
-                let placed = rows.map(|(index, row)| Placed::plain(index, row));
-                let mut placed: Vec<Placed> = placed.collect();
-                placed.sort_by_key(|placed| apart(&across, placed.index));
-                (placed, Vec::new())
-            }
-        };
+        let (placed, absent) = grid::placed(&across, grid);
         let mut footnotes = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
         let mut short = 0;
@@ -189,34 +155,31 @@ impl<'a> Matrix<'a> {
             let case = &across.rows[placed.index];
             // Floors may share a heading with cases, and stand last all the same.
             let apart = apart(&across, placed.index);
-            let place = *places
-                .entry((placed.group.clone(), case.role == Role::Floor, apart))
-                .or_insert_with(|| {
-                    groups.push(Group {
-                        name: rows::heading(&placed.group),
-                        rows: Vec::new(),
-                    });
-                    if !apart {
-                        short = groups.len();
-                    }
-                    groups.len() - 1
-                });
+            let key = (placed.group.clone(), case.role == Role::Floor, apart);
+            let place = *places.entry(key).or_insert_with(|| {
+                let name = rows::heading(&placed.group);
+                let rows = Vec::new();
+                groups.push(Group { name, rows });
+                if !apart {
+                    short = groups.len();
+                }
+                groups.len() - 1
+            });
             let cells = case.cells.iter().zip(&across.columns);
+            let cells = cells.map(|(cell, column)| cell_text(cell, column.record, &mut footnotes));
             groups[place].rows.push(Row {
                 index: placed.index,
                 name: placed.name,
-                cells: cells
-                    .map(|(cell, column)| cell_text(cell, column.record, &mut footnotes))
-                    .collect(),
+                cells: cells.collect(),
             });
         }
+        if grid.is_some() {
+            short = groups.len().min(1);
+        }
         Some(Matrix {
-            heads: heads(&across),
+            heads: across.columns.iter().map(head).collect(),
             experiment,
-            short: match grid {
-                Some(_) => groups.len().min(1),
-                None => short,
-            },
+            short,
             groups,
             grid: grid.cloned(),
             absent,
@@ -237,17 +200,8 @@ impl<'a> Matrix<'a> {
     pub fn notes(&self, all: bool) -> Vec<String> {
         let rows = self.shown(all).iter().flat_map(|group| &group.rows);
         let cells = rows.flat_map(|row| &row.cells);
-        let mut places: Vec<usize> = cells.filter_map(|cell| cell.footnote).collect();
-        places.sort_unstable();
-        places.dedup();
-        let footnotes = places.into_iter().filter_map(|place| {
-            let note = self.footnotes.get(place)?;
-            Some(format!("{} {note}", mark(Some(place))))
-        });
-        absent::reasons(&self.absent)
-            .into_iter()
-            .chain(footnotes)
-            .collect()
+        let places = cells.filter_map(|cell| cell.footnote);
+        absent::notes(&self.absent, &self.footnotes, places)
     }
 
     /// The rows of all groups.
@@ -280,111 +234,47 @@ fn apart(across: &Across<'_>, row: usize) -> bool {
     )
 }
 
-fn heads(across: &Across<'_>) -> Vec<Head> {
-    let head = |column: &Standing<'_>| {
-        let record = column.record;
-        let emulator = record.machine.emulator.as_deref().map(text::line);
-        Head {
-            label: target::label(record),
-            kernel: target::kernel(record),
-            unit: record.unit.to_string(),
-            numbers: match (record.unit.is_counted(), emulator) {
-                (true, None) => "counted".to_owned(),
-                (true, Some(emulator)) => format!("counted in {emulator}"),
-                (false, Some(emulator)) if target::is_emulated(record) => {
-                    format!("timed in {emulator}")
-                }
-                (false, Some(guest)) => {
-                    format!("timed on {} in {guest}", text::line(&record.machine.cpu))
-                }
-                (false, None) => format!("timed on {}", text::line(&record.machine.cpu)),
-            },
-            against: match column.against {
-                Against::Column(first) => Some(first),
-                Against::First | Against::Nothing(_) => None,
-            },
-        }
-    };
-    across.columns.iter().map(head).collect()
+fn head(column: &Standing<'_>) -> Head {
+    Head {
+        label: target::label(column.record),
+        unit: column.record.unit.to_string(),
+        against: match column.against {
+            Against::Column(first) => Some(first),
+            Against::First | Against::Nothing(_) => None,
+        },
+    }
 }
 
 fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> CellText {
-    let Some(case) = cell.case else {
-        let text = CostText {
+    let text = match cell.case {
+        Some(case) => CostText::new(case, record),
+        None => CostText {
             value: ABSENT.to_owned(),
             tone: Tone::Quiet,
             ..CostText::default()
-        };
-        return CellText {
-            text,
-            ..CellText::default()
-        };
+        },
     };
-    let text = CostText::new(case, record);
-    // A way out of every cell of a grid would be the same over and over.
-    let why = text.why.as_deref().map(|why| match record.layout.grid() {
-        Some(_) if case.status == Status::Unsupported => absent::parted(why).0,
-        _ => why,
-    });
-    let footnote = why.map(|why| {
-        let place = footnotes.iter().position(|note| note == why);
-        place.unwrap_or_else(|| {
-            footnotes.push(why.to_owned());
-            footnotes.len() - 1
-        })
-    });
+    let why = text.why.as_deref();
     CellText {
+        footnote: why.map(|why| absent::footnote(footnotes, why)),
         text,
-        footnote,
         difference: cell.difference.map(difference_text),
     }
 }
 
 fn difference_text(difference: Difference) -> DifferenceText {
-    let percent = match (difference.relative_ci95, difference.verdict) {
+    let relative = match (difference.relative_ci95, difference.verdict) {
         // Counts that are the same differ at most by what the clock rounds.
         (None, Verdict::Same) => 0.0,
-        _ => difference.relative * 100.0,
+        _ => difference.relative,
     };
-    let ci95 = difference
-        .relative_ci95
-        .map(|ends| ends.map(|end| end * 100.0));
-    let decimals = match (ci95, percent.abs()) {
-        (_, 0.0) => 0,
-        (Some(_), size) if size < 9.95 => number::estimate_decimals(percent, ci95),
-        // As many as leave a digit: one instruction in thousands is a difference.
-        (_, size) if size < 0.0095 => 4,
-        (_, size) if size < 0.095 => 2,
-        _ => 1,
-    };
-    let relative = match number::signed(percent, decimals).as_str() {
-        MISSING => MISSING.to_owned(),
-        text => format!("{text}{}%", number::HOLD),
-    };
-    let (verdict, tone) = match difference.verdict {
-        Verdict::Slower => ("costs more", Tone::More),
-        Verdict::Faster => ("costs less", Tone::Less),
-        Verdict::Same => ("same", Tone::Quiet),
-        Verdict::Unresolved => ("unresolved", Tone::Open),
-    };
+    let (relative, interval) = number::change(relative, difference.relative_ci95);
+    let (verdict, tone) = words::of_verdict(difference.verdict);
     DifferenceText {
         difference,
         relative,
-        interval: ci95.map_or_else(String::new, |ends| {
-            let [low, high] = ends.map(|end| number::signed(end, decimals));
-            format!("[{low}, {high}]")
-        }),
+        interval,
         verdict,
         tone,
     }
-}
-
-/// The mark of a footnote: its number, raised.
-pub fn mark(footnote: Option<usize>) -> String {
-    const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
-    let digits = footnote.map_or_else(String::new, |place| (place + 1).to_string());
-    digits
-        .bytes()
-        .filter_map(|digit| RAISED.get(usize::from(digit - b'0')))
-        .collect()
 }

@@ -1,14 +1,14 @@
 //! Several targets side by side as tables and a figure.
 
-use super::{Matrix, changes, sentence};
+use super::{DifferenceText, Matrix, Row, changes, sentence};
 use crate::{
-    record::Status,
+    record::{Against, Record, Standing, Status},
     report::{
         block::{Block, Cell, Head},
         figure::heat,
         section::{Detail, Figure, Figures, Problem, Prose, Section, View, tables},
         style::Tone,
-        summary, warnings, words,
+        summary, target, text, warnings, words,
     },
 };
 
@@ -45,91 +45,101 @@ pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
 
 /// What each target is.
 fn targets(matrix: &Matrix<'_>) -> Block {
-    let row = |head: &super::Head| {
-        let first = head.against.and_then(|first| matrix.heads.get(first));
-        let first = first.map_or_else(String::new, |first| first.label.clone());
-        [&head.label, &head.kernel, &first, &head.numbers]
-            .map(Cell::words)
-            .to_vec()
+    let first = |standing: &Standing<'_>| match standing.against {
+        Against::Column(first) => matrix.heads[first].label.clone(),
+        Against::First | Against::Nothing(_) => String::new(),
     };
+    let numbers = |record: &Record| {
+        let (machine, counted) = (&record.machine, record.unit.is_counted());
+        let emulator = machine.emulator.as_deref().map(text::line);
+        let cpu = (!counted && !target::is_emulated(record))
+            .then(|| format!("on {}", text::line(&machine.cpu)));
+        let emulator = emulator.map(|emulator| format!("in {emulator}"));
+        let how = if counted { "counted" } else { "timed" }.to_owned();
+        let parts = [Some(how), cpu, emulator];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    };
+    let columns = vec![
+        Head::words("target").of(|one: &Standing<'_>| Cell::words(target::label(one.record))),
+        Head::words("kernel").of(|one: &Standing<'_>| Cell::words(target::kernel(one.record))),
+        Head::words("compared with").of(|one: &Standing<'_>| Cell::words(first(one))),
+        Head::words("costs are").of(|one: &Standing<'_>| Cell::words(numbers(one.record))),
+    ];
     Block {
         title: "Targets".to_owned(),
-        head: ["target", "kernel", "compared with", "costs are"]
-            .map(Head::words)
-            .to_vec(),
-        rows: matrix.heads.iter().map(row).collect(),
-        ..Block::default()
+        ..Block::of(columns, &matrix.across.columns)
     }
 }
 
 /// Every case on every target: what it costs there, how far that is open, and how it differs.
 fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
     let all = detail != Detail::Brief;
-    let mut block = Block {
-        title: "Costs".to_owned(),
-        head: vec![Head::words("case")],
-        captions: matrix.notes(all),
-        ..Block::default()
-    };
-    block.captions.extend(matrix.captions());
-    for (head, column) in matrix.heads.iter().zip(&matrix.across.columns) {
-        let spread = words::spread_heading(column.record.unit);
-        block.head.extend([
-            Head::number(format!("{}\n{}", head.label, head.unit)),
-            Head::words(spread).joined(),
+    let mut columns = vec![Head::words("case").of(|row: &Row| Cell::words(&row.name))];
+    for (at, (head, standing)) in matrix.heads.iter().zip(&matrix.across.columns).enumerate() {
+        let record = standing.record;
+        let cost = move |row: &Row| record.cost(matrix.across.rows[row.index].cells[at].case?);
+        let spread = move |row: &Row| {
+            let text = &row.cells[at].text;
+            let spread = match detail {
+                Detail::Brief | Detail::Document => &text.width,
+                Detail::Full => &text.range,
+                Detail::Page => &text.spread,
+            };
+            let low = cost(row).and_then(|cost| Some(cost.ends?[0]));
+            Cell::keyed(spread, low).toned(Tone::Quiet)
+        };
+        columns.extend([
+            Head::number(format!("{}\n{}", head.label, head.unit)).of(move |row: &Row| {
+                let cell = &row.cells[at];
+                let value = cost(row).map(|cost| cost.value);
+                Cell::keyed(cell.marked(), value).toned(cell.text.tone)
+            }),
+            Head::words(words::spread_heading(record.unit))
+                .joined()
+                .of(spread),
+            Head::words("note")
+                .joined()
+                .of(move |row: &Row| Cell::words(&row.cells[at].text.note).toned(Tone::Quiet)),
         ]);
-        if let Some(first) = head.against.and_then(|first| matrix.heads.get(first)) {
-            block.head.extend([
-                Head::number(format!("against\n{}", first.label)).kept(),
-                Head::words("95\u{A0}% interval").joined(),
-                Head::words("verdict").joined(),
-            ]);
-        }
+        let Some(first) = head.against.and_then(|first| matrix.heads.get(first)) else {
+            continue;
+        };
+        let of = move |row: &Row, cell: fn(&DifferenceText) -> Cell| {
+            let difference = row.cells[at].difference.as_ref();
+            difference.map_or_else(Cell::default, cell)
+        };
+        columns.extend([
+            Head::number(format!("against\n{}", first.label))
+                .kept()
+                .of(move |row: &Row| {
+                    of(row, |found| {
+                        Cell::number(&found.relative, found.difference.relative)
+                    })
+                }),
+            Head::words("95\u{A0}% interval")
+                .joined()
+                .of(move |row: &Row| {
+                    of(row, |found| {
+                        let ends = found.difference.relative_ci95;
+                        Cell::keyed(&found.interval, ends.map(|ends| ends[0]))
+                    })
+                }),
+            Head::words("verdict")
+                .joined()
+                .of(move |row: &Row| of(row, |found| Cell::words(found.verdict).toned(found.tone))),
+        ]);
     }
-    for group in matrix.shown(all) {
-        block.groups.push((block.rows.len(), group.name.clone()));
-        for row in &group.rows {
-            let mut cells = vec![Cell::words(row.name.clone())];
-            for column in 0..matrix.heads.len() {
-                cells.extend(cell(matrix, row, column, detail));
-            }
-            block.rows.push(cells);
-        }
+    let groups = matrix.shown(all).iter();
+    let mut captions = matrix.notes(all);
+    captions.extend(matrix.captions());
+    Block {
+        title: "Costs".to_owned(),
+        captions,
+        ..Block::by_group(
+            columns,
+            groups.map(|group| (group.name.clone(), &group.rows)),
+        )
     }
-    block
-}
-
-/// One case on one target, in as many columns as the target has.
-fn cell(matrix: &Matrix<'_>, row: &super::Row, column: usize, detail: Detail) -> Vec<Cell> {
-    let cell = &row.cells[column];
-    let record = matrix.across.columns[column].record;
-    let case = matrix.across.rows[row.index].cells[column].case;
-    let cost = case.and_then(|case| record.cost(case));
-    let spread = match detail {
-        Detail::Brief | Detail::Document => &cell.text.width,
-        Detail::Full => &cell.text.range,
-        Detail::Page => &cell.text.spread,
-    };
-    let keyed = |key: Option<f64>, text: String| Cell {
-        key,
-        ..Cell::words(text)
-    };
-    let mut cells = vec![
-        keyed(cost.map(|cost| cost.value), cell.marked()).toned(cell.text.tone),
-        keyed(cost.and_then(|cost| Some(cost.ends?[0])), spread.clone()).toned(Tone::Quiet),
-    ];
-    if matrix.heads[column].against.is_some() {
-        let found = cell.difference.as_ref();
-        let low = found.and_then(|found| Some(found.difference.relative_ci95?[0]));
-        cells.extend(found.map_or_else(Default::default, |found| {
-            [
-                Cell::number(found.relative.clone(), found.difference.relative),
-                keyed(low, found.interval.clone()),
-                Cell::words(found.verdict).toned(found.tone),
-            ]
-        }));
-    }
-    cells
 }
 
 /// The cases that are invalid on any target.

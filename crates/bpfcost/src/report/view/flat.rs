@@ -5,7 +5,7 @@ use bpfcost_stats::sample::{epoch_medians, median};
 use crate::{
     record::{CaseRecord, Raw, Record, Status},
     report::{
-        block::{Block, Cell, Head},
+        block::{Block, Cell, Column, Head},
         figure, number,
         rows::{CaseRow, Group, PairRow},
         section::{Detail, Figure, Figures, Order, Section},
@@ -29,84 +29,69 @@ fn raw<'a>(row: &CaseRow<'a>) -> Option<&'a Raw> {
     raw.filter(|_| row.case.status == Status::Ok)
 }
 
-/// The cases by heading: a heading before the first of each, and what `cells` makes of a case.
-fn by_group(
-    groups: &[Group<'_>],
-    cells: impl Fn(&CaseRow<'_>) -> Option<Vec<Cell>>,
-) -> (Vec<(usize, String)>, Vec<Vec<Cell>>) {
-    let (mut headings, mut rows) = (Vec::new(), Vec::new());
-    for group in groups {
-        let before = rows.len();
-        rows.extend(group.rows.iter().filter_map(|row| {
-            let name = Cell::words(row.name.clone()).toned(row.tone);
-            Some(std::iter::once(name).chain(cells(row)?).collect())
-        }));
-        if rows.len() > before {
-            headings.push((before, group.name.clone()));
-        }
-    }
-    (headings, rows)
+/// The tables of groups.
+fn grouped<'a>(columns: Vec<Column<'_, CaseRow<'a>>>, groups: &[Group<'a>]) -> Block {
+    let groups = groups.iter();
+    Block::by_group(
+        columns,
+        groups.map(|group| (group.name.clone(), &group.rows)),
+    )
 }
 
 /// What cases cost.
 pub(super) fn costs(groups: &[Group<'_>], record: &Record, detail: Detail) -> Option<Block> {
     let (unit, page) = (record.unit, detail == Detail::Page);
-    let (groups, rows) = by_group(groups, |row| {
-        let raw = raw(row);
-        let net = row.case.net.as_ref().filter(|_| raw.is_some());
-        let net_text = match page && !unit.is_counted() {
+    let low = |raw: &Raw| Some(raw.ci95.or(raw.loads)?[0]);
+    let net = |row: &CaseRow<'_>| {
+        let net = row.case.net.as_ref().filter(|_| raw(row).is_some());
+        let text = match page && !unit.is_counted() {
             true => format!("{} {}", row.net, words::net_interval(net)),
             false => row.net.clone(),
         };
-        let low = raw.and_then(|raw| Some(raw.ci95.or(raw.loads)?[0]));
-        let width = raw.and_then(|raw| words::relative_spread(raw, unit));
-        let mut cells = vec![
-            keyed(row.cost.clone(), raw.map(|raw| raw.value)).toned(row.tone),
-            keyed(row.interval.clone(), low),
-        ];
-        cells.extend(page.then(|| Cell::of(width, number::percent)));
-        let net = net.map(|net| net.value.unwrap_or(net.bracket[0]));
-        cells.push(keyed(net_text.trim(), net));
+        Cell::keyed(
+            text.trim(),
+            net.map(|net| net.value.unwrap_or(net.bracket[0])),
+        )
+    };
+    let note = |row: &CaseRow<'_>| {
         let tone = row.notes.first().map_or(Tone::Plain, |note| note.tone);
-        cells.push(match (row.tone, detail) {
+        match (row.tone, detail) {
             // What failed stands below.
             (Tone::Alarm, Detail::Brief | Detail::Full) => Cell::words("see below").toned(tone),
             _ => Cell::words(row.note()).toned(tone),
-        });
-        Some(cells)
-    });
-    let mut head = vec![
-        Head::words("case"),
-        Head::number(unit.to_string()),
-        Head::words(words::spread_heading(unit)),
+        }
+    };
+    let columns = vec![
+        Head::words("case").of(|row: &CaseRow<'_>| Cell::words(&row.name).toned(row.tone)),
+        Head::number(unit.to_string()).of(|row: &CaseRow<'_>| {
+            Cell::keyed(&row.cost, raw(row).map(|raw| raw.value)).toned(row.tone)
+        }),
+        Head::words(words::spread_heading(unit))
+            .of(|row: &CaseRow<'_>| Cell::keyed(&row.interval, raw(row).and_then(low))),
+        Head::number(if unit.is_counted() { "apart" } else { "±" })
+            .of(|row: &CaseRow<'_>| {
+                let width = raw(row).and_then(|raw| words::relative_spread(raw, unit));
+                Cell::of(width, number::percent)
+            })
+            .only(page),
+        Head::words("net").of(net),
+        Head::words("note").of(note),
     ];
-    head.extend(page.then(|| Head::number(if unit.is_counted() { "apart" } else { "±" })));
-    head.extend([Head::words("net"), Head::words("note")]);
+    let block = grouped(columns, groups).filled()?;
     let mut captions = match page {
         true => vec![words::cost_caption(record)],
         false => words::captions(record),
     };
     captions.extend(words::memory_caption(record).filter(|_| !page));
-    if detail == Detail::Brief && rows.len() < record.cases.len() {
+    if detail == Detail::Brief && block.rows.len() < record.cases.len() {
         // What leads says how to read costs.
         captions.clear();
     }
-    (!rows.is_empty()).then(|| Block {
+    Some(Block {
         title: title(detail, "All costs"),
-        head,
-        groups,
-        rows,
         captions,
-        ..Block::default()
+        ..block
     })
-}
-
-/// A text that sorts by a number, where it has one.
-fn keyed(text: impl Into<String>, key: Option<f64>) -> Cell {
-    Cell {
-        key,
-        ..Cell::words(text)
-    }
 }
 
 /// A title where tables need one to be found.
@@ -119,38 +104,47 @@ fn title(detail: Detail, title: impl Into<String>) -> String {
 
 /// What each CPU did, where several ran a case at once.
 pub(super) fn cpus(record: &Record, detail: Detail) -> Option<Block> {
-    let cpus = &record.asked.cpus;
+    let cpus = record
+        .asked
+        .cpus
+        .iter()
+        .filter(|_| record.asked.cpus.len() > 1);
     let middle = |case: &CaseRecord, name: &str| median(&case.secondary.get(name)?.concat());
     let plain = |value: f64| number::fixed(value, number::plain_decimals(value));
-    let row = |case: &CaseRecord| {
-        let cost = |cpu: &u32| Cell::of(middle(case, &format!("cpu{cpu}{PER_CPU}")), plain);
-        let total = Cell::of(middle(case, TOTAL), |ops| {
-            format!("{} M/s", plain(ops / 1e6))
-        });
-        let overlap = Cell::of(middle(case, OVERLAP), number::round_percent);
-        std::iter::once(Cell::words(text::line(&case.name)))
-            .chain(cpus.iter().map(cost))
-            .chain([total, overlap])
-            .collect()
+    let of = |head: String, name: String, show: fn(f64) -> String| {
+        Head::number(head).of(move |case: &CaseRecord| Cell::of(middle(case, &name), show))
     };
-    let cases = record.cases.iter();
-    let rows: Vec<Vec<Cell>> = cases
-        .filter(|case| case.status == Status::Ok && case.secondary.contains_key(TOTAL))
-        .map(row)
-        .collect();
+    let each = cpus.map(|cpu| of(format!("CPU {cpu}"), format!("cpu{cpu}{PER_CPU}"), plain));
+    let mut columns: Vec<Column<'_, CaseRecord>> = each.collect();
+    if columns.is_empty() {
+        return None;
+    }
     let corner = Head::words(format!("{} on each CPU", record.unit));
-    let each = cpus.iter().map(|cpu| Head::number(format!("CPU {cpu}")));
-    let together = ["together", "overlap"].map(Head::number);
-    (cpus.len() > 1 && !rows.is_empty()).then(|| Block {
+    columns.insert(
+        0,
+        corner.of(|case: &CaseRecord| Cell::words(text::line(&case.name))),
+    );
+    let total = |ops: f64| {
+        let ops = ops / 1e6;
+        format!("{} M/s", number::fixed(ops, number::plain_decimals(ops)))
+    };
+    columns.push(of("together".to_owned(), TOTAL.to_owned(), total));
+    columns.push(of(
+        "overlap".to_owned(),
+        OVERLAP.to_owned(),
+        number::round_percent,
+    ));
+    let cases = record.cases.iter();
+    let ran = cases.filter(|case| case.status == Status::Ok && case.secondary.contains_key(TOTAL));
+    let block = Block::of(columns, ran).filled()?;
+    Some(Block {
         title: title(detail, "Each CPU, and all together"),
-        head: std::iter::once(corner).chain(each).chain(together).collect(),
-        rows,
         captions: vec![
-            "All CPUs start together and run the same case at once; medians over trials. together: the rates of \
-             all CPUs added up; overlap: the part of the time in which all of them ran."
+            "Medians over trials. together: the rates of all CPUs added up; overlap: the part of the time in which \
+             all of them ran."
                 .to_owned(),
         ],
-        ..Block::default()
+        ..block
     })
 }
 
@@ -159,49 +153,52 @@ pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> 
     let counted = record.unit.is_counted();
     // What ticks add to some trials has no spread worth telling on a terminal.
     let spread = !counted || detail == Detail::Page;
-    let (groups, rows) = by_group(groups, |row| {
-        let raw = raw(row)?;
+    let number = |value: f64, raw: &Raw| match counted {
+        true => words::value(value, None, record.unit),
         // Two digits of the standard deviation tell all that these can.
-        let decimals = number::decimals(raw.stddev);
-        let number = |value: f64| match counted {
-            true => Cell::number(words::value(value, None, record.unit), value),
-            false => Cell::number(number::fixed(value, decimals.min(2)), value),
-        };
-        let count = |count: usize| Cell::number(number::count(count as u64), count as f64);
-        let mut cells = vec![count(raw.epochs), count(raw.trials), number(raw.p50)];
-        let stddev = number::fixed(raw.stddev, decimals.min(3));
-        let shares = [
-            Cell::number(stddev, raw.stddev),
-            Cell::number(number::percent(raw.cv), raw.cv),
-        ];
-        cells.extend(shares.into_iter().filter(|_| spread));
-        cells.extend([raw.min, raw.p90, raw.p99, raw.max].map(number));
-        cells.extend(spread.then(|| count(raw.outliers)));
-        Some(cells)
-    });
+        false => number::fixed(value, number::decimals(raw.stddev).min(2)),
+    };
+    let count = |value: f64, _: &Raw| number::count(value as u64);
+    let stddev = |value: f64, _: &Raw| number::fixed(value, number::decimals(value).min(3));
+    let share = |value: f64, _: &Raw| number::percent(value);
+    type Value = fn(&Raw) -> f64;
+    type Show<'a> = &'a dyn Fn(f64, &Raw) -> String;
     let loads = if counted { "loads" } else { "epochs" };
-    let mut head = vec![Head::words(trials::name(record))];
-    head.extend([loads, "n", "median"].map(Head::number));
-    head.extend(
-        ["stddev", "CV"]
-            .map(Head::number)
-            .into_iter()
-            .filter(|_| spread),
-    );
-    head.extend(["min", "p90", "p99", "max"].map(Head::number));
-    head.extend(spread.then(|| Head::number("outliers")));
+    let values: [(&str, Value, Show<'_>, bool); 10] = [
+        (loads, |raw| raw.epochs as f64, &count, true),
+        ("n", |raw| raw.trials as f64, &count, true),
+        ("median", |raw| raw.p50, &number, true),
+        ("stddev", |raw| raw.stddev, &stddev, spread),
+        ("CV", |raw| raw.cv, &share, spread),
+        ("min", |raw| raw.min, &number, true),
+        ("p90", |raw| raw.p90, &number, true),
+        ("p99", |raw| raw.p99, &number, true),
+        ("max", |raw| raw.max, &number, true),
+        ("outliers", |raw| raw.outliers as f64, &count, spread),
+    ];
+    let name = Head::words(trials::name(record));
+    let mut columns = vec![name.of(|row: &CaseRow<'_>| Cell::words(&row.name).toned(row.tone))];
+    columns.extend(values.into_iter().map(|(name, value, show, wanted)| {
+        let cell = move |row: &CaseRow<'_>| {
+            let shown = |raw: &Raw| Cell::number(show(value(raw), raw), value(raw));
+            raw(row).map_or_else(Cell::default, shown)
+        };
+        Head::number(name).of(cell).only(wanted)
+    }));
+    let mut valid = groups.to_vec();
+    for group in &mut valid {
+        group.rows.retain(|row| raw(row).is_some());
+    }
+    let block = grouped(columns, &valid).filled()?;
     let mut captions = vec![trials::percentile_caption(record).to_owned()];
     match counted {
         true => captions.extend(record.cases.iter().filter_map(by_load)),
         false => captions.push(trials::spread_caption(record)),
     }
-    (!rows.is_empty()).then(|| Block {
+    Some(Block {
         title: title(detail, format!("All {}", trials::name(record))),
-        head,
-        groups,
-        rows,
         captions,
-        ..Block::default()
+        ..block
     })
 }
 
@@ -220,47 +217,35 @@ fn by_load(case: &CaseRecord) -> Option<String> {
 
 /// Comparisons; counts have no intervals.
 pub(super) fn pairs(pairs: &[PairRow<'_>], record: &Record, detail: Detail) -> Option<Block> {
-    let (page, roomy) = (
-        detail == Detail::Page,
-        matches!(detail, Detail::Document | Detail::Page),
-    );
+    let page = detail == Detail::Page;
+    let roomy = matches!(detail, Detail::Document | Detail::Page);
     let low = |ends: Option<[f64; 2]>| ends.map(|ends| ends[0]);
-    let row = |pair: &PairRow<'_>| {
-        let found = pair.comparison;
-        let mut cells = vec![
-            Cell::words(pair.case.clone()),
-            Cell::words(pair.baseline.clone()),
-            Cell::number(pair.difference.clone(), found.difference),
-        ];
-        let interval = || keyed(pair.difference_interval.clone(), low(found.ci95));
-        cells.extend(roomy.then(interval));
-        cells.extend([
-            Cell::number(pair.relative.clone(), found.relative),
-            keyed(pair.interval.clone(), low(found.relative_ci95)),
-            Cell::words(pair.verdict.clone()).toned(pair.tone),
-        ]);
-        cells.extend(page.then(|| Cell::words(pair.about.clone())));
-        cells
-    };
-    let mut head = vec![
-        Head::words("case"),
-        Head::words("against"),
-        Head::number(record.unit.to_string()),
-    ];
     let interval = || Head::words("95\u{A0}% interval").joined();
-    head.extend(roomy.then(interval));
-    head.extend([
-        Head::number(words::relative_heading(record.unit)),
-        interval(),
-        Head::words("verdict"),
-    ]);
-    head.extend(page.then(|| Head::words("question")));
-    (!pairs.is_empty()).then(|| Block {
+    let columns = vec![
+        Head::words("case").of(|pair: &PairRow<'_>| Cell::words(&pair.case)),
+        Head::words("against").of(|pair: &PairRow<'_>| Cell::words(&pair.baseline)),
+        Head::number(record.unit.to_string())
+            .of(|pair: &PairRow<'_>| Cell::number(&pair.difference, pair.comparison.difference)),
+        interval()
+            .of(|pair: &PairRow<'_>| {
+                Cell::keyed(&pair.difference_interval, low(pair.comparison.ci95))
+            })
+            .only(roomy),
+        Head::number(words::relative_heading(record.unit))
+            .of(|pair: &PairRow<'_>| Cell::number(&pair.relative, pair.comparison.relative)),
+        interval().of(|pair: &PairRow<'_>| {
+            Cell::keyed(&pair.interval, low(pair.comparison.relative_ci95))
+        }),
+        Head::words("verdict").of(|pair: &PairRow<'_>| Cell::words(&pair.verdict).toned(pair.tone)),
+        Head::words("question")
+            .of(|pair: &PairRow<'_>| Cell::words(&pair.about))
+            .only(page),
+    ];
+    let block = Block::of(columns, pairs).filled()?;
+    Some(Block {
         title: title(detail, "All comparisons"),
-        head,
-        rows: pairs.iter().map(row).collect(),
         captions: vec![words::pair_caption(record)],
-        ..Block::default()
+        ..block
     })
 }
 
@@ -311,22 +296,11 @@ pub(super) fn strips(record: &Record) -> Option<Section> {
     let mut cases: Vec<&CaseRecord> = record.cases.iter().collect();
     cases
         .retain(|case| case.status == Status::Ok && case.samples.iter().any(|one| !one.is_empty()));
-    let line = match record.unit.is_counted() {
-        true => "The line is the count.",
-        false => "The line is the estimate, the band its interval.",
-    };
     let mut caption = format!(
-        "Each trial is {}, in the order in which they ran: left to right by epoch, each plot from its own smallest \
-         to its largest trial, none left out. {line}",
+        "Each trial is {}, in the order in which they ran, epoch by epoch; none is left out. Of many, darker cells hold \
+         more. The line is the estimate, a band its interval.",
         trials::one(record)
     );
-    let many = |case: &&CaseRecord| {
-        case.samples.iter().map(Vec::len).sum::<usize>() > figure::trials::DOTS
-    };
-    if cases.iter().any(many) {
-        caption += " Where a case has many trials, those that fall together share a cell, darker for more; a \
-                    single far one still has its own.";
-    }
     if cases.len() > MOST_STRIPS {
         caption += &format!(
             " Of {} cases, the {MOST_STRIPS} with the widest intervals are shown; the table below has all.",

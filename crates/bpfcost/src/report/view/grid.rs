@@ -1,15 +1,15 @@
 //! Cases that span a grid as one table: what each way costs by itself, cheapest first.
 
+use std::{cmp::Ordering, collections::BTreeSet};
+
 use crate::{
     experiment::Grid,
     record::{CaseRecord, Cells, Cost, Record, Status},
     report::{
-        absent,
+        absent::{self, mark},
         block::{self, Block, Head},
         cost::CostText,
-        figure,
-        matrix::mark,
-        number,
+        figure, number,
         section::{Detail, Figure, Figures, Section},
         style::Tone,
         target, text, words,
@@ -25,9 +25,7 @@ pub struct Sheet<'a> {
     /// What the text was made from.
     pub record: &'a Record,
     /// What spans it.
-    grid: &'a Grid,
-    /// The heading above the names of rows: what the numbers are.
-    pub corner: String,
+    pub grid: &'a Grid,
     /// The headings of columns.
     pub columns: Vec<String>,
     /// The rows, cheapest first.
@@ -69,187 +67,198 @@ impl<'a> Sheet<'a> {
         let mut sheet = Sheet {
             record,
             grid: cells.grid,
-            corner: format!("net, {}", record.unit),
             columns: cells.columns.iter().map(|name| text::line(name)).collect(),
             rows: Vec::new(),
             absent: Vec::new(),
             footnotes: Vec::new(),
         };
-        let mut rows: Vec<Row<'_>> = cells
-            .rows
-            .iter()
-            .map(|name| row(name, &cells, record))
-            .collect();
-        rows.sort_by(|a, b| {
-            order(a)
-                .partial_cmp(&order(b))
-                .unwrap_or(std::cmp::Ordering::Equal)
-        });
+        let names = cells.rows.iter();
+        let mut rows: Vec<Row<'_>> = names.map(|name| row(name, &cells, record)).collect();
+        rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal));
         for mut row in rows {
             let mut there = row.cells.iter().filter_map(|cell| cell.case);
             if there.all(|case| case.status == Status::Unsupported) {
-                let why = row.cells.iter().find_map(|cell| cell.text.why.clone());
-                sheet.absent.push((row.name, why.unwrap_or_default()));
+                let mut reasons = row
+                    .cells
+                    .iter()
+                    .filter_map(|cell| cell.case?.reason.as_deref());
+                let why = reasons.next().map(text::line).unwrap_or_default();
+                sheet.absent.push((row.name, why));
                 continue;
             }
             for cell in &mut row.cells {
-                cell.footnote = note(cell, &mut sheet.footnotes);
+                let why = cell.text.why.as_deref();
+                cell.footnote = why.map(|why| absent::footnote(&mut sheet.footnotes, why));
             }
             sheet.rows.push(row);
         }
         Some(sheet)
     }
 
+    fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
+        self.rows.iter().flat_map(|row| &row.cells)
+    }
+
     /// Whether its rows are about events of different kinds.
-    pub fn floors_differ(&self) -> bool {
-        self.rows
-            .windows(2)
-            .any(|pair| pair[0].floor != pair[1].floor)
+    fn floors_differ(&self) -> bool {
+        let mut pairs = self.rows.windows(2);
+        pairs.any(|pair| pair[0].floor != pair[1].floor)
     }
 
     /// What has no number, and why, one line each.
-    pub fn notes(&self) -> Vec<String> {
-        let footnotes = self.footnotes.iter().enumerate();
-        let footnotes = footnotes.map(|(place, note)| format!("{} {note}", mark(Some(place))));
-        absent::reasons(&self.absent)
-            .into_iter()
-            .chain(footnotes)
-            .collect()
+    fn notes(&self) -> Vec<String> {
+        let places = self.cells().filter_map(|cell| cell.footnote);
+        absent::notes(&self.absent, &self.footnotes, places)
     }
 
     /// What leads a view.
     pub(super) fn sections(&self, detail: Detail) -> Vec<Section> {
-        let mut block = self.block(detail);
-        if detail == Detail::Page {
-            block.notes.clear();
-            block.captions = vec![self.caption()];
-            return vec![self.figures(), Section::Table(block)];
-        }
-        block.captions = absent::remedies(&self.absent);
-        block.captions.push(self.caption());
-        block.captions.extend(target::unit_caption(self.record));
-        block.captions.extend(self.known());
-        let more = (detail == Detail::Brief).then(|| EVERY_CASE.to_owned());
-        block.captions.extend(more);
-        vec![Section::Table(block)]
-    }
-
-    /// How far its numbers hold.
-    fn known(&self) -> impl Iterator<Item = String> {
+        let block = self.block(detail);
         let known = [
             words::session_caption(self.record),
             target::identity(self.record),
         ];
-        known.into_iter().flatten()
-    }
-
-    /// All cells at one look.
-    fn figures(&self) -> Section {
-        let below = self
-            .notes()
-            .into_iter()
-            .chain(absent::remedies(&self.absent));
-        Section::Figures(Figures {
-            title: "What each way costs".to_owned(),
-            key: figure::sheet::KEY.to_owned(),
-            caption: self.caption(),
-            figures: vec![Figure {
-                markup: figure::sheet::render(self),
-                ..Figure::default()
-            }],
-            below: below.chain(self.known()).collect(),
-            ..Figures::default()
-        })
+        let known = known.into_iter().flatten();
+        let remedies = absent::remedies(&self.absent);
+        let caption = vec![self.caption()];
+        if detail == Detail::Page {
+            let below = self.notes().into_iter().chain(remedies).chain(known);
+            let figures = Figures {
+                title: "What each way costs".to_owned(),
+                key: figure::sheet::KEY.to_owned(),
+                caption: self.caption(),
+                figures: vec![Figure {
+                    markup: figure::sheet::render(self),
+                    ..Figure::default()
+                }],
+                below: below.collect(),
+                ..Figures::default()
+            };
+            let block = Block {
+                notes: Vec::new(),
+                captions: caption,
+                ..block
+            };
+            return vec![Section::Figures(figures), Section::Table(block)];
+        }
+        let more = (detail == Detail::Brief).then(|| EVERY_CASE.to_owned());
+        let unit = target::unit_caption(self.record);
+        let captions = remedies.into_iter().chain(caption).chain(unit);
+        vec![Section::Table(Block {
+            captions: captions.chain(known).chain(more).collect(),
+            ..block
+        })]
     }
 
     /// The table, with what has no number and why.
     pub fn block(&self, detail: Detail) -> Block {
-        let counted = self.record.unit.is_counted();
-        let spread = || Head::words(words::spread_heading(self.record.unit)).joined();
-        let columns = self.columns.iter();
-        let columns = columns.flat_map(|column| [Head::number(column.clone()), spread()]);
-        let floors = self.floors_differ().then(|| Head::words("floor").spare());
-        let row = |row: &Row<'_>| {
-            let cells = row
-                .cells
-                .iter()
-                .flat_map(|cell| cell.texts(counted, detail));
-            let floor = block::Cell::words(row.floor.clone()).toned(Tone::Quiet);
-            std::iter::once(block::Cell::words(row.name.clone()))
-                .chain(cells)
-                .chain(floors.as_ref().map(|_| floor))
-                .collect()
-        };
-        let quiet = |note| block::Note::new(Tone::Quiet, note);
+        let quiet = |text: &str| block::Cell::words(text).toned(Tone::Quiet);
+        let corner = Head::words(format!("net, {}", self.record.unit));
+        let mut columns = vec![corner.of(|row: &Row<'_>| block::Cell::words(&row.name))];
+        for (place, column) in self.columns.iter().enumerate() {
+            let texts = move |row: &Row<'_>| row.cells[place].texts(self.record, detail);
+            let spread = Head::words(words::spread_heading(self.record.unit)).joined();
+            columns.push(Head::number(column.clone()).of(move |row: &Row<'_>| {
+                let cell = &row.cells[place];
+                let cost = cell.cost.map(|cost| cost.value);
+                block::Cell::keyed(texts(row).0, cost).toned(cell.text.tone)
+            }));
+            columns.push(spread.of(move |row: &Row<'_>| {
+                let low = row.cells[place].cost.and_then(|cost| Some(cost.ends?[0]));
+                block::Cell::keyed(texts(row).1, low).toned(Tone::Quiet)
+            }));
+        }
+        let note = self
+            .grid
+            .note
+            .as_ref()
+            .map_or("", |note| note.prefix.trim_end_matches('_'));
+        columns.push(Head::words(text::line(note)).of(|row: &Row<'_>| quiet(&row.note())));
+        let floors = self.floors_differ();
+        columns.push(
+            Head::words("floor")
+                .spare()
+                .of(|row: &Row<'_>| quiet(&row.floor))
+                .only(floors),
+        );
+        let notes = self.notes().into_iter();
         Block {
             title: match detail {
                 Detail::Page => "All cells".to_owned(),
                 _ => String::new(),
             },
-            rows: self.rows.iter().map(row).collect(),
-            head: std::iter::once(Head::words(self.corner.clone()))
-                .chain(columns)
-                .chain(floors)
+            notes: notes
+                .map(|note| block::Note::new(Tone::Quiet, note))
                 .collect(),
-            notes: self.notes().into_iter().map(quiet).collect(),
-            ..Block::default()
+            ..Block::of(columns, &self.rows)
         }
     }
 
     /// What the numbers are.
     pub fn caption(&self) -> String {
-        let record = self.record;
-        let grid = self.grid;
-        let mut caption = format!(
-            "Every number is net, in {}: {}. Sorted by the first column.",
-            record.unit,
-            text::line(&grid.net)
-        );
-        if self.floors_differ() {
-            caption += &format!(" {}", text::line(&grid.floors));
-        }
-        let any = |found: &dyn Fn(&CostText) -> bool| {
-            let mut cells = self.rows.iter().flat_map(|row| &row.cells);
-            cells.any(|cell| found(&cell.text))
-        };
-        if record.unit.is_counted() && any(&|text| !text.range.is_empty()) {
-            caption += " a–b: the count goes by the load, from a to b.";
-        }
-        if !record.unit.is_counted() {
-            caption += " ±: half of the 95\u{A0}% interval.";
-        }
-        if any(&|text| text.value.starts_with('≈')) {
-            caption += " ≈ 0: not told from its floor.";
-        }
-        caption
+        let (record, grid) = (self.record, self.grid);
+        let counted = record.unit.is_counted();
+        let net = text::line(&grid.net);
+        let any = |found: &dyn Fn(&CostText) -> bool| self.cells().any(|cell| found(&cell.text));
+        let parts = [
+            (
+                true,
+                format!(
+                    "Every number is net, in {}: {net}. Sorted by the first column.",
+                    record.unit
+                ),
+            ),
+            (self.floors_differ(), text::line(&grid.floors)),
+            (
+                counted && any(&|text| !text.range.is_empty()),
+                "a–b: the count goes by the load, from a to b.".to_owned(),
+            ),
+            (!counted, "±: half of the 95\u{A0}% interval.".to_owned()),
+            (
+                any(&|text| text.value.starts_with('≈')),
+                "≈ 0: not told from its floor.".to_owned(),
+            ),
+            (any(&|text| !text.note.is_empty()), note_caption(grid)),
+        ];
+        let parts = parts.into_iter().filter(|part| part.0).map(|part| part.1);
+        parts.collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What stands beside the costs of a row.
+pub(crate) fn note_caption(grid: &Grid) -> String {
+    let note = grid.note.as_ref();
+    note.map_or_else(String::new, |note| {
+        let heading = note.prefix.trim_end_matches('_');
+        text::line(&format!("{heading}: {}.", note.about))
+    })
+}
+
+impl Row<'_> {
+    /// What its cells say beside their costs, each once.
+    fn note(&self) -> String {
+        let notes = self.cells.iter().map(|cell| cell.text.note.as_str());
+        let notes: BTreeSet<&str> = notes.filter(|note| !note.is_empty()).collect();
+        Vec::from_iter(notes).join(", ")
     }
 }
 
 impl Cell<'_> {
     /// The number, and how far it is open: half the interval where there is little room, else both ends. A count has
     /// the range that it takes over loads; a document shows that in place of it.
-    fn texts(&self, counted: bool, detail: Detail) -> [block::Cell; 2] {
-        let text = &self.text;
+    fn texts(&self, record: &Record, detail: Detail) -> (String, String) {
+        let (text, counted) = (&self.text, record.unit.is_counted());
         let spread = match counted || matches!(detail, Detail::Full | Detail::Page) {
             true => &text.range,
             false => &text.width,
         };
-        let (value, spread) = match counted && detail == Detail::Document && !spread.is_empty() {
+        match counted && detail == Detail::Document && !spread.is_empty() {
             true => (spread.clone(), String::new()),
             false => (
                 format!("{}{}", text.value, mark(self.footnote)),
                 spread.clone(),
             ),
-        };
-        let cell = |text, key, tone| block::Cell { text, key, tone };
-        [
-            cell(value, self.cost.map(|cost| cost.value), text.tone),
-            cell(
-                spread,
-                self.cost.and_then(|cost| Some(cost.ends?[0])),
-                Tone::Quiet,
-            ),
-        ]
+        }
     }
 }
 
@@ -259,45 +268,24 @@ fn row<'a>(name: &str, cells: &Cells<'a>, record: &'a Record) -> Row<'a> {
         Cell {
             case,
             cost: case.and_then(|case| record.cost(case)),
-            text: case
-                .map(|case| CostText::new(case, record))
-                .unwrap_or_default(),
+            text: case.map_or_else(CostText::default, |case| CostText::new(case, record)),
             footnote: None,
         }
     };
     let cells: Vec<Cell<'a>> = cells.columns.iter().map(cell).collect();
-    let floor = cells
-        .iter()
-        .find_map(|cell| cell.case?.floor.as_deref())
-        .unwrap_or_default();
+    let floor = cells.iter().find_map(|cell| cell.case?.floor.as_deref());
     Row {
         name: text::line(name),
-        floor: text::line(floor),
+        floor: text::line(floor.unwrap_or_default()),
         cells,
     }
 }
 
 /// What a row sorts by: the first cell that has a cost.
 fn order(row: &Row<'_>) -> (usize, f64) {
-    let costs = row.cells.iter().map(|cell| cell.cost);
-    let first = costs
-        .enumerate()
-        .find_map(|(place, cost)| Some((place, cost?.value)));
-    first.unwrap_or((usize::MAX, 0.0))
-}
-
-fn note(cell: &Cell<'_>, footnotes: &mut Vec<String>) -> Option<usize> {
-    let why = cell.text.why.as_deref()?;
-    // The way out belongs to rows of which nothing runs.
-    let why = match cell.text.tone {
-        Tone::Quiet => absent::parted(why).0,
-        _ => why,
-    };
-    let place = footnotes.iter().position(|note| note == why);
-    Some(place.unwrap_or_else(|| {
-        footnotes.push(why.to_owned());
-        footnotes.len() - 1
-    }))
+    let costs = row.cells.iter().map(|cell| cell.cost).enumerate();
+    let mut costs = costs.filter_map(|(place, cost)| Some((place, cost?.value)));
+    costs.next().unwrap_or((usize::MAX, 0.0))
 }
 
 /// Which way is the cheapest and which the dearest, in a sentence without its end; `None` where no cell has a
@@ -306,50 +294,38 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
     let record = sheet.record;
     let column = |at: usize| -> Vec<(&Row<'_>, Cost)> {
         let rows = sheet.rows.iter();
-        rows.filter_map(|row| Some((row, row.cells.get(at)?.cost?)))
-            .collect()
+        let mut costs: Vec<_> = rows
+            .filter_map(|row| Some((row, row.cells[at].cost?)))
+            .collect();
+        costs.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
+        costs
     };
     let at = (0..sheet.columns.len()).find(|at| !column(*at).is_empty())?;
-    let mut costs = column(at);
-    costs.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
-    let (first, last) = (costs.first()?, costs.last()?);
+    let costs = column(at);
     let named = |(row, cost): &(&Row<'_>, Cost)| {
         let ci95 = cost.ends.filter(|_| !record.unit.is_counted());
         let decimals = words::decimals(cost.value, ci95, record.unit).min(1);
-        let value = number::fixed(cost.value, decimals);
-        format!("{}, {value} {}", row.name, record.unit)
+        format!(
+            "{} {} ({})",
+            number::fixed(cost.value, decimals),
+            record.unit,
+            row.name
+        )
     };
     let start = format!(
         "{} on {}: with {} {}",
         text::line(&record.experiment),
         target::label(record),
-        text::line(&record.cells()?.grid.columns),
+        text::line(&sheet.grid.columns),
         sheet.columns[at]
     );
-    let alike = |other: &&(&Row<'_>, Cost)| match (first.1.ends, other.1.ends) {
-        (Some([_, high]), Some([low, _])) => low <= high,
-        _ => false,
-    };
-    let times = last.1.value / first.1.value;
-    let times = match times.is_finite() && times >= 1.5 && first.1.value > 0.0 {
-        true => format!(
-            ", {} times as much",
-            number::fixed(times, usize::from(times < 9.95))
+    let (first, last) = (costs.first()?, costs.last()?);
+    Some(match costs.len() {
+        1 => format!("{start} {}", named(first)),
+        all => format!(
+            "{start} {all} cost from {} to {}",
+            named(first),
+            named(last)
         ),
-        false => String::new(),
-    };
-    let cheapest = match costs[1..].iter().take_while(alike).count() {
-        0 if costs.len() == 1 => return Some(format!("{start} {}", named(first))),
-        0 => format!("the cheapest of {} is {}", costs.len(), named(first)),
-        more => format!(
-            "the cheapest of {} are {} that are not told apart ({})",
-            costs.len(),
-            more + 1,
-            named(first)
-        ),
-    };
-    Some(match alike(&last) {
-        true => format!("{start} {cheapest}"),
-        false => format!("{start} {cheapest}; the dearest is {}{times}", named(last)),
     })
 }

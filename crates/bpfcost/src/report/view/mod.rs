@@ -14,6 +14,7 @@ use crate::{
         number::MISSING,
         rows::{self, Group, PairRow},
         scaling::{self, Chart},
+        scenario,
         section::{Detail, Problem, Prose, Section, View, tables},
         style::Tone,
         summary, target, text, warnings, words,
@@ -106,8 +107,8 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
             [layout.lead(detail), blocks, own, failed].concat()
         }
         Detail::Full => {
-            let blocks = tables(everything(record, &layout, detail));
-            [layout.lead(detail), blocks, own, failed].concat()
+            let blocks = everything(record, &layout, detail).chain(scenario::blocks(record));
+            [layout.lead(detail), tables(blocks), own, failed].concat()
         }
         Detail::Page => {
             let mut figures: Vec<Section> = Vec::new();

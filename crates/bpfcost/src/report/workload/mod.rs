@@ -1,19 +1,16 @@
 //! What probes cost a workload: a sentence, and small tables in which CPU time per operation leads. Made once
 //! for all views.
 
-mod drops;
 mod plot;
 mod quantity;
 mod sections;
 mod sentence;
-mod state;
+mod tables;
 
-use std::collections::BTreeMap;
-
-use self::quantity::Quantity;
+use self::quantity::{Change, Quantity};
 pub(crate) use self::quantity::{Scale, held};
 use crate::{
-    record::{Record, State, States},
+    record::{CaseRecord, Record, State, States},
     report::{block::Block, number, text},
 };
 
@@ -22,9 +19,9 @@ use crate::{
 pub struct Overhead<'a> {
     /// Its cases, by the states of the server.
     pub states: States<'a>,
-    pub(crate) headline: Quantity<'a>,
-    pub(crate) metrics: Vec<Quantity<'a>>,
-    pub(crate) of_probes: Vec<Quantity<'a>>,
+    headline: Quantity<'a>,
+    metrics: Vec<Quantity<'a>>,
+    of_probes: Vec<Quantity<'a>>,
 }
 
 impl<'a> Overhead<'a> {
@@ -47,11 +44,11 @@ impl<'a> Overhead<'a> {
     /// The tables, most important first; where CPU times come from, where all is wanted.
     pub fn blocks(&self, all: bool) -> Vec<Block> {
         let mut blocks = match self.states.over() {
-            Some(over) => drops::blocks(self, over),
+            Some(over) => tables::along(self, over),
             None => self.state_blocks(),
         };
         if let Some(last) = blocks.last_mut() {
-            last.captions.extend(self.captions(all));
+            last.captions = self.captions(all);
         }
         blocks
     }
@@ -67,7 +64,7 @@ impl<'a> Overhead<'a> {
     fn state_blocks(&self) -> Vec<Block> {
         let states = self.states.all.iter();
         states
-            .flat_map(|state| state::blocks(self, state))
+            .flat_map(|state| tables::of_state(self, state))
             .collect()
     }
 
@@ -75,52 +72,53 @@ impl<'a> Overhead<'a> {
     fn captions(&self, all: bool) -> Vec<String> {
         let record = self.states.record;
         let noise = record.spread.noise.map(|[low, high]| {
-            let decimals = number::estimate_decimals(high - low, Some([low, high])).min(1);
-            let [low, high] = [low, high].map(|end| number::signed(end, decimals));
-            format!(
-                "Off against off in this run: {low} to {}; a probe that does nothing reads like that.",
-                quantity::held(&high, "%")
-            )
+            let (_, interval) = number::change(0.0, Some([low, high].map(|end| end / 100.0)));
+            format!("Off against off in this run: {interval} %; a probe that does nothing reads like that.")
         });
-        let mut captions = Vec::from_iter(noise);
-        captions.push(self.margins());
-        captions.push(
-            "Another run of the same workload differs by more than these intervals know: compare probes in \
-             one run."
-                .to_owned(),
+        let own = (&self.headline.name, record.asked.margin);
+        let metrics = self.metrics.iter();
+        let metrics = metrics.filter_map(|one| Some((&one.name, one.margin()?)));
+        let margins = std::iter::once(own).chain(metrics);
+        let margins =
+            margins.map(|(name, margin)| format!("{name} {}", number::round_percent(margin)));
+        let read = format!(
+            "Differences are taken on the same server, intervals are 95 %. Compare probes within one run: runs differ \
+             by more. What matters: {}.",
+            margins.collect::<Vec<_>>().join("; ")
         );
         let sources = record.machine.programs.as_deref().filter(|_| all);
-        captions.extend(sources.map(|sources| format!("CPU time of {}.", text::line(sources))));
-        captions
+        let sources = sources.map(|sources| format!("CPU time of {}.", text::line(sources)));
+        noise.into_iter().chain([read]).chain(sources).collect()
     }
 
-    /// What counts as the same, of which value.
-    fn margins(&self) -> String {
-        let record = self.states.record;
-        let mut margins: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        let mut told = |margin: f64, name: &str| {
-            let names = margins.entry(number::round_percent(margin)).or_default();
-            if !names.iter().any(|known| known == name) {
-                names.push(name.to_owned());
-            }
-        };
-        told(record.asked.margin, "CPU");
-        for metric in &record.metrics {
-            let name = text::line(&metric.metric.about);
-            // `latency, median` and `latency, 99th percentile` are one.
-            let name = name.split(',').next().unwrap_or_default();
-            let name = if name.starts_with("CPU") { "CPU" } else { name };
-            told(metric.metric.margin, name);
-        }
-        let same: Vec<String> = margins
-            .iter()
-            .map(|(margin, names)| format!("{margin} of {}", names.join(" and ")))
-            .collect();
-        format!(
-            "Intervals are 95 %, differences are taken on the same server. same: within {}; unresolved: \
-             not told apart yet.",
-            same.join(", ")
-        )
+    /// How a case compares with another in a value.
+    fn change(
+        &self,
+        quantity: &Quantity<'a>,
+        case: &CaseRecord,
+        baseline: Option<&CaseRecord>,
+    ) -> Option<Change<'a>> {
+        quantity.change(&self.states, &case.name, &baseline?.name)
+    }
+
+    /// CPU time and each rate along `over`, for each set of states that differ in it alone.
+    fn along(&self, over: &str) -> Vec<Along<'_, 'a>> {
+        let curves = self.states.curves_over(over);
+        let several = curves.len() > 1;
+        let rates = || self.metrics.iter().filter(|one| one.is_throughput());
+        let along = curves.into_iter().flat_map(|states| {
+            let quantities = std::iter::once(&self.headline).chain(rates());
+            quantities.map(move |quantity| Along {
+                quantity,
+                scale: quantity.scale(states.iter().flat_map(|state| state.cases())),
+                apart: match several {
+                    true => format!(", {}", named(states[0].apart(over))),
+                    false => String::new(),
+                },
+                states: states.clone(),
+            })
+        });
+        along.collect()
     }
 
     /// `size 4, load open`; empty where there is one state alone.
@@ -138,6 +136,15 @@ impl<'a> Overhead<'a> {
             name => format!("{what}, {name}"),
         }
     }
+}
+
+/// A value in states that differ in one factor alone.
+struct Along<'o, 'a> {
+    quantity: &'o Quantity<'a>,
+    scale: Scale,
+    states: Vec<&'o State<'a>>,
+    /// What else the states are, behind a title; empty where there are no others.
+    apart: String,
 }
 
 /// `size 4, load open`.

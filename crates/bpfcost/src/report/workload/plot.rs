@@ -1,7 +1,7 @@
 //! A workload's figures: curves along a factor, CPU time by where it goes, the distribution of latencies.
 
 use super::{
-    Overhead, Quantity, named,
+    Along, Overhead,
     quantity::{self, Scale},
 };
 use crate::{
@@ -31,86 +31,76 @@ const PERCENTILES: [(&str, &str, f64); 8] = [
 /// The CPU time of the server, of clients, of probes' own user space, and of all the machine.
 const PARTS: [&str; 4] = ["server_ns", "client_ns", "tool_ns", "machine_ns"];
 
-/// CPU time and throughput along `over`, a pair of figures for states that differ in it alone.
-pub(crate) fn curves(overhead: &Overhead<'_>) -> Vec<Plot> {
+/// CPU time and throughput along a factor, a figure each; none where its values are no sizes.
+pub(super) fn curves(overhead: &Overhead<'_>) -> Vec<Plot> {
     let Some(over) = overhead.states.over() else {
         return Vec::new();
     };
-    let rates = overhead.metrics.iter().filter(|one| one.is_throughput());
-    let told: Vec<&Quantity<'_>> = std::iter::once(&overhead.headline).chain(rates).collect();
-    let curves = overhead.states.curves_over(over);
-    let several = curves.len() > 1;
-    let plots = curves.iter().flat_map(|curve| {
-        let apart = match several {
-            true => format!(", {}", named(curve[0].apart(over))),
-            false => String::new(),
-        };
-        told.iter()
-            .filter_map(move |quantity| along(overhead, quantity, over, curve, &apart))
-    });
-    plots.collect()
+    let along = overhead.along(over).into_iter();
+    let plot = |along: Along<'_, '_>| {
+        let mut sized = Vec::new();
+        for state in &along.states {
+            sized.push((size(state.factors[over])?, *state));
+        }
+        let lines = lines(overhead, |name| {
+            let points = sized.iter().filter_map(|(at, state)| {
+                Some(Point {
+                    at: *at,
+                    place: text::line(state.factors[over]),
+                    ..point(along.quantity.value(case_of(state, name)?)?)
+                })
+            });
+            points.collect()
+        });
+        let over = text::line(over);
+        Some(Plot {
+            title: heading(&format!("{} by {over}{}", along.quantity.name, along.apart)),
+            unit: RateUnit {
+                size: along.scale.size,
+                prefix: "",
+            },
+            rates: along.scale.unit,
+            over,
+            cpus: None,
+            turned: false,
+            lines,
+            small: true,
+        })
+    };
+    along.filter_map(plot).collect()
 }
 
-/// One of them; `None` where values of `over` are no sizes.
-fn along(
-    overhead: &Overhead<'_>,
-    quantity: &Quantity<'_>,
-    over: &str,
-    curve: &[&State<'_>],
-    apart: &str,
-) -> Option<Plot> {
-    let scale = quantity.scale(curve.iter().flat_map(|state| state.cases()));
-    let mut lines: Vec<Line> = Vec::new();
-    for (hue, name) in names(overhead).into_iter().enumerate() {
-        let mut points = Vec::new();
-        for state in curve {
-            let place = *state.factors.get(over)?;
-            let case = case_of(state, name);
-            if let Some(part) = case.and_then(|case| quantity.value(case)) {
-                points.push(Point {
-                    at: size(place)?,
-                    place: text::line(place),
-                    ..point(part)
-                });
-            }
-        }
-        lines.push(line(name, hue, points));
-    }
-    lines.retain(|line| !line.points.is_empty());
-    Some(Plot {
-        title: heading(&format!("{} by {}{apart}", quantity.name, text::line(over))),
-        unit: unit(&scale),
-        rates: scale.unit,
-        over: text::line(over),
-        cpus: None,
-        turned: false,
-        lines,
-        small: true,
-    })
+/// A line for off and one for every probe, of those with points.
+fn lines(overhead: &Overhead<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Line> {
+    let names = names(overhead).into_iter().enumerate();
+    let lines = names.map(|(hue, name)| Line {
+        series: text::line(name),
+        hue,
+        kind: Kind::Measured,
+        points: points(name),
+    });
+    lines.filter(|line| !line.points.is_empty()).collect()
 }
 
 /// The distribution of latencies in each state, at the percentiles that the client tells.
-pub(crate) fn latencies(overhead: &Overhead<'_>) -> Vec<Plot> {
+pub(super) fn latencies(overhead: &Overhead<'_>) -> Vec<Plot> {
     let all = overhead.states.all.iter();
     all.filter_map(|state| latency(overhead, state)).collect()
 }
 
 fn latency(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Plot> {
-    let of = |case: &CaseRecord| {
-        PERCENTILES.map(|(value, place, share)| {
+    let mut lines = lines(overhead, |name| {
+        let case = case_of(state, name);
+        let at = |(value, place, share): (&str, &str, f64)| {
             Some(Point {
                 // By the odds, so that the bulk shows and so does the tail.
                 at: share / (1.0 - share),
                 place: place.to_owned(),
-                ..point(case.secondary_part(value)?)
+                ..point(case?.secondary_part(value)?)
             })
-        })
-    };
-    let mut lines: Vec<Line> = Vec::new();
-    for (hue, name) in names(overhead).into_iter().enumerate() {
-        let points = case_of(state, name).map(of).into_iter().flatten().flatten();
-        lines.push(line(name, hue, points.collect()));
-    }
+        };
+        PERCENTILES.into_iter().filter_map(at).collect()
+    });
     // One percentile is no curve.
     lines.retain(|line| line.points.len() > 1);
     let least = lines
@@ -139,7 +129,7 @@ fn latency(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Plot> {
 }
 
 /// CPU time of the whole machine per operation by where it goes, in each state.
-pub(crate) fn stacks(overhead: &Overhead<'_>) -> Vec<Stack> {
+pub(super) fn stacks(overhead: &Overhead<'_>) -> Vec<Stack> {
     let all = overhead.states.all.iter();
     all.filter_map(|state| stack(overhead, state)).collect()
 }
@@ -211,15 +201,6 @@ fn case_of<'a>(state: &State<'a>, name: &str) -> Option<&'a CaseRecord> {
     case.filter(|case| case.status == Status::Ok)
 }
 
-fn line(name: &str, hue: usize, points: Vec<Point>) -> Line {
-    Line {
-        series: text::line(name),
-        hue,
-        kind: Kind::Measured,
-        points,
-    }
-}
-
 /// A point that has yet to find its place.
 fn point(part: Part) -> Point {
     Point {
@@ -228,13 +209,6 @@ fn point(part: Part) -> Point {
         rate: part.value,
         ci95: part.ci95,
         knee: false,
-    }
-}
-
-fn unit(scale: &Scale) -> RateUnit {
-    RateUnit {
-        size: scale.size,
-        prefix: "",
     }
 }
 

@@ -1,12 +1,13 @@
 //! What is told of every case of a workload: CPU time per operation first, then what else was measured in the
 //! same windows; and how two cases compare in it.
 
+use super::tables::no_result;
 use crate::{
     experiment::ProbedWorkload,
-    record::{BudgetVerdict, CaseRecord, Comparison, MetricRecord, Part, States, Status, Verdict},
+    record::{CaseRecord, Comparison, MetricRecord, Part, States, Status, Verdict},
     report::{
         block::Cell,
-        number::{self, HOLD, MISSING},
+        number::{self, HOLD},
         scaling::with_ends,
         style::Tone,
         text, words,
@@ -131,32 +132,25 @@ impl<'a> Quantity<'a> {
 
     /// What is told of probes themselves, as far as some probe has it.
     pub(crate) fn of_probes(states: &States<'a>) -> Vec<Self> {
-        let operation = text::line(&states.workload.operation);
-        let told = |name: &str, source, base| Quantity {
+        let hits = format!("hits per {}", text::line(&states.workload.operation));
+        let (plain, ms) = (|| Base::Other(String::new()), || Base::Nanos(1e6));
+        let cpu = Base::of_cpu(states.workload);
+        let all = [
+            ("the tool's own CPU", Source::Probe("tool_ns"), cpu),
+            (&hits, Source::Probe("hits"), plain()),
+            ("records read", Source::Sum("records"), plain()),
+            ("lost", Source::Sum("lost"), plain()),
+            ("dropped", Source::Sum("drops"), plain()),
+            ("attach", Source::Probe("attach_ms"), ms()),
+            ("detach", Source::Probe("detach_ms"), ms()),
+            ("hiccup", Source::Probe("hiccup_ms"), ms()),
+        ];
+        let mut all = Vec::from(all.map(|(name, source, base)| Quantity {
             name: name.to_owned(),
             source,
             base,
             more_is_better: Some(false),
-        };
-        let plain = || Base::Other(String::new());
-        let mut all = vec![
-            told(
-                "the tool's own CPU",
-                Source::Probe("tool_ns"),
-                Base::of_cpu(states.workload),
-            ),
-            told(
-                &format!("hits per {operation}"),
-                Source::Probe("hits"),
-                plain(),
-            ),
-            told("records read", Source::Sum("records"), plain()),
-            told("lost", Source::Sum("lost"), plain()),
-            told("dropped", Source::Sum("drops"), plain()),
-            told("attach", Source::Probe("attach_ms"), Base::Nanos(1e6)),
-            told("detach", Source::Probe("detach_ms"), Base::Nanos(1e6)),
-            told("hiccup", Source::Probe("hiccup_ms"), Base::Nanos(1e6)),
-        ];
+        }));
         all.retain(|quantity| {
             let probes = states.all.iter().flat_map(|state| &state.probes);
             let mut values = probes.filter_map(|probed| quantity.value(probed.case));
@@ -169,6 +163,19 @@ impl<'a> Quantity<'a> {
             }
         });
         all
+    }
+
+    /// What counts as the same, of a value that is compared too.
+    pub(crate) fn margin(&self) -> Option<f64> {
+        match self.source {
+            Source::Metric(metric) => Some(metric.metric.margin),
+            _ => None,
+        }
+    }
+
+    /// Whether cases without a probe have none.
+    pub(crate) fn is_of_probes(&self) -> bool {
+        matches!(self.source, Source::Probe(_) | Source::Sum(_))
     }
 
     /// Whether it counts operations by time.
@@ -274,15 +281,9 @@ impl<'a> Quantity<'a> {
 
     /// What stands for a case in a table.
     pub(crate) fn cell(&self, case: &CaseRecord, scale: &Scale) -> Cell {
-        let words = |tone, words: &str| Cell {
-            tone,
-            ..Cell::words(words)
-        };
-        match (case.status, self.value(case)) {
-            (Status::Invalid, _) => words(Tone::Alarm, "INVALID"),
-            (Status::Unsupported, _) => words(Tone::Quiet, "not run"),
-            (Status::Ok, None) => words(Tone::Quiet, MISSING),
-            (Status::Ok, Some(part)) => Cell::number(scale.shown(part), part.value),
+        match self.value(case).filter(|_| case.status == Status::Ok) {
+            Some(part) => Cell::number(scale.shown(part), part.value),
+            None => no_result(case),
         }
     }
 }
@@ -322,10 +323,7 @@ impl Change<'_> {
     /// `more +1.9 % [+1.1, +2.7]`: all of it in one cell, what is read first in front.
     pub(crate) fn cell(&self) -> Cell {
         let words = format!("{} {} {}", self.verdict, self.relative, self.interval);
-        Cell {
-            tone: self.tone,
-            ..Cell::number(words.trim_end(), self.comparison.relative)
-        }
+        Cell::number(words.trim_end(), self.comparison.relative).toned(self.tone)
     }
 
     /// `+1.9 % [+1.1, +2.7]`.
@@ -336,16 +334,9 @@ impl Change<'_> {
 
     /// The verdict, with what follows of the budget.
     pub(crate) fn verdict_cell(&self) -> Cell {
-        let budget = match self.comparison.budget {
-            None => "",
-            Some(BudgetVerdict::Within) => ", within budget",
-            Some(BudgetVerdict::Over) => ", over budget",
-            Some(BudgetVerdict::CantTell) => ", can't tell if within budget",
-        };
-        Cell {
-            tone: self.tone,
-            ..Cell::words(format!("{}{budget}", self.verdict))
-        }
+        let budget = self.comparison.budget.map(words::of_budget);
+        let budget = budget.map_or_else(String::new, |word| format!(", {word} budget"));
+        Cell::words(format!("{}{budget}", self.verdict)).toned(self.tone)
     }
 }
 

@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use super::Atlas;
 use crate::{
     experiment::Role,
-    record::{CaseRecord, Record, Verdict},
+    record::{Record, Verdict},
     report::{
         block::{Block, Cell, Head},
-        matrix::{Group, Matrix},
+        matrix::{Group, Matrix, Row},
         target, text,
+        view::grid::note_caption,
     },
 };
 
@@ -31,6 +32,9 @@ impl Atlas<'_> {
             .collect();
         if let Some(last) = blocks.last_mut() {
             last.captions = matrix.notes(true);
+            let noted = |row: &Row| row.cells.iter().any(|cell| !cell.text.note.is_empty());
+            let grid = matrix.grid.as_ref().filter(|_| matrix.rows().any(noted));
+            last.captions.extend(grid.map(note_caption));
             last.captions.push(format!(
                 "In brackets how a cost changed from the kernel before; nothing where it is the same, or where \
                  the ranges over loads meet. Sorted by the cost on {}.",
@@ -41,54 +45,49 @@ impl Atlas<'_> {
     }
 
     fn block(&self, group: &Group, matrix: &Matrix<'_>, changes: &Changes) -> Block {
-        let first = |place: usize| -> Option<&CaseRecord> {
-            let mut cells = matrix.across.rows[place].cells.iter();
-            cells.find_map(|cell| cell.case)
-        };
-        let cases: Vec<Option<&CaseRecord>> =
-            group.rows.iter().map(|row| first(row.index)).collect();
-        let about = |case: &Option<&CaseRecord>| {
-            case.map_or_else(String::new, |case| text::line(&case.about))
-        };
-        let abouts: Vec<String> = cases.iter().map(about).collect();
-        let alike = abouts.windows(2).all(|pair| pair[0] == pair[1]);
-        let is_floor = cases.iter().flatten().any(|case| case.role == Role::Floor);
-        let mut head = vec![Head::words("insn/op")];
-        for record in &self.kernels {
-            head.push(Head::number(target::label(record)));
-            head.push(Head::words("change").joined());
-        }
-        head.push(Head::words(if is_floor { "event" } else { "floor" }));
-        let mut rows = Vec::new();
-        for ((row, case), about) in group.rows.iter().zip(&cases).zip(&abouts) {
-            let mut cells = vec![Cell::words(row.name.clone())];
+        let across = |row: &Row| &matrix.across.rows[row.index];
+        let case = |row: &Row| across(row).cells.iter().find_map(|cell| cell.case);
+        let about = |row: &Row| case(row).map_or_else(String::new, |case| text::line(&case.about));
+        let is_floor = |row: &Row| across(row).role == Role::Floor;
+        let floors = group.rows.iter().any(is_floor);
+        let mut columns = vec![Head::words("insn/op").of(|row: &Row| Cell::words(&row.name))];
+        for (place, record) in self.kernels.iter().enumerate() {
             // The matrix has the newest first.
-            for (place, cell) in row.cells.iter().rev().enumerate() {
-                let name = matrix.across.rows[row.index].name.to_owned();
-                cells.push(Cell::words(match cell.text.range.as_str() {
-                    "" => cell.marked(),
-                    range => range.to_owned(),
-                }));
-                cells.push(Cell::words(
-                    changes.get(&(place, name)).cloned().unwrap_or_default(),
-                ));
-            }
-            cells.push(Cell::words(
-                match case.and_then(|case| case.floor.as_deref()) {
-                    Some(floor) if !is_floor => text::line(floor),
-                    _ => about.clone(),
-                },
-            ));
-            rows.push(cells);
+            let at = self.kernels.len() - 1 - place;
+            let cost = move |row: &Row| match row.cells[at].text.range.as_str() {
+                "" => Cell::words(row.cells[at].marked()),
+                range => Cell::words(range),
+            };
+            let change = move |row: &Row| {
+                let change = changes.get(&(place, across(row).name.to_owned()));
+                Cell::words(change.cloned().unwrap_or_default())
+            };
+            columns.extend([
+                Head::number(target::label(record)).of(cost),
+                Head::words("note")
+                    .joined()
+                    .of(move |row: &Row| Cell::words(&row.cells[at].text.note)),
+                Head::words("change").joined().of(change),
+            ]);
         }
+        let last = if floors { "event" } else { "floor" };
+        columns.push(Head::words(last).of(|row: &Row| {
+            let floor = case(row).and_then(|case| case.floor.as_deref());
+            Cell::words(
+                floor
+                    .filter(|_| !floors)
+                    .map_or_else(|| about(row), text::line),
+            )
+        }));
+        let alike = |pair: &[Row]| about(&pair[0]) == about(&pair[1]);
         Block {
-            title: match abouts.first() {
-                Some(about) if alike && !is_floor => format!("{}: {about}", group.name),
+            title: match group.rows.first() {
+                Some(row) if !floors && group.rows.windows(2).all(alike) => {
+                    format!("{}: {}", group.name, about(row))
+                }
                 _ => group.name.clone(),
             },
-            head,
-            rows,
-            ..Block::default()
+            ..Block::of(columns, &group.rows)
         }
     }
 }

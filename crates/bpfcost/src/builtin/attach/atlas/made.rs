@@ -16,37 +16,28 @@ impl Atlas<'_> {
             text.as_deref()
                 .map_or(number::MISSING.to_owned(), text::line)
         };
-        let row = |record: &&Record| {
-            let machine = &record.machine;
-            let numbers = match record.unit.is_counted() {
-                true => format!("counted in {}", told(&machine.emulator)),
-                false => format!("timed on {}", text::line(&machine.cpu)),
-            };
-            [
-                target::label(record),
-                text::line(&machine.kernel),
-                text::line(&machine.kernel_build),
-                numbers,
-                told(&machine.programs),
-                text::line(&record.started),
-                number::count(record.cases.len() as u64),
-            ]
-            .map(Cell::words)
-            .to_vec()
+        let numbers = |record: &Record| match record.unit.is_counted() {
+            true => format!("counted in {}", told(&record.machine.emulator)),
+            false => format!("timed on {}", text::line(&record.machine.cpu)),
         };
-        let heads = [
-            "target",
-            "kernel",
-            "its build",
-            "numbers are",
-            "programs",
-            "started",
+        type Told<'a> = &'a dyn Fn(&Record) -> String;
+        let words: [(&str, Told<'_>); 6] = [
+            ("target", &target::label),
+            ("kernel", &|record| text::line(&record.machine.kernel)),
+            ("its build", &|record| {
+                text::line(&record.machine.kernel_build)
+            }),
+            ("numbers are", &numbers),
+            ("programs", &|record| told(&record.machine.programs)),
+            ("started", &|record| text::line(&record.started)),
         ];
-        let emulated: Vec<String> = self
-            .emulated
-            .iter()
-            .map(|record| target::label(record))
-            .collect();
+        let columns = words.into_iter().map(|(head, told)| {
+            Head::words(head).of(move |record: &&Record| Cell::words(told(record)))
+        });
+        let cases = Head::number("cases")
+            .of(|record: &&Record| Cell::words(number::count(record.cases.len() as u64)));
+        let emulated = self.emulated.iter().map(|record| target::label(record));
+        let emulated: Vec<String> = emulated.collect();
         let left_out = (!emulated.is_empty()).then(|| {
             format!(
                 "Left out: {}. Times of an emulator are neither counts nor those of hardware.",
@@ -54,14 +45,11 @@ impl Atlas<'_> {
             )
         });
         Block {
-            head: heads
-                .map(Head::words)
-                .into_iter()
-                .chain([Head::number("cases")])
-                .collect(),
-            rows: self.kernels.iter().chain(&self.clocks).map(row).collect(),
             captions: left_out.into_iter().collect(),
-            ..Block::default()
+            ..Block::of(
+                columns.chain([cases]).collect(),
+                self.kernels.iter().chain(&self.clocks),
+            )
         }
     }
 
