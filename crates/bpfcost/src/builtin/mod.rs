@@ -7,6 +7,7 @@ mod batch;
 mod crew;
 pub mod kretprobe;
 pub mod ladder;
+pub mod map;
 mod memory;
 pub mod pool;
 pub mod twice;
@@ -21,6 +22,7 @@ pub fn all() -> Vec<Box<dyn Experiment>> {
     let mut all: Vec<Box<dyn Experiment>> = vec![
         Box::new(xdp_lb::XdpLb::default()),
         Box::new(attach::AttachTypes),
+        Box::new(map::Maps::default()),
         Box::new(pool::Pools::default()),
         Box::new(kretprobe::Kretprobes::default()),
     ];

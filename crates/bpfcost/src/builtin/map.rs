@@ -1,0 +1,261 @@
+//! `map`: what does an operation on a map cost, and which map should a program use?
+//!
+//! Ten kinds of map, with 1,000 and 1,000,000 entries and values of 16 and 256 bytes, each looked up, missed,
+//! written and, where it can, with a key inserted and deleted again. What is in the number and what is not
+//! stands at the head of `map.bpf.c`.
+//!
+//! A key is chosen by xorshift32 (Marsaglia 2003), from a seed that each batch and CPU has of its own. User space
+//! walks the same keys, and so knows every value that a batch must have read, and what it must have left.
+
+mod tables;
+mod work;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use bpfcost_bpf::{
+    Feature, Pinned,
+    timing::{Loop, Request, Seen},
+};
+
+use self::{
+    tables::{Tables, Walk},
+    work::{Class, Kind, Size, Work},
+};
+
+use crate::builtin::{
+    batch::{self, WARM_UP_SHARE},
+    ladder,
+    memory::KernelMemory,
+};
+use crate::experiment::{
+    Batch, Case, Description, Experiment, Fault, Grid, Layout, Loaded, Overhead, Pair, Sentinel,
+    Setup, Trial, differs, missing, prove,
+};
+
+/// The experiment.
+#[derive(Debug, Default)]
+pub struct Maps {
+    /// Hash maps have programs that are wrong on purpose, for tests.
+    pub faulty: bool,
+}
+
+impl Experiment for Maps {
+    fn description(&self) -> Description {
+        let factors = [
+            ("map", "kind, entries and bytes of a value"),
+            (
+                "operation",
+                "hit, miss, write (replace, push, submit) or insert-delete (both, of one key)",
+            ),
+            ("kind", "the kind of map; arena: a hash table of one's own"),
+            ("entries", "resident keys: 1,000 or 1,000,000"),
+            ("value", "bytes of a value: 16 or 256"),
+        ];
+        Description {
+            layout: Layout::Grid(Grid {
+                rows: "map".into(),
+                columns: "operation".into(),
+                net: "what an operation on the map costs, less what choosing its key costs (its floor)".into(),
+                floors: "Floors differ in the key that they choose: none, an index, or 8 bytes on the stack."
+                    .into(),
+            }),
+            overhead: Overhead {
+                // Programs are verified, and a million keys put into each of the large tables.
+                load_s: 3.0,
+                // The keys are walked again, and looked at.
+                trial_s: 0.002,
+                // The warm-up, and the batch.
+                batches: 1.2,
+            },
+            ..Description::new(
+                "map",
+                "operations on ten kinds of map, by size: hit, miss, write, insert and delete",
+                &factors,
+            )
+        }
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        Work::all().map(Work::case).collect()
+    }
+
+    fn pairs(&self) -> Vec<Pair> {
+        let pair = |case: String, baseline: String, about: String| Pair {
+            case,
+            baseline,
+            about,
+        };
+        let kinds = [
+            ("hash", "array", "hit"),
+            ("percpu-array", "array", "hit"),
+            ("percpu-hash", "hash", "hit"),
+            ("lru-hash", "hash", "hit"),
+            ("lru-hash", "hash", "insert-delete"),
+            ("lpm-trie", "hash", "hit"),
+            ("arena", "hash", "hit"),
+            ("arena", "hash", "insert-delete"),
+            ("bloom", "hash", "miss"),
+        ];
+        let small = |kind: &str, operation: &str| format!("{kind}-1k-16B/{operation}");
+        let kinds = kinds.map(|(kind, other, operation)| {
+            let about = format!("{kind} against {other}, {operation}");
+            pair(small(kind, operation), small(other, operation), about)
+        });
+        let more = ["array", "hash", "lru-hash", "lpm-trie", "arena"].map(|kind| {
+            let about = format!("{kind}, 1,000,000 entries against 1,000");
+            pair(format!("{kind}-1M-16B/hit"), small(kind, "hit"), about)
+        });
+        let larger = ["array", "hash"].map(|kind| {
+            let about = format!("{kind}, values of 256 bytes against 16");
+            pair(format!("{kind}-1k-256B/write"), small(kind, "write"), about)
+        });
+        kinds.into_iter().chain(more).chain(larger).collect()
+    }
+
+    fn needs(&self, case: &Case) -> Vec<Feature> {
+        // The loop is can_loop where there is one.
+        let mut needs = vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop];
+        match Work::of(case).map(|work| work.kind) {
+            Ok(Kind(_, Class::Arena, _)) => needs.extend([Feature::Arena, Feature::CanLoop]),
+            Ok(Kind("lru-hash", ..)) => needs.push(Feature::LruHash),
+            Ok(Kind(_, Class::Storage, _)) => needs.push(Feature::RawTracepoint),
+            Ok(Kind(_, Class::Ring, _)) => needs.push(Feature::RingBuffer),
+            _ => {}
+        }
+        needs
+    }
+
+    fn unsupported(&self, case: &Case) -> Result<Option<String>> {
+        let lacking = missing(&self.needs(case))?;
+        Ok(lacking.or(Work::of(case)?.size.lacks_memory()))
+    }
+
+    fn programs(&self) -> Result<Option<String>> {
+        ladder::programs(Loop::probe()?).map(Some)
+    }
+
+    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+        let first = *setup.cpus.first().context("no CPU was chosen")?;
+        let (memory_before, pinned) = (KernelMemory::now(), Pinned::to(first)?);
+        let mut by_size: BTreeMap<Size, Vec<Work>> = BTreeMap::new();
+        for case in &setup.cases {
+            let work = Work::of(case)?;
+            by_size.entry(work.size).or_default().push(work);
+        }
+        let tables = |(size, work): (Size, Vec<Work>)| {
+            Ok((size, Tables::load(size, &work, setup, self.faulty)?))
+        };
+        // Where instructions are counted, each load walks the same keys.
+        let epoch = if setup.exact {
+            0
+        } else {
+            setup.epoch as u64 + 1
+        };
+        Ok(Box::new(Epoch {
+            by_size: by_size.into_iter().map(tables).collect::<Result<_>>()?,
+            seed: setup.seed ^ epoch,
+            exact: setup.exact,
+            batches: 0,
+            memory_before,
+            _pinned: pinned,
+        }))
+    }
+
+    fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
+        ladder::sentinel(setup)
+    }
+}
+
+/// The tables of each size, filled.
+struct Epoch {
+    by_size: BTreeMap<Size, Tables>,
+    seed: u64,
+    exact: bool,
+    /// Batches so far: gives each keys of its own.
+    batches: u64,
+    memory_before: KernelMemory,
+    _pinned: Pinned,
+}
+
+impl Epoch {
+    fn tables(&mut self, size: Size) -> Result<&mut Tables> {
+        let tables = self.by_size.get_mut(&size);
+        tables.context("tables of this size were not loaded")
+    }
+
+    /// One batch, proved.
+    fn batch(&mut self, work: Work, ops: u64) -> Result<Vec<Seen>, Fault> {
+        self.batches += 1;
+        let (salt, seed, exact) = (self.batches, self.seed, self.exact);
+        // Batches that count instructions repeat the same keys, whatever ran before them.
+        let run = if exact { 0 } else { salt };
+        let tables = self.tables(work.size)?;
+        let cpus = tables.cpus.clone();
+        let walk = |&cpu: &u32| Walk::new(seed, run, cpu, work.size.0);
+        let walks: Vec<Walk> = cpus.iter().map(walk).collect();
+        for ((walk, &cpu), slot) in walks.iter().zip(&cpus).zip(0..) {
+            tables.begin(walk, cpu, slot, salt)?;
+        }
+        let request = Request {
+            ops,
+            resets: 1,
+            cpus: &cpus,
+            after_tick: exact,
+        };
+        // A raw tracepoint takes no packet.
+        let packet = vec![0; if work.kind.1 == Class::Storage { 0 } else { 64 }];
+        let (program, packets) = (work.program(tables.faulty), vec![packet; cpus.len()]);
+        let seen = tables.object.batch(&program, &request, &packets);
+        let seen = seen?;
+        prove(batch::problem(&cpus, &seen, ops, exact))?;
+        for (at, (walk, &cpu)) in walks.iter().zip(&cpus).enumerate() {
+            let expected = tables.expected(work, walk, ops, at);
+            prove(expected.problem(work, tables.counts(cpu)?))?;
+        }
+        if let Some(code) = seen.iter().map(|seen| seen.code).find(|&code| code != 0) {
+            prove(differs("return code", 0, code, "the last operation failed"))?;
+        }
+        tables.check_left(work, &walks, ops, salt)?;
+        Ok(seen)
+    }
+}
+
+impl Loaded for Epoch {
+    /// All that user space can count is counted, and looked at.
+    fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
+        let work = Work::of(case)?;
+        let Work { kind, size, .. } = work;
+        let tables = self.tables(size)?;
+        if matches!(kind.1, Class::Hash | Class::Trie) && size.0 == 1_000 {
+            let entries = tables.object.entries(&work.map());
+            let entries = entries?;
+            prove(differs("keys", size.0, entries, "user space counted them"))?;
+        }
+        match kind.1.is_table() {
+            true => tables.check_residents(work, 0),
+            false => Ok(()),
+        }
+    }
+
+    fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
+        let work = Work::of(case)?;
+        if !self.exact {
+            self.batch(work, (batch.0 / WARM_UP_SHARE).max(1))?;
+        }
+        let seen = batch::overlapping(|| self.batch(work, batch.0), |seen| seen)?;
+        Ok(batch::trial(&seen, batch))
+    }
+
+    fn kernel_bytes(&self) -> Option<u64> {
+        let tables = self.by_size.values();
+        Some(tables.map(|tables| tables.object.kernel_bytes()).sum())
+    }
+
+    fn unload(self: Box<Self>) -> Result<()> {
+        let before = self.memory_before;
+        drop(self);
+        before.wait_until_freed();
+        Ok(())
+    }
+}
