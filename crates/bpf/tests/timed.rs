@@ -34,8 +34,10 @@ fn variables_have_the_values_that_the_program_left() {
     let product = 7u64.wrapping_mul(5u64.wrapping_pow(30));
     assert_eq!(ladder.variable("product_so_far").expect("read"), product);
     assert_eq!(
-        ladder.member("timing_samples", 0, "end_ns").expect("read"),
-        seen.end_ns
+        ladder
+            .members("timing_samples", 0, ["end_ns"])
+            .expect("read"),
+        [seen.end_ns]
     );
 
     ladder.set_variable("product_so_far", 9).expect("write");
