@@ -13,7 +13,7 @@
  *	all other operations	a direct call of the map's own function
  *
  * An arena has no helper: its hash table (chains, the kernel's hash function, a lock for
- * each stripe of buckets) is the code below, compiled into the loop.
+ * each stripe of buckets) is compiled into the loop.
  *
  * Not in the number, because the floors have it: the loop, the choice of the next key
  * (xorshift32, so that neither caches nor prefetchers can know it), the key on the stack,
@@ -28,12 +28,13 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
+#include "arena_hash.bpf.h"
 #include "jhash.h"
 #include "timing.bpf.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-#define VALUE_WORDS 32 /* of the largest value */
+#define VALUE_WORDS ARENA_WORDS /* of the largest value */
 
 /* Keys that never are in a map begin here; behind them, each CPU's own. */
 #define ABSENT (1 << 20)
@@ -373,64 +374,12 @@ static __always_inline int task_insert_delete(void *map)
 TASK_PROGRAMS(16)
 TASK_PROGRAMS(256)
 
-/*
- * A hash table in an arena: buckets of chains, with numbers in place of pointers; 0 ends a
- * chain. Writers lock a stripe of buckets as the kernel's hash locks its bucket; readers do
- * not, and may see a value that is half written.
- */
-#define __arena	       __attribute__((address_space(1)))
-#define MAP_TYPE_ARENA 33 /* BPF_MAP_TYPE_ARENA, which Debian 12's headers lack */
-#define STRIPES	       1024 /* a power of two */
-#define PAGE	       4096
-
-struct {
-	__uint(type, MAP_TYPE_ARENA);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1); /* pages */
-} arena SEC(".maps");
-
-struct node {
-	__u32 next;
-	__u32 unused;
-	__u64 key;
-	__u64 value[];
-};
-
-const volatile __u32 buckets = 2048; /* a power of two */
-const volatile __u32 pages = 1;
-
-char __arena *table; /* buckets, and then nodes */
-__u32 locks[STRIPES];
-
-void __arena *bpf_arena_alloc_pages(void *map, void __arena *address, __u32 page_count, int node,
-				    __u64 flags) __ksym __weak;
-
-SEC("?syscall")
-int arena_allocate(void *ctx)
-{
-	table = bpf_arena_alloc_pages(&arena, 0, pages, -1, 0);
-	return !table;
-}
-
+/* A hash table in an arena, with the hash function of the kernel's. */
 static __always_inline __u32 bucket_of(__u32 index)
 {
 	struct key key = key_of(index);
 
-	return jhash_2words(key.prefix_length, key.data, 0) & (buckets - 1);
-}
-
-static __always_inline __u32 __arena *head_of(__u32 bucket)
-{
-	/* The program must name its arena for the verifier to know it. */
-	asm volatile("" : : "r"(&arena));
-	return (__u32 __arena *)table + bucket;
-}
-
-static __always_inline struct node __arena *node_at(__u32 number)
-{
-	__u64 stride = sizeof(struct node) + value_bytes;
-
-	return (struct node __arena *)(table + sizeof(__u32) * buckets + number * stride);
+	return arena_bucket(jhash_2words(key.prefix_length, key.data, 0));
 }
 
 static __always_inline __u64 arena_key(__u32 index)
@@ -440,89 +389,12 @@ static __always_inline __u64 arena_key(__u32 index)
 	return (__u64)key.data << 32 | key.prefix_length;
 }
 
-static __always_inline struct node __arena *arena_find(__u32 bucket, __u64 key)
-{
-	for (__u32 number = *head_of(bucket); number && timing_can_loop();) {
-		struct node __arena *node = node_at(number);
-
-		if (node->key == key)
-			return node;
-		number = node->next;
-	}
-	return 0;
-}
-
-static __always_inline _Bool arena_lock(__u32 bucket)
-{
-	while (__sync_lock_test_and_set(&locks[bucket & (STRIPES - 1)], 1))
-		if (!timing_can_loop())
-			return 0;
-	return 1;
-}
-
-static __always_inline void arena_unlock(__u32 bucket)
-{
-	__sync_lock_test_and_set(&locks[bucket & (STRIPES - 1)], 0);
-}
-
-static __always_inline void arena_copy(struct node __arena *node, struct walk *walk)
-{
-	for (int i = 0; i < VALUE_WORDS && i < value_bytes / 8; i++)
-		node->value[i] = walk->value[i];
-}
-
-static __always_inline _Bool arena_insert(struct walk *walk, __u32 number, __u32 index)
-{
-	struct node __arena *node = node_at(number);
-	__u32 bucket = bucket_of(index);
-	__u64 key = arena_key(index);
-	_Bool absent;
-
-	walk->value[0] = value_of(index) + walk->salt;
-	node->key = key;
-	arena_copy(node, walk);
-	if (!arena_lock(bucket))
-		return 0;
-	absent = !arena_find(bucket, key);
-	if (absent) {
-		node->next = *head_of(bucket);
-		*head_of(bucket) = number;
-	}
-	arena_unlock(bucket);
-	return absent;
-}
-
-/* Returns the number of the node that was taken out; 0 where there was none. */
-static __always_inline __u32 arena_delete(__u32 index)
-{
-	__u32 bucket = bucket_of(index), number, previous = 0;
-	__u64 key = arena_key(index);
-
-	if (!arena_lock(bucket))
-		return 0;
-	for (number = *head_of(bucket); number && timing_can_loop();) {
-		struct node __arena *node = node_at(number);
-
-		if (node->key == key) {
-			if (previous)
-				node_at(previous)->next = node->next;
-			else
-				*head_of(bucket) = node->next;
-			break;
-		}
-		previous = number;
-		number = node->next;
-	}
-	arena_unlock(bucket);
-	return number;
-}
-
 static __always_inline int arena_look_up_next(_Bool resident)
 {
 	struct walk *walk = this_walk();
 	__u32 index = next_index(walk);
 	__u32 wanted = resident ? index : ABSENT + index;
-	struct node __arena *node = arena_find(bucket_of(wanted), arena_key(wanted));
+	struct arena_node __arena *node = arena_find(bucket_of(wanted), arena_key(wanted));
 
 	if (resident)
 		return note(walk, node, node ? node->value[0] : 0);
@@ -533,38 +405,30 @@ static __always_inline int arena_write_next(void)
 {
 	struct walk *walk = this_walk();
 	__u32 index = next_index(walk);
-	__u32 bucket = bucket_of(index);
-	struct node __arena *node = 0;
 
 	walk->value[0] = value_of(index) + walk->salt;
-	if (arena_lock(bucket)) {
-		node = arena_find(bucket, arena_key(index));
-		if (node)
-			arena_copy(node, walk);
-		arena_unlock(bucket);
-	}
-	return note(walk, node, index);
+	return note(walk, arena_replace(bucket_of(index), arena_key(index), walk->value), index);
+}
+
+static __always_inline _Bool arena_put(struct walk *walk, __u32 number, __u32 index)
+{
+	walk->value[0] = value_of(index) + walk->salt;
+	return arena_insert(bucket_of(index), arena_key(index), walk->value, number);
 }
 
 static __always_inline int arena_insert_delete_next(void)
 {
 	struct walk *walk = this_walk();
 	__u32 index = next_index(walk), own = walk->own + index;
-	_Bool inserted = arena_insert(walk, walk->spare, own);
+	_Bool inserted = arena_put(walk, walk->spare, own);
+	__u32 taken = arena_delete(bucket_of(own), arena_key(own));
 
-	return note(walk, inserted && arena_delete(own) == walk->spare, index);
-}
-
-static __always_inline void arena_fill_one(__u32 index)
-{
-	struct walk *walk = this_walk();
-
-	note(walk, arena_insert(walk, index + 1, index), 0);
+	return note(walk, inserted && taken == walk->spare, index);
 }
 
 static __always_inline void arena_check_one(__u32 index)
 {
-	struct node __arena *node = arena_find(bucket_of(index), arena_key(index));
+	struct arena_node __arena *node = arena_find(bucket_of(index), arena_key(index));
 
 	note(this_walk(), node, node ? node->value[0] : 0);
 }
@@ -573,7 +437,8 @@ TIMED(arena_hit, arena_look_up_next(1))
 TIMED(arena_miss, arena_look_up_next(0))
 TIMED(arena_write, arena_write_next())
 TIMED(arena_insert_delete, arena_insert_delete_next())
-OVER_RANGE(arena_fill, arena_fill_one(range_first + turn))
+OVER_RANGE(arena_fill,
+	   note(this_walk(), arena_put(this_walk(), range_first + turn + 1, range_first + turn), 0))
 OVER_RANGE(arena_check, arena_check_one(in_range(turn)))
 
 /* Floors: nothing but what goes with every operation, without a key, with its index, with it. */
@@ -587,7 +452,7 @@ static __always_inline int floor(_Bool indexed, _Bool keyed)
 		asm volatile("" : : "r"(&key) : "memory");
 	else if (indexed)
 		asm volatile("" : : "r"(&index) : "memory");
-	return note(walk, 1, value_of(index));
+	return note(walk, 1, index);
 }
 
 TIMED(floor_none, floor(0, 0))

@@ -87,7 +87,7 @@ fn problem(name: &str) -> Option<Problem> {
     if !require::host() {
         return None;
     }
-    let experiment = Maps::with_faults();
+    let experiment = Maps { faulty: true };
     let setup = setup(&experiment, &[0], |case| case.name == name);
     let mut epoch = experiment.load(&setup).expect("load");
     match epoch.trial(&setup.cases[0], BATCH) {

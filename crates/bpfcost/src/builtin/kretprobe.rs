@@ -113,23 +113,14 @@ impl Experiment for Kretprobes {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     #[test]
     fn names_lead_back_to_what_they_mean() {
         for cpus in [1, 2, 16] {
-            let experiment = Kretprobes { cpus };
-            let cases = experiment.cases();
-            let names: HashSet<&str> = cases.iter().map(|case| case.name.as_str()).collect();
-            assert_eq!(names.len(), cases.len());
+            let cases = Kretprobes { cpus }.cases();
             for (way, case) in case::all(cpus).into_iter().zip(&cases) {
                 assert_eq!(Way::of(case), Some(way), "{}", case.name);
-            }
-            for pair in experiment.pairs() {
-                assert!(names.contains(pair.case.as_str()), "{}", pair.case);
-                assert!(names.contains(pair.baseline.as_str()), "{}", pair.baseline);
             }
         }
     }

@@ -33,21 +33,7 @@ impl KernelMemory {
 }
 
 fn vmalloc_used() -> Option<u64> {
-    kib("VmallocUsed")
-}
-
-/// Why something that needs so much memory can't run here; `None` where it can, or the kernel does not say.
-pub(super) fn lacking(what: &str, needed_mib: u64) -> Option<String> {
-    let available = kib("MemAvailable")? / 1024;
-    (available < needed_mib).then(|| {
-        format!("{what} need {needed_mib} MiB of memory, and {available} MiB are available")
-    })
-}
-
-/// An entry of `/proc/meminfo`, in KiB.
-fn kib(name: &str) -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let mut entries = text.lines().filter_map(|line| line.split_once(':'));
-    let (_, value) = entries.find(|(own, _)| *own == name)?;
-    value.split_whitespace().next()?.parse().ok()
+    let line = text.lines().find(|line| line.starts_with("VmallocUsed:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
 }

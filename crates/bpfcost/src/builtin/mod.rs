@@ -72,3 +72,35 @@ pub(crate) fn grids() -> String {
     let grids = all.filter(|one| one.layout.grid().is_some());
     grids.map(|one| one.name).collect::<Vec<_>>().join("|")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn floors_and_pairs_are_cases_and_factors_are_described() {
+        for mut experiment in all() {
+            for cpus in [1, 2, 16] {
+                experiment.on_cpus(&(0..cpus).collect::<Vec<u32>>());
+                let description = experiment.description();
+                let cases = experiment.cases();
+                let names: BTreeSet<&str> = cases.iter().map(|case| &*case.name).collect();
+                assert_eq!(names.len(), cases.len(), "{}", description.name);
+                for case in &cases {
+                    let floor = case.floor.as_deref();
+                    assert!(floor.is_none_or(|floor| names.contains(floor)), "{floor:?}");
+                    for factor in case.factors.keys() {
+                        let described = |(name, _): &(String, String)| name == factor;
+                        assert!(description.factors.iter().any(described), "{factor}");
+                    }
+                }
+                for pair in experiment.pairs() {
+                    assert!(names.contains(&*pair.case), "{}", pair.case);
+                    assert!(names.contains(&*pair.baseline), "{}", pair.baseline);
+                }
+            }
+        }
+    }
+}

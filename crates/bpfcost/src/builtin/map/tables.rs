@@ -1,0 +1,323 @@
+//! The maps of one size: filled, walked and proved.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
+use bpfcost_bpf::{
+    timed::{OpenObject, Shape, TimedObject},
+    timing::Loop,
+};
+
+use super::work::{
+    Class, Kind,
+    Operation::{self, Hit, InsertDelete, Miss},
+    RING_BYTES, Size, Work,
+};
+use crate::experiment::{Fault, Problem, Setup, differs, prove};
+
+/// Room beside the resident entries: free elements that a CPU of an LRU map keeps for itself, twice over.
+const ROOM: u64 = 256;
+/// Keys that are never in a map begin here; behind them come each CPU's own (`ABSENT` in `map.bpf.c`).
+const ABSENT: u64 = 1 << 20;
+/// The most keys that are looked at after a batch, and the step between them, which divides no number of entries.
+const CHECKED: u64 = 1000;
+const CHECK_STEP: u64 = 997;
+/// Keys that one run fills in.
+const FILLED: u64 = 1 << 16;
+/// The part of keys never pushed that a bloom filter may take for pushed, with five hashes.
+const FALSE_POSITIVES: f64 = 0.1;
+
+/// The tables of one size.
+pub(super) struct Tables {
+    pub(super) object: TimedObject,
+    pub(super) cpus: Vec<u32>,
+    pub(super) faulty: bool,
+    /// By kind, what the first word of each resident value must be; for each CPU, where that has its own.
+    values: BTreeMap<&'static str, Vec<Vec<u64>>>,
+}
+
+/// What one CPU counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    done: u64,
+    failed: u64,
+    sum: u64,
+}
+
+impl Tables {
+    pub(super) fn load(size: Size, work: &[Work], setup: &Setup, faulty: bool) -> Result<Self> {
+        let cpus = setup.cpus.len() as u64;
+        // The same for all that hash, so that they have as many buckets.
+        let capacity = (size.0 + ROOM * cpus).next_power_of_two();
+        let pages = (4 * capacity + (size.0 + cpus + 1) * (16 + size.1)).div_ceil(4096);
+        let mut open = OpenObject::open("map", Loop::probe()?)?;
+        open.set("entries", size.0)?;
+        open.set("value_bytes", size.1)?;
+        open.set("arena_buckets", capacity)?;
+        open.set("arena_pages", pages)?;
+        open.set("arena_value_bytes", size.1)?;
+        let mut maps: BTreeMap<String, &Kind> = BTreeMap::new();
+        for &work in work {
+            open.time(&work.program(faulty))?;
+            maps.insert(work.map(), work.kind);
+        }
+        for (map, Kind(name, class, _)) in &maps {
+            let max_entries = match class {
+                Class::Floor => continue,
+                Class::Indexed | Class::Bloom => Some(size.0),
+                Class::Hash | Class::Trie => Some(capacity),
+                Class::Arena => Some(pages),
+                Class::Ring => Some(RING_BYTES * cpus.next_power_of_two()),
+                Class::Storage => None,
+            };
+            let valued = class.is_table() && *class != Class::Arena;
+            let shape = Shape {
+                max_entries: max_entries.map(u32::try_from).transpose()?,
+                value_bytes: valued.then_some(u32::try_from(size.1)?),
+                zero_seed: setup.exact && matches!(class, Class::Hash | Class::Bloom),
+            };
+            open.map(map, shape)?;
+            if class.is_table() {
+                open.with(&format!("{map}_fill"))?;
+                open.with(&format!("{map}_check"))?;
+            }
+            match *name {
+                "task-storage" => open.map(&format!("no_{map}"), shape)?,
+                "arena" => open.with("arena_allocate")?,
+                _ => {}
+            }
+        }
+        let mut tables = Tables {
+            object: open.load()?,
+            cpus: setup.cpus.clone(),
+            faulty,
+            values: BTreeMap::new(),
+        };
+        for (map, kind) in maps {
+            tables.fill(&map, kind, size)?;
+        }
+        Ok(tables)
+    }
+
+    /// Puts in all resident keys; on each CPU, where these have values of their own.
+    fn fill(&mut self, map: &str, kind: &'static Kind, size: Size) -> Result<()> {
+        let mut values = (0..size.0).map(value_of).collect();
+        if kind.1 == Class::Storage {
+            self.object
+                .set_members("task_value", 0, &[("first", value_of(0))])?;
+            values = vec![value_of(0)];
+        }
+        if kind.1 == Class::Arena {
+            let ran = self.object.run("arena_allocate", self.cpus[0], &[])?;
+            ensure!(ran.code == 0, "the kernel has no pages for the arena");
+        }
+        let own = self.own_cpus(kind);
+        for &cpu in own.iter().filter(|_| kind.1.is_table()) {
+            for first in (0..size.0).step_by(FILLED as usize) {
+                let count = FILLED.min(size.0 - first);
+                let filled = self.over(&format!("{map}_fill"), 0, [first, 1, count], cpu)?;
+                ensure!(
+                    filled.done == count,
+                    "{} of {count} keys were put into {map}",
+                    filled.done
+                );
+            }
+        }
+        self.values.insert(kind.0, vec![values; own.len()]);
+        Ok(())
+    }
+
+    /// The CPUs that have values of their own; the first where all share them.
+    fn own_cpus(&self, kind: &Kind) -> Vec<u32> {
+        let count = if kind.is_percpu() { self.cpus.len() } else { 1 };
+        self.cpus[..count].to_vec()
+    }
+
+    /// Runs an untimed program over a range: its first key, its step and its length.
+    fn over(&mut self, program: &str, base: u64, range: [u64; 3], cpu: u32) -> Result<Counts> {
+        self.object.set_variable("range_base", base)?;
+        for (name, value) in ["range_first", "range_step", "range_count"]
+            .into_iter()
+            .zip(range)
+        {
+            self.object.set_variable(name, value)?;
+        }
+        let counters = [("done", 0), ("failed", 0), ("sum", 0), ("salt", 0)];
+        self.object.set_members("walks", cpu, &counters)?;
+        self.object.run(program, cpu, &[0; 64])?;
+        self.counts(cpu)
+    }
+
+    /// Sets a CPU at the beginning of its walk.
+    pub(super) fn begin(&mut self, walk: &Walk, cpu: u32, slot: u64, salt: u64) -> Result<()> {
+        let members = [
+            ("state", u64::from(walk.state)),
+            ("own", own_key(slot)),
+            ("salt", salt),
+            ("spare", walk.entries + 1 + slot),
+            ("done", 0),
+            ("failed", 0),
+            ("sum", 0),
+        ];
+        Ok(self.object.set_members("walks", cpu, &members)?)
+    }
+
+    pub(super) fn counts(&self, cpu: u32) -> Result<Counts> {
+        let [done, failed, sum] = self
+            .object
+            .members("walks", cpu, ["done", "failed", "sum"])?;
+        Ok(Counts { done, failed, sum })
+    }
+
+    /// What a CPU, the `at`th of the run, must count in a batch.
+    pub(super) fn expected(&self, work: Work, walk: &Walk, ops: u64, at: usize) -> Counts {
+        let indexes = walk.indexes(ops);
+        let sum = match (work.kind.1, work.operation) {
+            (_, Operation::None) | (Class::Bloom, Miss) => 0,
+            (Class::Storage, Miss | InsertDelete) => 0,
+            (Class::Bloom, Hit) => indexes.sum(),
+            (_, Hit) => {
+                let values = self.values.get(work.kind.0);
+                let values = values.and_then(|values| values.get(at).or(values.first()));
+                let values = values.map_or(&[][..], |values| values);
+                let read = |index| values[index as usize % values.len()];
+                indexes.map(read).fold(0, u64::wrapping_add)
+            }
+            _ => indexes.sum(),
+        };
+        Counts {
+            done: ops,
+            failed: 0,
+            sum,
+        }
+    }
+
+    /// Proves what a batch left: values that were written, keys that are there and keys that are not.
+    pub(super) fn check_left(
+        &mut self,
+        work: Work,
+        walks: &[Walk],
+        ops: u64,
+        salt: u64,
+    ) -> Result<(), Fault> {
+        let written = |index| value_of(index).wrapping_add(salt);
+        match (work.kind.1, work.operation) {
+            (Class::Ring, _) => {
+                let (records, sum) = self.object.take_records()?;
+                let all = walks.iter().flat_map(|walk| walk.indexes(ops)).map(written);
+                let expected = all.fold(0, u64::wrapping_add);
+                let detail = "the records in the ring buffer are not those of the batch";
+                prove(differs(
+                    "records",
+                    ops * walks.len() as u64,
+                    records,
+                    detail,
+                ))?;
+                prove(differs("sum of records", expected, sum, detail))
+            }
+            (Class::Storage | Class::Floor, _) | (_, Hit | Miss) => Ok(()),
+            (_, InsertDelete) => {
+                for (slot, cpu) in (0..).zip(self.cpus.clone()) {
+                    let range = [0, CHECK_STEP, CHECKED.min(work.size.0)];
+                    let check = format!("{}_check", work.map());
+                    let left = self.over(&check, own_key(slot), range, cpu)?;
+                    let detail = "keys that were deleted are still there";
+                    prove(differs("entries left", 0, left.done, detail))?;
+                }
+                self.check_residents(work, salt)
+            }
+            _ => {
+                let values = self.values.entry(work.kind.0).or_default();
+                for (at, walk) in walks.iter().enumerate() {
+                    let at = at.min(values.len() - 1);
+                    for index in walk.indexes(ops) {
+                        values[at][index as usize] = written(index);
+                    }
+                }
+                self.check_residents(work, salt)
+            }
+        }
+    }
+
+    /// Proves that resident keys are there, with the values that they must have: all, or a part that moves on.
+    pub(super) fn check_residents(&mut self, work: Work, salt: u64) -> Result<(), Fault> {
+        let (entries, count) = (work.size.0, CHECKED.min(work.size.0));
+        let first = salt.wrapping_mul(count) % entries;
+        for (at, cpu) in self.own_cpus(work.kind).into_iter().enumerate() {
+            let range = [first, CHECK_STEP, count];
+            let got = self.over(&format!("{}_check", work.map()), 0, range, cpu)?;
+            let values = &self.values.get(work.kind.0).context("it was not filled")?[at];
+            let value = |turn: u64| values[((first + turn * CHECK_STEP) % entries) as usize];
+            let sum = match work.kind.1 {
+                Class::Bloom => 0,
+                _ => (0..count).map(value).fold(0, u64::wrapping_add),
+            };
+            let detail = "the map does not hold what it should";
+            prove(differs("entries", count, got.done, detail))?;
+            prove(differs("sum of values", sum, got.sum, detail))?;
+        }
+        Ok(())
+    }
+}
+
+impl Counts {
+    /// What is wrong with the counts of a CPU.
+    pub(super) fn problem(self, work: Work, got: Counts) -> Option<Problem> {
+        let detail = "the operations did not do what their number would stand for";
+        let check = match work.operation {
+            Hit => "hits",
+            Miss => "misses",
+            _ => "operations that succeeded",
+        };
+        let taken_for_hits = (FALSE_POSITIVES * self.done as f64) as u64;
+        let sum = match (work.kind.1, work.operation) {
+            // A miss may be taken for a hit; the sum is how many were.
+            (Class::Bloom, Miss) => got.sum.min(taken_for_hits),
+            _ => self.sum,
+        };
+        differs(check, self.done, got.done, detail)
+            .or_else(|| differs("operations that failed", 0, got.failed, detail))
+            .or_else(|| differs("sum of values", sum, got.sum, detail))
+    }
+}
+
+/// The first of the keys that a CPU, the `slot`th of the run, inserts and deletes.
+fn own_key(slot: u64) -> u64 {
+    (2 + slot) * ABSENT
+}
+
+/// The first word of a resident value as it is filled in.
+fn value_of(index: u64) -> u64 {
+    (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// One CPU's way through the keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Walk {
+    state: u32,
+    entries: u64,
+}
+
+impl Walk {
+    pub(super) fn new(seed: u64, run: u64, cpu: u32, entries: u64) -> Self {
+        // SplitMix64's finaliser (Steele et al. 2014) spreads them over all bits.
+        let mut mixed = seed ^ run.rotate_left(24) ^ u64::from(cpu).rotate_left(48);
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Walk {
+            state: (mixed >> 32) as u32 | 1,
+            entries,
+        }
+    }
+
+    /// The indexes that `map.bpf.c` chooses.
+    fn indexes(self, ops: u64) -> impl Iterator<Item = u64> {
+        let mut state = self.state;
+        (0..ops).map(move |_| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            (u64::from(state) * self.entries) >> 32
+        })
+    }
+}

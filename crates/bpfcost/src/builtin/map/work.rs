@@ -1,0 +1,258 @@
+//! What the cases of `map` do: kinds of map, sizes and operations.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+use crate::experiment::{Case, Role, Sizing};
+
+/// A batch of more would, with a search in each of its operations, use up what `can_loop` grants a program.
+const MOST_OPS: u64 = 1 << 20;
+/// Bytes of the ring buffer for each CPU, and what a record has beside its value: a batch must fit in it.
+pub(super) const RING_BYTES: u64 = 1 << 24;
+const RECORD_HEAD: u64 = 8;
+
+/// A kind of map: its name, its class, and how many of [`SIZES`] it is measured in. Programs and maps of
+/// `map.bpf.c` are called by the name.
+#[derive(Debug)]
+pub(super) struct Kind(pub(super) &'static str, pub(super) Class, pub(super) usize);
+
+const KINDS: [Kind; 11] = [
+    Kind("array", Class::Indexed, 4),
+    // Each CPU has values of its own, or a million entries are as many allocations: large values would take
+    // more memory than they show.
+    Kind("percpu-array", Class::Indexed, 3),
+    Kind("hash", Class::Hash, 4),
+    Kind("percpu-hash", Class::Hash, 3),
+    Kind("lru-hash", Class::Hash, 4),
+    Kind("lpm-trie", Class::Trie, 3),
+    Kind("task-storage", Class::Storage, 2),
+    Kind("arena", Class::Arena, 4),
+    Kind("ring-buffer", Class::Ring, 2),
+    Kind("bloom", Class::Bloom, 4),
+    Kind("floor", Class::Floor, 1),
+];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    Indexed,
+    Hash,
+    Trie,
+    Storage,
+    Arena,
+    Ring,
+    Bloom,
+    /// No map: what goes with every operation.
+    Floor,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operation {
+    Hit,
+    Miss,
+    Write,
+    InsertDelete,
+    // Of floors: what is chosen.
+    None,
+    Index,
+    Key,
+}
+
+use Operation::{Hit, InsertDelete, Miss, Write};
+
+impl Operation {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Hit => "hit",
+            Miss => "miss",
+            Write => "write",
+            InsertDelete => "insert-delete",
+            Operation::None => "none",
+            Operation::Index => "index",
+            Operation::Key => "key",
+        }
+    }
+}
+
+impl Class {
+    fn operations(self) -> &'static [Operation] {
+        match self {
+            Class::Indexed | Class::Bloom => &[Hit, Miss, Write],
+            Class::Hash | Class::Trie | Class::Arena => &[Hit, Miss, Write, InsertDelete],
+            Class::Storage => &[Hit, Miss, InsertDelete],
+            Class::Ring => &[Write],
+            Class::Floor => &[Operation::None, Operation::Index, Operation::Key],
+        }
+    }
+
+    fn about(self, operation: Operation) -> &'static str {
+        match (self, operation) {
+            (_, Operation::None) => "the loop and this CPU's counters",
+            (_, Operation::Index) => "the same, and the choice of an index",
+            (_, Operation::Key) => "the same, and a key of 8 bytes on the stack",
+            (Class::Storage, Hit) => "the storage of the current task is there",
+            (Class::Storage, Miss) => "the current task has no storage",
+            (Class::Storage, _) => "storage is made for the current task, and deleted",
+            (Class::Ring, _) => "a record is reserved, its first word written, and submitted",
+            (Class::Bloom, Hit) => "a value that was pushed is peeked at",
+            (Class::Bloom, Miss) => "a value that was not pushed is peeked at",
+            (Class::Bloom, _) => "a value is pushed",
+            (Class::Indexed, Miss) => "an index beyond the end is looked up",
+            (_, Hit) => "a key that is there is looked up, and a word of its value read",
+            (_, Miss) => "a key that is not there is looked up",
+            (_, Write) => "the value of a key that is there is replaced",
+            (_, InsertDelete) => "a key that is not there is inserted, and deleted",
+        }
+    }
+
+    fn floor(self) -> Option<&'static str> {
+        match self {
+            Class::Floor => None,
+            Class::Storage => Some("floor/none"),
+            Class::Indexed | Class::Ring | Class::Bloom => Some("floor/index"),
+            Class::Hash | Class::Trie | Class::Arena => Some("floor/key"),
+        }
+    }
+
+    /// Whether it holds the resident keys.
+    pub(super) fn is_table(self) -> bool {
+        !matches!(self, Class::Storage | Class::Ring | Class::Floor)
+    }
+}
+
+impl Kind {
+    /// Whether each CPU has values of its own.
+    pub(super) fn is_percpu(&self) -> bool {
+        self.0.starts_with("percpu")
+    }
+}
+
+/// The size of tables: resident entries, and bytes of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Size(pub(super) u64, pub(super) u64);
+
+const SIZES: [Size; 4] = [
+    Size(1_000, 16),
+    Size(1_000, 256),
+    Size(1_000_000, 16),
+    Size(1_000_000, 256),
+];
+
+impl Size {
+    /// Why this machine's memory does not do for all tables of this size; `None` where it does, or the kernel does
+    /// not say.
+    pub(super) fn lacks_memory(self) -> Option<String> {
+        let needed = match self {
+            Size(1_000, _) => 0,
+            Size(_, 16) => 700,
+            _ => 2048,
+        };
+        let text = fs::read_to_string("/proc/meminfo").ok()?;
+        let mut entries = text.lines().filter_map(|line| line.split_once(':'));
+        let (_, kib) = entries.find(|(name, _)| *name == "MemAvailable")?;
+        let available = kib.split_whitespace().next()?.parse::<u64>().ok()? / 1024;
+        (available < needed).then(|| {
+            format!(
+                "tables of this size need {needed} MiB of memory, and {available} MiB are available"
+            )
+        })
+    }
+}
+
+/// What a case does.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Work {
+    pub(super) kind: &'static Kind,
+    pub(super) size: Size,
+    pub(super) operation: Operation,
+}
+
+impl Work {
+    /// All of them, in the order of tables.
+    pub(super) fn all() -> impl Iterator<Item = Work> {
+        KINDS.iter().flat_map(|kind| {
+            SIZES[..kind.2].iter().flat_map(move |&size| {
+                let operations = kind.1.operations().iter();
+                operations.map(move |&operation| Work {
+                    kind,
+                    size,
+                    operation,
+                })
+            })
+        })
+    }
+
+    pub(super) fn of(case: &Case) -> Result<Work> {
+        let found = Work::all().find(|work| work.name() == case.name);
+        found.with_context(|| format!("map has no case {}", case.name))
+    }
+
+    fn row(self) -> String {
+        let (Kind(name, class, _), Size(entries, bytes)) = (self.kind, self.size);
+        match (class, entries) {
+            (Class::Floor, _) => (*name).to_owned(),
+            (Class::Storage | Class::Ring, _) => format!("{name}-{bytes}B"),
+            (_, 1_000) => format!("{name}-1k-{bytes}B"),
+            _ => format!("{name}-1M-{bytes}B"),
+        }
+    }
+
+    pub(super) fn name(self) -> String {
+        format!("{}/{}", self.row(), self.operation.name())
+    }
+
+    /// What its map is called, and where the names of its programs begin.
+    pub(super) fn map(self) -> String {
+        let name = self.kind.0.replace('-', "_");
+        match self.kind.1 {
+            Class::Storage => format!("{name}_{}", self.size.1),
+            _ => name,
+        }
+    }
+
+    /// The timed program; in tests, one that is wrong.
+    pub(super) fn program(self, faulty: bool) -> String {
+        let map = match (faulty, self.kind.0) {
+            (true, "hash") => "wrong".to_owned(),
+            _ => self.map(),
+        };
+        format!("{map}_{}", self.operation.name().replace('-', "_"))
+    }
+
+    pub(super) fn case(self) -> Case {
+        let Work {
+            kind: &Kind(kind, class, _),
+            size: Size(entries, bytes),
+            operation,
+        } = self;
+        let mut factors = vec![
+            ("map", self.row()),
+            ("operation", operation.name().to_owned()),
+            ("kind", kind.to_owned()),
+            ("value", bytes.to_string()),
+        ];
+        if class.is_table() {
+            factors.push(("entries", entries.to_string()));
+        }
+        let floor = class.floor();
+        factors.retain(|_| floor.is_some());
+        let most = match class {
+            Class::Ring => RING_BYTES / (bytes + RECORD_HEAD) - 1,
+            _ => MOST_OPS,
+        };
+        Case {
+            name: self.name(),
+            group: floor.map_or("floors", |_| kind).to_owned(),
+            factors: factors
+                .into_iter()
+                .map(|(k, v)| (k.to_owned(), v))
+                .collect(),
+            about: class.about(operation).to_owned(),
+            role: floor.map_or(Role::Floor, |_| Role::Case),
+            floor: floor.map(str::to_owned),
+            sizing: Sizing::Calibrated { most: Some(most) },
+            slow: entries > 1_000,
+            ..Case::default()
+        }
+    }
+}
