@@ -16,7 +16,16 @@ use bpfcost::{
 };
 use common::views;
 
-const RECORDS: [&str; 5] = ["ladder", "xdp-lb", "xdp-lb-exact", "attach", "pool"];
+const RECORDS: [&str; 8] = [
+    "ladder",
+    "xdp-lb",
+    "xdp-lb-exact",
+    "attach",
+    "pool",
+    "kretprobe",
+    "redis",
+    "busy",
+];
 
 fn file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -94,7 +103,10 @@ fn their_layout_is_what_their_keys_say() {
             Layout::Unknown(_) => "unknown",
         })
         .collect();
-    assert_eq!(layouts, ["flat", "flat", "flat", "grid", "curves"]);
+    let expected = [
+        "flat", "flat", "flat", "grid", "curves", "curves", "workload", "workload",
+    ];
+    assert_eq!(layouts, expected);
 }
 
 #[test]
