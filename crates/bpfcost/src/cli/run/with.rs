@@ -4,8 +4,6 @@
 mod known;
 mod variants;
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Result};
 
 use self::known::Known;
@@ -19,7 +17,7 @@ use crate::{
     probe,
     process::program::find,
     restore::{started, systemctl},
-    workload::{Client, Definition, Headline, Output, Ready, SECOND, ServerSpec, Variant, Watch},
+    workload::{Client, Definition, Headline, Ready, SECOND, ServerSpec, Variant, Watch},
 };
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
@@ -247,14 +245,11 @@ fn loaded(args: &Args) -> Result<Definition> {
             name: "closed".to_owned(),
             about: words.join(" "),
             command: words,
-            warm_up: Vec::new(),
-            output: Output::Text,
             metrics,
             ops: known.ops,
             repeat: true,
             within_s: Some(LONGEST_S),
-            quick: false,
-            only: BTreeMap::new(),
+            ..Client::default()
         }],
         ..empty()
     })
@@ -263,26 +258,11 @@ fn loaded(args: &Args) -> Result<Definition> {
 /// A definition of nothing.
 fn empty() -> Definition {
     Definition {
-        name: String::new(),
-        about: String::new(),
-        subject: None,
-        prose: String::new(),
         operation: "run".to_owned(),
-        headline: Headline::default(),
         window_ms: WINDOW_MS,
         rounds: 2,
-        files: BTreeMap::new(),
-        sources: Vec::new(),
-        prepare: Vec::new(),
         network: "here".to_owned(),
-        server: None,
-        clients: Vec::new(),
-        served: None,
-        factors: Vec::new(),
-        over: None,
-        variants: Vec::new(),
-        against_each_other: false,
-        compared: Vec::new(),
+        ..Definition::default()
     }
 }
 

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Its entry.
-pub(super) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);
+pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);
 
 /// The factor that says who is asked about, and the value for somebody else than the server.
 const TARGET: &str = "target";
