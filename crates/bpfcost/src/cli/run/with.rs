@@ -122,48 +122,20 @@ fn suited(window_ms: u64, rounds: u32, variants: &[Variant]) -> (u64, u32) {
 fn only_where(args: &Args) -> Result<()> {
     let built_in = !args.experiments.is_empty();
     let watch = args.watch.is_some();
-    let wrong = [
-        (
-            "--ops",
-            args.ops.is_some() && !watch,
-            "goes with --watch: others tell what they did",
-        ),
-        (
-            "--abort-above",
-            args.abort_above.is_some() && !watch,
-            "goes with --watch: nobody depends on a server that was started for this",
-        ),
-        (
-            "--metric",
-            !args.metric.is_empty() && built_in,
-            "picks a number of what your command prints; those of a workload are known",
-        ),
-        (
-            "--metric",
-            !args.metric.is_empty() && watch && args.ops.is_none(),
-            "picks a number of what --ops prints, which is not given",
-        ),
-        (
-            "--server",
-            args.server.is_some() && (built_in || watch),
-            "goes with --client, or a command",
-        ),
-        (
-            "--client",
-            args.client.is_some() && !args.command.is_empty(),
-            "and a command behind -- are two loads",
-        ),
-        (
-            "--client",
-            args.client.is_some() && args.server.is_none(),
-            "goes with --server; without one, write the command behind --",
-        ),
-        (
-            "--on",
-            watch && args.on.iter().any(|target| target != "host"),
-            "names a guest, in which nothing runs that could be watched",
-        ),
-    ];
+    /// An option a line: when it is wrong, and why.
+    macro_rules! list {
+        ($($option:literal: $given:expr => $why:literal;)+) => { [$(($option, $given, $why)),+] };
+    }
+    let wrong = list! {
+        "--ops": args.ops.is_some() && !watch => "goes with --watch: others tell what they did";
+        "--abort-above": args.abort_above.is_some() && !watch => "goes with --watch: nobody depends on a server that was started for this";
+        "--metric": !args.metric.is_empty() && built_in => "picks a number of what your command prints; those of a workload are known";
+        "--metric": !args.metric.is_empty() && watch && args.ops.is_none() => "picks a number of what --ops prints, which is not given";
+        "--server": args.server.is_some() && (built_in || watch) => "goes with --client, or a command";
+        "--client": args.client.is_some() && !args.command.is_empty() => "and a command behind -- are two loads";
+        "--client": args.client.is_some() && args.server.is_none() => "goes with --server; without one, write the command behind --";
+        "--on": watch && args.on.iter().any(|target| target != "host") => "names a guest, in which nothing runs that could be watched";
+    };
     match wrong.into_iter().find(|(_, given, _)| *given) {
         None => Ok(()),
         Some((option, _, why)) => Err(usage(format!("{option} {why}\n  See: bpfcost run --help"))),
