@@ -1,11 +1,9 @@
 //! A program that does nothing, for what the kernel's account says of nothing: its clock reads cost time, and
 //! a part of that is in the account of every program.
 
-#![allow(unsafe_code)]
-
 use std::{
     ffi::CStr,
-    os::fd::{AsRawFd as _, OwnedFd},
+    os::fd::OwnedFd,
     time::{Duration, Instant},
 };
 
@@ -47,27 +45,19 @@ impl Idle {
     pub fn run(&self, times: u32) -> Result<Ran> {
         let packet = [0u8; 64];
         loop {
-            let mut options = sys::bpf_test_run_opts {
-                sz: size_of::<sys::bpf_test_run_opts>() as _,
-                data_in: packet.as_ptr().cast(),
-                data_size_in: packet.len() as u32,
-                repeat: times as _,
-                ..Default::default()
-            };
             let before = RunStats::of(&self.0)?;
             let begun = Instant::now();
-            // SAFETY: the packet outlives the call and is as long as is named.
-            let answer = unsafe { sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
+            let answer = kernel::run(&self.0, &packet, times, 0, 0);
             let elapsed = begun.elapsed();
             match answer {
-                0.. => {
+                Ok(()) => {
                     return Ok(Ran {
                         elapsed,
                         stats: RunStats::of(&self.0)?.since(before),
                     });
                 }
-                error if error == -Errno::INTR.raw_os_error() => {}
-                error => return Err(refused("running it", -error)),
+                Err(no) if no.errno == Errno::INTR.raw_os_error() => {}
+                Err(no) => return Err(refused("running it", no.errno)),
             }
         }
     }

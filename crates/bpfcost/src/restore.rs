@@ -15,6 +15,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
+use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -255,16 +256,8 @@ fn setting(name: &str) -> PathBuf {
 /// When a process was started, in ticks since the boot; `None` where there is none, or one that has ended and
 /// whose parent has not asked how.
 pub(crate) fn started(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may hold anything; behind it, the state is the first field and the start
-    // the 20th.
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace();
-    let state = fields.next()?;
-    if matches!(state, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    let stat = Process::new(pid.cast_signed()).ok()?.stat().ok()?;
+    (!matches!(stat.state, 'Z' | 'X')).then_some(stat.starttime)
 }
 
 fn boot() -> String {

@@ -19,7 +19,7 @@
 //! Hodges, J. L. & Lehmann, E. L. (1963), "Estimates of location based on rank tests", Annals of
 //! Mathematical Statistics 34(2). Wilcoxon (1945); Tukey (1949) for the interval.
 
-use crate::pairwise::Walsh;
+use crate::pairwise::{Pairs as _, Walsh};
 use crate::signed_rank;
 
 /// The confidence of the intervals that are shown.

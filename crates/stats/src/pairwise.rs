@@ -16,6 +16,39 @@ pub(crate) fn sorted(values: &[f64]) -> Vec<f64> {
     kept
 }
 
+/// Ordered pairs that are not written down.
+pub(crate) trait Pairs {
+    /// Number of pairs.
+    fn pairs(&self) -> u64;
+
+    /// The smallest and the largest value of a pair.
+    fn ends(&self) -> (f64, f64);
+
+    /// Pairs that satisfy `keep`, which must hold for a lower set of values.
+    fn count(&self, keep: impl Fn(f64) -> bool) -> u64;
+
+    /// Pairs at or below `t`.
+    fn at_most(&self, t: f64) -> u64 {
+        self.count(|value| value <= t)
+    }
+
+    /// Pairs at or above `t`.
+    fn at_least(&self, t: f64) -> u64 {
+        self.pairs() - self.count(|value| value < t)
+    }
+
+    /// The `k`-th smallest value; `k` counts from 1 and is clamped to what exists.
+    fn select(&self, k: u64) -> f64 {
+        let (low, high) = self.ends();
+        select(k, low, high, |t| self.at_most(t))
+    }
+
+    /// The median of the values.
+    fn median(&self) -> f64 {
+        middle(self.pairs(), |k| self.select(k))
+    }
+}
+
 /// The n(n+1)/2 averages of pairs of a sample, each value paired with itself too.
 pub(crate) struct Walsh(Vec<f64>);
 
@@ -30,14 +63,18 @@ impl Walsh {
     pub(crate) fn n(&self) -> usize {
         self.0.len()
     }
+}
 
-    /// Number of averages.
-    pub(crate) fn pairs(&self) -> u64 {
+impl Pairs for Walsh {
+    fn pairs(&self) -> u64 {
         let n = self.n() as u64;
         n * (n + 1) / 2
     }
 
-    /// Averages that satisfy `keep`, which must hold for a lower set of values.
+    fn ends(&self) -> (f64, f64) {
+        (self.0[0], self.0[self.n() - 1])
+    }
+
     fn count(&self, keep: impl Fn(f64) -> bool) -> u64 {
         let x = &self.0;
         let mut end = x.len();
@@ -52,26 +89,6 @@ impl Walsh {
             count += (end - i) as u64;
         }
         count
-    }
-
-    /// Averages at or below `t`.
-    pub(crate) fn at_most(&self, t: f64) -> u64 {
-        self.count(|average| average <= t)
-    }
-
-    /// Averages at or above `t`.
-    pub(crate) fn at_least(&self, t: f64) -> u64 {
-        self.pairs() - self.count(|average| average < t)
-    }
-
-    /// The `k`-th smallest average; `k` counts from 1 and is clamped to what exists.
-    pub(crate) fn select(&self, k: u64) -> f64 {
-        select(k, self.0[0], self.0[self.n() - 1], |t| self.at_most(t))
-    }
-
-    /// The median of the averages.
-    pub(crate) fn median(&self) -> f64 {
-        middle(self.pairs(), |k| self.select(k))
     }
 }
 
@@ -92,10 +109,19 @@ impl Shifts {
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.first.len(), self.second.len())
     }
+}
 
-    /// Number of differences.
-    pub(crate) fn pairs(&self) -> u64 {
+impl Pairs for Shifts {
+    fn pairs(&self) -> u64 {
         self.first.len() as u64 * self.second.len() as u64
+    }
+
+    fn ends(&self) -> (f64, f64) {
+        let (first, second) = (&self.first, &self.second);
+        (
+            second[0] - first[first.len() - 1],
+            second[second.len() - 1] - first[0],
+        )
     }
 
     fn count(&self, keep: impl Fn(f64) -> bool) -> u64 {
@@ -108,29 +134,6 @@ impl Shifts {
             count += end as u64;
         }
         count
-    }
-
-    /// Differences at or below `t`.
-    pub(crate) fn at_most(&self, t: f64) -> u64 {
-        self.count(|shift| shift <= t)
-    }
-
-    /// Differences at or above `t`.
-    pub(crate) fn at_least(&self, t: f64) -> u64 {
-        self.pairs() - self.count(|shift| shift < t)
-    }
-
-    /// The `k`-th smallest difference; `k` counts from 1 and is clamped to what exists.
-    pub(crate) fn select(&self, k: u64) -> f64 {
-        let (first, second) = (&self.first, &self.second);
-        let low = second[0] - first[first.len() - 1];
-        let high = second[second.len() - 1] - first[0];
-        select(k, low, high, |t| self.at_most(t))
-    }
-
-    /// The median of the differences.
-    pub(crate) fn median(&self) -> f64 {
-        middle(self.pairs(), |k| self.select(k))
     }
 }
 

@@ -15,7 +15,7 @@
 
 use crate::estimate::{CONFIDENCE, Estimate, Interval};
 use crate::normal;
-use crate::pairwise::Shifts;
+use crate::pairwise::{Pairs as _, Shifts};
 use crate::power::{FALSE_ALARM_LEVEL, POWER};
 use crate::rank_sum;
 use crate::sample::Sample;

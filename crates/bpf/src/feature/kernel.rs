@@ -173,28 +173,35 @@ pub(super) fn read_batch(map: &OwnedFd, cpus: usize) -> Result<(), No> {
 
 /// Runs a program on 64 bytes.
 pub(super) fn test_run(program: &OwnedFd) -> Result<(), No> {
-    run(program, 0, 0)
+    run(program, &[0; 64], 1, 0, 0)
 }
 
 /// Asks for a run that passes frames on, in larger batches than there are: nothing runs.
 pub(super) fn run_frames(program: &OwnedFd) -> Result<(), No> {
     const TOO_MANY: u32 = 1 << 16;
-    run(program, sys::BPF_F_TEST_XDP_LIVE_FRAMES, TOO_MANY)
+    let flags = sys::BPF_F_TEST_XDP_LIVE_FRAMES;
+    run(program, &[0; 64], 1, flags, TOO_MANY)
 }
 
-fn run(program: &OwnedFd, flags: u32, batch_size: u32) -> Result<(), No> {
-    let packet = [0u8; 64];
+/// Runs a program on a packet, so many times.
+pub(crate) fn run(
+    program: impl AsFd,
+    packet: &[u8],
+    times: u32,
+    flags: u32,
+    batch_size: u32,
+) -> Result<(), No> {
     let mut options = sys::bpf_test_run_opts {
         sz: size_of::<sys::bpf_test_run_opts>() as _,
         data_in: packet.as_ptr().cast(),
         data_size_in: packet.len() as u32,
-        repeat: 1,
+        repeat: times as _,
         flags,
         batch_size,
         ..Default::default()
     };
     // SAFETY: the packet outlives the call and is as long as is named.
-    done(unsafe { sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) })
+    done(unsafe { sys::bpf_prog_test_run_opts(program.as_fd().as_raw_fd(), &mut options) })
 }
 
 /// Links a program to a network interface.
@@ -213,40 +220,33 @@ pub(crate) fn link_interface(
     owned(unsafe { sys::bpf_link_create(program.as_fd().as_raw_fd(), interface, attach, &options) })
 }
 
-/// Asks for kprobes at addresses that stand [`NOWHERE`]: nothing is attached, whatever the answer.
-pub(super) fn link_kprobes_nowhere(
+/// Asks for kprobes at addresses, or uprobes in a file, that stand [`NOWHERE`]: nothing is attached, whatever the
+/// answer.
+pub(super) fn link_nowhere(
     program: &OwnedFd,
     attach: sys::bpf_attach_type,
+    user: bool,
 ) -> Result<OwnedFd, No> {
     let mut options = sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as _,
         ..Default::default()
     };
-    options.__bindgen_anon_1.kprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_2 {
-        cnt: 1,
-        addrs: ptr::without_provenance(NOWHERE),
-        ..Default::default()
-    };
+    let of = &mut options.__bindgen_anon_1;
+    if user {
+        of.uprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_3 {
+            cnt: 1,
+            path: ptr::without_provenance::<c_char>(NOWHERE),
+            offsets: ptr::without_provenance(NOWHERE),
+            ..Default::default()
+        };
+    } else {
+        of.kprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_2 {
+            cnt: 1,
+            addrs: ptr::without_provenance(NOWHERE),
+            ..Default::default()
+        };
+    }
     // SAFETY: libbpf hands the address on as a number; the kernel alone reads there, and may not.
-    owned(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, attach, &options) })
-}
-
-/// Asks for uprobes in a file whose name stands [`NOWHERE`]: nothing is attached, whatever the answer.
-pub(super) fn link_uprobes_nowhere(
-    program: &OwnedFd,
-    attach: sys::bpf_attach_type,
-) -> Result<OwnedFd, No> {
-    let mut options = sys::bpf_link_create_opts {
-        sz: size_of::<sys::bpf_link_create_opts>() as _,
-        ..Default::default()
-    };
-    options.__bindgen_anon_1.uprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_3 {
-        cnt: 1,
-        path: ptr::without_provenance::<c_char>(NOWHERE),
-        offsets: ptr::without_provenance(NOWHERE),
-        ..Default::default()
-    };
-    // SAFETY: as for kprobes.
     owned(unsafe { sys::bpf_link_create(program.as_raw_fd(), 0, attach, &options) })
 }
 

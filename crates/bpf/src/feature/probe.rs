@@ -152,16 +152,16 @@ fn ask(feature: Feature) -> Answer {
         Feature::Kprobe if lockdown::forbids_looking() => Answer::Off(LOCKED_DOWN),
         Feature::Kprobe => perf_probe("kprobe"),
         Feature::Uprobe => perf_probe("uprobe"),
-        Feature::KprobeMulti => kprobes(sys::BPF_TRACE_KPROBE_MULTI),
-        Feature::KprobeSession => kprobes(sys::BPF_TRACE_KPROBE_SESSION),
-        Feature::UprobeMulti => uprobes(sys::BPF_TRACE_UPROBE_MULTI),
+        Feature::KprobeMulti => probes(sys::BPF_TRACE_KPROBE_MULTI, false),
+        Feature::KprobeSession => probes(sys::BPF_TRACE_KPROBE_SESSION, false),
+        Feature::UprobeMulti => probes(sys::BPF_TRACE_UPROBE_MULTI, true),
         Feature::UprobeNop10 => match routine::file_offset(Routine::Nop10) {
             Ok(offset) => {
                 answer(perf_type("uprobe").and_then(|number| kernel::uprobe(number, offset)))
             }
             Err(error) => Answer::No(No::of(error.raw_os_error().unwrap_or(ENOTSUPP))),
         },
-        Feature::UprobeSession => uprobes(sys::BPF_TRACE_UPROBE_SESSION),
+        Feature::UprobeSession => probes(sys::BPF_TRACE_UPROBE_SESSION, true),
         // Loading tells: attaching would patch the kernel's code and wait for every CPU to see it.
         Feature::Fentry => tracing(sys::BPF_TRACE_FENTRY, btf_number(TRACED)),
         Feature::Fexit => tracing(sys::BPF_TRACE_FEXIT, btf_number(TRACED)),
@@ -261,21 +261,13 @@ fn link<T>(
     }
 }
 
-fn kprobes(attach: sys::bpf_attach_type) -> Answer {
+/// A link of many probes, in user space or in the kernel.
+fn probes(attach: sys::bpf_attach_type, user: bool) -> Answer {
     let program = Program {
         attach,
         ..returns_0(sys::BPF_PROG_TYPE_KPROBE)
     };
-    let ask = |program: &_| kernel::link_kprobes_nowhere(program, attach);
-    link(program, ask, &[libc::EFAULT])
-}
-
-fn uprobes(attach: sys::bpf_attach_type) -> Answer {
-    let program = Program {
-        attach,
-        ..returns_0(sys::BPF_PROG_TYPE_KPROBE)
-    };
-    let ask = |program: &_| kernel::link_uprobes_nowhere(program, attach);
+    let ask = |program: &_| kernel::link_nowhere(program, attach, user);
     link(program, ask, &[libc::EFAULT])
 }
 

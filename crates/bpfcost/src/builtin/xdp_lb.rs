@@ -113,50 +113,26 @@ impl Experiment for XdpLb {
     }
 
     fn pairs(&self) -> Vec<Pair> {
-        [
-            (
-                "tcp-v4-ch",
-                "tcp-v4-lru-hit",
-                "consistent hash against LRU hit",
-            ),
-            (
-                "tcp-v6-ch",
-                "tcp-v6-lru-hit",
-                "consistent hash against LRU hit, IPv6",
-            ),
-            ("tcp-v6-lru-hit", "tcp-v4-lru-hit", "IPv6 against IPv4"),
-            (
-                "udp-v4-lru-hit",
-                "tcp-v4-lru-hit",
-                "UDP (a clock read more) against TCP",
-            ),
-            (
-                "tcp-v4v6-lru-hit",
-                "tcp-v4-lru-hit",
-                "outer IPv6 against outer IPv4",
-            ),
-            (
-                "tcp-v4-lru-diverse",
-                "tcp-v4-lru-hit",
-                "4096 flows against one",
-            ),
-            (
-                "tcp-v4-lru-miss",
-                "tcp-v4-lru-diverse",
-                "LRU miss against hit",
-            ),
-            (
-                "tcp-v4-lru-miss",
-                "lru-insert-empty",
-                "insert into a full table against an empty one",
-            ),
-        ]
-        .map(|(case, baseline, about)| Pair {
-            case: case.into(),
-            baseline: baseline.into(),
-            about: about.into(),
-        })
-        .into()
+        /// A comparison a line: the case, its baseline, and what that is about.
+        macro_rules! list {
+            ($($case:literal, $baseline:literal, $about:literal;)+) => {
+                vec![$(Pair {
+                    case: $case.into(),
+                    baseline: $baseline.into(),
+                    about: $about.into(),
+                }),+]
+            };
+        }
+        list! {
+            "tcp-v4-ch", "tcp-v4-lru-hit", "consistent hash against LRU hit";
+            "tcp-v6-ch", "tcp-v6-lru-hit", "consistent hash against LRU hit, IPv6";
+            "tcp-v6-lru-hit", "tcp-v4-lru-hit", "IPv6 against IPv4";
+            "udp-v4-lru-hit", "tcp-v4-lru-hit", "UDP (a clock read more) against TCP";
+            "tcp-v4v6-lru-hit", "tcp-v4-lru-hit", "outer IPv6 against outer IPv4";
+            "tcp-v4-lru-diverse", "tcp-v4-lru-hit", "4096 flows against one";
+            "tcp-v4-lru-miss", "tcp-v4-lru-diverse", "LRU miss against hit";
+            "tcp-v4-lru-miss", "lru-insert-empty", "insert into a full table against an empty one";
+        }
     }
 
     fn needs(&self, _case: &Case) -> Vec<Feature> {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::exit::Exit;
-use crate::probe::agent;
+use crate::probe::{agent, open_agent};
 
 /// What this program does as a probe of its own.
 #[derive(Debug, clap::Args)]
@@ -15,6 +15,6 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
-    agent::serve(&args.name, &args.arguments)?;
+    agent::serve(|| open_agent(&args.name, &args.arguments))?;
     Ok(Exit::Done)
 }

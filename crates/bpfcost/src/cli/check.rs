@@ -77,12 +77,7 @@ fn timed_loop() -> Check {
             "see the kernel's words above; containers often forbid loading BPF programs",
         ),
     };
-    Check {
-        name: "timed programs".into(),
-        state,
-        text,
-        advice: advice.into(),
-    }
+    Check::new("timed programs", (state, text, advice.into()))
 }
 
 /// A feature, and what is missing of it here.
@@ -122,12 +117,7 @@ fn summary(features: &[Told]) -> Check {
             "see why: bpfcost check --features; guests have other kernels: --on exact:6.12",
         ),
     };
-    Check {
-        name: "BPF features".into(),
-        state: CheckState::Ok,
-        text,
-        advice: advice.into(),
-    }
+    Check::new("BPF features", (CheckState::Ok, text, advice.into()))
 }
 
 /// What of BPF this kernel has.
@@ -184,12 +174,7 @@ fn guests() -> Check {
             }
         }
     };
-    Check {
-        name: "guests".into(),
-        state,
-        text,
-        advice,
-    }
+    Check::new("guests", (state, text, advice.into()))
 }
 
 /// Whether the programs of built-in workloads are there. Never missing: other experiments need none.
@@ -213,12 +198,7 @@ fn workloads() -> Check {
             ),
         ),
     };
-    Check {
-        name: "workloads".into(),
-        state,
-        text,
-        advice,
-    }
+    Check::new("workloads", (state, text, advice.into()))
 }
 
 fn table(checks: &[Check], missing: bool) -> Result<String, fmt::Error> {

@@ -51,38 +51,26 @@ impl std::error::Error for Refusal {}
 
 /// Wrong usage or input.
 pub(super) fn usage(text: impl Into<String>) -> anyhow::Error {
-    Refusal {
-        exit: Exit::Usage,
-        text: text.into(),
-    }
-    .into()
+    refusal(Exit::Usage, text.into())
 }
 
 /// Somebody ended it before anything was there to show.
 pub(super) fn interrupted(text: impl Into<String>) -> anyhow::Error {
-    Refusal {
-        exit: Exit::Interrupted,
-        text: text.into(),
-    }
-    .into()
+    refusal(Exit::Interrupted, text.into())
 }
 
 /// The machine lacks what was asked.
 pub(super) fn lacking(text: impl Into<String>) -> anyhow::Error {
-    Refusal {
-        exit: Exit::Lacking,
-        text: text.into(),
-    }
-    .into()
+    refusal(Exit::Lacking, text.into())
 }
 
 /// The same error with a further line: what to do next, known only where it came up.
 pub(super) fn with_advice(error: &anyhow::Error, advice: &str) -> anyhow::Error {
-    Refusal {
-        exit: Exit::of(error),
-        text: format!("{}\n  {advice}", sentence(error)),
-    }
-    .into()
+    refusal(Exit::of(error), format!("{}\n  {advice}", sentence(error)))
+}
+
+fn refusal(exit: Exit, text: String) -> anyhow::Error {
+    Refusal { exit, text }.into()
 }
 
 impl Exit {

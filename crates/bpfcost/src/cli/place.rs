@@ -278,7 +278,7 @@ fn boot(
                 Known::Usable.keep(&tools);
                 return Ok(started);
             }
-            Err(error) if matches!(error.downcast_ref(), Some(GuestError::Dead { .. })) => {
+            Err(error) if matches!(error.downcast_ref(), Some(GuestError::Dead(_))) => {
                 let first = error.to_string();
                 let first = first.lines().next().unwrap_or_default().to_owned();
                 note!("KVM is there but can't boot a guest ({first}): emulated instead");

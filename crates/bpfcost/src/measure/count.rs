@@ -10,9 +10,9 @@
 use super::{
     Calibration, Event,
     calibrate::calibrate,
-    engine::{Halt, Run},
+    run::{Halt, Run},
 };
-use crate::experiment::{Batch, Loaded, Problem, Sizing, Trial};
+use crate::experiment::{Batch, Fault, Loaded, Problem, Sizing, Trial};
 
 /// Batches of one trial until one without a tick is found; the one with the fewest counts else. Batches
 /// begin just after a tick where the experiment can have it so, and then the first try will do.
@@ -52,14 +52,13 @@ impl Run<'_> {
             return Ok(());
         }
         self.check_interrupt()?;
-        let epoch = self.measured.epochs();
-        self.with_load(epoch, |run, loaded| {
+        self.with_load(|run, loaded| {
             for case in run.live() {
-                run.prepare(loaded, epoch, case)?;
+                run.prepare(loaded, case)?;
             }
             for case in run.live() {
                 if unknown(run, &case) {
-                    run.calibrate(loaded, epoch, case)?;
+                    run.calibrate(loaded, case)?;
                 }
             }
             Ok(())
@@ -71,17 +70,16 @@ impl Run<'_> {
     pub(super) fn count_rounds(
         &mut self,
         loaded: &mut dyn Loaded,
-        epoch: usize,
         rounds: usize,
     ) -> Result<(), Halt> {
-        for case in self.due_in(epoch) {
+        for case in self.due_now() {
             let batch = self.batch(case);
             for round in 0..rounds {
-                let Some(trial) = self.count(loaded, epoch, case, batch)? else {
+                let Some(trial) = self.count(loaded, case, batch)? else {
                     break;
                 };
                 self.tell(Event::Trial {
-                    epoch,
+                    epoch: self.epoch,
                     round,
                     case,
                     trial,
@@ -95,35 +93,30 @@ impl Run<'_> {
     fn count(
         &mut self,
         loaded: &mut dyn Loaded,
-        epoch: usize,
         case: usize,
         batch: Batch,
     ) -> Result<Option<Trial>, Halt> {
         if let Sizing::Fixed(_) | Sizing::Window(_) = self.plan.cases[case].sizing {
-            return self.quiet(loaded, epoch, case, batch, FIXED_TRIES);
+            return self.quiet(loaded, case, batch, FIXED_TRIES);
         }
-        let Some(once) = self.quiet(loaded, epoch, case, batch, TRIES)? else {
+        let Some(once) = self.quiet(loaded, case, batch, TRIES)? else {
             return Ok(None);
         };
         let double = Batch(2 * batch.0);
-        let Some(twice) = self.quiet(loaded, epoch, case, double, TRIES)? else {
+        let Some(twice) = self.quiet(loaded, case, double, TRIES)? else {
             return Ok(None);
         };
         // As many as were asked for, but where operations come in sets.
         let more = twice.ops.saturating_sub(once.ops);
         let longer = twice.elapsed_ns - once.elapsed_ns;
         if more == 0 || longer <= 0.0 {
-            self.tell(Event::Invalid {
-                epoch,
-                case,
-                problem: Problem {
-                    check: "twice the batch".to_owned(),
-                    expected: "more operations, and more instructions".to_owned(),
-                    got: format!("{more} operations more, and {longer} instructions"),
-                    detail: "what the smaller batch has is no part of the larger one".to_owned(),
-                },
-            })?;
-            return Ok(None);
+            let problem = Problem {
+                check: "twice the batch".to_owned(),
+                expected: "more operations, and more instructions".to_owned(),
+                got: format!("{more} operations more, and {longer} instructions"),
+                detail: "what the smaller batch has is no part of the larger one".to_owned(),
+            };
+            return self.judge(case, "counting", Err(Fault::Invalid(problem)));
         }
         Ok(Some(Trial {
             value: longer / more as f64,
@@ -138,7 +131,6 @@ impl Run<'_> {
     pub(super) fn calibrate_count(
         &mut self,
         loaded: &mut dyn Loaded,
-        epoch: usize,
         case: usize,
     ) -> Result<Option<Calibration>, Halt> {
         let plan = self.plan;
@@ -154,7 +146,7 @@ impl Run<'_> {
             Sizing::Calibrated { .. } => TRIES,
         };
         let outcome = calibrate(sizing, plan.goal_ns, |batch| {
-            let trial = self.quiet(loaded, epoch, case, batch, tries);
+            let trial = self.quiet(loaded, case, batch, tries);
             trial.map_err(Some)?.ok_or(None)
         });
         match outcome {
@@ -177,14 +169,13 @@ impl Run<'_> {
     fn quiet(
         &mut self,
         loaded: &mut dyn Loaded,
-        epoch: usize,
         case: usize,
         batch: Batch,
         tries: u32,
     ) -> Result<Option<Trial>, Halt> {
         let mut best: Option<Trial> = None;
         for _ in 0..tries {
-            let Some(trial) = self.trial(loaded, epoch, case, batch)? else {
+            let Some(trial) = self.trial(loaded, case, batch)? else {
                 return Ok(None);
             };
             if best.as_ref().is_none_or(|best| trial.ticks < best.ticks) {

@@ -4,7 +4,7 @@
 use super::{
     Event,
     calibrate::{self, calibrate},
-    engine::{Halt, Run},
+    run::{Halt, Run},
     schedule::{Turn, turns},
     stopping::rounds,
 };
@@ -17,15 +17,12 @@ const WARM_UP_DIVISOR: u64 = 10;
 impl Run<'_> {
     /// Runs the next epoch. It counts as finished once it is unloaded.
     pub(super) fn epoch(&mut self, sentinel: Option<&mut (dyn Sentinel + '_)>) -> Result<(), Halt> {
-        let epoch = self.measured.epochs();
         let begun = self.now_s();
         self.check_interrupt()?;
-        let rounds_s = self.with_load(epoch, |run, loaded| {
-            run.inside(epoch, begun, loaded, sentinel)
-        })?;
+        let rounds_s = self.with_load(|run, loaded| run.inside(begun, loaded, sentinel))?;
         let seconds = self.now_s() - begun;
         self.tell(Event::EpochFinished {
-            epoch,
+            epoch: self.epoch,
             seconds,
             rounds_s,
         })?;
@@ -35,12 +32,13 @@ impl Run<'_> {
     /// Loads everything, does `inside`, and unloads it, whatever came of it.
     pub(super) fn with_load<T>(
         &mut self,
-        epoch: usize,
         inside: impl FnOnce(&mut Self, &mut dyn Loaded) -> Result<T, Halt>,
     ) -> Result<T, Halt> {
+        let epoch = self.measured.epochs();
+        self.epoch = epoch;
         let mut loaded = self
             .experiment
-            .load(&self.plan.setup(&self.due_in(epoch), epoch))
+            .load(&self.plan.setup(&self.due_now(), epoch))
             .map_err(|error| self.broken(format!("loading epoch {epoch}"), error))?;
         let outcome = inside(self, loaded.as_mut());
         let unloaded = loaded.unload().map_err(|source| super::Error::Broken {
@@ -57,39 +55,38 @@ impl Run<'_> {
     /// From the load to the last round; how many seconds the rounds took.
     fn inside(
         &mut self,
-        epoch: usize,
         begun: f64,
         loaded: &mut dyn Loaded,
         sentinel: Option<&mut (dyn Sentinel + '_)>,
     ) -> Result<f64, Halt> {
         self.tell(Event::EpochStarted {
-            epoch,
+            epoch: self.epoch,
             load_s: self.now_s() - begun,
             kernel_bytes: loaded.kernel_bytes(),
         })?;
-        for case in self.due_in(epoch) {
-            self.prepare(loaded, epoch, case)?;
+        for case in self.due_now() {
+            self.prepare(loaded, case)?;
         }
         let calibrating = self.now_s();
-        for case in self.due_in(epoch) {
+        for case in self.due_now() {
             if self.measured.cases[case].calibration.is_none() {
-                self.calibrate(loaded, epoch, case)?;
+                self.calibrate(loaded, case)?;
             }
         }
         self.calibrating_s += self.now_s() - calibrating;
         let rounds = rounds(self.plan, &self.measured) as usize;
         if self.plan.counts() {
             let begun = self.now_s();
-            self.count_rounds(loaded, epoch, rounds)?;
+            self.count_rounds(loaded, rounds)?;
             return Ok(self.now_s() - begun);
         }
-        for case in self.due_in(epoch) {
+        for case in self.due_now() {
             if let Some(batch) = warm_up(self.plan.cases[case].sizing, self.batch(case)) {
-                self.trial(loaded, epoch, case, batch)?;
+                self.trial(loaded, case, batch)?;
             }
         }
         let begun = self.now_s();
-        self.time_rounds(loaded, epoch, rounds, sentinel)?;
+        self.time_rounds(loaded, rounds, sentinel)?;
         Ok(self.now_s() - begun)
     }
 
@@ -97,7 +94,6 @@ impl Run<'_> {
     fn time_rounds(
         &mut self,
         loaded: &mut dyn Loaded,
-        epoch: usize,
         rounds: usize,
         mut sentinel: Option<&mut (dyn Sentinel + '_)>,
     ) -> Result<(), Halt> {
@@ -106,13 +102,13 @@ impl Run<'_> {
             if round > 0 && self.late() {
                 break;
             }
-            for turn in turns(self.plan.seed, epoch, round, &blocks) {
+            for turn in turns(self.plan.seed, self.epoch, round, &blocks) {
                 match turn {
                     Turn::Case(case) if self.measured.cases[case].live() => {
                         let batch = self.batch(case);
-                        if let Some(trial) = self.trial(loaded, epoch, case, batch)? {
+                        if let Some(trial) = self.trial(loaded, case, batch)? {
                             self.tell(Event::Trial {
-                                epoch,
+                                epoch: self.epoch,
                                 round,
                                 case,
                                 trial,
@@ -123,7 +119,10 @@ impl Run<'_> {
                     Turn::Sentinel => {
                         if let Some(sentinel) = &mut sentinel {
                             let value = self.sentinel(*sentinel)?;
-                            self.tell(Event::Sentinel { epoch, value })?;
+                            self.tell(Event::Sentinel {
+                                epoch: self.epoch,
+                                value,
+                            })?;
                         }
                     }
                 }
@@ -133,23 +132,18 @@ impl Run<'_> {
     }
 
     /// Finds a case's batch in the state that is measured, and tells what is odd about it.
-    pub(super) fn calibrate(
-        &mut self,
-        loaded: &mut dyn Loaded,
-        epoch: usize,
-        case: usize,
-    ) -> Result<(), Halt> {
+    pub(super) fn calibrate(&mut self, loaded: &mut dyn Loaded, case: usize) -> Result<(), Halt> {
         let plan = self.plan;
         let of = &plan.cases[case];
         if plan.counts() {
-            if let Some(calibration) = self.calibrate_count(loaded, epoch, case)? {
+            if let Some(calibration) = self.calibrate_count(loaded, case)? {
                 self.tell(Event::Calibrated { case, calibration })?;
             }
             return Ok(());
         }
         let goal_ns = of.batch_ns.unwrap_or(plan.goal_ns);
         let outcome = calibrate(of.sizing, goal_ns, |batch| {
-            let trial = self.trial(loaded, epoch, case, batch);
+            let trial = self.trial(loaded, case, batch);
             trial.map_err(Some)?.ok_or(None)
         });
         let calibration = match outcome {

@@ -16,6 +16,7 @@ mod forecast;
 mod measured;
 mod plan;
 mod price;
+mod run;
 mod schedule;
 mod stopping;
 

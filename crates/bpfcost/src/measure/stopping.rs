@@ -10,7 +10,7 @@ use bpfcost_stats::{
     sample::epoch_medians,
 };
 
-use super::{CaseData, Error, Event, Measured, Plan, Price, Stop, Warning, count, engine::Run};
+use super::{CaseData, Error, Event, Measured, Plan, Price, Stop, Warning, count, run::Run};
 use crate::experiment::Role;
 
 /// Seconds after which a run without a time limit ends. At the usual 2.4 s an epoch these are 1,500

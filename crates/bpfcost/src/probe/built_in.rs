@@ -1,18 +1,11 @@
 //! The probes that this program brings: `builtin:NAME:ARGUMENT…`.
 //!
-//! To add one: a file with a [`BuiltIn`], and its line in [`IN_PROCESS`]; an agent's is in [`AGENTS`].
+//! To add one: a file with a [`BuiltIn`], and its line in `registry.rs`.
 
-use std::sync::{Mutex, PoisonError};
-
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use bpfcost_bpf::Feature;
 
-use super::{
-    Probe,
-    agent::{AGENTS, Agent, Remote},
-    counting, nothing, stats,
-};
-use crate::nearest::suggest;
+use super::{Probe, agent::Agent};
 
 /// What follows the name of a probe, between colons.
 pub type Arguments = [String];
@@ -41,17 +34,6 @@ pub enum Runs {
     /// In a process of its own. It looks at the processes of a server.
     Agent(fn(&Arguments) -> Result<Box<dyn Agent>>),
 }
-
-/// Those that run in this process.
-const IN_PROCESS: &[BuiltIn] = &[
-    nothing::PROBE,
-    stats::PROBE,
-    counting::EVENT,
-    counting::BUSY,
-];
-
-/// Agents of programs that use this one as a library.
-static ADDED: Mutex<Vec<BuiltIn>> = Mutex::new(Vec::new());
 
 impl BuiltIn {
     /// An agent. It ends each window with what its process has to say.
@@ -84,41 +66,7 @@ impl BuiltIn {
     }
 
     /// Its name.
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         self.form.split(':').next().unwrap_or(self.form)
     }
-
-    /// Opens it.
-    pub(super) fn open(&self, arguments: &Arguments) -> Result<Box<dyn Probe>> {
-        match self.runs {
-            Runs::Here(open) => open(arguments),
-            Runs::Agent(_) => Ok(Box::new(Remote::start(self.name(), arguments)?)),
-        }
-    }
-}
-
-/// Adds one to those that this program has, before its [`main`](crate::cli::main) is called.
-pub fn add(probe: BuiltIn) {
-    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
-    added.push(probe);
-}
-
-/// All of them.
-fn all() -> Vec<BuiltIn> {
-    let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
-    [IN_PROCESS, AGENTS, &**added].concat()
-}
-
-/// The one of that name.
-pub(super) fn find(name: &str) -> Result<BuiltIn> {
-    let all = all();
-    let found = all.iter().find(|one| one.name() == name);
-    found.copied().ok_or_else(|| {
-        let near = suggest(name, all.iter().map(BuiltIn::name));
-        let forms: Vec<&str> = all.iter().map(|one| one.form).collect();
-        anyhow!(
-            "there is no built-in probe {name}{near}\n  There are builtin:{}",
-            forms.join(", builtin:")
-        )
-    })
 }

@@ -12,6 +12,7 @@ mod joined;
 mod left;
 mod nothing;
 mod programs;
+mod registry;
 mod spec;
 mod stats;
 mod unit;
@@ -22,9 +23,11 @@ use anyhow::{Result, bail};
 use bpfcost_bpf::Feature;
 use serde::{Deserialize, Serialize};
 
-pub use built_in::{Arguments, BuiltIn, Runs, add};
+pub use built_in::{Arguments, BuiltIn, Runs};
 pub(crate) use command::program;
 pub(crate) use left::left;
+pub use registry::add;
+pub(crate) use registry::open_agent;
 pub use spec::Spec;
 pub(crate) use unit::unit_pids;
 
@@ -74,42 +77,36 @@ pub(crate) fn known(spec: &Spec) -> Result<()> {
 
 /// Refuses a probe that is seen not to be there, before anything is started for it.
 pub(crate) fn there(spec: &Spec) -> Result<()> {
-    match spec {
-        Spec::BuiltIn { .. } => known(spec),
+    spec.parts().iter().try_for_each(|part| match part {
+        Spec::BuiltIn { .. } => known(part),
         Spec::Object { path, .. } if !path.is_file() => {
             bail!("there is no file {}", path.display())
         }
         Spec::Unit(name) => crate::restore::State::of_unit(name).map(drop),
         Spec::Command(command) | Spec::Process(command) => command::there(command),
-        Spec::Joined(all) => all.iter().try_for_each(there),
         _ => Ok(()),
-    }
+    })
 }
 
 /// Whether a probe looks at the processes of a server: all built-in agents do.
 pub(crate) fn is_of_server(spec: &Spec) -> bool {
-    match spec {
-        Spec::BuiltIn { name, .. } => {
-            built_in::find(name).is_ok_and(|one| matches!(one.runs, Runs::Agent(_)))
-        }
-        Spec::Joined(all) => all.iter().any(is_of_server),
-        _ => false,
-    }
+    let mut found = built_in(spec).filter_map(|(one, _)| one.ok());
+    found.any(|one| matches!(one.runs, Runs::Agent(_)))
 }
 
 /// Seconds that switching a probe on and off takes once it is started, so that a plan can say how long it takes.
 pub(crate) fn switch_s(spec: &Spec) -> f64 {
-    match spec {
-        Spec::BuiltIn { name, .. } => built_in::find(name).map_or(0.0, |one| one.switch_s),
-        Spec::Joined(all) => all.iter().map(switch_s).sum(),
+    let seconds = spec.parts().iter().map(|part| match part {
+        Spec::BuiltIn { name, .. } => registry::find(name).map_or(0.0, |one| one.switch_s),
         _ => 0.1,
-    }
+    });
+    seconds.sum()
 }
 
 /// Opens a probe for a running workload.
 pub fn open(spec: &Spec) -> Result<Box<dyn Probe>> {
     Ok(match spec {
-        Spec::BuiltIn { name, arguments } => built_in::find(name)?.open(arguments)?,
+        Spec::BuiltIn { name, arguments } => registry::open(name, arguments)?,
         Spec::Joined(all) => Box::new(Joined(all.iter().map(open).collect::<Result<_>>()?)),
         Spec::Object { path, program } => {
             let file = path.display().to_string();
@@ -124,24 +121,24 @@ pub fn open(spec: &Spec) -> Result<Box<dyn Probe>> {
 
 /// What the kernel must have for a probe, as far as its name tells.
 pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
-    match spec {
-        Spec::BuiltIn { name, arguments } => (built_in::find(name)?.needs)(arguments),
-        Spec::Joined(all) => {
-            let needs: Result<Vec<_>> = all.iter().map(needs).collect();
-            Ok(needs?.concat())
-        }
-        Spec::Object { .. } | Spec::Unit(_) | Spec::Command(_) | Spec::Process(_) => Ok(Vec::new()),
-    }
+    let needs = built_in(spec).map(|(one, arguments)| (one?.needs)(arguments));
+    Ok(needs.collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Why this kernel has not what a built-in probe is for, where it hasn't.
 pub fn absent(spec: &Spec) -> Result<Option<String>> {
-    match spec {
-        Spec::BuiltIn { name, arguments } => (built_in::find(name)?.absent)(arguments),
-        Spec::Joined(all) => {
-            let reasons: Result<Vec<_>> = all.iter().map(absent).collect();
-            Ok(reasons?.into_iter().flatten().next())
-        }
-        _ => Ok(None),
-    }
+    let reasons = built_in(spec).map(|(one, arguments)| (one?.absent)(arguments));
+    Ok(reasons
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .flatten()
+        .next())
+}
+
+/// The built-in probes in it, with their arguments.
+fn built_in(spec: &Spec) -> impl Iterator<Item = (Result<BuiltIn>, &Arguments)> {
+    spec.parts().iter().filter_map(|part| match part {
+        Spec::BuiltIn { name, arguments } => Some((registry::find(name), arguments.as_slice())),
+        _ => None,
+    })
 }

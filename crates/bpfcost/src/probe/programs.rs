@@ -2,10 +2,14 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
+    path::Path,
     thread::sleep,
     time::{Duration, Instant},
 };
+
+use procfs::process::all_processes;
+
+use crate::process::bpf_programs;
 
 /// How long what is loaded must stay the same to be all of it.
 const STABLE: Duration = Duration::from_millis(300);
@@ -54,7 +58,9 @@ impl Loading {
             // Those that were there before are somebody else's, whom they ask about.
             return held.difference(&self.before).copied().collect();
         }
-        let others: Vec<u32> = processes().filter(|pid| !pids.contains(pid)).collect();
+        let all = all_processes().into_iter().flatten().flatten();
+        let others = all.map(|process| process.pid.cast_unsigned());
+        let others: Vec<u32> = others.filter(|pid| !pids.contains(pid)).collect();
         new.difference(&self::held(&others)).copied().collect()
     }
 }
@@ -81,25 +87,10 @@ fn loaded() -> BTreeSet<u32> {
     programs.into_iter().map(|program| program.id).collect()
 }
 
-fn processes() -> impl Iterator<Item = u32> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// The programs that processes hold by their open files: programs and links say which.
+/// The programs that processes hold by their open files.
 fn held(pids: &[u32]) -> BTreeSet<u32> {
-    let files = pids
+    let folders = pids
         .iter()
-        .filter_map(|pid| fs::read_dir(format!("/proc/{pid}/fdinfo")).ok())
-        .flatten()
-        .flatten();
-    files
-        .filter_map(|file| {
-            let text = fs::read_to_string(file.path()).ok()?;
-            let id = text
-                .lines()
-                .find_map(|line| line.strip_prefix("prog_id:"))?;
-            id.trim().parse().ok()
-        })
-        .collect()
+        .map(|pid| Path::new("/proc").join(pid.to_string()));
+    folders.flat_map(|folder| bpf_programs(&folder)).collect()
 }

@@ -59,23 +59,28 @@ impl FromStr for Spec {
 }
 
 impl Spec {
+    /// The probes that are joined in it; itself where nothing is.
+    pub(super) fn parts(&self) -> &[Spec] {
+        match self {
+            Spec::Joined(all) => all,
+            one => std::slice::from_ref(one),
+        }
+    }
+
     /// Whether all of it is this program's own.
     pub fn is_built_in(&self) -> bool {
-        match self {
-            Spec::BuiltIn { .. } => true,
-            Spec::Joined(all) => all.iter().all(Spec::is_built_in),
-            _ => false,
-        }
+        let mut parts = self.parts().iter();
+        parts.all(|part| matches!(part, Spec::BuiltIn { .. }))
     }
 
     /// Seconds that it typically takes to switch it on and off: for a run's expected time alone.
     pub fn start_s(&self) -> f64 {
-        match self {
+        let seconds = self.parts().iter().map(|part| match part {
             Spec::BuiltIn { .. } => 0.0,
             Spec::Object { .. } => 0.1,
-            Spec::Unit(_) | Spec::Command(_) | Spec::Process(_) => 2.0,
-            Spec::Joined(all) => all.iter().map(Spec::start_s).sum(),
-        }
+            _ => 2.0,
+        });
+        seconds.sum()
     }
 
     fn is_command(&self) -> bool {

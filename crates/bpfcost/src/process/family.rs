@@ -1,27 +1,51 @@
-//! A process and all that it started.
+//! A process, all that it started, and what it has open.
 
-use std::fs;
+use std::{collections::BTreeSet, fs, path::Path};
+
+use bpfcost_bpf::program_of;
+use procfs::process::{FDTarget, Process, Task};
 
 /// Their numbers, the process's own first. One that has ended has no family.
 pub(crate) fn family(pid: u32) -> Vec<u32> {
     let mut pids = vec![pid];
     let mut next = 0;
-    while let Some(pid) = pids.get(next) {
+    while let Some(&pid) = pids.get(next) {
         // Each thread has children of its own.
-        let threads = fs::read_dir(format!("/proc/{pid}/task"))
-            .into_iter()
-            .flatten()
-            .flatten();
-        let children: Vec<u32> = threads
-            .filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok())
-            .flat_map(|pids| {
-                pids.split_whitespace()
-                    .filter_map(|pid| pid.parse().ok())
-                    .collect::<Vec<_>>()
-            })
-            .collect();
-        pids.extend(children);
+        pids.extend(threads(pid).flat_map(|thread| thread.children().unwrap_or_default()));
         next += 1;
     }
     pids
+}
+
+/// The threads of a process; none of one that has ended.
+pub(crate) fn threads(pid: u32) -> impl Iterator<Item = Task> {
+    let process = Process::new(pid.cast_signed());
+    let threads = process.and_then(|process| process.tasks());
+    threads.into_iter().flatten().flatten()
+}
+
+/// Whether a process has that open; not, where it is gone.
+pub(crate) fn holds(pid: u32, what: &FDTarget) -> bool {
+    let open = Process::new(pid.cast_signed()).and_then(|process| process.fd());
+    let mut open = open.into_iter().flatten().flatten();
+    open.any(|one| one.target == *what)
+}
+
+/// The BPF programs that a process holds by its open files, by its folder in /proc: programs and links say which.
+pub(crate) fn bpf_programs(folder: &Path) -> BTreeSet<u32> {
+    let descriptors = fs::read_dir(folder.join("fd"))
+        .into_iter()
+        .flatten()
+        .flatten();
+    descriptors
+        .filter(|descriptor| {
+            // Most are files and sockets, and need not be asked: `anon_inode:bpf-prog`, `anon_inode:bpf_link`.
+            let kind = fs::read_link(descriptor.path()).unwrap_or_default();
+            kind.to_str().is_some_and(|kind| kind.contains("bpf"))
+        })
+        .filter_map(|descriptor| {
+            let facts = folder.join("fdinfo").join(descriptor.file_name());
+            program_of(&fs::read_to_string(facts).ok()?)
+        })
+        .collect()
 }

@@ -26,7 +26,7 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
-pub(crate) use family::family;
+pub(crate) use family::{bpf_programs, family, holds, threads};
 pub use scene::Scene;
 
 use crate::guard::{Cgroup, Duty, Guard};

@@ -41,40 +41,61 @@ pub struct Check {
     pub advice: String,
 }
 
-use CheckState::{Missing, Ok, Warn};
+/// How something stands, what was seen, and what to do.
+type Stand = (CheckState, String, String);
+
+fn ok(text: impl Into<String>) -> Stand {
+    (CheckState::Ok, text.into(), String::new())
+}
+
+fn warn(text: impl Into<String>, advice: impl Into<String>) -> Stand {
+    (CheckState::Warn, text.into(), advice.into())
+}
+
+fn missing(text: impl Into<String>, advice: impl Into<String>) -> Stand {
+    (CheckState::Missing, text.into(), advice.into())
+}
+
+impl Check {
+    /// Of that name.
+    pub(crate) fn new(name: &str, (state, text, advice): Stand) -> Self {
+        Check {
+            name: name.to_owned(),
+            state,
+            text,
+            advice,
+        }
+    }
+}
 
 /// Looks at everything.
 pub(super) fn checks(host: &Host) -> Vec<Check> {
     let machine = host.machine();
     let status = host.read("/proc/self/status").unwrap_or_default();
-    vec![
-        privileges(&status),
-        user_namespace(host.read("/proc/self/uid_map").as_deref()),
-        kernel(&machine.kernel),
-        btf(host.path("/sys/kernel/btf/vmlinux").exists()),
-        jit(host.read("/proc/sys/net/core/bpf_jit_enable").as_deref()),
-        unprivileged(
-            host.read("/proc/sys/kernel/unprivileged_bpf_disabled")
-                .as_deref(),
-        ),
-        bpf_stats(&machine),
-        virtualised(&machine),
-        cpus(&host.online_cpus()),
-        clocksource(&machine),
-        governor(&machine),
-        smt(&machine),
-        steal(&host.read("/proc/stat").unwrap_or_default()),
-        load(host.read("/proc/loadavg").as_deref()),
+    let user_namespace = user_namespace(host.read("/proc/self/uid_map").as_deref());
+    let btf = host.path("/sys/kernel/btf/vmlinux").exists();
+    let jit_enable = host.read("/proc/sys/net/core/bpf_jit_enable");
+    let disabled = host.read("/proc/sys/kernel/unprivileged_bpf_disabled");
+    let stat = host.read("/proc/stat").unwrap_or_default();
+    let load_average = host.read("/proc/loadavg");
+    [
+        ("privileges", privileges(&status)),
+        ("user namespace", user_namespace),
+        ("kernel", kernel(&machine.kernel)),
+        ("BTF", self::btf(btf)),
+        ("JIT", jit(jit_enable.as_deref())),
+        ("unprivileged BPF", unprivileged(disabled.as_deref())),
+        ("bpf_stats", bpf_stats(&machine)),
+        ("machine", virtualised(&machine)),
+        ("CPUs", cpus(&host.online_cpus())),
+        ("clock", clocksource(&machine)),
+        ("governor", governor(&machine)),
+        ("SMT", smt(&machine)),
+        ("steal", steal(&stat)),
+        ("load", load(load_average.as_deref())),
     ]
-}
-
-fn check(name: &str, state: CheckState, text: impl Into<String>, advice: &str) -> Check {
-    Check {
-        name: name.to_owned(),
-        state,
-        text: text.into(),
-        advice: advice.to_owned(),
-    }
+    .map(|(name, stand)| Check::new(name, stand))
+    .into()
 }
 
 /// Capabilities that measuring needs (capabilities(7)), by bit.
@@ -104,27 +125,23 @@ pub(super) fn sees_others(status: &str) -> bool {
     capable(status, SYS_ADMIN)
 }
 
-fn privileges(status: &str) -> Check {
-    let missing = missing_capabilities(status);
-    if missing.is_empty() {
-        return check("privileges", Ok, "may load and run BPF programs", "");
+fn privileges(status: &str) -> Stand {
+    let lacks = missing_capabilities(status);
+    match lacks.is_empty() {
+        true => ok("may load and run BPF programs"),
+        false => missing(
+            format!("missing: {}", lacks.join(", ")),
+            "run as root, or give the program these capabilities with setcap",
+        ),
     }
-    check(
-        "privileges",
-        Missing,
-        format!("missing: {}", missing.join(", ")),
-        "run as root, or give the program these capabilities with setcap",
-    )
 }
 
 /// Capabilities of a user namespace other than the first count for nothing where BPF is loaded.
-fn user_namespace(uid_map: Option<&str>) -> Check {
+fn user_namespace(uid_map: Option<&str>) -> Stand {
     let words = uid_map.map(|map| map.split_whitespace().collect::<Vec<_>>());
     match words.as_deref() {
-        None | Some(["0", "0", "4294967295"]) => check("user namespace", Ok, "the first one", ""),
-        _ => check(
-            "user namespace",
-            Warn,
+        None | Some(["0", "0", "4294967295"]) => ok("the first one"),
+        _ => warn(
             "this process lives in one of its own, whose privileges don't reach to BPF",
             "run outside rootless containers, as the machine's own root",
         ),
@@ -137,193 +154,149 @@ fn version(kernel: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn kernel(kernel: &str) -> Check {
+fn kernel(kernel: &str) -> Stand {
     let (major, minor) = OLDEST_KERNEL;
+    let needed = format!("Linux {major}.{minor} or newer is needed");
     match version(kernel) {
-        None => check(
-            "kernel",
-            Warn,
+        None => warn(
             format!("`{kernel}` has no version that could be read"),
-            &format!("Linux {major}.{minor} or newer is needed"),
+            needed,
         ),
-        Some(version) if version < OLDEST_KERNEL => check(
-            "kernel",
-            Missing,
+        Some(version) if version < OLDEST_KERNEL => missing(
             format!("Linux {kernel} is too old"),
-            &format!(
-                "Linux {major}.{minor} or newer is needed (bpf_loop); boot such a kernel, or measure on another machine"
-            ),
+            format!("{needed} (bpf_loop); boot such a kernel, or measure on another machine"),
         ),
-        Some(_) => check("kernel", Ok, format!("Linux {kernel}"), ""),
+        Some(_) => ok(format!("Linux {kernel}")),
     }
 }
 
-fn btf(exists: bool) -> Check {
-    if exists {
-        return check("BTF", Ok, "/sys/kernel/btf/vmlinux is there", "");
+fn btf(exists: bool) -> Stand {
+    match exists {
+        true => ok("/sys/kernel/btf/vmlinux is there"),
+        false => missing(
+            "/sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF is not set)",
+            "boot a distribution's kernel: they all have it",
+        ),
     }
-    check(
-        "BTF",
-        Missing,
-        "/sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF is not set)",
-        "boot a distribution's kernel: they all have it",
-    )
 }
 
-fn jit(enable: Option<&str>) -> Check {
+fn jit(enable: Option<&str>) -> Stand {
+    const ON: &str = "sysctl net.core.bpf_jit_enable=1";
     match enable {
-        Some("1") => check("JIT", Ok, "on", ""),
-        Some("2") => check(
-            "JIT",
-            Warn,
-            "on, and writes every program to the kernel's log",
-            "sysctl net.core.bpf_jit_enable=1",
-        ),
-        Some(_) => check(
-            "JIT",
-            Warn,
+        Some("1") => ok("on"),
+        Some("2") => warn("on, and writes every program to the kernel's log", ON),
+        Some(_) => warn(
             "off: programs are interpreted and cost several times more",
-            "sysctl net.core.bpf_jit_enable=1",
+            ON,
         ),
-        None => check(
-            "JIT",
-            Warn,
+        None => warn(
             "can't be told: net.core.bpf_jit_enable can't be read",
             "run as root; a kernel without it has no JIT",
         ),
     }
 }
 
-fn unprivileged(disabled: Option<&str>) -> Check {
-    let name = "unprivileged BPF";
+fn unprivileged(disabled: Option<&str>) -> Stand {
     match disabled {
-        Some("0") => check(
-            name,
-            Warn,
+        Some("0") => warn(
             "allowed: programs without CAP_PERFMON run with extra checks, those here don't",
             "sysctl kernel.unprivileged_bpf_disabled=1, as distributions have it",
         ),
-        Some(_) => check(name, Ok, "not allowed, as distributions have it", ""),
-        None => check(name, Ok, "not told by this kernel", ""),
+        Some(_) => ok("not allowed, as distributions have it"),
+        None => ok("not told by this kernel"),
     }
 }
 
-fn bpf_stats(machine: &Machine) -> Check {
-    if machine.bpf_stats {
-        return check(
-            "bpf_stats",
-            Warn,
+fn bpf_stats(machine: &Machine) -> Stand {
+    match machine.bpf_stats {
+        true => warn(
             "on: every run of a program reads the clock twice more",
             "sysctl kernel.bpf_stats_enabled=0",
-        );
+        ),
+        false => ok("off"),
     }
-    check("bpf_stats", Ok, "off", "")
 }
 
-fn virtualised(machine: &Machine) -> Check {
+fn virtualised(machine: &Machine) -> Stand {
     match machine.virtualised.as_deref() {
-        None => check("machine", Ok, format!("{}, bare metal", machine.cpu), ""),
-        Some(by) => check(
-            "machine",
-            Warn,
+        None => ok(format!("{}, bare metal", machine.cpu)),
+        Some(by) => warn(
             format!("{}, under {by}", machine.cpu),
             "compare only runs of the same machine: the host shares caches and memory out unseen",
         ),
     }
 }
 
-fn cpus(online: &[u32]) -> Check {
+fn cpus(online: &[u32]) -> Stand {
     match online.len() {
-        0 => check("CPUs", Warn, "can't be told", "mount /sys"),
-        1 => check(
-            "CPUs",
-            Warn,
+        0 => warn("can't be told", "mount /sys"),
+        1 => warn(
             "one online: what is measured shares it with everything else",
             "use a machine with two or more, or expect wider intervals",
         ),
-        count => check(
-            "CPUs",
-            Ok,
-            format!("{count} online ({})", format_cpus(online)),
-            "",
-        ),
+        count => ok(format!("{count} online ({})", format_cpus(online))),
     }
 }
 
-fn clocksource(machine: &Machine) -> Check {
+fn clocksource(machine: &Machine) -> Stand {
     let clock = &machine.clocksource;
     // The same judgement as in a record's warnings.
     let slow = super::warnings(machine, &Disturbance::default())
         .into_iter()
         .any(|warning| warning.code == "clocksource");
     match (clock.is_empty(), slow) {
-        (true, _) => check("clock", Warn, "can't be told", "mount /sys"),
-        (_, true) => check(
-            "clock",
-            Warn,
+        (true, _) => warn("can't be told", "mount /sys"),
+        (_, true) => warn(
             format!("{clock}: slow and coarse to read"),
             "see /sys/devices/system/clocksource/clocksource0/available_clocksource for others",
         ),
-        _ => check("clock", Ok, clock.clone(), ""),
+        _ => ok(clock),
     }
 }
 
-fn governor(machine: &Machine) -> Check {
+fn governor(machine: &Machine) -> Stand {
     match machine.governor.as_deref() {
-        None => check(
-            "governor",
-            Ok,
-            "none here: the frequency is not this kernel's to set",
-            "",
-        ),
-        Some("performance") => check("governor", Ok, "performance", ""),
-        Some(other) => check(
-            "governor",
-            Warn,
+        None => ok("none here: the frequency is not this kernel's to set"),
+        Some("performance") => ok("performance"),
+        Some(other) => warn(
             format!("{other}: the frequency moves with load"),
             "cpupower frequency-set -g performance",
         ),
     }
 }
 
-fn smt(machine: &Machine) -> Check {
+fn smt(machine: &Machine) -> Stand {
     match machine.smt {
-        Some(true) => check(
-            "SMT",
-            Warn,
+        Some(true) => warn(
             "on: a sibling thread takes its share of the core",
             "keep siblings idle, or echo off > /sys/devices/system/cpu/smt/control",
         ),
-        Some(false) => check("SMT", Ok, "off, or not there", ""),
-        None => check("SMT", Ok, "not told by this kernel", ""),
+        Some(false) => ok("off, or not there"),
+        None => ok("not told by this kernel"),
     }
 }
 
-fn steal(stat: &str) -> Check {
+fn steal(stat: &str) -> Stand {
     let (_, steal) = cpu_ticks(stat);
     let share = steal as f64 / all_ticks(stat).max(1) as f64;
     let text = format!("{:.2} % of the CPU time since boot", share * 100.0);
-    if share > STEAL_SHARE {
-        return check(
-            "steal",
-            Warn,
+    match share > STEAL_SHARE {
+        true => warn(
             text,
             "the hypervisor has other guests to serve: measure longer, or elsewhere",
-        );
+        ),
+        false => ok(text),
     }
-    check("steal", Ok, text, "")
 }
 
-fn load(loadavg: Option<&str>) -> Check {
+fn load(loadavg: Option<&str>) -> Stand {
     let one: Option<f64> = loadavg.and_then(|text| text.split_whitespace().next()?.parse().ok());
     match one {
-        None => check("load", Warn, "can't be told", "mount /proc"),
-        Some(one) if one > BUSY_LOAD => check(
-            "load",
-            Warn,
+        None => warn("can't be told", "mount /proc"),
+        Some(one) if one > BUSY_LOAD => warn(
             format!("{one:.2} over the last minute"),
             "stop what else is running, or expect wider intervals",
         ),
-        Some(one) => check("load", Ok, format!("{one:.2} over the last minute"), ""),
+        Some(one) => ok(format!("{one:.2} over the last minute")),
     }
 }

@@ -114,15 +114,8 @@ impl Counters {
 
 /// Busy and stolen ticks over all CPUs, from `/proc/stat`. Time of guests is in user time already.
 pub(super) fn cpu_ticks(stat: &str) -> (u64, u64) {
-    let fields: Vec<u64> = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("cpu "))
-        .unwrap_or_default()
-        .split_whitespace()
-        .map_while(|field| field.parse().ok())
-        .collect();
+    let fields = ticks(stat);
     let get = |index: usize| fields.get(index).copied().unwrap_or(0);
-    // user, nice, system, idle, iowait, irq, softirq, steal
     let busy = [0, 1, 2, 5, 6]
         .map(get)
         .into_iter()
@@ -132,13 +125,14 @@ pub(super) fn cpu_ticks(stat: &str) -> (u64, u64) {
 
 /// All ticks of all CPUs since boot, idle ones included.
 pub(super) fn all_ticks(stat: &str) -> u64 {
-    stat.lines()
-        .find_map(|line| line.strip_prefix("cpu "))
-        .unwrap_or_default()
-        .split_whitespace()
-        .take(8)
-        .filter_map(|field| field.parse::<u64>().ok())
-        .fold(0, u64::saturating_add)
+    ticks(stat).into_iter().fold(0, u64::saturating_add)
+}
+
+/// User, nice, system, idle, iowait, irq, softirq, steal.
+fn ticks(stat: &str) -> Vec<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "));
+    let fields = line.unwrap_or_default().split_whitespace().take(8);
+    fields.map_while(|field| field.parse().ok()).collect()
 }
 
 /// Ticks of this process and of its children that ended, from `/proc/self/stat`.

@@ -257,38 +257,21 @@ mod tests {
     #[test]
     fn each_disturbance_has_its_code() {
         let (machine, quiet) = quiet();
-        for (seen, code) in [
-            (
-                Disturbance {
-                    steal_ms: 1_210.0,
-                    ..quiet
-                },
-                "steal",
-            ),
-            (
-                Disturbance {
-                    other_cpu_ms: 6_010.0,
-                    ..quiet
-                },
-                "busy-neighbours",
-            ),
-            (
-                Disturbance {
-                    migrations: 61,
-                    ..quiet
-                },
-                "migrations",
-            ),
-            (
-                Disturbance {
-                    mhz: Some([2840.0, 3000.0]),
-                    ..quiet
-                },
-                "frequency",
-            ),
-        ] {
-            assert_eq!(codes(&machine, &seen), [code]);
-        }
+        let with = |change: fn(&mut Disturbance)| {
+            let mut seen = quiet;
+            change(&mut seen);
+            codes(&machine, &seen)
+        };
+        assert_eq!(with(|seen| seen.steal_ms = 1_210.0), ["steal"]);
+        assert_eq!(
+            with(|seen| seen.other_cpu_ms = 6_010.0),
+            ["busy-neighbours"]
+        );
+        assert_eq!(with(|seen| seen.migrations = 61), ["migrations"]);
+        assert_eq!(
+            with(|seen| seen.mhz = Some([2840.0, 3000.0])),
+            ["frequency"]
+        );
         let short = Disturbance {
             wall_ms: 1.0,
             migrations: 10,

@@ -7,8 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bpfcost_bpf::{pins, program_of};
+use bpfcost_bpf::pins;
 use serde::{Deserialize, Serialize};
+
+use crate::process::bpf_programs;
 
 /// Those who hold a program.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -75,7 +77,7 @@ fn processes(proc: &Path) -> BTreeMap<u32, BTreeSet<Holder>> {
         else {
             continue;
         };
-        let programs = programs(&folder);
+        let programs = bpf_programs(&folder);
         if programs.is_empty() {
             continue;
         }
@@ -89,25 +91,6 @@ fn processes(proc: &Path) -> BTreeMap<u32, BTreeSet<Holder>> {
         }
     }
     held
-}
-
-/// The programs of a process.
-fn programs(folder: &Path) -> BTreeSet<u32> {
-    let descriptors = fs::read_dir(folder.join("fd"))
-        .into_iter()
-        .flatten()
-        .flatten();
-    descriptors
-        .filter(|descriptor| {
-            // Most are files and sockets, and need not be asked: `anon_inode:bpf-prog`, `anon_inode:bpf_link`.
-            let kind = fs::read_link(descriptor.path()).unwrap_or_default();
-            kind.to_str().is_some_and(|kind| kind.contains("bpf"))
-        })
-        .filter_map(|descriptor| {
-            let facts = folder.join("fdinfo").join(descriptor.file_name());
-            program_of(&fs::read_to_string(facts).ok()?)
-        })
-        .collect()
 }
 
 #[cfg(test)]

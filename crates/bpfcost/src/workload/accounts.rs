@@ -6,9 +6,10 @@
 use std::{collections::BTreeMap, fs};
 
 use anyhow::Result;
+use procfs::{CurrentSI as _, KernelStats};
 
 use super::{Server, busy};
-use crate::process::family;
+use crate::process::{family, threads};
 
 /// The longest tick of a kernel (100 a second).
 const TICK_NS: f64 = 1e7;
@@ -146,29 +147,16 @@ fn clocks(pids: &[u32]) -> BTreeMap<u32, f64> {
 
 /// Context switches of a process's threads, wanted or not.
 fn switches(pid: u32) -> f64 {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task"));
-    let of_task = |status: String| -> f64 {
-        let counts = status.lines().filter_map(|line| {
-            let (name, count) = line.split_once(':')?;
-            name.ends_with("voluntary_ctxt_switches")
-                .then(|| count.trim().parse::<f64>().ok())?
-        });
-        counts.sum()
-    };
-    let tasks = tasks.into_iter().flatten().flatten();
-    tasks
-        .filter_map(|task| fs::read_to_string(task.path().join("status")).ok())
-        .map(of_task)
-        .sum()
+    let counts = threads(pid).filter_map(|thread| {
+        let status = thread.status().ok()?;
+        Some(status.voluntary_ctxt_switches? + status.nonvoluntary_ctxt_switches?)
+    });
+    counts.sum::<u64>() as f64
 }
 
 /// Context switches of the machine.
 fn switches_of_all() -> f64 {
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let count = stat.lines().find_map(|line| line.strip_prefix("ctxt "));
-    count
-        .and_then(|count| count.trim().parse().ok())
-        .unwrap_or(0.0)
+    KernelStats::current().map_or(0.0, |stat| stat.ctxt as f64)
 }
 
 /// Datagrams that found no room in a socket, and connections that found none in a queue, in the network of this

@@ -13,7 +13,7 @@ use super::Error;
 use crate::probe::Spec;
 
 /// A workload as data.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Definition {
     /// The experiment's name.
@@ -135,7 +135,7 @@ pub struct Ready {
 }
 
 /// A way to make load.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Client {
     /// `closed`: as much as the server can do; `open`: at a fixed rate; or any other word.
@@ -170,7 +170,7 @@ pub struct Client {
 }
 
 /// How a load generator's output is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Output {
     /// `redis-benchmark --csv`.
@@ -182,6 +182,7 @@ pub enum Output {
     /// This program's own open-loop generator: JSON.
     Load,
     /// Only what `metrics` finds.
+    #[default]
     Text,
 }
 
@@ -213,7 +214,7 @@ pub struct Factor {
 }
 
 /// A probe, or several joined.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Variant {
     /// Its name in tables.
@@ -290,12 +291,8 @@ impl Variant {
         Variant {
             name: OFF.to_owned(),
             about: "no probe".to_owned(),
-            probe: None,
-            server: None,
             quick: true,
-            only: BTreeMap::new(),
-            against: Vec::new(),
-            checks: Vec::new(),
+            ..Variant::default()
         }
     }
 }

@@ -6,24 +6,25 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
+    net::SocketAddr,
+    path::PathBuf,
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
+use procfs::{
+    net::{self, TcpState},
+    process::FDTarget,
+};
 
 use super::{Reading, Served};
-use crate::process::{Process, Scene};
+use crate::process::{Process, Scene, holds};
 
 /// How long a server may take to notice that its clients are gone, and to open its log anew.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(1);
-
-/// States of a TCP socket in /proc/net/tcp in which a server may still work for it.
-const ESTABLISHED: &str = "01";
-const CLOSE_WAIT: &str = "08";
 
 /// Lines and sums of a log.
 #[derive(Debug, PartialEq)]
@@ -40,9 +41,10 @@ impl Served {
         wait(
             "connections to the server are open though its client has ended",
             || {
-                let sockets =
-                    fs::read_to_string("/proc/net/tcp").context("can't read /proc/net/tcp")?;
-                Ok(!busy(&sockets, scene.port))
+                let sockets = net::tcp().context("can't read /proc/net/tcp")?;
+                Ok(!sockets
+                    .iter()
+                    .any(|one| busy(one.local_address, &one.state, scene.port)))
             },
         )
     }
@@ -86,8 +88,9 @@ impl Served {
         if !process.wait(PATIENCE)?.success() {
             bail!("{} failed\n{}", command.join(" "), process.printed()?);
         }
+        let moved = FDTarget::Path(old.clone());
         wait("the server does not open its log anew", || {
-            Ok(log.exists() && !scene.pids.iter().any(|pid| holds(*pid, &old)))
+            Ok(log.exists() && !scene.pids.iter().any(|pid| holds(*pid, &moved)))
         })?;
         let text = fs::read_to_string(&old);
         let text = text.with_context(|| format!("can't read {}", old.display()))?;
@@ -108,24 +111,9 @@ fn wait(otherwise: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a socket at that port is connected: `number: local:port remote:port state …`, in hexadecimal.
-fn busy(sockets: &str, port: u16) -> bool {
-    let here = format!(":{port:04X}");
-    sockets.lines().any(|line| {
-        let mut words = line.split_whitespace().skip(1);
-        let local = words.next().unwrap_or_default();
-        let state = words.nth(1).unwrap_or_default();
-        local.ends_with(&here) && [ESTABLISHED, CLOSE_WAIT].contains(&state)
-    })
-}
-
-/// Whether a process has a file open; not, where it is gone.
-fn holds(pid: u32, file: &Path) -> bool {
-    let open = fs::read_dir(format!("/proc/{pid}/fd"));
-    open.into_iter()
-        .flatten()
-        .flatten()
-        .any(|entry| fs::read_link(entry.path()).is_ok_and(|target| target == file))
+/// Whether a socket is at that port and connected, so that a server may still work for it.
+fn busy(local: SocketAddr, state: &TcpState, port: u16) -> bool {
+    local.port() == port && matches!(state, TcpState::Established | TcpState::CloseWait)
 }
 
 /// Sums the columns of a log.
@@ -154,6 +142,8 @@ fn read(names: &[String], text: &str) -> Result<Account> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     #[test]
@@ -171,21 +161,15 @@ mod tests {
 
     #[test]
     fn a_server_is_busy_while_its_end_of_a_connection_is_open() {
-        let line = |local: &str, remote: &str, state: &str| {
-            format!("   1: 0100007F:{local} 0100007F:{remote} {state} 00000000:00000000 00:0\n")
-        };
-        for (local, remote, state, expected) in [
-            ("480B", "C000", "01", true),
-            ("480B", "C000", "08", true),
-            ("480B", "0000", "0A", false),
-            ("480B", "C000", "06", false),
-            ("C000", "480B", "01", false),
+        for (local, state, expected) in [
+            (0x480b, TcpState::Established, true),
+            (0x480b, TcpState::CloseWait, true),
+            (0x480b, TcpState::Listen, false),
+            (0x480b, TcpState::TimeWait, false),
+            (0xc000, TcpState::Established, false),
         ] {
-            let sockets = format!(
-                "  sl  local_address rem_address   st\n{}",
-                line(local, remote, state)
-            );
-            assert_eq!(busy(&sockets, 0x480b), expected, "{sockets}");
+            let local = SocketAddr::from((Ipv4Addr::LOCALHOST, local));
+            assert_eq!(busy(local, &state, 0x480b), expected, "{state:?}");
         }
     }
 }

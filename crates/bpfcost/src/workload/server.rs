@@ -1,18 +1,21 @@
 //! The server of a workload: started, ready, and gone when it is dropped.
 
 use std::{
-    fs,
     net::{Ipv4Addr, TcpListener},
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
+use procfs::{
+    net::{TcpNetEntry, TcpState},
+    process::{self, FDTarget},
+};
 use regex::Regex;
 use thiserror::Error as ThisError;
 
 use super::{Error, ServerSpec};
-use crate::process::{Process, Scene, tail, told};
+use crate::process::{Process, Scene, holds, tail, told};
 
 /// How often a server is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(5);
@@ -148,20 +151,20 @@ impl Server {
         let Some(socket) = listener(self.process.id(), port) else {
             return Ok(false);
         };
-        if self.pids().iter().any(|pid| holds(*pid, &socket)) {
+        let held = FDTarget::Socket(socket);
+        if self.pids().iter().any(|pid| holds(*pid, &held)) {
             return Ok(true);
         }
         if listener(self.process.id(), port).is_none_or(|now| now != socket) {
             // It was its own, and closed meanwhile: iperf3's between two tests.
             return Ok(false);
         }
-        let others = fs::read_dir("/proc").into_iter().flatten().flatten();
-        let mut pids = others.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        let who = match pids.find(|pid| holds(*pid, &socket)) {
+        let mut all = process::all_processes().into_iter().flatten().flatten();
+        let who = match all.find(|one| holds(one.pid.cast_unsigned(), &held)) {
             None => "another process".to_owned(),
-            Some(pid) => {
-                let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-                format!("{} (process {pid})", name.trim())
+            Some(one) => {
+                let name = one.stat().map_or(String::new(), |stat| stat.comm);
+                format!("{name} (process {})", one.pid)
             }
         };
         Err(Taken {
@@ -188,26 +191,14 @@ fn pattern(text: &str) -> Result<Regex, Error> {
 }
 
 /// The socket that listens on a TCP port, by the number of its inode, in the network of a process.
-fn listener(pid: u32, port: u16) -> Option<String> {
-    /// TCP_LISTEN of net/tcp_states.h, as /proc/net/tcp writes it.
-    const LISTEN: &str = "0A";
-    let port = format!(":{port:04X}");
-    ["tcp", "tcp6"].iter().find_map(|file| {
-        let table = fs::read_to_string(format!("/proc/{pid}/net/{file}")).ok()?;
-        table.lines().skip(1).find_map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let ours = fields.get(1)?.ends_with(&port) && *fields.get(3)? == LISTEN;
-            ours.then(|| fields.get(9).map(|inode| (*inode).to_owned()))?
-        })
-    })
-}
-
-/// Whether a process has that socket open.
-fn holds(pid: u32, socket: &str) -> bool {
-    let wanted = format!("socket:[{socket}]");
-    let files = fs::read_dir(format!("/proc/{pid}/fd"));
-    let mut links = files.into_iter().flatten().flatten();
-    links.any(|file| fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == &*wanted))
+fn listener(pid: u32, port: u16) -> Option<u64> {
+    let process = process::Process::new(pid.cast_signed()).ok()?;
+    let sockets = [process.tcp(), process.tcp6()];
+    let mut sockets = sockets.into_iter().flatten().flatten();
+    let listens = |socket: &TcpNetEntry| {
+        socket.state == TcpState::Listen && socket.local_address.port() == port
+    };
+    sockets.find(listens).map(|socket| socket.inode)
 }
 
 #[cfg(test)]
@@ -220,8 +211,8 @@ mod tests {
         let port = listener_here.local_addr().expect("an address").port();
         let me = std::process::id();
         let socket = listener(me, port).expect("it listens");
-        assert!(holds(me, &socket));
-        assert!(!holds(1, &socket));
+        assert!(holds(me, &FDTarget::Socket(socket)));
+        assert!(!holds(1, &FDTarget::Socket(socket)));
         drop(listener_here);
         assert_eq!(listener(me, port), None);
     }

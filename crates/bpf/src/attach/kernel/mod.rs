@@ -165,14 +165,10 @@ impl Kernel {
         attach: Attach,
         program: &ProgramMut<'_>,
     ) -> Result<Box<dyn Attached>> {
-        let all = match self.all.take() {
+        let all = match &mut self.all {
             Some(all) => all,
-            None => {
-                let function = self.called.functions[0];
-                All::find(attach, program, function)?
-            }
+            none => none.insert(All::find(attach, program, self.called.functions[0])?),
         };
-        let all = self.all.insert(all);
         match all.attach(program) {
             Ok(link) => Ok(Box::new(Everywhere {
                 link,

@@ -119,6 +119,11 @@ impl Scenario {
     }
 }
 
+/// A scenario a line.
+macro_rules! list {
+    ($($scenario:expr;)+) => { vec![$($scenario),+] };
+}
+
 /// All scenarios, in the order of the study; `lru-insert-empty` is this project's own.
 pub(super) fn all() -> Vec<Scenario> {
     use Layer4::{Icmp, Tcp, TcpRst, TcpSyn, Udp};
@@ -162,217 +167,40 @@ pub(super) fn all() -> Vec<Scenario> {
     let (web_v6, quic_v6) = (("fd00:100::1", 80), ("fd00:100::1", 443));
     let (bypass_v4, bypass_v6) = (("10.10.1.2", 80), ("fd00:100::2", 80));
     let (from_v4, from_v6) = (("10.10.2.2", 54321), ("fd00:200::2", 54321));
-    vec![
-        single(
-            "tcp-v4-lru-hit",
-            tcp_v4,
-            WEB,
-            Tcp,
-            "IPv4 TCP, flow known to the LRU",
-        ),
-        missing(single(
-            "tcp-v4-ch",
-            from_v4,
-            bypass_v4,
-            Tcp,
-            "IPv4 TCP, consistent hash each time",
-        )),
-        single(
-            "tcp-v6-lru-hit",
-            tcp_v6,
-            web_v6,
-            Tcp,
-            "IPv6 TCP, flow known to the LRU",
-        ),
-        missing(single(
-            "tcp-v6-ch",
-            from_v6,
-            bypass_v6,
-            Tcp,
-            "IPv6 TCP, consistent hash each time",
-        )),
-        single(
-            "udp-v4-lru-hit",
-            udp_v4,
-            QUIC,
-            Udp,
-            "IPv4 UDP, known and fresh: a clock read more",
-        ),
-        single(
-            "udp-v6-lru-hit",
-            ("fd00:200::3", 22222),
-            quic_v6,
-            Udp,
-            "IPv6 UDP, known and fresh: a clock read more",
-        ),
-        single(
-            "tcp-v4v6-lru-hit",
-            ("10.10.2.4", 12347),
-            ("10.10.1.4", 80),
-            Tcp,
-            "IPv4 TCP to an IPv6 server, flow known to the LRU",
-        ),
-        diverse(
-            "tcp-v4-lru-diverse",
-            tcp_v4,
-            WEB,
-            Tcp,
-            "IPv4 TCP, all flows known",
-        ),
-        missing(diverse(
-            "tcp-v4-ch-diverse",
-            from_v4,
-            bypass_v4,
-            Tcp,
-            "IPv4 TCP, consistent hash",
-        )),
-        diverse(
-            "tcp-v6-lru-diverse",
-            tcp_v6,
-            web_v6,
-            Tcp,
-            "IPv6 TCP, all flows known",
-        ),
-        missing(diverse(
-            "tcp-v6-ch-diverse",
-            from_v6,
-            bypass_v6,
-            Tcp,
-            "IPv6 TCP, consistent hash",
-        )),
-        diverse(
-            "udp-v4-lru-diverse",
-            udp_v4,
-            QUIC,
-            Udp,
-            "IPv4 UDP, all flows known and fresh",
-        ),
-        Scenario {
-            group: "TCP flags",
-            ..missing(plain(
-                "tcp-v4-syn",
-                ("10.10.8.2", 60001),
-                WEB,
-                TcpSyn,
-                "SYN: skips the lookup, inserts each time",
-            ))
-        },
-        Scenario {
-            group: "TCP flags",
-            mask: SOURCES_16M,
-            table: Table::Full,
-            ..missing(plain(
-                "tcp-v4-rst-miss",
-                ("10.10.8.1", 60000),
-                WEB,
-                TcpRst,
-                "RST of unknown flows: looks up, never inserts",
-            ))
-        },
-        stress(
-            "tcp-v4-lru-miss",
-            tcp_v4,
-            WEB,
-            Tcp,
-            "new IPv4 TCP flows into a full table",
-        ),
-        stress(
-            "udp-v4-lru-miss",
-            udp_v4,
-            QUIC,
-            Udp,
-            "new IPv4 UDP flows into a full table",
-        ),
-        Scenario {
-            mask: SOURCES_4K,
-            sizing: Sizing::Fixed(WARMUP_OPS),
-            ..stress(
-                "tcp-v4-lru-warmup",
-                tcp_v4,
-                WEB,
-                Tcp,
-                "6500 packets of 4096 new flows: half miss",
-            )
-        },
-        Scenario {
-            table: Table::Empty,
-            ..stress(
-                "lru-insert-empty",
-                tcp_v4,
-                WEB,
-                Tcp,
-                "new IPv4 TCP flows into an empty table",
-            )
-        },
-        early(
-            "pass-v4-no-vip",
-            ("10.10.4.1", 33333),
-            ("10.10.9.9", 80),
-            Tcp,
-            Action::Pass,
-            "IPv4 TCP to no VIP: one hash lookup",
-        ),
-        early(
-            "pass-v6-no-vip",
-            ("fd00:400::1", 33333),
-            ("fd00:9900::1", 80),
-            Tcp,
-            Action::Pass,
-            "IPv6 TCP to no VIP: one hash lookup",
-        ),
-        early(
-            "pass-v4-icmp",
-            ("10.10.6.1", 0),
-            ("10.10.1.1", 0),
-            Icmp,
-            Action::Pass,
-            "neither TCP nor UDP",
-        ),
-        Scenario {
-            shape: Shape::NotIp,
-            ..early(
-                "pass-non-ip",
-                tcp_v4,
-                WEB,
-                Tcp,
-                Action::Pass,
-                "ARP's ethertype",
-            )
-        },
-        Scenario {
-            shape: Shape::MoreFragments,
-            ..early(
-                "drop-v4-frag",
-                ("10.10.5.1", 44444),
-                WEB,
-                Tcp,
-                Action::Drop,
-                "IPv4 with the more-fragments bit",
-            )
-        },
-        Scenario {
-            shape: Shape::Options,
-            ..early(
-                "drop-v4-options",
-                ("10.10.7.1", 55555),
-                WEB,
-                Tcp,
-                Action::Drop,
-                "IPv4 options",
-            )
-        },
-        Scenario {
-            shape: Shape::FragmentHeader,
-            ..early(
-                "drop-v6-frag",
-                ("fd00:500::1", 44444),
-                web_v6,
-                Tcp,
-                Action::Drop,
-                "IPv6 fragment header",
-            )
-        },
-    ]
+    list! {
+        single("tcp-v4-lru-hit", tcp_v4, WEB, Tcp, "IPv4 TCP, flow known to the LRU");
+        missing(single("tcp-v4-ch", from_v4, bypass_v4, Tcp, "IPv4 TCP, consistent hash each time"));
+        single("tcp-v6-lru-hit", tcp_v6, web_v6, Tcp, "IPv6 TCP, flow known to the LRU");
+        missing(single("tcp-v6-ch", from_v6, bypass_v6, Tcp, "IPv6 TCP, consistent hash each time"));
+        single("udp-v4-lru-hit", udp_v4, QUIC, Udp, "IPv4 UDP, known and fresh: a clock read more");
+        single("udp-v6-lru-hit", ("fd00:200::3", 22222), quic_v6, Udp, "IPv6 UDP, known and fresh: a clock read more");
+        single("tcp-v4v6-lru-hit", ("10.10.2.4", 12347), ("10.10.1.4", 80), Tcp, "IPv4 TCP to an IPv6 server, flow known to the LRU");
+        diverse("tcp-v4-lru-diverse", tcp_v4, WEB, Tcp, "IPv4 TCP, all flows known");
+        missing(diverse("tcp-v4-ch-diverse", from_v4, bypass_v4, Tcp, "IPv4 TCP, consistent hash"));
+        diverse("tcp-v6-lru-diverse", tcp_v6, web_v6, Tcp, "IPv6 TCP, all flows known");
+        missing(diverse("tcp-v6-ch-diverse", from_v6, bypass_v6, Tcp, "IPv6 TCP, consistent hash"));
+        diverse("udp-v4-lru-diverse", udp_v4, QUIC, Udp, "IPv4 UDP, all flows known and fresh");
+        Scenario { group: "TCP flags",
+            ..missing(plain("tcp-v4-syn", ("10.10.8.2", 60001), WEB, TcpSyn, "SYN: skips the lookup, inserts each time")) };
+        Scenario { group: "TCP flags", mask: SOURCES_16M, table: Table::Full,
+            ..missing(plain("tcp-v4-rst-miss", ("10.10.8.1", 60000), WEB, TcpRst, "RST of unknown flows: looks up, never inserts")) };
+        stress("tcp-v4-lru-miss", tcp_v4, WEB, Tcp, "new IPv4 TCP flows into a full table");
+        stress("udp-v4-lru-miss", udp_v4, QUIC, Udp, "new IPv4 UDP flows into a full table");
+        Scenario { mask: SOURCES_4K, sizing: Sizing::Fixed(WARMUP_OPS),
+            ..stress("tcp-v4-lru-warmup", tcp_v4, WEB, Tcp, "6500 packets of 4096 new flows: half miss") };
+        Scenario { table: Table::Empty,
+            ..stress("lru-insert-empty", tcp_v4, WEB, Tcp, "new IPv4 TCP flows into an empty table") };
+        early("pass-v4-no-vip", ("10.10.4.1", 33333), ("10.10.9.9", 80), Tcp, Action::Pass, "IPv4 TCP to no VIP: one hash lookup");
+        early("pass-v6-no-vip", ("fd00:400::1", 33333), ("fd00:9900::1", 80), Tcp, Action::Pass, "IPv6 TCP to no VIP: one hash lookup");
+        early("pass-v4-icmp", ("10.10.6.1", 0), ("10.10.1.1", 0), Icmp, Action::Pass, "neither TCP nor UDP");
+        Scenario { shape: Shape::NotIp, ..early("pass-non-ip", tcp_v4, WEB, Tcp, Action::Pass, "ARP's ethertype") };
+        Scenario { shape: Shape::MoreFragments,
+            ..early("drop-v4-frag", ("10.10.5.1", 44444), WEB, Tcp, Action::Drop, "IPv4 with the more-fragments bit") };
+        Scenario { shape: Shape::Options,
+            ..early("drop-v4-options", ("10.10.7.1", 55555), WEB, Tcp, Action::Drop, "IPv4 options") };
+        Scenario { shape: Shape::FragmentHeader,
+            ..early("drop-v6-frag", ("fd00:500::1", 44444), web_v6, Tcp, Action::Drop, "IPv6 fragment header") };
+    }
 }
 
 /// A known flow that is forwarded: what most scenarios differ from in a word or two.

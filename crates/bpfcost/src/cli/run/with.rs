@@ -4,8 +4,6 @@
 mod known;
 mod variants;
 
-use std::collections::BTreeMap;
-
 use anyhow::{Context, Result};
 
 use self::known::Known;
@@ -19,7 +17,7 @@ use crate::{
     probe,
     process::program::find,
     restore::{started, systemctl},
-    workload::{Client, Definition, Headline, Output, Ready, SECOND, ServerSpec, Variant, Watch},
+    workload::{Client, Definition, Headline, Ready, SECOND, ServerSpec, Variant, Watch},
 };
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
@@ -124,48 +122,20 @@ fn suited(window_ms: u64, rounds: u32, variants: &[Variant]) -> (u64, u32) {
 fn only_where(args: &Args) -> Result<()> {
     let built_in = !args.experiments.is_empty();
     let watch = args.watch.is_some();
-    let wrong = [
-        (
-            "--ops",
-            args.ops.is_some() && !watch,
-            "goes with --watch: others tell what they did",
-        ),
-        (
-            "--abort-above",
-            args.abort_above.is_some() && !watch,
-            "goes with --watch: nobody depends on a server that was started for this",
-        ),
-        (
-            "--metric",
-            !args.metric.is_empty() && built_in,
-            "picks a number of what your command prints; those of a workload are known",
-        ),
-        (
-            "--metric",
-            !args.metric.is_empty() && watch && args.ops.is_none(),
-            "picks a number of what --ops prints, which is not given",
-        ),
-        (
-            "--server",
-            args.server.is_some() && (built_in || watch),
-            "goes with --client, or a command",
-        ),
-        (
-            "--client",
-            args.client.is_some() && !args.command.is_empty(),
-            "and a command behind -- are two loads",
-        ),
-        (
-            "--client",
-            args.client.is_some() && args.server.is_none(),
-            "goes with --server; without one, write the command behind --",
-        ),
-        (
-            "--on",
-            watch && args.on.iter().any(|target| target != "host"),
-            "names a guest, in which nothing runs that could be watched",
-        ),
-    ];
+    /// An option a line: when it is wrong, and why.
+    macro_rules! list {
+        ($($option:literal: $given:expr => $why:literal;)+) => { [$(($option, $given, $why)),+] };
+    }
+    let wrong = list! {
+        "--ops": args.ops.is_some() && !watch => "goes with --watch: others tell what they did";
+        "--abort-above": args.abort_above.is_some() && !watch => "goes with --watch: nobody depends on a server that was started for this";
+        "--metric": !args.metric.is_empty() && built_in => "picks a number of what your command prints; those of a workload are known";
+        "--metric": !args.metric.is_empty() && watch && args.ops.is_none() => "picks a number of what --ops prints, which is not given";
+        "--server": args.server.is_some() && (built_in || watch) => "goes with --client, or a command";
+        "--client": args.client.is_some() && !args.command.is_empty() => "and a command behind -- are two loads";
+        "--client": args.client.is_some() && args.server.is_none() => "goes with --server; without one, write the command behind --";
+        "--on": watch && args.on.iter().any(|target| target != "host") => "names a guest, in which nothing runs that could be watched";
+    };
     match wrong.into_iter().find(|(_, given, _)| *given) {
         None => Ok(()),
         Some((option, _, why)) => Err(usage(format!("{option} {why}\n  See: bpfcost run --help"))),
@@ -247,14 +217,11 @@ fn loaded(args: &Args) -> Result<Definition> {
             name: "closed".to_owned(),
             about: words.join(" "),
             command: words,
-            warm_up: Vec::new(),
-            output: Output::Text,
             metrics,
             ops: known.ops,
             repeat: true,
             within_s: Some(LONGEST_S),
-            quick: false,
-            only: BTreeMap::new(),
+            ..Client::default()
         }],
         ..empty()
     })
@@ -263,26 +230,11 @@ fn loaded(args: &Args) -> Result<Definition> {
 /// A definition of nothing.
 fn empty() -> Definition {
     Definition {
-        name: String::new(),
-        about: String::new(),
-        subject: None,
-        prose: String::new(),
         operation: "run".to_owned(),
-        headline: Headline::default(),
         window_ms: WINDOW_MS,
         rounds: 2,
-        files: BTreeMap::new(),
-        sources: Vec::new(),
-        prepare: Vec::new(),
         network: "here".to_owned(),
-        server: None,
-        clients: Vec::new(),
-        served: None,
-        factors: Vec::new(),
-        over: None,
-        variants: Vec::new(),
-        against_each_other: false,
-        compared: Vec::new(),
+        ..Definition::default()
     }
 }
 

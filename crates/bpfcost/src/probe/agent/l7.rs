@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Its entry.
-pub(super) const AGENT: BuiltIn = BuiltIn::agent("l7:MODE", needs, open);
+pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("l7:MODE", needs, open);
 
 /// What an agent can be told to watch.
 const MODES: [(&str, Watch); 3] = [

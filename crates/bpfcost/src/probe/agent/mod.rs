@@ -4,26 +4,26 @@
 //! They speak in lines of JSON: `Ask` on the agent's standard input, `Answer` on its standard output. The
 //! agent ends when its input does, so it never outlives who started it.
 //!
-//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in `AGENTS`. What an agent makes
-//! of its events is apart from where they come from, a `Source`.
+//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in `registry.rs`. What an agent
+//! makes of its events is apart from where they come from, a `Source`.
 
-mod l7;
-mod object;
+pub(super) mod l7;
+pub(super) mod object;
 mod remote;
 mod serve;
 mod source;
-mod sslsniff;
-mod syscount;
+pub(super) mod sslsniff;
+pub(super) mod syscount;
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use remote::Remote;
 pub(crate) use serve::serve;
 
-use super::{Arguments, BuiltIn, Runs, Seen, built_in};
+use super::Seen;
 use crate::{fault::Problem, process::Scene};
 
 /// A probe with a user space of its own, seen from inside its process.
@@ -57,22 +57,8 @@ pub struct Loaded {
 /// whose CPU has to do it, more than many an event itself.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// The built-in agents.
-pub(super) const AGENTS: &[BuiltIn] = &[l7::AGENT, sslsniff::AGENT, syscount::AGENT];
-
 /// The agent that a BPF object has: no built-in probe, which is what the others are.
 pub(super) const OBJECT: &str = "object";
-
-/// Opens the agent of that name: loads its programs.
-fn open(name: &str, arguments: &Arguments) -> Result<Box<dyn Agent>> {
-    if name == OBJECT {
-        return object::open(arguments);
-    }
-    match built_in::find(name)?.runs {
-        Runs::Agent(open) => open(arguments),
-        Runs::Here(_) => bail!("builtin:{name} has no process of its own"),
-    }
-}
 
 /// What an agent is asked.
 #[derive(Debug, Serialize, Deserialize)]

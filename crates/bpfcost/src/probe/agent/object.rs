@@ -17,7 +17,7 @@ struct Object {
 }
 
 /// Loads the object of that file, or the one program of it that is named.
-pub(super) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
+pub(in crate::probe) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let (path, program) = match arguments {
         [path] => (path, None),
         [path, program] => (path, Some(program.as_str())),

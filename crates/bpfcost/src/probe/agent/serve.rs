@@ -9,15 +9,15 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Agent, Answer, Ask, open};
+use super::{Agent, Answer, Ask};
 
 /// How long an agent waits for events before it looks whether it is asked something.
 const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Is that agent until standard input ends.
-pub(crate) fn serve(name: &str, arguments: &[String]) -> Result<()> {
+/// Is the agent that is opened, until standard input ends.
+pub(crate) fn serve(open: impl FnOnce() -> Result<Box<dyn Agent>>) -> Result<()> {
     let asked = listen();
-    let opened = open(name, arguments).and_then(|agent| {
+    let opened = open().and_then(|agent| {
         let loaded = agent.loaded()?;
         Ok((agent, loaded))
     });

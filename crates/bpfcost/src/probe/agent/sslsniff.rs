@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Its entry.
-pub(super) const AGENT: BuiltIn = BuiltIn::agent("sslsniff", needs, open);
+pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("sslsniff", needs, open);
 
 /// What has it take nothing.
 const BREAKPOINTS: &str = "breakpoints";

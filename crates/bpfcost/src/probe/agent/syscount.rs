@@ -22,17 +22,18 @@ use bpfcost_bpf::{
     Feature,
     syscount::{Calls, Filter, MOST_PROCESSES, Sum, Syscount},
 };
+use procfs::process::Process;
 use syscalls::Sysno;
 
 use super::{Agent, source::Source};
 use crate::{
     fault::Problem,
     probe::{BuiltIn, Seen},
-    process::Scene,
+    process::{Scene, threads},
 };
 
 /// Its entry.
-pub(super) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);
+pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);
 
 /// The factor that says who is asked about, and the value for somebody else than the server.
 const TARGET: &str = "target";
@@ -185,7 +186,7 @@ impl<S: Source<Counts = Calls>> Agent for Counting<S> {
         self.source.attach(&asked)?;
         self.window = Window {
             before: [before, Account::of(&server)],
-            threads: threads(&server),
+            threads: server.iter().map(|pid| threads(*pid).count() as u64).sum(),
             server,
             asked,
         };
@@ -297,15 +298,11 @@ impl Account {
     /// Of all these processes together; one that is gone counts nothing.
     fn of(processes: &[u32]) -> Self {
         let mut all = Account::default();
-        for process in processes {
-            let text = fs::read_to_string(format!("/proc/{process}/io")).unwrap_or_default();
-            let count = |name: &str| -> u64 {
-                let line = text.lines().find_map(|line| line.strip_prefix(name));
-                line.and_then(|count| count.trim().parse().ok())
-                    .unwrap_or(0)
-            };
-            all.reads += count("syscr:");
-            all.writes += count("syscw:");
+        for &process in processes {
+            if let Ok(io) = Process::new(process.cast_signed()).and_then(|process| process.io()) {
+                all.reads += io.syscr;
+                all.writes += io.syscw;
+            }
         }
         all
     }
@@ -323,16 +320,6 @@ impl Account {
             writes: self.writes.saturating_sub(calls),
         }
     }
-}
-
-/// Threads of these processes.
-fn threads(processes: &[u32]) -> u64 {
-    let of = |process| fs::read_dir(format!("/proc/{process}/task"));
-    processes
-        .iter()
-        .filter_map(|process| of(process).ok())
-        .map(|tasks| tasks.count() as u64)
-        .sum()
 }
 
 /// A process that sleeps, until this one ends.

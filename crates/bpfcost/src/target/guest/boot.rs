@@ -168,13 +168,14 @@ impl Guest {
     /// Its end, with what its console says of the cause, else `what` was seen.
     fn dead(&self, what: String) -> GuestError {
         if self.mailbox.is_full() {
-            return GuestError::NoRoom(self.mailbox.folder().to_owned());
+            return GuestError::no_room(self.mailbox.folder());
         }
-        GuestError::Dead {
-            kernel: self.kernel.clone(),
-            what: trouble(&self.console.lines()).unwrap_or(what),
-            console: self.console.last_words(),
-        }
+        GuestError::Dead(format!(
+            "the guest ({}) {}{}",
+            self.kernel,
+            trouble(&self.console.lines()).unwrap_or(what),
+            self.console.last_words()
+        ))
     }
 
     fn read_console(&mut self) {

@@ -92,10 +92,11 @@ impl Shape {
         let words = line.lines().last().and_then(shlex::split);
         match words.filter(|words| said.status.success() && words.len() > 1) {
             Some(words) => Ok(self.adjusted(words, tools)),
-            None => Err(GuestError::Composing {
-                image: self.kernel.image.clone(),
-                said: last_line(&String::from_utf8_lossy(&said.stderr)),
-            }),
+            None => Err(GuestError::Lacking(format!(
+                "virtme-ng can't compose a guest with {}: {}",
+                self.kernel.image.display(),
+                last_line(&String::from_utf8_lossy(&said.stderr))
+            ))),
         }
     }
 

@@ -35,7 +35,11 @@ impl Mailbox {
     pub fn new() -> Result<Self, GuestError> {
         let base = base();
         if base.to_string_lossy().contains([',', '=', '\'', '"', '\\']) {
-            return Err(GuestError::Name(base));
+            return Err(GuestError::Lacking(format!(
+                "the folder {} has a comma, an =, a quote or a \\ in its name, and guests can't be given such a \
+                 folder\n  Name another place: TMPDIR=DIR",
+                base.display()
+            )));
         }
         let scratch = Scratch::make_in(&base, 0o700).map_err(GuestError::io(format!(
             "making a folder for the guest in {}",
@@ -54,8 +58,7 @@ impl Mailbox {
     /// Writes what the guest is to do: the job, the journal that it goes on with, and the script that
     /// starts this program there; `before` are shell lines to run first.
     pub fn fill(&self, job: &Job, journal: Option<&Path>, before: &str) -> Result<(), GuestError> {
-        let text =
-            serde_json::to_vec(job).map_err(|error| GuestError::Stream(error.to_string()))?;
+        let text = serde_json::to_vec(job).map_err(GuestError::stream)?;
         self.put("job.json", &text)?;
         if let Some(journal) = journal {
             fs::copy(journal, self.folder().join(JOURNAL))
@@ -122,7 +125,7 @@ impl Mailbox {
 
     fn unwritten(&self, name: &str, error: io::Error) -> GuestError {
         if error.kind() == io::ErrorKind::StorageFull {
-            return GuestError::NoRoom(self.folder().to_owned());
+            return GuestError::no_room(self.folder());
         }
         GuestError::io(format!("writing {name} to {}", self.folder().display()))(error)
     }
@@ -183,7 +186,7 @@ impl Tail {
             .read_to_end(&mut self.partial)
             .map_err(failed())?;
         if self.partial.len() as u64 > LONGEST_LINE + MOST_AT_ONCE {
-            return Err(GuestError::Stream("a line without an end".to_owned()));
+            return Err(GuestError::stream("a line without an end"));
         }
         let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(Vec::new());
@@ -193,9 +196,7 @@ impl Tail {
         whole
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())
-            .map(|line| {
-                serde_json::from_slice(line).map_err(|error| GuestError::Stream(error.to_string()))
-            })
+            .map(|line| serde_json::from_slice(line).map_err(GuestError::stream))
             .collect()
     }
 }

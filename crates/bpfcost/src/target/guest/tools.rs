@@ -38,11 +38,21 @@ impl Tools {
         let own = Folder::Data
             .of_user()
             .map(|data| data.join("virtme-ng/bin/virtme-run"));
-        let qemu = on_path(QEMU, &path).ok_or(GuestError::NoQemu(QEMU))?;
+        let qemu = on_path(QEMU, &path).ok_or_else(|| {
+            GuestError::Lacking(format!(
+                "there is no {QEMU} here, and guests run in QEMU\n  Install it: scripts/setup.sh run, or \
+                 apt-get install qemu-system-x86"
+            ))
+        })?;
         let virtme_run = own
             .filter(|own| own.is_file())
             .or_else(|| on_path("virtme-run", &path))
-            .ok_or(GuestError::NoVirtme(VIRTME_NG))?;
+            .ok_or_else(|| {
+                GuestError::Lacking(format!(
+                    "there is no virtme-run here: virtme-ng, which composes guests, is missing\n  Install it: \
+                     scripts/setup.sh run, or pip install virtme-ng=={VIRTME_NG} and put its bin folder on PATH"
+                ))
+            })?;
         // virtme-ng looks for it in these folders, whatever PATH says.
         let busybox = ["/usr/local", "/usr", ""]
             .iter()
@@ -52,7 +62,9 @@ impl Tools {
             })
             .any(|path| path.is_file());
         if !busybox && on_path("busybox", &path).is_none() {
-            return Err(GuestError::NoBusybox);
+            let text = "there is no busybox here, which a guest's first file system is made of\n  Install it: \
+                        scripts/setup.sh run, or apt-get install busybox-static";
+            return Err(GuestError::Lacking(text.to_owned()));
         }
         let said = Command::new(&qemu)
             .arg("--version")

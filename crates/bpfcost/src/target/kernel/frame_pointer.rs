@@ -2,9 +2,7 @@
 //! Debian's own kernels do by ORC tables. Its configuration is `frame_pointer.config`.
 
 use std::{
-    env,
-    fmt::Write as _,
-    fs,
+    env, fs,
     path::{Path, PathBuf},
     process::Command,
     thread::available_parallelism,
@@ -221,10 +219,7 @@ fn written(tree: &Path) -> String {
         .ok()
         .and_then(|at| Timestamp::try_from(at).ok())
         .unwrap_or(Timestamp::UNIX_EPOCH);
-    let mut text = String::new();
-    // A format without mistakes can't fail.
-    let _ = write!(text, "{}", at.strftime("%Y-%m-%d %H:%M:%S UTC"));
-    text
+    at.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
 #[cfg(test)]

@@ -1,0 +1,71 @@
+//! The built-in probes, by name.
+
+use std::sync::{Mutex, PoisonError};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::{
+    Arguments, BuiltIn, Probe, Runs,
+    agent::{self, Agent, Remote},
+    counting, nothing, stats,
+};
+use crate::nearest::suggest;
+
+/// All but those that were added.
+const ALL: [BuiltIn; 7] = [
+    nothing::PROBE,
+    stats::PROBE,
+    counting::EVENT,
+    counting::BUSY,
+    agent::l7::AGENT,
+    agent::sslsniff::AGENT,
+    agent::syscount::AGENT,
+];
+
+/// Agents of programs that use this one as a library.
+static ADDED: Mutex<Vec<BuiltIn>> = Mutex::new(Vec::new());
+
+/// Adds one to those that this program has, before its [`main`](crate::cli::main) is called.
+pub fn add(probe: BuiltIn) {
+    let mut added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    added.push(probe);
+}
+
+/// All of them.
+fn all() -> Vec<BuiltIn> {
+    let added = ADDED.lock().unwrap_or_else(PoisonError::into_inner);
+    [&ALL, &**added].concat()
+}
+
+/// The one of that name.
+pub(super) fn find(name: &str) -> Result<BuiltIn> {
+    let all = all();
+    let found = all.iter().find(|one| one.name() == name);
+    found.copied().ok_or_else(|| {
+        let near = suggest(name, all.iter().map(BuiltIn::name));
+        let forms: Vec<&str> = all.iter().map(|one| one.form).collect();
+        anyhow!(
+            "there is no built-in probe {name}{near}\n  There are builtin:{}",
+            forms.join(", builtin:")
+        )
+    })
+}
+
+/// Opens one.
+pub(super) fn open(name: &str, arguments: &Arguments) -> Result<Box<dyn Probe>> {
+    match find(name)?.runs {
+        Runs::Here(open) => open(arguments),
+        Runs::Agent(_) => Ok(Box::new(Remote::start(name, arguments)?)),
+    }
+}
+
+/// Opens the agent of that name in this process: loads its programs.
+pub(crate) fn open_agent(name: &str, arguments: &Arguments) -> Result<Box<dyn Agent>> {
+    if name == agent::OBJECT {
+        return agent::object::open(arguments);
+    }
+    match find(name)?.runs {
+        Runs::Agent(open) => open(arguments),
+        Runs::Here(_) => bail!("builtin:{name} has no process of its own"),
+    }
+}
