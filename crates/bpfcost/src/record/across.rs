@@ -160,26 +160,28 @@ fn kind(record: &Record) -> (Unit, Option<&str>) {
 }
 
 fn standings<'a>(records: &[&'a Record]) -> Vec<Standing<'a>> {
-    let mut columns: Vec<Standing<'a>> = Vec::new();
-    for (index, &record) in records.iter().enumerate() {
-        let first = records[..index]
-            .iter()
-            .position(|other| kind(other) == kind(record));
-        columns.push(match first {
-            None => Standing {
-                record,
-                against: Against::First,
-                also_differs: Vec::new(),
-            },
-            Some(first) => standing(record, first, records[first]),
-        });
-    }
-    columns
+    let standing = |(index, &record): (usize, &&'a Record)| {
+        let alike = |other: &&Record| kind(other) == kind(record);
+        let first = records[..index].iter().position(alike);
+        let (against, also_differs) = match first {
+            None => (Against::First, Vec::new()),
+            Some(first) => (
+                against(record, first, records[first]),
+                differences(records[first], record),
+            ),
+        };
+        Standing {
+            record,
+            against,
+            also_differs,
+        }
+    };
+    records.iter().enumerate().map(standing).collect()
 }
 
-/// A record against the first of its kind, in that column.
-fn standing<'a>(record: &'a Record, column: usize, first: &Record) -> Standing<'a> {
-    let against = match compat::compatible(&[first, record]) {
+/// What a record is held against: the first of its kind, in that column, where the two can be compared.
+fn against(record: &Record, column: usize, first: &Record) -> Against {
+    match compat::compatible(&[first, record]) {
         // Refused in a gate; the very question here.
         Ok(_) | Err(CompareError::Exact(..)) => Against::Column(column),
         Err(CompareError::Quick(..)) => Against::Nothing(
@@ -188,11 +190,6 @@ fn standing<'a>(record: &'a Record, column: usize, first: &Record) -> Standing<'
                 .to_owned(),
         ),
         Err(error) => Against::Nothing(error.to_string()),
-    };
-    Standing {
-        record,
-        against,
-        also_differs: differences(first, record),
     }
 }
 

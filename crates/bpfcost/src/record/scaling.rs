@@ -76,52 +76,52 @@ impl<'a> Curves<'a> {
     pub fn of(record: &'a Record) -> Option<Self> {
         let scaling = record.layout.scaling()?;
         let cpus = u32::try_from(record.asked.cpus.len()).map_or(1, |cpus| cpus.max(1));
-        let mut curves = Curves {
-            scaling,
-            cpus,
-            groups: Vec::new(),
-        };
+        let mut groups: Vec<CurveGroup<'a>> = Vec::new();
         for case in &record.cases {
-            if let Some((series, threads)) = scaling.place(case) {
-                curves.add(series, threads, case);
-            }
+            let Some((series, threads)) = scaling.place(case) else {
+                continue;
+            };
+            let apart = scaling.apart(case);
+            let group = find_or_add(
+                &mut groups,
+                |group| group.apart == apart,
+                || CurveGroup {
+                    apart: apart.clone(),
+                    curves: Vec::new(),
+                },
+            );
+            let curve = find_or_add(
+                &mut group.curves,
+                |curve| curve.series == series,
+                || Curve {
+                    series,
+                    points: Vec::new(),
+                    knee: None,
+                },
+            );
+            // The first of a place counts.
+            find_or_add(
+                &mut curve.points,
+                |point| point.threads == threads,
+                || CurvePoint {
+                    threads,
+                    case,
+                    rate: case.secondary_part(&scaling.rate),
+                    speed_up: None,
+                    efficiency: None,
+                },
+            );
         }
         // The usual circumstances are what a reader looks for first.
-        curves.groups.sort_by_key(|group| !group.apart.is_empty());
-        for curve in curves.groups.iter_mut().flat_map(|group| &mut group.curves) {
+        groups.sort_by_key(|group| !group.apart.is_empty());
+        for curve in groups.iter_mut().flat_map(|group| &mut group.curves) {
             curve.finish(scaling, cpus);
         }
-        (!curves.groups.is_empty()).then_some(curves)
-    }
-
-    fn add(&mut self, series: &'a str, threads: u32, case: &'a CaseRecord) {
-        let apart = self.scaling.apart(case);
-        let group = find_or_add(
-            &mut self.groups,
-            |group| group.apart == apart,
-            || CurveGroup {
-                apart: apart.clone(),
-                curves: Vec::new(),
-            },
-        );
-        let curve = find_or_add(
-            &mut group.curves,
-            |curve| curve.series == series,
-            || Curve {
-                series,
-                points: Vec::new(),
-                knee: None,
-            },
-        );
-        if curve.at(threads).is_none() {
-            curve.points.push(CurvePoint {
-                threads,
-                case,
-                rate: secondary(case, &self.scaling.rate),
-                speed_up: None,
-                efficiency: None,
-            });
-        }
+        (!groups.is_empty()).then_some(Curves {
+            scaling,
+            cpus,
+            groups,
+        })
     }
 
     /// Every name of a curve once, in the record's order.
@@ -232,7 +232,11 @@ impl CaseRecord {
 
     /// The same with its interval.
     pub fn secondary_part(&self, name: &str) -> Option<Part> {
-        secondary(self, name)
+        let epochs = medians(self, name)?;
+        Some(Part {
+            value: hodges_lehmann(&epochs)?,
+            ci95: Estimate::of_case(&epochs).map(|e| [e.low, e.high]),
+        })
     }
 }
 
@@ -268,15 +272,6 @@ impl Scaling {
             }
         }
     }
-}
-
-/// A secondary value of a case whose numbers count, over its epochs.
-fn secondary(case: &CaseRecord, name: &str) -> Option<Part> {
-    let epochs = medians(case, name)?;
-    Some(Part {
-        value: hodges_lehmann(&epochs)?,
-        ci95: Estimate::of_case(&epochs).map(|e| [e.low, e.high]),
-    })
 }
 
 /// How many times the other's a secondary value of a case is, within epochs.

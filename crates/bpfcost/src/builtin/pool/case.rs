@@ -1,6 +1,6 @@
 //! Cases: a pool or none under some load, and cache lines that CPUs change in turn.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt};
 
 use super::{kind::Kind, space::Space};
 use crate::experiment::{Case, Pair, Role, Sizing};
@@ -69,36 +69,20 @@ impl fmt::Display for Objects {
     }
 }
 
-impl FromStr for Objects {
-    type Err = std::num::ParseIntError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text.strip_suffix('x') {
-            Some(each) => each.parse().map(Objects::PerCpu),
-            None => text.parse().map(Objects::Total),
-        }
-    }
-}
-
-impl Line {
-    pub(super) const ALL: [Line; 3] = [Line::Own, Line::Near, Line::Far];
-
-    fn name(self) -> &'static str {
-        match self {
-            Line::Own => "own",
-            Line::Near => "near",
-            Line::Far => "far",
-        }
-    }
-
-    fn about(self) -> &'static str {
-        match self {
-            Line::Own => "changed by one CPU alone",
-            Line::Near => "changed in turn with another core of the socket: half a round trip",
-            Line::Far => "changed in turn with a core of another socket: half a round trip",
-        }
-    }
-}
+/// Cache lines: who changes them, their names, and what that means.
+const LINES: [(Line, &str, &str); 3] = [
+    (Line::Own, "own", "changed by one CPU alone"),
+    (
+        Line::Near,
+        "near",
+        "changed in turn with another core of the socket: half a round trip",
+    ),
+    (
+        Line::Far,
+        "far",
+        "changed in turn with a core of another socket: half a round trip",
+    ),
+];
 
 impl Point {
     /// The factors in which a load is not the usual one, as names have them.
@@ -140,28 +124,6 @@ impl Point {
 }
 
 impl Way {
-    /// What a case means; `None` where it is none of this experiment.
-    pub(super) fn of(case: &Case) -> Option<Self> {
-        let factor = |name: &str| case.factors.get(name).map(String::as_str);
-        if let Some(line) = factor("line") {
-            let named = |one: &Line| one.name() == line;
-            return Line::ALL.into_iter().find(named).map(Way::Line);
-        }
-        let point = Point {
-            threads: factor("threads")?.parse().ok()?,
-            objects: factor("objects").map_or(Some(USUAL.0), |text| text.parse().ok())?,
-            hold: factor("hold")?.parse().ok()?,
-            bulk: factor("bulk")?.parse().ok()?,
-        };
-        match factor("pool") {
-            None => Some(Way::Alone(point)),
-            Some(name) => {
-                let kind = Kind::all().find(|kind| kind.name() == name)?;
-                Some(Way::Pool(kind, point))
-            }
-        }
-    }
-
     pub(super) fn name(self) -> String {
         let named = |first: &str, point: Point| {
             let head = format!("{first}/{}", point.threads);
@@ -170,7 +132,7 @@ impl Way {
         match self {
             Way::Pool(kind, point) => named(kind.name(), point),
             Way::Alone(point) => named("none", point),
-            Way::Line(line) => format!("line/{}", line.name()),
+            Way::Line(line) => format!("line/{}", LINES[line as usize].1),
         }
     }
 
@@ -193,8 +155,9 @@ impl Way {
                 ("no pool".to_owned(), point.factors(), about)
             }
             Way::Line(line) => {
-                let factors = BTreeMap::from([("line".to_owned(), line.name().to_owned())]);
-                ("cache lines".to_owned(), factors, line.about().to_owned())
+                let (_, name, about) = LINES[line as usize];
+                let factors = BTreeMap::from([("line".to_owned(), name.to_owned())]);
+                ("cache lines".to_owned(), factors, about.to_owned())
             }
         };
         Case {
@@ -230,7 +193,7 @@ pub(super) fn all(space: &Space) -> Vec<Way> {
             }
         }
     }
-    ways.extend(Line::ALL.map(Way::Line));
+    ways.extend(LINES.map(|line| Way::Line(line.0)));
     ways.extend(floors);
     ways
 }

@@ -1,7 +1,7 @@
 //! An epoch: pools made afresh, each when it is needed first.
 
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
+    collections::{BTreeMap, HashMap, btree_map::Entry},
     time::Instant,
 };
 
@@ -10,9 +10,10 @@ use anyhow::{Context, Result, anyhow};
 use super::{
     super::crew::{Crew, PATIENCE, may_pin},
     bed::{Bed, Floor, Use},
-    case::{Point, Way},
+    case::{Point, Way, all},
     kind::Kind,
     line::{self, Seat},
+    space::Space,
 };
 use crate::experiment::{Batch, Case, Fault, Loaded, Setup, Trial, prove};
 
@@ -27,6 +28,7 @@ type Key = (Option<Kind>, usize);
 
 /// Pools, made as they are needed.
 pub(super) struct Epoch {
+    ways: HashMap<String, Way>,
     cpus: Vec<u32>,
     seats: Vec<Seat>,
     beds: BTreeMap<Key, Box<dyn Bed>>,
@@ -34,9 +36,13 @@ pub(super) struct Epoch {
 }
 
 impl Epoch {
-    pub(super) fn load(setup: &Setup) -> Result<Self> {
+    pub(super) fn load(setup: &Setup, space: &Space) -> Result<Self> {
         may_pin(&setup.cpus)?;
         Ok(Epoch {
+            ways: all(space)
+                .into_iter()
+                .map(|way| (way.name(), way))
+                .collect(),
             cpus: setup.cpus.clone(),
             seats: setup.cpus.iter().copied().map(Seat::of).collect(),
             beds: BTreeMap::new(),
@@ -92,8 +98,9 @@ impl Loaded for Epoch {
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let batch = Batch(batch.0.max(LEAST_PAIRS));
-        let way = Way::of(case).with_context(|| format!("pool has no case {}", case.name))?;
-        match way {
+        let way = self.ways.get(&case.name);
+        let way = way.with_context(|| format!("pool has no case {}", case.name))?;
+        match *way {
             Way::Pool(kind, point) => self.pool(Some(kind), point, batch),
             Way::Alone(point) => self.pool(None, point, batch),
             Way::Line(line) => {

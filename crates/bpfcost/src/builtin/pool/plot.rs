@@ -64,10 +64,8 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut Hues<'_>) -> Plot
         unit,
         rates: unit.of(&chart.operations()),
         over: format!("{}, a CPU each", text::line(&chart.curves.scaling.over)),
-        cpus: None,
-        turned: false,
         lines,
-        small: false,
+        ..Plot::default()
     }
 }
 
@@ -97,10 +95,8 @@ fn published(chart: &Chart<'_>, (table, rows): &Table, hues: &mut Hues<'_>) -> P
             .trim_start()
             .to_owned(),
         over: text::line(&chart.curves.scaling.over),
-        cpus: None,
-        turned: false,
         lines,
-        small: false,
+        ..Plot::default()
     }
 }
 

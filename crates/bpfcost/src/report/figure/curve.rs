@@ -110,6 +110,7 @@ pub(crate) struct Point {
 }
 
 /// Curves of one figure.
+#[derive(Default)]
 pub(crate) struct Plot {
     /// What it shows, in a few words.
     pub(crate) title: String,

@@ -215,7 +215,7 @@ fn singular(noun: &str) -> String {
 }
 
 /// What rates are shown in.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RateUnit {
     /// One of it, in operations.
     pub size: f64,

@@ -46,9 +46,9 @@ pub(super) fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
         rates: chart.rate_unit.of(&chart.operations()),
         over: text::line(&chart.curves.scaling.over),
         cpus: Some(chart.curves.cpus).filter(|cpus| group.counts().contains(cpus)),
-        turned: false,
         lines: lines.collect(),
         small: !group.apart.is_empty(),
+        ..Plot::default()
     }
 }
 
