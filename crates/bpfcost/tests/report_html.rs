@@ -314,7 +314,7 @@ fn curves_are_told_apart() -> Result<()> {
             Ok(())
         })?;
     }
-    // Eight pools, each with a legend entry, marks and a line; four others; a prediction and two tables.
+    // Eight pools, each with a legend entry, marks and a line; four others; a prediction and six tables.
     let figures = browser.eval(
         "[...document.querySelectorAll('#run-1 .curves')].map(e => ['.legend:not(.kinds) .key', '.spot path', '.predicted:not(.swatch *)', '.hollow path']
             .map(what => e.querySelectorAll(what).length))",
@@ -326,9 +326,13 @@ fn curves_are_told_apart() -> Result<()> {
         small,
         small,
         small,
-        [4, 12, 32, 0],
-        [2, 6, 4, 6],
-        [2, 6, 4, 6]
+        [4, 12, 36, 0],
+        [2, 18, 16, 18],
+        [2, 18, 16, 18],
+        [1, 10, 9, 10],
+        [1, 14, 13, 14],
+        [2, 24, 22, 24],
+        [2, 20, 18, 20]
     ]);
     assert_eq!(figures, wanted);
     // What says predicted is dashed, what is not measured says so.

@@ -1,5 +1,5 @@
 //! A record whose cases make curves, as a few small tables: what all threads do together and where that ends,
-//! what it takes each of them, what differs, and what a model predicts. Made once for all views.
+//! what it takes each of them, and what differs. Made once for all views.
 
 pub(crate) mod plot;
 mod rate;
