@@ -5,157 +5,177 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use bpfcost_stats::Additive;
+use serde::Serialize;
 
 use crate::{
-    experiment::Role,
     record::{
         BudgetVerdict, CaseRecord, Comparison, Curve, CurveGroup, CurvePoint, Curves, Net, Part,
-        PartRole, Parts, PartsSum, Raw, Record, Status, Verdict,
+        PartRole, Parts, PartsSum, Raw, Record, Status,
     },
     report::{
-        rate::{self, Load, Share},
+        rate::{self, Load},
         text,
     },
     workload::VARIANT,
 };
 
-/// A column of [`render`]: its name, and its value for a case.
-type Column = (&'static str, fn(&Line<'_>) -> String);
+/// Columns of [`render`]: their name, and what they hold of a case.
+type Column = (&'static str, Of);
+
+/// What columns hold of a case; empty where there is none.
+#[derive(Clone, Copy)]
+enum Of {
+    /// Words.
+    Text(fn(&Line<'_>) -> Option<String>),
+    /// A number.
+    Number(fn(&Line<'_>) -> Option<f64>),
+    /// The two ends of an interval: `_low`, `_high`.
+    Ends(fn(&Line<'_>) -> Option<[f64; 2]>),
+    /// A number with its interval: `_ci95_low`, `_ci95_high`.
+    Part(fn(&Line<'_>) -> Option<Part>),
+}
+
+impl Of {
+    fn heads(self, name: &str) -> Vec<String> {
+        let ends: &[&str] = match self {
+            Of::Text(_) | Of::Number(_) => &[""],
+            Of::Ends(_) => &["_low", "_high"],
+            Of::Part(_) => &PART,
+        };
+        ends.iter().map(|end| format!("{name}{end}")).collect()
+    }
+
+    fn cells(self, line: &Line<'_>) -> Vec<String> {
+        match self {
+            Of::Text(of) => vec![of(line).unwrap_or_default()],
+            Of::Number(of) => vec![plain(of(line))],
+            Of::Ends(of) => vec![low(of(line)), high(of(line))],
+            Of::Part(of) => of_part(of(line)),
+        }
+    }
+}
+
+/// What stands behind the name of a value with its interval.
+const PART: [&str; 3] = ["", "_ci95_low", "_ci95_high"];
+
+fn of_part(part: Option<Part>) -> Vec<String> {
+    let ends = part.and_then(|part| part.ci95);
+    vec![plain(part.map(|part| part.value)), low(ends), high(ends)]
+}
 
 /// The columns of every case.
-const CASES: [Column; 43] = [
-    ("experiment", |line| text::line(&line.record.experiment)),
-    ("target", |line| text::line(&line.record.target)),
-    ("kernel", |line| text::line(&line.record.machine.kernel)),
-    ("started", |line| text::line(&line.record.started)),
-    ("unit", |line| line.record.unit.to_string()),
-    ("case", |line| text::line(&line.case.name)),
-    ("group", |line| text::line(&line.case.group)),
-    ("role", |line| match line.case.role {
-        Role::Case => "case".to_owned(),
-        Role::Floor => "floor".to_owned(),
-    }),
-    ("status", |line| match line.case.status {
-        Status::Ok => "ok".to_owned(),
-        Status::Invalid => "invalid".to_owned(),
-        Status::Unsupported => "unsupported".to_owned(),
-    }),
-    ("epochs", |line| shown(line.raw.map(|raw| raw.epochs))),
-    ("trials", |line| shown(line.raw.map(|raw| raw.trials))),
-    ("value", |line| plain(line.raw.map(|raw| raw.value))),
-    ("ci95_low", |line| low(line.raw.and_then(|raw| raw.ci95))),
-    ("ci95_high", |line| high(line.raw.and_then(|raw| raw.ci95))),
-    ("loads_low", |line| low(line.raw.and_then(|raw| raw.loads))),
-    ("loads_high", |line| {
-        high(line.raw.and_then(|raw| raw.loads))
-    }),
-    ("repeats", |line| {
-        shown(line.raw.and_then(|raw| raw.repeats))
-    }),
-    ("net_low", |line| low(line.net.map(|net| net.bracket))),
-    ("net_high", |line| high(line.net.map(|net| net.bracket))),
-    ("net_value", |line| {
-        plain(line.net.and_then(|net| net.value))
-    }),
-    ("net_ci95_low", |line| {
-        low(line.net.and_then(|net| net.ci95))
-    }),
-    ("net_ci95_high", |line| {
-        high(line.net.and_then(|net| net.ci95))
-    }),
-    ("distinguishable", |line| {
-        shown(line.net.map(|net| net.distinguishable))
-    }),
-    ("min", |line| plain(line.raw.map(|raw| raw.min))),
-    ("p50", |line| plain(line.raw.map(|raw| raw.p50))),
-    ("p90", |line| plain(line.raw.map(|raw| raw.p90))),
-    ("p99", |line| plain(line.raw.map(|raw| raw.p99))),
-    ("max", |line| plain(line.raw.map(|raw| raw.max))),
-    ("stddev", |line| plain(line.raw.map(|raw| raw.stddev))),
-    ("cv", |line| plain(line.raw.map(|raw| raw.cv))),
-    ("outliers", |line| shown(line.raw.map(|raw| raw.outliers))),
-    ("problem", |line| text::line(&problem(line.case))),
-    ("part", |line| line.part_name.to_owned()),
-    ("part_value", |line| value(line.part)),
-    ("part_ci95_low", |line| low(ends(line.part))),
-    ("part_ci95_high", |line| high(ends(line.part))),
-    ("residual", |line| value(line.residual())),
-    ("residual_ci95_low", |line| low(ends(line.residual()))),
-    ("residual_ci95_high", |line| high(ends(line.residual()))),
-    ("adds_up", |line| match line.sum.map(|sum| sum.adds_up) {
-        Some(Additive::Yes) => "yes".to_owned(),
-        Some(Additive::No) => "no".to_owned(),
-        Some(Additive::CantTell) => "can't tell".to_owned(),
-        None => String::new(),
-    }),
-    ("kernel_body", |line| value(line.kernel_body())),
-    ("kernel_body_ci95_low", |line| low(ends(line.kernel_body()))),
-    ("kernel_body_ci95_high", |line| {
-        high(ends(line.kernel_body()))
-    }),
+const CASES: [Column; 34] = [
+    (
+        "experiment",
+        Of::Text(|line| Some(line.record.experiment.clone())),
+    ),
+    ("target", Of::Text(|line| Some(line.record.target.clone()))),
+    (
+        "kernel",
+        Of::Text(|line| Some(line.record.machine.kernel.clone())),
+    ),
+    (
+        "started",
+        Of::Text(|line| Some(line.record.started.clone())),
+    ),
+    ("unit", Of::Text(|line| Some(line.record.unit.to_string()))),
+    ("case", Of::Text(|line| Some(line.case.name.clone()))),
+    ("group", Of::Text(|line| Some(line.case.group.clone()))),
+    ("role", Of::Text(|line| word(line.case.role))),
+    ("status", Of::Text(|line| word(line.case.status))),
+    ("epochs", Of::Number(|line| Some(line.raw?.epochs as f64))),
+    ("trials", Of::Number(|line| Some(line.raw?.trials as f64))),
+    ("value", Of::Number(|line| Some(line.raw?.value))),
+    ("ci95", Of::Ends(|line| line.raw?.ci95)),
+    ("loads", Of::Ends(|line| line.raw?.loads)),
+    (
+        "repeats",
+        Of::Number(|line| Some(line.raw?.repeats? as f64)),
+    ),
+    ("net", Of::Ends(|line| Some(line.net?.bracket))),
+    ("net_value", Of::Number(|line| line.net?.value)),
+    ("net_ci95", Of::Ends(|line| line.net?.ci95)),
+    (
+        "distinguishable",
+        Of::Text(|line| Some(line.net?.distinguishable.to_string())),
+    ),
+    ("min", Of::Number(|line| Some(line.raw?.min))),
+    ("p50", Of::Number(|line| Some(line.raw?.p50))),
+    ("p90", Of::Number(|line| Some(line.raw?.p90))),
+    ("p99", Of::Number(|line| Some(line.raw?.p99))),
+    ("max", Of::Number(|line| Some(line.raw?.max))),
+    ("stddev", Of::Number(|line| Some(line.raw?.stddev))),
+    ("cv", Of::Number(|line| Some(line.raw?.cv))),
+    (
+        "outliers",
+        Of::Number(|line| Some(line.raw?.outliers as f64)),
+    ),
+    ("problem", Of::Text(|line| problem(line.case))),
+    ("part", Of::Text(|line| Some(line.part_name.to_owned()))),
+    ("part_value", Of::Number(|line| Some(line.part?.value))),
+    ("part_ci95", Of::Ends(|line| line.part?.ci95)),
+    ("residual", Of::Part(|line| Some(line.sum?.residual))),
+    (
+        "adds_up",
+        Of::Text(|line| {
+            let words = match line.sum?.adds_up {
+                Additive::Yes => "yes",
+                Additive::No => "no",
+                Additive::CantTell => "can't tell",
+            };
+            Some(words.to_owned())
+        }),
+    ),
+    ("kernel_body", Of::Part(|line| line.sum?.kernel)),
 ];
 
 /// Further columns where a rate or a budget was asked.
-const RATES: [Column; 6] = [
-    ("rate_per_s", |line| plain(line.load.rate)),
-    ("core_share", |line| {
-        plain(line.share().map(|share| share.value))
-    }),
-    ("core_share_ci95_low", |line| {
-        low(line.share().and_then(|share| share.ci95))
-    }),
-    ("core_share_ci95_high", |line| {
-        high(line.share().and_then(|share| share.ci95))
-    }),
-    ("budget_share", |line| plain(line.load.budget)),
-    ("budget_per_s", |line| {
-        let most = |budget| rate::most(line.case, line.record, budget);
-        plain(line.load.budget.and_then(most))
-    }),
+const RATES: [Column; 4] = [
+    ("rate_per_s", Of::Number(|line| line.load.rate)),
+    (
+        "core_share",
+        Of::Part(|line| rate::share(line.case, line.record, line.load.rate?)),
+    ),
+    ("budget_share", Of::Number(|line| line.load.budget)),
+    (
+        "budget_per_s",
+        Of::Number(|line| rate::most(line.case, line.record, line.load.budget?)),
+    ),
 ];
 
 /// Further columns where cases make curves, before one for each of their secondary values.
-const CURVES: [Column; 12] = [
-    ("curve", |line| {
-        line.on_curve(|_, curve, _| text::line(curve.series))
-    }),
-    ("circumstances", |line| {
-        line.on_curve(|group, _, _| text::line(&group.apart))
-    }),
-    ("at", |line| {
-        line.on_curve(|_, _, point| point.threads.to_string())
-    }),
-    ("rate", |line| {
-        line.on_curve(|_, _, point| value(point.rate))
-    }),
-    ("rate_ci95_low", |line| {
-        line.on_curve(|_, _, point| low(ends(point.rate)))
-    }),
-    ("rate_ci95_high", |line| {
-        line.on_curve(|_, _, point| high(ends(point.rate)))
-    }),
-    ("speed_up", |line| {
-        line.on_curve(|_, _, point| value(point.speed_up))
-    }),
-    ("speed_up_ci95_low", |line| {
-        line.on_curve(|_, _, point| low(ends(point.speed_up)))
-    }),
-    ("speed_up_ci95_high", |line| {
-        line.on_curve(|_, _, point| high(ends(point.speed_up)))
-    }),
-    ("efficiency", |line| {
-        line.on_curve(|_, _, point| plain(point.efficiency))
-    }),
-    ("knee", |line| {
-        line.on_curve(|_, curve, point| shown(curve.knee.map(|knee| knee == point.threads)))
-    }),
-    ("predicted", |line| {
-        line.on_curve(|group, curve, point| {
+const CURVES: [Column; 8] = [
+    (
+        "curve",
+        Of::Text(|line| Some(line.point?.1.series.to_owned())),
+    ),
+    (
+        "circumstances",
+        Of::Text(|line| Some(line.point?.0.apart.clone())),
+    ),
+    (
+        "at",
+        Of::Number(|line| Some(f64::from(line.point?.2.threads))),
+    ),
+    ("rate", Of::Part(|line| line.point?.2.rate)),
+    ("speed_up", Of::Part(|line| line.point?.2.speed_up)),
+    ("efficiency", Of::Number(|line| line.point?.2.efficiency)),
+    (
+        "knee",
+        Of::Text(|line| {
+            let (_, curve, point) = line.point?;
+            Some((curve.knee? == point.threads).to_string())
+        }),
+    ),
+    (
+        "predicted",
+        Of::Number(|line| {
+            let (group, curve, point) = line.point?;
             let usual = line.record.prediction.as_ref();
             let usual = usual.filter(|_| group.apart.is_empty());
-            plain(usual.and_then(|found| found.rate(curve.series, point.threads)))
-        })
-    }),
+            usual.and_then(|found| found.rate(curve.series, point.threads))
+        }),
+    ),
 ];
 
 /// A column of [`comparisons`].
@@ -176,12 +196,7 @@ const COMPARISONS: [PairColumn; 17] = [
     ("relative_ci95_low", |_, pair| low(pair.relative_ci95)),
     ("relative_ci95_high", |_, pair| high(pair.relative_ci95)),
     ("p", |_, pair| plain(Some(pair.p))),
-    ("verdict", |_, pair| match pair.verdict {
-        Verdict::Slower => "slower".to_owned(),
-        Verdict::Faster => "faster".to_owned(),
-        Verdict::Same => "same".to_owned(),
-        Verdict::Unresolved => "unresolved".to_owned(),
-    }),
+    ("verdict", |_, pair| word(pair.verdict).unwrap_or_default()),
     ("detectable_percent", |_, pair| plain(pair.detectable)),
     ("resolve_s", |_, pair| plain(pair.resolve_s)),
     ("budget", |_, pair| match pair.budget {
@@ -243,30 +258,6 @@ impl<'a> Line<'a> {
             point: curves.and_then(on_it),
         }
     }
-
-    fn residual(&self) -> Option<Part> {
-        self.sum.map(|sum| sum.residual)
-    }
-
-    fn kernel_body(&self) -> Option<Part> {
-        self.sum.and_then(|sum| sum.kernel)
-    }
-
-    /// What the case costs of a core at the rate that was asked.
-    fn share(&self) -> Option<Share> {
-        rate::share(self.case, self.record, self.load.rate?)
-    }
-
-    /// A value of a point; empty where the case is on no curve.
-    fn on_curve(
-        &self,
-        value: impl Fn(&CurveGroup<'_>, &Curve<'_>, &CurvePoint<'_>) -> String,
-    ) -> String {
-        let point = self.point.as_ref();
-        point.map_or_else(String::new, |(group, curve, point)| {
-            value(group, curve, point)
-        })
-    }
 }
 
 /// Every case of every record.
@@ -274,7 +265,7 @@ pub fn render(records: &[Record]) -> Result<String> {
     render_at(records, Load::default())
 }
 
-/// The same, with what attach types cost at a rate, or how many events a share of a core pays for.
+/// The same, with what the cells of a grid cost at a rate, or how many operations a share of a core pays for.
 pub fn render_at(records: &[Record], load: Load) -> Result<String> {
     let curved = |record: &Record| record.layout.scaling().is_some();
     let worked = |record: &Record| record.layout.workload().is_some();
@@ -287,36 +278,37 @@ pub fn render_at(records: &[Record], load: Load) -> Result<String> {
     }
     let of_curves = secondary_names(records, curved);
     let of_workloads = secondary_names(records, worked);
-    let mut head: Vec<String> = columns.iter().map(|column| column.0.to_owned()).collect();
-    head.extend(of_curves.iter().map(|name| text::line(name)));
-    let any_workload = records.iter().any(worked);
-    if any_workload {
-        head.push(VARIANT.to_owned());
-    }
-    for name in of_workloads.iter().map(|name| text::line(name)) {
-        head.extend(["", "_ci95_low", "_ci95_high"].map(|end| format!("{name}{end}")));
+    let heads = columns.iter().flat_map(|(name, of)| of.heads(name));
+    let mut head: Vec<String> = heads.collect();
+    head.extend(of_curves.iter().map(|name| (*name).to_owned()));
+    let variants = records.iter().any(worked).then_some(VARIANT);
+    head.extend(variants.map(str::to_owned));
+    for name in &of_workloads {
+        head.extend(PART.map(|end| format!("{name}{end}")));
     }
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(head)?;
+    writer.write_record(head.iter().map(|name| text::line(name)))?;
     for record in records {
         let (parts, curves) = (Parts::of(record), Curves::of(record));
         for case in &record.cases {
             let line = Line::new(case, record, (parts.as_ref(), curves.as_ref()), load);
-            let mut cells: Vec<String> = columns.iter().map(|column| column.1(&line)).collect();
+            let cells = columns.iter().flat_map(|(_, of)| of.cells(&line));
+            let mut cells: Vec<String> = cells.collect();
             cells.extend(
                 of_curves
                     .iter()
                     .map(|name| plain(case.secondary_value(name))),
             );
-            if any_workload {
-                let variant = case.factors.get(VARIANT).filter(|_| worked(record));
-                cells.push(variant.map_or_else(String::new, |name| text::line(name)));
-            }
-            for name in &of_workloads {
-                let part = case.secondary_part(name).filter(|_| worked(record));
-                cells.extend([value(part), low(ends(part)), high(ends(part))]);
-            }
-            writer.write_record(cells)?;
+            cells.extend(variants.map(|name| {
+                let variant = case.factors.get(name).filter(|_| worked(record));
+                variant.cloned().unwrap_or_default()
+            }));
+            cells.extend(
+                of_workloads
+                    .iter()
+                    .flat_map(|name| of_part(case.secondary_part(name).filter(|_| worked(record)))),
+            );
+            writer.write_record(cells.iter().map(|cell| text::line(cell)))?;
         }
     }
     finish(writer)
@@ -341,32 +333,27 @@ fn secondary_names(records: &[Record], shows: impl Fn(&Record) -> bool) -> BTree
 }
 
 /// Why a case has no number.
-fn problem(case: &CaseRecord) -> String {
+fn problem(case: &CaseRecord) -> Option<String> {
     match case.status {
-        Status::Ok => String::new(),
+        Status::Ok => None,
         Status::Invalid => {
             let problems: Vec<String> = case.problems.iter().map(ToString::to_string).collect();
-            problems.join("; ")
+            Some(problems.join("; "))
         }
-        Status::Unsupported => case.reason.clone().unwrap_or_default(),
+        Status::Unsupported => case.reason.clone(),
     }
+}
+
+/// A word as JSON has it.
+fn word(value: impl Serialize) -> Option<String> {
+    let value = serde_json::to_value(value).ok()?;
+    value.as_str().map(str::to_owned)
 }
 
 /// The shortest text that reads back as the same number.
 fn plain(value: Option<f64>) -> String {
-    shown(value.filter(|value| value.is_finite()))
-}
-
-fn shown(value: Option<impl ToString>) -> String {
+    let value = value.filter(|value| value.is_finite());
     value.map_or_else(String::new, |value| value.to_string())
-}
-
-fn value(part: Option<Part>) -> String {
-    plain(part.map(|part| part.value))
-}
-
-fn ends(part: Option<Part>) -> Option<[f64; 2]> {
-    part.and_then(|part| part.ci95)
 }
 
 fn low(interval: Option<[f64; 2]>) -> String {

@@ -89,12 +89,10 @@ fn sums(parts: &Parts, record: &Record) -> Block {
              is {empty} {unit} in the median."
         )
     });
-    let read = format!(
-        "+ bpf_stats: what the kernel's account of run times adds to the empty program. together: the body with it, \
-         less the events alone. less parts: that, less mechanism, body and + bpf_stats, in the same rounds; yes: \
-         nothing is left, or surely less than {} of the whole.",
-        number::round_percent(record.asked.margin)
-    );
+    let read = "+ bpf_stats: what the kernel's account of run times adds to the empty program. together: the body with \
+                it, less the events alone. less parts: that, less mechanism, body and + bpf_stats, in the same rounds; \
+                yes: nothing is left that matters."
+        .to_owned();
     let findings = parts.sums().filter_map(|one| finding(one, parts, unit));
     Block {
         title: format!("The tax of bpf_stats, and whether the parts add up, {unit}"),
