@@ -4,7 +4,7 @@ mod common;
 
 use bpfcost::{
     builtin::attach,
-    record::{Record, Verdict},
+    record::{CaseRecord, Record, Verdict},
     report::{
         block::Cell,
         matrix::{self, Matrix},
@@ -191,6 +191,50 @@ fn an_atlas_of_less() {
         other.starts_with("### xdp-lb on 2 targets") && other.contains("### xdp-lb on exact:7.2")
     );
     assert_eq!(views::atlas(&[]), "");
+}
+
+/// The instruction that the kernel put at a uprobe's site stands beside the costs of its row, in every view.
+#[test]
+fn rows_name_the_instruction_at_their_site() {
+    let mut records = kernels();
+    for (record, site) in records.iter_mut().zip(["int3", "int3", "lea+call", "call"]) {
+        let cases = record.cases.iter_mut();
+        let of_it = |case: &&mut CaseRecord| case.name.starts_with("uprobe-nop/");
+        for case in cases.filter(of_it) {
+            case.secondary
+                .insert(format!("site_{site}"), vec![vec![1.0]]);
+        }
+    }
+    let style = Style::default();
+    for view in [
+        views::table(&records[3], style),
+        views::verbose(&records[3], style),
+        views::markdown(&records[3]),
+    ] {
+        let mut rows = view.lines().filter(|line| line.contains("uprobe-nop"));
+        assert!(rows.any(|line| line.contains(" call")), "{view}");
+        assert!(view.contains("site: the instruction"), "{view}");
+    }
+    let several = of(&records[1..3]);
+    for view in [
+        views::across(&several, style, false),
+        views::across(&several, style, true),
+        views::across_in_markdown(&several),
+        views::atlas(&records),
+    ] {
+        for site in ["int3", "lea+call"] {
+            let mut rows = view.lines().filter(|line| line.contains("uprobe-nop"));
+            assert!(rows.any(|line| line.contains(site)), "{site}: {view}");
+        }
+    }
+    let page = views::html(&records).unwrap();
+    assert!(page.contains("int3") && page.contains("lea+call"));
+    // Records know it since before grids declared it; those without it say nothing of it.
+    let mut value = serde_json::to_value(&records[0]).unwrap();
+    value["grid"].as_object_mut().unwrap().remove("note");
+    let old: Record = serde_json::from_value(value).unwrap();
+    assert!(views::table(&old, style).contains("int3"));
+    assert!(!views::table(&sample_grid::new(), style).contains("site"));
 }
 
 #[test]

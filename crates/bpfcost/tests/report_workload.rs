@@ -416,7 +416,7 @@ fn lost_datagrams_are_told_by_the_place_where_they_were_lost() {
     ]);
     let outside = told(&values);
     for words in [
-        "dropped on the host before QEMU read them 90 %",
+        "dropped on the host before QEMU 90 %",
         "lost inside QEMU 0.2 %",
         "lost in the guest's socket 0.1 %",
         "came when the test was over 0.1 %",

@@ -43,8 +43,10 @@ impl Own {
     };
 }
 
+type Experiments = Vec<Box<dyn Experiment>>;
+
 /// Every experiment in the order of `bpfcost list`, with what it shows of its own.
-const REGISTRY: [(fn() -> Vec<Box<dyn Experiment>>, Own); 7] = [
+const REGISTRY: [(fn() -> Experiments, Own); 7] = [
     (|| one(xdp_lb::XdpLb::default()), Own::NOTHING),
     (|| one(attach::AttachTypes), attach::OWN),
     (|| one(map::Maps::default()), Own::NOTHING),
@@ -57,7 +59,7 @@ const REGISTRY: [(fn() -> Vec<Box<dyn Experiment>>, Own); 7] = [
     (|| one(ladder::KnownAnswers), Own::NOTHING),
 ];
 
-fn one(experiment: impl Experiment + 'static) -> Vec<Box<dyn Experiment>> {
+fn one(experiment: impl Experiment + 'static) -> Experiments {
     vec![Box::new(experiment)]
 }
 

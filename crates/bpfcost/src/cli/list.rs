@@ -1,7 +1,5 @@
 //! `bpfcost list`: experiments, and the cases of one.
 
-mod workload;
-
 use anyhow::Result;
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
@@ -9,6 +7,7 @@ use serde::Serialize;
 use super::{exit::Exit, format::Format, output::say, select};
 use crate::builtin;
 use crate::experiment::{Description, Role, Sizing, Unit};
+use crate::report::{style::Style, text};
 
 /// Kinds of targets that can run an experiment.
 fn targets(described: &Description) -> &'static [&'static str] {
@@ -95,9 +94,6 @@ fn cases(name: &str, format: Format) -> Result<()> {
         return Ok(());
     }
     let described = experiment.description();
-    if let Some(definition) = described.subject.workload() {
-        return workload::tell(&*experiment, definition, name);
-    }
     say!(
         "{}: {} ({})\n",
         described.name,
@@ -130,10 +126,17 @@ fn cases(name: &str, format: Format) -> Result<()> {
     for (factor, meaning) in &described.factors {
         say!("  {factor}: {meaning}")?;
     }
+    let prose = described
+        .layout
+        .workload()
+        .map(|workload| text::block(&workload.prose));
+    let width = Style::for_stdout().width;
+    for paragraph in prose.iter().flat_map(|prose| prose.split("\n\n")) {
+        say!("\n{}", text::wrap(paragraph, width, ""))?;
+    }
     say!(
-        "\nTargets: {}\nMeasure some: bpfcost run {} --case 'GLOB'",
-        targets(&described).join(", "),
-        described.name
+        "\nTargets: {}\nMeasure some: bpfcost run {name} --case 'GLOB'",
+        targets(&described).join(", ")
     )?;
     Ok(())
 }

@@ -21,7 +21,7 @@ use crate::{
 /// Make one self-contained HTML page of records, or one Markdown document.
 ///
 /// The page needs no network and no server: send it, print it, keep it. Markdown says the same in text; the
-/// same records give the same file. Of attach, it is an atlas: what each way to attach costs on each kernel.
+/// same records give the same file. Of `attach`, it is an atlas: what each way to attach costs on each kernel.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   bpfcost report run1.json run2.json -o report.html
@@ -33,10 +33,10 @@ pub(super) struct Args {
     /// Where it goes: Markdown where the name ends in .md, else HTML.
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
-    /// Say what each cell of a grid costs of one core at so many operations a second, e.g. 200k/s.
+    /// Say what this rate of operations costs of one core, where cases span a grid, e.g. 200k/s.
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
-    /// Say of each cell of a grid how many operations a second this share of one core pays for.
+    /// Say which rate this share of one core pays for, where cases span a grid.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
 }

@@ -91,11 +91,11 @@ pub(super) struct Args {
     /// Short batches, and stop at the first look.
     #[arg(long, group = DECIDED)]
     quick: bool,
-    /// Say of each comparison whether it is within this relative cost. Of a grid it is a share of one core: how
-    /// many operations a second it pays for.
+    /// Say of each comparison whether it is within this relative cost. Where cases span a grid it is a share of one
+    /// core: which rate it pays for.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true, group = DECIDED)]
     budget: Option<f64>,
-    /// Say what each cell of a grid costs of one core at so many operations a second, e.g. 200k/s.
+    /// Say what this rate of operations costs of one core, where cases span a grid, e.g. 200k/s.
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
     /// Measure what this probe costs the workload that is named, the command behind --, the server, or the

@@ -33,8 +33,6 @@ pub struct Head {
     pub joined: bool,
     /// Whether it stays beside the column before it.
     pub kept: bool,
-    /// Whether a terminal without room leaves it out.
-    pub spare: bool,
 }
 
 /// A column: its heading, and what stands below it for each row.
@@ -124,14 +122,6 @@ impl Head {
     /// Its words in one line.
     pub(super) fn line(&self) -> String {
         self.text.replace("-\n", "-").replace('\n', " ")
-    }
-
-    /// The same column, left out where a terminal has no room.
-    pub fn spare(self) -> Self {
-        Head {
-            spare: true,
-            ..self
-        }
     }
 }
 

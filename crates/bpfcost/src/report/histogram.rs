@@ -1,5 +1,5 @@
-//! A histogram in text: round bins from the first percentile to the 99th, with the rest counted
-//! at the ends instead of stretching the axis.
+//! How trials lie, in text: round bins from the first percentile to the 99th, with the rest counted at the ends
+//! instead of stretching the axis.
 
 use crate::report::{
     block::{Block, Cell, Head},
@@ -10,19 +10,6 @@ use crate::report::{
 const BAR: usize = 40;
 /// About as many bins as a screen shows at once.
 const BINS: f64 = 16.0;
-
-/// Trials in bins.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Histogram {
-    /// Trials below the first percentile.
-    pub below: usize,
-    /// Lower edge and number of trials of each bin.
-    pub bins: Vec<(f64, usize)>,
-    /// Trials above the 99th percentile.
-    pub above: usize,
-    /// Width of a bin.
-    pub step: f64,
-}
 
 /// The value at `share` of sorted `values`, between neighbours where it falls between.
 pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
@@ -35,112 +22,44 @@ pub fn percentile(sorted: &[f64], share: f64) -> Option<f64> {
 
 /// Finite values of all epochs, sorted.
 pub fn sorted(samples: &[Vec<f64>]) -> Vec<f64> {
-    let mut values: Vec<f64> = samples
-        .iter()
-        .flatten()
-        .copied()
-        .filter(|value| value.is_finite())
-        .collect();
+    let values = samples.iter().flatten().copied();
+    let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-impl Histogram {
-    /// Bins of `sorted` values; `None` where there are none.
-    pub fn new(sorted: &[f64]) -> Option<Self> {
-        let (low, high) = (percentile(sorted, 0.01)?, percentile(sorted, 0.99)?);
-        let step = round_step((high - low) / BINS, low.abs().max(high.abs()));
-        let first = (low / step).floor();
-        let count = ((high / step).floor() - first).clamp(0.0, 4.0 * BINS) as usize + 1;
-        let mut bins: Vec<(f64, usize)> = (0..count)
-            .map(|index| ((first + index as f64) * step, 0))
-            .collect();
-        let (mut below, mut above) = (0, 0);
-        for &value in sorted {
-            if value < low {
-                below += 1;
-            } else if value > high {
-                above += 1;
-            } else {
-                let place = (value / step).floor() - first;
-                let place = (place.max(0.0) as usize).min(count - 1);
-                if let Some((_, number)) = bins.get_mut(place) {
-                    *number += 1;
-                }
-            }
-        }
-        while bins.len() > 1 && bins.last().is_some_and(|(_, number)| *number == 0) {
-            bins.pop();
-        }
-        Some(Histogram {
-            below,
-            bins,
-            above,
-            step,
-        })
-    }
-
-    /// Decimals at which neighbouring edges differ.
-    fn decimals(&self) -> usize {
-        (-self.step.log10().floor()).clamp(0.0, 6.0) as usize
-    }
-
-    /// The width of a bin, as text.
-    pub fn step_text(&self) -> String {
-        number::fixed(self.step, self.decimals())
-    }
-
-    /// The bins as a table, bars to scale.
-    pub fn block(&self) -> Block {
-        let most = self.bins.iter().map(|bin| bin.1).max().unwrap_or(1).max(1);
-        let decimals = self.decimals();
-        let bins = self.bins.iter().map(|(edge, number)| {
-            // One trial is never nothing.
-            let bar = "█".repeat((number * BAR).div_ceil(most));
-            (number::fixed(*edge, decimals), *number, bar)
-        });
-        let end = |name: &str, number: usize| {
-            (number > 0).then(|| (name.to_owned(), number, String::new()))
+/// The bins of `sorted` values, bars to scale; `None` where there are none.
+pub fn block(sorted: &[f64]) -> Option<Block> {
+    let (low, high) = (percentile(sorted, 0.01)?, percentile(sorted, 0.99)?);
+    // Never so small that edges fall together.
+    let least = (low.abs().max(high.abs()) * 1e-9).max(1e-9);
+    let step = number::round_step(((high - low) / BINS).max(least));
+    let first = (low / step).floor();
+    let last = ((high / step).floor() - first).clamp(0.0, 4.0 * BINS);
+    let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
+    let edge = |bin: usize| number::fixed((first + bin as f64) * step, decimals);
+    let mut bins: Vec<(String, usize)> = vec![("<p1".to_owned(), 0)];
+    bins.extend((0..=last as usize).map(|bin| (edge(bin), 0)));
+    bins.push((">p99".to_owned(), 0));
+    for &value in sorted {
+        let place = ((value / step).floor() - first).clamp(0.0, last) as usize + 1;
+        let place = match value {
+            value if value < low => 0,
+            value if value > high => bins.len() - 1,
+            _ => place,
         };
-        let below = end("<p1", self.below).into_iter();
-        let rows: Vec<(String, usize, String)> =
-            below.chain(bins).chain(end(">p99", self.above)).collect();
-        type Bin = (String, usize, String);
-        let columns = vec![
-            Head::number("").of(|bin: &Bin| Cell::words(&bin.0)),
-            Head::number("").of(|bin: &Bin| Cell::words(bin.1.to_string())),
-            Head::words("").of(|bin: &Bin| Cell::words(&bin.2)),
-        ];
-        Block::of(columns, &rows)
+        bins[place].1 += 1;
     }
-}
-
-/// The next of 1, 2, 5 times a power of ten; never so small that edges fall together.
-fn round_step(step: f64, size: f64) -> f64 {
-    let least = (size * 1e-9).max(1e-9);
-    let step = if step.is_finite() {
-        step.max(least)
-    } else {
-        least
-    };
-    let power = 10f64.powf(step.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|round| *round >= step * (1.0 - 1e-9))
-        .unwrap_or(step)
-}
-
-/// How much farther the 99th percentile lies above the median than the first lies below it; over
-/// 1 is a tail to the right. `None` where nothing can be said.
-pub fn skew(sorted: &[f64]) -> Option<f64> {
-    let (low, middle, high) = (
-        percentile(sorted, 0.01)?,
-        percentile(sorted, 0.5)?,
-        percentile(sorted, 0.99)?,
-    );
-    let skew = (high - middle) / (middle - low);
-    (sorted.len() >= 10 && skew.is_finite() && skew > 0.0).then_some(skew)
+    let most = bins.iter().map(|bin| bin.1).max().unwrap_or(1).max(1);
+    // One trial is never nothing.
+    let bar = |bin: &(String, usize)| Cell::words("█".repeat((bin.1 * BAR).div_ceil(most)));
+    let columns = vec![
+        Head::number(format!("bins of {}", number::fixed(step, decimals)))
+            .of(|bin: &(String, usize)| Cell::words(&bin.0)),
+        Head::number("").of(|bin: &(String, usize)| Cell::words(bin.1.to_string())),
+        Head::words("").of(bar),
+    ];
+    Some(Block::of(columns, &bins))
 }
 
 #[cfg(test)]
@@ -159,23 +78,14 @@ mod tests {
             vec![1e-300, 2e-300],
         ] {
             let values = sorted(&[values]);
-            let histogram = Histogram::new(&values).expect("there are values");
-            let inside: usize = histogram.bins.iter().map(|(_, number)| number).sum();
-            assert_eq!(histogram.below + inside + histogram.above, values.len());
-            assert!(histogram.bins.len() <= 70);
-            assert!(!format!("{:?}", histogram.block()).contains("NaN"));
+            let block = block(&values).expect("there are values");
+            let counts = block.rows.iter().map(|row| row[1].text.parse::<usize>());
+            let counted: usize = counts.map(|count| count.expect("a number")).sum();
+            assert_eq!(counted, values.len());
+            assert!(block.rows.len() <= 70);
+            assert!(!format!("{block:?}").contains("NaN"));
         }
-        assert_eq!(Histogram::new(&[]), None);
-        assert_eq!(Histogram::new(&sorted(&[vec![f64::NAN]])), None);
-    }
-
-    #[test]
-    fn tails_are_told() {
-        let values: Vec<f64> = (0..200)
-            .map(|i| 100.0 + (f64::from(i) / 20.0).exp())
-            .collect();
-        assert!(skew(&values).is_some_and(|skew| skew > 3.0));
-        assert_eq!(skew(&[1.0; 50]), None);
-        assert_eq!(skew(&[]), None);
+        assert_eq!(block(&[]), None);
+        assert_eq!(block(&sorted(&[vec![f64::NAN]])), None);
     }
 }

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 
 use crate::report::{
     block::{Block, Cell, Note},
-    section::{Facts, Figures, Problem, Prose, Section, View},
+    section::{Section, View},
     style::Tone,
 };
 
@@ -23,29 +23,6 @@ const SCRIPT: &str = include_str!("templates/report.js");
 
 /// Words of more characters than this may wrap in their cell.
 const WRAP: usize = 24;
-
-/// A view, as the template takes it.
-#[derive(Serialize)]
-struct Shown<'a> {
-    id: String,
-    title: &'a str,
-    started: &'a str,
-    summary: &'a str,
-    sections: Vec<Part<'a>>,
-    origin: &'a str,
-}
-
-/// One of its sections: the template asks which.
-#[derive(Serialize)]
-#[serde(rename_all = "kebab-case")]
-enum Part<'a> {
-    Table(Table<'a>),
-    Figures(&'a Figures),
-    Prose(&'a Prose),
-    Problem(&'a Problem),
-    Warnings(&'a [String]),
-    Facts(&'a Facts),
-}
 
 #[derive(Serialize)]
 struct Table<'a> {
@@ -77,7 +54,7 @@ pub fn render(across: &[View], records: &[View]) -> Result<String> {
         ([one], _) => one.title.clone(),
         _ => format!("{} runs", records.len()),
     };
-    let views: Vec<Shown<'_>> = shown("matrix", across)
+    let views: Vec<Value> = shown("matrix", across)
         .chain(shown("run", records))
         .collect();
     let mut templates = Environment::new();
@@ -89,7 +66,7 @@ pub fn render(across: &[View], records: &[View]) -> Result<String> {
     let page = template.and_then(|template| {
         template.render(context! {
             title => format!("What eBPF costs: {what}"),
-            views => Value::from(Serde(&views)),
+            views,
             style => STYLE,
             script => SCRIPT,
             style_hash => hash(STYLE),
@@ -106,22 +83,25 @@ fn hash(text: &str) -> String {
 }
 
 /// Views as the template takes them, numbered.
-fn shown<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Shown<'a>> {
-    let part = |section: &'a Section| match section {
-        Section::Table(block) => Part::Table(table(block)),
-        Section::Figures(figures) => Part::Figures(figures),
-        Section::Prose(prose) => Part::Prose(prose),
-        Section::Problem(problem) => Part::Problem(problem),
-        Section::Warnings(warnings) => Part::Warnings(warnings),
-        Section::Facts(facts) => Part::Facts(facts),
+fn shown<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Value> {
+    let section = |section: &Section| match section {
+        Section::Table(block) => context! { table => Value::from(Serde(table(block))) },
+        Section::Figures(figures) => context! { figures => Value::from(Serde(figures)) },
+        Section::Prose(prose) => context! { prose => Value::from(Serde(prose)) },
+        Section::Problem(problem) => context! { problem => Value::from(Serde(problem)) },
+        Section::Warnings(warnings) => context! { warnings },
+        Section::Facts(facts) => context! { facts => Value::from(Serde(facts)) },
     };
-    views.iter().enumerate().map(move |(place, view)| Shown {
-        id: format!("{kind}-{}", place + 1),
-        title: &view.title,
-        started: &view.started,
-        summary: &view.summary,
-        sections: view.sections.iter().map(part).collect(),
-        origin: &view.origin,
+    views.iter().enumerate().map(move |(place, view)| {
+        let sections: Vec<Value> = view.sections.iter().map(section).collect();
+        context! {
+            id => format!("{kind}-{}", place + 1),
+            title => &view.title,
+            started => &view.started,
+            summary => &view.summary,
+            origin => &view.origin,
+            sections,
+        }
     })
 }
 

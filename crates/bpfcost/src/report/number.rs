@@ -232,6 +232,16 @@ pub fn align(texts: &mut [String], point: char, digit: char) {
     }
 }
 
+/// The next of 1, 2, 5 times a power of ten.
+pub fn round_step(step: f64) -> f64 {
+    let power = 10f64.powf(step.log10().floor());
+    let rounds = [1.0, 2.0, 5.0].map(|factor| factor * power);
+    let mut rounds = rounds.into_iter();
+    rounds
+        .find(|round| *round >= step * (1.0 - 1e-9))
+        .unwrap_or(10.0 * power)
+}
+
 /// A comma between groups of three.
 fn in_threes(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -3,7 +3,7 @@
 
 use crate::{
     experiment::Role,
-    record::{CaseRecord, Record, Status},
+    record::{CaseRecord, Part, Record, Status},
     report::{
         block::{self, Block, Cell, Head},
         number::{self, HOLD, MISSING},
@@ -25,31 +25,22 @@ pub struct Load {
     pub budget: Option<f64>,
 }
 
-/// A share of a core, with the ends of its interval where there is one.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Share {
-    /// The estimate; 1 is a whole core.
-    pub value: f64,
-    /// Its 95 % interval.
-    pub ci95: Option<[f64; 2]>,
-}
-
 /// What a case costs without its events, in nanoseconds; `None` where it has no such number.
-fn cost(case: &CaseRecord, record: &Record) -> Option<Share> {
+fn cost(case: &CaseRecord, record: &Record) -> Option<Part> {
     let net = case.net.as_ref()?;
     let known = case.status == Status::Ok && case.role == Role::Case && !record.unit.is_counted();
     let value = net.value.filter(|value| value.is_finite())?;
-    known.then_some(Share {
+    known.then_some(Part {
         value,
         ci95: net.ci95,
     })
 }
 
-/// What a case costs of a core at `rate` events a second.
-pub fn share(case: &CaseRecord, record: &Record, rate: f64) -> Option<Share> {
+/// What a case costs of a core at `rate` operations a second; 1 is a whole core.
+pub fn share(case: &CaseRecord, record: &Record, rate: f64) -> Option<Part> {
     let of_core = |ns: f64| rate * ns / CORE_NS;
     let cost = cost(case, record)?;
-    Some(Share {
+    Some(Part {
         value: of_core(cost.value),
         ci95: cost.ci95.map(|ends| ends.map(of_core)),
     })
@@ -65,19 +56,15 @@ pub fn most(case: &CaseRecord, record: &Record, budget: f64) -> Option<f64> {
 
 /// The answers for a record whose cases span a grid; none where nothing is asked, or it has none.
 pub fn blocks(record: &Record, load: Load) -> Vec<Block> {
-    let asked = load.rate.is_some() || load.budget.is_some();
-    let Some(sheet) = Sheet::new(record).filter(|_| asked) else {
+    let Some(sheet) = Sheet::new(record).filter(|_| load != Load::default()) else {
         return Vec::new();
     };
-    let label = target::label(record);
     if record.unit.is_counted() {
+        let caption =
+            "insn are not ns: counts of instructions do not tell what a rate costs of a core.";
         return vec![Block {
-            title: format!("Rates on {label}"),
-            captions: vec![format!(
-                "insn are not ns: counts of instructions do not tell what a rate costs of a core. Run it where there \
-                 is a clock: bpfcost run {} --on host",
-                text::line(&record.experiment)
-            )],
+            title: format!("Rates on {}", target::label(record)),
+            captions: vec![caption.to_owned()],
             ..Block::default()
         }];
     }
@@ -104,7 +91,7 @@ pub fn blocks(record: &Record, load: Load) -> Vec<Block> {
     });
     let mut blocks: Vec<Block> = shares.into_iter().chain(rates).collect();
     if let Some(last) = blocks.last_mut() {
-        let warm = "Costs are of operations back to back, so that caches are warm; those that come seldom cost more.";
+        let warm = "Costs are of operations back to back: those that come seldom cost more.";
         last.captions.push(warm.to_owned());
         let emulated = target::unit_caption(record).filter(|_| record.machine.emulates_time());
         last.captions.extend(emulated);
@@ -136,7 +123,7 @@ fn table(
 }
 
 /// `0.402 ±0.007`, or `below 0.02` where the cost can't be told from none.
-fn percent(share: Share, case: &CaseRecord) -> String {
+fn percent(share: Part, case: &CaseRecord) -> String {
     let value = share.value * 100.0;
     let Some([low, high]) = share.ci95.map(|ends| ends.map(|end| end * 100.0)) else {
         return number::fixed(value, number::plain_decimals(value));

@@ -1,30 +1,32 @@
 //! One case alone in full (`--case NAME --verbose`): how its batch was found, whether it proved itself, and how its
 //! trials lie.
 
+use bpfcost_stats::sample::median;
+
 use crate::{
     experiment::Role,
     record::{CaseRecord, Record, Status},
     report::{
-        block::{Block, Cell, Head, Note},
-        histogram::{self, Histogram},
-        number, rows,
-        style::Tone,
-        text, trials, words,
+        block::{Block, Cell, Head},
+        histogram, number, rows, text, trials, words,
     },
 };
-
-/// A tail this many times longer than the other is worth a note.
-const LONG_TAIL: f64 = 2.0;
-/// The percentiles that are listed.
-const PERCENTILES: [f64; 5] = [50.0, 75.0, 90.0, 95.0, 99.0];
 
 /// The tables of the only case of a record that is no floor; of several none.
 pub(super) fn blocks(record: &Record) -> Vec<Block> {
     let mut cases = record.cases.iter().filter(|case| case.role == Role::Case);
     match (cases.next(), cases.next()) {
         (Some(case), None) => {
-            let shown = case.status == Status::Ok;
-            let histogram = histogram(case, record).filter(|_| shown);
+            let valid = case.status == Status::Ok;
+            let histogram = histogram::block(&histogram::sorted(&case.samples));
+            let histogram = histogram.filter(|_| valid).map(|block| Block {
+                title: format!(
+                    "{}, {}",
+                    rows::heading(trials::words(record).name),
+                    record.unit
+                ),
+                ..block
+            });
             std::iter::once(lines(case, record))
                 .chain(histogram)
                 .collect()
@@ -69,23 +71,14 @@ fn lines(case: &CaseRecord, record: &Record) -> Block {
             number::plural(loads.count(), "load")
         )
     });
-    let values = histogram::sorted(&case.samples);
-    let percentiles = PERCENTILES.iter().filter_map(|percent| {
-        let value = histogram::percentile(&values, percent / 100.0)?;
-        let ends = case.raw.as_ref().and_then(|raw| raw.ci95);
-        Some(format!("p{percent} {}", words::value(value, ends, unit)))
-    });
     let medians = case.secondary.iter().filter_map(|(name, values)| {
-        let middle = histogram::percentile(&histogram::sorted(values), 0.5)?;
+        let middle = median(&values.concat())?;
         let decimals = match middle.fract() == 0.0 {
             true => 0,
             false => number::plain_decimals(middle),
         };
-        Some(format!(
-            "{} {}",
-            text::line(name),
-            number::fixed(middle, decimals)
-        ))
+        let middle = number::fixed(middle, decimals);
+        Some(format!("{} {middle}", text::line(name)))
     });
     let lines = [
         ("Case", text::line(&case.about)),
@@ -93,7 +86,6 @@ fn lines(case: &CaseRecord, record: &Record) -> Block {
         ("Calibration", calibration.unwrap_or_default()),
         ("Proportional", proportional.unwrap_or_default()),
         ("Validation", validation.unwrap_or_default()),
-        ("Percentiles", percentiles.collect::<Vec<_>>().join(", ")),
         ("Also (medians)", medians.collect::<Vec<_>>().join(", ")),
     ];
     type Line = (&'static str, String);
@@ -104,31 +96,4 @@ fn lines(case: &CaseRecord, record: &Record) -> Block {
         ],
         lines.iter().filter(|line| !line.1.is_empty()),
     )
-}
-
-/// How its trials lie.
-fn histogram(case: &CaseRecord, record: &Record) -> Option<Block> {
-    let values = histogram::sorted(&case.samples);
-    let histogram = Histogram::new(&values)?;
-    // Counts have a tail by their nature: what a timer tick adds.
-    let skew = histogram::skew(&values).filter(|_| !record.unit.is_counted());
-    let tail = skew.and_then(|skew| {
-        let (side, times) = match skew > 1.0 {
-            true => ("right", skew),
-            false => ("left", 1.0 / skew),
-        };
-        let times = Some(times).filter(|times| *times >= LONG_TAIL)?;
-        let words = format!(
-            "NOTE: long tail to the {side}, {} times the other; the estimate rests on medians and does not follow it.",
-            number::fixed(times, 1)
-        );
-        Some(Note::new(Tone::Open, words))
-    });
-    let trials = rows::heading(trials::name(record));
-    let step = histogram.step_text();
-    Some(Block {
-        title: format!("{trials}, {} (bins of {step})", record.unit),
-        notes: tail.into_iter().collect(),
-        ..histogram.block()
-    })
 }

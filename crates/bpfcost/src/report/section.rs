@@ -68,6 +68,29 @@ pub struct Figures {
     pub below: Vec<String>,
 }
 
+impl Figures {
+    /// Figures under a title, below each other; nothing without any.
+    pub fn of(title: &str, key: String, caption: String, figures: Vec<Figure>) -> Option<Self> {
+        (!figures.is_empty()).then(|| Figures {
+            title: title.to_owned(),
+            key,
+            caption,
+            figures,
+            ..Figures::default()
+        })
+    }
+}
+
+impl From<String> for Figure {
+    /// A figure without a title.
+    fn from(markup: String) -> Self {
+        Figure {
+            markup,
+            ..Figure::default()
+        }
+    }
+}
+
 /// How figures stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -65,56 +65,39 @@ pub fn measured(record: &Record) -> impl Iterator<Item = (f64, &CaseRecord)> {
 }
 
 fn costs(record: &Record) -> String {
-    let experiment = text::line(&record.experiment);
-    let target = target::label(record);
-    let order = |a: &(f64, &CaseRecord), b: &(f64, &CaseRecord)| a.0.total_cmp(&b.0);
-    let (Some(least), Some(most)) = (
-        measured(record).min_by(order),
-        measured(record).max_by(order),
-    ) else {
-        return format!("No case of {experiment} has a result on {target}");
-    };
-    let named = |(value, case): (f64, &CaseRecord)| {
+    let (experiment, target) = (text::line(&record.experiment), target::label(record));
+    let mut all: Vec<(f64, &CaseRecord)> = measured(record).collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let named = |(value, case): &(f64, &CaseRecord)| {
         let ci95 = case.raw.as_ref().and_then(|raw| raw.ci95);
-        let decimals = words::decimals(value, ci95, record.unit);
-        let value = number::fixed(value, decimals.min(1));
+        let decimals = words::decimals(*value, ci95, record.unit).min(1);
+        let value = number::fixed(*value, decimals);
         format!("{value} {} ({})", record.unit, text::line(&case.name))
     };
-    let known = repeated(record)
-        .or_else(|| {
-            let width = number::percent(typical_half_width(record)?);
-            Some(format!(", typically known to ±{width}"))
-        })
-        .unwrap_or_default();
-    match measured(record).count() {
-        1 => format!(
-            "{experiment} on {target}: {} costs {}{known}",
-            text::line(&least.1.name),
-            named(least).split(" (").next().unwrap_or_default()
+    let same = same_in_every_load(record);
+    let width = typical_half_width(record).map(number::percent);
+    let known = match (record.unit.is_counted(), width) {
+        (true, _) if same == all.len() => ", the same in every load".to_owned(),
+        (true, _) if same > 0 => format!(
+            ", {} of them the same in every load",
+            number::count(same as u64)
         ),
-        cases => format!(
+        (false, Some(width)) => format!(", typically known to ±{width}"),
+        _ => String::new(),
+    };
+    match all.as_slice() {
+        [] => format!("No case of {experiment} has a result on {target}"),
+        [one] => format!(
+            "{experiment} on {target}: 1 case costs {}{known}",
+            named(one)
+        ),
+        [least, .., most] => format!(
             "{experiment} on {target}: {} cost from {} to {}{known}",
-            number::plural(cases, "case"),
+            number::plural(all.len(), "case"),
             named(least),
             named(most)
         ),
     }
-}
-
-/// How many counts are the same in every load; `None` for times.
-fn repeated(record: &Record) -> Option<String> {
-    if !record.unit.is_counted() {
-        return None;
-    }
-    let all = measured(record).count();
-    Some(match same_in_every_load(record) {
-        0 => String::new(),
-        same if same == all => ", the same in every load".to_owned(),
-        same => format!(
-            ", {} of them the same in every load",
-            number::count(same as u64)
-        ),
-    })
 }
 
 /// Cases whose count is the same in every load; loads are several.

@@ -62,19 +62,14 @@ pub fn identity(record: &Record) -> Option<String> {
         Some(known) => text::line(known),
         None => format!("an unknown {what}"),
     };
-    let kernel = format!("{} {}", kernel(record), text::line(&machine.kernel_build));
-    let mut parts = vec![
+    let programs = told(&machine.programs, "build");
+    let parts = [
         told(&machine.emulator, "emulator"),
-        kernel.trim().to_owned(),
-        format!(
-            "programs {}",
-            told(&machine.programs, "build").trim_start_matches("programs ")
-        ),
+        format!("{} {}", kernel(record), text::line(&machine.kernel_build)),
+        format!("programs {}", programs.trim_start_matches("programs ")),
+        number::plural(machine.mitigations.len(), "mitigation"),
     ];
-    parts.push(match machine.mitigations.len() {
-        0 => "no mitigations".to_owned(),
-        more => number::plural(more, "mitigation"),
-    });
-    parts.retain(|part| !part.is_empty());
+    let parts = parts.iter().map(|part| part.trim());
+    let parts = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>();
     Some(format!("Counts hold for {}.", parts.join("; ")))
 }

@@ -166,12 +166,8 @@ impl Block {
         if self.rows.is_empty() {
             return Vec::new();
         }
-        let (spare, needed): (Vec<usize>, Vec<usize>) = self
-            .columns()
-            .into_iter()
-            .partition(|at| self.head[*at].spare);
         let mut units: Vec<Vec<usize>> = Vec::new();
-        for at in needed {
+        for at in self.columns() {
             match units.last_mut() {
                 Some(unit) if self.head[at].joined || self.head[at].kept => unit.push(at),
                 _ => units.push(vec![at]),
@@ -194,13 +190,6 @@ impl Block {
             }
             used += own;
             parts.last_mut().unwrap_or(&mut Vec::new()).extend(unit);
-        }
-        for at in spare {
-            let own = width(&[at]);
-            if let Some(part) = parts.last_mut().filter(|_| used + own <= room) {
-                part.push(at);
-                used += own;
-            }
         }
         parts
     }

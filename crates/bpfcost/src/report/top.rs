@@ -19,36 +19,41 @@ const NOT_IN_IT: &str = "What it takes the kernel to come to a program is in no 
 
 /// The interval as a table of at most so many programs.
 pub(crate) fn render(view: &View, most: usize, style: Style) -> String {
+    let number = |value: f64, small: usize, below: f64, large: usize| {
+        let decimals = if value < below { small } else { large };
+        Cell::number(fixed(value, decimals), value)
+    };
+    let columns = vec![
+        Head::number("% CPU").of(|one: &Running| number(one.of_cpu * 100.0, 3, 0.0995, 2)),
+        Head::number("share").of(|one: &Running| Cell::number(percent(one.share), one.share)),
+        Head::number("runs/s").of(|one: &Running| number(one.runs_per_s, 1, 10.0, 0)),
+        Head::number("ns/run").of(|one: &Running| number(one.ns_per_run, 1, 10.0, 0)),
+        Head::number("id").of(|one: &Running| Cell::number(one.id.to_string(), f64::from(one.id))),
+        Head::words("type").of(|one: &Running| Cell::words(text::line(&one.kind))),
+        Head::words("name").of(|one: &Running| {
+            Cell::words(match one.name.as_str() {
+                "" => "(no name)".to_owned(),
+                name => text::line(name),
+            })
+        }),
+        Head::words("held by").of(|one: &Running| Cell::words(held_by(one))),
+    ];
     let mut block = Block {
         title: title(view),
-        ..Block::default()
+        ..Block::of(columns, view.programs.iter().take(most))
     };
     if !view.programs.is_empty() {
-        block.head = vec![
-            Head::number("% CPU"),
-            Head::number("share"),
-            Head::number("runs/s"),
-            Head::number("ns/run"),
-            Head::number("id"),
-            Head::words("type"),
-            Head::words("name"),
-            Head::words("held by"),
+        block.notes.push(Note::new(Tone::Plain, total(view, most)));
+        let missed = missed(view).map(|text| Note::new(Tone::Open, text));
+        block.notes.extend(missed);
+        block.captions = vec![
+            format!(
+                "ns/run: by the kernel's own account (bpf_stats), less the {} ns that it shows for a program that does \
+                 nothing. {NOT_IN_IT}",
+                fixed(view.tax.inside_ns, 0)
+            ),
+            account(view),
         ];
-        block.rows = view.programs.iter().take(most).map(row).collect();
-        block.notes.push(Note {
-            text: total(view, most),
-            tone: Tone::Plain,
-        });
-        if let Some(text) = missed(view) {
-            let tone = Tone::Open;
-            block.notes.push(Note { text, tone });
-        }
-        block.captions.push(format!(
-            "ns/run: by the kernel's own account (bpf_stats), less the {} ns that it shows for a program that does \
-             nothing. {NOT_IN_IT}",
-            fixed(view.tax.inside_ns, 0)
-        ));
-        block.captions.push(account(view));
     }
     let mut out = String::new();
     block.terminal(&mut out, style);
@@ -63,14 +68,8 @@ fn title(view: &View) -> String {
         return "No BPF program is loaded on this machine.".to_owned();
     }
     if view.programs.is_empty() {
-        return format!(
-            "No BPF program ran in {seconds}{HOLD}s: {} loaded, and cost{} no CPU time.",
-            match loaded {
-                1 => "1 is".to_owned(),
-                many => format!("{many} are"),
-            },
-            if loaded == 1 { "s" } else { "" }
-        );
+        let loaded = plural(loaded, "program");
+        return format!("No BPF program ran in {seconds}{HOLD}s: {loaded} loaded.");
     }
     format!(
         "{} ran in {seconds}{HOLD}s and took {} of a CPU, {} of this machine's {}.",
@@ -81,41 +80,18 @@ fn title(view: &View) -> String {
     )
 }
 
-fn row(one: &Running) -> Vec<Cell> {
-    let number = |value: f64, decimals| Cell::number(fixed(value, decimals), value);
-    let cpu = one.of_cpu * 100.0;
-    vec![
-        number(cpu, if cpu < 0.0995 { 3 } else { 2 }),
-        Cell::number(percent(one.share), one.share),
-        number(one.runs_per_s, if one.runs_per_s < 10.0 { 1 } else { 0 }),
-        number(one.ns_per_run, if one.ns_per_run < 10.0 { 1 } else { 0 }),
-        Cell::number(one.id.to_string(), f64::from(one.id)),
-        Cell::words(text::line(&one.kind)),
-        Cell::words(match one.name.as_str() {
-            "" => "(no name)".to_owned(),
-            name => text::line(name),
-        }),
-        Cell::words(held_by(one)),
-    ]
-}
-
 /// Who holds it, in a few words.
 fn held_by(one: &Running) -> String {
     let processes = one.held_by.processes.iter();
+    let processes = processes.map(|holder| format!("{} ({})", holder.name, holder.pid));
+    let pins = one.held_by.pins.iter().map(|pin| pin.display().to_string());
     let mut all: Vec<String> = processes
-        .map(|holder| format!("{} ({})", text::line(&holder.name), holder.pid))
-        .chain(
-            one.held_by
-                .pins
-                .iter()
-                .map(|pin| text::line(&pin.display().to_string())),
-        )
+        .chain(pins)
+        .map(|name| text::line(&name))
         .collect();
     let more = all.len().saturating_sub(NAMED);
     all.truncate(NAMED);
-    if more > 0 {
-        all.push(format!("{more} more"));
-    }
+    all.extend((more > 0).then(|| format!("{more} more")));
     match all.is_empty() {
         // To a control group, an interface, a socket.
         true => "the kernel".to_owned(),
@@ -125,29 +101,24 @@ fn held_by(one: &Running) -> String {
 
 /// What the table leaves out.
 fn total(view: &View, most: usize) -> String {
-    let mut words = format!("together {} runs a second", fixed(view.total.runs_per_s, 0));
-    let cheaper = view.programs.len().saturating_sub(most);
-    if cheaper > 0 {
-        words += &format!(", and {} that cost less", plural(cheaper, "program"));
-    }
-    if view.did_not_run > 0 {
-        words += &format!(
-            ", and {} that did not run",
-            plural(view.did_not_run, "program")
-        );
-    }
-    words
+    let runs = Some(format!(
+        "together {} runs a second",
+        fixed(view.total.runs_per_s, 0)
+    ));
+    let left = |count: usize, what: &str| {
+        (count > 0).then(|| format!("and {} that {what}", plural(count, "program")))
+    };
+    let cheaper = left(view.programs.len().saturating_sub(most), "cost less");
+    let idle = left(view.did_not_run, "did not run");
+    let parts = [runs, cheaper, idle].into_iter().flatten();
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 /// Runs that did not happen.
 fn missed(view: &View) -> Option<String> {
     let missed: u64 = view.programs.iter().map(|one| one.missed).sum();
-    (missed > 0).then(|| {
-        format!(
-            "{} did not happen, for the program ran already on that CPU: what it watches is seen in part",
-            plural(missed as usize, "run")
-        )
-    })
+    let runs = plural(missed as usize, "run");
+    (missed > 0).then(|| format!("{runs} did not happen, for the program ran already on that CPU"))
 }
 
 /// What looking costs.
@@ -244,13 +215,7 @@ mod tests {
             render(&view, 9, Style::default())
         };
         assert_eq!(none(0), "No BPF program is loaded on this machine.\n");
-        assert_eq!(
-            none(1),
-            "No BPF program ran in 1.0 s: 1 is loaded, and costs no CPU time.\n"
-        );
-        assert_eq!(
-            none(2),
-            "No BPF program ran in 1.0 s: 2 are loaded, and cost no CPU time.\n"
-        );
+        assert_eq!(none(1), "No BPF program ran in 1.0 s: 1 program loaded.\n");
+        assert_eq!(none(2), "No BPF program ran in 1.0 s: 2 programs loaded.\n");
     }
 }

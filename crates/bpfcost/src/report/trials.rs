@@ -7,21 +7,19 @@ use crate::{
 };
 
 /// The words for trials of a kind.
-struct Words {
+pub(super) struct Words {
     /// What trials are called.
-    name: &'static str,
+    pub(super) name: &'static str,
     /// What they are called where they are counted.
-    noun: &'static str,
+    pub(super) noun: &'static str,
     /// What one is.
-    one: &'static str,
+    pub(super) one: &'static str,
     /// What an epoch is.
-    epochs: &'static str,
+    pub(super) epochs: &'static str,
     /// What stands before what was timed.
-    programs: &'static str,
+    pub(super) programs: &'static str,
     /// How to read percentiles.
-    percentiles: &'static str,
-    /// What is done in an epoch and taken from it.
-    method: &'static str,
+    pub(super) percentiles: &'static str,
 }
 
 /// Batches that were timed.
@@ -33,9 +31,6 @@ const BATCHES: Words = Words {
     programs: "Timed programs",
     percentiles: "Percentiles are of batch means, each over many operations: never read them as the latency of one \
                   operation.",
-    method: "An epoch loads everything afresh and runs every case a few times, in an order drawn anew each round. Each \
-             case is reduced to its median in the epoch, comparisons are taken within epochs, and only epochs are \
-             inferred from. The net is a range, for overlap in the CPU makes costs not add up.",
 };
 
 /// Instructions that were counted.
@@ -44,9 +39,6 @@ const COUNTS: Words = Words {
     one: "what one batch adds over another half as long",
     percentiles: "A trial is what a batch of twice as many operations adds, over their number. The cost is the value on \
                   which most trials agree; where they agree on none, their mean.",
-    method: "The emulated CPU's clock counts the instructions that it retires. A trial times some operations and twice as \
-             many, and takes the difference, so that what a batch costs by itself drops out. A count repeats, so it has \
-             no interval, but what it does from load to load.",
     ..BATCHES
 };
 
@@ -58,13 +50,10 @@ const WINDOWS: Words = Words {
     epochs: "epochs, the server started anew",
     programs: "CPU time of",
     percentiles: "Percentiles are of windows, each over many operations: the latency of operations is told apart.",
-    method: "CPU time per operation leads: throughput hides what a probe costs wherever something else is the \
-             bottleneck. Probes go on and off on the same running server, in windows next to each other and in random \
-             order. The server is started anew for each epoch; each case is reduced to its median in the epoch, and \
-             only epochs are inferred from.",
 };
 
-fn words(record: &Record) -> &'static Words {
+/// The words for the trials of a record.
+pub(super) fn words(record: &Record) -> &'static Words {
     match (record.unit.is_counted(), view::is_workload(record)) {
         (true, _) => &COUNTS,
         (false, true) => &WINDOWS,
@@ -72,38 +61,8 @@ fn words(record: &Record) -> &'static Words {
     }
 }
 
-/// What trials are called.
-pub fn name(record: &Record) -> &'static str {
-    words(record).name
-}
-
-/// What they are called where they are counted.
-pub(super) fn noun(record: &Record) -> &'static str {
-    words(record).noun
-}
-
-/// What one is.
-pub(super) fn one(record: &Record) -> &'static str {
-    words(record).one
-}
-
-/// What an epoch is.
-pub(super) fn epochs(record: &Record) -> &'static str {
-    words(record).epochs
-}
-
-/// What stands before what was timed.
-pub(super) fn programs(record: &Record) -> &'static str {
-    words(record).programs
-}
-
-/// How to read percentiles.
-pub fn percentile_caption(record: &Record) -> &'static str {
-    words(record).percentiles
-}
-
 /// How much moved with what.
-pub fn spread_caption(record: &Record) -> String {
+pub(super) fn spread_caption(record: &Record) -> String {
     let spread = &record.spread;
     let parts = [
         (Some(spread.trial), "between trials of an epoch"),
@@ -119,19 +78,4 @@ pub fn spread_caption(record: &Record) -> String {
         Some(format!("{percent} {what}"))
     });
     format!("Typical spread: {}.", parts.collect::<Vec<_>>().join(", "))
-}
-
-/// The method in a few paragraphs.
-pub(super) fn method(record: &Record) -> Vec<String> {
-    let inference = format!(
-        "Estimates are Hodges–Lehmann, intervals come from the exact signed-rank test over epochs. Two cases are the \
-         same where the 90 % interval lies within ±{}; else one costs more where the test says so with all comparisons \
-         allowed for; else it is unresolved, which is not the same as equal. Every trial proves itself while it is \
-         timed; a case that fails once has no number.",
-        number::round_percent(record.asked.margin)
-    );
-    let inference = Some(inference).filter(|_| !record.unit.is_counted());
-    std::iter::once(words(record).method.to_owned())
-        .chain(inference)
-        .collect()
 }

@@ -19,21 +19,23 @@ pub(super) fn lines(record: &Record) -> Vec<String> {
     let others = others.filter(|one| told.is_none_or(|told| !std::ptr::eq(told, *one)));
     let (by_batch, others): (Vec<&Warning>, Vec<&Warning>) =
         others.partition(|warning| warning.code == PROPORTIONALITY);
-    let folded = by_batch.len() > FEW;
-    let apart = by_batch.iter().filter(|_| !folded);
-    let texts = others
-        .iter()
-        .chain(apart)
-        .map(|warning| text::line(&warning.text));
-    texts
-        .chain(folded.then(|| cost_by_batch(record)).flatten())
-        .collect()
+    let folded = (by_batch.len() > FEW).then(|| cost_by_batch(record, &by_batch));
+    let folded = folded.flatten();
+    let apart = by_batch.iter().filter(|_| folded.is_none());
+    let texts = others.iter().chain(apart);
+    let texts = texts.map(|warning| text::line(&warning.text));
+    texts.chain(folded.clone()).collect()
 }
 
 /// Twice the operations did not take twice as long: what it means, once for all cases.
-fn cost_by_batch(record: &Record) -> Option<String> {
+fn cost_by_batch(record: &Record, warnings: &[&Warning]) -> Option<String> {
     let off = |ratio: f64| (ratio / 2.0).ln().abs();
-    let cases = record.cases.iter();
+    let of = |warning: &&Warning, name: &str| {
+        let rest = warning.text.strip_prefix(name);
+        rest.is_some_and(|rest| rest.starts_with(": "))
+    };
+    let warned = |name: &str| warnings.iter().any(|warning| of(warning, name));
+    let cases = record.cases.iter().filter(|case| warned(&case.name));
     let mut cases: Vec<_> = cases
         .filter_map(|case| Some((words::off_two(case)?, case)))
         .collect();

@@ -27,12 +27,11 @@ pub fn value(value: f64, ci95: Option<[f64; 2]>, unit: Unit) -> String {
 
 /// What stands beside a value: its 95 % interval, or how a count spread over loads.
 pub fn spread(case: &CaseRecord, raw: &Raw, unit: Unit) -> String {
-    if unit.is_counted() {
-        return loads(case, raw);
-    }
     let decimals = number::estimate_decimals(raw.value, raw.ci95);
-    raw.ci95
-        .map_or_else(String::new, |ci95| number::interval(ci95, decimals))
+    match (unit.is_counted(), raw.ci95) {
+        (true, _) => loads(case, raw),
+        (false, ci95) => ci95.map_or_else(String::new, |ends| number::interval(ends, decimals)),
+    }
 }
 
 /// The heading above it.
@@ -98,15 +97,16 @@ pub fn relative_spread(raw: &Raw, unit: Unit) -> Option<f64> {
 pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
     match case.status {
         Status::Invalid => {
-            let text = case
+            let first = case
                 .problems
                 .first()
                 .map(|problem| text::line(&problem.to_string()));
-            let mut text = text.unwrap_or_else(|| "a check failed".to_owned());
-            if case.problems.len() > 1 {
-                text += &format!(" (and {} more)", case.problems.len() - 1);
-            }
-            return vec![Note::new(Tone::Alarm, text)];
+            let more = match case.problems.len().saturating_sub(1) {
+                0 => String::new(),
+                more => format!(" (and {more} more)"),
+            };
+            let first = first.unwrap_or_else(|| "a check failed".to_owned());
+            return vec![Note::new(Tone::Alarm, first + &more)];
         }
         Status::Unsupported => {
             let reason = case.reason.as_deref().unwrap_or("not on this target");
@@ -117,50 +117,38 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
     let Some(raw) = &case.raw else {
         return vec![Note::new(Tone::Quiet, "no trials")];
     };
-    let mut notes = Vec::new();
-    if raw.modes.len() > 1 {
-        notes.push(Note::new(Tone::Open, modes(raw)));
-    }
-    if raw.repeats == Some(0) {
+    let counted = record.unit.is_counted();
+    let modes = (raw.modes.len() > 1).then(|| modes(raw));
+    let state = (raw.repeats == Some(0)).then(|| {
         let [low, high] = [raw.min, raw.max].map(|end| value(end, None, record.unit));
-        notes.push(Note::new(
-            Tone::Open,
-            format!("depends on a state: trials from {low} to {high}"),
-        ));
-    }
-    if raw.ci95.is_none() && !record.unit.is_counted() {
+        format!("depends on a state: trials from {low} to {high}")
+    });
+    let few = (raw.ci95.is_none() && !counted).then(|| {
         let epochs = number::plural(raw.epochs, "epoch");
-        notes.push(Note::new(
-            Tone::Open,
-            format!("{epochs}: too few for an interval"),
-        ));
-    }
+        format!("{epochs}: too few for an interval")
+    });
     // A run does not wait for its floors.
-    if let (Role::Case, Some(asked), Some(got)) =
-        (case.role, record.asked.precision, half_width(raw))
-        && got > asked
-        && got * raw.value.abs() > NARROW_NS
-    {
-        let asked = number::round_percent(asked);
-        let got = match number::round_percent(got) {
-            rounded if rounded == asked => {
-                format!("{}{}%", number::fixed(got * 100.0, 2), number::HOLD)
-            }
-            rounded => rounded,
-        };
-        notes.push(Note::new(Tone::Open, format!("±{got}, asked for ±{asked}")));
-    }
-    if let Some(ratio) = off_two(case) {
+    let asked = record.asked.precision.filter(|_| case.role == Role::Case);
+    let wide = asked
+        .zip(half_width(raw))
+        .filter(|(asked, got)| got > asked && got * raw.value.abs() > NARROW_NS);
+    let wide = wide.map(|(asked, got)| {
+        let got = number::fixed(got * 100.0, 2);
+        format!(
+            "±{got}{}%, asked for ±{}",
+            number::HOLD,
+            number::round_percent(asked)
+        )
+    });
+    let off = off_two(case).map(|ratio| {
         let ratio = number::fixed(ratio, 2);
-        notes.push(Note::new(
-            Tone::Open,
-            format!(
-                "twice the batch took {ratio} times {}",
-                as_much(record.unit)
-            ),
-        ));
-    }
-    notes
+        format!(
+            "twice the batch took {ratio} times {}",
+            as_much(record.unit)
+        )
+    });
+    let notes = [modes, state, few, wide, off].into_iter().flatten();
+    notes.map(|text| Note::new(Tone::Open, text)).collect()
 }
 
 /// What twice the batch took of what a batch did, where that is not twice.
@@ -174,19 +162,12 @@ fn modes(raw: &Raw) -> String {
     let values: Vec<f64> = raw.modes.iter().map(|mode| mode.value).collect();
     let apart = values.windows(2).map(|pair| (pair[1] - pair[0]).abs());
     let decimals = apart.fold(2, |least, gap| least.min(number::decimals(gap)));
-    let modes: Vec<String> = raw
-        .modes
-        .iter()
-        .map(|mode| {
-            let value = number::fixed(mode.value, decimals);
-            format!("{value} ({})", number::percent(mode.share))
-        })
-        .collect();
-    let number = match raw.modes.len() {
-        2 => "two".to_owned(),
-        more => more.to_string(),
-    };
-    format!("{number} modes: {}", modes.join(", "))
+    let modes = raw.modes.iter().map(|mode| {
+        let value = number::fixed(mode.value, decimals);
+        format!("{value} ({})", number::percent(mode.share))
+    });
+    let modes: Vec<String> = modes.collect();
+    format!("{} modes: {}", modes.len(), modes.join(", "))
 }
 
 /// What twice a batch takes twice of, behind `2 times`.
@@ -208,20 +189,14 @@ pub fn net(net: Option<&Net>, unit: Unit) -> String {
     if !net.distinguishable {
         return "≈ harness".to_owned();
     }
-    match net.value {
-        Some(value) => {
-            let decimals = number::estimate_decimals(value, net.ci95);
-            number::fixed(value, decimals)
-        }
-        None => {
-            let [low, high] = net.bracket;
-            let decimals = number::decimals(high - low);
-            let (low, high) = (number::fixed(low, decimals), number::fixed(high, decimals));
-            match low == high {
-                true => low,
-                false => format!("{low}–{high}"),
-            }
-        }
+    if let Some(value) = net.value {
+        return number::fixed(value, number::estimate_decimals(value, net.ci95));
+    }
+    let [low, high] = net.bracket;
+    let [low, high] = [low, high].map(|end| number::fixed(end, number::decimals(high - low)));
+    match low == high {
+        true => low,
+        false => format!("{low}–{high}"),
     }
 }
 
@@ -311,32 +286,30 @@ pub fn stop(stop: Stop) -> &'static str {
 /// What to know to read the costs of this record.
 pub fn cost_caption(record: &Record) -> String {
     let unit = record.unit;
-    if unit.is_counted() {
-        return format!(
-            "cost: {unit}, retired instructions per operation, counted under emulation, so that they \
-             repeat; in place of an interval, how they spread over loads. net: without what the \
+    match unit.is_counted() {
+        true => format!(
+            "cost: {unit}, retired instructions per operation, with how they spread over loads. net: without what the \
              harness costs."
-        );
+        ),
+        false => format!(
+            "cost: {unit} as measured, the estimate over epochs with its 95 % interval. net: without what the harness \
+             costs, a range where overlap in the CPU leaves it open."
+        ),
     }
-    format!(
-        "cost: {unit} as measured, the estimate over epochs with its 95 % interval; everything is \
-         loaded afresh in each epoch. net: without what the harness costs, a range where overlap in \
-         the CPU leaves it open."
-    )
 }
 
 /// What to know to read the comparisons of this record.
 pub fn pair_caption(record: &Record) -> String {
-    if record.unit.is_counted() {
-        return "Differences of counts have no interval. same: equal in every load; more or less: the \
-                loads of one and of the other do not meet."
-            .to_owned();
+    match record.unit.is_counted() {
+        true => "Differences of counts have no interval. same: equal in every load; more or less: the loads of one and \
+                 of the other do not meet."
+            .to_owned(),
+        false => format!(
+            "Differences are taken within epochs; intervals are 95 % for each comparison alone, verdicts allow for all \
+             {} of them.",
+            record.comparisons.len()
+        ),
     }
-    let several = match record.comparisons.len() {
-        0 | 1 => String::new(),
-        number => format!(" for each comparison alone, verdicts allow for all {number} of them"),
-    };
-    format!("Differences are taken within epochs; intervals are 95 %{several}.")
 }
 
 /// What the run held in memory at most, as far as it is known.
@@ -346,12 +319,10 @@ pub fn memory_caption(record: &Record) -> Option<String> {
         (machine.kernel_bytes, "in the kernel"),
         (machine.user_bytes, "in this program"),
     ];
-    let known = parts
-        .into_iter()
-        .filter_map(|(bytes, place)| Some((bytes?, place)));
-    let known: Vec<String> = known
-        .map(|(bytes, place)| format!("{} {place}", number::bytes(bytes)))
-        .collect();
+    let known = parts.into_iter();
+    let known =
+        known.filter_map(|(bytes, place)| Some(format!("{} {place}", number::bytes(bytes?))));
+    let known: Vec<String> = known.collect();
     (!known.is_empty()).then(|| format!("Memory at most: {}.", known.join(", ")))
 }
 
@@ -372,42 +343,31 @@ pub fn session_caption(record: &Record) -> Option<String> {
     if record.unit.is_counted() {
         return None;
     }
-    let size = match record.spread.session.filter(|spread| spread.is_finite()) {
-        Some(spread) => format!(
-            "typically {} here, as self-test measured",
-            number::percent(spread / 100.0)
-        ),
-        None => "`bpfcost self-test` measures by how much".to_owned(),
-    };
+    let spread = record.spread.session.filter(|spread| spread.is_finite());
+    let size = spread.map(|spread| format!(" ({} by self-test)", number::percent(spread / 100.0)));
     Some(format!(
-        "Two sessions minutes apart differ by more than this interval knows ({size}): to compare two \
-         things, measure them in one run."
+        "Two sessions minutes apart differ by more than an interval{}: to compare two things, measure them in one run.",
+        size.unwrap_or_default()
     ))
 }
 
 /// The block that stands in for the numbers of an invalid case: what was expected, what was seen.
 pub fn invalid_lines(case: &CaseRecord, record: &Record) -> Vec<(String, Vec<String>)> {
-    let name = format!(
-        "{} {}",
-        text::line(&record.experiment),
-        text::line(&case.name)
-    );
-    let nothing = "nothing is reported for this case".to_owned();
-    if case.problems.is_empty() {
-        return vec![(format!("{name}  INVALID  a check failed"), vec![nothing])];
+    let name = text::line(&format!("{} {}", record.experiment, case.name));
+    let line = |problem: &str, detail: &str| {
+        let details = text::block(detail);
+        let details = details.lines().map(|line| line.trim_end().to_owned());
+        let mut details: Vec<String> = details.collect();
+        if details.iter().all(String::is_empty) {
+            details = vec!["nothing is reported for this case".to_owned()];
+        }
+        (format!("{name}  INVALID  {}", text::line(problem)), details)
+    };
+    match case.problems.as_slice() {
+        [] => vec![line("a check failed", "")],
+        all => all
+            .iter()
+            .map(|one| line(&one.to_string(), &one.detail))
+            .collect(),
     }
-    case.problems
-        .iter()
-        .map(|problem| {
-            let mut details: Vec<String> = text::block(&problem.detail)
-                .lines()
-                .map(|line| line.trim_end().to_owned())
-                .collect();
-            if details.iter().all(String::is_empty) {
-                details = vec![nothing.clone()];
-            }
-            let problem = text::line(&problem.to_string());
-            (format!("{name}  INVALID  {problem}"), details)
-        })
-        .collect()
 }

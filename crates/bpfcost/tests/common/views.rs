@@ -27,6 +27,7 @@ pub fn alone(record: &Record, name: &str, style: Style) -> String {
     let mut record = record.clone();
     let own = |case: &CaseRecord| case.name == name || case.role == Role::Floor;
     record.cases.retain(own);
+    record.comparisons.clear();
     verbose(&record, style)
 }
 

@@ -108,14 +108,10 @@ impl<'a> Atlas<'a> {
         )
     }
 
-    /// Cheapest and dearest of each record, and what bodies add.
-    fn says(&self) -> Vec<String> {
-        let cheapest =
-            |record: &&Record| Some(format!("{}.", grid::sentence(&Sheet::new(record)?)?));
-        let kernels = self.kernels.iter().filter_map(cheapest);
-        let bodies = self.kernels.last().and_then(|record| bodies(record));
-        let clocks = self.clocks.iter().filter_map(cheapest);
-        kernels.chain(bodies).chain(clocks).collect()
+    /// Cheapest and dearest of each record.
+    fn says(&self) -> impl Iterator<Item = String> {
+        let records = self.kernels.iter().chain(&self.clocks);
+        records.filter_map(|record| Some(format!("{}.", grid::sentence(&Sheet::new(record)?)?)))
     }
 
     /// What changed from each kernel to the next.
@@ -123,30 +119,6 @@ impl<'a> Atlas<'a> {
         let pairs = self.kernels.windows(2).filter_map(Matrix::new);
         pairs.flat_map(|matrix| matrix::changes(&matrix)).collect()
     }
-}
-
-/// What the other bodies cost beyond the first, in the median of the ways that have both.
-fn bodies(record: &Record) -> Option<String> {
-    let sheet = Sheet::new(record)?;
-    let added = |column: usize| {
-        let rows = sheet.rows.iter().filter_map(|row| {
-            let [first, own] = [0, column].map(|column| row.cells[column].cost);
-            Some(own?.value - first?.value)
-        });
-        let median = bpfcost_stats::sample::median(&rows.collect::<Vec<f64>>())?;
-        let value = words::value(median, None, record.unit);
-        Some(format!("{} {value}", sheet.columns[column]))
-    };
-    let added: Vec<String> = (1..sheet.columns.len()).filter_map(added).collect();
-    (!added.is_empty()).then(|| {
-        format!(
-            "What another body than {} adds on {}, in the median of all ways that have both: {} {}.",
-            sheet.columns[0],
-            target::label(record),
-            added.join(", "),
-            record.unit
-        )
-    })
 }
 
 /// `exact:6.12: Linux 6.12.107`.

@@ -2,7 +2,7 @@
 //! long it took. They tell it as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
 
 use crate::{
-    record::{CaseRecord, Part, State, Status},
+    record::{CaseRecord, Part, Status},
     report::{
         block::{Block, Cell, Head},
         number::{self, MISSING},
@@ -34,9 +34,15 @@ struct Kind<'a> {
 
 /// A table for each probe that counted any; of several not where there is little room.
 pub(super) fn sections(overhead: &Overhead<'_>, detail: Detail) -> Vec<Section> {
-    let states = overhead.states.all.iter();
-    let blocks = states.flat_map(|state| blocks(overhead, state));
-    let mut blocks: Vec<Block> = blocks.collect();
+    let mut blocks = Vec::new();
+    for state in &overhead.states.all {
+        for probed in &state.probes {
+            let seen = format!("Calls seen by {}", text::line(probed.variant));
+            let kinds = kinds(probed.case);
+            let block = || block(overhead, overhead.title(&seen, state), probed.case, &kinds);
+            blocks.extend((!kinds.is_empty()).then(block));
+        }
+    }
     if blocks.len() > 1 && detail == Detail::Brief {
         blocks = vec![Block {
             captions: vec![EVERY_CALL.to_owned()],
@@ -44,18 +50,6 @@ pub(super) fn sections(overhead: &Overhead<'_>, detail: Detail) -> Vec<Section> 
         }];
     }
     tables(blocks)
-}
-
-/// A table for each probe of a state that counted any.
-fn blocks(overhead: &Overhead<'_>, state: &State<'_>) -> Vec<Block> {
-    let probes = state.probes.iter();
-    let counted = probes.filter_map(|probed| {
-        let kinds = kinds(probed.case);
-        let seen = format!("Calls seen by {}", text::line(probed.variant));
-        let block = || block(overhead, overhead.title(&seen, state), probed.case, &kinds);
-        (!kinds.is_empty()).then(block)
-    });
-    counted.collect()
 }
 
 /// The kinds of calls that a case has, most frequent first. What has no time beside it is something else.

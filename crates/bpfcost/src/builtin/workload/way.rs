@@ -43,10 +43,10 @@ fn block(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Block> {
     );
     Some(Block {
         title: overhead.title(&title, state),
-        captions: vec![format!(
-            "A server that worked for all of the time from one {operation} to the next has none to spare, so that \
-             throughput shows what a probe costs it; on a guest, for which the host may not run, an idle host tells."
-        )],
+        captions: vec![
+            "A server that worked for all of that time has none to spare: throughput shows what a probe costs it."
+                .to_owned(),
+        ],
         ..Block::of(columns, &rows)
     })
 }
@@ -63,7 +63,7 @@ fn lost(off: &CaseRecord, sent: f64, received: f64) -> Vec<(&'static str, f64)> 
     let in_socket = value("drops");
     let late = (sent - on_host - in_qemu - in_socket - received).max(0.0);
     vec![
-        ("dropped on the host before QEMU read them", on_host),
+        ("dropped on the host before QEMU", on_host),
         ("lost inside QEMU", in_qemu),
         ("lost in the guest's socket", in_socket),
         ("came when the test was over", late),

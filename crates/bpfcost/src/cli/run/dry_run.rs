@@ -6,13 +6,8 @@ use crate::{
     cli::{output::say, place},
     experiment::Experiment,
     measure::{Plan, forecast},
-    report::{
-        number::{duration, plural, round_percent},
-        style::Style,
-        text::wrap,
-    },
+    report::number::{duration, round_percent},
     target::Host,
-    workload::{OFF, VARIANT},
 };
 
 /// Tells all of it of one plan.
@@ -34,17 +29,12 @@ pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
             kernel.image.display()
         )?;
     }
-    match plan.subject.workload() {
-        Some(_) => workload(plan)?,
-        None => {
-            for case in &plan.cases {
-                say!("  {:22} {}", case.name, case.about)?;
-            }
-            say!("{} comparisons", plan.pairs.len())?;
-            for pair in &plan.pairs {
-                say!("  {} against {}", pair.case, pair.baseline)?;
-            }
-        }
+    for case in &plan.cases {
+        say!("  {:22} {}", case.name, case.about)?;
+    }
+    say!("{} comparisons", plan.pairs.len())?;
+    for pair in &plan.pairs {
+        say!("  {} against {}", pair.case, pair.baseline)?;
     }
     if plan.counts() {
         say!(
@@ -89,31 +79,4 @@ pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
         )?;
     }
     Ok(())
-}
-
-/// The names of a workload's cases, each of which is a probe at some point; and what they are compared with.
-fn workload(plan: &Plan) -> Result<()> {
-    let list = |names: Vec<String>| wrap(&names.join(", "), Style::for_stdout().width, "  ");
-    let names = plan.cases.iter().map(|case| case.name.clone()).collect();
-    say!("{}", list(names))?;
-    let is_off = |name: &str| {
-        let mut cases = plan.cases.iter();
-        let found = cases.find(|case| case.name == name);
-        found.is_some_and(|case| case.factors.get(VARIANT).is_some_and(|name| name == OFF))
-    };
-    let others: Vec<String> = plan
-        .pairs
-        .iter()
-        .filter(|pair| !is_off(&pair.baseline))
-        .map(|pair| format!("{} against {}", pair.case, pair.baseline))
-        .collect();
-    say!(
-        "{}: each probe with off on the same server{}",
-        plural(plan.pairs.len(), "comparison"),
-        if others.is_empty() { "" } else { ", and" }
-    )?;
-    match others.is_empty() {
-        true => Ok(()),
-        false => say!("{}", list(others)),
-    }
 }

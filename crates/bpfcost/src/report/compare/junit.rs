@@ -56,36 +56,29 @@ fn test_case(change: &Change, threshold: f64) -> TestCase {
         side(change, change.old),
         side(change, change.new),
     );
-    let mut status = match change.outcome {
-        Outcome::Regressed => TestCaseStatus::non_success(NonSuccessKind::Failure),
-        Outcome::Invalid => TestCaseStatus::non_success(NonSuccessKind::Error),
-        Outcome::Improved | Outcome::Same | Outcome::Unresolved => TestCaseStatus::success(),
+    let failed = |kind, name: &str, message: String| {
+        let mut status = TestCaseStatus::non_success(kind);
+        status.set_type(name).set_message(message);
+        (status, None)
     };
-    match change.outcome {
-        Outcome::Regressed => {
-            status.set_type("regressed").set_message(words.as_str());
-        }
-        Outcome::Invalid => {
-            status.set_type("invalid").set_message(verdict.as_str());
-        }
-        Outcome::Improved | Outcome::Same | Outcome::Unresolved => {}
-    }
-    let failed = matches!(change.outcome, Outcome::Regressed | Outcome::Invalid);
+    let (status, out) = match change.outcome {
+        Outcome::Regressed => failed(NonSuccessKind::Failure, "regressed", words),
+        Outcome::Invalid => failed(NonSuccessKind::Error, "invalid", verdict),
+        _ => (TestCaseStatus::success(), Some(words)),
+    };
     let mut case = TestCase::new(text::line(&change.case), status);
     case.set_classname(class(&change.experiment, &change.target));
-    if !failed {
-        case.set_system_out(words);
-    }
+    out.map(|out| case.set_system_out(out));
     case
 }
 
 fn skipped(case: &OneSided, side: &str) -> TestCase {
     let mut status = TestCaseStatus::skipped();
-    let reason = case
-        .reason
-        .as_deref()
-        .map(|reason| format!(": {}", text::line(reason)));
-    status.set_message(format!("only in {side}{}", reason.unwrap_or_default()));
+    let reason = case.reason.as_ref().map(|reason| format!(": {reason}"));
+    status.set_message(text::line(&format!(
+        "only in {side}{}",
+        reason.unwrap_or_default()
+    )));
     let mut skipped = TestCase::new(text::line(&case.case), status);
     skipped.set_classname(class(&case.experiment, &case.target));
     skipped

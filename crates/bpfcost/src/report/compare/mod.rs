@@ -167,43 +167,38 @@ pub fn sentence(changes: &Changes) -> String {
 fn captions(changes: &Changes) -> Vec<String> {
     let any = |wanted: &dyn Fn(&Change) -> bool| changes.cases.iter().any(wanted);
     let timed = |change: &Change| !change.unit.is_counted();
-    let alone = |change: &Change| timed(change) && change.baseline.is_none();
-    let mut captions = Vec::new();
-    if any(&|change| !timed(change)) {
-        captions.push(
-            "insn/op: counts of instructions, which repeat and have no interval. insn are not ns: caches, \
-             branches and TLBs are not modelled.",
-        );
-    }
-    if any(&|change| timed(change) && change.baseline.is_some()) {
-        captions.push(
-            "With a probe, old and new are what it adds to CPU time on the same server, within a run; the change \
-             is of all CPU time that is counted with it, had it taken the same without.",
-        );
-    }
-    if any(&|change| alone(change) && change.basis == Some(Basis::Widened)) {
-        captions.push(
-            "Old and new are different sessions: their intervals are widened by how much sessions differ. \
-             Several records a side, or both in one interleaved run, tell more.",
-        );
-    } else if any(&|change| alone(change) && change.basis.is_some()) {
-        captions.push("Intervals (95 %) come from the sessions themselves.");
-    }
-    captions.into_iter().map(str::to_owned).collect()
+    let widened = |change: &Change| {
+        timed(change) && change.baseline.is_none() && change.basis == Some(Basis::Widened)
+    };
+    let captions = [
+        (
+            any(&|change| !timed(change)),
+            "insn/op: counts of instructions, which have no interval. insn are not ns: caches, branches and TLBs are \
+             not modelled.",
+        ),
+        (
+            any(&|change| timed(change) && change.baseline.is_some()),
+            "With a probe, old and new are what it adds to CPU time within a run; the change is of all CPU time that \
+             is counted with it.",
+        ),
+        (
+            any(&widened),
+            "Old and new are different sessions: their intervals are widened by how much sessions differ.",
+        ),
+    ];
+    let captions = captions.into_iter().filter(|one| one.0);
+    captions.map(|one| one.1.to_owned()).collect()
 }
 
 /// Cases that one side lacks, as lines.
 fn one_sided(changes: &Changes) -> Vec<String> {
     let line = |case: &OneSided, side: &str| {
-        let name = format!(
-            "{} {}",
-            text::line(&case.experiment),
-            text::line(&case.case)
-        );
-        match &case.reason {
-            Some(reason) => format!("{name}: only in {side} ({})", text::line(reason)),
-            None => format!("{name}: only in {side}"),
-        }
+        let reason = case.reason.as_ref().map(|reason| format!(" ({reason})"));
+        let reason = reason.unwrap_or_default();
+        text::line(&format!(
+            "{} {}: only in {side}{reason}",
+            case.experiment, case.case
+        ))
     };
     let old = changes.only_old.iter().map(|case| line(case, "old"));
     let new = changes.only_new.iter().map(|case| line(case, "new"));

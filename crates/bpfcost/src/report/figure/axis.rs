@@ -39,7 +39,7 @@ impl Axis {
         } else {
             1.0
         };
-        let step = round_step(high / 5.0);
+        let step = number::round_step(high / 5.0);
         let decimals = (-step.log10().floor()).clamp(0.0, 6.0) as usize;
         let ticks = (0..=6)
             .map(|index| f64::from(index) * step)
@@ -139,22 +139,14 @@ impl Axis {
         }
     }
 
+    /// A tick at a percentage.
     fn tick(&mut self, value: f64) {
-        let place = self.place(value);
-        let free = self
-            .ticks
-            .iter()
-            .all(|(other, _)| (self.place(*other) - place).abs() >= APART);
-        if (0.0..=100.0).contains(&place) && free {
-            let label = number::signed(value, number::plain_decimals(value));
-            let label = match label.split_once('.') {
-                Some((whole, rest)) if rest.bytes().all(|digit| digit == b'0') => whole.to_owned(),
-                Some(_) => label.trim_end_matches('0').to_owned(),
-                None => label,
-            };
-            self.ticks
-                .push((value, format!("{label}{}%", number::HOLD)));
-        }
+        let label = number::signed(value, number::plain_decimals(value));
+        let label = match label.contains('.') {
+            true => label.trim_end_matches('0').trim_end_matches('.'),
+            false => &label,
+        };
+        self.tick_at(value, format!("{label}{}%", number::HOLD), APART);
     }
 
     fn bent(&self, value: f64) -> f64 {
@@ -190,6 +182,26 @@ impl Axis {
             .map(|(value, label)| (self.place(*value), label.as_str()))
     }
 
+    /// Plots along it, each with its label before and its value behind it, as HTML; the axis below them.
+    pub(super) fn rows(
+        &self,
+        class: &str,
+        unit: &str,
+        rows: impl Iterator<Item = [String; 3]>,
+    ) -> String {
+        let row = |[label, plot, value]: [String; 3]| {
+            format!(
+                "<div class=\"row\"><div class=\"label\">{label}</div><div class=\"box\">{plot}</div>{value}</div>"
+            )
+        };
+        format!(
+            "<div class=\"{class}\">{}<div class=\"row foot\"><div class=\"label\"></div><div class=\"box\">{}</div>\
+             </div></div>",
+            rows.map(row).collect::<String>(),
+            self.labels(unit)
+        )
+    }
+
     /// The labels of the ticks, as an SVG of their own below the plots.
     pub(super) fn labels(&self, unit: &str) -> String {
         let mut svg = Svg::quiet("axis", 20.0);
@@ -208,16 +220,6 @@ impl Axis {
         }
         svg.finish()
     }
-}
-
-/// The next of 1, 2, 5 times a power of ten.
-fn round_step(step: f64) -> f64 {
-    let power = 10f64.powf(step.log10().floor());
-    [1.0, 2.0, 5.0]
-        .into_iter()
-        .map(|factor| factor * power)
-        .find(|round| *round >= step * (1.0 - 1e-9))
-        .unwrap_or(10.0 * power)
 }
 
 #[cfg(test)]

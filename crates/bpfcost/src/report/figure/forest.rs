@@ -1,8 +1,6 @@
 //! What differs from what: relative differences with their intervals, and the band of those too
 //! small to matter.
 
-use std::fmt::Write;
-
 use super::{
     axis::Axis,
     svg::{Svg, escape},
@@ -31,29 +29,27 @@ pub(crate) fn render(pairs: &[PairRow<'_>], record: &Record) -> String {
     let low = values.iter().copied().fold(0.0, f64::min);
     let high = values.iter().copied().fold(0.0, f64::max);
     let axis = Axis::of_percentages(low, high, margin);
-    let mut out = String::from("<div class=\"rows forest\">");
-    for pair in pairs {
-        let _ = write!(
-            out,
-            "<div class=\"row\"><div class=\"label\"><code>{}</code> <span class=\"muted\">against \
-             <code>{}</code></span></div><div class=\"box\">{}</div><div class=\"value\"><b>{}</b> <span class=\"muted\">{}\
-             </span> <span class=\"verdict {}\">{} {}</span></div></div>",
-            escape(&pair.case),
-            escape(&pair.baseline),
+    let row = |pair: &PairRow<'_>| {
+        let verdict = pair.comparison.verdict;
+        [
+            format!(
+                "<code>{}</code> <span class=\"muted\">against <code>{}</code></span>",
+                escape(&pair.case),
+                escape(&pair.baseline)
+            ),
             plot(pair, &axis, margin),
-            escape(&pair.relative),
-            escape(&pair.interval),
-            class(pair.comparison.verdict),
-            sign(pair.comparison.verdict),
-            escape(&pair.verdict),
-        );
-    }
-    let _ = write!(
-        out,
-        "<div class=\"row foot\"><div class=\"label\"></div><div class=\"box\">{}</div></div></div>",
-        axis.labels("")
-    );
-    out
+            format!(
+                "<div class=\"value\"><b>{}</b> <span class=\"muted\">{}</span> <span class=\"verdict {}\">{} {}</span>\
+                 </div>",
+                escape(&pair.relative),
+                escape(&pair.interval),
+                class(verdict),
+                sign(verdict),
+                escape(&pair.verdict)
+            ),
+        ]
+    };
+    axis.rows("rows forest", "", pairs.iter().map(row))
 }
 
 /// The percentages that the axis must hold.

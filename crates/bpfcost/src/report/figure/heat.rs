@@ -10,10 +10,7 @@ use super::{
 };
 use crate::{
     record::Verdict,
-    report::{
-        matrix::{CellText, Head, Matrix, Row},
-        style::Tone,
-    },
+    report::matrix::{CellText, Head, Matrix},
 };
 
 /// More targets than this make several figures, or a cell would not hold its words on a phone.
@@ -23,12 +20,10 @@ const LEVELS: [f64; 3] = [0.01, 0.05, 0.20];
 
 /// The figure of the targets in these columns.
 pub(crate) fn render(matrix: &Matrix<'_>, columns: &[usize]) -> String {
-    let heads = columns
-        .iter()
-        .filter_map(|column| matrix.heads.get(*column));
-    let heads = heads.map(|head| {
-        let below = match head.against.and_then(|first| matrix.heads.get(first)) {
-            Some(first) => format!("against {}", first.label),
+    let heads = columns.iter().map(|at| {
+        let head = &matrix.heads[*at];
+        let below = match head.against {
+            Some(first) => format!("against {}", matrix.heads[first].label),
             None => head.unit.clone(),
         };
         (head.label.clone(), below)
@@ -37,65 +32,39 @@ pub(crate) fn render(matrix: &Matrix<'_>, columns: &[usize]) -> String {
     for group in matrix.shown(false) {
         let _ = write!(out, "<h3>{}</h3>", escape(&group.name));
         for row in &group.rows {
-            out.push_str(&tiles::row(&row.name, &cells(row, matrix, columns)));
+            let tiles = columns
+                .iter()
+                .map(|at| tile(&row.cells[*at], &matrix.heads[*at]));
+            out.push_str(&tiles::row(&row.name, &tiles.collect::<Vec<_>>()));
         }
     }
     out + "</div>"
 }
 
-fn cells(row: &Row, matrix: &Matrix<'_>, columns: &[usize]) -> Vec<Tile> {
-    let shown = columns
-        .iter()
-        .filter_map(|column| Some((row.cells.get(*column)?, matrix.heads.get(*column)?)));
-    let tile = |(cell, head): (&CellText, &Head)| Tile {
-        class: classes(cell),
-        text: text(cell),
-        title: words(cell, head, matrix),
-    };
-    shown.map(tile).collect()
-}
-
-/// What stands in a cell.
-fn text(cell: &CellText) -> String {
-    match &cell.difference {
-        Some(found) => format!("{} {}", sign(found.difference.verdict), found.relative),
-        None => cell.marked(),
-    }
-}
-
-/// A cell in words.
-fn words(cell: &CellText, head: &Head, matrix: &Matrix<'_>) -> String {
-    let mut words = format!("{}: {}", head.label, cell.text.value);
-    if cell.text.tone == Tone::Plain {
-        let _ = write!(words, " {}", head.unit);
-    }
-    if !cell.text.spread.is_empty() {
-        let _ = write!(words, ", {}", cell.text.spread);
-    }
-    if let Some(note) = cell.footnote.and_then(|note| matrix.footnotes.get(note)) {
-        let _ = write!(words, ", {note}");
-    }
-    if let Some(found) = &cell.difference {
-        let difference = format!("{} {}", found.relative, found.interval);
-        let _ = write!(words, ", {}, {}", difference.trim_end(), found.verdict);
-    }
-    words
-}
-
-fn classes(cell: &CellText) -> String {
+/// A cell: how it differs, where it is compared, else what it costs.
+fn tile(cell: &CellText, head: &Head) -> Tile {
+    let of =
+        |class: String, more: &[&str]| Tile::of(&head.label, &head.unit, &cell.text, class, more);
     let Some(found) = &cell.difference else {
-        return match cell.text.tone {
-            Tone::Alarm => "none alarm",
-            Tone::Quiet => "none",
-            _ => "value",
-        }
-        .to_owned();
+        return Tile {
+            text: cell.marked(),
+            ..of("value".to_owned(), &[&cell.text.note])
+        };
     };
-    let difference = found.difference;
-    let size = difference.relative.abs();
+    let verdict = found.difference.verdict;
+    let size = found.difference.relative.abs();
     let level = LEVELS.iter().filter(|level| size > **level).count() + 1;
-    match difference.verdict {
-        Verdict::Slower | Verdict::Faster => format!("{} l{level}", class(difference.verdict)),
+    let class = match verdict {
+        Verdict::Slower | Verdict::Faster => format!("{} l{level}", class(verdict)),
         verdict => class(verdict).to_owned(),
+    };
+    let difference = format!("{} {}", found.relative, found.interval);
+    Tile {
+        text: format!("{} {}", sign(verdict), found.relative),
+        class: class.clone(),
+        ..of(
+            class,
+            &[&cell.text.note, difference.trim_end(), found.verdict],
+        )
     }
 }

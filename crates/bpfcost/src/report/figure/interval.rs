@@ -1,14 +1,12 @@
 //! What every case costs: a point with its interval on an axis from zero, and the range in which
 //! the net lies. One figure a group, for groups differ in size.
 
-use std::fmt::Write;
-
 use super::{
     axis::Axis,
     svg::{Svg, escape},
 };
 use crate::{
-    record::{Record, Status},
+    record::{Raw, Record, Status},
     report::{
         number,
         rows::{CaseRow, Group},
@@ -43,34 +41,24 @@ pub(crate) fn render(group: &Group<'_>, record: &Record) -> String {
     let unit = record.unit.to_string();
     let reach = group.rows.iter().flat_map(reach).fold(0.0, f64::max);
     let axis = Axis::from_zero(reach);
-    let mut out = String::from("<div class=\"rows\">");
     let mut costs: Vec<String> = group.rows.iter().map(|row| row.cost.clone()).collect();
     number::align(&mut costs, PUNCTUATION_SPACE, FIGURE_SPACE);
-    for (row, cost) in group.rows.iter().zip(&costs) {
-        let _ = write!(
-            out,
-            "<div class=\"row\"><div class=\"label\"><code>{}</code></div><div class=\"box\">{}</div>{}</div>",
-            escape(&row.name),
-            plot(row, &axis, &unit),
-            value(row, cost)
-        );
-    }
-    let _ = write!(
-        out,
-        "<div class=\"row foot\"><div class=\"label\"></div><div class=\"box\">{}</div></div></div>",
-        axis.labels(&unit)
-    );
-    out
+    let rows = group.rows.iter().zip(&costs).map(|(row, cost)| {
+        let name = format!("<code>{}</code>", escape(&row.name));
+        [name, plot(row, &axis, &unit), value(row, cost)]
+    });
+    axis.rows("rows", &unit, rows)
+}
+
+/// The numbers of a case that count.
+fn raw<'a>(row: &CaseRow<'a>) -> Option<&'a Raw> {
+    let raw = row.case.raw.as_ref();
+    raw.filter(|_| row.case.status == Status::Ok)
 }
 
 /// The values that the axis must hold.
 fn reach(row: &CaseRow<'_>) -> Vec<f64> {
-    let Some(raw) = row
-        .case
-        .raw
-        .as_ref()
-        .filter(|_| row.case.status == Status::Ok)
-    else {
+    let Some(raw) = raw(row) else {
         return Vec::new();
     };
     let mut values = vec![raw.value];
@@ -82,12 +70,7 @@ fn reach(row: &CaseRow<'_>) -> Vec<f64> {
 }
 
 fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
-    let raw = row
-        .case
-        .raw
-        .as_ref()
-        .filter(|_| row.case.status == Status::Ok);
-    let Some(raw) = raw.filter(|raw| raw.value.is_finite()) else {
+    let Some(raw) = raw(row).filter(|raw| raw.value.is_finite()) else {
         let mut svg = Svg::filling("plot", &format!("{}: {}", row.name, row.cost), "");
         axis.grid(&mut svg);
         return svg.finish();
@@ -119,28 +102,24 @@ fn plot(row: &CaseRow<'_>, axis: &Axis, unit: &str) -> String {
 
 /// The numbers beside the plot.
 fn value(row: &CaseRow<'_>, cost: &str) -> String {
-    if row.case.status != Status::Ok || row.case.raw.is_none() {
-        let class = if row.case.status == Status::Invalid {
-            "alarm"
-        } else {
-            "muted"
+    if raw(row).is_none() {
+        let class = match row.case.status {
+            Status::Invalid => "alarm",
+            _ => "muted",
         };
         return format!("<div class=\"value {class}\">{}</div>", escape(&row.cost));
     }
+    let net = match row.net.as_str() {
+        "" => String::new(),
+        harness if harness.starts_with('≈') => harness.to_owned(),
+        net => format!("net {net}"),
+    };
     // Beside a count there is room for its range, and not for the number of loads.
     let range = words::range(row.case);
-    let mut out = format!(
-        "<div class=\"value\"><b>{}</b> <span class=\"muted\">{}</span>",
+    format!(
+        "<div class=\"value\"><b>{}</b> <span class=\"muted\">{}</span> <span class=\"nettext\">{}</span></div>",
         escape(cost),
-        escape(range.as_ref().unwrap_or(&row.interval))
-    );
-    if !row.net.is_empty() {
-        let net = match row.net.as_str() {
-            "≈ harness" => "≈ harness".to_owned(),
-            net => format!("net {net}"),
-        };
-        let _ = write!(out, " <span class=\"nettext\">{}</span>", escape(&net));
-    }
-    out.push_str("</div>");
-    out
+        escape(range.as_ref().unwrap_or(&row.interval)),
+        escape(&net)
+    )
 }

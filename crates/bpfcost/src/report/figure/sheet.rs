@@ -4,7 +4,6 @@
 use super::tiles::{self, Tile};
 use crate::report::{
     absent::mark,
-    style::Tone,
     view::grid::{Cell, Sheet},
 };
 
@@ -48,39 +47,22 @@ fn ends(sheet: &Sheet<'_>) -> (f64, f64) {
 }
 
 fn tile(cell: &Cell<'_>, column: &str, sheet: &Sheet<'_>, (low, high): (f64, f64)) -> Tile {
-    let text = &cell.text;
-    let class = match (text.tone, cell.cost) {
-        (Tone::Alarm, _) => "none alarm".to_owned(),
-        (Tone::Plain, Some(cost)) => {
-            let share = (cost.value.ln() - low) / (high - low);
-            let shade = match share.is_finite() {
-                true => (share * SHADES).floor().clamp(0.0, SHADES - 1.0),
-                false => 0.0,
-            };
-            format!("cost s{shade}")
-        }
-        _ => "none".to_owned(),
-    };
-    let mut title = format!("{column}: {}", text.value);
-    if cell.case.is_none() {
-        title.push_str("no part of this run");
-    }
-    if text.tone == Tone::Plain && cell.case.is_some() {
-        title = format!("{title} {}", sheet.record.unit);
-    }
-    if !text.spread.is_empty() {
-        title = format!("{title}, {}", text.spread);
-    }
-    if let Some(why) = &text.why {
-        title = format!("{title}, {why}");
-    }
+    let class = cell.cost.map_or("none".to_owned(), |cost| {
+        let share = (cost.value.ln() - low) / (high - low);
+        let shade = match share.is_finite() {
+            true => (share * SHADES).floor().clamp(0.0, SHADES - 1.0),
+            false => 0.0,
+        };
+        format!("cost s{shade}")
+    });
+    let unit = sheet.record.unit.to_string();
+    let tile = Tile::of(column, &unit, &cell.text, class, &[&cell.text.note]);
     Tile {
-        class,
         // Short enough for a phone.
         text: match cell.case {
-            Some(_) => format!("{}{}", text.value.to_lowercase(), mark(cell.footnote)),
+            Some(_) => format!("{}{}", tile.text.to_lowercase(), mark(cell.footnote)),
             None => "·".to_owned(),
         },
-        title,
+        ..tile
     }
 }

@@ -50,23 +50,14 @@ pub(crate) fn render(stack: &Stack) -> String {
             escape(part)
         );
     }
-    out.push_str("</p><div class=\"rows\">");
-    for bar in &stack.bars {
-        let _ = write!(
-            out,
-            "<div class=\"row\"><div class=\"label\"><code>{}</code></div><div class=\"box\">{}</div>\
-             <div class=\"value\"><b>{}</b></div></div>",
-            escape(&bar.name),
+    let row = |bar: &Bar| {
+        [
+            format!("<code>{}</code>", escape(&bar.name)),
             plot(bar, stack, &axis),
-            escape(&bar.total)
-        );
-    }
-    let _ = write!(
-        out,
-        "<div class=\"row foot\"><div class=\"label\"></div><div class=\"box\">{}</div></div></div>",
-        axis.labels(&stack.unit)
-    );
-    out
+            format!("<div class=\"value\"><b>{}</b></div>", escape(&bar.total)),
+        ]
+    };
+    out + "</p>" + &axis.rows("rows", &stack.unit, stack.bars.iter().map(row))
 }
 
 /// Colours that are far from each other first.

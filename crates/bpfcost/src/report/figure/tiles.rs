@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::svg::{Svg, escape};
+use crate::report::{cost::CostText, style::Tone};
 
 /// Pixels of a row.
 const HEIGHT: f64 = 26.0;
@@ -17,6 +18,37 @@ pub(super) struct Tile {
     pub(super) text: String,
     /// The same in words.
     pub(super) title: String,
+}
+
+impl Tile {
+    /// A cost below a head, in a class where it has a number; `more` is what is to say of it beside.
+    pub(super) fn of(
+        head: &str,
+        unit: &str,
+        cost: &CostText,
+        class: String,
+        more: &[&str],
+    ) -> Self {
+        let title = match cost.tone {
+            Tone::Plain => format!("{head}: {} {unit}", cost.value),
+            _ => format!("{head}: {}", cost.value),
+        };
+        let parts = [
+            title.as_str(),
+            &cost.spread,
+            cost.why.as_deref().unwrap_or_default(),
+        ];
+        let parts = parts.iter().chain(more).filter(|part| !part.is_empty());
+        Tile {
+            class: match cost.tone {
+                Tone::Alarm => "none alarm".to_owned(),
+                Tone::Quiet => "none".to_owned(),
+                _ => class,
+            },
+            text: cost.value.clone(),
+            title: parts.copied().collect::<Vec<_>>().join(", "),
+        }
+    }
 }
 
 /// The beginning of a figure: a head and what stands below it for each column.

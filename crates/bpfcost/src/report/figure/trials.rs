@@ -1,9 +1,7 @@
 //! Every trial of a case, in the order of epochs: shows drift, the luck of loads, modes and
-//! outliers. Nothing is left out: with many trials, cells stand for those that fall together.
+//! outliers. Nothing is left out: with many trials, lines stand for those that fall together.
 
-use std::fmt::Write;
-
-use super::svg::{Svg, escape, short};
+use super::svg::{Svg, escape};
 use crate::{
     record::{CaseRecord, Record},
     report::{number, text, words},
@@ -13,11 +11,10 @@ use crate::{
 const HEIGHT: f64 = 84.0;
 /// Free above and below.
 const EDGE: f64 = 6.0;
-/// Up to this many trials are dots; more are cells.
+/// Up to this many trials are dots; more are lines over those that fall together.
 const DOTS: usize = 300;
-/// Cells across and down.
+/// Lines across.
 const ACROSS: usize = 96;
-const DOWN: usize = 28;
 
 /// The figure of one case; `None` where it has no finite trial.
 pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
@@ -63,7 +60,7 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
                 svg.dot("trial", (x * 100.0, scale.y(*value)), 1.7);
             }
         }
-        false => svg.raw(&cells(&trials, &scale)),
+        false => ranges(&mut svg, &trials, &scale),
     }
     Some(format!(
         "<figcaption><code>{}</code><span class=\"muted\">n = {}</span></figcaption>\
@@ -97,50 +94,21 @@ impl Scale {
     }
 }
 
-/// Trials in cells, darker where more fall together; a cell with a single one is still seen.
-fn cells(trials: &[(f64, f64)], scale: &Scale) -> String {
-    let mut counts = vec![0u32; ACROSS * DOWN];
-    for (x, value) in trials {
-        let column = ((x * ACROSS as f64) as usize).min(ACROSS - 1);
-        let row = ((1.0 - scale.share(*value)) * (DOWN - 1) as f64).round() as usize;
-        if let Some(count) = counts.get_mut(row.min(DOWN - 1) * ACROSS + column) {
-            *count += 1;
+/// Trials that fall together as a line over all of them, darker over the middle half.
+fn ranges(svg: &mut Svg, trials: &[(f64, f64)], scale: &Scale) {
+    let column = |trial: &(f64, f64)| (trial.0 * ACROSS as f64) as usize;
+    for together in trials.chunk_by(|one, next| column(one) == column(next)) {
+        let mut values: Vec<f64> = together.iter().map(|trial| trial.1).collect();
+        values.sort_by(f64::total_cmp);
+        let x = (column(&together[0]) as f64 + 0.5) / ACROSS as f64 * 100.0;
+        let last = values.len() - 1;
+        for (class, low, high) in [
+            ("range", 0, last),
+            ("range half", last / 4, last - last / 4),
+        ] {
+            // One trial alone is seen too.
+            let (low, high) = (scale.y(values[low]) + 0.5, scale.y(values[high]) - 0.5);
+            svg.line(class, (x, low), (x, high));
         }
     }
-    let most = f64::from(counts.iter().copied().max().unwrap_or(1).max(1));
-    let mut paths: [String; 4] = Default::default();
-    for (row, line) in counts.chunks(ACROSS).enumerate() {
-        let level = |count: u32| ((f64::from(count) / most).sqrt() * 3.99) as usize;
-        let mut column = 0;
-        while let Some(&count) = line.get(column) {
-            let run = line[column..]
-                .iter()
-                .take_while(|other| {
-                    (**other == 0) == (count == 0) && level(**other) == level(count)
-                })
-                .count();
-            if count > 0
-                && let Some(path) = paths.get_mut(level(count))
-            {
-                let _ = write!(path, "M{column} {row}.5h{run}");
-            }
-            column += run.max(1);
-        }
-    }
-    // Rows of cells keep their middle where a dot of the same value would be.
-    let cell = (HEIGHT - 2.0 * EDGE) / (DOWN - 1) as f64;
-    let mut out = format!(
-        "<svg x=\"0\" y=\"{}\" width=\"100%\" height=\"{}\" viewBox=\"0 0 {ACROSS} {DOWN}\" \
-         preserveAspectRatio=\"none\">",
-        short(EDGE - cell / 2.0),
-        short(cell * DOWN as f64)
-    );
-    for (level, path) in paths
-        .iter()
-        .enumerate()
-        .filter(|(_, path)| !path.is_empty())
-    {
-        let _ = write!(out, "<path class=\"cell c{level}\" d=\"{path}\"/>");
-    }
-    out + "</svg>"
 }

@@ -22,10 +22,9 @@ pub fn changes(matrix: &Matrix<'_>) -> Vec<Block> {
     let Some(grid) = &matrix.grid else {
         return Vec::new();
     };
-    let heads = matrix.heads.iter().enumerate();
-    heads
-        .filter_map(|(here, head)| Some(block(matrix, grid, [head.against?, here])))
-        .collect()
+    let pairs =
+        (0..matrix.heads.len()).filter_map(|here| Some([matrix.heads[here].against?, here]));
+    pairs.map(|pair| block(matrix, grid, pair)).collect()
 }
 
 /// A case that two targets have.
@@ -48,23 +47,30 @@ impl Change<'_> {
 fn block(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Block {
     let [there, here] = columns.map(|column| &matrix.heads[column]);
     let over = number::round_percent(NAMED);
-    let all: Vec<Change<'_>> = matrix
-        .rows()
-        .filter_map(|row| {
-            let case = &matrix.across.rows[row.index];
-            let cell = &case.cells[columns[1]];
-            let (grid_row, column) = grid.place(cell.case?)?;
-            Some(Change {
-                row: grid_row,
-                column,
-                name: case.name,
-                costs: columns.map(|column| &row.cells[column]),
-                difference: cell.difference?,
-            })
+    let changes = matrix.rows().filter_map(|row| {
+        let case = &matrix.across.rows[row.index];
+        let cell = &case.cells[columns[1]];
+        let (grid_row, column) = grid.place(cell.case?)?;
+        Some(Change {
+            row: grid_row,
+            column,
+            name: case.name,
+            costs: columns.map(|column| &row.cells[column]),
+            difference: cell.difference?,
         })
-        .collect();
+    });
+    let all: Vec<Change<'_>> = changes.collect();
     let first = all.first().map_or("", |one| one.column);
-    let mut large = large(&all, first);
+    // A row that changes in its first column is named by that alone.
+    let firsts = all
+        .iter()
+        .filter(|one| one.column == first && one.is_large());
+    let known: HashSet<&str> = firsts.map(|one| one.row).collect();
+    let named = |one: &&Change<'_>| one.column == first || !known.contains(one.row);
+    let large = all.iter().filter(|one| one.is_large()).filter(named);
+    let mut large: Vec<&Change<'_>> = large.collect();
+    let size = |one: &Change<'_>| one.difference.relative.abs();
+    large.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let named = large.len().min(MOST);
     let caption = match large.len() - named {
         0 if named == 0 => format!("No case got dearer or cheaper by over {over}."),
@@ -101,22 +107,4 @@ fn block(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Block {
         captions: vec![caption],
         ..Block::of(columns, &large)
     }
-}
-
-/// The changes that are large, largest first. A row that changes in its first column is named by that alone.
-fn large<'a, 'b>(all: &'b [Change<'a>], first: &str) -> Vec<&'b Change<'a>> {
-    let firsts = || all.iter().filter(|one| one.column == first);
-    let known: HashSet<&str> = firsts()
-        .filter(|one| one.is_large())
-        .map(|one| one.row)
-        .collect();
-    let others = all.iter().filter(|one| !known.contains(one.row));
-    let others = others.filter(|one| one.column != first);
-    let mut large: Vec<&Change<'_>> = firsts()
-        .chain(others)
-        .filter(|one| one.is_large())
-        .collect();
-    let size = |one: &Change<'_>| one.difference.relative.abs();
-    large.sort_by(|a, b| size(b).total_cmp(&size(a)));
-    large
 }

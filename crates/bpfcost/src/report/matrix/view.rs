@@ -6,9 +6,11 @@ use crate::{
     report::{
         block::{Block, Cell, Head},
         figure::heat,
-        section::{Detail, Figure, Figures, Problem, Prose, Section, View, tables},
+        section::{Detail, Figures, Problem, Section, View, tables},
         style::Tone,
-        summary, target, text, warnings, words,
+        target, text,
+        view::grid::EVERY_CASE,
+        warnings, words,
     },
 };
 
@@ -21,7 +23,7 @@ const KEY: &str = "<span class=\"key\"><i class=\"k-heat less\"></i> ▼ costs l
 const SHADES: &str = "Stronger beyond 1\u{A0}%, 5\u{A0}% and 20\u{A0}%. Targets that are not compared show \
                       what a case costs there.";
 
-/// Several targets side by side. A terminal shows the records in a sentence each; elsewhere they follow in full.
+/// Several targets side by side. Except in a short view, the records follow in full.
 pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
     let mut sections = vec![Section::Table(targets(matrix))];
     sections.extend(tables(changes(matrix)));
@@ -33,7 +35,7 @@ pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
     }
     sections.push(Section::Table(costs(matrix, detail)));
     if detail == Detail::Brief {
-        sections.extend(records(matrix));
+        sections.push(disturbed(matrix));
     }
     View {
         title: format!("{} on {} targets", matrix.experiment, matrix.heads.len()),
@@ -132,6 +134,7 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
     let groups = matrix.shown(all).iter();
     let mut captions = matrix.notes(all);
     captions.extend(matrix.captions());
+    captions.extend((!all).then(|| EVERY_CASE.to_owned()));
     Block {
         title: "Costs".to_owned(),
         captions,
@@ -168,10 +171,7 @@ fn figures(matrix: &Matrix<'_>) -> Figures {
     }
     let compares = matrix.heads.iter().any(|head| head.against.is_some());
     let told = |words: &str| if compares { words } else { "" }.to_owned();
-    let figure = |columns: &Vec<usize>| Figure {
-        markup: heat::render(matrix, columns),
-        ..Figure::default()
-    };
+    let figure = |columns: &Vec<usize>| heat::render(matrix, columns).into();
     Figures {
         title: "Where they differ".to_owned(),
         key: told(KEY),
@@ -181,24 +181,12 @@ fn figures(matrix: &Matrix<'_>) -> Figures {
     }
 }
 
-/// What the tables of the targets would say, where they don't follow.
-fn records(matrix: &Matrix<'_>) -> Vec<Section> {
-    let columns = || matrix.across.columns.iter().zip(&matrix.heads);
-    let sentences = columns().map(|(column, _)| summary::sentence(column.record));
-    let more = match matrix.shown(false).len() < matrix.groups.len() {
-        true => "Everything else, each target's own tables too",
-        false => "Each target's own table, with net and the comparisons within it",
-    };
-    let more = format!("{more}: --verbose, or `bpfcost report` of the records.");
-    let warnings = columns().flat_map(|(column, head)| {
+/// What disturbed the records, where they don't follow.
+fn disturbed(matrix: &Matrix<'_>) -> Section {
+    let columns = matrix.across.columns.iter().zip(&matrix.heads);
+    let warnings = columns.flat_map(|(column, head)| {
         let lines = warnings::lines(column.record).into_iter();
         lines.map(|warning| format!("{}: {warning}", head.label))
     });
-    vec![
-        Section::Prose(Prose {
-            paragraphs: sentences.chain([more]).collect(),
-            ..Prose::default()
-        }),
-        Section::Warnings(warnings.collect()),
-    ]
+    Section::Warnings(warnings.collect())
 }

@@ -1,5 +1,4 @@
-//! Names with what stands beside them: the figures that a reader weighs everything else by, the machine; and
-//! the method.
+//! Names with what stands beside them: the figures that a reader weighs everything else by, and the machine.
 
 use crate::{
     measure::Stop,
@@ -29,17 +28,11 @@ pub(super) fn above(record: &Record) -> Vec<Section> {
 }
 
 /// What stands below everything else.
-pub(super) fn below(record: &Record) -> Vec<Section> {
-    let machine = Facts {
+pub(super) fn below(record: &Record) -> Section {
+    Section::Facts(Facts {
         title: "The machine".to_owned(),
         facts: machine(record),
-    };
-    let method = Prose {
-        title: "The method".to_owned(),
-        paragraphs: trials::method(record),
-        ..Prose::default()
-    };
-    vec![Section::Facts(machine), Section::Prose(method)]
+    })
 }
 
 fn facts(record: &Record) -> Vec<Fact> {
@@ -51,38 +44,34 @@ fn facts(record: &Record) -> Vec<Fact> {
         cases.filter(|case| case.status == status).count() as u64
     };
     let invalid = count(Status::Invalid);
-    let tone = if invalid > 0 {
-        Tone::Alarm
-    } else {
-        Tone::Plain
-    };
     let why = match record.stop {
         Stop::Interrupted => "until it was interrupted".to_owned(),
         stop => format!("of measuring, until {}", words::stop(stop)),
     };
+    let width = summary::typical_half_width(record).map(number::percent);
     let known = match record.unit.is_counted() {
         true => Fact::new(
             "cases that count the same in every load",
             number::count(summary::same_in_every_load(record) as u64),
         ),
-        false => {
-            let width = summary::typical_half_width(record);
-            let width = width.map(|width| format!("±{}", number::percent(width)));
-            Fact::new(
-                "typical half-width of the 95\u{A0}% interval",
-                width.unwrap_or(number::MISSING.to_owned()),
-            )
-        }
+        false => Fact::new(
+            "typical half-width of the 95\u{A0}% interval",
+            width.map_or_else(|| number::MISSING.to_owned(), |width| format!("±{width}")),
+        ),
     };
     vec![
         Fact::new("valid cases", number::count(count(Status::Ok))),
         Fact {
-            tone,
+            tone: if invalid > 0 {
+                Tone::Alarm
+            } else {
+                Tone::Plain
+            },
             ..Fact::new("invalid cases", number::count(invalid))
         },
         known,
-        Fact::new(trials::epochs(record), number::count(epochs as u64)),
-        Fact::new(trials::noun(record), number::count(trials as u64)),
+        Fact::new(trials::words(record).epochs, number::count(epochs as u64)),
+        Fact::new(trials::words(record).noun, number::count(trials as u64)),
         Fact::new(why, number::duration(record.seconds)),
     ]
 }
@@ -90,57 +79,60 @@ fn facts(record: &Record) -> Vec<Fact> {
 /// The machine, and what disturbed it.
 fn machine(record: &Record) -> Vec<Fact> {
     let machine = &record.machine;
-    let or_none =
-        |text: &Option<String>, none: &str| text.as_deref().map_or(none.to_owned(), text::line);
+    let told =
+        |text: &Option<String>, none: &str| Some(text::line(text.as_deref().unwrap_or(none)));
     let list = |texts: &[String], none: &str| match texts {
-        [] => none.to_owned(),
-        texts => text::line(&texts.join("; ")),
+        [] => Some(none.to_owned()),
+        texts => Some(text::line(&texts.join("; "))),
     };
-    let on = |on| if on { "on" } else { "off" };
+    let on = |on: bool| Some(if on { "on" } else { "off" }.to_owned());
     let cpus: Vec<String> = record.asked.cpus.iter().map(u32::to_string).collect();
-    let mut facts = vec![
-        Fact::new(
-            "Kernel",
-            text::line(&format!("{} {}", machine.kernel, machine.kernel_build)),
-        ),
-        Fact::new(
-            "CPU",
-            format!("{} × {}", machine.cpus, text::line(&machine.cpu)),
-        ),
-        Fact::new("Virtualised", or_none(&machine.virtualised, "no")),
-        Fact::new("Emulator", or_none(&machine.emulator, "none")),
-        Fact::new("Clock", text::line(&machine.clocksource)),
-        Fact::new("Governor", or_none(&machine.governor, "none")),
-        Fact::new("Sibling threads", machine.smt.map_or("unknown", on)),
-        Fact::new("Mitigations", list(&machine.mitigations, "none")),
-        Fact::new("BPF JIT", on(machine.jit)),
-        Fact::new("bpf_stats", on(machine.bpf_stats)),
-        Fact::new("Measured on CPU", list(&cpus, number::MISSING)),
-        Fact::new("Stolen time", number::duration(machine.steal_ms / 1e3)),
-    ];
     // Of a workload others did the work, and this program's threads none of it.
-    if !super::is_workload(record) {
-        let other = number::duration(machine.other_cpu_ms / 1e3);
-        facts.push(Fact::new("Other processes", format!("{other} of CPU time")));
-        facts.push(Fact::new("Migrations", number::count(machine.migrations)));
-    }
-    facts.push(Fact::new(
-        trials::programs(record),
-        or_none(&machine.programs, number::MISSING),
-    ));
-    facts.push(Fact::new(
-        "Other BPF programs",
-        list(&machine.other_tracers, "none"),
-    ));
-    let mhz = machine.mhz.map(|ends| {
-        let [low, high] = ends.map(|end| number::fixed(end, 0));
-        Fact::new("Frequency", format!("{low} to {high} MHz"))
-    });
-    let bytes = [
-        ("Kernel memory", machine.kernel_bytes),
-        ("User memory", machine.user_bytes),
+    let own = !super::is_workload(record);
+    let other = number::duration(machine.other_cpu_ms / 1e3);
+    let mhz = machine
+        .mhz
+        .map(|ends| ends.map(|end| number::fixed(end, 0)));
+    let kernel = format!("{} {}", machine.kernel, machine.kernel_build);
+    let smt = machine.smt.map_or_else(|| Some("unknown".to_owned()), on);
+    let facts = [
+        ("Kernel", Some(text::line(&kernel))),
+        (
+            "CPU",
+            Some(format!("{} × {}", machine.cpus, text::line(&machine.cpu))),
+        ),
+        ("Virtualised", told(&machine.virtualised, "no")),
+        ("Emulator", told(&machine.emulator, "none")),
+        ("Clock", Some(text::line(&machine.clocksource))),
+        ("Governor", told(&machine.governor, "none")),
+        ("Sibling threads", smt),
+        ("Mitigations", list(&machine.mitigations, "none")),
+        ("BPF JIT", on(machine.jit)),
+        ("bpf_stats", on(machine.bpf_stats)),
+        ("Measured on CPU", list(&cpus, number::MISSING)),
+        (
+            "Stolen time",
+            Some(number::duration(machine.steal_ms / 1e3)),
+        ),
+        (
+            "Other processes",
+            own.then(|| format!("{other} of CPU time")),
+        ),
+        ("Migrations", own.then(|| number::count(machine.migrations))),
+        (
+            trials::words(record).programs,
+            told(&machine.programs, number::MISSING),
+        ),
+        ("Other BPF programs", list(&machine.other_tracers, "none")),
+        (
+            "Frequency",
+            mhz.map(|[low, high]| format!("{low} to {high} MHz")),
+        ),
+        ("Kernel memory", machine.kernel_bytes.map(number::bytes)),
+        ("User memory", machine.user_bytes.map(number::bytes)),
     ];
-    let bytes = bytes.map(|(name, bytes)| Some(Fact::new(name, number::bytes(bytes?))));
-    facts.extend(mhz.into_iter().chain(bytes.into_iter().flatten()));
+    let facts = facts.into_iter();
     facts
+        .filter_map(|(name, value)| Some(Fact::new(name, value?)))
+        .collect()
 }

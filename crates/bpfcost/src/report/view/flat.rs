@@ -176,7 +176,7 @@ pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> 
         ("max", |raw| raw.max, &number, true),
         ("outliers", |raw| raw.outliers as f64, &count, spread),
     ];
-    let name = Head::words(trials::name(record));
+    let name = Head::words(trials::words(record).name);
     let mut columns = vec![name.of(|row: &CaseRow<'_>| Cell::words(&row.name).toned(row.tone))];
     columns.extend(values.into_iter().map(|(name, value, show, wanted)| {
         let cell = move |row: &CaseRow<'_>| {
@@ -190,13 +190,13 @@ pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> 
         group.rows.retain(|row| raw(row).is_some());
     }
     let block = grouped(columns, &valid).filled()?;
-    let mut captions = vec![trials::percentile_caption(record).to_owned()];
+    let mut captions = vec![trials::words(record).percentiles.to_owned()];
     match counted {
         true => captions.extend(record.cases.iter().filter_map(by_load)),
         false => captions.push(trials::spread_caption(record)),
     }
     Some(Block {
-        title: title(detail, format!("All {}", trials::name(record))),
+        title: title(detail, format!("All {}", trials::words(record).name)),
         captions,
         ..block
     })
@@ -255,40 +255,31 @@ pub(super) fn intervals(groups: &[Group<'_>], record: &Record) -> Option<Section
         title: group.name.clone(),
         markup: figure::interval::render(group, record),
     };
-    let captions = [words::session_caption(record), target::identity(record)];
-    (!groups.is_empty()).then(|| {
-        Section::Figures(Figures {
-            title: "What each case costs".to_owned(),
-            key: figure::interval::key(record),
-            caption: "Every axis starts at zero, and each group has its own.".to_owned(),
-            figures: groups.iter().map(figure).collect(),
-            below: captions.into_iter().flatten().collect(),
-            ..Figures::default()
-        })
-    })
+    let below = [words::session_caption(record), target::identity(record)];
+    let figures = Figures::of(
+        "What each case costs",
+        figure::interval::key(record),
+        "Every axis starts at zero, and each group has its own.".to_owned(),
+        groups.iter().map(figure).collect(),
+    )?;
+    Some(Section::Figures(Figures {
+        below: below.into_iter().flatten().collect(),
+        ..figures
+    }))
 }
 
 /// What differs from what, as a figure.
 pub(super) fn forest(pairs: &[PairRow<'_>], record: &Record) -> Option<Section> {
-    let what = match record.unit.is_counted() {
-        true => "Relative difference of counts.",
-        false => "Relative difference with its 95\u{A0}% interval.",
-    };
-    (!pairs.is_empty()).then(|| {
-        Section::Figures(Figures {
-            title: "What differs from what".to_owned(),
-            key: figure::forest::key(record),
-            caption: format!(
-                "{what} The axis is even near zero and logarithmic beyond, so that small and large effects both \
-                 show."
-            ),
-            figures: vec![Figure {
-                markup: figure::forest::render(pairs, record),
-                ..Figure::default()
-            }],
-            ..Figures::default()
-        })
-    })
+    let figure = (!pairs.is_empty()).then(|| figure::forest::render(pairs, record).into());
+    let figures = Figures::of(
+        "What differs from what",
+        figure::forest::key(record),
+        "Relative differences, with the intervals of those that have one. The axis is even near zero and logarithmic \
+         beyond."
+            .to_owned(),
+        figure.into_iter().collect(),
+    );
+    figures.map(Section::Figures)
 }
 
 /// The plots of trials, and what to know to read them.
@@ -297,9 +288,9 @@ pub(super) fn strips(record: &Record) -> Option<Section> {
     cases
         .retain(|case| case.status == Status::Ok && case.samples.iter().any(|one| !one.is_empty()));
     let mut caption = format!(
-        "Each trial is {}, in the order in which they ran, epoch by epoch; none is left out. Of many, darker cells hold \
-         more. The line is the estimate, a band its interval.",
-        trials::one(record)
+        "Each trial is {}, in the order in which they ran, epoch by epoch; none is left out. Of many, a line goes over \
+         those that fall together, darker over their middle half. The line is the estimate, a band its interval.",
+        trials::words(record).one
     );
     if cases.len() > MOST_STRIPS {
         caption += &format!(
@@ -313,20 +304,13 @@ pub(super) fn strips(record: &Record) -> Option<Section> {
         cases.sort_by(|a, b| width(b).total_cmp(&width(a)));
         cases.truncate(MOST_STRIPS);
     }
-    let figure = |case: &CaseRecord| {
-        Some(Figure {
-            markup: figure::trials::render(case, record)?,
-            ..Figure::default()
-        })
-    };
-    let figures: Vec<Figure> = cases.into_iter().filter_map(figure).collect();
-    (!figures.is_empty()).then(|| {
-        Section::Figures(Figures {
-            title: "Every trial".to_owned(),
-            caption,
-            figures,
-            order: Order::Strips,
-            ..Figures::default()
-        })
-    })
+    let figures = cases
+        .into_iter()
+        .filter_map(|case| figure::trials::render(case, record));
+    let figures = figures.map(Figure::from).collect();
+    let figures = Figures::of("Every trial", String::new(), caption, figures)?;
+    Some(Section::Figures(Figures {
+        order: Order::Strips,
+        ..figures
+    }))
 }

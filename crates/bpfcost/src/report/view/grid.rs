@@ -10,7 +10,7 @@ use crate::{
         block::{self, Block, Head},
         cost::CostText,
         figure, number,
-        section::{Detail, Figure, Figures, Section},
+        section::{Detail, Figures, Section},
         style::Tone,
         target, text, words,
     },
@@ -127,10 +127,7 @@ impl<'a> Sheet<'a> {
                 title: "What each way costs".to_owned(),
                 key: figure::sheet::KEY.to_owned(),
                 caption: self.caption(),
-                figures: vec![Figure {
-                    markup: figure::sheet::render(self),
-                    ..Figure::default()
-                }],
+                figures: vec![figure::sheet::render(self).into()],
                 below: below.collect(),
                 ..Figures::default()
             };
@@ -173,11 +170,15 @@ impl<'a> Sheet<'a> {
             .note
             .as_ref()
             .map_or("", |note| note.prefix.trim_end_matches('_'));
-        columns.push(Head::words(text::line(note)).of(|row: &Row<'_>| quiet(&row.note())));
-        let floors = self.floors_differ();
+        columns.push(
+            Head::words(text::line(note))
+                .kept()
+                .of(|row: &Row<'_>| quiet(&row.note())),
+        );
+        let floors = self.floors_differ() && detail != Detail::Brief;
         columns.push(
             Head::words("floor")
-                .spare()
+                .kept()
                 .of(|row: &Row<'_>| quiet(&row.floor))
                 .only(floors),
         );

@@ -18,7 +18,7 @@ use crate::{
         section::{Detail, Problem, Prose, Section, View, tables},
         style::Tone,
         summary, target, text, warnings, words,
-        workload::Overhead,
+        workload::{self, Overhead},
     },
 };
 
@@ -50,7 +50,7 @@ impl<'a> Layout<'a> {
             Layout::Flat => None,
             Layout::Grid(sheet) => grid::sentence(sheet),
             Layout::Curves(chart) => scaling::sentence(chart),
-            Layout::Workload(overhead) => overhead.sentence(),
+            Layout::Workload(overhead) => workload::sentence(overhead),
         }
     }
 
@@ -64,20 +64,13 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The cases and comparisons that stand by themselves in a short view.
-    fn others(&self, record: &'a Record) -> (Vec<Group<'a>>, Vec<PairRow<'a>>) {
-        match self {
-            Layout::Flat => (rows::groups(record), rows::pairs(record)),
-            Layout::Curves(chart) => (chart.others(), chart.other_pairs()),
-            Layout::Grid(_) | Layout::Workload(_) => (Vec::new(), Vec::new()),
-        }
-    }
-
-    /// The cases and comparisons that stand by themselves where everything is shown.
-    fn all(&self, record: &'a Record) -> (Vec<Group<'a>>, Vec<PairRow<'a>>) {
+    /// The cases and comparisons that stand by themselves, in a short view or where `all` is shown.
+    fn others(&self, record: &'a Record, all: bool) -> (Vec<Group<'a>>, Vec<PairRow<'a>>) {
         match self {
             // Its own tables have every value.
             Layout::Workload(_) => (Vec::new(), Vec::new()),
+            Layout::Grid(_) if !all => (Vec::new(), Vec::new()),
+            Layout::Curves(chart) if !all => (chart.others(), chart.other_pairs()),
             _ => (rows::groups(record), rows::pairs(record)),
         }
     }
@@ -95,31 +88,28 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
     failed.extend(unknown(record));
     let warnings = warnings::lines(record);
     failed.extend((!warnings.is_empty()).then_some(Section::Warnings(warnings)));
+    let all = matches!(detail, Detail::Full | Detail::Page);
+    let (groups, pairs) = layout.others(record, all);
+    let every = all.then(|| rows::groups(record));
+    let blocks = [
+        flat::costs(&groups, record, detail),
+        flat::cpus(record, detail),
+        every.and_then(|groups| flat::batches(&groups, record, detail)),
+        flat::pairs(&pairs, record, detail),
+    ];
+    let alone = (detail == Detail::Full).then(|| scenario::blocks(record));
+    let blocks = blocks.into_iter().flatten();
+    let blocks = tables(blocks.chain(alone.into_iter().flatten()));
+    let lead = layout.lead(detail);
     let sections = match detail {
-        Detail::Brief | Detail::Document => {
-            let (groups, pairs) = layout.others(record);
-            let blocks = [
-                flat::costs(&groups, record, detail),
-                flat::cpus(record, detail),
-                flat::pairs(&pairs, record, detail),
-            ];
-            let blocks = tables(blocks.into_iter().flatten());
-            [layout.lead(detail), blocks, own, failed].concat()
-        }
-        Detail::Full => {
-            let blocks = everything(record, &layout, detail).chain(scenario::blocks(record));
-            [layout.lead(detail), tables(blocks), own, failed].concat()
-        }
+        Detail::Brief | Detail::Document | Detail::Full => [lead, blocks, own, failed].concat(),
         Detail::Page => {
-            let mut figures: Vec<Section> = Vec::new();
-            figures.extend(flat::intervals(&layout.others(record).0, record));
-            let mut below: Vec<Section> = Vec::new();
-            below.extend(flat::forest(&rows::pairs(record), record));
-            below.extend(flat::strips(record));
-            below.extend(tables(everything(record, &layout, detail)));
-            below.extend(facts::below(record));
-            let above = facts::above(record);
-            [above, failed, layout.lead(detail), figures, own, below].concat()
+            let intervals = flat::intervals(&layout.others(record, false).0, record);
+            let forest = flat::forest(&rows::pairs(record), record);
+            let figures = forest.into_iter().chain(flat::strips(record)).collect();
+            let (above, below) = (facts::above(record), vec![facts::below(record)]);
+            let lead = lead.into_iter().chain(intervals).collect();
+            [above, failed, lead, own, figures, blocks, below].concat()
         }
     };
     View {
@@ -134,22 +124,6 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
         origin: origin(record),
         ..View::default()
     }
-}
-
-/// Every case, every CPU, every trial, every comparison.
-fn everything(
-    record: &Record,
-    layout: &Layout<'_>,
-    detail: Detail,
-) -> impl Iterator<Item = crate::report::block::Block> {
-    let (groups, pairs) = layout.all(record);
-    let blocks = [
-        flat::costs(&groups, record, detail),
-        flat::cpus(record, detail),
-        flat::batches(&rows::groups(record), record, detail),
-        flat::pairs(&pairs, record, detail),
-    ];
-    blocks.into_iter().flatten()
 }
 
 /// Why a record is not laid out as it declares.

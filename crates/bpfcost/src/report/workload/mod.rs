@@ -9,6 +9,7 @@ mod tables;
 
 use self::quantity::{Change, Quantity};
 pub(crate) use self::quantity::{Scale, held};
+pub(super) use self::sentence::sentence;
 use crate::{
     record::{CaseRecord, Record, State, States},
     report::{block::Block, number, text},
@@ -36,36 +37,25 @@ impl<'a> Overhead<'a> {
         })
     }
 
-    /// The record in a sentence without its end; `None` where no case has a result.
-    pub fn sentence(&self) -> Option<String> {
-        sentence::sentence(self)
-    }
-
-    /// The tables, most important first; where CPU times come from, where all is wanted.
-    pub fn blocks(&self, all: bool) -> Vec<Block> {
-        let mut blocks = match self.states.over() {
-            Some(over) => tables::along(self, over),
-            None => self.state_blocks(),
+    /// The tables, most important first; and those of every state, where the first go along a factor.
+    fn blocks(&self, all: bool) -> (Vec<Block>, Vec<Block>) {
+        let states = || {
+            self.states
+                .all
+                .iter()
+                .flat_map(|state| tables::of_state(self, state))
+        };
+        let (mut blocks, details): (Vec<Block>, Vec<Block>) = match self.states.over() {
+            Some(over) => (
+                tables::along(self, over),
+                states().filter(|_| all).collect(),
+            ),
+            None => (states().collect(), Vec::new()),
         };
         if let Some(last) = blocks.last_mut() {
             last.captions = self.captions(all);
         }
-        blocks
-    }
-
-    /// The tables of every state, where those of [`blocks`](Self::blocks) go along a factor.
-    pub fn details(&self) -> Vec<Block> {
-        match self.states.over() {
-            Some(_) => self.state_blocks(),
-            None => Vec::new(),
-        }
-    }
-
-    fn state_blocks(&self) -> Vec<Block> {
-        let states = self.states.all.iter();
-        states
-            .flat_map(|state| tables::of_state(self, state))
-            .collect()
+        (blocks, details)
     }
 
     /// How to read the tables; where CPU times come from, where all is wanted.
@@ -122,7 +112,7 @@ impl<'a> Overhead<'a> {
     }
 
     /// `size 4, load open`; empty where there is one state alone.
-    pub(crate) fn state_name(&self, state: &State<'a>) -> String {
+    fn state_name(&self, state: &State<'a>) -> String {
         match self.states.all.len() {
             1 => String::new(),
             _ => named(state.apart("")),

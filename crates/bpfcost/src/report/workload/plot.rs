@@ -28,8 +28,12 @@ const PERCENTILES: [(&str, &str, f64); 8] = [
     ("latency_p99_us", "99 %", 0.99),
     ("latency_p999_us", "99.9 %", 0.999),
 ];
-/// The CPU time of the server, of clients, of probes' own user space, and of all the machine.
-const PARTS: [&str; 4] = ["server_ns", "client_ns", "tool_ns", "machine_ns"];
+/// The CPU time of the server, of clients, of probes' own user space; the rest of the machine follows.
+const PARTS: [(&str, &str); 3] = [
+    ("server_ns", "server"),
+    ("client_ns", "clients"),
+    ("tool_ns", "the probe's own tool"),
+];
 
 /// CPU time and throughput along a factor, a figure each; none where its values are no sizes.
 pub(super) fn curves(overhead: &Overhead<'_>) -> Vec<Plot> {
@@ -112,12 +116,8 @@ fn latency(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Plot> {
         us if us < 1e3 => (1.0, "µs"),
         _ => (1e3, "ms"),
     };
-    let place = match overhead.state_name(state).as_str() {
-        "" => String::new(),
-        name => format!(", {name}"),
-    };
     (!lines.is_empty()).then(|| Plot {
-        title: format!("ECDF of latency{place}"),
+        title: overhead.title("ECDF of latency", state),
         unit: RateUnit { size, prefix: "" },
         rates: name.to_owned(),
         over: "of operations".to_owned(),
@@ -135,15 +135,12 @@ pub(super) fn stacks(overhead: &Overhead<'_>) -> Vec<Stack> {
 }
 
 fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
-    let known = |part: &str| {
+    let values = |part: &'static str| {
         state
             .cases()
-            .any(|case| case.secondary_value(part).is_some())
+            .filter_map(move |case| case.secondary_value(part))
     };
-    let client = known("client_ns");
-    let machine = state
-        .cases()
-        .filter_map(|case| case.secondary_value("machine_ns"));
+    let machine = values("machine_ns");
     let scale = match quantity::is_share(overhead.states.workload) {
         true => Scale {
             size: quantity::PERCENT_NS,
@@ -155,34 +152,29 @@ fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
     let bar = |name: &str| {
         let case = case_of(state, name)?;
         let whole = case.secondary_part("machine_ns")?;
-        let [server, client, tool] = [PARTS[0], PARTS[1], PARTS[2]]
-            .map(|part| case.secondary_value(part).unwrap_or(0.0) / size);
-        let rest = (whole.value / size - server - client - tool).max(0.0);
+        let parts = PARTS
+            .iter()
+            .map(|part| case.secondary_value(part.0).unwrap_or(0.0) / size);
+        let mut values: Vec<f64> = parts.collect();
+        values.push((whole.value / size - values.iter().sum::<f64>()).max(0.0));
         Some(Bar {
             name: text::line(name),
-            values: vec![server, client, tool, rest],
+            values,
             ci95: whole.ci95.map(|ends| ends.map(|end| end / size)),
             total: scale.shown(whole),
         })
     };
     let bars: Vec<Bar> = names(overhead).into_iter().filter_map(bar).collect();
-    let place = match overhead.state_name(state).as_str() {
-        "" => String::new(),
-        name => format!(", {name}"),
+    let rest = match values("client_ns").next() {
+        Some(_) => "rest of the machine",
+        None => "clients and rest of the machine",
     };
-    let rest = match client {
-        true => "rest of the machine",
-        false => "clients and rest of the machine",
-    };
+    let parts = PARTS.iter().map(|part| part.1).chain([rest]);
+    let operation = text::line(&overhead.states.workload.operation);
     (!bars.is_empty()).then(|| Stack {
-        title: format!(
-            "CPU time per {} by where it goes{place}",
-            text::line(&overhead.states.workload.operation)
-        ),
+        title: overhead.title(&format!("CPU time per {operation} by where it goes"), state),
         unit: scale.unit,
-        parts: ["server", "clients", "the probe's own tool", rest]
-            .map(str::to_owned)
-            .to_vec(),
+        parts: parts.map(str::to_owned).collect(),
         bars,
     })
 }

@@ -38,10 +38,15 @@ enum Source<'a> {
     Own,
     /// A value that is compared too.
     Metric(&'a MetricRecord),
-    /// A secondary value, of cases with a probe alone.
-    Probe(&'static str),
-    /// The same, over all windows.
-    Sum(&'static str),
+    /// A secondary value of cases with a probe alone: of a window, or of all of them.
+    Probe(&'static str, Of),
+}
+
+/// Which windows a value is of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Of {
+    Window,
+    All,
 }
 
 /// What its values are counted in.
@@ -71,10 +76,8 @@ pub(crate) struct Scale {
 pub(crate) struct Change<'a> {
     /// What it was made from.
     pub(crate) comparison: &'a Comparison,
-    /// `+1.9 %`.
-    pub(crate) relative: String,
-    /// `[+1.1, +2.7]`.
-    pub(crate) interval: String,
+    /// `+1.9 % [+1.1, +2.7]`.
+    pub(crate) difference: String,
     /// `more`, `less`, `same`, `unresolved`.
     pub(crate) verdict: &'static str,
     /// Of the verdict: more CPU time and less throughput are alike.
@@ -136,14 +139,18 @@ impl<'a> Quantity<'a> {
         let (plain, ms) = (|| Base::Other(String::new()), || Base::Nanos(1e6));
         let cpu = Base::of_cpu(states.workload);
         let all = [
-            ("the tool's own CPU", Source::Probe("tool_ns"), cpu),
-            (&hits, Source::Probe("hits"), plain()),
-            ("records read", Source::Sum("records"), plain()),
-            ("lost", Source::Sum("lost"), plain()),
-            ("dropped", Source::Sum("drops"), plain()),
-            ("attach", Source::Probe("attach_ms"), ms()),
-            ("detach", Source::Probe("detach_ms"), ms()),
-            ("hiccup", Source::Probe("hiccup_ms"), ms()),
+            (
+                "the tool's own CPU",
+                Source::Probe("tool_ns", Of::Window),
+                cpu,
+            ),
+            (&hits, Source::Probe("hits", Of::Window), plain()),
+            ("records read", Source::Probe("records", Of::All), plain()),
+            ("lost", Source::Probe("lost", Of::All), plain()),
+            ("dropped", Source::Probe("drops", Of::All), plain()),
+            ("attach", Source::Probe("attach_ms", Of::Window), ms()),
+            ("detach", Source::Probe("detach_ms", Of::Window), ms()),
+            ("hiccup", Source::Probe("hiccup_ms", Of::Window), ms()),
         ];
         let mut all = Vec::from(all.map(|(name, source, base)| Quantity {
             name: name.to_owned(),
@@ -156,7 +163,7 @@ impl<'a> Quantity<'a> {
             let mut values = probes.filter_map(|probed| quantity.value(probed.case));
             match quantity.source {
                 // No drops are no news; nothing lost is.
-                Source::Probe("tool_ns") | Source::Sum("drops") => {
+                Source::Probe("tool_ns", Of::Window) | Source::Probe("drops", Of::All) => {
                     values.any(|part| part.value > 0.0)
                 }
                 _ => values.next().is_some(),
@@ -175,7 +182,7 @@ impl<'a> Quantity<'a> {
 
     /// Whether cases without a probe have none.
     pub(crate) fn is_of_probes(&self) -> bool {
-        matches!(self.source, Source::Probe(_) | Source::Sum(_))
+        matches!(self.source, Source::Probe(..))
     }
 
     /// Whether it counts operations by time.
@@ -185,28 +192,20 @@ impl<'a> Quantity<'a> {
 
     /// Its value of a case; `None` where it has none.
     pub(crate) fn value(&self, case: &CaseRecord) -> Option<Part> {
+        let part = |value, ci95| Part { value, ci95 };
         let found = match self.source {
             Source::Own => {
                 let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok)?;
-                Part {
-                    value: raw.value,
-                    ci95: raw.ci95,
-                }
+                part(raw.value, raw.ci95)
             }
             Source::Metric(metric) => {
                 let known = metric.cases.get(&case.name)?;
-                Part {
-                    value: known.value,
-                    ci95: known.ci95,
-                }
+                part(known.value, known.ci95)
             }
-            Source::Probe(name) => case.secondary_part(name)?,
-            Source::Sum(name) => {
+            Source::Probe(name, Of::Window) => case.secondary_part(name)?,
+            Source::Probe(name, Of::All) => {
                 case.secondary_value(name)?;
-                Part {
-                    value: case.secondary.get(name)?.iter().flatten().sum(),
-                    ci95: None,
-                }
+                part(case.secondary.get(name)?.iter().flatten().sum(), None)
             }
         };
         found.value.is_finite().then_some(found)
@@ -222,25 +221,20 @@ impl<'a> Quantity<'a> {
         let metric = match self.source {
             Source::Own => None,
             Source::Metric(metric) => Some(metric),
-            Source::Probe(_) | Source::Sum(_) => return None,
+            Source::Probe(..) => return None,
         };
         let comparison = states.comparison(metric, case, baseline)?;
+        let (word, tone) = words::of_verdict(comparison.verdict);
+        let more = (comparison.verdict == Verdict::Slower) != (self.more_is_better == Some(true));
+        let (verdict, tone) = match (comparison.verdict, self.more_is_better) {
+            (Verdict::Same | Verdict::Unresolved, _) => (word, tone),
+            (_, None) => (if more { "more" } else { "less" }, Tone::Plain),
+            (_, Some(_)) => (if more { "more" } else { "less" }, tone),
+        };
         let (relative, interval) = words::relative(comparison);
-        let (slower, faster) = match self.more_is_better {
-            Some(true) => (("less", Tone::More), ("more", Tone::Less)),
-            Some(false) => (("more", Tone::More), ("less", Tone::Less)),
-            None => (("more", Tone::Plain), ("less", Tone::Plain)),
-        };
-        let (verdict, tone) = match comparison.verdict {
-            Verdict::Slower => slower,
-            Verdict::Faster => faster,
-            Verdict::Same => ("same", Tone::Quiet),
-            Verdict::Unresolved => ("unresolved", Tone::Open),
-        };
         Some(Change {
             comparison,
-            relative,
-            interval,
+            difference: format!("{relative} {interval}").trim_end().to_owned(),
             verdict,
             tone,
         })
@@ -322,14 +316,13 @@ impl Scale {
 impl Change<'_> {
     /// `more +1.9 % [+1.1, +2.7]`: all of it in one cell, what is read first in front.
     pub(crate) fn cell(&self) -> Cell {
-        let words = format!("{} {} {}", self.verdict, self.relative, self.interval);
-        Cell::number(words.trim_end(), self.comparison.relative).toned(self.tone)
+        let words = format!("{} {}", self.verdict, self.difference);
+        Cell::number(words, self.comparison.relative).toned(self.tone)
     }
 
     /// `+1.9 % [+1.1, +2.7]`.
     pub(crate) fn difference_cell(&self) -> Cell {
-        let words = format!("{} {}", self.relative, self.interval);
-        Cell::number(words.trim_end(), self.comparison.relative)
+        Cell::number(&self.difference, self.comparison.relative)
     }
 
     /// The verdict, with what follows of the budget.

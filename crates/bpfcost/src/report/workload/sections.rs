@@ -21,30 +21,21 @@ const CURVES: &str = "Both axes are logarithmic. Bars are 95 % intervals, of ser
 const STACKS: &str = "All of the machine while the load ran, by whose processes used it. The line is the 95 % interval \
                       of the whole. The rest is the kernel's own work for everybody, and whatever else ran.";
 /// How to read distributions.
-const LATENCIES: &str = "Empirical distributions, read at the percentiles that the client tells: so many of the \
-                         operations took at most so long. Time is on a logarithmic axis, the share of operations on one \
-                         that spreads both ends. A mark is the estimate over epochs, its bar the 95 % interval. A client \
-                         that waits for each answer before it asks again hides the longest of them; one at a fixed rate \
-                         does not.";
+const LATENCIES: &str = "Read at the percentiles that the client reports, with 95 % intervals over epochs. A client that waits for \
+                         each answer before it asks again hides the longest; one at a fixed rate does not.";
 
 impl Overhead<'_> {
     /// What leads a view.
     pub(in crate::report) fn sections(&self, detail: Detail) -> Vec<Section> {
         let all = detail >= Detail::Full;
-        let blocks = self.blocks(all);
-        let details = if all { self.details() } else { Vec::new() };
+        let (blocks, details) = self.blocks(all);
         if detail != Detail::Page {
             return tables(blocks.into_iter().chain(details));
         }
         let small = |title: &str, caption: &str, figures: Vec<Figure>| {
-            let figures = Figures {
-                title: title.to_owned(),
-                caption: caption.to_owned(),
-                figures,
-                order: Order::Small,
-                ..Figures::default()
-            };
-            (!figures.figures.is_empty()).then_some(Section::Figures(figures))
+            let figures = Figures::of(title, String::new(), caption.to_owned(), figures)?;
+            let order = Order::Small;
+            Some(Section::Figures(Figures { order, ..figures }))
         };
         let curves = plot::curves(self).iter().map(curve::figure).collect();
         let stacked = |stack: &stack::Stack| Figure {
@@ -93,39 +84,39 @@ impl Overhead<'_> {
         let parts = record.cases.chunks(BESIDE);
         let several = parts.len() > 1;
         parts.map(move |cases| {
-            let cell = |part: Option<Part>| {
-                part.map_or_else(Cell::default, |part| Cell::number(shown(part), part.value))
-            };
-            let row = |name: String, value: &dyn Fn(&CaseRecord) -> Option<Part>| {
-                let values = cases.iter().map(|case| cell(value(case)));
-                std::iter::once(Cell::words(name)).chain(values).collect()
-            };
             let own = |case: &CaseRecord| {
                 let raw = case.raw.as_ref()?;
                 let (value, ci95) = (raw.value, raw.ci95);
                 Some(Part { value, ci95 })
             };
-            let names = record.secondary_names();
-            let others = names
-                .into_iter()
-                .map(|name| row(text::line(name), &|case| case.secondary_part(name)));
-            let rows = std::iter::once(row(record.unit.to_string(), &own)).chain(others);
+            // `None` is the value of the case itself.
+            type Name<'a> = Option<&'a str>;
+            let value = move |name: &Name<'_>| {
+                Cell::words(name.map_or_else(|| record.unit.to_string(), text::line))
+            };
+            let mut columns = vec![Head::words("value").of(value)];
+            columns.extend(cases.iter().map(|case| {
+                Head::number(text::line(&case.name)).of(move |name: &Name<'_>| {
+                    let part = name.map_or_else(|| own(case), |name| case.secondary_part(name));
+                    let cell = |part: Part| Cell::number(shown(part), part.value);
+                    part.map_or_else(Cell::default, cell)
+                })
+            }));
+            let rows = record.secondary_names().into_iter().map(Some);
+            let rows: Vec<Name<'_>> = std::iter::once(None).chain(rows).collect();
             let names: Vec<String> = cases.iter().map(|case| text::line(&case.name)).collect();
-            let heads = names.iter().map(Head::number);
             Block {
                 title: match (names.as_slice(), several) {
                     ([first, .., last], true) => format!("All values, {first} to {last}"),
                     ([only], true) => format!("All values, {only}"),
                     _ => "All values".to_owned(),
                 },
-                rows: rows.collect(),
-                head: std::iter::once(Head::words("value")).chain(heads).collect(),
                 captions: vec![
                     "Values over epochs, with how far their 95\u{A0}% intervals reach; CPU times (_ns) per \
                      operation. Percentiles of latency are those of a window, of which the middle one counts."
                         .to_owned(),
                 ],
-                ..Block::default()
+                ..Block::of(columns, &rows)
             }
         })
     }

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Overhead, named, quantity};
+use super::{Overhead, named};
 use crate::{
-    record::{BudgetVerdict, Comparison, State, Status, Verdict},
+    record::{BudgetVerdict, Comparison, State, Verdict},
     report::{
         number::{self, HOLD},
         text,
@@ -23,12 +23,10 @@ struct Cost<'a> {
     found: &'a Comparison,
 }
 
-/// The record in a sentence without its end; `None` where no case has a result.
-pub(super) fn sentence(overhead: &Overhead<'_>) -> Option<String> {
+/// The record in a sentence without its end; `None` where nothing was compared.
+pub(in crate::report) fn sentence(overhead: &Overhead<'_>) -> Option<String> {
     let costs = costs(overhead);
-    let Some(dearest) = costs.first() else {
-        return problem(overhead).or_else(|| alone(overhead));
-    };
+    let dearest = costs.first()?;
     let of = match probes(&costs, |_| true) {
         1 => String::new(),
         many => format!("{many} probes, dearest: "),
@@ -144,41 +142,8 @@ fn clause(overhead: &Overhead<'_>, cost: &Cost<'_>) -> String {
             overhead.headline.name
         ),
     };
-    let probe = text::line(cost.variant);
-    format!("{probe} costs {} {told}{place}", subject(overhead))
-}
-
-/// What pays.
-fn subject(overhead: &Overhead<'_>) -> String {
-    let own = overhead.states.workload.subject.as_deref();
-    text::line(own.unwrap_or(&overhead.states.record.experiment))
-}
-
-/// Why there is nothing to compare: what was found wrong, as it was recorded.
-fn problem(overhead: &Overhead<'_>) -> Option<String> {
-    let mut cases = overhead.states.all.iter().flat_map(State::cases);
-    let failed = cases.find(|case| case.status == Status::Invalid && !case.problems.is_empty())?;
-    let problem = failed.problems.first()?;
-    let found = text::line(&problem.to_string());
-    Some(
-        match text::line(problem.detail.trim()).trim_end_matches('.') {
-            "" => found,
-            detail => format!("{detail} ({found})"),
-        },
-    )
-}
-
-/// What a workload uses where no probe has a result.
-fn alone(overhead: &Overhead<'_>) -> Option<String> {
-    let quantity = &overhead.headline;
-    let mut cases = overhead.states.all.iter().flat_map(State::cases);
-    let case = cases.find(|case| quantity.value(case).is_some())?;
-    let scale = quantity.scale(std::iter::once(case));
-    Some(format!(
-        "{}: {} {} ({}); nothing was compared",
-        subject(overhead),
-        quantity.name,
-        quantity::held(&scale.shown(quantity.value(case)?), &scale.unit),
-        text::line(&case.name)
-    ))
+    let (probe, states) = (text::line(cost.variant), &overhead.states);
+    let subject = states.workload.subject.as_deref();
+    let subject = text::line(subject.unwrap_or(&states.record.experiment));
+    format!("{probe} costs {subject} {told}{place}")
 }
