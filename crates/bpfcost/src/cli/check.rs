@@ -174,7 +174,7 @@ fn guests() -> Check {
             }
         }
     };
-    Check::new("guests", (state, text, advice.into()))
+    Check::new("guests", (state, text, advice))
 }
 
 /// Whether the programs of built-in workloads are there. Never missing: other experiments need none.
@@ -198,7 +198,7 @@ fn workloads() -> Check {
             ),
         ),
     };
-    Check::new("workloads", (state, text, advice.into()))
+    Check::new("workloads", (state, text, advice))
 }
 
 fn table(checks: &[Check], missing: bool) -> Result<String, fmt::Error> {

@@ -39,7 +39,6 @@ use crate::{
 /// checks every trial while it is timed. It stops at a precision, after a time, or on Ctrl-C, never
 /// on a verdict. Trials are written down as they happen: a run that was killed goes on with --resume.
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new(DECIDED).multiple(true))]
 #[command(after_help = "Examples:
   bpfcost run xdp-lb                           one minute, a table
   bpfcost run xdp-lb --precision 0.5%          until every cost is known to 0.5 %
@@ -59,15 +58,15 @@ What may a probe cost? Switched on and off beside the same load, in four forms:
   bpfcost run --with a.bpf.o --with b.bpf.o --watch nginx.service --abort-above 20%")]
 pub(super) struct Args {
     /// What to measure; see `bpfcost list`.
-    #[arg(required_unless_present_any = ["resume", "with", "watch", "server", "client", "command"], group = DECIDED)]
+    #[arg(required_unless_present_any = ["resume", "with", "watch", "server", "client", "command"])]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
     /// Where: `host`; `vm:KERNEL`, a guest with that kernel; `exact:KERNEL`, a guest that counts
     /// instructions. May be given several times.
-    #[arg(long, value_name = "TARGET", default_value = "host", group = DECIDED)]
+    #[arg(long, value_name = "TARGET", default_value = "host")]
     on: Vec<String>,
     /// Only cases that match, with what they need; may be given several times.
-    #[arg(long = "case", value_name = "GLOB", group = DECIDED)]
+    #[arg(long = "case", value_name = "GLOB")]
     cases: Vec<String>,
     /// Stop when every interval's half-width is at most this share of its value (or 0.1 ns).
     /// Without --time too: 1%.
@@ -78,22 +77,22 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME", value_parser = parse::time, allow_hyphen_values = true)]
     time: Option<Duration>,
     /// The number that decides every order and every packet; drawn where not given, but 1 on exact targets.
-    #[arg(long, value_name = "N", group = DECIDED)]
+    #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Run each case on all of these CPUs at once, e.g. 0-3,8. Without it, on one; kretprobe and pool on
     /// all. In a guest, its own.
-    #[arg(long, value_name = "LIST", group = DECIDED)]
+    #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
     /// Give a factor of an experiment other values, e.g. threads=1,3,16; `bpfcost list EXPERIMENT` names
     /// the factors. May be given several times.
-    #[arg(long, value_name = "FACTOR=VALUES", value_parser = parse::setting, group = DECIDED)]
+    #[arg(long, value_name = "FACTOR=VALUES", value_parser = parse::setting)]
     set: Vec<(String, String)>,
     /// Short batches, and stop at the first look.
-    #[arg(long, group = DECIDED)]
+    #[arg(long)]
     quick: bool,
     /// Say of each comparison whether it is within this relative cost. Where cases span a grid it is a share of one
     /// core: which rate it pays for.
-    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true, group = DECIDED)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
     /// Say what this rate of operations costs of one core, where cases span a grid, e.g. 200k/s.
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
@@ -103,46 +102,46 @@ pub(super) struct Args {
     /// away), NAME.service a systemd unit, builtin:NAME one that this program brings, process:COMMAND a tool
     /// without BPF; anything else is a command that loads BPF programs. Given several times: alternatives, compared with none and with each other. ' + ' joins several to one;
     /// NAME= before it names it.
-    #[arg(long, value_name = "PROBE", help_heading = PROBES, group = DECIDED)]
+    #[arg(long, value_name = "PROBE", help_heading = PROBES)]
     with: Vec<String>,
     /// Start this server for it, on a port that is free where {port} stands; its CPU time leads.
-    #[arg(long, value_name = "CMD", help_heading = PROBES, group = DECIDED)]
+    #[arg(long, value_name = "CMD", help_heading = PROBES)]
     server: Option<String>,
     /// The load for that server; the same as a command behind --.
-    #[arg(long, value_name = "CMD", help_heading = PROBES, group = DECIDED)]
+    #[arg(long, value_name = "CMD", help_heading = PROBES)]
     client: Option<String>,
     /// Switch the probe on and off beside a service that runs already, by its unit or the number of its process.
     /// It is neither stopped nor restarted.
-    #[arg(long, value_name = "SERVICE|PID", help_heading = PROBES, group = DECIDED)]
+    #[arg(long, value_name = "SERVICE|PID", help_heading = PROBES)]
     watch: Option<String>,
     /// What prints how many operations the watched service has done so far. Without it, the share of a CPU that it
     /// takes is what is compared.
-    #[arg(long, value_name = "CMD", help_heading = PROBES, group = DECIDED)]
+    #[arg(long, value_name = "CMD", help_heading = PROBES)]
     ops: Option<String>,
     /// Pick a number of the output, by the one group of this regular expression: it is compared too, as more or
     /// less, whichever of them is better. With --ops, the number of operations.
-    #[arg(long, value_name = "REGEX", help_heading = PROBES, group = DECIDED)]
+    #[arg(long, value_name = "REGEX", help_heading = PROBES)]
     metric: Vec<String>,
     /// Let go of the watched service at once when its operations cost this much more than without the probe, or
     /// the machine spends this much of a CPU more.
-    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true, group = DECIDED)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     #[arg(help_heading = PROBES)]
     abort_above: Option<f64>,
     /// One run of it is one operation, unless its program is known to tell what it did (redis-benchmark, wrk,
     /// iperf3, ab, hey).
-    #[arg(last = true, value_name = "COMMAND", help_heading = PROBES, group = DECIDED)]
+    #[arg(last = true, value_name = "COMMAND", help_heading = PROBES)]
     command: Vec<String>,
     /// Only tell the cases, the expected time and the smallest effect that it can show.
-    #[arg(long, group = DECIDED)]
+    #[arg(long)]
     dry_run: bool,
     /// More columns; with one case, that case in detail.
     #[arg(long, short)]
     verbose: bool,
     /// Where the record goes: a file, or a folder. Without it, the user's state folder.
-    #[arg(long, value_name = "FILE", group = DECIDED)]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Continue a run that was ended early, from its record's name or its journal.
-    #[arg(long, value_name = "FILE", conflicts_with = DECIDED)]
+    #[arg(long, value_name = "FILE", conflicts_with_all = RESUMED)]
     resume: Option<PathBuf>,
     /// How to answer.
     #[arg(long, value_enum, default_value_t)]
@@ -152,8 +151,27 @@ pub(super) struct Args {
 /// The heading of what is asked about probes.
 const PROBES: &str = "Probes";
 
-/// The options that the journal of a run has decided already.
-const DECIDED: &str = "decided";
+/// What the journal of a run has decided already.
+const RESUMED: [&str; 18] = [
+    "experiments",
+    "on",
+    "cases",
+    "seed",
+    "cpus",
+    "set",
+    "quick",
+    "budget",
+    "dry_run",
+    "out",
+    "with",
+    "server",
+    "client",
+    "watch",
+    "ops",
+    "metric",
+    "abort_above",
+    "command",
+];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
@@ -365,7 +383,7 @@ fn table(args: &Args, record: &Record, load: Load, style: Style) -> String {
 mod tests {
     use clap::{Args as _, Command};
 
-    use super::{Args, DECIDED};
+    use super::{Args, RESUMED};
 
     /// What a run that goes on may be asked: how long, how precisely, and how to answer.
     const OPEN: [&str; 6] = ["precision", "time", "rate", "verbose", "resume", "format"];
@@ -373,14 +391,9 @@ mod tests {
     #[test]
     fn each_option_goes_with_a_resumed_run_or_is_refused() {
         let command = Args::augment_args(Command::new("run"));
-        let groups = command.get_groups();
-        let decided: Vec<&str> = groups
-            .filter(|group| group.get_id() == DECIDED)
-            .flat_map(|group| group.get_args().map(clap::Id::as_str))
-            .collect();
         for argument in command.get_arguments() {
             let id = argument.get_id().as_str();
-            let (open, refused) = (OPEN.contains(&id), decided.contains(&id));
+            let (open, refused) = (OPEN.contains(&id), RESUMED.contains(&id));
             assert!(open != refused, "{id}: open {open}, refused {refused}");
         }
     }

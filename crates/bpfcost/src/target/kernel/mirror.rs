@@ -85,10 +85,7 @@ fn choose(listed: &str, codename: Option<&str>) -> Option<Mirror> {
             )
         })
     };
-    codename
-        .into_iter()
-        .chain(SUITES)
-        .find_map(|suite| usable(suite))
+    codename.into_iter().chain(SUITES).find_map(usable)
 }
 
 #[cfg(test)]
