@@ -304,11 +304,15 @@ pub fn pair_caption(record: &Record) -> String {
         true => "Differences of counts have no interval. same: equal in every load; more or less: the loads of one and \
                  of the other do not meet."
             .to_owned(),
-        false => format!(
-            "Differences are taken within epochs; intervals are 95 % for each comparison alone, verdicts allow for all \
-             {} of them.",
-            record.comparisons.len()
-        ),
+        false => {
+            let all = match record.comparisons.len() {
+                0 | 1 => String::new(),
+                several => format!(", verdicts allow for all {several} of them"),
+            };
+            format!(
+                "Differences are taken within epochs; intervals are 95 % for each comparison alone{all}."
+            )
+        }
     }
 }
 

@@ -35,7 +35,7 @@ const PLAIN: &str = "empty";
 /// The factor that tells whether `bpf_stats` is on.
 const STATS: &str = "stats";
 /// A residual of counts within this share of the total is none.
-const COUNTED_MARGIN: f64 = 0.001;
+pub(super) const COUNTED_MARGIN: f64 = 0.001;
 
 /// The parts of every attach type of a record.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,7 +3,7 @@
 
 use bpfcost_stats::Additive;
 
-use super::parts::{AttachParts, Parts, PartsSum};
+use super::parts::{AttachParts, COUNTED_MARGIN, Parts, PartsSum};
 use crate::{
     experiment::Unit,
     record::{Part, Record},
@@ -125,11 +125,20 @@ fn sums(parts: &Parts, record: &Record) -> Block {
              is {empty} {unit} in the median."
         )
     });
+    let nothing = match unit.is_counted() {
+        true => format!(
+            "less than {}, or the rounding of a clock, is left",
+            number::percent(COUNTED_MARGIN)
+        ),
+        false => format!(
+            "nothing is left, or surely less than {}",
+            number::round_percent(record.asked.margin)
+        ),
+    };
     let read = format!(
         "+ bpf_stats: what the kernel's account of run times adds to the empty program. together: the body with it, \
          less the events alone. less parts: that, less mechanism, body and + bpf_stats, in the same rounds; yes: \
-         nothing is left, or surely less than {} of the whole.",
-        number::round_percent(record.asked.margin)
+         {nothing} of the whole."
     );
     let findings = parts.sums().filter_map(|one| finding(one, parts, unit));
     Block {

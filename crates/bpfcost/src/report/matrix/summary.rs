@@ -46,10 +46,15 @@ fn differs(matrix: &Matrix<'_>, at: usize) -> Option<String> {
         matrix.across.columns[at].record.unit.is_counted(),
         middle > 0.0,
     ) {
-        (true, false) => "fewer instructions",
-        (true, true) => "more instructions",
-        (false, false) => "less time",
-        (false, true) => "more time",
+        (true, false) => "fewer instructions than",
+        (true, true) => "more instructions than",
+        (false, false) => "less time than",
+        (false, true) => "more time than",
+    };
+    let share = number::percent(middle.abs());
+    let costs = match share == number::percent(0.0) {
+        true => "as much as".to_owned(),
+        false => format!("{share} {what}"),
     };
     let count = |verdict| {
         differences
@@ -64,8 +69,7 @@ fn differs(matrix: &Matrix<'_>, at: usize) -> Option<String> {
         (count(Verdict::Unresolved), "are unresolved"),
     ]);
     Some(format!(
-        "{here} costs {} {what} than {there} in the median of {} cases: {}",
-        number::percent(middle.abs()),
+        "{here} costs {costs} {there} in the median of {} cases: {}",
         differences.len(),
         verdicts.join(", ")
     ))
