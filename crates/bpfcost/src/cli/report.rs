@@ -13,7 +13,7 @@ use super::{
     parse,
 };
 use crate::{
-    builtin::{grids, view},
+    builtin::{example_of_a_grid, view},
     record::{self, Record},
     report::rate::Load,
 };
@@ -78,12 +78,12 @@ fn answerable(records: &[Record], load: Load) -> Result<()> {
         0 => Err(usage(format!(
             "--rate and --budget ask about costs of single operations, and none of these records has a table of them\n  \
              Make one with: bpfcost run {}",
-            grids()
+            example_of_a_grid()
         ))),
         _ if gridded.all(|record| record.unit.is_counted()) => Err(usage(format!(
             "--rate and --budget need nanoseconds, and these records count instructions, which are none\n  \
              Make one where there is a clock: bpfcost run {} --on host",
-            grids()
+            example_of_a_grid()
         ))),
         _ => Ok(()),
     }

@@ -18,7 +18,7 @@ use super::{
     store,
 };
 use crate::{
-    builtin::{grids, view},
+    builtin::{example_of_a_grid, view},
     experiment::Experiment,
     measure::{Plan, Stop},
     probe,
@@ -315,12 +315,12 @@ fn answerable(args: &Args, plans: &[(Box<dyn Experiment>, Plan)]) -> Result<()> 
         0 => Err(usage(format!(
             "{asked} asks what single operations cost of a core, and no experiment with a table of them is named\n  It \
              goes with: bpfcost run {} {asked}",
-            grids()
+            example_of_a_grid()
         ))),
         _ if gridded.all(Plan::counts) => Err(usage(format!(
             "{asked} needs nanoseconds, and exact targets count instructions, which are none\n  \
              Run it where there is a clock: bpfcost run {} --on host",
-            grids()
+            example_of_a_grid()
         ))),
         _ => Ok(()),
     }

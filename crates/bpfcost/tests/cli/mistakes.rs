@@ -65,7 +65,7 @@ fn rates_of_what_has_none() {
     tool.refuses(
         "run xdp-lb --rate 200k",
         2,
-        &["--rate", "attach types", "bpfcost run attach --rate"],
+        &["--rate", "single operations", "bpfcost run attach --rate"],
     );
     tool.write(
         "lb.json",
@@ -74,7 +74,7 @@ fn rates_of_what_has_none() {
     tool.refuses(
         "report lb.json --rate 200k/s",
         2,
-        &["attach types", "bpfcost run attach"],
+        &["single operations", "bpfcost run attach"],
     );
     tool.write(
         "counts.json",

@@ -6,7 +6,7 @@ use crate::{
     cli::{output::say, place},
     experiment::Experiment,
     measure::{Plan, forecast},
-    report::number::{duration, round_percent},
+    report::number::{duration, plural, round_percent},
     target::Host,
 };
 
@@ -32,7 +32,7 @@ pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
     for case in &plan.cases {
         say!("  {:22} {}", case.name, case.about)?;
     }
-    say!("{} comparisons", plan.pairs.len())?;
+    say!("{}", plural(plan.pairs.len(), "comparison"))?;
     for pair in &plan.pairs {
         say!("  {} against {}", pair.case, pair.baseline)?;
     }
