@@ -348,6 +348,8 @@ fn simulated(series: &str) -> (&'static str, Kind, &'static str) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     /// The machine that this was written on.
@@ -357,6 +359,59 @@ mod tests {
         far_ns: 137.5,
         far_measured: false,
     };
+
+    /// A record of before, which holds what was predicted then: as JSON, and read.
+    fn of_before() -> (Value, Record) {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/tests/records_before/pool.json"
+        );
+        let text = std::fs::read_to_string(path).unwrap();
+        (
+            serde_json::from_str(&text).unwrap(),
+            serde_json::from_str(&text).unwrap(),
+        )
+    }
+
+    #[test]
+    fn what_was_predicted_of_a_record_of_before_still_is() {
+        let (then, record) = of_before();
+        let now = Prediction::of(&record).unwrap().unwrap();
+        let mut compared = 0;
+        for curve in then["prediction"]["curves"].as_array().unwrap() {
+            for point in curve["points"].as_array().unwrap() {
+                let threads = u32::try_from(point["threads"].as_u64().unwrap()).unwrap();
+                let rate = now.rate(curve["series"].as_str().unwrap(), threads);
+                assert_eq!(rate, point["rate"].as_f64(), "{curve} {threads}");
+                compared += 1;
+            }
+        }
+        assert_eq!(compared, POOLS.len() * THREADS.len());
+    }
+
+    #[test]
+    fn lines_are_the_smallest_trials_and_without_them_nothing_is_predicted() {
+        let (_, mut record) = of_before();
+        // Half of its trials were disturbed: their median is 960 ns.
+        let near = record.case("line/near").unwrap().raw.as_ref().unwrap();
+        assert!(near.value > 10.0 * near.min);
+        let lines = Lines::of(&record).unwrap();
+        assert_eq!((lines.near_ns, lines.far_measured), (near.min, false));
+        assert_eq!(lines.far_ns, FAR * near.min);
+
+        let without = |name: &str, record: &Record| {
+            let mut record = record.clone();
+            record.cases.retain(|case| case.name != name);
+            record
+        };
+        let predicted = |record: &Record| Prediction::of(record).unwrap();
+        // What the loop costs is known from its floor alone.
+        let curves = predicted(&without("none/1", &record)).unwrap();
+        assert!(curves.curves.is_empty());
+        assert!(predicted(&without("line/near", &record)).is_none());
+        record.machine.emulator = Some("QEMU 9.2, tcg, -cpu max".to_owned());
+        assert!(predicted(&record).is_none());
+    }
 
     #[test]
     fn the_freelist_falls_with_cpus_and_the_others_rise() {
