@@ -65,32 +65,20 @@ fn known_answers_are_read_to_the_instruction() {
     assert_eq!(differences, [1.0, 10.0, 100.0, 1000.0]);
 }
 
-/// Two boots, the second while something else wants every CPU.
+/// Two boots, the second while something else wants every CPU. Hashes have the same seed in each, and each walks the
+/// same keys.
 #[test]
 fn boots_agree_on_a_busy_machine_too() {
     let Some(kernel) = require::kernel() else {
         return;
     };
-    let line = "run xdp-lb --case tcp-v4-lru-hit --case tcp-v4-lru-diverse --case tcp-v4-lru-miss --case pass-* \
-                --case drop-v4-frag";
-    let quiet = counted(line, kernel);
-    let busy = busily(|| counted(line, kernel));
-    // Those whose work is the same for every packet: 1 of one flow, 5 that leave early, the floors.
-    agree(&quiet, &busy, 8);
-}
-
-/// Hashes have the same seed in each boot, and each boot walks the same keys.
-#[test]
-fn operations_on_maps_are_counted_alike_in_two_boots() {
-    let Some(kernel) = require::kernel() else {
-        return;
-    };
     let line = "run map --case hash-1k-16B/hit --case hash-1k-16B/insert-delete --case arena-1k-16B/hit \
                 --case task-storage-16B/hit";
-    let (one, other) = (counted(line, kernel), counted(line, kernel));
+    let quiet = counted(line, kernel);
+    let busy = busily(|| counted(line, kernel));
     // Storage and the floors do the same whatever the key.
-    agree(&one, &other, 3);
-    let counts = counts(&one);
+    agree(&quiet, &busy, 3);
+    let counts = counts(&quiet);
     let net = |name: &str, floor: &str| counts[name].0 - counts[floor].0;
     let hit = net("hash-1k-16B/hit", "floor/key");
     assert!(net("hash-1k-16B/insert-delete", "floor/key") > 2.0 * hit);

@@ -1,0 +1,17 @@
+//! Reports of fixed records: what they say word for word, in each format and in a real browser.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[path = "../../../bpf/tests/require/mod.rs"]
+mod require;
+
+mod before;
+mod exact;
+mod grid;
+mod html;
+mod matrix;
+mod odd;
+mod parts;
+mod record;
+mod scaling;
+mod workload;

@@ -1,0 +1,430 @@
+//! Records of workloads: known costs come out again, and every view says so word for word.
+
+use crate::common::{
+    sample_workload::{self, SIZES},
+    views,
+};
+use bpfcost::{
+    record::{Basis, Changes, Gate, Outcome, Record, States, Status, Verdict, compare},
+    report::{self, style::Style, summary},
+};
+
+fn shown(record: &Record) -> String {
+    views::table(record, Style::default())
+}
+
+fn sentence(record: &Record) -> String {
+    bpfcost::report::number::plain_spaces(&summary::sentence(record))
+}
+
+#[test]
+fn states_are_told_apart_by_all_but_the_probe() {
+    let record = sample_workload::sizes();
+    let states = States::of(&record).unwrap();
+    assert_eq!(states.over(), Some("size"));
+    assert_eq!(states.variants(), ["sslsniff", "user"]);
+    let sizes: Vec<&str> = states
+        .all
+        .iter()
+        .map(|state| state.factors["size"])
+        .collect();
+    assert_eq!(sizes, SIZES.map(|size| size.to_string()));
+    for state in &states.all {
+        assert!(state.off.is_some_and(|off| off.baseline));
+        assert_eq!(state.probes.len(), 2);
+    }
+    assert_eq!(states.curves_over("size").len(), 1);
+    let alone = sample_workload::one(0.02, 0.004, None);
+    assert_eq!(States::of(&alone).unwrap().over(), None);
+}
+
+#[test]
+fn the_sentence_of_one_probe() {
+    let told = |share, noise, budget| sentence(&sample_workload::one(share, noise, budget));
+    insta::assert_snapshot!(
+        [
+            told(0.045, 0.004, None),
+            told(0.045, 0.004, Some(0.1)),
+            told(0.045, 0.004, Some(0.02)),
+            told(0.045, 0.1, Some(0.05)),
+            told(0.0, 0.004, None),
+            told(0.0, 0.004, Some(0.05)),
+            told(0.03, 0.1, None),
+            told(-0.05, 0.004, None),
+        ]
+        .join("\n")
+    );
+}
+
+/// An interrupted run has a difference, and no interval that would say which way it points.
+#[test]
+fn too_few_epochs_tell_of_no_cost() {
+    let mut record = sample_workload::one(0.045, 0.004, None);
+    let found = &mut record.comparisons[0];
+    (found.verdict, found.relative, found.relative_ci95) = (Verdict::Unresolved, -0.495, None);
+    let told = sentence(&record);
+    assert!(told.contains("too few epochs for an interval"), "{told}");
+    assert!(told.contains("−49.5 % CPU"), "{told}");
+    assert!(!told.contains("more"), "{told}");
+}
+
+#[test]
+fn the_sentence_of_several() {
+    insta::assert_snapshot!(
+        [
+            sentence(&sample_workload::two(None)),
+            sentence(&sample_workload::two(Some(0.05))),
+            sentence(&sample_workload::several()),
+            sentence(&sample_workload::sizes()),
+            sentence(&sample_workload::silent()),
+        ]
+        .join("\n")
+    );
+}
+
+#[test]
+fn terminal_of_one_probe() {
+    insta::assert_snapshot!(shown(&sample_workload::one(0.045, 0.004, Some(0.1))));
+}
+
+#[test]
+fn terminal_of_what_is_open() {
+    insta::assert_snapshot!(shown(&sample_workload::one(0.03, 0.1, None)));
+}
+
+#[test]
+fn terminal_of_two_probes() {
+    insta::assert_snapshot!(shown(&sample_workload::two(None)));
+}
+
+#[test]
+fn terminal_of_several_probes() {
+    insta::assert_snapshot!(shown(&sample_workload::several()));
+}
+
+#[test]
+fn terminal_of_a_probe_that_counts_calls() {
+    insta::assert_snapshot!(shown(&sample_workload::counted(&["kernel"])));
+}
+
+#[test]
+fn calls_of_several_probes_are_in_the_long_views() {
+    let record = sample_workload::counted(&["kernel", "user"]);
+    let short = shown(&record);
+    assert!(!short.contains("Calls seen by"), "{short}");
+    assert!(
+        short.contains("The most frequent calls, by probe: --verbose"),
+        "{short}"
+    );
+    let views = [
+        views::verbose(&record, Style::default()),
+        views::markdown(&record),
+        views::html(std::slice::from_ref(&record)).unwrap(),
+    ];
+    for view in views {
+        for probe in ["kernel", "user"] {
+            assert!(view.contains(&format!("Calls seen by {probe}")), "{view}");
+        }
+    }
+}
+
+/// What the cost depends on is said, where one state alone was measured.
+#[test]
+fn the_sentence_of_a_state_alone() {
+    let mut record = sample_workload::one(0.045, 0.004, None);
+    for case in &mut record.cases {
+        for (factor, value) in [("target", "bystander"), ("load", "closed")] {
+            case.factors.insert(factor.to_owned(), value.to_owned());
+        }
+    }
+    record.experiment = "syscount".to_owned();
+    sample_workload::workload(&mut record).subject = Some("redis".to_owned());
+    let told = sentence(&record);
+    let expected = "bpftrace costs redis 4.5 % more CPU per command (95 %:";
+    assert!(told.starts_with(expected), "{told}");
+    assert!(told.ends_with(", target bystander."), "{told}");
+}
+
+#[test]
+fn terminal_over_sizes() {
+    insta::assert_snapshot!(shown(&sample_workload::sizes()));
+}
+
+#[test]
+fn terminal_of_a_probe_that_never_fired() {
+    let record = sample_workload::silent();
+    assert!(
+        record
+            .cases
+            .iter()
+            .any(|case| case.status == Status::Invalid)
+    );
+    insta::assert_snapshot!(shown(&record));
+}
+
+#[test]
+fn in_markdown() {
+    insta::assert_snapshot!(views::markdown(&sample_workload::one(0.045, 0.004, None)));
+}
+
+#[test]
+fn over_sizes_in_markdown() {
+    insta::assert_snapshot!(views::markdown(&sample_workload::sizes()));
+}
+
+#[test]
+fn verbose_has_every_state_and_where_times_come_from() {
+    let record = sample_workload::sizes();
+    let long = views::verbose(&record, Style::default());
+    for size in SIZES {
+        assert!(
+            long.contains(&format!("nginx-ssl, size {size}\n")),
+            "{long}"
+        );
+    }
+    assert!(long.contains("idle time by the scheduler's clock"));
+    assert!(!shown(&record).contains("idle time by the scheduler's clock"));
+}
+
+#[test]
+fn csv_has_a_line_a_case_and_each_value_with_its_ends() {
+    let record = sample_workload::one(0.045, 0.004, None);
+    let text = views::csv(std::slice::from_ref(&record));
+    let mut lines = text.lines();
+    let head: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let rows: Vec<Vec<&str>> = lines.map(|line| line.split(',').collect()).collect();
+    assert_eq!(rows.len(), 2);
+    let place = |name: &str| head.iter().position(|own| *own == name).unwrap();
+    assert_eq!(
+        rows.iter()
+            .map(|row| row[place("variant")])
+            .collect::<Vec<_>>(),
+        ["off", "bpftrace"]
+    );
+    let number = |row: usize, name: &str| rows[row][place(name)].parse::<f64>().unwrap();
+    for row in [0, 1] {
+        for name in ["ops_per_s", "machine_ns", "latency_p99_us", "tool_ns"] {
+            let [low, value, high] =
+                ["_ci95_low", "", "_ci95_high"].map(|end| number(row, &format!("{name}{end}")));
+            assert!(
+                low <= value && value <= high,
+                "{name}: {low}, {value}, {high}"
+            );
+        }
+    }
+    assert!((number(0, "ops_per_s") / 1e5 - 1.0).abs() < 0.02);
+    assert_eq!(rows[0][place("attach_ms")], "", "nothing was attached");
+    // Records of others have none of these columns.
+    let other = views::csv(&[crate::common::sample_record::sized(2, 2)]);
+    assert!(!other.lines().next().unwrap().contains("variant"));
+}
+
+/// A run whose probe costs this share more, on a server that came up so many times as dear.
+fn run(started: &str, share: f64, level: f64) -> Record {
+    let mut record = sample_workload::one(share, 0.004, None);
+    record.started = started.to_owned();
+    for raw in record.cases.iter_mut().filter_map(|case| case.raw.as_mut()) {
+        raw.value *= level;
+        raw.ci95 = raw.ci95.map(|ends| ends.map(|end| end * level));
+    }
+    record
+}
+
+fn outcomes(changes: &Changes) -> Vec<(&str, Outcome)> {
+    let cases = changes.cases.iter();
+    cases
+        .map(|change| (change.case.as_str(), change.outcome))
+        .collect()
+}
+
+/// What a probe adds is known within each run, and what self-test knows of kernel programs is no matter.
+#[test]
+fn runs_of_a_workload_are_compared_by_what_probes_add() {
+    let compared = |new: Record| {
+        let old = [run("old", 0.045, 1.0)];
+        compare(&old, &[new], None, |_| panic!("nobody asks self-test")).unwrap()
+    };
+    let moved = compared(run("new", 0.045, 1.3));
+    assert_eq!(
+        outcomes(&moved),
+        [("off", Outcome::Unresolved), ("bpftrace", Outcome::Same)]
+    );
+    assert_eq!((moved.gate, moved.threshold), (Gate::Passed, 0.03));
+    assert!((moved.cases[0].relative.unwrap() - 0.3).abs() < 1e-9);
+    assert_eq!(moved.cases[0].p, None);
+    let probed = &moved.cases[1];
+    assert_eq!(
+        (probed.baseline.as_deref(), probed.basis),
+        (Some("off"), Some(Basis::Runs))
+    );
+    assert!((probed.old.unwrap().added.unwrap() - 0.045).abs() < 0.002);
+
+    let dearer = compared(run("new", 0.2, 1.0));
+    assert_eq!(
+        outcomes(&dearer),
+        [
+            ("off", Outcome::Unresolved),
+            ("bpftrace", Outcome::Regressed)
+        ]
+    );
+    let cheaper = compared(run("new", -0.05, 1.0));
+    assert_eq!(outcomes(&cheaper)[1].1, Outcome::Improved);
+    insta::assert_snapshot!(
+        [
+            views::comparison(&dearer, Style::default()),
+            views::comparison_in_markdown(&dearer),
+            report::compare::junit(&dearer).unwrap(),
+        ]
+        .join("\n")
+    );
+}
+
+/// What a probe adds is known only of runs that had a case without it, however many they are.
+#[test]
+fn a_probe_without_off_beside_it_has_no_verdict() {
+    let side = |name: &str, level: f64| -> Vec<Record> {
+        let alone = |index: u32| {
+            let mut record = run(
+                &format!("{name}{index}"),
+                0.045,
+                level + 0.001 * f64::from(index),
+            );
+            record.comparisons.clear();
+            record.cases.retain(|case| case.name != "off");
+            record
+        };
+        (0..8).map(alone).collect()
+    };
+    let changes = compare(&side("old", 1.0), &side("new", 1.3), None, |_| None).unwrap();
+    assert_eq!(outcomes(&changes), [("bpftrace", Outcome::Unresolved)]);
+    let note = changes.cases[0].note.as_deref();
+    assert!(
+        note.is_some_and(|note| note.contains("without off")),
+        "{note:?}"
+    );
+    let codes: Vec<&str> = changes
+        .warnings
+        .iter()
+        .map(|one| one.code.as_ref())
+        .collect();
+    assert_eq!(codes, ["workload-sessions"], "more records would not tell");
+}
+
+/// Without a probe there is nothing within a run to stand on, so it takes enough runs.
+#[test]
+fn many_runs_of_a_workload_tell_of_the_server_itself() {
+    let side = |name: &str, level: f64, runs: usize| -> Vec<Record> {
+        let run = |index| {
+            run(
+                &format!("{name}{index}"),
+                0.045,
+                level + 0.01 * index as f64,
+            )
+        };
+        (0..runs).map(run).collect()
+    };
+    let compared = |runs| {
+        let (old, new) = (side("old", 1.0, runs), side("new", 1.3, runs));
+        compare(&old, &new, None, |_| None).unwrap()
+    };
+    let few = compared(4);
+    assert_eq!(few.cases[0].outcome, Outcome::Unresolved);
+    let told: Vec<&str> = few.warnings.iter().map(|one| one.text.as_str()).collect();
+    assert!(
+        told.iter()
+            .any(|text| text.contains("5 records a side would tell")),
+        "{told:?}"
+    );
+    assert_eq!(few.cases[1].basis, Some(Basis::Runs));
+    let many = compared(5);
+    assert_eq!(
+        outcomes(&many),
+        [("off", Outcome::Regressed), ("bpftrace", Outcome::Same)]
+    );
+    assert!(many.warnings.iter().all(|one| one.code != "workload-level"));
+    assert_eq!(many.cases[0].basis, Some(Basis::Sessions));
+    assert_eq!(many.cases[1].basis, Some(Basis::Sessions));
+}
+
+#[test]
+fn runs_of_other_operations_are_not_compared() {
+    let old = run("old", 0.045, 1.0);
+    let mut new = run("new", 0.045, 1.0);
+    sample_workload::workload(&mut new).operation = "request".to_owned();
+    let refused = compare(&[old], &[new], None, |_| None)
+        .unwrap_err()
+        .to_string();
+    assert!(
+        refused.contains("per command in one record") && refused.contains("per request"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn records_of_workloads_come_back_from_disk() {
+    let record = sample_workload::several();
+    let text = serde_json::to_string(&record).unwrap();
+    let back: Record = serde_json::from_str(&text).unwrap();
+    assert_eq!(back.spread.noise, record.spread.noise);
+    assert_eq!(shown(&back), shown(&record));
+    // One that was written before these keys were.
+    let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for key in ["workload", "metrics"] {
+        value.as_object_mut().unwrap().remove(key);
+    }
+    value["spread"].as_object_mut().unwrap().remove("noise");
+    let old: Record = serde_json::from_value(value).unwrap();
+    assert!(
+        shown(&old).starts_with("redis on host: 5 cases cost from"),
+        "{}",
+        shown(&old)
+    );
+}
+
+/// Where datagrams went, and what a probe would have to cost to be seen in throughput: of what was measured.
+#[test]
+fn lost_datagrams_are_told_by_the_place_where_they_were_lost() {
+    let told = |values: &[(&str, f64)]| {
+        let mut record = sample_workload::one(0.0, 0.004, None);
+        let off = record.cases.iter_mut().find(|case| case.baseline).unwrap();
+        for (name, value) in values {
+            let windows = vec![vec![*value]; sample_workload::EPOCHS];
+            off.secondary.insert((*name).to_owned(), windows);
+        }
+        let shown = bpfcost::report::number::plain_spaces(&shown(&record));
+        shown.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let mut values = vec![
+        ("sent", 1_000_000.0),
+        ("received", 96_000.0),
+        ("datagrams_lost", 904_000.0),
+        ("idle", 0.93),
+        ("server_ns", 1_000.0),
+        ("ops_per_s", 96_000.0),
+    ];
+    let inside = told(&values);
+    assert!(
+        inside.contains("Of 1,000,000 commands sent in a window off lost 90 % reached the server's program 9.6 %"),
+        "{inside}"
+    );
+    values.extend([
+        ("host_dropped", 900_000.0),
+        ("arrived", 98_000.0),
+        ("drops", 1_000.0),
+    ]);
+    let outside = told(&values);
+    for words in [
+        "dropped on the host before QEMU 90 %",
+        "lost inside QEMU 0.2 %",
+        "lost in the guest's socket 0.1 %",
+        "came when the test was over 0.1 %",
+        "reached the server's program 9.6 %",
+        "time that the CPUs idled 93 %",
+        "from one command to the next 10.4 µs",
+        "of which the server worked 1.00 µs",
+    ] {
+        assert!(outside.contains(words), "{words}: {outside}");
+    }
+    // Of what nobody counted nothing is told.
+    assert!(!told(&[]).contains("sent in a window"));
+}
