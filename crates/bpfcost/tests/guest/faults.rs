@@ -38,7 +38,7 @@ fn panics() {
 #[test]
 fn panics_while_it_boots() {
     fails(
-        r#"{"kernel": "init=/nowhere"}"#,
+        r#"{"kernel": "rdinit=/bin/mkdir"}"#,
         &["had a kernel panic: ", "Last on its console:"],
     );
 }

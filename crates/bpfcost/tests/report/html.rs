@@ -20,7 +20,7 @@ use serde_json::json;
 /// A started browser, or `None` with the reason told.
 fn start() -> Option<Browser> {
     let Some(chromium) = browser::find() else {
-        require::skip("there is no Chromium in /usr/bin/chromium or BPFCOST_CHROMIUM");
+        crate::require::skip("there is no Chromium in /usr/bin/chromium or BPFCOST_CHROMIUM");
         return None;
     };
     Some(Browser::start(&chromium).expect("Chromium starts"))

@@ -3,10 +3,14 @@
 
 use std::{
     fs,
+    io::Cursor,
+    iter,
     os::unix::{fs::symlink, process::CommandExt},
     path::Path,
     process::{Command, Stdio},
 };
+
+use cpio::{NewcBuilder, write_cpio};
 
 use super::{Acceleration, GuestError, Hooks, Tools};
 use crate::{target::kernel::Kernel, workload::outside};
@@ -26,7 +30,9 @@ pub const EXACT_KHZ: u32 = 1_000_000;
 /// One instruction a nanosecond, and no sleep while the guest idles.
 const COUNT: &str = "shift=0,sleep=off";
 
-/// The guest's first process, run by a shell. What it mounts by 9p, it mounts as `TRANSPORT` says.
+/// What runs in the initramfs, and then as the guest's first process: shell scripts. What they mount by 9p, they mount
+/// as `TRANSPORT` says.
+const INITRAMFS: &str = include_str!("initramfs.sh");
 const INIT: &str = include_str!("init.sh");
 
 /// How both sides of the shared folder speak 9p: as virtme-ng does.
@@ -91,7 +97,11 @@ impl Shape {
         // What it says besides comes before the command.
         let words = line.lines().last().and_then(shlex::split);
         match words.filter(|words| said.status.success() && words.len() > 1) {
-            Some(words) => Ok(self.adjusted(words, tools)),
+            Some(words) => {
+                start_by(&folder.join("initramfs"))
+                    .map_err(GuestError::io("adding to the guest's initramfs"))?;
+                Ok(self.adjusted(words, tools))
+            }
             None => Err(GuestError::Lacking(format!(
                 "virtme-ng can't compose a guest with {}: {}",
                 self.kernel.image.display(),
@@ -179,15 +189,9 @@ impl Shape {
         if let Some(append) = after(&mut args, "-append") {
             // What virtme-ng says to its own first process, which would start the host's udev and more.
             let own = ["virtme", "nr_open=", "init="];
-            let mut words: Vec<String> = append.split(' ').map(str::to_owned).collect();
+            let mut words: Vec<&str> = append.split(' ').collect();
             words.retain(|word| !own.iter().any(|own| word.starts_with(own)));
-            words.push("init=/bin/sh".to_owned());
-            words.extend(self.hooks.kernel.clone());
-            words.push(format!(
-                "-- -c \"mount -t tmpfs -o mode=755 run /run && mkdir {SHARED} && \
-                 mount -t 9p -o {TRANSPORT} virtme.initmount0 {SHARED} && \
-                 exec sh {SHARED}/init\""
-            ));
+            words.extend(self.hooks.kernel.as_deref());
             *append = words.join(" ");
         }
         let cpu = after(&mut args, "-cpu").map_or(String::new(), |cpu| format!(", -cpu {cpu}"));
@@ -210,6 +214,15 @@ impl Shape {
         args.extend(self.port.into_iter().flat_map(network));
         Composed { args, emulator }
     }
+}
+
+/// Has an initramfs that virtme-ng made start with our script: the kernel takes the last of two files of one name.
+fn start_by(initramfs: &Path) -> std::io::Result<()> {
+    let text = format!("#!/bin/sh\nTRANSPORT={TRANSPORT}\nSHARED={SHARED}\n{INITRAMFS}");
+    let init = NewcBuilder::new("init").mode(0o100_755);
+    let file = fs::OpenOptions::new().append(true).open(initramfs)?;
+    write_cpio(iter::once((init, Cursor::new(text))), file)?;
+    Ok(())
 }
 
 /// A card, and QEMU's user-mode network behind it, whose only door is `port` of this machine's 127.0.0.1. (With
@@ -284,11 +297,7 @@ mod tests {
         let composed = shape.adjusted(answer(), &tools());
         let append = composed.args.iter().find(|arg| arg.contains("quiet"));
         let append = append.expect("the kernel's words");
-        assert!(
-            append.starts_with("quiet init=/bin/sh lockdown=none -- -c \"mount "),
-            "{append}"
-        );
-        assert!(!append.contains("virtme_"), "{append}");
+        assert_eq!(append, "quiet lockdown=none");
         assert!(!composed.args.contains(&"-icount".to_owned()));
         assert_eq!(composed.emulator, "QEMU 7.2.22 (Debian), tcg, -cpu max");
         let words = shape.request(Path::new("/s"), &tools());

@@ -40,7 +40,7 @@ $settings
 END
 mount -a -T /run/fstab
 if [ -L /run/bpfcost/modules ]; then
-    mount -t 9p -o "ro,$TRANSPORT" virtme.initmount1 /run/modules
+    mount -t 9p -o "ro,cache=loose,$TRANSPORT" virtme.initmount1 /run/modules
     ln -s /run/modules "/lib/modules/$(uname -r)"
 fi
 ln -s /proc/self/fd /dev/fd
