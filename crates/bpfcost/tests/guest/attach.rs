@@ -34,7 +34,7 @@ fn nets(record: &Record) -> BTreeMap<&str, f64> {
 }
 
 #[test]
-fn two_boots_agree_on_every_way() {
+fn every_way_is_counted_and_two_boots_agree() {
     let Some(kernel) = require::kernel() else {
         return;
     };
@@ -46,16 +46,34 @@ fn two_boots_agree_on_every_way() {
         "kprobe/empty/stats",
         "raw_tp/*",
     ];
-    let [one, other] = [counted(&cases, kernel), counted(&cases, kernel)];
+    // Of each mechanism one, the second time: they take the same way there.
+    let again = [
+        "fentry/empty",
+        "fentry/map",
+        "fentry/hash",
+        "fentry/ringbuf*",
+        "fexit/empty",
+        "kprobe*/empty",
+        "kprobe/empty/stats",
+        "kretprobe/empty",
+        "raw_tp/*",
+        "tracepoint/empty",
+        "tcx/empty",
+        "uprobe*/empty",
+        "uretprobe/empty",
+        "xdp-*/empty",
+    ];
+    let [one, other] = [counted(&cases, kernel), counted(&again, kernel)];
     let (one, other) = (nets(&one), nets(&other));
-    assert_eq!(
-        one.keys().collect::<Vec<_>>(),
-        other.keys().collect::<Vec<_>>()
-    );
-    let empty = one.keys().filter(|name| name.ends_with("/empty")).count();
-    assert!(empty >= 35, "{empty} ways: {one:?}");
-    for (name, first) in &one {
-        let apart = (first - other[name]).abs();
+    let empty = |nets: &BTreeMap<&str, f64>| {
+        let names = nets.keys().filter(|name| name.ends_with("/empty"));
+        names.count()
+    };
+    assert!(empty(&one) >= 35, "{one:?}");
+    assert!(empty(&other) >= 15, "{other:?}");
+    for (name, second) in &other {
+        let first = one[name];
+        let apart = (first - second).abs();
         let allowed = match name {
             name if COPIES.contains(name) || name.ends_with("/stack") => 0.01 * first,
             name if name.ends_with("/empty") => 0.0,
@@ -64,8 +82,7 @@ fn two_boots_agree_on_every_way() {
         // A count that is no whole number is known to the clock's rounding.
         assert!(
             apart <= allowed + 0.05,
-            "{name}: {first} in one boot, {} in the other",
-            other[name]
+            "{name}: {first} in one boot, {second} in the other"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! What kernels have and lack: exact lists of Debian's, so that a feature that stops being found on a
 //! kernel that has it fails here.
 
-use crate::{kept::record, require, tool::Tool, visit::says};
+use bpfcost::record::Record;
 
 /// Came after Debian 12's kernel.
 const AFTER_6_1: [&str; 9] = [
@@ -26,21 +26,13 @@ const AFTER_6_12: [&str; 6] = [
     "fsession.multi",
 ];
 
-/// The features that the kernel of a guest lacks, each with the reason. In passing: the ladder has what it
-/// needs on each of them.
-#[track_caller]
-fn missing_on(kernel: &str) -> Vec<(String, String)> {
-    let tool = Tool::new();
-    let line =
-        format!("run ladder --quick --seed 7 --case added-0 --case added-1 --on exact:{kernel}");
-    let said = says(&tool, &line, "{}");
-    assert_eq!(said.code, Some(0), "{said:?}");
-    let record = record(&tool);
-    let features = record.machine.features;
+/// The features that the kernel of a record lacks, each with the reason.
+fn missing(record: &Record) -> Vec<(&str, &str)> {
+    let features = &record.machine.features;
     assert_eq!(features.len(), bpfcost_bpf::Feature::ALL.len());
     features
-        .into_iter()
-        .filter_map(|feature| Some((feature.name, feature.missing?)))
+        .iter()
+        .filter_map(|feature| Some((feature.name.as_str(), feature.missing.as_deref()?)))
         .collect()
 }
 
@@ -51,8 +43,8 @@ fn sorted<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 #[track_caller]
-fn assert_missing(found: &[(String, String)], expected: &[&str]) {
-    let names = found.iter().map(|(name, _)| name.as_str());
+fn assert_missing(found: &[(&str, &str)], expected: &[&str]) {
+    let names = found.iter().map(|(name, _)| *name);
     assert_eq!(
         sorted(names),
         sorted(expected.iter().copied()),
@@ -60,12 +52,10 @@ fn assert_missing(found: &[(String, String)], expected: &[&str]) {
     );
 }
 
-#[test]
-fn linux_6_1_lacks_what_came_later_and_fprobe() {
-    if !require::version("6.1", "bookworm") {
-        return;
-    }
-    let found = missing_on("6.1");
+/// Linux 6.1 lacks what came later, and fprobe.
+#[track_caller]
+pub(crate) fn of_6_1(record: &Record) {
+    let found = missing(record);
     let others = [
         "kprobe.multi",
         "fsession",
@@ -76,7 +66,7 @@ fn linux_6_1_lacks_what_came_later_and_fprobe() {
     assert_missing(&found, &[&AFTER_6_1[..], &others].concat());
     for (name, why) in found {
         // It is young enough for that one, and was built without.
-        let words = match name.as_str() {
+        let words = match name {
             "kprobe.multi" => "needs Linux 5.18 with CONFIG_FPROBE; this is 6.1.",
             _ => "needs Linux",
         };
@@ -89,12 +79,10 @@ fn linux_6_1_lacks_what_came_later_and_fprobe() {
     }
 }
 
-#[test]
-fn linux_6_12_lacks_only_what_came_later() {
-    if !require::version("6.12", "trixie") {
-        return;
-    }
-    let found = missing_on("6.12");
+/// Linux 6.12 lacks only what came later.
+#[track_caller]
+pub(crate) fn of_6_12(record: &Record) {
+    let found = missing(record);
     assert_missing(&found, &AFTER_6_12);
     for (_, why) in found {
         assert!(
@@ -104,9 +92,8 @@ fn linux_6_12_lacks_only_what_came_later() {
     }
 }
 
-#[test]
-fn the_newest_lacks_nothing() {
-    if require::version("sid", "sid") {
-        assert_missing(&missing_on("sid"), &[]);
-    }
+/// The newest lacks nothing.
+#[track_caller]
+pub(crate) fn of_the_newest(record: &Record) {
+    assert_missing(&missing(record), &[]);
 }

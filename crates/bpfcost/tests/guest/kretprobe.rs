@@ -3,7 +3,7 @@
 
 use bpfcost::record::{CaseRecord, Record, Status};
 
-use crate::{kept::record, require, tool::Tool, visit::says};
+use crate::{features, kept::record, require, tool::Tool, visit::says};
 
 /// Every way to attach, and instances that are too few, and enough.
 const CASES: [&str; 3] = ["kprobe/1", "kretprobe/1", "*/sleep*"];
@@ -91,14 +91,18 @@ fn accounts_for_all_calls(record: &Record, lacks: Option<&str>) {
 fn linux_6_1_takes_instances_from_a_list() {
     if require::version("6.1", "bookworm") {
         // Debian's has no fprobe.
-        accounts_for_all_calls(&measured("6.1"), Some("kretprobe.multi"));
+        let record = measured("6.1");
+        accounts_for_all_calls(&record, Some("kretprobe.multi"));
+        features::of_6_1(&record);
     }
 }
 
 #[test]
 fn linux_6_12_takes_instances_from_a_ring_for_each_cpu() {
     if require::version("6.12", "trixie") {
-        accounts_for_all_calls(&measured("6.12"), None);
+        let record = measured("6.12");
+        accounts_for_all_calls(&record, None);
+        features::of_6_12(&record);
     }
 }
 
@@ -106,7 +110,9 @@ fn linux_6_12_takes_instances_from_a_ring_for_each_cpu() {
 #[test]
 fn the_newest_linux_accounts_for_all_calls_too() {
     if require::version("sid", "sid") {
-        accounts_for_all_calls(&measured("sid"), None);
+        let record = measured("sid");
+        accounts_for_all_calls(&record, None);
+        features::of_the_newest(&record);
     }
 }
 
