@@ -97,6 +97,12 @@ pub(crate) fn map_failed<E: Answer>(
     move |answer| failed(format!("map {map}"), action)(answer)
 }
 
+/// A program could not be attached in this way, for a reason that is known.
+pub(crate) fn unattachable(attach: &'static str, words: impl Into<String>) -> Error {
+    let words = words.into();
+    Error::Unattachable { attach, words }
+}
+
 /// An object has no global variables, where those of timing.bpf.h should be.
 pub(crate) fn no_area(object: &str) -> Error {
     Error::Refused(format!(

@@ -157,21 +157,11 @@ impl L7 {
         self.take()?;
         self.before = self.counted()?;
         for (process, _) in processes {
-            put(
-                &maps.l7_processes,
-                "l7_processes",
-                *process,
-                1u8.to_ne_bytes(),
-            )?;
+            maps::put(&maps.l7_processes, "l7_processes", process, &1u8)?;
             for descriptor in sockets(*process) {
                 let number = OPEN_BEFORE + u64::from(descriptor);
                 let key = u64::from(*process) << 32 | u64::from(descriptor);
-                put(
-                    &maps.l7_connections,
-                    "l7_connections",
-                    key,
-                    number.to_ne_bytes(),
-                )?;
+                maps::put(&maps.l7_connections, "l7_connections", &key, &number)?;
             }
         }
         if let Err(error) = self.link(processes) {
@@ -334,14 +324,4 @@ fn call(event: &types::l7_event) -> Call<'_> {
         length: event.length,
         payload: &event.payload[..(event.kept as usize).min(event.payload.len())],
     }
-}
-
-fn put<K: plain::Plain, const N: usize>(
-    map: &impl MapCore,
-    name: &'static str,
-    key: K,
-    value: [u8; N],
-) -> Result<()> {
-    map.update(plain::bytes_of(&key), &value, MapFlags::ANY)
-        .map_err(map_failed(name, "writing to it"))
 }

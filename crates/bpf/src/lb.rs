@@ -22,7 +22,7 @@ pub use crate::skel::xdp_lb::types::{
 use crate::{
     cpu,
     error::{Result, cpu_number, map_failed, no_area},
-    mapping,
+    mapping, maps,
     object::{Owned, choose},
     percpu::read_cpu,
     plain::{bytes_of, bytes_of_slice, read},
@@ -207,12 +207,7 @@ impl LoadBalancer {
         };
         for (cpu, table) in &this.tables {
             let fd = std::os::fd::AsRawFd::as_raw_fd(&table.as_fd()) as u32;
-            update(
-                &this.skeleton.maps.lru_tables,
-                "lru_tables",
-                bytes_of(cpu),
-                bytes_of(&fd),
-            )?;
+            maps::put(&this.skeleton.maps.lru_tables, "lru_tables", cpu, &fd)?;
         }
         Ok(this)
     }
@@ -230,22 +225,12 @@ impl LoadBalancer {
 
     /// Writes the control value.
     pub fn set_control(&self, control: &Control) -> Result<()> {
-        update(
-            &self.skeleton.maps.control,
-            "control",
-            bytes_of(&0u32),
-            bytes_of(control),
-        )
+        maps::put(&self.skeleton.maps.control, "control", &0u32, control)
     }
 
     /// Adds a VIP.
     pub fn add_vip(&self, key: &VipKey, vip: &Vip) -> Result<()> {
-        update(
-            &self.skeleton.maps.vips,
-            "vips",
-            bytes_of(key),
-            bytes_of(vip),
-        )
+        maps::put(&self.skeleton.maps.vips, "vips", key, vip)
     }
 
     /// Writes the rings, slot by slot from the first VIP's on.
@@ -442,11 +427,6 @@ fn new_table(zero_seed: bool) -> Result<MapHandle> {
         &options,
     )
     .map_err(map_failed("lru_tables", "making a table"))
-}
-
-fn update(map: &MapMut<'_>, name: &'static str, key: &[u8], value: &[u8]) -> Result<()> {
-    map.update(key, value, MapFlags::ANY)
-        .map_err(map_failed(name, "writing"))
 }
 
 /// The clock that the datapath reads (`bpf_ktime_get_ns`), in nanoseconds.

@@ -2,7 +2,10 @@
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, RingBuffer, RingBufferBuilder};
 
-use crate::error::{Result, map_failed};
+use crate::{
+    error::{Result, map_failed},
+    plain::{Plain, bytes_of},
+};
 
 /// The values of a per-CPU array's only entry.
 pub(crate) fn of_cpus(map: &impl MapCore, name: &'static str) -> Result<Vec<Vec<u8>>> {
@@ -22,6 +25,17 @@ pub(crate) fn fill_cpus(
     values.iter_mut().for_each(|value| value.fill(byte));
     map.update_percpu(&0u32.to_ne_bytes(), &values, MapFlags::ANY)
         .map_err(map_failed(name, "writing it"))
+}
+
+/// Puts a value in the place of a key.
+pub(crate) fn put<K: Plain, V: Plain>(
+    map: &impl MapCore,
+    name: &'static str,
+    key: &K,
+    value: &V,
+) -> Result<()> {
+    map.update(bytes_of(key), bytes_of(value), MapFlags::ANY)
+        .map_err(map_failed(name, "writing to it"))
 }
 
 /// Removes every entry. One that is gone already is as good.

@@ -39,7 +39,7 @@ pub(crate) fn read_cpu<T: Plain>(map: &MapMut<'_>, name: &'static str, cpu: u32)
         )
     };
     // The kernel says ENOENT when it has reached the end, which is where this wants to be.
-    if failure < 0 && failure != -enoent() {
+    if failure < 0 && failure != -libc::ENOENT {
         return Err(failed()(libbpf_rs::Error::from_raw_os_error(-failure)));
     }
     Ok(values
@@ -47,8 +47,4 @@ pub(crate) fn read_cpu<T: Plain>(map: &MapMut<'_>, name: &'static str, cpu: u32)
         .take(count as usize)
         .filter_map(|entry| read(entry.get(cpu as usize * slot..)?))
         .collect())
-}
-
-fn enoent() -> i32 {
-    rustix::io::Errno::NOENT.raw_os_error()
 }

@@ -18,6 +18,8 @@ use crate::skel::{
 pub(crate) unsafe trait Plain: Copy {}
 
 // SAFETY: integers have no padding, and every pattern is a value.
+unsafe impl Plain for u8 {}
+// SAFETY: as above.
 unsafe impl Plain for u32 {}
 // SAFETY: as above.
 unsafe impl Plain for u64 {}

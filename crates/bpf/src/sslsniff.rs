@@ -72,6 +72,22 @@ pub struct Moved {
     pub lost: u64,
 }
 
+impl Counts {
+    /// What was added since those before.
+    pub fn since(self, before: Self) -> Self {
+        let since = |now: Moved, before: Moved| Moved {
+            calls: now.calls - before.calls,
+            bytes: now.bytes - before.bytes,
+            lost: now.lost - before.lost,
+        };
+        Counts {
+            hits: self.hits - before.hits,
+            read: since(self.read, before.read),
+            written: since(self.written, before.written),
+        }
+    }
+}
+
 /// Loaded programs. Dropping them detaches them.
 pub struct Sniffer {
     /// Dropped first, and what they feed after them.

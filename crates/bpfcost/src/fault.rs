@@ -1,7 +1,5 @@
 //! Why something that was measured has no value. A leaf: experiments, workloads and probes all fail in these ways.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 /// The code of [`Fault::Enough`] where a probe was let go of.
@@ -25,20 +23,15 @@ pub enum Fault {
     },
 }
 
-impl From<anyhow::Error> for Fault {
-    fn from(error: anyhow::Error) -> Self {
-        Fault::Broken(error)
-    }
-}
-
-impl From<bpfcost_bpf::Error> for Fault {
-    fn from(error: bpfcost_bpf::Error) -> Self {
+impl<E: Into<anyhow::Error>> From<E> for Fault {
+    fn from(error: E) -> Self {
         Fault::Broken(error.into())
     }
 }
 
 /// A failed check: what was expected and what was seen, so that a person can act.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{check}: expected {expected}, got {got}")]
 pub struct Problem {
     /// What was checked, e.g. `lru misses`.
     pub check: String,
@@ -49,18 +42,6 @@ pub struct Problem {
     /// What it means, or a hex diff; may have several lines.
     pub detail: String,
 }
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: expected {}, got {}",
-            self.check, self.expected, self.got
-        )
-    }
-}
-
-impl std::error::Error for Problem {}
 
 /// The problem that something is not as expected; `None` where it is.
 pub(crate) fn differs<T: PartialEq + ToString>(

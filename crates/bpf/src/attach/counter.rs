@@ -174,22 +174,19 @@ impl Counter {
     /// What it counted since it was attached.
     pub fn counted(&mut self) -> Result<Counted> {
         let missed = self.missed()?;
-        Ok(Counted {
-            missed,
-            ..self.sum()?
-        }
-        .since(self.before))
+        self.since_attached(missed)
     }
 
     /// Detaches it, and tells what it counted meanwhile.
     pub fn detach(&mut self) -> Result<Counted> {
         let missed = self.missed()?;
         self.held = None;
-        Ok(Counted {
-            missed,
-            ..self.sum()?
-        }
-        .since(self.before))
+        self.since_attached(missed)
+    }
+
+    fn since_attached(&self, missed: Option<u64>) -> Result<Counted> {
+        let sum = self.sum()?;
+        Ok(Counted { missed, ..sum }.since(self.before))
     }
 
     fn missed(&mut self) -> Result<Option<u64>> {

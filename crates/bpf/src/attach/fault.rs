@@ -8,7 +8,7 @@
 
 use std::{
     io,
-    os::fd::{AsRawFd as _, IntoRawFd as _, OwnedFd},
+    os::fd::OwnedFd,
     ptr,
     rc::{Rc, Weak},
     slice,
@@ -22,7 +22,9 @@ use rustix::{
     param::page_size,
 };
 
-use super::{Ask, Attach, Attached, Driven, Driver, Events, driver::MOST_FAULTS, stopwatch};
+use super::{
+    Ask, Attach, Attached, Driven, Driver, Events, driver::MOST_FAULTS, kernel::perf, stopwatch,
+};
 use crate::{
     error::{Result, failed},
     feature::kernel,
@@ -75,11 +77,7 @@ impl Events for Faults {
         let ours = event
             .try_clone()
             .map_err(failed(attach.name(), "keeping the event"))?;
-        let link = program
-            .attach_perf_event(event.as_raw_fd())
-            .map_err(failed(attach.name(), "attaching it"))?;
-        // The link closes it now.
-        let _ = event.into_raw_fd();
+        let link = perf(program, event).map_err(failed(attach.name(), "attaching it"))?;
         // Attaching has switched it on; faults count in batches alone.
         switch(&ours, false).map_err(failed(attach.name(), "switching it off"))?;
         let ours = Rc::new(ours);

@@ -39,10 +39,7 @@ pub struct Foreign {
 impl Foreign {
     /// Loads an object, or one program of it alone.
     pub fn load(path: &Path, only: Option<&str>) -> Result<Self> {
-        let refused = |words: String| Error::Foreign {
-            path: path.to_owned(),
-            words,
-        };
+        let refused = |words: String| refused(path, words);
         if let Err(error) = fs::File::open(path) {
             return Err(refused(format!("it can't be read: {error}")));
         }
@@ -108,10 +105,7 @@ impl Foreign {
     }
 
     fn unread(&self, source: &libbpf_rs::Error) -> Error {
-        Error::Foreign {
-            path: self.path.clone(),
-            words: format!("its buffers can't be read: {source}"),
-        }
+        refused(&self.path, format!("its buffers can't be read: {source}"))
     }
 
     /// Attaches all that was loaded. As in libbpf's skeletons, programs that are not attached by their
@@ -126,26 +120,21 @@ impl Foreign {
                 Ok(Some(link)) => links.push(link),
                 Ok(None) => left.push(section),
                 Err(words) => {
-                    return Err(Error::Foreign {
-                        path: self.path.clone(),
-                        words: format!(
-                            "{} can't be attached by its section {section}: {words}",
-                            name(program.name()),
-                        ),
-                    });
+                    let program = name(program.name());
+                    let words =
+                        format!("{program} can't be attached by its section {section}: {words}");
+                    return Err(refused(&self.path, words));
                 }
             }
         }
         if links.is_empty() {
-            return Err(Error::Foreign {
-                path: self.path.clone(),
-                words: format!(
-                    "none of its sections says where to attach ({})\n  Sections such as tracepoint/…, \
-                     kprobe/…, uprobe/FILE:FUNCTION, fentry/… do; give the others a loader, and name that as \
-                     a command",
-                    left.join(", ")
-                ),
-            });
+            let words = format!(
+                "none of its sections says where to attach ({})\n  Sections such as tracepoint/…, \
+                 kprobe/…, uprobe/FILE:FUNCTION, fentry/… do; give the others a loader, and name that as \
+                 a command",
+                left.join(", ")
+            );
+            return Err(refused(&self.path, words));
         }
         self.links = links;
         Ok(())
@@ -168,6 +157,11 @@ impl Foreign {
             })
             .collect()
     }
+}
+
+fn refused(path: &Path, words: String) -> Error {
+    let path = path.to_owned();
+    Error::Foreign { path, words }
 }
 
 /// Attaches one program where its section says; `None` where that says nothing of it, and the reason where it

@@ -55,20 +55,25 @@ pub struct Missing {
 }
 
 impl Missing {
-    /// The kernel has nothing of the kind, and said so with `words`: by its version, for what reason.
-    pub(super) fn absent(feature: Feature, words: String) -> Self {
+    /// It is missing on this kernel.
+    pub(super) fn of(feature: Feature, why: Why) -> Self {
         let release = release();
-        let old = Version::of_release(&release).is_some_and(|version| version < feature.since());
-        let why = match (old, feature.config()) {
-            (true, _) => Why::TooOld,
-            (false, Some(_)) => Why::NotBuiltIn,
-            (false, None) => Why::Unexplained(words),
-        };
         Missing {
             feature,
             why,
             release,
         }
+    }
+
+    /// The kernel has nothing of the kind, and said so with `words`: by its version, for what reason.
+    pub(super) fn absent(feature: Feature, words: String) -> Self {
+        let old = Version::of_release(&release()).is_some_and(|version| version < feature.since());
+        let why = match (old, feature.config()) {
+            (true, _) => Why::TooOld,
+            (false, Some(_)) => Why::NotBuiltIn,
+            (false, None) => Why::Unexplained(words),
+        };
+        Missing::of(feature, why)
     }
 
     /// The kernel forbids it, and said so with `words`; it takes capabilities of these bits.
@@ -86,22 +91,11 @@ impl Missing {
             .filter(|(bit, _)| !has(*bit))
             .map(|(_, name)| *name)
             .collect();
-        Missing {
-            feature,
-            why: match lacks.is_empty() {
-                true => Why::Refused(words),
-                false => Why::NotAllowed(lacks),
-            },
-            release: release(),
-        }
-    }
-
-    pub(super) fn off(feature: Feature, how: &'static str) -> Self {
-        Missing {
-            feature,
-            why: Why::Off(how),
-            release: release(),
-        }
+        let why = match lacks.is_empty() {
+            true => Why::Refused(words),
+            false => Why::NotAllowed(lacks),
+        };
+        Missing::of(feature, why)
     }
 }
 

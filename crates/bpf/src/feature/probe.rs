@@ -10,7 +10,7 @@ use libbpf_rs::{Btf, btf::BtfType, libbpf_sys as sys, num_possible_cpus};
 use rustix::io::Errno;
 
 use super::{
-    Feature, Missing,
+    Feature, Missing, Why,
     kernel::{
         self, CALL, ENOTSUPP, EXIT, GOTO, MAY_GOTO, MOVE, No, Program, instruction, returns_0,
     },
@@ -67,7 +67,7 @@ enum Answer {
 pub(super) fn missing(feature: Feature) -> Result<Option<Missing>> {
     let no = match ask(feature) {
         Answer::There => return Ok(None),
-        Answer::Off(how) => return Ok(Some(Missing::off(feature, how))),
+        Answer::Off(how) => return Ok(Some(Missing::of(feature, Why::Off(how)))),
         Answer::No(no) => no,
     };
     match no.errno {
@@ -114,10 +114,7 @@ impl Feature {
 fn ask(feature: Feature) -> Answer {
     let xdp = sys::BPF_PROG_TYPE_XDP;
     match feature {
-        Feature::Btf => match btf() {
-            Some(_) => Answer::There,
-            None => Answer::No(No::of(libc::ENOENT)),
-        },
+        Feature::Btf => answer(btf().ok_or(No::of(libc::ENOENT))),
         Feature::XdpTestRun => {
             answer(kernel::load(returns_0(xdp)).and_then(|program| kernel::test_run(&program)))
         }
@@ -212,10 +209,7 @@ fn ask(feature: Feature) -> Answer {
             flags: sys::BPF_F_SLEEPABLE,
             ..returns_0(sys::BPF_PROG_TYPE_SYSCALL)
         }),
-        Feature::TriggerKfunc => match btf_number(TRIGGER) {
-            Some(_) => Answer::There,
-            None => Answer::No(No::of(libc::ENOENT)),
-        },
+        Feature::TriggerKfunc => answer(btf_number(TRIGGER).ok_or(No::of(libc::ENOENT))),
         Feature::Veth => veth(),
         // No kernel takes batches of so many; one without live frames takes no batch at all.
         Feature::XdpFrames => link(returns_0(xdp), kernel::run_frames, &[libc::E2BIG]),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, anyhow};
 use bpfcost_bpf::timing::Seen;
 
-use crate::experiment::{Batch, Fault, Problem, Trial};
+use crate::experiment::{Batch, Fault, Problem, Trial, differs};
 
 /// The part of a batch that runs untimed before it, an eighth: so that a trial meets the caches and
 /// predictors that its own case makes, not those that another case left behind.
@@ -39,6 +39,10 @@ pub(super) fn overlapping<T>(
     best.ok_or_else(|| anyhow!("no batch was tried").into())
 }
 
+/// What is wrong with a batch whose instructions are counted.
+const WAITED: &str = "the thread waited for something over the batch: the CPU may have been idle, and a clock that \
+                      counts instructions leaps then";
+
 /// What every batch must show, whatever its body: that it ran whole, on all CPUs, by a clock that moved and,
 /// where instructions are counted, did not leap.
 pub(super) fn problem(cpus: &[u32], seen: &[Seen], ops: u64, exact: bool) -> Option<Problem> {
@@ -47,7 +51,7 @@ pub(super) fn problem(cpus: &[u32], seen: &[Seen], ops: u64, exact: bool) -> Opt
         together(seen.cpu, seen.together)
             .or_else(|| operations(ops, seen.ops))
             .or_else(|| clock(seen.start_ns, seen.end_ns))
-            .or_else(|| waits(if exact { seen.waits } else { 0 }))
+            .or_else(|| differs("waits", 0, if exact { seen.waits } else { 0 }, WAITED))
     };
     // No check can fail on a CPU of which nothing was seen.
     missing.or_else(|| seen.iter().find_map(of_cpu))
@@ -55,12 +59,8 @@ pub(super) fn problem(cpus: &[u32], seen: &[Seen], ops: u64, exact: bool) -> Opt
 
 /// The number of operations that ran.
 pub(super) fn operations(expected: u64, got: u64) -> Option<Problem> {
-    (expected != got).then(|| Problem {
-        check: "operations".into(),
-        expected: expected.to_string(),
-        got: got.to_string(),
-        detail: "the kernel cut the loop short; nothing is reported for this case".into(),
-    })
+    let detail = "the kernel cut the loop short; nothing is reported for this case";
+    differs("operations", expected, got, detail)
 }
 
 /// Whether several CPUs ran at once.
@@ -80,18 +80,6 @@ fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
         expected: format!("later than {start_ns} ns"),
         got: format!("{end_ns} ns"),
         detail: "the clock stood still or went back over the batch: it can time nothing".into(),
-    })
-}
-
-/// Whether the CPU may have been idle over a batch whose instructions are counted.
-fn waits(waits: u64) -> Option<Problem> {
-    (waits > 0).then(|| Problem {
-        check: "waits".into(),
-        expected: "0".into(),
-        got: waits.to_string(),
-        detail: "the thread waited for something over the batch: the CPU may have been idle, and a clock \
-                 that counts instructions leaps then"
-            .into(),
     })
 }
 

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     process::program,
     target::{
-        Check, CheckState, Host,
+        Check, CheckState, Host, checks,
         guest::{Known, Tools},
     },
 };
@@ -60,24 +60,18 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 
 /// Whether a program that times itself loads, and how it loops: asked of the kernel, not guessed.
 fn timed_loop() -> Check {
-    let (state, text, advice) = match Loop::probe() {
-        Ok(Loop::CanLoop) => (
-            CheckState::Ok,
-            "timed programs load and loop with can_loop".into(),
-            "",
-        ),
-        Ok(Loop::BpfLoop) => (
-            CheckState::Warn,
-            "timed programs loop with bpf_loop, which costs some 8 ns a turn".into(),
+    let stand = match Loop::probe() {
+        Ok(Loop::CanLoop) => checks::ok("timed programs load and loop with can_loop"),
+        Ok(Loop::BpfLoop) => checks::warn(
+            "timed programs loop with bpf_loop, which costs some 8 ns a turn",
             "floors take it off; Linux 6.9 and later loop for less",
         ),
-        Err(error) => (
-            CheckState::Missing,
+        Err(error) => checks::missing(
             error.to_string(),
             "see the kernel's words above; containers often forbid loading BPF programs",
         ),
     };
-    Check::new("timed programs", (state, text, advice.into()))
+    Check::new("timed programs", stand)
 }
 
 /// A feature, and what is missing of it here.
@@ -150,31 +144,29 @@ fn feature_table(features: &[Told]) -> Result<String, fmt::Error> {
 
 /// Whether guests can be had, and what would run them. Never missing: the host is measured without.
 fn guests() -> Check {
-    let (state, text, advice) = match Tools::find() {
+    let stand = match Tools::find() {
         Err(error) => {
             let text = error.to_string();
             let (what, advice) = text.split_once('\n').unwrap_or((&text, ""));
-            (CheckState::Warn, what.to_owned(), advice.trim().to_owned())
+            checks::warn(what, advice.trim())
         }
         Ok(tools) => {
             let with = format!("QEMU {} and virtme-ng are there", tools.qemu_version);
             match Known::here(&tools) {
-                Known::Usable => (CheckState::Ok, format!("{with}, KVM works"), String::new()),
+                Known::Usable => checks::ok(format!("{with}, KVM works")),
                 Known::Untried => (
                     CheckState::Ok,
                     format!("{with}, KVM is there and not tried yet"),
                     "the first --on vm:KERNEL tries it".into(),
                 ),
-                Known::Unusable(why) => (
-                    CheckState::Warn,
+                Known::Unusable(why) => checks::warn(
                     format!("{with}, KVM can't be used ({why})"),
-                    "times of vm targets are those of an emulator; exact targets need no KVM"
-                        .into(),
+                    "times of vm targets are those of an emulator; exact targets need no KVM",
                 ),
             }
         }
     };
-    Check::new("guests", (state, text, advice))
+    Check::new("guests", stand)
 }
 
 /// Whether the programs of built-in workloads are there. Never missing: other experiments need none.
@@ -183,14 +175,9 @@ fn workloads() -> Check {
         .iter()
         .filter(|(name, _)| program::find(name).is_err());
     let (names, packages): (Vec<&str>, BTreeSet<&str>) = absent.copied().unzip();
-    let (state, text, advice) = match names.is_empty() {
-        true => (
-            CheckState::Ok,
-            "servers, load generators and tracers are there".to_owned(),
-            String::new(),
-        ),
-        false => (
-            CheckState::Warn,
+    let stand = match names.is_empty() {
+        true => checks::ok("servers, load generators and tracers are there"),
+        false => checks::warn(
             format!("not there: {}", names.join(", ")),
             format!(
                 "apt-get install --no-install-recommends {} (or scripts/setup.sh, which starts no service)",
@@ -198,7 +185,7 @@ fn workloads() -> Check {
             ),
         ),
     };
-    Check::new("workloads", (state, text, advice))
+    Check::new("workloads", stand)
 }
 
 fn table(checks: &[Check], missing: bool) -> Result<String, fmt::Error> {

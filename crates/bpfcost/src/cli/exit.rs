@@ -1,6 +1,6 @@
 //! Exit codes, and how an error finds its own.
 
-use std::{fmt, io, process::ExitCode};
+use std::{io, process::ExitCode};
 
 use crate::{
     measure, record,
@@ -35,19 +35,12 @@ impl From<Exit> for ExitCode {
 }
 
 /// An error that knows its exit code: what, why, and what to do next.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
 pub(super) struct Refusal {
     exit: Exit,
     text: String,
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 /// Wrong usage or input.
 pub(super) fn usage(text: impl Into<String>) -> anyhow::Error {

@@ -43,78 +43,66 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Add(Add),
-    Build(Build),
-    List(List),
-    Remove(Remove),
-}
-
-/// Add the newest kernel of a Debian suite, or one by its path.
-///
-/// A suite is fetched from the Debian mirror in the package sources of this system, through apt, with its
-/// signatures checked; nothing of the system is changed, and no root is needed. It takes some 100 MB of
-/// network, and 600 MB of disk while it goes on. An image is copied with its modules, where it has them in
-/// ../lib/modules/RELEASE or /lib/modules/RELEASE.
-#[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  bpfcost kernel add bookworm trixie sid   Linux 6.1, 6.12, the newest\n  \
-                        bpfcost kernel add ./arch/x86/boot/bzImage"
-)]
-struct Add {
-    /// A suite (bookworm, trixie, sid, or another of the mirror), or the path of an image.
-    #[arg(required = true, value_name = "SUITE|PATH")]
-    what: Vec<String>,
-}
-
-/// Build a kernel that Debian does not package.
-///
-/// A small Linux 6.12 with frame pointers, from Debian's source package linux-source-6.12 (of trixie), under the
-/// name 6.12-fp. It takes some 10 minutes on 2 idle CPUs, 150 MB of network, and 3 GB of disk while it goes on; it needs
-/// gcc, make, flex, bison, bc, pahole and libelf's headers, and says which of them are missing.
-#[derive(Debug, clap::Args)]
-struct Build {
-    /// With frame pointers, by which stacks are walked then.
-    #[arg(long, required = true)]
-    frame_pointer: bool,
-}
-
-/// List the kernels that guests can have. Each is checked.
-#[derive(Debug, clap::Args)]
-struct List {
-    /// How to answer.
-    #[arg(long, value_enum, default_value_t)]
-    format: Format,
-}
-
-/// Remove kernels that were added.
-#[derive(Debug, clap::Args)]
-struct Remove {
-    /// A release, or a part of one that only one kernel has.
-    #[arg(required = true)]
-    name: Vec<String>,
+    /// Add the newest kernel of a Debian suite, or one by its path.
+    ///
+    /// A suite is fetched from the Debian mirror in the package sources of this system, through apt, with its
+    /// signatures checked; nothing of the system is changed, and no root is needed. It takes some 100 MB of
+    /// network, and 600 MB of disk while it goes on. An image is copied with its modules, where it has them in
+    /// ../lib/modules/RELEASE or /lib/modules/RELEASE.
+    #[command(
+        after_help = "Examples:\n  bpfcost kernel add bookworm trixie sid   Linux 6.1, 6.12, the newest\n  \
+                            bpfcost kernel add ./arch/x86/boot/bzImage"
+    )]
+    Add {
+        /// A suite (bookworm, trixie, sid, or another of the mirror), or the path of an image.
+        #[arg(required = true, value_name = "SUITE|PATH")]
+        what: Vec<String>,
+    },
+    /// Build a kernel that Debian does not package.
+    ///
+    /// A small Linux 6.12 with frame pointers, from Debian's source package linux-source-6.12 (of trixie), under the
+    /// name 6.12-fp. It takes some 10 minutes on 2 idle CPUs, 150 MB of network, and 3 GB of disk while it goes on; it needs
+    /// gcc, make, flex, bison, bc, pahole and libelf's headers, and says which of them are missing.
+    Build {
+        /// With frame pointers, by which stacks are walked then.
+        #[arg(long, required = true)]
+        frame_pointer: bool,
+    },
+    /// List the kernels that guests can have. Each is checked.
+    List {
+        /// How to answer.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Remove kernels that were added.
+    Remove {
+        /// A release, or a part of one that only one kernel has.
+        #[arg(required = true)]
+        name: Vec<String>,
+    },
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let store = Store::of_user()?;
     match &args.command {
-        Command::Add(args) => add(&store, args),
-        Command::Build(_) => build(&store),
-        Command::List(args) => list(&store, args.format),
-        Command::Remove(args) => remove(&store, args),
+        Command::Add { what } => {
+            let shown = Shown::new()?;
+            for what in what {
+                told(store.add(what, &shown), &shown)?;
+            }
+        }
+        Command::Build { .. } => {
+            let shown = Shown::new()?;
+            told(store.build_frame_pointer(&shown), &shown)?;
+        }
+        Command::List { format } => list(&store, *format)?,
+        Command::Remove { name } => {
+            let shown = Shown::new()?;
+            for name in name {
+                say!("removed {}", store.remove(name, &shown)?)?;
+            }
+        }
     }
-}
-
-fn add(store: &Store, args: &Add) -> Result<Exit> {
-    let shown = Shown::new()?;
-    for what in &args.what {
-        told(store.add(what, &shown), &shown)?;
-    }
-    Ok(Exit::Done)
-}
-
-fn build(store: &Store) -> Result<Exit> {
-    let shown = Shown::new()?;
-    told(store.build_frame_pointer(&shown), &shown)?;
     Ok(Exit::Done)
 }
 
@@ -159,7 +147,7 @@ struct Listed<'a> {
     added: Option<&'a str>,
 }
 
-fn list(store: &Store, format: Format) -> Result<Exit> {
+fn list(store: &Store, format: Format) -> Result<()> {
     let kernels = store.list()?;
     if let Format::Json = format {
         let listed: Vec<Listed> = kernels
@@ -177,14 +165,12 @@ fn list(store: &Store, format: Format) -> Result<Exit> {
                 added: kernel.manifest.as_ref().map(|one| &*one.added),
             })
             .collect();
-        say!("{}", serde_json::to_string_pretty(&listed)?)?;
-        return Ok(Exit::Done);
+        return say!("{}", serde_json::to_string_pretty(&listed)?);
     }
     if kernels.is_empty() {
-        say!(
+        return say!(
             "No kernels yet. Add one: bpfcost kernel add trixie (6.12), bookworm (6.1), sid (the newest)"
-        )?;
-        return Ok(Exit::Done);
+        );
     }
     let mut table = Table::new();
     table
@@ -209,8 +195,7 @@ fn list(store: &Store, format: Format) -> Result<Exit> {
         ]);
     }
     say!("{}", table.trim_fmt())?;
-    say!("\nUse one: --on vm:NAME, --on exact:NAME; a part of a name is enough, e.g. 6.12")?;
-    Ok(Exit::Done)
+    say!("\nUse one: --on vm:NAME, --on exact:NAME; a part of a name is enough, e.g. 6.12")
 }
 
 fn problem(kernel: &Kept) -> Option<&str> {
@@ -218,14 +203,6 @@ fn problem(kernel: &Kept) -> Option<&str> {
         State::Damaged(what) => Some(what),
         State::Ok | State::OfTheSystem => None,
     }
-}
-
-fn remove(store: &Store, args: &Remove) -> Result<Exit> {
-    let shown = Shown::new()?;
-    for name in &args.name {
-        say!("removed {}", store.remove(name, &shown)?)?;
-    }
-    Ok(Exit::Done)
 }
 
 /// Work on a kernel, shown on stderr: a spinner and a bar on a terminal, a line a step elsewhere.

@@ -152,7 +152,7 @@ impl Layout {
 }
 
 /// A [`Layout`] as JSON.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Serialize, Deserialize)]
 struct Wire {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     layout: Option<String>,
@@ -181,24 +181,11 @@ impl From<Wire> for Layout {
 
 impl From<Layout> for Wire {
     fn from(layout: Layout) -> Self {
-        let named = Wire {
+        Wire {
             layout: Some(layout.name().to_owned()),
-            ..Wire::default()
-        };
-        match layout {
-            Layout::Flat | Layout::Unknown(_) => named,
-            Layout::Grid(grid) => Wire {
-                grid: Some(grid),
-                ..named
-            },
-            Layout::Curves(scaling) => Wire {
-                scaling: Some(scaling),
-                ..named
-            },
-            Layout::Workload(workload) => Wire {
-                workload: Some(workload),
-                ..named
-            },
+            grid: layout.grid().cloned(),
+            scaling: layout.scaling().cloned(),
+            workload: layout.workload().cloned(),
         }
     }
 }

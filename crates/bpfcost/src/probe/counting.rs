@@ -7,7 +7,7 @@
 //! `builtin:busy:TRACEPOINT:NANOS`: on a tracepoint, busy for so long in each run; a cost that is known. It counts
 //! `spell_ns`, what a run was busy for in that window.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
     Feature,
     attach::{Counter, How, Work},
@@ -156,16 +156,11 @@ struct Loaded(Counter);
 
 impl Probe for Loaded {
     fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {
-        self.0
-            .attach()
-            .map_err(|error| Fault::Broken(anyhow!(error)))
+        Ok(self.0.attach()?)
     }
 
     fn detach(&mut self) -> Result<Seen, Fault> {
-        let counted = self
-            .0
-            .detach()
-            .map_err(|error| Fault::Broken(anyhow!(error)))?;
+        let counted = self.0.detach()?;
         // What was put into a run, by the kernel's clock: the mean, interruptions included.
         let spell_ns = match (counted.busy_ns, counted.hits) {
             (0, _) | (_, 0) => None,

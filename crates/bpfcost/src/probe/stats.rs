@@ -1,7 +1,6 @@
 //! `builtin:stats`: the kernel's account of run times, `bpf_stats`, on while it is attached. Joined with
 //! another probe, it tells what that one costs while somebody asks what it costs.
 
-use anyhow::anyhow;
 use bpfcost_bpf::stats::StatsOn;
 
 use super::{BuiltIn, Probe, Seen};
@@ -15,7 +14,7 @@ struct Stats(Option<StatsOn>);
 
 impl Probe for Stats {
     fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {
-        self.0 = Some(StatsOn::start().map_err(|error| Fault::Broken(anyhow!(error)))?);
+        self.0 = Some(StatsOn::start()?);
         Ok(())
     }
 

@@ -42,17 +42,17 @@ pub struct Check {
 }
 
 /// How something stands, what was seen, and what to do.
-type Stand = (CheckState, String, String);
+pub(crate) type Stand = (CheckState, String, String);
 
-fn ok(text: impl Into<String>) -> Stand {
+pub(crate) fn ok(text: impl Into<String>) -> Stand {
     (CheckState::Ok, text.into(), String::new())
 }
 
-fn warn(text: impl Into<String>, advice: impl Into<String>) -> Stand {
+pub(crate) fn warn(text: impl Into<String>, advice: impl Into<String>) -> Stand {
     (CheckState::Warn, text.into(), advice.into())
 }
 
-fn missing(text: impl Into<String>, advice: impl Into<String>) -> Stand {
+pub(crate) fn missing(text: impl Into<String>, advice: impl Into<String>) -> Stand {
     (CheckState::Missing, text.into(), advice.into())
 }
 

@@ -1,7 +1,7 @@
 //! Targets: where a run takes place. What a machine is, what it lacks, and what disturbs a measurement
 //! on it; and the kernels that guests can have.
 
-mod checks;
+pub(crate) mod checks;
 mod cpus;
 mod disturbance;
 pub mod guest;

@@ -44,177 +44,132 @@ const FAST_CLOCKS: [&str; 5] = [
 
 /// What a reader of a record should know about its machine.
 pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
-    [
-        steal(seen),
-        busy(seen),
-        migrations(seen),
-        frequency(seen),
-        other_tracers(machine),
-        governor(machine),
-        bpf_stats(machine),
-        jit(machine),
-        clocksource(machine),
-        virtualised(machine),
-        emulated(machine),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
-}
-
-fn warning(code: &str, text: String) -> Option<Warning> {
-    Some(Warning::new(code, text))
-}
-
-/// A part of the time that the CPUs had, 0 where nothing was watched.
-fn share(part_ms: f64, seen: &Disturbance) -> f64 {
-    if seen.capacity_ms > 0.0 {
-        part_ms / seen.capacity_ms
-    } else {
-        0.0
-    }
-}
-
-fn steal(seen: &Disturbance) -> Option<Warning> {
-    let share = share(seen.steal_ms, seen);
-    (share > STEAL_SHARE).then_some(())?;
-    warning(
-        "steal",
-        format!(
-            "the hypervisor took {:.1} % of the CPU time away while measuring, so that batches \
-             were stretched; measure longer or when the machine's neighbours are quiet",
-            share * 100.0
-        ),
-    )
-}
-
-fn busy(seen: &Disturbance) -> Option<Warning> {
-    let share = share(seen.other_cpu_ms, seen);
-    (share > BUSY_SHARE).then_some(())?;
-    warning(
-        BUSY,
-        format!(
-            "other processes used {:.0} % of the CPU time while measuring; intervals are wider for \
-             it. Stop them, or give the measurement a CPU of its own with --cpus",
-            share * 100.0
-        ),
-    )
-}
-
-fn migrations(seen: &Disturbance) -> Option<Warning> {
-    let most = (seen.wall_ms / 1e3 * MIGRATIONS_PER_S).max(MIGRATIONS_LEAST as f64);
-    (seen.migrations as f64 > most).then_some(())?;
-    warning(
-        MIGRATIONS,
-        format!(
-            "threads of this program moved between CPUs {} times while measuring, and caches went \
-             cold each time; pin it with --cpus",
-            seen.migrations
-        ),
-    )
-}
-
-fn frequency(seen: &Disturbance) -> Option<Warning> {
-    let [low, high] = seen.mhz?;
-    ((high - low) / high > FREQUENCY_SHARE).then_some(())?;
-    warning(
-        "frequency",
-        format!(
-            "the CPUs ran between {low:.0} and {high:.0} MHz, so that nanoseconds of different \
-             moments differ; fix it with the `performance` governor and turbo off"
-        ),
-    )
-}
-
-fn other_tracers(machine: &Machine) -> Option<Warning> {
-    /// How many are named; the record has them all.
-    const NAMED: usize = 3;
-    let count = machine.other_tracers.len();
-    (count > 0).then_some(())?;
-    let mut names = machine.other_tracers[..count.min(NAMED)].join(", ");
-    if count > NAMED {
-        names = format!("{names} and {} more", count - NAMED);
-    }
-    warning(
-        "other-tracers",
-        format!(
-            "BPF programs of others were loaded while measuring: {names}. Where they share a hook \
-             with what is measured, their cost is in the numbers; stop them to be sure"
-        ),
-    )
-}
-
-fn governor(machine: &Machine) -> Option<Warning> {
-    let governor = machine.governor.as_deref()?;
-    (governor != "performance").then_some(())?;
-    warning(
-        "governor",
-        format!(
-            "the frequency governor is `{governor}`; with `performance` the frequency moves less \
-             (cpupower frequency-set -g performance)"
-        ),
-    )
-}
-
-fn bpf_stats(machine: &Machine) -> Option<Warning> {
-    machine.bpf_stats.then_some(())?;
-    warning(
-        "bpf-stats-on",
-        "kernel.bpf_stats_enabled is on: every run of a BPF program reads the clock twice more, and \
-         that is in the numbers; switch it off with `sysctl kernel.bpf_stats_enabled=0`"
-            .to_owned(),
-    )
-}
-
-fn jit(machine: &Machine) -> Option<Warning> {
-    (!machine.jit).then_some(())?;
-    warning(
-        "jit-off",
-        "the BPF JIT is off or can't be told: interpreted programs cost several times what \
-         compiled ones do; switch it on with `sysctl net.core.bpf_jit_enable=1`"
-            .to_owned(),
-    )
-}
-
-fn clocksource(machine: &Machine) -> Option<Warning> {
-    let clock = machine.clocksource.as_str();
-    (!clock.is_empty() && !FAST_CLOCKS.contains(&clock)).then_some(())?;
-    warning(
-        "clocksource",
-        format!(
-            "the kernel's clock is `{clock}`, which is slow and coarse to read; batches hide most \
-             of it, single windows don't. See \
-             /sys/devices/system/clocksource/clocksource0/available_clocksource for others"
-        ),
-    )
-}
-
-fn emulated(machine: &Machine) -> Option<Warning> {
-    machine.emulates_time().then_some(())?;
-    warning(
-        EMULATED,
-        "every instruction was emulated, so these times are those of the emulator: caches, branches and \
-         clock rates of a CPU are not in them. Cases of one run tell which does more work; for costs that \
-         repeat, count instructions with --on exact:KERNEL"
-            .to_owned(),
-    )
-}
-
-fn virtualised(machine: &Machine) -> Option<Warning> {
-    // A guest of this program's own: what runs it is known, and said where it matters.
-    machine.emulator.is_none().then_some(())?;
-    let by = machine.virtualised.as_deref()?;
-    let text = if by == "container" {
-        "this is a container: what its neighbours on the same kernel do is in the numbers, and \
-         they can't be seen from here"
-            .to_owned()
-    } else {
-        format!(
-            "this is a virtual machine ({by}): its host shares caches and memory out unseen, and \
-             costs can differ from those on hardware; compare runs of the same machine"
-        )
+    // A part of the time that the CPUs had, 0 where nothing was watched.
+    let share = |part_ms: f64| match seen.capacity_ms > 0.0 {
+        true => part_ms / seen.capacity_ms,
+        false => 0.0,
     };
-    warning("virtualised", text)
+    let (steal, busy) = (share(seen.steal_ms), share(seen.other_cpu_ms));
+    let moves = (seen.wall_ms / 1e3 * MIGRATIONS_PER_S).max(MIGRATIONS_LEAST as f64);
+    let [low, high] = seen.mhz.unwrap_or_default();
+    let governor = machine.governor.as_deref().unwrap_or("performance");
+    let clock = machine.clocksource.as_str();
+    // A guest of this program's own: what runs it is known, and said where it matters.
+    let virtualised = machine
+        .virtualised
+        .as_deref()
+        .filter(|_| machine.emulator.is_none());
+    let all = [
+        (
+            steal > STEAL_SHARE,
+            "steal",
+            format!(
+                "the hypervisor took {:.1} % of the CPU time away while measuring, so that batches \
+                 were stretched; measure longer or when the machine's neighbours are quiet",
+                steal * 100.0
+            ),
+        ),
+        (
+            busy > BUSY_SHARE,
+            BUSY,
+            format!(
+                "other processes used {:.0} % of the CPU time while measuring; intervals are wider for \
+                 it. Stop them, or give the measurement a CPU of its own with --cpus",
+                busy * 100.0
+            ),
+        ),
+        (
+            seen.migrations as f64 > moves,
+            MIGRATIONS,
+            format!(
+                "threads of this program moved between CPUs {} times while measuring, and caches went \
+                 cold each time; pin it with --cpus",
+                seen.migrations
+            ),
+        ),
+        (
+            (high - low) / high > FREQUENCY_SHARE,
+            "frequency",
+            format!(
+                "the CPUs ran between {low:.0} and {high:.0} MHz, so that nanoseconds of different \
+                 moments differ; fix it with the `performance` governor and turbo off"
+            ),
+        ),
+        (
+            !machine.other_tracers.is_empty(),
+            "other-tracers",
+            format!(
+                "BPF programs of others were loaded while measuring: {}. Where they share a hook \
+                 with what is measured, their cost is in the numbers; stop them to be sure",
+                tracers(&machine.other_tracers)
+            ),
+        ),
+        (
+            governor != "performance",
+            "governor",
+            format!(
+                "the frequency governor is `{governor}`; with `performance` the frequency moves less \
+                 (cpupower frequency-set -g performance)"
+            ),
+        ),
+        (
+            machine.bpf_stats,
+            "bpf-stats-on",
+            "kernel.bpf_stats_enabled is on: every run of a BPF program reads the clock twice more, and \
+             that is in the numbers; switch it off with `sysctl kernel.bpf_stats_enabled=0`"
+                .to_owned(),
+        ),
+        (
+            !machine.jit,
+            "jit-off",
+            "the BPF JIT is off or can't be told: interpreted programs cost several times what \
+             compiled ones do; switch it on with `sysctl net.core.bpf_jit_enable=1`"
+                .to_owned(),
+        ),
+        (
+            !clock.is_empty() && !FAST_CLOCKS.contains(&clock),
+            "clocksource",
+            format!(
+                "the kernel's clock is `{clock}`, which is slow and coarse to read; batches hide most \
+                 of it, single windows don't. See \
+                 /sys/devices/system/clocksource/clocksource0/available_clocksource for others"
+            ),
+        ),
+        (
+            virtualised.is_some(),
+            "virtualised",
+            match virtualised.unwrap_or_default() {
+                "container" => "this is a container: what its neighbours on the same kernel do is in the \
+                                numbers, and they can't be seen from here"
+                    .to_owned(),
+                by => format!(
+                    "this is a virtual machine ({by}): its host shares caches and memory out unseen, and \
+                     costs can differ from those on hardware; compare runs of the same machine"
+                ),
+            },
+        ),
+        (
+            machine.emulates_time(),
+            EMULATED,
+            "every instruction was emulated, so these times are those of the emulator: caches, branches \
+             and clock rates of a CPU are not in them. Cases of one run tell which does more work; for \
+             costs that repeat, count instructions with --on exact:KERNEL"
+                .to_owned(),
+        ),
+    ];
+    let there = all.into_iter().filter(|(there, ..)| *there);
+    there
+        .map(|(_, code, text)| Warning::new(code, text))
+        .collect()
+}
+
+/// The first of them by name; the record has them all.
+fn tracers(all: &[String]) -> String {
+    const NAMED: usize = 3;
+    match all.get(NAMED..).map_or(0, <[String]>::len) {
+        0 => all.join(", "),
+        more => format!("{} and {more} more", all[..NAMED].join(", ")),
+    }
 }
 
 #[cfg(test)]

@@ -112,7 +112,10 @@ impl Line {
             .iter()
             .any(|hold| hold.until == OPEN && hold.owned);
         if writes {
-            self.give_up(taken);
+            // Everybody loses it.
+            for hold in &mut self.holds {
+                hold.until = hold.until.min(taken);
+            }
         } else if owned {
             self.demote(taken);
         }
@@ -126,13 +129,6 @@ impl Line {
             self.free = comes;
         }
         Done::Comes(comes)
-    }
-
-    /// Everybody loses it.
-    fn give_up(&mut self, at: Time) {
-        for hold in &mut self.holds {
-            hold.until = hold.until.min(at);
-        }
     }
 
     /// The owner becomes one who shares it.

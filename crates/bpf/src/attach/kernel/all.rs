@@ -7,7 +7,7 @@ use libbpf_rs::{Link, ProgramMut, query::LinkTypeInfo};
 use super::link::{self, Places};
 use crate::{
     attach::Attach,
-    error::{Error, Result, failed},
+    error::{Result, failed, unattachable},
     mount::Opened,
 };
 
@@ -94,12 +94,10 @@ fn address(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<u
     };
     told.filter(|&address| address != 0)
         .or_else(|| listed(function))
-        .ok_or_else(|| Error::Unattachable {
-            attach: attach.name(),
-            words: format!(
-                "where {function} is can't be told: the kernel hides its addresses; allow them with \
-                 sysctl kernel.kptr_restrict=1"
-            ),
+        .ok_or_else(|| {
+            let why = "can't be told: the kernel hides its addresses; allow them with \
+                       sysctl kernel.kptr_restrict=1";
+            unattachable(attach.name(), format!("where {function} is {why}"))
         })
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::{
     attach::{Attach, Kind},
-    error::{Error, failed},
+    error::{Error, failed, unattachable},
     lockdown,
     mount::Opened,
 };
@@ -21,10 +21,7 @@ pub(in crate::attach) fn explain(
         _ => unfit(attach, function),
     };
     match words {
-        Some(words) => Error::Unattachable {
-            attach: attach.name(),
-            words: format!("{words} ({source})"),
-        },
+        Some(words) => unattachable(attach.name(), format!("{words} ({source})")),
         None => failed(format!("{attach} at {function}"), "attaching it")(source),
     }
 }

@@ -15,7 +15,7 @@ use crate::{
         Attach,
         driver::{Attached, Trouble},
     },
-    error::{Error, Result},
+    error::{Result, unattachable},
 };
 
 /// Where a kprobe is tried first: behind `endbr64` and the call of ftrace, then behind that call alone.
@@ -72,12 +72,11 @@ pub(in crate::attach) fn attach(
     let turned = match &tools.keeper {
         Some(keeper) => Some(keeper.turn(optimised)?),
         None if optimised => {
-            return Err(Error::Unattachable {
-                attach: attach.name(),
-                words: "this kernel has no optimised kprobes (it has no sysctl \
-                        debug.kprobes-optimization: CONFIG_OPTPROBES is not set)"
-                    .to_owned(),
-            });
+            return Err(unattachable(
+                attach.name(),
+                "this kernel has no optimised kprobes (it has no sysctl \
+                 debug.kprobes-optimization: CONFIG_OPTPROBES is not set)",
+            ));
         }
         None => None,
     };
@@ -123,12 +122,10 @@ fn place(
     }
     match refused {
         Some(source) => Err(super::function::explain(attach, function, source)),
-        None => Err(Error::Unattachable {
-            attach: attach.name(),
-            words: format!(
-                "the kernel takes no kprobe in the first {FARTHEST} bytes of {function}"
-            ),
-        }),
+        None => Err(unattachable(
+            attach.name(),
+            format!("the kernel takes no kprobe in the first {FARTHEST} bytes of {function}"),
+        )),
     }
 }
 
@@ -140,13 +137,13 @@ impl Inside {
             }
             thread::sleep(BETWEEN_ASKS);
         }
-        Err(Error::Unattachable {
-            attach: attach.name(),
-            words: format!(
+        Err(unattachable(
+            attach.name(),
+            format!(
                 "the kernel did not optimise the kprobe at {}+{:#x} while it was asked {ASKS} times",
                 self.function, self.offset
             ),
-        })
+        ))
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) fn inside(
         offset: offset as _,
         ..Default::default()
     };
-    let function = text(function)?;
+    let function =
+        CString::new(function).map_err(|_| libbpf_rs::Error::from_raw_os_error(libc::EINVAL))?;
     // SAFETY: the program is loaded; name and options outlive the call.
     taken(unsafe {
         sys::bpf_program__attach_kprobe_opts(
@@ -161,10 +162,6 @@ pub(in crate::attach) fn missed(link: &Link) -> Result<u64> {
         },
         _ => 0,
     })
-}
-
-fn text(name: &str) -> libbpf_rs::Result<CString> {
-    CString::new(name).map_err(|_| libbpf_rs::Error::from_raw_os_error(libc::EINVAL))
 }
 
 /// libbpf answers with nothing, and leaves the reason in errno.

@@ -5,7 +5,7 @@ use std::{fs, os::fd::OwnedFd};
 use super::link;
 use crate::{
     attach::Attach,
-    error::{Error, Result, failed},
+    error::{Error, Result, failed, unattachable},
     mount::Opened,
 };
 
@@ -21,10 +21,7 @@ pub(super) fn folder(event: &str) -> String {
 
 /// The number by which perf knows a tracepoint, `category:name`.
 pub(super) fn number(attach: Attach, event: &str) -> Result<u64> {
-    let unattachable = |words| Error::Unattachable {
-        attach: attach.name(),
-        words,
-    };
+    let unattachable = |words: String| unattachable(attach.name(), words);
     if !event.contains(':') {
         return Err(unattachable(format!(
             "{event} is no tracepoint: its category is missing, as in sock:sock_recv_length"
@@ -51,13 +48,13 @@ pub(in crate::attach) fn explain(attach: Attach, event: &str, source: libbpf_rs:
     match open(attach, event) {
         Err(unknown @ Error::Unattachable { .. }) => unknown,
         // Perf knows it, and it can't be attached to in this way.
-        _ if event.starts_with("syscalls:") => Error::Unattachable {
-            attach: attach.name(),
-            words: format!(
+        _ if event.starts_with("syscalls:") => unattachable(
+            attach.name(),
+            format!(
                 "{event} is part of raw_syscalls:sys_enter or sys_exit, where all system calls come by; \
                  attach to that, or by tracepoint ({source})"
             ),
-        },
+        ),
         _ => failed(format!("{attach} at {event}"), "attaching it")(source),
     }
 }

@@ -171,11 +171,9 @@ impl Calls {
             let waker = scope.spawn(|| self.wake(batch, &numbers, &over));
             let made = self.together(batch, tell, wait);
             over.store(true, Ordering::Relaxed);
-            let rounds = waker.join().unwrap_or(Ok(0)).map_err(anyhow::Error::from);
-            made.and_then(|made| {
-                let rounds = rounds.context("waking the threads that sleep")?;
-                Ok(Made { rounds, ..made })
-            })
+            let rounds = waker.join().unwrap_or(Ok(0));
+            let (made, rounds) = (made?, rounds.context("waking the threads that sleep")?);
+            Ok(Made { rounds, ..made })
         })
     }
 

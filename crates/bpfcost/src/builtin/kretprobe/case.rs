@@ -177,10 +177,6 @@ impl Way {
         }
     }
 
-    fn with(self, probe: Probe) -> Self {
-        Way { probe, ..self }
-    }
-
     /// What it is compared with: with nothing attached; and a kretprobe with what does the same in other ways.
     pub(super) fn pairs(self) -> Vec<Pair> {
         // Those that sleep cost what they sleep.
@@ -192,9 +188,9 @@ impl Way {
             baselines.push((Probe::KretprobeMulti, "kretprobe against fprobe"));
             baselines.push((Probe::Fexit, "kretprobe against trampoline"));
         }
-        let pair = |(baseline, about): (Probe, &str)| Pair {
+        let pair = |(probe, about): (Probe, &str)| Pair {
             case: self.name(),
-            baseline: self.with(baseline).name(),
+            baseline: Way { probe, ..self }.name(),
             about: about.to_owned(),
         };
         baselines.into_iter().map(pair).collect()

@@ -113,10 +113,7 @@ impl Loaded for Epoch {
         let way = Way::of(case).with_context(|| format!("kretprobe has no case {}", case.name))?;
         let batch = way.call.whole(batch);
         let now = self.turn_to(way)?;
-        let mut counted = || {
-            let counted = now.counter.as_mut().map(Counter::counted);
-            counted.transpose().map_err(anyhow::Error::from)
-        };
+        let mut counted = || now.counter.as_mut().map(Counter::counted).transpose();
         let before = counted()?;
         let made = now.calls.make(batch)?;
         let counted = before

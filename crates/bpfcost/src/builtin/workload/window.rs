@@ -154,9 +154,11 @@ pub(super) fn stir(
     };
     let third = Duration::from_millis(scene.window_ms / 3);
     let (mut server, network) = site.parts();
+    // The longest latency that the client tells, in milliseconds.
     let mut longest = || -> Result<Option<f64>> {
         server.as_mut().map_or(Ok(()), |server| server.ready())?;
-        Ok(longest_ms(&network.at_client(|| load.run(scene))??.reading))
+        let made = network.at_client(|| load.run(scene))??;
+        Ok(made.reading.latency_us.get("max").map(|us| us / 1e3))
     };
     let Some(mut usual) = longest()? else {
         return Ok(None);
@@ -188,11 +190,6 @@ pub(super) fn stir(
     }
     let stirred = stirred.into_iter().flatten().reduce(f64::max);
     Ok(stirred.map(|stirred| stirred - usual))
-}
-
-/// The longest latency that a client tells, in milliseconds.
-fn longest_ms(reading: &Reading) -> Option<f64> {
-    reading.latency_us.get("max").map(|us| us / 1e3)
 }
 
 /// What must be equal in this window is.

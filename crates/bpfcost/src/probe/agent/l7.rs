@@ -26,7 +26,7 @@ use bpfcost_bpf::{
 use serde::Serialize;
 
 use self::exchange::{Endpoint, Exchanges, Latency};
-use super::{Agent, EVERY, source::Source};
+use super::{Agent, EVERY};
 use crate::{
     probe::{BuiltIn, Seen},
     process::Scene,
@@ -48,6 +48,19 @@ struct Sight<S> {
     watch: Watch,
     exchanges: Rc<RefCell<Exchanges>>,
     file: Option<PathBuf>,
+}
+
+/// Where calls come from: programs in the kernel, or whatever else delivers the same. It is made with what takes
+/// them, and hands them over in each of its methods.
+trait Source {
+    /// Attaches to these processes: from here on it sees every call of theirs.
+    fn attach(&mut self, processes: &[u32]) -> Result<()>;
+
+    /// Hands over the calls that are there, and waits for more for about so long.
+    fn poll(&mut self, patience: Duration) -> Result<()>;
+
+    /// Detaches, hands over what is left, and returns what was counted since it was attached.
+    fn detach(&mut self) -> Result<Counts>;
 }
 
 /// The programs.
@@ -101,8 +114,6 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
 }
 
 impl Source for Programs {
-    type Counts = Counts;
-
     fn attach(&mut self, processes: &[u32]) -> Result<()> {
         let mut placed = Vec::new();
         for process in processes {
@@ -122,7 +133,7 @@ impl Source for Programs {
     }
 }
 
-impl<S: Source<Counts = Counts>> Agent for Sight<S> {
+impl<S: Source> Agent for Sight<S> {
     fn attach(&mut self, scene: &Scene) -> Result<()> {
         if scene.pids.is_empty() {
             bail!("builtin:l7 looks into a server, and there is none");
@@ -232,8 +243,6 @@ mod tests {
     }
 
     impl Source for MadeUp {
-        type Counts = Counts;
-
         fn attach(&mut self, processes: &[u32]) -> Result<()> {
             self.process = processes[0];
             Ok(())

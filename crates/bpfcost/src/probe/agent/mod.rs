@@ -4,14 +4,12 @@
 //! They speak in lines of JSON: `Ask` on the agent's standard input, `Answer` on its standard output. The
 //! agent ends when its input does, so it never outlives who started it.
 //!
-//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in `registry.rs`. What an agent
-//! makes of its events is apart from where they come from, a `Source`.
+//! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in `registry.rs`.
 
 pub(super) mod l7;
 pub(super) mod object;
 mod remote;
 mod serve;
-mod source;
 pub(super) mod sslsniff;
 pub(super) mod syscount;
 

@@ -18,11 +18,11 @@ use std::{cell::RefCell, hash::Hasher as _, rc::Rc, thread::sleep, time::Duratio
 use anyhow::{Result, bail};
 use bpfcost_bpf::{
     Feature, real_time,
-    sslsniff::{Capture, Counts, Direction, Moved, Record, Sniffer},
+    sslsniff::{Capture, Counts, Direction, Record, Sniffer},
 };
 use twox_hash::XxHash3_64;
 
-use super::{Agent, EVERY, Loaded, source::Source};
+use super::{Agent, EVERY, Loaded};
 use crate::{
     probe::{BuiltIn, Seen},
     process::Scene,
@@ -35,52 +35,12 @@ pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("sslsniff", needs, op
 const BREAKPOINTS: &str = "breakpoints";
 
 /// The sniffer, and what it has taken.
-struct SslSniff<S> {
-    source: S,
+struct SslSniff {
+    sniffer: Sniffer,
+    /// What the kernel had counted when it was attached.
+    before: Counts,
     capture: Capture,
     taken: Rc<RefCell<Taken>>,
-}
-
-/// The programs.
-struct Programs {
-    sniffer: Sniffer,
-    /// What the kernel had counted when they were attached.
-    before: Counts,
-}
-
-impl Source for Programs {
-    type Counts = Counts;
-
-    fn attach(&mut self, processes: &[u32]) -> Result<()> {
-        self.before = self.sniffer.counts()?;
-        let attached = library::attach(&mut self.sniffer, processes);
-        if attached.is_err() {
-            self.sniffer.detach();
-        }
-        attached
-    }
-
-    fn poll(&mut self, patience: Duration) -> Result<()> {
-        self.sniffer.take()?;
-        sleep(patience.min(EVERY));
-        Ok(())
-    }
-
-    fn detach(&mut self) -> Result<Counts> {
-        self.sniffer.detach();
-        self.sniffer.take()?;
-        let now = self.sniffer.counts()?;
-        let since = |now: Moved, before: Moved| Moved {
-            calls: now.calls - before.calls,
-            bytes: now.bytes - before.bytes,
-            lost: now.lost - before.lost,
-        };
-        Ok(Counts {
-            hits: now.hits - self.before.hits,
-            read: since(now.read, self.before.read),
-            written: since(now.written, self.before.written),
-        })
-    }
 }
 
 /// What was taken since it was attached.
@@ -135,16 +95,14 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let into = Rc::clone(&taken);
     let sniffer = Sniffer::load(capture, move |record| into.borrow_mut().take(record))?;
     Ok(Box::new(SslSniff {
-        source: Programs {
-            sniffer,
-            before: Counts::default(),
-        },
+        sniffer,
+        before: Counts::default(),
         capture,
         taken,
     }))
 }
 
-impl<S: Source<Counts = Counts>> Agent for SslSniff<S> {
+impl Agent for SslSniff {
     fn loaded(&self) -> Result<Loaded> {
         Ok(Loaded {
             idle: self.capture == Capture::Nothing,
@@ -154,15 +112,24 @@ impl<S: Source<Counts = Counts>> Agent for SslSniff<S> {
 
     fn attach(&mut self, scene: &Scene) -> Result<()> {
         *self.taken.borrow_mut() = Taken::default();
-        self.source.attach(&scene.pids)
+        self.before = self.sniffer.counts()?;
+        let attached = library::attach(&mut self.sniffer, &scene.pids);
+        if attached.is_err() {
+            self.sniffer.detach();
+        }
+        attached
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
-        self.source.poll(patience)
+        self.sniffer.take()?;
+        sleep(patience.min(EVERY));
+        Ok(())
     }
 
     fn detach(&mut self) -> Result<Seen> {
-        let counted = self.source.detach()?;
+        self.sniffer.detach();
+        self.sniffer.take()?;
+        let counted = self.sniffer.counts()?.since(self.before);
         let taken = self.taken.borrow();
         let counts: &[(&str, u64)] = match self.capture {
             Capture::Payload => &[

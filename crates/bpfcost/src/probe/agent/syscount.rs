@@ -25,7 +25,7 @@ use bpfcost_bpf::{
 use procfs::process::Process;
 use syscalls::Sysno;
 
-use super::{Agent, source::Source};
+use super::Agent;
 use crate::{
     fault::Problem,
     probe::{BuiltIn, Seen},
@@ -65,39 +65,12 @@ const WRITES: [Sysno; 7] = [
 ];
 
 /// The agent.
-struct Counting<S> {
-    source: S,
+struct Counting {
+    counter: Syscount,
     filter: Filter,
     /// Somebody who sleeps, where one was needed.
     sleeper: Option<Sleeper>,
     window: Window,
-}
-
-/// The programs.
-struct Programs {
-    counter: Syscount,
-    filter: Filter,
-}
-
-impl Source for Programs {
-    type Counts = Calls;
-
-    fn attach(&mut self, processes: &[u32]) -> Result<()> {
-        Ok(self.counter.attach(processes)?)
-    }
-
-    fn poll(&mut self, patience: Duration) -> Result<()> {
-        match self.filter {
-            Filter::User => self.counter.poll(patience)?,
-            // All is in the kernel.
-            Filter::Kernel | Filter::All => sleep(patience),
-        }
-        Ok(())
-    }
-
-    fn detach(&mut self) -> Result<Calls> {
-        Ok(self.counter.detach()?)
-    }
 }
 
 /// Who is watched in a window.
@@ -149,17 +122,14 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
         );
     }
     Ok(Box::new(Counting {
-        source: Programs {
-            counter: Syscount::load(filter)?,
-            filter,
-        },
+        counter: Syscount::load(filter)?,
         filter,
         sleeper: None,
         window: Window::default(),
     }))
 }
 
-impl<S: Source<Counts = Calls>> Agent for Counting<S> {
+impl Agent for Counting {
     fn attach(&mut self, scene: &Scene) -> Result<()> {
         let server = scene.pids.clone();
         let asked = match scene
@@ -183,7 +153,7 @@ impl<S: Source<Counts = Calls>> Agent for Counting<S> {
             );
         }
         let before = Account::of(&server);
-        self.source.attach(&asked)?;
+        self.counter.attach(&asked)?;
         self.window = Window {
             before: [before, Account::of(&server)],
             threads: server.iter().map(|pid| threads(*pid).count() as u64).sum(),
@@ -194,12 +164,17 @@ impl<S: Source<Counts = Calls>> Agent for Counting<S> {
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
-        self.source.poll(patience)
+        match self.filter {
+            Filter::User => self.counter.poll(patience)?,
+            // All is in the kernel.
+            Filter::Kernel | Filter::All => sleep(patience),
+        }
+        Ok(())
     }
 
     fn detach(&mut self) -> Result<Seen> {
         let before = Account::of(&self.window.server);
-        let calls = self.source.detach()?;
+        let calls = self.counter.detach()?;
         let after = Account::of(&self.window.server);
         if let Some(problem) = self.window.problem(self.filter, &calls, [before, after]) {
             return Err(problem.into());

@@ -43,38 +43,21 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    /// Its name, the class of its lines, and that of its marks.
+    fn looks(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
         match self {
-            Kind::Measured => "measured",
-            Kind::Predicted => "predicted",
-            Kind::Published => "published",
-        }
-    }
-
-    /// The class of its lines.
-    fn line(self) -> Option<&'static str> {
-        match self {
-            Kind::Measured => Some("curve"),
-            Kind::Predicted => Some("curve predicted"),
-            Kind::Published => None,
-        }
-    }
-
-    /// The class of its marks.
-    fn mark(self) -> Option<&'static str> {
-        match self {
-            Kind::Measured => Some("spot"),
-            Kind::Predicted => None,
-            Kind::Published => Some("spot hollow"),
+            Kind::Measured => ("measured", Some("curve"), Some("spot")),
+            Kind::Predicted => ("predicted", Some("curve predicted"), None),
+            Kind::Published => ("published", None, Some("spot hollow")),
         }
     }
 
     /// The beginning of a curve, as it looks in the plot.
     fn sample(self, shape: &str) -> String {
-        let line = self
-            .line()
+        let (_, line, mark) = self.looks();
+        let line = line
             .map(|class| format!("<line class=\"{class}\" x1=\"0\" y1=\"7\" x2=\"40\" y2=\"7\"/>"));
-        let mark = self.mark().map(|class| {
+        let mark = mark.map(|class| {
             format!("<path class=\"{class}\" transform=\"translate(20 7)\" d=\"{shape}\"/>")
         });
         line.into_iter().chain(mark).collect()
@@ -130,16 +113,8 @@ pub(crate) struct Plot {
     pub(crate) small: bool,
 }
 
-/// The figure under its title.
+/// The figure under its title: its legend, the plot, its axes.
 pub(crate) fn figure(plot: &Plot) -> Figure {
-    Figure {
-        title: plot.title.clone(),
-        markup: render(plot),
-    }
-}
-
-/// The figure: its legend, the plot, its axes.
-fn render(plot: &Plot) -> String {
     let points = || {
         plot.lines
             .iter()
@@ -168,7 +143,7 @@ fn render(plot: &Plot) -> String {
     if plot.turned {
         names.reverse();
     }
-    format!(
+    let markup = format!(
         "<div class=\"curves\">{}<div class=\"axisname\">{}</div><div class=\"chart\">{}{}<span></span>{}</div>\
          <div class=\"axisname over\">{}</div></div>",
         legend(plot),
@@ -177,7 +152,9 @@ fn render(plot: &Plot) -> String {
         body(plot, &frame),
         frame.across().labels(""),
         escape(names[1])
-    )
+    );
+    let title = plot.title.clone();
+    Figure { title, markup }
 }
 
 fn shown(point: &&Point) -> bool {
@@ -250,7 +227,7 @@ fn body(plot: &Plot, frame: &Frame) -> String {
 
 /// The line through the points; published ones have none.
 fn curve(svg: &mut Svg, line: &Line, frame: &Frame) {
-    let Some(class) = line.kind.line() else {
+    let Some(class) = line.kind.looks().1 else {
         return;
     };
     let points = line.points.iter().filter(shown);
@@ -265,7 +242,7 @@ fn curve(svg: &mut Svg, line: &Line, frame: &Frame) {
 /// The marks of the points, over all lines; a prediction has none.
 fn marks(svg: &mut Svg, line: &Line, frame: &Frame, plot: &Plot) {
     let hue = line.hue % HUES;
-    let Some(class) = line.kind.mark() else {
+    let Some(class) = line.kind.looks().2 else {
         return;
     };
     let class = format!("{class} hue{hue}");
@@ -293,7 +270,7 @@ fn words(line: &Line, point: &Point, plot: &Plot) -> String {
         line.series,
         point.place,
         plot.over,
-        line.kind.name(),
+        line.kind.looks().0,
         plot.unit.plain(point.rate),
         plot.rates,
         if point.knee { " (knee)" } else { "" }
@@ -314,7 +291,7 @@ fn told(plot: &Plot) -> String {
             out,
             "{}, {}, {} {} {}: {}. ",
             line.series,
-            line.kind.name(),
+            line.kind.looks().0,
             plot.rates,
             if plot.turned { "by share" } else { "by" },
             plot.over,

@@ -30,7 +30,7 @@ pub(crate) fn render(pairs: &[PairRow<'_>], record: &Record) -> String {
     let high = values.iter().copied().fold(0.0, f64::max);
     let axis = Axis::of_percentages(low, high, margin);
     let row = |pair: &PairRow<'_>| {
-        let verdict = pair.comparison.verdict;
+        let (class, sign) = looks(pair.comparison.verdict);
         [
             format!(
                 "<code>{}</code> <span class=\"muted\">against <code>{}</code></span>",
@@ -43,8 +43,8 @@ pub(crate) fn render(pairs: &[PairRow<'_>], record: &Record) -> String {
                  </div>",
                 escape(&pair.relative),
                 escape(&pair.interval),
-                class(verdict),
-                sign(verdict),
+                class,
+                sign,
                 escape(&pair.verdict)
             ),
         ]
@@ -77,7 +77,7 @@ fn plot(pair: &PairRow<'_>, axis: &Axis, margin: f64) -> String {
     }
     axis.grid(&mut svg);
     svg.middle();
-    let class = class(comparison.verdict);
+    let (class, _) = looks(comparison.verdict);
     if let Some([low, high]) = comparison.relative_ci95 {
         let [low, high] = [low, high].map(|share| axis.place(share * 100.0));
         svg.line(&format!("ci {class}"), (low, 0.0), (high, 0.0));
@@ -92,22 +92,12 @@ fn plot(pair: &PairRow<'_>, axis: &Axis, margin: f64) -> String {
     svg.finish()
 }
 
-/// The class that colours a verdict.
-pub(crate) fn class(verdict: Verdict) -> &'static str {
+/// The class that colours a verdict, and a sign for those who don't see the colour.
+pub(crate) fn looks(verdict: Verdict) -> (&'static str, &'static str) {
     match verdict {
-        Verdict::Slower => "more",
-        Verdict::Faster => "less",
-        Verdict::Same => "same",
-        Verdict::Unresolved => "open",
-    }
-}
-
-/// A sign for those who don't see the colour.
-pub(crate) fn sign(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Slower => "▲",
-        Verdict::Faster => "▼",
-        Verdict::Same => "=",
-        Verdict::Unresolved => "?",
+        Verdict::Slower => ("more", "▲"),
+        Verdict::Faster => ("less", "▼"),
+        Verdict::Same => ("same", "="),
+        Verdict::Unresolved => ("open", "?"),
     }
 }

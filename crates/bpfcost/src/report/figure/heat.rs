@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::{
-    forest::{class, sign},
+    forest::looks,
     svg::escape,
     tiles::{self, Tile},
 };
@@ -54,13 +54,14 @@ fn tile(cell: &CellText, head: &Head) -> Tile {
     let verdict = found.difference.verdict;
     let size = found.difference.relative.abs();
     let level = LEVELS.iter().filter(|level| size > **level).count() + 1;
+    let (class, sign) = looks(verdict);
     let class = match verdict {
-        Verdict::Slower | Verdict::Faster => format!("{} l{level}", class(verdict)),
-        verdict => class(verdict).to_owned(),
+        Verdict::Slower | Verdict::Faster => format!("{class} l{level}"),
+        _ => class.to_owned(),
     };
     let difference = format!("{} {}", found.relative, found.interval);
     Tile {
-        text: format!("{} {}", sign(verdict), found.relative),
+        text: format!("{sign} {}", found.relative),
         class: class.clone(),
         ..of(
             class,

@@ -29,21 +29,22 @@ impl Chart<'_> {
     fn figures(&self) -> Vec<Section> {
         let groups = self.curves.groups.iter();
         let mut figures = groups.map(|group| curve::figure(&plot::measured(self, group)));
-        let usual = Figures {
-            title: "Who scales".to_owned(),
-            caption: self.caption(),
-            figures: figures.next().into_iter().collect(),
-            ..Figures::default()
-        };
-        let others = Figures {
-            title: "Under other circumstances".to_owned(),
-            figures: figures.collect(),
-            order: Order::Small,
-            ..Figures::default()
-        };
-        let mut all = vec![usual, others];
-        all.retain(|one| !one.figures.is_empty());
-        all.into_iter().map(Section::Figures).collect()
+        let none = String::new;
+        let usual = Vec::from_iter(figures.next());
+        let usual = Figures::of("Who scales", none(), self.caption(), usual);
+        let others = Figures::of(
+            "Under other circumstances",
+            none(),
+            none(),
+            figures.collect(),
+        );
+        let order = Order::Small;
+        let others = others.map(|others| Figures { order, ..others });
+        usual
+            .into_iter()
+            .chain(others)
+            .map(Section::Figures)
+            .collect()
     }
 
     fn caption(&self) -> String {

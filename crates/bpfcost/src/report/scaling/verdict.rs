@@ -7,7 +7,7 @@ use crate::{
     record::{Comparison, Record},
     report::{
         block::{Block, Cell},
-        figure::forest::sign,
+        figure::forest::looks,
         number, text, words,
     },
 };
@@ -87,7 +87,7 @@ fn verdict(comparison: &Comparison, record: &Record) -> Cell {
         number::MISSING => number::MISSING.to_owned(),
         text => format!(
             "{}{hold}{text}{}{hold}%",
-            sign(comparison.verdict),
+            looks(comparison.verdict).1,
             reach.unwrap_or_default(),
             hold = number::HOLD
         ),

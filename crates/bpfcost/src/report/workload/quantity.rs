@@ -320,11 +320,6 @@ impl Change<'_> {
         Cell::number(words, self.comparison.relative).toned(self.tone)
     }
 
-    /// `+1.9 % [+1.1, +2.7]`.
-    pub(crate) fn difference_cell(&self) -> Cell {
-        Cell::number(&self.difference, self.comparison.relative)
-    }
-
     /// The verdict, with what follows of the budget.
     pub(crate) fn verdict_cell(&self) -> Cell {
         let budget = self.comparison.budget.map(words::of_budget);

@@ -1,7 +1,7 @@
 //! The tables of a workload: with one probe a row for each value, with several a row for each probe, and along a
 //! factor a row for each size, as study 004 shows it.
 
-use super::{Overhead, Quantity};
+use super::{Change, Overhead, Quantity};
 use crate::{
     record::{CaseRecord, State, Status},
     report::{
@@ -67,7 +67,8 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
         false => cell(row.quantity, row.case),
     };
     let difference = |row: &Row<'a, '_>| {
-        change(row).map_or_else(Cell::default, |change| change.difference_cell())
+        let cell = |change: Change<'_>| Cell::number(change.difference, change.comparison.relative);
+        change(row).map_or_else(Cell::default, cell)
     };
     let verdict =
         |row: &Row<'a, '_>| change(row).map_or_else(Cell::default, |change| change.verdict_cell());

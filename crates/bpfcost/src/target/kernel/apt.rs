@@ -75,10 +75,6 @@ pub(super) struct Listed {
     pub(super) version: String,
     /// Names of the packages that it depends on.
     pub(super) depends: Vec<String>,
-    /// The size of its file.
-    pub(super) bytes: u64,
-    /// What it takes unpacked.
-    pub(super) installed_bytes: u64,
 }
 
 impl<'a> Apt<'a> {
@@ -306,12 +302,6 @@ fn listed(text: &str) -> Option<Listed> {
             .filter_map(|one| one.split_whitespace().next())
             .map(str::to_owned)
             .collect(),
-        bytes: field("Size")
-            .and_then(|size| size.parse().ok())
-            .unwrap_or(0),
-        installed_bytes: field("Installed-Size")
-            .and_then(|kib| kib.parse::<u64>().ok())
-            .map_or(0, |kib| kib * 1024),
     })
 }
 
@@ -327,7 +317,6 @@ mod tests {
         let listed = listed(text).unwrap();
         assert_eq!(listed.version, "7.2.13-1");
         assert_eq!(listed.depends, ["dracut", "linux-base-7.2.13+deb14-amd64"]);
-        assert_eq!((listed.bytes, listed.installed_bytes), (1892, 15 * 1024));
         assert_eq!(super::listed("Package: x\n"), None);
     }
 

@@ -40,11 +40,8 @@ pub(super) struct Said {
     pub(super) err: String,
 }
 
-/// Which stream a line came from.
-enum Line {
-    Out(String),
-    Err(String),
-}
+/// A line, and whether it came from stdout.
+type Line = (bool, String);
 
 impl Program {
     /// A command line of it; its words come in English.
@@ -71,8 +68,8 @@ impl Program {
             .spawn()
             .map_err(|error| self.not_started(&error))?;
         let (sender, lines) = channel();
-        read(child.stdout.take(), sender.clone(), Line::Out);
-        read(child.stderr.take(), sender, Line::Err);
+        read(child.stdout.take(), sender.clone(), true);
+        read(child.stderr.take(), sender, false);
         let (out, err) = match listen(&lines, observer, hear) {
             Ok(heard) => heard,
             Err(interrupted) => {
@@ -148,18 +145,14 @@ pub(super) fn path() -> OsString {
     path
 }
 
-fn read(
-    stream: Option<impl Read + Send + 'static>,
-    sender: Sender<Line>,
-    line: impl Fn(String) -> Line + Send + 'static,
-) {
+fn read(stream: Option<impl Read + Send + 'static>, sender: Sender<Line>, is_out: bool) {
     let Some(stream) = stream else { return };
     thread::spawn(move || {
         let mut stream = BufReader::new(stream);
         let mut bytes = Vec::new();
         while let Ok(1..) = stream.read_until(b'\n', &mut bytes) {
             let text = String::from_utf8_lossy(&bytes).trim_end().to_owned();
-            if sender.send(line(text)).is_err() {
+            if sender.send((is_out, text)).is_err() {
                 return;
             }
             bytes.clear();
@@ -179,14 +172,12 @@ fn listen(
             return Err(Error::Interrupted);
         }
         match lines.recv_timeout(LOOK) {
-            Ok(Line::Out(line)) => {
-                hear(&line);
-                out += &line;
-                out.push('\n');
-            }
-            Ok(Line::Err(line)) => {
-                err += &line;
-                err.push('\n');
+            Ok((is_out, line)) => {
+                if is_out {
+                    hear(&line);
+                }
+                let all = if is_out { &mut out } else { &mut err };
+                *all += &(line + "\n");
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Ok((out, err)),

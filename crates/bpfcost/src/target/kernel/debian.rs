@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Error, Manifest, Observer, Origin, Package,
+    Error, Observer, Origin, Package,
     apt::Apt,
     command::Program,
     draft::Draft,
@@ -166,11 +166,6 @@ pub(super) fn origin(suite: &str, packages: Vec<Package>) -> Origin {
         suite: suite.to_owned(),
         packages,
     }
-}
-
-/// Whether a kernel was made of these packages.
-pub(super) fn is_of(manifest: &Manifest, packages: &[Package]) -> bool {
-    matches!(&manifest.origin, Origin::Debian { packages: own, .. } if own == packages)
 }
 
 /// Whether a word can be the name of a suite.

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Added, Error, Manifest, Observer, Origin, Package,
+    Added, Error, Observer, Origin, Package, Store,
     command::{self, Program},
     debian::Suite,
     draft::Draft,
@@ -60,31 +60,20 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Builds it, unless it is there from the same source and configuration.
-pub(super) fn build(
-    store: &Path,
-    kept: &[String],
-    system: &Path,
-    observer: &dyn Observer,
-) -> Result<Added, Error> {
+pub(super) fn build(store: &Store, observer: &dyn Observer) -> Result<Added, Error> {
     if env::consts::ARCH != "x86_64" {
         return Err(no_architecture(env::consts::ARCH));
     }
-    look_for_tools(system)?;
-    let draft = Draft::begin(store, observer)?;
-    let suite = Suite::open(SUITE, system, &draft, observer)?;
+    look_for_tools(&store.system)?;
+    let draft = Draft::begin(&store.folder, observer)?;
+    let suite = Suite::open(SUITE, &store.system, &draft, observer)?;
     let source = suite.package(SOURCE)?;
     let origin = Origin::Built {
         source: source.clone(),
         config_sha256: hex(&Sha256::digest(CONFIG)),
     };
-    for one in kept {
-        let folder = store.join(one);
-        if let Ok(manifest) = Manifest::read(&folder)
-            && manifest.origin == origin
-            && manifest.differs(&folder).is_none()
-        {
-            return Ok(Added::Already(manifest));
-        }
+    if let Some(manifest) = store.whole(|one| *one == origin)? {
+        return Ok(Added::Already(manifest));
     }
     draft.need_room(ROOM_BYTES)?;
     let tree = unpack(&suite, source, &draft, observer)?;

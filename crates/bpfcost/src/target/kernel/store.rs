@@ -19,8 +19,8 @@ use crate::xdg::Folder;
 /// Where kernels for guests are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Store {
-    folder: PathBuf,
-    system: PathBuf,
+    pub(super) folder: PathBuf,
+    pub(super) system: PathBuf,
 }
 
 /// What became of an addition.
@@ -192,21 +192,25 @@ impl Store {
 
     /// Builds the kernel with frame pointers, `6.12-fp`.
     pub fn build_frame_pointer(&self, observer: &dyn Observer) -> Result<Added, Error> {
-        frame_pointer::build(&self.folder, &self.releases()?, &self.system, observer)
+        frame_pointer::build(self, observer)
+    }
+
+    /// A kept kernel from there that is as it was added.
+    pub(super) fn whole(&self, from: impl Fn(&Origin) -> bool) -> Result<Option<Manifest>, Error> {
+        Ok(self.releases()?.iter().find_map(|one| {
+            let folder = self.folder.join(one);
+            let manifest = Manifest::read(&folder).ok()?;
+            (from(&manifest.origin) && manifest.differs(&folder).is_none()).then_some(manifest)
+        }))
     }
 
     fn add_suite(&self, suite: &str, observer: &dyn Observer) -> Result<Added, Error> {
         let draft = Draft::begin(&self.folder, observer)?;
         let open = Suite::open(suite, &self.system, &draft, observer)?;
         let packages = open.newest()?;
-        for one in self.releases()? {
-            let folder = self.folder.join(&one);
-            if let Ok(manifest) = Manifest::read(&folder)
-                && debian::is_of(&manifest, &packages)
-                && manifest.differs(&folder).is_none()
-            {
-                return Ok(Added::Already(manifest));
-            }
+        let same = |origin: &Origin| matches!(origin, Origin::Debian { packages: own, .. } if *own == packages);
+        if let Some(manifest) = self.whole(same)? {
+            return Ok(Added::Already(manifest));
         }
         let release = open.unpack(&packages)?;
         drop(open);
