@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::time::{ClockId, clock_gettime};
+use rustix::time::{ClockId, clock_getres, clock_gettime};
 
 use crate::{
     cpu::Pinned,
@@ -33,6 +33,9 @@ pub const MAX_CPUS: u32 = 1024;
 
 /// How often CPUs try to start together; each try waits some milliseconds for the others.
 const STARTS: u32 = 300;
+
+/// How long before a tick its CPU is awake: ten times as long as a kernel lets a sleep last over its time.
+const AWAKE: Duration = Duration::from_micros(500);
 
 /// No kernel ticks less often than 100 times a second. (A CPU that sleeps does; this one doesn't.)
 const LONGEST_TICK: Duration = Duration::from_millis(10);
@@ -260,10 +263,20 @@ fn attempt<A: Area>(
         .collect())
 }
 
-/// Waits, without sleeping, until the kernel's coarse clock moves: it does so at each tick.
+/// Waits until the kernel's coarse clock moves: it does so at each tick. Most of the time is slept through, which takes no
+/// instructions; the rest is not, so that the CPU is awake when the tick comes.
 pub(crate) fn wait_for_tick() {
     let coarse = || clock_gettime(ClockId::MonotonicCoarse);
-    let (before, begun) = (coarse(), Instant::now());
+    let begun = Instant::now();
+    let before = coarse();
+    let next = before + clock_getres(ClockId::MonotonicCoarse);
+    let now = clock_gettime(ClockId::Monotonic);
+    let left = next
+        .checked_sub(now)
+        .and_then(|left| Duration::try_from(left).ok());
+    if let Some(left) = left.and_then(|left| left.checked_sub(AWAKE)) {
+        thread::sleep(left);
+    }
     while coarse() == before && begun.elapsed() < LONGEST_TICK {}
 }
 

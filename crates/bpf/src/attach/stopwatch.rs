@@ -11,10 +11,10 @@ use crate::{cpu, error::Result, timing::wait_for_tick};
 /// Does the work, which makes as many events as asked for.
 pub(super) fn time(ask: &Ask, work: impl FnOnce() -> Result<()>) -> Result<Driven> {
     let tick_ns = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1);
-    let waits = cpu::waits()?;
     if ask.after_tick {
         wait_for_tick();
     }
+    let waits = cpu::waits()?;
     let coarse = now(ClockId::MonotonicCoarse);
     let start = now(ClockId::Monotonic);
     work()?;
