@@ -304,14 +304,14 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
     let at = (0..sheet.columns.len()).find(|at| !column(*at).is_empty())?;
     let costs = column(at);
     let named = |(row, cost): &(&Row<'_>, Cost)| {
+        let told = &row.cells[at].text.value;
+        if told.starts_with('≈') {
+            return format!("{told} ({})", row.name);
+        }
         let ci95 = cost.ends.filter(|_| !record.unit.is_counted());
         let decimals = words::decimals(cost.value, ci95, record.unit).min(1);
-        format!(
-            "{} {} ({})",
-            number::fixed(cost.value, decimals),
-            record.unit,
-            row.name
-        )
+        let value = number::fixed(cost.value, decimals);
+        format!("{value} {} ({})", record.unit, row.name)
     };
     let start = format!(
         "{} on {}: with {} {}",
