@@ -73,11 +73,9 @@ impl Server {
         };
         match server.ready() {
             Ok(()) => Ok(server),
-            Err(error) if !error.is::<Taken>() && server.finds_port_taken() => Err(Taken {
-                port: port.unwrap_or(scene.port),
-                source: Error::Server(format!("{error:#}")),
+            Err(error) if !error.is::<Taken>() && server.finds_port_taken() => {
+                Err(server.taken(port.unwrap_or(scene.port), "another process"))
             }
-            .into()),
             Err(error) => Err(error),
         }
     }
@@ -167,15 +165,16 @@ impl Server {
                 format!("{name} (process {})", one.pid)
             }
         };
-        Err(Taken {
-            port,
-            source: Error::Server(format!(
-                "port {port} is taken by {who}, so the server {} can't listen there\n  End that process, or \
-                 write {{port}} for a port that is free",
-                self.program
-            )),
-        }
-        .into())
+        Err(self.taken(port, &who))
+    }
+
+    fn taken(&self, port: u16, who: &str) -> anyhow::Error {
+        let source = Error::Server(format!(
+            "port {port} is taken by {who}, so the server {} can't listen there\n  End that process, or \
+             write {{port}} for a port that is free",
+            self.program
+        ));
+        Taken { port, source }.into()
     }
 }
 
