@@ -60,13 +60,17 @@ fn a_unit_is_as_before_after_a_run() {
     if !require::host() {
         return;
     }
-    for before in ["active", "inactive"] {
-        let tool = with_unit(before);
-        let words = ["--with", "agent.service", "--", "sleep", "0.1"];
-        let mut measuring = Measuring::started(&tool, beside(&tool, run(&tool, &words)));
-        measuring.until_trials_of(&[0, 1]);
-        measuring.interrupt();
-        assert_eq!(state(&tool), before);
+    let words = ["--with", "agent.service", "--", "sleep", "0.1"];
+    // At once, since both of them mostly wait.
+    let tools = ["active", "inactive"].map(|before| (before, with_unit(before)));
+    let runs = tools.each_ref().map(|(before, tool)| {
+        let run = Measuring::started(tool, beside(tool, run(tool, &words)));
+        (before, tool, run)
+    });
+    for (before, tool, mut run) in runs {
+        run.until_trials_of(&[0, 1]);
+        run.interrupt();
+        assert_eq!(state(tool), *before);
         let calls = fs::read_to_string(tool.path("calls")).expect("calls");
         assert!(calls.contains("start") && calls.contains("stop"), "{calls}");
     }
