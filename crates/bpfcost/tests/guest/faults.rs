@@ -3,15 +3,17 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{MetadataExt as _, symlink},
     path::{Path, PathBuf},
 };
+
+use bpfcost::target::guest::HOOKS;
 
 use crate::{
     planted::{GOOD, planted},
     require,
-    tool::Tool,
-    visit::{QUICK, refused},
+    tool::{Tool, said},
+    visit::{QUICK, assert_nothing_left, command, refused},
 };
 
 /// A run on the usual kernel with a fault put in.
@@ -95,6 +97,43 @@ fn has_no_btf() {
     fails(
         r#"{"before": "mount -t tmpfs none /sys/kernel/btf"}"#,
         &["in the guest", "CONFIG_DEBUG_INFO_BTF is not set"],
+    );
+}
+
+/// A guest goes on where the first one had its modules, whose state was kept. What is damaged is not taken: it boots.
+#[test]
+fn has_a_kept_state_that_is_damaged() {
+    let Some(kernel) = require::kernel() else {
+        return;
+    };
+    let tool = Tool::new();
+    let cache = tool.path("cache");
+    // By its path, since kernels are kept in a cache too.
+    let line = format!("{QUICK} --on exact:{}", require::image(kernel).display());
+    let runs = || {
+        let output = command(&tool, &line)
+            .env("XDG_CACHE_HOME", &cache)
+            .env(HOOKS, r#"{"before": "exit"}"#)
+            .output();
+        let said = said(&output.expect("the binary runs"));
+        assert_nothing_left(&tool);
+        assert_eq!(said.code, Some(4), "{said:?}");
+        said.complains(&["ended before it had booted"]);
+        let files = fs::read_dir(cache.join("bpfcost/guests")).expect("what is kept");
+        let files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+        let [file] = files.try_into().expect("one guest is kept");
+        let data = fs::metadata(&file).expect("it is there");
+        (file, data.ino(), data.len())
+    };
+    let (file, first, whole) = runs();
+    assert_eq!(runs().1, first, "nothing was kept again");
+    let damaged = fs::OpenOptions::new().write(true).open(&file);
+    let cut = damaged.expect("a file").set_len(whole / 2);
+    cut.expect("half of it");
+    let (_, again, length) = runs();
+    assert!(
+        again != first && length > whole / 2,
+        "{length} of {whole} bytes"
     );
 }
 

@@ -2,16 +2,13 @@
 
 use std::{
     collections::VecDeque,
-    io::{ErrorKind, PipeReader, Read, pipe},
     path::Path,
-    process::Child,
     time::{Duration, Instant},
 };
 
-use rustix::fs::{OFlags, fcntl_setfl};
-
 use super::{
-    Answer, Console, GuestError, Hooks, Job, Mailbox, Message, Shape, Tail, Tools, launch, trouble,
+    Answer, Console, GuestError, Hooks, Job, Mailbox, Message, Shape, Tail, Tools, command::READY,
+    qemu::Qemu, snapshot::Snapshot, trouble,
 };
 
 /// How long a guest that has booted may say nothing. The longest thing that it does without a word is
@@ -24,9 +21,11 @@ const FIRST_WORD: Duration = Duration::from_secs(45);
 /// A guest that runs. Dropping it ends it, and nothing of it is left.
 #[derive(Debug)]
 pub struct Guest {
-    /// QEMU. Dies with this process's main thread.
-    qemu: Child,
-    output: PipeReader,
+    qemu: Qemu,
+    /// Whether it was told to go on from where it has its modules.
+    released: bool,
+    /// Where it is to be kept at that moment, if it is.
+    snapshot: Option<Snapshot>,
     console: Console,
     mailbox: Mailbox,
     tail: Tail,
@@ -53,19 +52,26 @@ impl Guest {
         let mailbox = Mailbox::new()?;
         mailbox.fill(job, journal, &shape.before())?;
         let composed = shape.compose(tools, mailbox.folder())?;
-        let starting = || GuestError::io("starting QEMU");
-        let (output, input) = pipe().map_err(starting())?;
-        fcntl_setfl(&output, OFlags::NONBLOCK).map_err(|error| starting()(error.into()))?;
-        let qemu = launch::launcher(&composed.args)
-            .stdout(input.try_clone().map_err(starting())?)
-            .stderr(input)
-            .spawn()
-            .map_err(starting())?;
+        let folder = mailbox.folder();
+        let snapshot = Snapshot::of(shape, &composed, folder);
+        let resumed = snapshot
+            .as_ref()
+            .and_then(|kept| Qemu::resume(kept, &composed.args, folder));
+        let mut console = Console::default();
+        let released = resumed.is_some();
+        if released {
+            console.feed(format!("{READY}, which was at another time\n").as_bytes());
+        }
+        let qemu = match resumed {
+            Some(qemu) => qemu,
+            None => Qemu::start(&composed.args, folder)?,
+        };
         Ok(Guest {
             qemu,
-            output,
-            console: Console::default(),
-            tail: Tail::of(mailbox.folder()),
+            released,
+            snapshot,
+            console,
+            tail: Tail::of(folder),
             mailbox,
             unread: VecDeque::new(),
             kernel: shape.kernel.release.clone(),
@@ -89,12 +95,13 @@ impl Guest {
             // Asked before the stream is read, so that the last words of one that ends are heard.
             let ended = self
                 .qemu
-                .try_wait()
+                .has_ended()
                 .map_err(GuestError::io("waiting for QEMU"))?;
             self.read_console();
+            self.release_when_ready();
             self.unread.extend(self.tail.read()?);
             if self.unread.is_empty() {
-                return self.silent(ended.is_some()).map(|()| None);
+                return self.silent(ended).map(|()| None);
             }
             self.heard = Instant::now();
             self.booted = true;
@@ -179,22 +186,23 @@ impl Guest {
     }
 
     fn read_console(&mut self) {
-        let mut bytes = [0; 16 << 10];
-        loop {
-            match self.output.read(&mut bytes) {
-                Ok(0) => return,
-                Ok(read) => self.console.feed(&bytes[..read]),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(_) => return,
-            }
-        }
+        self.qemu.read(&mut self.console);
     }
-}
 
-impl Drop for Guest {
-    fn drop(&mut self) {
-        // Nothing in it is worth an orderly shutdown: its file system is this machine's, read-only.
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
+    /// Lets it go on once it has its modules, and keeps it before.
+    fn release_when_ready(&mut self) {
+        let ready = |line: &String| line.contains(READY);
+        if self.released || !self.console.lines().iter().any(ready) {
+            return;
+        }
+        let folder = self.mailbox.folder();
+        // Where it can't be kept, or can't go on, that is seen soon enough: the next one boots, or this one is silent.
+        if let Some(snapshot) = self.snapshot.take()
+            && let Ok(mut monitor) = self.qemu.monitor(folder)
+        {
+            let _ = snapshot.take(&mut monitor, folder);
+        }
+        let _ = self.qemu.release();
+        self.released = true;
     }
 }

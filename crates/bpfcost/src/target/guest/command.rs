@@ -12,7 +12,7 @@ use std::{
 
 use cpio::{NewcBuilder, write_cpio};
 
-use super::{Acceleration, GuestError, Hooks, Tools};
+use super::{Acceleration, GuestError, Hooks, Tools, monitor};
 use crate::{target::kernel::Kernel, workload::outside};
 
 /// Memory of a guest in MiB. The largest experiment takes 70 MB in the kernel; with what QEMU itself
@@ -37,6 +37,9 @@ const INIT: &str = include_str!("init.sh");
 
 /// How both sides of the shared folder speak 9p: as virtme-ng does.
 const TRANSPORT: &str = "version=9p2000.L,trans=virtio,access=any,msize=524288";
+
+/// What a guest says on its console when it has its modules; it waits for a line there then.
+pub(super) const READY: &str = "bpfcost: its modules are loaded";
 
 /// Where the guest sees the shared folder. It is its own, whatever lies there here.
 pub(super) const SHARED: &str = "/run/bpfcost";
@@ -123,9 +126,10 @@ impl Shape {
             symlink(&path, modules.join(&self.kernel.release))?;
             symlink(&path, folder.join("modules"))?;
         }
+        let now = jiff::Timestamp::now().as_second();
         fs::write(
             folder.join("init"),
-            format!("TRANSPORT={TRANSPORT}\n{INIT}"),
+            format!("TRANSPORT={TRANSPORT}\nNOW={now}\n{INIT}"),
         )
     }
 
@@ -184,6 +188,11 @@ impl Shape {
             if arg.starts_with("accel=kvm") {
                 // Without a silent way back to emulation.
                 *arg = "accel=kvm".to_owned();
+            } else if arg.starts_with("file,id=console,") {
+                // Its console is read from, too.
+                *arg = "stdio,id=console,signal=off".to_owned();
+            } else if arg.starts_with("stdio,id=stdin,") {
+                *arg = "null,id=stdin".to_owned();
             }
         }
         if let Some(append) = after(&mut args, "-append") {
@@ -199,6 +208,10 @@ impl Shape {
             Acceleration::Kvm => "kvm",
             Acceleration::Emulated => "tcg",
         };
+        args.extend([
+            "-qmp".into(),
+            format!("unix:{},server=on,wait=off", monitor::SOCKET),
+        ]);
         let mut emulator = format!("QEMU {}, {by}{cpu}", tools.qemu_version);
         if self.acceleration == Acceleration::Emulated {
             // One thread for all CPUs: with one each, a guest kernel now and then dies in its timers.
@@ -218,7 +231,8 @@ impl Shape {
 
 /// Has an initramfs that virtme-ng made start with our script: the kernel takes the last of two files of one name.
 fn start_by(initramfs: &Path) -> std::io::Result<()> {
-    let text = format!("#!/bin/sh\nTRANSPORT={TRANSPORT}\nSHARED={SHARED}\n{INITRAMFS}");
+    let text =
+        format!("#!/bin/sh\nTRANSPORT={TRANSPORT}\nSHARED={SHARED}\nREADY='{READY}'\n{INITRAMFS}");
     let init = NewcBuilder::new("init").mode(0o100_755);
     let file = fs::OpenOptions::new().append(true).open(initramfs)?;
     write_cpio(iter::once((init, Cursor::new(text))), file)?;
@@ -336,7 +350,7 @@ mod tests {
         let mut args = answer();
         args.extend(["-machine".into(), "accel=kvm:tcg".into()]);
         let composed = shape.adjusted(args, &tools());
-        assert_eq!(composed.args.last().map(String::as_str), Some("accel=kvm"));
+        assert!(composed.args.contains(&"accel=kvm".to_owned()));
         let words = shape.request(Path::new("/s"), &tools());
         assert!(!words.contains(&"--disable-kvm".to_owned()));
         assert!(!words.contains(&"no_timer_check".to_owned()));

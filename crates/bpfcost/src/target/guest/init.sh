@@ -48,6 +48,8 @@ ln -s fd/0 /dev/stdin
 ln -s fd/1 /dev/stdout
 ln -s fd/2 /dev/stderr
 echo bpfcost >/proc/sys/kernel/hostname
+# It may have booted long ago.
+date -s "@$NOW" >/dev/null
 ip link set dev lo up
 
 setsid sh /run/bpfcost/start </dev/console >/dev/console 2>&1

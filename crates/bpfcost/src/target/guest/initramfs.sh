@@ -3,6 +3,9 @@
 # measurement. They do not change in a way that a guest could see; what is shared for writing is not cached.
 log() { :; }
 . /modules/load_all.sh
+# From here on it may be another guest, which goes on where this one was; the host says when.
+echo "$READY" >/dev/console
+read -r _ </dev/console
 mount -n -t 9p -o "ro,cache=loose,$TRANSPORT" /dev/root /newroot
 mount -n -t tmpfs -o mode=755 run /newroot/run
 mkdir "/newroot$SHARED"

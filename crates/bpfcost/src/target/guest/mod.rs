@@ -16,6 +16,9 @@ mod hooks;
 mod launch;
 mod mailbox;
 mod message;
+mod monitor;
+mod qemu;
+mod snapshot;
 mod tools;
 
 pub use acceleration::{Acceleration, Known};

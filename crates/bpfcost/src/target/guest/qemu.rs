@@ -1,0 +1,98 @@
+//! QEMU as a process: what it is told, what its console says, and its end.
+
+use std::{
+    io::{self, ErrorKind, PipeReader, Read, Write, pipe},
+    path::Path,
+    process::{Child, Stdio},
+};
+
+use rustix::fs::{OFlags, fcntl_setfl};
+use serde_json::json;
+
+use super::{Console, GuestError, launch, monitor::Monitor, snapshot::Snapshot};
+
+/// QEMU. Dies with this process's main thread, and when it is dropped.
+#[derive(Debug)]
+pub(super) struct Qemu {
+    process: Child,
+    output: PipeReader,
+}
+
+impl Qemu {
+    /// Starts it in this folder. Call it on the main thread.
+    pub(super) fn start(args: &[String], folder: &Path) -> Result<Self, GuestError> {
+        let starting = || GuestError::io("starting QEMU");
+        let (output, input) = pipe().map_err(starting())?;
+        fcntl_setfl(&output, OFlags::NONBLOCK).map_err(|error| starting()(error.into()))?;
+        let process = launch::launcher(args)
+            .current_dir(folder)
+            .stdin(Stdio::piped())
+            .stdout(input.try_clone().map_err(starting())?)
+            .stderr(input)
+            .spawn()
+            .map_err(starting())?;
+        Ok(Qemu { process, output })
+    }
+
+    /// Starts it where an earlier guest had its modules; `None` where there is no such guest, or it is not taken.
+    pub(super) fn resume(kept: &Snapshot, args: &[String], folder: &Path) -> Option<Self> {
+        let incoming = kept.incoming(folder)?;
+        let mut qemu = Qemu::start(&[args, &incoming].concat(), folder).ok()?;
+        let goes_on = qemu.go_on(folder);
+        if goes_on.is_err() {
+            kept.forget(folder);
+        }
+        goes_on.ok().map(|()| qemu)
+    }
+
+    fn go_on(&mut self, folder: &Path) -> io::Result<()> {
+        let mut monitor = self.monitor(folder)?;
+        match monitor
+            .ask_until_not("query-status", "status", &["inmigrate"])?
+            .as_str()
+        {
+            "paused" => monitor.ask("cont", json!({}))?,
+            state => return Err(io::Error::other(state.to_owned())),
+        };
+        self.release()
+    }
+
+    /// Its monitor.
+    pub(super) fn monitor(&mut self, folder: &Path) -> io::Result<Monitor> {
+        Monitor::connect(folder, || self.has_ended().unwrap_or(true))
+    }
+
+    /// Tells the guest, which has its modules, to go on.
+    pub(super) fn release(&mut self) -> io::Result<()> {
+        match &mut self.process.stdin {
+            Some(stdin) => stdin.write_all(b"\n"),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether it has ended.
+    pub(super) fn has_ended(&mut self) -> io::Result<bool> {
+        Ok(self.process.try_wait()?.is_some())
+    }
+
+    /// Hands what the guest's console has said to `console`.
+    pub(super) fn read(&mut self, console: &mut Console) {
+        let mut bytes = [0; 16 << 10];
+        loop {
+            match self.output.read(&mut bytes) {
+                Ok(0) => return,
+                Ok(read) => console.feed(&bytes[..read]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        // Nothing in the guest is worth an orderly shutdown: its file system is this machine's, read-only.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

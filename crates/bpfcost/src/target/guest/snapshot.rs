@@ -1,0 +1,134 @@
+//! A booted guest, kept for those that come after it: where instructions are emulated, a boot takes as long as most
+//! measurements. It is what QEMU writes to move a guest elsewhere, taken when the guest has its modules and nothing
+//! else: no file system, no program of this machine. Where it can't be kept or is not taken back, guests boot.
+
+use std::{
+    fs,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    time::{Duration, SystemTime},
+};
+
+use serde_json::json;
+
+use super::{Acceleration, Shape, command::Composed, monitor::Monitor};
+use crate::xdg::Folder;
+
+/// Its name in the guest's folder, which is where QEMU runs: a link, so that no shell reads a user's path.
+const LINK: &str = "snapshot";
+
+/// How many are kept: some 100 MB each. One is of one kernel, exact or not, with so many CPUs.
+const MOST: usize = 12;
+
+/// After that time nobody writes any more what has another name.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+/// Where a guest's snapshot is, or is to be.
+#[derive(Debug)]
+pub(super) struct Snapshot(PathBuf);
+
+impl Snapshot {
+    /// That of a guest in `folder`; `None` where it boots by itself: KVM is quick, a card is not this early, and what
+    /// tests do to a boot is to be done.
+    pub(super) fn of(shape: &Shape, composed: &Composed, folder: &Path) -> Option<Self> {
+        let plain = shape.hooks.kernel.is_none() && shape.hooks.memory_mib.is_none();
+        if shape.acceleration != Acceleration::Emulated || shape.port.is_some() || !plain {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        env!("CARGO_PKG_VERSION").hash(&mut hasher);
+        composed.emulator.hash(&mut hasher);
+        // But for what lies in its folder, which has another name each time.
+        let own = folder.to_str()?;
+        for arg in &composed.args {
+            arg.split(own).next().hash(&mut hasher);
+        }
+        for file in [&shape.kernel.image, &folder.join("initramfs")] {
+            fs::read(file).ok()?.hash(&mut hasher);
+        }
+        let kept = Folder::Cache.of_user()?.join("guests");
+        Some(Snapshot(kept.join(format!(
+            "{}-{:016x}",
+            shape.kernel.release,
+            hasher.finish()
+        ))))
+    }
+
+    /// The words by which QEMU takes it back; `None` where there is none.
+    pub(super) fn incoming(&self, folder: &Path) -> Option<[String; 2]> {
+        let file = fs::File::open(&self.0).ok()?;
+        symlink(&self.0, folder.join(LINK)).ok()?;
+        // The one that was not used for longest goes first.
+        let _ = file.set_modified(SystemTime::now());
+        Some(["-incoming".to_owned(), format!("exec:cat {LINK}")])
+    }
+
+    /// Forgets it: QEMU does not take it.
+    pub(super) fn forget(&self, folder: &Path) {
+        let _ = fs::remove_file(&self.0);
+        let _ = fs::remove_file(folder.join(LINK));
+    }
+
+    /// Takes and keeps it. The guest goes on.
+    pub(super) fn take(&self, monitor: &mut Monitor, folder: &Path) -> io::Result<()> {
+        let kept = self.0.parent().ok_or(io::ErrorKind::NotFound)?;
+        fs::create_dir_all(kept)?;
+        let begun = self
+            .0
+            .with_extension(format!("{}.part", std::process::id()));
+        symlink(&begun, folder.join(LINK))?;
+        let taken = write(monitor);
+        let _ = fs::remove_file(folder.join(LINK));
+        match taken {
+            Ok(()) => fs::rename(&begun, &self.0)?,
+            Err(_) => fs::remove_file(&begun)?,
+        }
+        prune(kept)?;
+        taken
+    }
+}
+
+/// Has QEMU write it, while the guest stands still.
+fn write(monitor: &mut Monitor) -> io::Result<()> {
+    monitor.ask("stop", json!({}))?;
+    let written = move_out(monitor);
+    monitor.ask("cont", json!({}))?;
+    written
+}
+
+fn move_out(monitor: &mut Monitor) -> io::Result<()> {
+    let unlimited = json!({ "max-bandwidth": 1u64 << 40 });
+    monitor.ask("migrate-set-parameters", unlimited)?;
+    let uri = format!("exec:cat >{LINK}");
+    monitor.ask("migrate", json!({ "uri": uri }))?;
+    let passing = ["", "none", "setup", "active", "device"];
+    match monitor
+        .ask_until_not("query-migrate", "status", &passing)?
+        .as_str()
+    {
+        "completed" => Ok(()),
+        state => Err(io::Error::other(state.to_owned())),
+    }
+}
+
+/// Removes what is too much, and what was never finished.
+fn prune(kept: &Path) -> io::Result<()> {
+    let mut all = Vec::new();
+    for entry in fs::read_dir(kept)? {
+        let path = entry?.path();
+        let changed = fs::metadata(&path).and_then(|data| data.modified());
+        let Ok(changed) = changed else { continue };
+        match path.extension().is_some_and(|kind| kind == "part") {
+            false => all.push((changed, path)),
+            true if changed.elapsed().is_ok_and(|age| age > ABANDONED) => fs::remove_file(path)?,
+            true => {}
+        }
+    }
+    all.sort_unstable();
+    let surplus = all.len().saturating_sub(MOST);
+    all[..surplus]
+        .iter()
+        .try_for_each(|(_, path)| fs::remove_file(path))
+}
