@@ -41,6 +41,9 @@ const TRANSPORT: &str = "version=9p2000.L,trans=virtio,access=any,msize=524288";
 /// What a guest says on its console when it has its modules; it waits for a line there then.
 pub(super) const READY: &str = "bpfcost: its modules are loaded";
 
+/// What it writes to and reads from by it: a pipe of this program.
+const CONSOLE: &str = "stdio,id=console,signal=off";
+
 /// Where the guest sees the shared folder. It is its own, whatever lies there here.
 pub(super) const SHARED: &str = "/run/bpfcost";
 
@@ -188,12 +191,15 @@ impl Shape {
             if arg.starts_with("accel=kvm") {
                 // Without a silent way back to emulation.
                 *arg = "accel=kvm".to_owned();
-            } else if arg.starts_with("file,id=console,") {
-                // Its console is read from, too.
-                *arg = "stdio,id=console,signal=off".to_owned();
-            } else if arg.starts_with("stdio,id=stdin,") {
-                *arg = "null,id=stdin".to_owned();
+            } else if let Some(named) = arg.strip_prefix("stdio,") {
+                // Of a terminal, which a guest here does not have.
+                *arg = format!("null,{}", id(named));
             }
+        }
+        // Its console is read from, too.
+        match args.iter_mut().find(|arg| id(arg) == "id=console") {
+            Some(console) => *console = CONSOLE.to_owned(),
+            None => args.extend(["-serial".into(), "stdio".into()]),
         }
         if let Some(append) = after(&mut args, "-append") {
             // What virtme-ng says to its own first process, which would start the host's udev and more.
@@ -260,6 +266,12 @@ fn network(port: u16) -> [String; 4] {
     ]
 }
 
+/// The name in the value of an option, `id=` included; empty where it has none.
+fn id(value: &str) -> &str {
+    let named = value.split(',').find(|part| part.starts_with("id="));
+    named.unwrap_or_default()
+}
+
 /// The value that follows an option.
 fn after<'a>(args: &'a mut [String], option: &str) -> Option<&'a mut String> {
     let at = args.iter().position(|arg| arg == option)?;
@@ -300,7 +312,8 @@ mod tests {
 
     /// What virtme-ng would answer, shortened.
     fn answer() -> Vec<String> {
-        let line = "/usr/bin/qemu -cpu max -kernel k -append 'quiet virtme_link_mods=/k/l init=/i'";
+        let line = "/usr/bin/qemu -cpu max -chardev file,path=/dev/fd/2,id=console \
+                    -chardev stdio,id=stdin,mux=off -kernel k -append 'quiet virtme_link_mods=/k/l init=/i'";
         shlex::split(line).expect("words")
     }
 
@@ -313,6 +326,15 @@ mod tests {
         let append = append.expect("the kernel's words");
         assert_eq!(append, "quiet lockdown=none");
         assert!(!composed.args.contains(&"-icount".to_owned()));
+        // Its console is the only one that reads.
+        let of = |start: &str| {
+            composed
+                .args
+                .iter()
+                .filter(|arg| arg.starts_with(start))
+                .count()
+        };
+        assert_eq!([of(CONSOLE), of("stdio,"), of("null,id=stdin")], [1, 1, 1]);
         assert_eq!(composed.emulator, "QEMU 7.2.22 (Debian), tcg, -cpu max");
         let words = shape.request(Path::new("/s"), &tools());
         assert!(words.contains(&"no_timer_check".to_owned()), "{words:?}");
