@@ -14,7 +14,7 @@ use bpfcost::{
     report::style::Style,
 };
 
-const RECORDS: [&str; 8] = [
+const RECORDS: [&str; 11] = [
     "ladder",
     "xdp-lb",
     "xdp-lb-exact",
@@ -23,6 +23,9 @@ const RECORDS: [&str; 8] = [
     "kretprobe",
     "redis",
     "busy",
+    "syscount",
+    "l7-go",
+    "iperf3",
 ];
 
 fn file(name: &str) -> PathBuf {
@@ -102,7 +105,8 @@ fn their_layout_is_what_their_keys_say() {
         })
         .collect();
     let expected = [
-        "flat", "flat", "flat", "grid", "curves", "curves", "workload", "workload",
+        "flat", "flat", "flat", "grid", "curves", "curves", "workload", "workload", "workload",
+        "workload", "workload",
     ];
     assert_eq!(layouts, expected);
 }
