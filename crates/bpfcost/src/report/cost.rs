@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Stands for a net that can't be told from nothing.
-const NOTHING: &str = "≈\u{A0}0";
+pub(in crate::report) const NOTHING: &str = "≈\u{A0}0";
 
 /// From here on the ends of a range are whole numbers, in instructions.
 const WIDE: f64 = 10.0;

@@ -18,6 +18,7 @@ use bpfcost::{
         block::{self, Block},
         rate::{self, Load},
         style::Style,
+        summary,
     },
 };
 use bpfcost_stats::Additive;
@@ -229,6 +230,13 @@ fn what_costs_nothing_is_bounded() {
     let view = words(&rate::terminal(&record, LOAD, Style::default()));
     assert!(view.contains("below 0.008"), "{view}");
     assert!(view.contains("25M/s"), "{view}");
+    let sentence = words(&summary::sentence(&record));
+    assert!(
+        sentence.contains("cost from ≈ 0 (") && sentence.contains(" to ≈ 0 ("),
+        "{sentence}"
+    );
+    let table = words(&views::table(&record, Style::default()));
+    assert!(table.contains("≈ 0: not told from its floor"), "{table}");
 }
 
 #[test]

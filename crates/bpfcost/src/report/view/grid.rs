@@ -8,7 +8,7 @@ use crate::{
     report::{
         absent::{self, mark},
         block::{self, Block, Head},
-        cost::CostText,
+        cost::{CostText, NOTHING},
         figure, number,
         section::{Detail, Figures, Section},
         style::Tone,
@@ -216,8 +216,8 @@ impl<'a> Sheet<'a> {
             ),
             (!counted, "±: half of the 95\u{A0}% interval.".to_owned()),
             (
-                any(&|text| text.value.starts_with('≈')),
-                "≈ 0: not told from its floor.".to_owned(),
+                any(&|text| text.value == NOTHING),
+                format!("{NOTHING}: not told from its floor."),
             ),
             (any(&|text| !text.note.is_empty()), note_caption(grid)),
         ];
@@ -304,9 +304,8 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
     let at = (0..sheet.columns.len()).find(|at| !column(*at).is_empty())?;
     let costs = column(at);
     let named = |(row, cost): &(&Row<'_>, Cost)| {
-        let told = &row.cells[at].text.value;
-        if told.starts_with('≈') {
-            return format!("{told} ({})", row.name);
+        if row.cells[at].text.value == NOTHING {
+            return format!("{NOTHING} ({})", row.name);
         }
         let ci95 = cost.ends.filter(|_| !record.unit.is_counted());
         let decimals = words::decimals(cost.value, ci95, record.unit).min(1);
