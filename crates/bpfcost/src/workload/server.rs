@@ -74,7 +74,9 @@ impl Server {
         match server.ready() {
             Ok(()) => Ok(server),
             Err(error) if !error.is::<Taken>() && server.finds_port_taken() => {
-                Err(server.taken(port.unwrap_or(scene.port), "another process"))
+                let printed = tail(&server.process.printed().unwrap_or_default());
+                let port = port.unwrap_or(scene.port);
+                Err(server.taken(port, "another process", &format!("\n{printed}")))
             }
             Err(error) => Err(error),
         }
@@ -165,13 +167,13 @@ impl Server {
                 format!("{name} (process {})", one.pid)
             }
         };
-        Err(self.taken(port, &who))
+        Err(self.taken(port, &who, ""))
     }
 
-    fn taken(&self, port: u16, who: &str) -> anyhow::Error {
+    fn taken(&self, port: u16, who: &str, printed: &str) -> anyhow::Error {
         let source = Error::Server(format!(
             "port {port} is taken by {who}, so the server {} can't listen there\n  End that process, or \
-             write {{port}} for a port that is free",
+             write {{port}} for a port that is free{printed}",
             self.program
         ));
         Taken { port, source }.into()

@@ -118,6 +118,28 @@ fn a_port_that_is_taken() {
     ]);
 }
 
+/// It says so and ends, before it can be seen from outside who listens.
+#[test]
+fn a_server_that_finds_its_port_taken() {
+    if !able(&["redis-server", "redis-benchmark"]) {
+        return;
+    }
+    refuses(
+        REDIS,
+        (
+            r#"command = ["redis-server", "--port", "{port}", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", "{dir}"]"#,
+            r#"command = ["sh", "-c", "echo bind to {port}: Address already in use, alas; exit 1"]"#,
+        ),
+        4,
+        &[
+            "is taken by another process",
+            "the server sh",
+            "{port} for a port that is free",
+            "Address already in use, alas",
+        ],
+    );
+}
+
 /// It ends in its thirtieth load, which has a few trials before it: they stay.
 #[test]
 fn a_server_that_dies_in_a_window() {
