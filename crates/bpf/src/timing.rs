@@ -37,7 +37,7 @@ const STARTS: u32 = 300;
 /// How long before a tick its CPU is awake: ten times as long as a kernel lets a sleep last over its time.
 const AWAKE: Duration = Duration::from_micros(500);
 
-/// No kernel ticks less often than 100 times a second. (A CPU that sleeps does; this one doesn't.)
+/// No kernel ticks less often than 100 times a second, but for a CPU that sleeps: this one is awake in time.
 const LONGEST_TICK: Duration = Duration::from_millis(10);
 
 /// How a timed program loops. Named by the suffix of the program.
