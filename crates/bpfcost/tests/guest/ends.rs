@@ -12,7 +12,7 @@ use crate::{
 fn ended(signals: &[&str], when: impl Fn(&mut Visit, &Tool)) -> Option<(Tool, Said)> {
     let kernel = require::kernel()?;
     let tool = Tool::new();
-    let line = format!("run xdp-lb --seed 7 --case pass-non-ip --time 300s --on vm:{kernel}");
+    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
     let mut visit = Visit::start(&tool, &line, "{}");
     when(&mut visit, &tool);
     let there = processes(&tool);
@@ -118,7 +118,7 @@ fn by_a_disk_without_room() {
         return;
     };
     let tool = Tool::new();
-    let line = format!("run xdp-lb --seed 7 --case pass-non-ip --time 300s --on vm:{kernel}");
+    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
     let mut shell = aside(&tool, FULL);
     let status = shell.env("ARGS", line).status().expect("unshare runs");
     let read = |name: &str| fs::read_to_string(tool.path(name)).unwrap_or_default();

@@ -12,17 +12,22 @@ use bpfcost::target::guest::HOOKS;
 use crate::{
     planted::{GOOD, planted},
     require,
-    tool::{Tool, said},
-    visit::{QUICK, assert_nothing_left, command, refused},
+    tool::Tool,
+    visit::{QUICK, Visit, assert_nothing_left, command, refused},
 };
 
 /// A run on the usual kernel with a fault put in.
 #[track_caller]
 fn fails(hooks: &str, words: &[&str]) {
+    run_fails(QUICK, hooks, words);
+}
+
+#[track_caller]
+fn run_fails(run: &str, hooks: &str, words: &[&str]) {
     let Some(kernel) = require::kernel() else {
         return;
     };
-    let line = format!("{QUICK} --on vm:{kernel}");
+    let line = format!("{run} --on vm:{kernel}");
     refused(&Tool::new(), &line, hooks, words);
 }
 
@@ -81,7 +86,8 @@ fn runs_out_of_memory() {
 
 #[test]
 fn has_too_little_memory_for_the_experiment() {
-    fails(
+    run_fails(
+        "run xdp-lb --quick",
         r#"{"memory_mib": 100}"#,
         &["in the guest", "Cannot allocate memory"],
     );
@@ -100,7 +106,8 @@ fn has_no_btf() {
     );
 }
 
-/// A guest goes on where the first one had its modules, whose state was kept. What is damaged is not taken: it boots.
+/// A guest goes on where the first one had its modules, whose state was kept. What is damaged is not taken: it boots, and
+/// is kept again. Of that, a run that is killed meanwhile leaves nothing.
 #[test]
 fn has_a_kept_state_that_is_damaged() {
     let Some(kernel) = require::kernel() else {
@@ -108,33 +115,42 @@ fn has_a_kept_state_that_is_damaged() {
     };
     let tool = Tool::new();
     let cache = tool.path("cache");
+    let guests = cache.join("bpfcost/guests");
+    let kept = || -> Vec<PathBuf> {
+        let files = fs::read_dir(&guests).into_iter().flatten();
+        files.map(|file| file.expect("a file").path()).collect()
+    };
     // By its path, since kernels are kept in a cache too.
     let line = format!("{QUICK} --on exact:{}", require::image(kernel).display());
-    let runs = || {
-        let output = command(&tool, &line)
+    let run = || {
+        let mut command = command(&tool, &line);
+        command
             .env("XDG_CACHE_HOME", &cache)
-            .env(HOOKS, r#"{"before": "exit"}"#)
-            .output();
-        let said = said(&output.expect("the binary runs"));
+            .env(HOOKS, r#"{"before": "exit"}"#);
+        Visit::spawn(&tool, &mut command)
+    };
+    let runs = || {
+        let said = run().end();
         assert_nothing_left(&tool);
         assert_eq!(said.code, Some(4), "{said:?}");
         said.complains(&["ended before it had booted"]);
-        let files = fs::read_dir(cache.join("bpfcost/guests")).expect("what is kept");
-        let files: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
-        let [file] = files.try_into().expect("one guest is kept");
-        let data = fs::metadata(&file).expect("it is there");
-        (file, data.ino(), data.len())
+        let [file] = kept().try_into().expect("one guest is kept");
+        let inode = fs::metadata(&file).expect("it is there").ino();
+        (file, inode)
     };
-    let (file, first, whole) = runs();
-    assert_eq!(runs().1, first, "nothing was kept again");
+    let (file, first) = runs();
+    assert_eq!(runs(), (file.clone(), first), "nothing was kept again");
     let damaged = fs::OpenOptions::new().write(true).open(&file);
-    let cut = damaged.expect("a file").set_len(whole / 2);
-    cut.expect("half of it");
-    let (_, again, length) = runs();
-    assert!(
-        again != first && length > whole / 2,
-        "{length} of {whole} bytes"
-    );
+    let damaged = damaged.expect("a file");
+    let whole = damaged.metadata().expect("it is there").len();
+    damaged.set_len(whole / 2).expect("half of it");
+    let mut third = run();
+    third.wait_for(|_| kept().iter().any(|path| path.is_dir()));
+    assert!(!file.exists(), "what is damaged is still there");
+    third.signal("KILL");
+    third.end();
+    assert_nothing_left(&tool);
+    assert_eq!(kept(), [] as [PathBuf; 0]);
 }
 
 /// A kernel of the test's own: its image made from a good one, its modules those of `modules`.

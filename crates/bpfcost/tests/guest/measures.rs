@@ -86,14 +86,14 @@ fn an_interrupted_run_is_shown_kept_and_continued() {
         return;
     };
     let tool = Tool::new();
-    let line = format!("run xdp-lb --seed 7 --case pass-non-ip --time 300s --on vm:{kernel}");
+    let line = format!("run ladder --seed 7 --case added-10 --time 300s --on vm:{kernel}");
     let mut visit = Visit::start(&tool, &line, "{}");
     visit.until(|journal| journal.matches("\n{\"epoch-finished\"").count() >= 2);
     visit.signal("INT");
     let said = visit.end();
     assert_nothing_left(&tool);
     assert_eq!(said.code, Some(130), "{said:?}");
-    assert!(said.out.contains("pass-non-ip"), "{said:?}");
+    assert!(said.out.contains("added-10"), "{said:?}");
     let partial = json(&fs::read_to_string(tool.path("x.json")).expect("a record"));
     assert_eq!(partial["stop"], "interrupted");
     assert_measured(&partial);

@@ -16,7 +16,7 @@ use crate::tool::{Said, Tool, said};
 const PATIENCE: Duration = Duration::from_secs(600);
 
 /// One of the cheapest cases.
-pub(crate) const QUICK: &str = "run xdp-lb --quick --seed 7 --case pass-non-ip";
+pub(crate) const QUICK: &str = "run ladder --quick --seed 7 --case added-10";
 
 /// The command line with a home of its own, but with this user's kernels and programs, and what is known
 /// of KVM.
@@ -61,10 +61,16 @@ impl Visit {
     /// Starts it. `line` says nothing of `--out`, which is `x.json`; `hooks` are faults to put in, as
     /// JSON.
     pub(crate) fn start(tool: &Tool, line: &str, hooks: &str) -> Self {
-        let mut command = command(tool, &format!("{line} --out x.json"));
-        let child = command.env(HOOKS, hooks).spawn();
+        Self::spawn(
+            tool,
+            command(tool, &format!("{line} --out x.json")).env(HOOKS, hooks),
+        )
+    }
+
+    /// Starts this command of [`command`]'s.
+    pub(crate) fn spawn(tool: &Tool, command: &mut Command) -> Self {
         Visit {
-            child: Some(child.expect("the binary runs")),
+            child: Some(command.spawn().expect("the binary runs")),
             journal: tool.path("x.json.journal"),
         }
     }

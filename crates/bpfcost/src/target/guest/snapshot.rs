@@ -8,22 +8,19 @@ use std::{
     io,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use serde_json::json;
 
 use super::{Acceleration, Shape, command::Composed, monitor::Monitor};
-use crate::xdg::Folder;
+use crate::{guard::Scratch, xdg::Folder};
 
 /// Its name in the guest's folder, which is where QEMU runs: a link, so that no shell reads a user's path.
 const LINK: &str = "snapshot";
 
 /// How many are kept: some 100 MB each. One is of one kernel, exact or not, with so many CPUs.
 const MOST: usize = 12;
-
-/// After that time nobody writes any more what has another name.
-const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Where a guest's snapshot is, or is to be.
 #[derive(Debug)]
@@ -75,18 +72,15 @@ impl Snapshot {
     pub(super) fn take(&self, monitor: &mut Monitor, folder: &Path) -> io::Result<()> {
         let kept = self.0.parent().ok_or(io::ErrorKind::NotFound)?;
         fs::create_dir_all(kept)?;
-        let begun = self
-            .0
-            .with_extension(format!("{}.part", std::process::id()));
-        symlink(&begun, folder.join(LINK))?;
+        // What a run that is killed has begun goes with this folder.
+        let begun = Scratch::make_in(kept, 0o700)?;
+        let file = begun.path().join("state");
+        symlink(&file, folder.join(LINK))?;
         let taken = write(monitor);
         let _ = fs::remove_file(folder.join(LINK));
-        match taken {
-            Ok(()) => fs::rename(&begun, &self.0)?,
-            Err(_) => fs::remove_file(&begun)?,
-        }
-        prune(kept)?;
-        taken
+        taken?;
+        fs::rename(&file, &self.0)?;
+        prune(kept)
     }
 }
 
@@ -113,17 +107,15 @@ fn move_out(monitor: &mut Monitor) -> io::Result<()> {
     }
 }
 
-/// Removes what is too much, and what was never finished.
+/// Removes what is too much.
 fn prune(kept: &Path) -> io::Result<()> {
     let mut all = Vec::new();
     for entry in fs::read_dir(kept)? {
-        let path = entry?.path();
-        let changed = fs::metadata(&path).and_then(|data| data.modified());
-        let Ok(changed) = changed else { continue };
-        match path.extension().is_some_and(|kind| kind == "part") {
-            false => all.push((changed, path)),
-            true if changed.elapsed().is_ok_and(|age| age > ABANDONED) => fs::remove_file(path)?,
-            true => {}
+        let entry = entry?;
+        match entry.metadata() {
+            Ok(data) if data.is_file() => all.push((data.modified()?, entry.path())),
+            // What another run has begun, or removed meanwhile.
+            _ => {}
         }
     }
     all.sort_unstable();
