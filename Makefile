@@ -45,6 +45,8 @@ atlas: build ## Measure every way to attach, on three kernels and here: docs/ATL
 	$(AS_ROOT) $(BPFCOST) run attach --on host --case '*/empty' --case '*/map' --case '*/ringbuf' --out out/atlas
 	$(BPFCOST) report out/atlas -o docs/ATLAS.md
 
+# One more at once than there are CPUs: many of them mostly wait.
+test: export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 test: ## Run all tests, the privileged ones as root
 	@scripts/setup.sh test
 	$(RUNNER) cargo test --workspace --locked

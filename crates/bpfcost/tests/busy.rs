@@ -1,6 +1,6 @@
 //! A known answer on a running server: what a program is busy for in each run, by the kernel's clock, is what the
-//! CPU time says. A program of its own, so that no other test runs beside it: where both CPUs are kept busy, that says
-//! less than was put in.
+//! CPU time says. A program of its own, so that no other test runs beside it: where the CPUs are kept busy, spells are
+//! interrupted, and last longer by the kernel's clock than they take of a CPU.
 
 #[path = "workload/definition.rs"]
 #[allow(dead_code, reason = "a part of it is used")]
@@ -95,7 +95,7 @@ fn what_is_put_into_a_probe_runs_there_and_is_in_the_account() {
     for [place, load, account] in [CALLS, PACKETS] {
         more(&record, place, load, account);
     }
-    // A call's account has what its program was asked for, on however busy a machine: it runs on the caller's clock.
+    // A call's account has what its program was asked for: it runs on the caller's clock.
     let [place, load, account] = CALLS;
     for (ns, asked_ns) in [("500", SHORT_NS), ("1500", SHORT_NS + ASKED_NS)] {
         for [spell, beyond] in runs(&record, &format!("{place}/{ns}{load}"), account) {

@@ -7,9 +7,10 @@ mod require;
 #[allow(dead_code, reason = "a part of it is used")]
 mod tool;
 
+// The first by its name, which is the order in which tests start: it waits for longer than all others together take.
+mod as_before;
 mod measuring;
 mod mistakes;
 mod object;
 mod probes;
-mod restored;
 mod watched;

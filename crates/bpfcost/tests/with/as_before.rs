@@ -56,7 +56,7 @@ fn state(tool: &Tool) -> String {
 }
 
 #[test]
-fn a_unit_is_as_before_after_a_run() {
+fn a_unit_after_a_run() {
     if !require::host() {
         return;
     }
@@ -110,7 +110,7 @@ fn until_no_notes(tool: &Tool) {
 }
 
 #[test]
-fn a_unit_is_as_before_after_a_kill() {
+fn a_unit_after_a_kill() {
     if !require::host() {
         return;
     }
@@ -146,7 +146,7 @@ fn the_next_start_puts_back_what_no_guard_did() {
 }
 
 #[test]
-fn a_sysctl_is_as_before_after_a_kill() {
+fn a_sysctl_after_a_kill() {
     if !require::host() {
         return;
     }
