@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, bail};
 use bpfcost::{
     cli,
     probe::{self, Arguments, BuiltIn, Seen, agent::Agent},
-    process::Scene,
+    process::RunContext,
 };
 use serde_json::Value;
 
@@ -67,8 +67,8 @@ fn hits(arguments: &Arguments) -> Result<u64> {
 }
 
 impl Agent for MadeUp {
-    fn attach(&mut self, scene: &Scene) -> Result<()> {
-        assert_eq!(scene.factors["variant"], "agent");
+    fn attach(&mut self, context: &RunContext) -> Result<()> {
+        assert_eq!(context.factors["variant"], "agent");
         self.windows += 1;
         Ok(())
     }

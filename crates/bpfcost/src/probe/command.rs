@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     fault::Fault,
-    process::{Process, Scene, tail, told},
+    process::{Process, RunContext, tail, told},
     restore::{Kept, State},
 };
 
@@ -114,8 +114,8 @@ impl Tool {
 }
 
 impl Probe for Tool {
-    fn attach(&mut self, scene: &Scene) -> Result<(), Fault> {
-        let command = scene.fill(&self.command)?;
+    fn attach(&mut self, context: &RunContext) -> Result<(), Fault> {
+        let command = context.fill(&self.command)?;
         let loading = Loading::begin();
         let mut process = Process::start(&wrapped(&command), &[], &[])?;
         let programs = self.ready(&mut process, loading)?;

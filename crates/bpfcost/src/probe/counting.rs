@@ -14,7 +14,7 @@ use bpfcost_bpf::{
 };
 
 use super::{Arguments, BuiltIn, Probe, Runs, Seen};
-use crate::{fault::Fault, nearest::suggest, process::Scene};
+use crate::{fault::Fault, nearest::suggest, process::RunContext};
 
 /// Calls that can be inside a function with a kretprobe at once: as many as it holds instances ready.
 const INSIDE: u32 = 64;
@@ -155,7 +155,7 @@ fn usage_of_event() -> &'static str {
 struct Loaded(Counter);
 
 impl Probe for Loaded {
-    fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {
+    fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
         Ok(self.0.attach()?)
     }
 

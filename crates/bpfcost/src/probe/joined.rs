@@ -1,14 +1,17 @@
 //! Several probes as one: switched on in their order, off in the opposite one.
 
 use super::{Probe, Seen};
-use crate::{fault::Fault, process::Scene};
+use crate::{fault::Fault, process::RunContext};
 
 /// Several probes.
 pub(super) struct Joined(pub(super) Vec<Box<dyn Probe>>);
 
 impl Probe for Joined {
-    fn attach(&mut self, scene: &Scene) -> Result<(), Fault> {
-        let attached = self.0.iter_mut().try_for_each(|probe| probe.attach(scene));
+    fn attach(&mut self, context: &RunContext) -> Result<(), Fault> {
+        let attached = self
+            .0
+            .iter_mut()
+            .try_for_each(|probe| probe.attach(context));
         if attached.is_err() {
             // Those that are on must not stay so; the first failure is the one to tell.
             let _ = self.detach();

@@ -32,12 +32,12 @@ pub use spec::Spec;
 pub(crate) use unit::unit_pids;
 
 use self::joined::Joined;
-use crate::{fault::Fault, process::Scene};
+use crate::{fault::Fault, process::RunContext};
 
 /// Something that can be switched on and off while a server runs.
 pub trait Probe {
     /// Switches it on, and returns when it is ready: from here on it sees every event.
-    fn attach(&mut self, scene: &Scene) -> Result<(), Fault>;
+    fn attach(&mut self, context: &RunContext) -> Result<(), Fault>;
 
     /// Switches it off, and tells what it saw since it was switched on.
     fn detach(&mut self) -> Result<Seen, Fault>;

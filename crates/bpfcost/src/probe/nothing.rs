@@ -1,7 +1,7 @@
 //! `builtin:nothing`: a probe that is none, for A/A runs. Whatever it is found to cost is false.
 
 use super::{BuiltIn, Probe, Seen};
-use crate::{fault::Fault, process::Scene};
+use crate::{fault::Fault, process::RunContext};
 
 /// Its entry.
 pub(super) const PROBE: BuiltIn = BuiltIn::plain("nothing", |_| Ok(Box::new(Nothing)));
@@ -10,7 +10,7 @@ pub(super) const PROBE: BuiltIn = BuiltIn::plain("nothing", |_| Ok(Box::new(Noth
 struct Nothing;
 
 impl Probe for Nothing {
-    fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {
+    fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
         Ok(())
     }
 

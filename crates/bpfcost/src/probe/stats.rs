@@ -4,7 +4,7 @@
 use bpfcost_bpf::stats::StatsOn;
 
 use super::{BuiltIn, Probe, Seen};
-use crate::{fault::Fault, process::Scene};
+use crate::{fault::Fault, process::RunContext};
 
 /// Its entry.
 pub(super) const PROBE: BuiltIn = BuiltIn::plain("stats", |_| Ok(Box::new(Stats::default())));
@@ -13,7 +13,7 @@ pub(super) const PROBE: BuiltIn = BuiltIn::plain("stats", |_| Ok(Box::new(Stats:
 struct Stats(Option<StatsOn>);
 
 impl Probe for Stats {
-    fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {
+    fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
         self.0 = Some(StatsOn::start()?);
         Ok(())
     }

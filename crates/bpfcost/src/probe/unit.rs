@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     fault::Fault,
-    process::{Scene, family},
+    process::{RunContext, process_tree},
     restore::{Kept, State, systemctl},
 };
 
@@ -48,7 +48,7 @@ impl Unit {
 }
 
 impl Probe for Unit {
-    fn attach(&mut self, _scene: &Scene) -> Result<(), Fault> {
+    fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
         let mut loading = Loading::begin();
         systemctl(&["start", &self.name])?;
         let begun = Instant::now();
@@ -98,7 +98,7 @@ pub(crate) fn unit_pids(name: &str) -> Result<Vec<u32>> {
     }
     let main = systemctl(&["show", "--property", "MainPID", "--value", name])?;
     Ok(match main.trim().parse() {
-        Ok(pid) if pid > 0 => family(pid),
+        Ok(pid) if pid > 0 => process_tree(pid),
         _ => Vec::new(),
     })
 }

@@ -1,9 +1,9 @@
 //! A process that this program starts: with its output kept, in a control group of its own (or a process group, where
 //! there are none), and gone with its owner, however that ends. Servers, clients, probes and agents are such processes.
 
-mod family;
+mod process_tree;
 pub(crate) mod program;
-mod scene;
+mod run_context;
 
 use std::{
     fs::File,
@@ -26,8 +26,8 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
-pub(crate) use family::{bpf_programs, family, holds, threads};
-pub use scene::Scene;
+pub(crate) use process_tree::{bpf_programs, holds, process_tree, threads};
+pub use run_context::RunContext;
 
 use crate::guard::{Cgroup, Duty, Guard};
 
@@ -145,7 +145,7 @@ impl Process {
     pub(crate) fn pids(&self) -> Vec<u32> {
         match self.cgroup.as_ref().map(Cgroup::pids) {
             Some(pids) if !pids.is_empty() => pids,
-            _ => family(self.id()),
+            _ => process_tree(self.id()),
         }
     }
 

@@ -9,7 +9,7 @@ use anyhow::Result;
 use procfs::{CurrentSI as _, KernelStats};
 
 use super::{Server, busy};
-use crate::process::{family, threads};
+use crate::process::{process_tree, threads};
 
 /// The longest tick of a kernel (100 a second).
 const TICK_NS: f64 = 1e7;
@@ -74,9 +74,9 @@ impl<'a> Accounts<'a> {
     pub fn spent(&self, server: &[u32], tool: &[u32], tool_ns: Option<f64>) -> Result<Account> {
         let pids = match self.server {
             Some(server) => server.pids(),
-            None => server.iter().flat_map(|pid| family(*pid)).collect(),
+            None => server.iter().flat_map(|pid| process_tree(*pid)).collect(),
         };
-        let tool: Vec<u32> = tool.iter().flat_map(|pid| family(*pid)).collect();
+        let tool: Vec<u32> = tool.iter().flat_map(|pid| process_tree(*pid)).collect();
         let switches = match pids.is_empty() {
             true => switches_of_all(),
             false => pids.iter().map(|pid| switches(*pid)).sum(),

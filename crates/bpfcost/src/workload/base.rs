@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     guard::Scratch,
-    process::{Process, Scene, program, tail},
+    process::{Process, RunContext, program, tail},
 };
 
 /// How long a command that prepares a session may take: a compiler on a small machine.
@@ -33,11 +33,11 @@ impl Base {
             // Servers that give up their privileges have to get in.
             Scratch::make_in(&env::temp_dir(), 0o755).context("no room for the files of the workload")?;
         let base = Base(scratch);
-        let scene = base.scene(definition, free_port()?)?;
-        write(definition, &scene)?;
+        let context = base.context(definition, free_port()?)?;
+        write(definition, &context)?;
         for command in &definition.prepare {
-            let command = scene.command(command)?;
-            let mut process = Process::start_in(Some(&scene.dir), &command, &[], &[])?;
+            let command = context.command(command)?;
+            let mut process = Process::start_in(Some(&context.dir), &command, &[], &[])?;
             let preparing = || format!("preparing the workload: {}", command.join(" "));
             if !process.wait(PREPARATION).with_context(preparing)?.success() {
                 return Err(Error::Server(format!(
@@ -57,21 +57,21 @@ impl Base {
         &self,
         definition: &Definition,
         given: Option<u16>,
-        start: impl Fn(&Scene) -> Result<T>,
+        start: impl Fn(&RunContext) -> Result<T>,
     ) -> Result<T> {
         let mut tries = 1;
         loop {
             let port = given.map_or_else(free_port, Ok)?;
-            let scene = self.scene(definition, port)?;
-            write(definition, &scene)?;
-            let error = match start(&scene) {
+            let context = self.context(definition, port)?;
+            write(definition, &context)?;
+            let error = match start(&context) {
                 Ok(started) => return Ok(started),
                 Err(error) => error,
             };
             let taken = error.downcast_ref::<Taken>();
             if tries == PORTS
                 || given.is_some()
-                || taken.is_none_or(|taken| taken.port != scene.port)
+                || taken.is_none_or(|taken| taken.port != context.port)
             {
                 return Err(error);
             }
@@ -79,33 +79,33 @@ impl Base {
         }
     }
 
-    /// A scene with that port.
-    fn scene(&self, definition: &Definition, port: u16) -> Result<Scene> {
+    /// A context with that port.
+    fn context(&self, definition: &Definition, port: u16) -> Result<RunContext> {
         let cpus = bpfcost_bpf::allowed_cpus();
         let own = definition.server.as_ref().map_or(0, |server| server.cpus);
         let (server_cpus, client_cpus) = match own > 0 && cpus.len() > own {
             true => (cpus[..own].to_vec(), cpus[own..].to_vec()),
             false => (Vec::new(), Vec::new()),
         };
-        Ok(Scene {
+        Ok(RunContext {
             dir: self.0.path().to_owned(),
             port,
             server_cpus,
             client_cpus,
             window_ms: definition.window_ms,
-            ..Scene::default()
+            ..RunContext::default()
         })
     }
 }
 
 /// Writes the definition's files.
-fn write(definition: &Definition, scene: &Scene) -> Result<()> {
+fn write(definition: &Definition, context: &RunContext) -> Result<()> {
     for (name, text) in &definition.files {
-        let path = scene.dir.join(name);
+        let path = context.dir.join(name);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
         }
-        fs::write(&path, scene.fill(text)?)
+        fs::write(&path, context.fill(text)?)
             .with_context(|| format!("can't write {}", path.display()))?;
     }
     Ok(())

@@ -7,7 +7,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
 use super::{Client, Error, Output, Reading};
-use crate::process::{Process, Scene, tail, told};
+use crate::process::{Process, RunContext, tail, told};
 
 /// How much longer than some windows a client may take, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -70,34 +70,34 @@ impl<'a> Load<'a> {
     }
 
     /// Starts it, to make the load of one window.
-    pub fn start(&self, scene: &Scene) -> Result<Running<'a>> {
-        let command = scene.command(&self.client.command)?;
+    pub fn start(&self, context: &RunContext) -> Result<Running<'a>> {
+        let command = context.command(&self.client.command)?;
         let earlier_ns = children_ns()?;
         let begun = Instant::now();
         Ok(Running {
             client: self.client,
-            process: Process::start(&command, &scene.client_cpus, &[])?,
+            process: Process::start(&command, &context.client_cpus, &[])?,
             command: command.join(" "),
-            limit: self.client.limit(scene.window_ms),
+            limit: self.client.limit(context.window_ms),
             begun,
             earlier_ns,
         })
     }
 
     /// Makes the load of one window.
-    pub fn run(&self, scene: &Scene) -> Result<Made> {
-        let window = Duration::from_millis(scene.window_ms);
-        let mut runs = vec![self.start(scene)?.end()?];
+    pub fn run(&self, context: &RunContext) -> Result<Made> {
+        let window = Duration::from_millis(context.window_ms);
+        let mut runs = vec![self.start(context)?.end()?];
         let took = |runs: &[Made]| runs.iter().map(|run| run.took).sum::<Duration>();
         while self.client.repeat && took(&runs) < window {
-            runs.push(self.start(scene)?.end()?);
+            runs.push(self.start(context)?.end()?);
         }
         let took = took(&runs);
         if took < SHORTEST {
             return Err(Error::Client(format!(
                 "the client {} took {:.1} ms, and a load of less than {} ms can't be told from the start of \
                  programs\n  Give it more to do",
-                scene.command(&self.client.command)?.join(" "),
+                context.command(&self.client.command)?.join(" "),
                 took.as_secs_f64() * 1e3,
                 SHORTEST.as_millis()
             ))
@@ -113,13 +113,13 @@ impl<'a> Load<'a> {
     }
 
     /// Warms what the load needs: by the client's own command for that, else by a window of the load.
-    pub fn warm_up(&self, scene: &Scene) -> Result<()> {
+    pub fn warm_up(&self, context: &RunContext) -> Result<()> {
         if self.client.warm_up.is_empty() {
-            return self.run(scene).map(|_| ());
+            return self.run(context).map(|_| ());
         }
-        let command = scene.command(&self.client.warm_up)?;
-        let mut process = Process::start(&command, &scene.client_cpus, &[])?;
-        let status = process.wait(self.client.warm_up_limit(scene.window_ms))?;
+        let command = context.command(&self.client.warm_up)?;
+        let mut process = Process::start(&command, &context.client_cpus, &[])?;
+        let status = process.wait(self.client.warm_up_limit(context.window_ms))?;
         match status.success() {
             true => Ok(()),
             false => Err(failed(

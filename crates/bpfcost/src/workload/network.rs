@@ -10,7 +10,7 @@ use bpfcost_bpf::{
 };
 
 use super::{Definition, outside};
-use crate::process::Scene;
+use crate::process::RunContext;
 
 /// Where the kernel tells its counts, of the calling thread's namespace.
 const COUNTS: &str = "/proc/thread-self/net/snmp";
@@ -150,11 +150,11 @@ impl Network {
 impl Definition {
     /// The network that a case is on, by its name.
     pub fn network_of(&self, factors: &BTreeMap<String, String>) -> Result<String> {
-        let scene = Scene {
+        let context = RunContext {
             factors: factors.clone(),
-            ..Scene::default()
+            ..RunContext::default()
         };
-        scene
+        context
             .fill(&self.network)
             .with_context(|| format!("the network of {}", self.name))
     }

@@ -14,7 +14,7 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use super::{Definition, Error, Load, Made, server};
-use crate::process::Scene;
+use crate::process::RunContext;
 
 /// The guest's end: a card, its address in QEMU's network, and the port that servers have.
 #[derive(Clone, Copy, Debug)]
@@ -86,18 +86,18 @@ impl Order {
             ))
             .into());
         }
-        let scene = Scene {
+        let context = RunContext {
             port,
             window_ms: self.window_ms,
             factors: factors.clone(),
-            ..Scene::default()
+            ..RunContext::default()
         };
         let load = Load::of(client);
         if self.warm_up {
-            return load.warm_up(&scene).map(|()| None);
+            return load.warm_up(&context).map(|()| None);
         }
         let before = dropped(port);
-        let mut made = load.run(&scene)?;
+        let mut made = load.run(&context)?;
         // It is spent on a machine that nobody asks about.
         made.client_ns = None;
         if let Some((before, after)) = before.zip(dropped(port)) {

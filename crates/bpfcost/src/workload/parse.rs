@@ -18,7 +18,7 @@ use crate::{nearest::suggest, probe};
 
 /// A server is started afresh after so many windows of a case, or else nothing would tell servers apart.
 const MOST_ROUNDS: u32 = 20;
-/// What commands and files may name in braces beside factors; [`Scene`](crate::process::Scene) fills it in.
+/// What commands and files may name in braces beside factors; [`RunContext`](crate::process::RunContext) fills it in.
 const FILLED: [&str; 8] = [
     "address", "bpfcost", "cpus", "dir", "load", "port", "seconds", "variant",
 ];

@@ -19,7 +19,7 @@ use procfs::{
 };
 
 use super::{Reading, Served};
-use crate::process::{Process, Scene, holds};
+use crate::process::{Process, RunContext, holds};
 
 /// How long a server may take to notice that its clients are gone, and to open its log anew.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,27 +37,27 @@ struct Account {
 
 impl Served {
     /// Waits until the server has nobody left to serve: what was begun is logged then.
-    pub fn settle(&self, scene: &Scene) -> Result<()> {
+    pub fn settle(&self, context: &RunContext) -> Result<()> {
         wait(
             "connections to the server are open though its client has ended",
             || {
                 let sockets = net::tcp().context("can't read /proc/net/tcp")?;
                 Ok(!sockets
                     .iter()
-                    .any(|one| busy(one.local_address, &one.state, scene.port)))
+                    .any(|one| busy(one.local_address, &one.state, context.port)))
             },
         )
     }
 
     /// Forgets what was logged so far.
-    pub fn forget(&self, scene: &Scene) -> Result<()> {
-        self.account(scene).map(|_| ())
+    pub fn forget(&self, context: &RunContext) -> Result<()> {
+        self.account(context).map(|_| ())
     }
 
     /// Puts what was logged since then in the place of what the client counted; `unfinished` is what it did not
     /// wait for.
-    pub fn amend(&self, scene: &Scene, reading: &mut Reading) -> Result<()> {
-        let account = self.account(scene)?;
+    pub fn amend(&self, context: &RunContext, reading: &mut Reading) -> Result<()> {
+        let account = self.account(context)?;
         let Some(unfinished) = account.ops.checked_sub(reading.ops) else {
             bail!(
                 "the client counted {} operations, and the log of the server has only {}",
@@ -74,23 +74,23 @@ impl Served {
 
     /// What was logged since this was last asked. The log is moved away and opened anew by the server, by
     /// which it gives out what it had not written yet; the old one is whole when nobody has it open.
-    fn account(&self, scene: &Scene) -> Result<Account> {
-        let log = PathBuf::from(scene.fill(&self.log)?);
-        let log = scene.dir.join(log);
+    fn account(&self, context: &RunContext) -> Result<Account> {
+        let log = PathBuf::from(context.fill(&self.log)?);
+        let log = context.dir.join(log);
         // The name by which the kernel knows it, too.
         let log = log
             .canonicalize()
             .with_context(|| format!("the server has no log {}", log.display()))?;
         let old = log.with_extension("old");
         fs::rename(&log, &old).with_context(|| format!("can't move {}", log.display()))?;
-        let command = scene.command(&self.reopen)?;
-        let mut process = Process::start(&command, &scene.client_cpus, &[])?;
+        let command = context.command(&self.reopen)?;
+        let mut process = Process::start(&command, &context.client_cpus, &[])?;
         if !process.wait(PATIENCE)?.success() {
             bail!("{} failed\n{}", command.join(" "), process.printed()?);
         }
         let moved = FDTarget::Path(old.clone());
         wait("the server does not open its log anew", || {
-            Ok(log.exists() && !scene.pids.iter().any(|pid| holds(*pid, &moved)))
+            Ok(log.exists() && !context.pids.iter().any(|pid| holds(*pid, &moved)))
         })?;
         let text = fs::read_to_string(&old);
         let text = text.with_context(|| format!("can't read {}", old.display()))?;

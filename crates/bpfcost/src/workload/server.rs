@@ -15,7 +15,7 @@ use regex::Regex;
 use thiserror::Error as ThisError;
 
 use super::{Error, ServerSpec};
-use crate::process::{Process, Scene, holds, tail, told};
+use crate::process::{Process, RunContext, holds, tail, told};
 
 /// How often a server is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(5);
@@ -51,16 +51,16 @@ pub(crate) fn free_port() -> Result<u16> {
 
 impl Server {
     /// Starts it and waits until it is ready.
-    pub fn start(spec: &ServerSpec, scene: &Scene) -> Result<Self> {
-        let command = scene.command(&spec.command)?;
+    pub fn start(spec: &ServerSpec, context: &RunContext) -> Result<Self> {
+        let command = context.command(&spec.command)?;
         let env: Vec<(String, String)> = spec
             .env
             .iter()
-            .map(|(name, value)| Ok((name.clone(), scene.fill(value)?)))
+            .map(|(name, value)| Ok((name.clone(), context.fill(value)?)))
             .collect::<Result<_>>()?;
         let ready = spec.ready.as_ref();
         let port = match ready.and_then(|ready| ready.tcp.as_deref()) {
-            Some(port) => Some(port_of(&scene.fill(port)?)?),
+            Some(port) => Some(port_of(&context.fill(port)?)?),
             None => None,
         };
         let output = ready.and_then(|ready| ready.output.as_deref());
@@ -68,14 +68,14 @@ impl Server {
             port,
             output: output.map(pattern).transpose()?,
             within: Duration::try_from_secs_f64(ready.map_or(0.0, |ready| ready.within_s))?,
-            process: Process::start(&command, &scene.server_cpus, &env)?,
+            process: Process::start(&command, &context.server_cpus, &env)?,
             program: command.join(" "),
         };
         match server.ready() {
             Ok(()) => Ok(server),
             Err(error) if !error.is::<Taken>() && server.finds_port_taken() => {
                 let printed = tail(&server.process.printed().unwrap_or_default());
-                let port = port.unwrap_or(scene.port);
+                let port = port.unwrap_or(context.port);
                 Err(server.taken(port, "another process", &format!("\n{printed}")))
             }
             Err(error) => Err(error),

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfcost::process::Scene;
+use bpfcost::process::RunContext;
 
 use crate::require;
 
@@ -25,11 +25,11 @@ fn a_server_without_openssl_is_an_error_that_says_so() {
     let mut answers = BufReader::new(agent.stdout.take().expect("output")).lines();
     let mut answer = || answers.next().expect("an answer").expect("a line");
     assert!(answer().starts_with("{\"loaded\""));
-    let scene = Scene {
+    let context = RunContext {
         pids: vec![server.id()],
-        ..Scene::default()
+        ..RunContext::default()
     };
-    let ask = serde_json::json!({ "attach": scene });
+    let ask = serde_json::json!({ "attach": context });
     for _ in 0..2 {
         writeln!(asks, "{ask}").expect("asked");
         let said = answer();

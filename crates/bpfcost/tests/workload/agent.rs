@@ -5,7 +5,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
 };
 
-use bpfcost::process::Scene;
+use bpfcost::process::RunContext;
 use serde_json::{Value, json};
 
 /// A process that is gone with its owner.
@@ -54,8 +54,8 @@ impl Agent {
         self.hear()
     }
 
-    pub(crate) fn attach(&mut self, scene: &Scene) -> Value {
-        self.says(&json!({ "attach": scene }))
+    pub(crate) fn attach(&mut self, context: &RunContext) -> Value {
+        self.says(&json!({ "attach": context }))
     }
 
     /// Switches it off; what it answers.

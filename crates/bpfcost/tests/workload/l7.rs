@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfcost::process::Scene;
+use bpfcost::process::RunContext;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -51,10 +51,10 @@ impl Server {
         }
     }
 
-    fn scene(&self) -> Scene {
-        Scene {
+    fn context(&self) -> RunContext {
+        RunContext {
             pids: vec![self.process.0.id()],
-            ..Scene::default()
+            ..RunContext::default()
         }
     }
 
@@ -115,7 +115,7 @@ fn sees(server: &Server, mode: &str, scheme: &str) {
     let mut agent = Agent::start("l7", &[mode, file.to_str().expect("UTF-8")]);
     assert!(agent.hear()["loaded"].is_object(), "{mode}");
     for _ in 0..2 {
-        assert_eq!(agent.attach(&server.scene()), "attached", "{mode}");
+        assert_eq!(agent.attach(&server.context()), "attached", "{mode}");
         server.asked(scheme, &ASKED);
         let counts = agent.counts();
         // Nobody looks.
@@ -157,7 +157,7 @@ fn requests_are_seen_as_they_were_made() {
     }
     let mut agent = Agent::start("l7", &["kernel"]);
     assert!(agent.hear()["loaded"].is_object());
-    assert_eq!(agent.attach(&server.scene()), "attached");
+    assert_eq!(agent.attach(&server.context()), "attached");
     server.asked("https", &ASKED);
     let counts = agent.counts();
     assert_eq!(counts["requests"], 0, "TLS is not seen through: {counts}");
@@ -183,9 +183,9 @@ fn what_is_no_go_program_is_told() {
     let sleeper = Running(sleeper);
     let mut agent = Agent::start("l7", &["uprobe"]);
     assert!(agent.hear()["loaded"].is_object());
-    let said = agent.attach(&Scene {
+    let said = agent.attach(&RunContext {
         pids: vec![sleeper.0.id()],
-        ..Scene::default()
+        ..RunContext::default()
     });
     let why = said["failed"].as_str().unwrap_or_default();
     assert!(why.contains("sleep"), "{said}");

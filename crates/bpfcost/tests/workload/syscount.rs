@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use bpfcost::process::Scene;
+use bpfcost::process::RunContext;
 use serde_json::Value;
 
 use crate::{
@@ -37,12 +37,12 @@ fn counted(agent: &mut Agent, target: &str) -> Value {
     };
     // Its start is over.
     echo();
-    let scene = Scene {
+    let context = RunContext {
         pids: vec![cat.0.id()],
         factors: [("target".to_owned(), target.to_owned())].into(),
-        ..Scene::default()
+        ..RunContext::default()
     };
-    assert_eq!(agent.attach(&scene), "attached", "{target}");
+    assert_eq!(agent.attach(&context), "attached", "{target}");
     (0..BYTES).for_each(|_| echo());
     agent.counts()
 }
@@ -90,18 +90,18 @@ fn counts_that_are_not_those_of_the_kernel_are_not_told() {
     let thread = thread
         .file_name()
         .and_then(|name| name.to_str()?.parse().ok());
-    let scene = Scene {
+    let context = RunContext {
         pids: thread.into_iter().collect(),
-        ..Scene::default()
+        ..RunContext::default()
     };
     assert_ne!(
-        scene.pids,
+        context.pids,
         [std::process::id()],
         "a test has a thread of its own"
     );
     for filter in ["kernel", "user", "all"] {
         let mut agent = agent(filter);
-        assert_eq!(agent.attach(&scene), "attached");
+        assert_eq!(agent.attach(&context), "attached");
         let mut zeros = File::open("/dev/zero").expect("zeros");
         for _ in 0..BYTES {
             zeros.read_exact(&mut [0]).expect("a zero");

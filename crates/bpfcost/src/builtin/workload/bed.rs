@@ -19,7 +19,7 @@ use super::{
 use crate::{
     experiment::{Batch, Case, Fault, Loaded, Setup, Trial},
     probe::{self, Probe},
-    process::Scene,
+    process::RunContext,
     workload::{
         Base, Client, Definition, Load, Made, OFF, Output, OwnServer, Variant,
         outside::{self, Outside},
@@ -71,8 +71,8 @@ impl Bed {
         for (own, base) in bases {
             let definition = definition.with_server(own.as_ref());
             let places = places.iter().filter(|(_, one)| one == own);
-            sites.extend(base.on_a_port(&definition, port, |scene| {
-                let open = |place: &Place| Site::open(&definition, scene, &place.0, outside);
+            sites.extend(base.on_a_port(&definition, port, |context| {
+                let open = |place: &Place| Site::open(&definition, context, &place.0, outside);
                 let sites = places
                     .clone()
                     .map(|place| Ok((place.clone(), open(place)?)));
@@ -109,8 +109,8 @@ impl Bed {
         let window_ms = self.definition.window_ms;
         let site = self.site(case)?;
         site.ready()?;
-        let scene = site.scene(case, window_ms);
-        let warmed = site.warm_up(&client, &scene);
+        let context = site.context(case, window_ms);
+        let warmed = site.warm_up(&client, &context);
         site.answer(warmed)
     }
 
@@ -130,15 +130,15 @@ impl Bed {
         site.context("there is no server")
     }
 
-    /// The scene of a case.
-    fn scene(&mut self, case: &Case, window_ms: u64) -> Result<Scene> {
+    /// The context of a case.
+    fn context(&mut self, case: &Case, window_ms: u64) -> Result<RunContext> {
         let attach = self.rehearsed.values().map(|rehearsed| rehearsed.attach);
         let window_ms = long_enough(window_ms, attach.max().unwrap_or_default());
-        let mut scene = self.site(case)?.scene(case, window_ms);
+        let mut context = self.site(case)?.context(case, window_ms);
         if let Some(watched) = &self.watched {
-            scene.pids = watched.pids();
+            context.pids = watched.pids();
         }
-        Ok(scene)
+        Ok(context)
     }
 
     /// Asks how much longer operations wait when the probe of a case is switched under load.
@@ -147,13 +147,13 @@ impl Bed {
         let client = self.client(case)?;
         let place = place(&self.definition, case)?;
         let site = self.sites.get_mut(&place).context("there is no server")?;
-        let scene = site.scene(case, self.definition.window_ms);
+        let context = site.context(case, self.definition.window_ms);
         if site.is_outside() {
             // The middle of a load that is made elsewhere can't be met.
             return Ok(());
         }
         if let Some(probe) = self.probes.get_mut(&variant.name) {
-            let stirred = window::stir(site, &scene, &Load::of(&client), &mut **probe);
+            let stirred = window::stir(site, &context, &Load::of(&client), &mut **probe);
             self.hiccup_ms = site.answer(stirred)?;
         }
         Ok(())
@@ -177,12 +177,12 @@ fn make(
     watched: Option<&mut Watched>,
     client: &Result<Client>,
     site: &Site,
-    scene: &Scene,
+    context: &RunContext,
     on: bool,
 ) -> Result<Made, Fault> {
     match (watched, client) {
-        (Some(watched), _) => watched.window(scene, on),
-        (None, Ok(client)) => Ok(site.load(client, scene)?),
+        (Some(watched), _) => watched.window(context, on),
+        (None, Ok(client)) => Ok(site.load(client, context)?),
         (None, Err(error)) => Err(anyhow::anyhow!("{error:#}").into()),
     }
 }
@@ -204,7 +204,7 @@ impl Loaded for Bed {
         let Some(spec) = variant.probe else {
             return Ok(());
         };
-        let scene = self.scene(case, self.definition.window_ms)?;
+        let context = self.context(case, self.definition.window_ms)?;
         let mut probe = match self.probes.remove(&variant.name) {
             Some(probe) => probe,
             None => probe::open(&spec).with_context(|| format!("loading the probe {spec}"))?,
@@ -212,7 +212,7 @@ impl Loaded for Bed {
         if let Some(watched) = &mut self.watched
             && watched.needs_a_reference()
         {
-            watched.window(&scene, false)?;
+            watched.window(&context, false)?;
         }
         // Built-in ones prove themselves in each window.
         if !spec.is_built_in() {
@@ -223,8 +223,8 @@ impl Loaded for Bed {
             let site = self.sites.get(&place).context("there is no server")?;
             let watched = &mut self.watched;
             let rehearsed = rehearse(
-                &scene,
-                &mut |scene| make(watched.as_mut(), &client, site, scene, true),
+                &context,
+                &mut |context| make(watched.as_mut(), &client, site, context, true),
                 &mut *probe,
             );
             self.rehearsed.insert(case.name.clone(), rehearsed?);
@@ -239,7 +239,7 @@ impl Loaded for Bed {
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let variant = self.variant(case)?;
         let client = self.client(case);
-        let scene = self.scene(case, batch.0)?;
+        let context = self.context(case, batch.0)?;
         let place = place(&self.definition, case)?;
         let site = self.sites.get_mut(&place).context("there is no server")?;
         site.ready()?;
@@ -251,8 +251,8 @@ impl Loaded for Bed {
             &self.definition,
             &variant,
             site,
-            &scene,
-            &mut |scene| make(watched.as_mut(), &client, site, scene, on),
+            &context,
+            &mut |context| make(watched.as_mut(), &client, site, context, on),
             rehearsed.and_then(|rehearsed| rehearsed.hits_per_op),
             probe,
         );

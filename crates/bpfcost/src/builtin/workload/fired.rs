@@ -11,12 +11,12 @@ use bpfcost_bpf::stats::{RunStats, StatsOn};
 use crate::{
     experiment::{Fault, Problem},
     probe::Probe,
-    process::Scene,
+    process::RunContext,
     workload::Made,
 };
 
 /// Makes the load of a window, or watches what comes.
-pub(super) type Make<'a> = &'a mut dyn FnMut(&Scene) -> Result<Made, Fault>;
+pub(super) type Make<'a> = &'a mut dyn FnMut(&RunContext) -> Result<Made, Fault>;
 
 /// What a window of rehearsal showed of a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,14 +29,14 @@ pub(super) struct Rehearsal {
 
 /// Switches a probe on for a window and off again. One that never fires makes the case invalid.
 pub(super) fn rehearse(
-    scene: &Scene,
+    context: &RunContext,
     make: Make<'_>,
     probe: &mut dyn Probe,
 ) -> Result<Rehearsal, Fault> {
     let begun = Instant::now();
-    probe.attach(scene)?;
+    probe.attach(context)?;
     let attach = begun.elapsed();
-    let counted = count(scene, make, &probe.programs());
+    let counted = count(context, make, &probe.programs());
     let seen = probe.detach();
     let counted = counted?;
     seen?;
@@ -67,9 +67,13 @@ pub(super) fn silent() -> Fault {
 }
 
 /// Runs of these programs, and operations, in a window; `None` where there are no programs to count.
-fn count(scene: &Scene, make: Make<'_>, programs: &[u32]) -> Result<Option<(u64, f64)>, Fault> {
+fn count(
+    context: &RunContext,
+    make: Make<'_>,
+    programs: &[u32],
+) -> Result<Option<(u64, f64)>, Fault> {
     if programs.is_empty() {
-        make(scene)?;
+        make(context)?;
         return Ok(None);
     }
     let _account = StatsOn::start()?;
@@ -81,7 +85,7 @@ fn count(scene: &Scene, make: Make<'_>, programs: &[u32]) -> Result<Option<(u64,
         known.collect()
     };
     let before = runs();
-    let made = make(scene)?;
+    let made = make(context)?;
     let after = runs();
     let since = after.iter().map(|(id, runs)| {
         let before = before.get(id).copied().unwrap_or_default();

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::{
     experiment::Case,
-    process::Scene,
+    process::RunContext,
     workload::{
         Accounts, Client, Definition, Load, Made, Network, Path, Server,
         outside::{Order, Outside},
@@ -18,7 +18,7 @@ pub(super) struct Site {
     // Ends before its network does.
     server: Option<Server>,
     pub(super) network: Network,
-    scene: Scene,
+    context: RunContext,
     /// Who makes its load, where that comes from outside of this machine.
     outside: Option<Rc<dyn Outside>>,
 }
@@ -27,26 +27,26 @@ impl Site {
     /// Makes that network, and starts the server on it.
     pub(super) fn open(
         definition: &Definition,
-        scene: &Scene,
+        context: &RunContext,
         name: &str,
         outside: Option<&Rc<dyn Outside>>,
     ) -> Result<Self> {
         let path: Path = name.parse()?;
-        let network = Network::open(path, &scene.server_cpus)?;
-        let scene = Scene {
+        let network = Network::open(path, &context.server_cpus)?;
+        let context = RunContext {
             address: network.address(),
-            ..scene.clone()
+            ..context.clone()
         };
         let server = match &definition.server {
             Some(spec) if !spec.command.is_empty() => {
-                Some(network.at_server(|| Server::start(spec, &scene))??)
+                Some(network.at_server(|| Server::start(spec, &context))??)
             }
             _ => None,
         };
         Ok(Site {
             server,
             network,
-            scene,
+            context,
             outside: outside.filter(|_| path == Path::Forwarded).cloned(),
         })
     }
@@ -67,22 +67,27 @@ impl Site {
     }
 
     /// Makes the load of one window, where clients are.
-    pub(super) fn load(&self, client: &Client, scene: &Scene) -> Result<Made> {
+    pub(super) fn load(&self, client: &Client, context: &RunContext) -> Result<Made> {
         match &self.outside {
             Some(outside) => outside
-                .load(&order(scene, false), client.limit(scene.window_ms))?
+                .load(&order(context, false), client.limit(context.window_ms))?
                 .context("nothing is told of the load from outside"),
-            None => self.network.at_client(|| Load::of(client).run(scene))?,
+            None => self.network.at_client(|| Load::of(client).run(context))?,
         }
     }
 
     /// Warms what the load needs.
-    pub(super) fn warm_up(&self, client: &Client, scene: &Scene) -> Result<()> {
+    pub(super) fn warm_up(&self, client: &Client, context: &RunContext) -> Result<()> {
         match &self.outside {
             Some(outside) => outside
-                .load(&order(scene, true), client.warm_up_limit(scene.window_ms))
+                .load(
+                    &order(context, true),
+                    client.warm_up_limit(context.window_ms),
+                )
                 .map(drop),
-            None => self.network.at_client(|| Load::of(client).warm_up(scene))?,
+            None => self
+                .network
+                .at_client(|| Load::of(client).warm_up(context))?,
         }
     }
 
@@ -102,22 +107,22 @@ impl Site {
         Accounts::of(self.server.as_ref())
     }
 
-    /// The scene of one case, for a window of so many milliseconds.
-    pub(super) fn scene(&self, case: &Case, window_ms: u64) -> Scene {
-        Scene {
+    /// The context of one case, for a window of so many milliseconds.
+    pub(super) fn context(&self, case: &Case, window_ms: u64) -> RunContext {
+        RunContext {
             pids: self.server.as_ref().map(Server::pids).unwrap_or_default(),
             window_ms,
             factors: case.factors.clone(),
-            ..self.scene.clone()
+            ..self.context.clone()
         }
     }
 }
 
 /// What is asked for from outside.
-fn order(scene: &Scene, warm_up: bool) -> Order {
+fn order(context: &RunContext, warm_up: bool) -> Order {
     Order {
-        factors: scene.factors.clone(),
-        window_ms: scene.window_ms,
+        factors: context.factors.clone(),
+        window_ms: context.window_ms,
         warm_up,
     }
 }

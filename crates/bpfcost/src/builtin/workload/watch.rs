@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::{
     experiment::{ENDED, Fault, LET_GO},
     probe::unit_pids,
-    process::{Process, Scene, family, tail, told},
+    process::{Process, RunContext, process_tree, tail, told},
     restore::started,
     workload::{Accounts, Made, Reading, Watch, find},
 };
@@ -74,11 +74,11 @@ impl Watched {
     }
 
     /// Waits for a window, looking after the service meanwhile; what it did.
-    pub(super) fn window(&mut self, scene: &Scene, on: bool) -> Result<Made, Fault> {
+    pub(super) fn window(&mut self, context: &RunContext, on: bool) -> Result<Made, Fault> {
         let accounts = Accounts::default();
-        let window = Duration::from_millis(scene.window_ms);
+        let window = Duration::from_millis(context.window_ms);
         let ops = self.ops()?;
-        let before = accounts.spent(&scene.pids, &[], None)?;
+        let before = accounts.spent(&context.pids, &[], None)?;
         let begun = Instant::now();
         let mut dear = 0;
         loop {
@@ -95,7 +95,7 @@ impl Watched {
                 true => self.ops()? - ops,
                 false => took.as_secs_f64(),
             };
-            let spent = accounts.spent(&scene.pids, &[], None)?.since(&before);
+            let spent = accounts.spent(&context.pids, &[], None)?.since(&before);
             let cost = Cost {
                 service_ns: spent.server_ns / done,
                 cpus: spent.machine_ns / took.as_secs_f64() / 1e9,
@@ -231,7 +231,11 @@ fn named(watch: &Watch) -> String {
 fn pids(watch: &Watch) -> Result<Vec<u32>> {
     match &watch.unit {
         Some(unit) => unit_pids(unit),
-        None => Ok(watch.pids.iter().flat_map(|pid| family(*pid)).collect()),
+        None => Ok(watch
+            .pids
+            .iter()
+            .flat_map(|pid| process_tree(*pid))
+            .collect()),
     }
 }
 

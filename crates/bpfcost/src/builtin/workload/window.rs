@@ -18,7 +18,7 @@ use super::{
 use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, Seen},
-    process::Scene,
+    process::RunContext,
     workload::{Check, Definition, Headline, Load, Reading, SECOND, Variant, allowed},
 };
 
@@ -30,28 +30,28 @@ pub(super) fn run(
     definition: &Definition,
     variant: &Variant,
     site: &Site,
-    scene: &Scene,
+    context: &RunContext,
     make: Make<'_>,
     hits_per_op: Option<f64>,
     mut probe: Option<&mut Box<dyn Probe>>,
 ) -> Result<Trial, Fault> {
     let served = definition.served.as_ref();
     if let Some(served) = served {
-        served.forget(scene)?;
+        served.forget(context)?;
     }
     let mut secondary = BTreeMap::new();
     let begun = Instant::now();
     if let Some(probe) = &mut probe {
-        probe.attach(scene)?;
+        probe.attach(context)?;
         secondary.insert("attach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
     }
     let tool = probe.as_ref().map(|probe| probe.pids()).unwrap_or_default();
     let tool_ns = |probe: &Option<&mut Box<dyn Probe>>| probe.as_ref()?.cpu_ns();
     let accounts = site.accounts();
     let counted = site.network.counts()?;
-    let before = accounts.spent(&scene.pids, &tool, tool_ns(&probe))?;
+    let before = accounts.spent(&context.pids, &tool, tool_ns(&probe))?;
     let accounted = Instant::now();
-    let made = make(scene);
+    let made = make(context);
     if made.is_err()
         && let Some(probe) = &mut probe
     {
@@ -60,10 +60,10 @@ pub(super) fn run(
     }
     let mut made = made?;
     if let Some(served) = served {
-        served.settle(scene)?;
+        served.settle(context)?;
     }
     let spent = accounts
-        .spent(&scene.pids, &tool, tool_ns(&probe))?
+        .spent(&context.pids, &tool, tool_ns(&probe))?
         .since(&before);
     let lasted = accounted.elapsed();
     for (name, count) in site.network.counts()? {
@@ -80,7 +80,7 @@ pub(super) fn run(
         None => Seen::default(),
     };
     if let Some(served) = served {
-        served.amend(scene, &mut made.reading)?;
+        served.amend(context, &mut made.reading)?;
     }
     let reading = &made.reading;
     let ops = match definition.operation.as_str() {
@@ -119,7 +119,7 @@ pub(super) fn run(
     if seen.hits.is_some() || seen.lost > 0 {
         put("lost", seen.lost as f64);
     }
-    check(variant, scene, &seen, reading)?;
+    check(variant, context, &seen, reading)?;
     Ok(Trial {
         value: match definition.headline {
             Headline::Server => spent.server_ns,
@@ -144,20 +144,20 @@ fn idle(busy_ns: f64, lasted: Duration) -> f64 {
 /// probe is off, however often its client has to be started for that.
 pub(super) fn stir(
     site: &mut Site,
-    scene: &Scene,
+    context: &RunContext,
     load: &Load<'_>,
     probe: &mut dyn Probe,
 ) -> Result<Option<f64>, Fault> {
-    let scene = &Scene {
-        window_ms: scene.window_ms.max(STIR_MS),
-        ..scene.clone()
+    let context = &RunContext {
+        window_ms: context.window_ms.max(STIR_MS),
+        ..context.clone()
     };
-    let third = Duration::from_millis(scene.window_ms / 3);
+    let third = Duration::from_millis(context.window_ms / 3);
     let (mut server, network) = site.parts();
     // The longest latency that the client tells, in milliseconds.
     let mut longest = || -> Result<Option<f64>> {
         server.as_mut().map_or(Ok(()), |server| server.ready())?;
-        let made = network.at_client(|| load.run(scene))??;
+        let made = network.at_client(|| load.run(context))??;
         Ok(made.reading.latency_us.get("max").map(|us| us / 1e3))
     };
     let Some(mut usual) = longest()? else {
@@ -174,7 +174,7 @@ pub(super) fn stir(
         });
         let mut switch = || {
             sleep(third);
-            probe.attach(scene)?;
+            probe.attach(context)?;
             sleep(third);
             probe.detach()
         };
@@ -193,11 +193,16 @@ pub(super) fn stir(
 }
 
 /// What must be equal in this window is.
-fn check(variant: &Variant, scene: &Scene, seen: &Seen, reading: &Reading) -> Result<(), Fault> {
+fn check(
+    variant: &Variant,
+    context: &RunContext,
+    seen: &Seen,
+    reading: &Reading,
+) -> Result<(), Fault> {
     let due = variant
         .checks
         .iter()
-        .filter(|check| allowed(&check.only, &scene.factors));
+        .filter(|check| allowed(&check.only, &context.factors));
     for check in due {
         let got = match check.probe.as_str() {
             "hits" => seen.hits,
@@ -260,11 +265,11 @@ mod tests {
             counts: [("bytes".to_owned(), 40.0)].into(),
             ..Reading::default()
         };
-        let scene = Scene {
+        let context = RunContext {
             factors: [("size".to_owned(), "1".to_owned())].into(),
-            ..Scene::default()
+            ..RunContext::default()
         };
-        super::check(&variant, &scene, &seen, &reading)
+        super::check(&variant, &context, &seen, &reading)
     }
 
     #[test]

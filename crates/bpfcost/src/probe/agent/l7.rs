@@ -29,7 +29,7 @@ use self::exchange::{Endpoint, Exchanges, Latency};
 use super::{Agent, EVERY};
 use crate::{
     probe::{BuiltIn, Seen},
-    process::Scene,
+    process::RunContext,
 };
 
 /// Its entry.
@@ -134,12 +134,12 @@ impl Source for Programs {
 }
 
 impl<S: Source> Agent for Sight<S> {
-    fn attach(&mut self, scene: &Scene) -> Result<()> {
-        if scene.pids.is_empty() {
+    fn attach(&mut self, context: &RunContext) -> Result<()> {
+        if context.pids.is_empty() {
             bail!("builtin:l7 looks into a server, and there is none");
         }
         self.exchanges.borrow_mut().tell();
-        self.source.attach(&scene.pids)
+        self.source.attach(&context.pids)
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
@@ -285,11 +285,11 @@ mod tests {
             exchanges,
             file: None,
         };
-        let scene = Scene {
+        let context = RunContext {
             pids: vec![7],
-            ..Scene::default()
+            ..RunContext::default()
         };
-        agent.attach(&scene).expect("it takes them");
+        agent.attach(&context).expect("it takes them");
         agent.consume(Duration::ZERO).expect("a call");
         let seen = agent.detach().expect("the others");
         assert_eq!((seen.hits, seen.lost), (Some(4), 3));

@@ -22,12 +22,12 @@ pub(crate) use remote::Remote;
 pub(crate) use serve::serve;
 
 use super::Seen;
-use crate::{fault::Problem, process::Scene};
+use crate::{fault::Problem, process::RunContext};
 
 /// A probe with a user space of its own, seen from inside its process.
 pub trait Agent {
     /// Switches it on for this server; from here on it sees every event.
-    fn attach(&mut self, scene: &Scene) -> Result<()>;
+    fn attach(&mut self, context: &RunContext) -> Result<()>;
 
     /// Takes in what is there, and waits for more, for about so long.
     fn consume(&mut self, patience: Duration) -> Result<()>;
@@ -63,7 +63,7 @@ pub(super) const OBJECT: &str = "object";
 #[serde(rename_all = "kebab-case")]
 enum Ask {
     /// To switch itself on.
-    Attach(Box<Scene>),
+    Attach(Box<RunContext>),
     /// To switch itself off.
     Detach,
 }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use bpfcost_bpf::attach::{Foreign, Taken};
 
 use super::{Agent, Loaded};
-use crate::{probe::Seen, process::Scene};
+use crate::{probe::Seen, process::RunContext};
 
 struct Object {
     foreign: Foreign,
@@ -30,7 +30,7 @@ pub(in crate::probe) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
 }
 
 impl Agent for Object {
-    fn attach(&mut self, _scene: &Scene) -> Result<()> {
+    fn attach(&mut self, _scene: &RunContext) -> Result<()> {
         self.before = self.foreign.take()?;
         Ok(self.foreign.attach()?)
     }

@@ -16,7 +16,7 @@ use super::{Answer, Ask, Loaded};
 use crate::{
     fault::Fault,
     probe::{Probe, Seen, left},
-    process::{Process, Scene, tail, told},
+    process::{Process, RunContext, tail, told},
 };
 
 /// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.
@@ -100,8 +100,9 @@ impl Remote {
 }
 
 impl Probe for Remote {
-    fn attach(&mut self, scene: &Scene) -> Result<(), Fault> {
-        self.say(&Ask::Attach(Box::new(scene.clone()))).map(|_| ())
+    fn attach(&mut self, context: &RunContext) -> Result<(), Fault> {
+        self.say(&Ask::Attach(Box::new(context.clone())))
+            .map(|_| ())
     }
 
     fn detach(&mut self) -> Result<Seen, Fault> {

@@ -51,7 +51,7 @@ pub(crate) fn serve(open: impl FnOnce() -> Result<Box<dyn Agent>>) -> Result<()>
 
 fn answer(agent: &mut dyn Agent, ask: &Ask) -> Answer {
     let done = match ask {
-        Ask::Attach(scene) => agent.attach(scene).map(|()| Answer::Attached),
+        Ask::Attach(context) => agent.attach(context).map(|()| Answer::Attached),
         Ask::Detach => agent.detach().map(Answer::Detached),
     };
     done.unwrap_or_else(|error| match error.downcast() {

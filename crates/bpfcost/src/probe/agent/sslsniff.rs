@@ -25,7 +25,7 @@ use twox_hash::XxHash3_64;
 use super::{Agent, EVERY, Loaded};
 use crate::{
     probe::{BuiltIn, Seen},
-    process::Scene,
+    process::RunContext,
 };
 
 /// Its entry.
@@ -110,10 +110,10 @@ impl Agent for SslSniff {
         })
     }
 
-    fn attach(&mut self, scene: &Scene) -> Result<()> {
+    fn attach(&mut self, context: &RunContext) -> Result<()> {
         *self.taken.borrow_mut() = Taken::default();
         self.before = self.sniffer.counts()?;
-        let attached = library::attach(&mut self.sniffer, &scene.pids);
+        let attached = library::attach(&mut self.sniffer, &context.pids);
         if attached.is_err() {
             self.sniffer.detach();
         }

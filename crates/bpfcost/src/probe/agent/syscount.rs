@@ -29,7 +29,7 @@ use super::Agent;
 use crate::{
     fault::Problem,
     probe::{BuiltIn, Seen},
-    process::{Scene, threads},
+    process::{RunContext, threads},
 };
 
 /// Its entry.
@@ -130,9 +130,9 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
 }
 
 impl Agent for Counting {
-    fn attach(&mut self, scene: &Scene) -> Result<()> {
-        let server = scene.pids.clone();
-        let asked = match scene
+    fn attach(&mut self, context: &RunContext) -> Result<()> {
+        let server = context.pids.clone();
+        let asked = match context
             .factors
             .get(TARGET)
             .is_some_and(|one| one == BYSTANDER)

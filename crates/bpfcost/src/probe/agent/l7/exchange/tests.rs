@@ -12,12 +12,12 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
 
 /// Calls on a connection, one a microsecond.
 #[derive(Default)]
-struct Scene {
+struct Fixture {
     exchanges: Exchanges,
     time_ns: u64,
 }
 
-impl Scene {
+impl Fixture {
     fn call(&mut self, act: Act, payload: &[u8], length: usize) {
         self.time_ns += 1000;
         self.exchanges.take(&Call {
@@ -54,10 +54,10 @@ impl Scene {
 
 #[test]
 fn a_request_and_its_answer() {
-    let mut scene = Scene::default();
-    scene.read(GET);
-    scene.write(&[OK, b"hello"].concat());
-    let (counted, endpoints) = scene.told();
+    let mut fixture = Fixture::default();
+    fixture.read(GET);
+    fixture.write(&[OK, b"hello"].concat());
+    let (counted, endpoints) = fixture.told();
     let expected = Counted {
         calls: 2,
         requests: 1,
@@ -78,35 +78,35 @@ fn a_request_and_its_answer() {
 #[test]
 fn a_head_that_comes_in_pieces_is_put_together() {
     // Go's server reads one byte ahead while it answers, and the rest later.
-    let mut scene = Scene::default();
+    let mut fixture = Fixture::default();
     for _ in 0..3 {
-        scene.read(&GET[..1]);
-        scene.read(&GET[1..20]);
-        scene.read(&GET[20..]);
-        scene.write(&OK[..10]);
-        scene.write(&OK[10..]);
-        scene.write(b"hel");
-        scene.write(b"lo");
+        fixture.read(&GET[..1]);
+        fixture.read(&GET[1..20]);
+        fixture.read(&GET[20..]);
+        fixture.write(&OK[..10]);
+        fixture.write(&OK[10..]);
+        fixture.write(b"hel");
+        fixture.write(b"lo");
     }
-    let (counted, _) = scene.told();
+    let (counted, _) = fixture.told();
     assert_eq!((counted.requests, counted.answered), (3, 3));
     assert_eq!((counted.opaque, counted.truncated), (0, 0));
 }
 
 #[test]
 fn bodies_are_passed_over_by_their_length() {
-    let mut scene = Scene::default();
+    let mut fixture = Fixture::default();
     let body = b"GET /none HTTP/1.1\r\n\r\nHTTP/1.1 500 No\r\n\r\n";
     let post = format!("POST /x HTTP/1.1\r\ncontent-length: {}\r\n\r\n", body.len());
-    scene.read(&[post.as_bytes(), &body[..9]].concat());
-    scene.read(&body[9..]);
+    fixture.read(&[post.as_bytes(), &body[..9]].concat());
+    fixture.read(&body[9..]);
     let answer = format!("HTTP/1.1 201 Made\r\nContent-Length: {}\r\n\r\n", 100_000);
     // What is kept of a call ends in the body.
-    scene.call(Act::Write, answer.as_bytes(), answer.len() + 60_000);
-    scene.call(Act::Write, b"HTTP/1.1 500 No\r\n\r\n", 40_000);
-    scene.read(GET);
-    scene.write(&[OK, b"hello"].concat());
-    let (counted, endpoints) = scene.told();
+    fixture.call(Act::Write, answer.as_bytes(), answer.len() + 60_000);
+    fixture.call(Act::Write, b"HTTP/1.1 500 No\r\n\r\n", 40_000);
+    fixture.read(GET);
+    fixture.write(&[OK, b"hello"].concat());
+    let (counted, endpoints) = fixture.told();
     assert_eq!((counted.requests, counted.answered), (2, 2));
     let names: Vec<&str> = endpoints.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["GET /size/1 200", "POST /x 201"]);
@@ -114,65 +114,65 @@ fn bodies_are_passed_over_by_their_length() {
 
 #[test]
 fn requests_sent_at_once_are_answered_in_their_order() {
-    let mut scene = Scene::default();
-    scene.read(&[GET, b"HEAD /a HTTP/1.1\r\n\r\n", GET].concat());
-    scene.write(&[OK, b"hello"].concat());
+    let mut fixture = Fixture::default();
+    fixture.read(&[GET, b"HEAD /a HTTP/1.1\r\n\r\n", GET].concat());
+    fixture.write(&[OK, b"hello"].concat());
     // To HEAD there is a length, but no body.
-    scene.write(&[OK, OK, b"hello"].concat());
-    let (counted, endpoints) = scene.told();
+    fixture.write(&[OK, OK, b"hello"].concat());
+    let (counted, endpoints) = fixture.told();
     assert_eq!((counted.requests, counted.answered), (3, 3));
     assert_eq!(endpoints[1].0, "HEAD /a 200");
 }
 
 #[test]
 fn an_answer_may_be_announced() {
-    let mut scene = Scene::default();
-    scene.read(b"PUT /a HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
-    scene.write(b"HTTP/1.1 100 Continue\r\n\r\n");
-    scene.read(b"ab");
-    scene.write(b"HTTP/1.1 204 No Content\r\n\r\n");
-    let (counted, endpoints) = scene.told();
+    let mut fixture = Fixture::default();
+    fixture.read(b"PUT /a HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+    fixture.write(b"HTTP/1.1 100 Continue\r\n\r\n");
+    fixture.read(b"ab");
+    fixture.write(b"HTTP/1.1 204 No Content\r\n\r\n");
+    let (counted, endpoints) = fixture.told();
     assert_eq!((counted.requests, counted.answered), (1, 1));
     assert_eq!(endpoints[0].0, "PUT /a 204");
 }
 
 #[test]
 fn chunks_are_waited_out() {
-    let mut scene = Scene::default();
+    let mut fixture = Fixture::default();
     for _ in 0..2 {
-        scene.read(GET);
-        scene.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
-        scene.write(b"0\r\n\r\n");
+        fixture.read(GET);
+        fixture.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+        fixture.write(b"0\r\n\r\n");
     }
-    let (counted, _) = scene.told();
+    let (counted, _) = fixture.told();
     assert_eq!((counted.requests, counted.answered), (2, 2));
 }
 
 #[test]
 fn what_is_encrypted_is_no_request() {
-    let mut scene = Scene::default();
-    scene.read(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
-    scene.write(b"\x16\x03\x03\x00\x7a\x02");
-    scene.read(b"\x17\x03\x03\x00\x45");
-    let (counted, _) = scene.told();
+    let mut fixture = Fixture::default();
+    fixture.read(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
+    fixture.write(b"\x16\x03\x03\x00\x7a\x02");
+    fixture.read(b"\x17\x03\x03\x00\x45");
+    let (counted, _) = fixture.told();
     assert_eq!((counted.calls, counted.opaque, counted.requests), (3, 3, 0));
 }
 
 #[test]
 fn a_head_longer_than_what_is_kept_is_told() {
-    let mut scene = Scene::default();
-    scene.call(Act::Read, &GET[..20], 2000);
-    scene.read(GET);
-    let (counted, _) = scene.told();
+    let mut fixture = Fixture::default();
+    fixture.call(Act::Read, &GET[..20], 2000);
+    fixture.read(GET);
+    let (counted, _) = fixture.told();
     assert_eq!((counted.truncated, counted.requests), (1, 1));
 }
 
 #[test]
 fn a_connection_that_is_closed_is_forgotten() {
-    let mut scene = Scene::default();
-    scene.read(&GET[..10]);
-    scene.call(Act::Close, b"", 0);
-    scene.read(GET);
-    let (counted, _) = scene.told();
+    let mut fixture = Fixture::default();
+    fixture.read(&GET[..10]);
+    fixture.call(Act::Close, b"", 0);
+    fixture.read(GET);
+    let (counted, _) = fixture.told();
     assert_eq!((counted.calls, counted.requests), (2, 1));
 }

@@ -1,12 +1,12 @@
-//! A process, all that it started, and what it has open.
+//! A process with its descendants, their threads and open files.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use bpfcost_bpf::program_of;
 use procfs::process::{FDTarget, Process, Task};
 
-/// Their numbers, the process's own first. One that has ended has no family.
-pub(crate) fn family(pid: u32) -> Vec<u32> {
+/// PIDs of a process and its descendants, its own first. A process that has ended has none.
+pub(crate) fn process_tree(pid: u32) -> Vec<u32> {
     let mut pids = vec![pid];
     let mut next = 0;
     while let Some(&pid) = pids.get(next) {

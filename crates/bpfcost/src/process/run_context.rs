@@ -1,13 +1,13 @@
-//! What commands and probes are told: port, folder, processes, factor values.
+//! The context of a run, for its commands and probes: port, folder, processes, factor values.
 
 use std::{collections::BTreeMap, env, net::Ipv4Addr, path::PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
-/// What is known of a running workload.
+/// Where a workload runs, and with which factor values.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Scene {
+pub struct RunContext {
     /// The folder of the session.
     pub dir: PathBuf,
     /// Where the server is reached.
@@ -26,9 +26,9 @@ pub struct Scene {
     pub factors: BTreeMap<String, String>,
 }
 
-impl Default for Scene {
+impl Default for RunContext {
     fn default() -> Self {
-        Scene {
+        RunContext {
             dir: PathBuf::new(),
             address: Ipv4Addr::LOCALHOST,
             port: 0,
@@ -41,8 +41,8 @@ impl Default for Scene {
     }
 }
 
-impl Scene {
-    /// Puts what is known in the place of `{name}`.
+impl RunContext {
+    /// Replaces each `{name}` by its value.
     pub fn fill(&self, text: &str) -> Result<String> {
         let mut filled = String::new();
         let mut rest = text;
