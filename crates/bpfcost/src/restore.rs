@@ -1,7 +1,7 @@
 //! What a run changes of the machine, put back whatever way the run ends.
 //!
 //! Before something is changed, what it was is written to a file in the user's state folder; when it is put back,
-//! the file goes. Where a run is killed, its guard puts back what the files say; where that was killed as well, the
+//! the file goes. Where a run is killed, its reaper puts back what the files say; where that was killed as well, the
 //! next start of this program does it, whatever it is asked for.
 
 use std::{
@@ -19,7 +19,7 @@ use procfs::process::Process;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    guard::{Duty, Guard},
+    reaper::{Duty, Reaper},
     xdg::Folder,
 };
 
@@ -54,12 +54,12 @@ struct Note {
     state: State,
 }
 
-/// A state that is put back when this is dropped; else by the guard, or by the next start of this program.
+/// A state that is put back when this is dropped; else by the reaper, or by the next start of this program.
 #[derive(Debug)]
 pub struct Kept {
     state: State,
     note: PathBuf,
-    guard: Arc<Guard>,
+    reaper: Arc<Reaper>,
 }
 
 impl Note {
@@ -138,7 +138,7 @@ impl Kept {
     /// Writes a state down. What changes it comes after.
     pub fn of(state: State) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let guard = Guard::of_process()?;
+        let reaper = Reaper::of_process()?;
         let folder = folder()?;
         fs::create_dir_all(&folder)
             .with_context(|| format!("can't make the folder {}", folder.display()))?;
@@ -158,11 +158,11 @@ impl Kept {
         file.as_file().sync_all()?;
         file.persist(&path)
             .with_context(|| format!("can't write {}", path.display()))?;
-        guard.owe(Duty::PutBack(path.clone()))?;
+        reaper.owe(Duty::PutBack(path.clone()))?;
         Ok(Kept {
             state,
             note: path,
-            guard,
+            reaper,
         })
     }
 }
@@ -172,7 +172,7 @@ impl Drop for Kept {
         // Where it fails the file stays, and the next start tries again.
         if self.state.put_back().is_ok() {
             let _ = fs::remove_file(&self.note);
-            self.guard.done(Duty::PutBack(self.note.clone()));
+            self.reaper.done(Duty::PutBack(self.note.clone()));
         }
     }
 }

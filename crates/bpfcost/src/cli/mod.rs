@@ -5,7 +5,6 @@ mod check;
 mod compare;
 mod exit;
 mod format;
-mod guard;
 mod guest;
 mod interrupt;
 mod kernel;
@@ -16,6 +15,7 @@ mod outside;
 mod parse;
 mod place;
 mod progress;
+mod reaper;
 mod report;
 mod run;
 mod select;
@@ -77,7 +77,7 @@ enum Command {
     Load(load::Args),
     /// What this program does to clean up after itself.
     #[command(hide = true)]
-    Guard(guard::Args),
+    Reaper(reaper::Args),
 }
 
 /// Runs the program.
@@ -97,7 +97,7 @@ pub fn main() -> ExitCode {
     // What this program starts for itself leaves that to the one that people start.
     let own = matches!(
         cli.command,
-        Command::Guest(_) | Command::Agent(_) | Command::Load(_) | Command::Guard(_)
+        Command::Guest(_) | Command::Agent(_) | Command::Load(_) | Command::Reaper(_)
     );
     if !own {
         restore::after_the_dead()
@@ -116,7 +116,7 @@ pub fn main() -> ExitCode {
         Command::Guest(args) => guest::run(&args),
         Command::Agent(args) => agent::run(&args),
         Command::Load(args) => load::run(&args),
-        Command::Guard(args) => guard::run(&args),
+        Command::Reaper(args) => reaper::run(&args),
     };
     match outcome {
         Ok(exit) => exit.into(),

@@ -6,8 +6,8 @@ use anyhow::{Context, Result, bail};
 
 use super::exit::sentence;
 use crate::{
-    guard::Guard,
     measure::Plan,
+    reaper::Reaper,
     target::guest::Answer,
     workload::{Made, outside::Order},
 };
@@ -24,13 +24,13 @@ pub(super) struct Clients<'a> {
     plan: &'a Plan,
     /// Where its servers are reached, and what ends clients if this program can't. Held for all of them: it is a
     /// process.
-    way: Option<(u16, Arc<Guard>)>,
+    way: Option<(u16, Arc<Reaper>)>,
 }
 
 impl<'a> Clients<'a> {
     /// Those of a guest behind this port of 127.0.0.1, where it has one.
     pub(super) fn new(plan: &'a Plan, port: Option<u16>) -> Result<Self> {
-        let way = port.map(|port| Ok::<_, anyhow::Error>((port, Guard::of_process()?)));
+        let way = port.map(|port| Ok::<_, anyhow::Error>((port, Reaper::of_process()?)));
         Ok(Clients {
             plan,
             way: way.transpose()?,

@@ -29,7 +29,7 @@ use rustix::{
 pub(crate) use process_tree::{bpf_programs, holds, process_tree, threads};
 pub use run_context::RunContext;
 
-use crate::guard::{Cgroup, Duty, Guard};
+use crate::reaper::{Cgroup, Duty, Reaper};
 
 /// How long a process may take to end after it was asked to.
 const FAREWELL: Duration = Duration::from_secs(3);
@@ -48,7 +48,7 @@ pub struct Process {
     out: File,
     err: File,
     cgroup: Option<Cgroup>,
-    guard: Arc<Guard>,
+    reaper: Arc<Reaper>,
 }
 
 impl Process {
@@ -87,8 +87,8 @@ impl Process {
             bail!("there is no command to start");
         };
         let found = program::find(program)?;
-        let guard = Guard::of_process()?;
-        let cgroup = guard.group();
+        let reaper = Reaper::of_process()?;
+        let cgroup = reaper.group();
         let file = || tempfile::tempfile().context("no room for what a program prints");
         let (out, err) = (file()?, file()?);
         let mut starts = match &cgroup {
@@ -124,10 +124,10 @@ impl Process {
             out,
             err,
             cgroup,
-            guard,
+            reaper,
         };
         if process.cgroup.is_none() {
-            process.guard.owe(Duty::Group(process.id()))?;
+            process.reaper.owe(Duty::Group(process.id()))?;
         }
         Ok(process)
     }
@@ -206,10 +206,10 @@ impl Process {
             Some(cgroup) => cgroup.kill(),
             None => {
                 let _ = kill_process_group(self.pid(), Signal::KILL);
-                self.guard.done(Duty::Group(self.id()));
+                self.reaper.done(Duty::Group(self.id()));
             }
         }
-        // One that hangs in the kernel does not even die; the guard removes its group when it does.
+        // One that hangs in the kernel does not even die; the reaper removes its group when it does.
         let _ = self.wait(FAREWELL);
     }
 }

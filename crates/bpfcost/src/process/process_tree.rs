@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use bpfcost_bpf::program_of;
 use procfs::process::{FDTarget, Process, Task};
 
-/// PIDs of a process and its descendants, its own first. A process that has ended has none.
+/// PIDs of a process and its descendants, its own first. One that has ended is alone.
 pub(crate) fn process_tree(pid: u32) -> Vec<u32> {
     let mut pids = vec![pid];
     let mut next = 0;

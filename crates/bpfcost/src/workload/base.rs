@@ -10,8 +10,8 @@ use super::{
     server::{Taken, free_port},
 };
 use crate::{
-    guard::Scratch,
     process::{Process, RunContext, program, tail},
+    reaper::Scratch,
 };
 
 /// How long a command that prepares a session may take: a compiler on a small machine.

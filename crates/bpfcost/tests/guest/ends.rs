@@ -16,7 +16,7 @@ fn ended(signals: &[&str], when: impl Fn(&mut Visit, &Tool)) -> Option<(Tool, Sa
     let mut visit = Visit::start(&tool, &line, "{}");
     when(&mut visit, &tool);
     let there = processes(&tool);
-    for part in ["-kernel", "guard"] {
+    for part in ["-kernel", "reaper"] {
         let has = there.iter().any(|line| line.contains(part));
         assert!(has, "no {part} among {there:?}");
     }

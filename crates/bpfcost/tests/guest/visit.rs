@@ -155,7 +155,7 @@ pub(crate) fn processes(tool: &Tool) -> Vec<String> {
         .collect()
 }
 
-/// No process, no file, no mount. The guard that removes them may take a moment.
+/// No process, no file, no mount. The reaper that removes them may take a moment.
 #[track_caller]
 pub(crate) fn assert_nothing_left(tool: &Tool) {
     let begun = Instant::now();

@@ -127,11 +127,11 @@ fn killed_with_its_guard() {
     if groups(had.me).is_empty() {
         return require::skip("no control group of version 2 may be made here");
     }
-    // The guard first: it would be quicker than the second kill.
+    // The reaper first: it would be quicker than the second kill.
     let guards = had
         .pids
         .iter()
-        .filter(|pid| called(**pid).contains("guard"));
+        .filter(|pid| called(**pid).contains("reaper"));
     let guards: Vec<String> = guards.map(u32::to_string).collect();
     assert_eq!(guards.len(), 1, "{guards:?}");
     let killed = Command::new("kill").args(["-9", &guards[0]]).status();
@@ -158,7 +158,7 @@ fn interrupted_in_a_window() {
         signals.iter().for_each(|signal| run.signal(signal));
         let said = run.end();
         assert_eq!(said.code, Some(130), "{said:?}");
-        // Once, and all is done in order; twice, and the guard does it.
+        // Once, and all is done in order; twice, and the reaper does it.
         match signals {
             [_] => {
                 assert_eq!(had.left(), [""; 0]);

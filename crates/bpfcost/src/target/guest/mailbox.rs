@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{Answer, Errand, GuestError, Hooks, Job, Message, command::SHARED};
-use crate::guard::Scratch;
+use crate::reaper::Scratch;
 
 /// What earlier parts of the run saw.
 const JOURNAL: &str = "earlier.journal";

@@ -14,7 +14,7 @@ use std::{
 use serde_json::json;
 
 use super::{Acceleration, Shape, command::Composed, monitor::Monitor};
-use crate::{guard::Scratch, xdg::Folder};
+use crate::{reaper::Scratch, xdg::Folder};
 
 /// Its name in the guest's folder, which is where QEMU runs: a link, so that no shell reads a user's path.
 const LINK: &str = "snapshot";

@@ -1,9 +1,8 @@
-//! The guard: a small process of this program that outlives it, however it ends, and does then what is owed: ends
-//! servers, removes folders, puts settings back. `bpfcost guard`, hidden, is that process.
+//! The reaper: a small child process that outlives this program, however it ends, and cleans up after it: ends servers,
+//! removes folders, restores settings. `bpfcost reaper` (hidden) is that process.
 //!
-//! It hears of what is owed, and of what is done, in lines of JSON on its standard input, and acts once that is
-//! closed: it ends what runs, then does the rest, last things first. There is one for a process of this program, as
-//! long as somebody holds it.
+//! It reads duties, and duties done, as lines of JSON from standard input. Once that is closed, it ends processes, then
+//! does the other duties, the latest first. A process of this program has at most one reaper.
 
 use std::{
     fs,
@@ -49,7 +48,7 @@ pub(crate) enum Duty {
     PutBack(PathBuf),
 }
 
-/// What a guard is told.
+/// A line to the reaper.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Word {
@@ -59,31 +58,32 @@ enum Word {
     Done(Duty),
 }
 
-/// The other end of a guard. When the last holder drops it, the guard does what is still owed, and is waited for.
+/// A handle of the reaper. When the last one is dropped, the reaper does the duties that are left, and is waited for.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct Reaper {
     /// All that is started goes into groups within this one, where control groups can be had.
     cgroup: Option<Cgroup>,
     /// Groups made so far.
     made: AtomicU32,
     process: Child,
-    /// Closing it is what the guard waits for.
+    /// Closing it is what the reaper waits for.
     pipe: Mutex<Option<ChildStdin>>,
 }
 
-/// The guard of this process, while somebody holds it.
-static GUARD: Mutex<Weak<Guard>> = Mutex::new(Weak::new());
+/// The reaper of this process, while a handle exists.
+static REAPER: Mutex<Weak<Reaper>> = Mutex::new(Weak::new());
 
-impl Guard {
-    /// The guard of this process.
+impl Reaper {
+    /// The reaper of this process.
     pub(crate) fn of_process() -> Result<Arc<Self>> {
-        let mut known = GUARD.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(guard) = known.upgrade() {
-            return Ok(guard);
+        let mut known = REAPER.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reaper) = known.upgrade() {
+            return Ok(reaper);
         }
-        let guard = Arc::new(Guard::start().context("what is started can't be guarded")?);
-        *known = Arc::downgrade(&guard);
-        Ok(guard)
+        let reaper =
+            Arc::new(Reaper::start().context("the process that cleans up can't be started")?);
+        *known = Arc::downgrade(&reaper);
+        Ok(reaper)
     }
 
     /// It has a process group of its own, so that a kill of this one spares it.
@@ -92,23 +92,23 @@ impl Guard {
             // For those who look at the list of processes.
             .arg0("bpfcost")
             // With an option, so that a test's own program refuses it.
-            .args(["guard", "--stdin"])
+            .args(["reaper", "--stdin"])
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
         let pipe = process.stdin.take();
-        let guard = Guard {
+        let reaper = Reaper {
             cgroup: Cgroup::of_process(),
             made: AtomicU32::new(0),
             process,
             pipe: Mutex::new(pipe),
         };
-        if let Some(cgroup) = &guard.cgroup {
-            guard.owe(Duty::Cgroup(cgroup.path().to_owned()))?;
+        if let Some(cgroup) = &reaper.cgroup {
+            reaper.owe(Duty::Cgroup(cgroup.path().to_owned()))?;
         }
-        Ok(guard)
+        Ok(reaper)
     }
 
     /// A control group for a process that is to be started, where there are any.
@@ -117,12 +117,12 @@ impl Guard {
         self.cgroup.as_ref()?.within(&name).ok()
     }
 
-    /// From here on the guard will do this, if this process does not get to it.
+    /// Registers a duty: the reaper does it if this process does not.
     pub(crate) fn owe(&self, duty: Duty) -> Result<()> {
         self.say(&Word::Owed(duty))
     }
 
-    /// It need not be done any more. A guard that is gone does nothing anyway.
+    /// Withdraws a duty. A reaper that is gone does nothing anyway.
     pub(crate) fn done(&self, duty: Duty) {
         let _ = self.say(&Word::Done(duty));
     }
@@ -131,15 +131,15 @@ impl Guard {
         let mut line = serde_json::to_vec(word)?;
         line.push(b'\n');
         let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
-        let pipe = pipe.as_mut().context("the guard is not there any more")?;
+        let pipe = pipe.as_mut().context("the reaper is not there any more")?;
         pipe.write_all(&line)
-            .context("the guard does not listen: was it killed?")
+            .context("the reaper does not listen: was it killed?")
     }
 }
 
-impl Drop for Guard {
+impl Drop for Reaper {
     fn drop(&mut self) {
-        // Ours first, so that the guard finds nothing to do for long.
+        // Ours first, so that the reaper finds nothing to do for long.
         self.cgroup = None;
         let pipe = self.pipe.get_mut();
         *pipe.unwrap_or_else(PoisonError::into_inner) = None;
@@ -147,7 +147,7 @@ impl Drop for Guard {
     }
 }
 
-/// Is the guard: hears what is owed until standard input is closed, and does what is left of it. `put_back` does
+/// Runs the reaper: reads duties until standard input is closed, then does those that are left. `put_back` does
 /// what a note says.
 pub(crate) fn serve(put_back: fn(&Path)) {
     let mut owed: Vec<Duty> = Vec::new();

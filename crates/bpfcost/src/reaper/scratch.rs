@@ -1,4 +1,4 @@
-//! A folder for what a run needs on the way. It goes with the run: by its owner; where that is killed by the guard;
+//! A folder for what a run needs on the way. It goes with the run: by its owner; where that is killed by the reaper;
 //! and where that was killed too, or the machine died, by the next run.
 
 use std::{
@@ -12,7 +12,7 @@ use std::{
 
 use tempfile::{Builder, TempDir};
 
-use super::{Duty, Guard};
+use super::{Duty, Reaper};
 
 /// What the names of such folders begin with, and nobody else's.
 const PREFIX: &str = "bpfcost-scratch-";
@@ -26,7 +26,7 @@ pub(crate) struct Scratch {
     /// `None` once it is removed.
     dir: Option<TempDir>,
     _lock: File,
-    guard: Arc<Guard>,
+    reaper: Arc<Reaper>,
 }
 
 impl Scratch {
@@ -35,7 +35,7 @@ impl Scratch {
     pub(crate) fn make_in(base: &Path, mode: u32) -> io::Result<Self> {
         let guarded = |error: anyhow::Error| io::Error::other(format!("{error:#}"));
         // It ends what was left running, too: that could still write to what is removed next.
-        let guard = Guard::of_process().map_err(guarded)?;
+        let reaper = Reaper::of_process().map_err(guarded)?;
         remove_left_behind(base);
         let dir = Builder::new()
             .prefix(PREFIX)
@@ -44,13 +44,13 @@ impl Scratch {
         let lock = File::open(dir.path())?;
         // Nobody else tries it while the folder is young. Where there are no locks, nobody will.
         let _ = lock.try_lock();
-        guard
+        reaper
             .owe(Duty::Folder(dir.path().to_owned()))
             .map_err(guarded)?;
         Ok(Scratch {
             dir: Some(dir),
             _lock: lock,
-            guard,
+            reaper,
         })
     }
 
@@ -64,9 +64,9 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         if let Some(dir) = self.dir.take() {
             let path = dir.path().to_owned();
-            // What can't be removed now is left to the guard, which tries for longer.
+            // What can't be removed now is left to the reaper, which tries for longer.
             if dir.close().is_ok() {
-                self.guard.done(Duty::Folder(path));
+                self.reaper.done(Duty::Folder(path));
             }
         }
     }

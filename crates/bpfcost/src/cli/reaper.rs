@@ -1,9 +1,9 @@
-//! `bpfcost guard`, hidden: what this program does to clean up after itself, however it ended.
+//! `bpfcost reaper` (hidden): cleans up after a run, however that ended.
 
 use anyhow::Result;
 
 use super::exit::Exit;
-use crate::{guard, restore};
+use crate::{reaper, restore};
 
 /// What this program does to clean up after itself.
 #[derive(Debug, clap::Args)]
@@ -14,6 +14,6 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(_args: &Args) -> Result<Exit> {
-    guard::serve(restore::put_back);
+    reaper::serve(restore::put_back);
     Ok(Exit::Done)
 }
