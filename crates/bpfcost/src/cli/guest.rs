@@ -21,7 +21,7 @@ use crate::{
     record::{Disturbance, read_journal},
     target::{
         Host,
-        guest::{Desk, Failure, Message, launch},
+        guest::{Failure, GuestChannel, Message, launch},
     },
 };
 
@@ -61,8 +61,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 
 /// Measures, and tells the host everything. That it failed is told too, and no failure of this program.
 fn inside(folder: &Path) -> Result<Exit> {
-    let mut desk = Desk::open(folder).context("the shared folder can't be read")?;
-    let last = match measured(&mut desk) {
+    let mut channel = GuestChannel::open(folder).context("the shared folder can't be read")?;
+    let last = match measured(&mut channel) {
         Ok(outcome) => Message::Ended {
             disturbance: outcome.disturbance,
             others: outcome.others,
@@ -77,32 +77,35 @@ fn inside(folder: &Path) -> Result<Exit> {
             },
         }),
     };
-    desk.say(&last)
+    channel
+        .say(&last)
         .context("the shared folder can't be written")?;
     Ok(Exit::Done)
 }
 
-fn measured(desk: &mut Desk) -> Result<Outcome> {
-    let job = desk.job().context("the job can't be read")?;
+fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
+    let job = channel.job().context("the job can't be read")?;
     let host = Host::default();
     let experiment: Box<dyn Experiment> = match job.plan.subject.workload() {
         Some(definition) if outside::wanted(&job.plan) => {
-            let errand = desk.errand().context("the shared folder can't be read")?;
-            Box::new(Workload::of(definition.clone()).with_outside(Rc::new(errand)))
+            let host_load = channel
+                .host_load()
+                .context("the shared folder can't be read")?;
+            Box::new(Workload::of(definition.clone()).with_outside(Rc::new(host_load)))
         }
         _ => select::planned(&job.plan)?,
     };
     place::able(&host, &*experiment)?;
     let machine = place::fingerprint(&host, &*experiment)?;
     let resumed = match job.resumed {
-        true => read_journal(&desk.journal())?.measured,
+        true => read_journal(&channel.journal())?.measured,
         false => Measured::new(&job.plan),
     };
     let told = Message::Machine(Box::new(machine));
-    desk.say(&told)?;
+    channel.say(&told)?;
     let interrupt = AtomicBool::new(false);
     let mut teller = Teller {
-        desk,
+        channel,
         interrupt: &interrupt,
     };
     place::measure_here(
@@ -117,19 +120,19 @@ fn measured(desk: &mut Desk) -> Result<Outcome> {
 
 /// Tells the host what happens, and hears from it whether to end.
 struct Teller<'a> {
-    desk: &'a mut Desk,
+    channel: &'a mut GuestChannel,
     interrupt: &'a AtomicBool,
 }
 
 impl Observer for Teller<'_> {
     fn event(&mut self, event: &Event) -> Result<()> {
-        if self.desk.stop_asked() {
+        if self.channel.stop_asked() {
             self.interrupt.store(true, Ordering::Relaxed);
         }
-        Ok(self.desk.say(&Message::Event(event.clone()))?)
+        Ok(self.channel.say(&Message::Event(event.clone()))?)
     }
 
     fn disturbed(&mut self, disturbance: &Disturbance) -> Result<()> {
-        Ok(self.desk.say(&Message::Disturbed(*disturbance))?)
+        Ok(self.channel.say(&Message::Disturbed(*disturbance))?)
     }
 }

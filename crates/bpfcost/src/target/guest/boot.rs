@@ -7,8 +7,8 @@ use std::{
 };
 
 use super::{
-    Answer, Console, GuestError, Hooks, Job, Mailbox, Message, Shape, Tail, Tools, command::READY,
-    qemu::Qemu, snapshot::Snapshot, trouble,
+    Answer, Console, GuestError, Hooks, HostChannel, Job, Message, Shape, Tail, Tools,
+    command::READY, qemu::Qemu, snapshot::Snapshot, trouble,
 };
 
 /// How long a guest that has booted may say nothing. The longest thing that it does without a word is
@@ -27,7 +27,7 @@ pub struct Guest {
     /// Where it is to be kept at that moment, if it is.
     snapshot: Option<Snapshot>,
     console: Console,
-    mailbox: Mailbox,
+    channel: HostChannel,
     tail: Tail,
     unread: VecDeque<Message>,
     kernel: String,
@@ -49,10 +49,10 @@ impl Guest {
         job: &Job,
         journal: Option<&Path>,
     ) -> Result<Guest, GuestError> {
-        let mailbox = Mailbox::new()?;
-        mailbox.fill(job, journal, &shape.before())?;
-        let composed = shape.compose(tools, mailbox.folder())?;
-        let folder = mailbox.folder();
+        let channel = HostChannel::new()?;
+        channel.fill(job, journal, &shape.before())?;
+        let composed = shape.compose(tools, channel.folder())?;
+        let folder = channel.folder();
         let snapshot = Snapshot::of(shape, &composed, folder);
         let resumed = snapshot
             .as_ref()
@@ -72,7 +72,7 @@ impl Guest {
             snapshot,
             console,
             tail: Tail::of(folder),
-            mailbox,
+            channel,
             unread: VecDeque::new(),
             kernel: shape.kernel.release.clone(),
             port: shape.port,
@@ -120,12 +120,12 @@ impl Guest {
     /// Tells it what came of the load that it wanted. It was waiting for that, so that its silence meanwhile is none.
     pub fn answer(&mut self, number: u32, answer: &Answer) -> Result<(), GuestError> {
         self.heard = Instant::now();
-        self.mailbox.answer(number, answer)
+        self.channel.answer(number, answer)
     }
 
     /// Asks it to end after the trial under way.
     pub fn stop(&self) -> Result<(), GuestError> {
-        self.mailbox.stop()
+        self.channel.stop()
     }
 
     /// Whether silence is to be borne with.
@@ -174,8 +174,8 @@ impl Guest {
 
     /// Its end, with what its console says of the cause, else `what` was seen.
     fn dead(&self, what: String) -> GuestError {
-        if self.mailbox.is_full() {
-            return GuestError::no_room(self.mailbox.folder());
+        if self.channel.is_full() {
+            return GuestError::no_room(self.channel.folder());
         }
         GuestError::Dead(format!(
             "the guest ({}) {}{}",
@@ -195,7 +195,7 @@ impl Guest {
         if self.released || !self.console.lines().iter().any(ready) {
             return;
         }
-        let folder = self.mailbox.folder();
+        let folder = self.channel.folder();
         // Where it can't be kept, or can't go on, that is seen soon enough: the next one boots, or this one is silent.
         if let Some(snapshot) = self.snapshot.take()
             && let Ok(mut monitor) = self.qemu.monitor(folder)

@@ -3,18 +3,18 @@
 //!
 //! virtme-ng composes the guest ([`Shape`]), and QEMU is started from here, as the only child
 //! process ([`Guest`]), so that its end is in one hand. What guest and host say to each other goes
-//! through the shared folder ([`Mailbox`]) alone: a guest without udev has no virtio console, and its
+//! through the shared folder ([`HostChannel`]) alone: a guest without udev has no virtio console, and its
 //! exit code tells nothing. Inside, the same program runs the same plan as on the host.
 
 mod acceleration;
 mod boot;
+mod channel;
 mod command;
 mod console;
-mod errand;
 mod error;
 mod hooks;
+mod host_load;
 mod launch;
-mod mailbox;
 mod message;
 mod monitor;
 mod qemu;
@@ -23,12 +23,12 @@ mod tools;
 
 pub use acceleration::{Acceleration, Known};
 pub use boot::Guest;
+pub use channel::{GuestChannel, HostChannel, Tail};
 pub use command::{EXACT_KHZ, Shape};
 pub use console::{Console, trouble};
-pub use errand::Errand;
 pub use error::GuestError;
 pub use hooks::{HOOKS, Hooks};
+pub use host_load::HostLoad;
 pub use launch::launch;
-pub use mailbox::{Desk, Mailbox, Tail};
 pub use message::{Answer, Failure, Job, Message};
 pub use tools::Tools;

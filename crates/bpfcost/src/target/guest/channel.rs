@@ -1,4 +1,4 @@
-//! The shared folder: what goes into the guest, and what comes out of it.
+//! The channel between host and guest: a shared folder.
 //!
 //! The host writes `start` (a shell script), `job.json` and, for a resumed run, `earlier.journal`; the guest
 //! appends to `stream`, a line of JSON in one write each; a file `stop` asks it to end, and files `load-N` answer
@@ -12,10 +12,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Answer, Errand, GuestError, Hooks, Job, Message, command::SHARED};
+use super::{Answer, GuestError, Hooks, HostLoad, Job, Message, command::SHARED};
 use crate::reaper::Scratch;
 
-/// What earlier parts of the run saw.
+/// The journal of the run's earlier parts.
 const JOURNAL: &str = "earlier.journal";
 
 /// What is read of a stream in one go, and how long a line of it may be, in bytes: a guest must not fill
@@ -26,11 +26,11 @@ const LONGEST_LINE: u64 = 16 << 20;
 /// How often the guest looks whether it is to end, by its own clock: a look is a message to the host.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The host's end.
+/// The host's end of the channel.
 #[derive(Debug)]
-pub struct Mailbox(Scratch);
+pub struct HostChannel(Scratch);
 
-impl Mailbox {
+impl HostChannel {
     /// An empty folder, guarded.
     pub fn new() -> Result<Self, GuestError> {
         let base = base();
@@ -45,9 +45,9 @@ impl Mailbox {
             "making a folder for the guest in {}",
             base.display()
         )))?;
-        let mailbox = Mailbox(scratch);
-        mailbox.put("stream", b"")?;
-        Ok(mailbox)
+        let channel = HostChannel(scratch);
+        channel.put("stream", b"")?;
+        Ok(channel)
     }
 
     /// Where it is here.
@@ -201,19 +201,19 @@ impl Tail {
     }
 }
 
-/// The guest's end.
+/// The guest's end of the channel.
 #[derive(Debug)]
-pub struct Desk {
+pub struct GuestChannel {
     folder: PathBuf,
     stream: File,
     looked: Instant,
     doze: Duration,
 }
 
-impl Desk {
+impl GuestChannel {
     /// The shared folder, as the guest sees it.
     pub fn open(folder: &Path) -> io::Result<Self> {
-        Ok(Desk {
+        Ok(GuestChannel {
             stream: OpenOptions::new()
                 .append(true)
                 .open(folder.join("stream"))?,
@@ -223,7 +223,7 @@ impl Desk {
         })
     }
 
-    /// What is to be done.
+    /// The job.
     pub fn job(&self) -> io::Result<Job> {
         Ok(serde_json::from_slice(&fs::read(
             self.folder.join("job.json"),
@@ -235,12 +235,12 @@ impl Desk {
         self.folder.join(JOURNAL)
     }
 
-    /// What asks the host for something beside this.
-    pub fn errand(&self) -> io::Result<Errand> {
-        Errand::of(&self.folder)
+    /// Load made by the host, requested over this channel.
+    pub fn host_load(&self) -> io::Result<HostLoad> {
+        HostLoad::of(&self.folder)
     }
 
-    /// Says something, in one write.
+    /// Sends a message, in one write.
     pub fn say(&mut self, message: &Message) -> io::Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
@@ -251,7 +251,7 @@ impl Desk {
         Ok(())
     }
 
-    /// Whether the host asks for an end, looked at now and then. Call it between trials: a thread that
+    /// Whether the host asks for an end, checked at most every 100 ms. Call it between trials: a thread that
     /// looked by itself would disturb what is measured.
     pub fn stop_asked(&mut self) -> bool {
         if self.looked.elapsed() < LOOK {
@@ -291,20 +291,20 @@ mod tests {
     }
 
     #[test]
-    fn a_desk_writes_what_a_tail_reads() {
+    fn a_guest_writes_what_a_tail_reads() {
         let folder = TempDir::new().expect("a folder");
         File::create(folder.path().join("stream")).expect("a file");
-        let mut desk = Desk::open(folder.path()).expect("a desk");
-        desk.say(&Message::Gone(1)).expect("a line");
+        let mut channel = GuestChannel::open(folder.path()).expect("a channel");
+        channel.say(&Message::Gone(1)).expect("a line");
         assert_eq!(
             Tail::of(folder.path()).read().expect("a line"),
             [Message::Gone(1)]
         );
-        assert!(!desk.stop_asked());
+        assert!(!channel.stop_asked());
         File::create(folder.path().join("stop")).expect("a file");
-        desk.looked = Instant::now()
+        channel.looked = Instant::now()
             .checked_sub(2 * LOOK)
             .expect("the machine is up for longer");
-        assert!(desk.stop_asked());
+        assert!(channel.stop_asked());
     }
 }

@@ -1,5 +1,4 @@
-//! What a guest asks the host to do for it: load from outside. It waits meanwhile, for what comes to it then is what
-//! is measured.
+//! Load on a guest's server, made by the host. The guest waits meanwhile: what arrives is what is measured.
 
 use std::{
     cell::{Cell, RefCell},
@@ -11,45 +10,45 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Answer, Desk, Message, mailbox::answer_name};
+use super::{Answer, GuestChannel, Message, channel::answer_name};
 use crate::workload::{
     Error, Made,
     outside::{Order, Outside},
 };
 
-/// How often the guest looks for an answer once the window is over: each look is a message to the host, and takes
+/// Interval at which the guest looks for an answer once the window is over. Each look is a message to the host and takes
 /// CPU time.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How much longer than its client may an answer take, so that the host says what is wrong with that.
+/// How much longer than its client an answer may take, so that the host can report what is wrong with the client.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Asks the host for load.
+/// Requests load from the host.
 #[derive(Debug)]
-pub struct Errand {
-    desk: RefCell<Desk>,
+pub struct HostLoad {
+    channel: RefCell<GuestChannel>,
     folder: PathBuf,
     asked: Cell<u32>,
 }
 
-impl Errand {
+impl HostLoad {
     /// By the shared folder, as the guest sees it.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
-        Ok(Errand {
-            desk: RefCell::new(Desk::open(folder)?),
+        Ok(HostLoad {
+            channel: RefCell::new(GuestChannel::open(folder)?),
             folder: folder.to_owned(),
             asked: Cell::new(0),
         })
     }
 }
 
-impl Outside for Errand {
+impl Outside for HostLoad {
     fn load(&self, order: &Order, limit: Duration) -> Result<Option<Made>> {
         let number = self.asked.get();
         self.asked.set(number.wrapping_add(1));
         let order = order.clone();
         let window = Duration::from_millis(order.window_ms);
-        self.desk
+        self.channel
             .borrow_mut()
             .say(&Message::Load { number, order })
             .context("the host can't be asked for load")?;
@@ -77,7 +76,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        target::guest::{Tail, mailbox::put_answer},
+        target::guest::{Tail, channel::put_answer},
         workload::Reading,
     };
 
@@ -109,7 +108,7 @@ mod tests {
         ];
         let folder = tempfile::TempDir::new().expect("a folder");
         File::create(folder.path().join("stream")).expect("a file");
-        let errand = Errand::of(folder.path()).expect("an errand");
+        let host_load = HostLoad::of(folder.path()).expect("the shared folder");
         let host = {
             let (path, answers) = (folder.path().to_owned(), answers.clone());
             thread::spawn(move || {
@@ -129,12 +128,12 @@ mod tests {
                 orders
             })
         };
-        assert_eq!(errand.load(&order(true), LIMIT).expect("warm"), None);
+        assert_eq!(host_load.load(&order(true), LIMIT).expect("warm"), None);
         assert_eq!(
-            errand.load(&order(false), LIMIT).expect("a window"),
+            host_load.load(&order(false), LIMIT).expect("a window"),
             Some(made)
         );
-        let error = errand.load(&order(false), LIMIT).expect_err("it failed");
+        let error = host_load.load(&order(false), LIMIT).expect_err("it failed");
         assert!(error.downcast_ref::<Error>().is_some_and(Error::is_input));
         assert_eq!(error.to_string(), "nobody is there");
         let orders = host.join().expect("the host");
