@@ -3,13 +3,13 @@
 //!
 //! An epoch is a server. Probes go on and off on it in adjacent windows, in random order.
 
-mod bed;
 mod calls;
-mod fired;
+mod datagram_fate;
+mod fixture;
+mod preflight;
+mod server_instance;
 pub(super) mod shown;
-mod site;
 mod watch;
-mod way;
 mod window;
 
 use std::{
@@ -397,9 +397,9 @@ impl Experiment for Workload {
             }
         }
         let outside = self.outside.as_ref();
-        let bed =
-            bed::Bed::open(&bases, &self.definition, setup, outside).with_context(starting)?;
-        Ok(Box::new(bed))
+        let fixture = fixture::Fixture::open(&bases, &self.definition, setup, outside)
+            .with_context(starting)?;
+        Ok(Box::new(fixture))
     }
 }
 

@@ -54,8 +54,9 @@ pub struct Definition {
     /// Ways to make load; where there are several, the factor `load` picks one.
     #[serde(default, rename = "client")]
     pub clients: Vec<Client>,
-    /// What the server itself says of a window.
-    pub served: Option<Served>,
+    /// The server's own count of a window.
+    #[serde(rename = "served")]
+    pub access_log: Option<AccessLog>,
     /// What varies beside the probe.
     #[serde(default, rename = "factor")]
     pub factors: Vec<Factor>,
@@ -186,15 +187,15 @@ pub enum Output {
     Text,
 }
 
-/// What a server itself says of a window.
+/// A server's access log: its own count of a window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Served {
-    /// A log in `{dir}` with a line an operation, of nothing but numbers.
+pub struct AccessLog {
+    /// A log in `{dir}`: a line of numbers per operation.
     pub log: String,
-    /// The names of the columns; each is summed under its own.
+    /// The columns' names; each column's sum becomes a value of that name.
     pub sums: Vec<String>,
-    /// A command upon which the server writes what it has not written yet, and opens the log anew.
+    /// A command that makes the server flush the log and reopen it.
     pub reopen: Vec<String>,
 }
 

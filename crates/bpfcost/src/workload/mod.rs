@@ -3,6 +3,7 @@
 //! A [`Definition`] comes from `experiments/*.toml` or from the command line. [`Server`] and [`Load`] are its
 //! processes, [`Accounts`] says what CPU time each of them took. Everything listens on loopback alone.
 
+mod access_log;
 mod accounts;
 mod base;
 mod busy;
@@ -13,7 +14,6 @@ mod network;
 pub mod outside;
 mod parse;
 mod reading;
-mod served;
 mod server;
 mod source;
 
@@ -21,8 +21,8 @@ pub use accounts::{Account, Accounts, Spent, sources};
 pub use base::Base;
 pub(crate) use definition::allowed;
 pub use definition::{
-    Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, OwnServer, Ready, SECOND,
-    Served, ServerSpec, VARIANT, Variant, Watch,
+    AccessLog, Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, OwnServer, Ready,
+    SECOND, ServerSpec, VARIANT, Variant, Watch,
 };
 pub use error::Error;
 pub use load::{Load, Made, Running};

@@ -1,6 +1,6 @@
 //! What workloads show of their own.
 
-use super::{calls, way};
+use super::{calls, datagram_fate};
 use crate::{
     builtin::Own,
     record::Record,
@@ -22,5 +22,8 @@ fn sections(record: &Record, detail: Detail) -> Vec<Section> {
         return Vec::new();
     };
     let calls = calls::sections(&overhead, detail);
-    way::sections(&overhead).into_iter().chain(calls).collect()
+    datagram_fate::sections(&overhead)
+        .into_iter()
+        .chain(calls)
+        .collect()
 }

@@ -12,8 +12,8 @@ use std::{
 use anyhow::Result;
 
 use super::{
-    fired::{Make, silent},
-    site::Site,
+    preflight::{Make, silent},
+    server_instance::ServerInstance,
 };
 use crate::{
     experiment::{Fault, Problem, Trial},
@@ -25,19 +25,19 @@ use crate::{
 /// Milliseconds of load in whose middle a probe is switched, at least: a probe that takes long to go off meets it still.
 const STIR_MS: u64 = 600;
 
-/// Runs one window of a case. `hits_per_op` is what a rehearsal showed, for probes that don't tell themselves.
+/// Runs one window of a case. `hits_per_op` is what a preflight showed, for probes that don't tell themselves.
 pub(super) fn run(
     definition: &Definition,
     variant: &Variant,
-    site: &Site,
+    instance: &ServerInstance,
     context: &RunContext,
     make: Make<'_>,
     hits_per_op: Option<f64>,
     mut probe: Option<&mut Box<dyn Probe>>,
 ) -> Result<Trial, Fault> {
-    let served = definition.served.as_ref();
-    if let Some(served) = served {
-        served.forget(context)?;
+    let log = definition.access_log.as_ref();
+    if let Some(log) = log {
+        log.forget(context)?;
     }
     let mut secondary = BTreeMap::new();
     let begun = Instant::now();
@@ -47,8 +47,8 @@ pub(super) fn run(
     }
     let tool = probe.as_ref().map(|probe| probe.pids()).unwrap_or_default();
     let tool_ns = |probe: &Option<&mut Box<dyn Probe>>| probe.as_ref()?.cpu_ns();
-    let accounts = site.accounts();
-    let counted = site.network.counts()?;
+    let accounts = instance.accounts();
+    let counted = instance.network.counts()?;
     let before = accounts.spent(&context.pids, &tool, tool_ns(&probe))?;
     let accounted = Instant::now();
     let made = make(context);
@@ -59,14 +59,14 @@ pub(super) fn run(
         let _ = probe.detach();
     }
     let mut made = made?;
-    if let Some(served) = served {
-        served.settle(context)?;
+    if let Some(log) = log {
+        log.settle(context)?;
     }
     let spent = accounts
         .spent(&context.pids, &tool, tool_ns(&probe))?
         .since(&before);
     let lasted = accounted.elapsed();
-    for (name, count) in site.network.counts()? {
+    for (name, count) in instance.network.counts()? {
         let before = counted.get(&name).copied().unwrap_or(0.0);
         made.reading.counts.insert(name, count - before);
     }
@@ -79,8 +79,8 @@ pub(super) fn run(
         }
         None => Seen::default(),
     };
-    if let Some(served) = served {
-        served.amend(context, &mut made.reading)?;
+    if let Some(log) = log {
+        log.amend(context, &mut made.reading)?;
     }
     let reading = &made.reading;
     let ops = match definition.operation.as_str() {
@@ -143,7 +143,7 @@ fn idle(busy_ns: f64, lasted: Duration) -> f64 {
 /// load that lets it be, in milliseconds; `None` where the client does not tell. The load goes on until the
 /// probe is off, however often its client has to be started for that.
 pub(super) fn stir(
-    site: &mut Site,
+    instance: &mut ServerInstance,
     context: &RunContext,
     load: &Load<'_>,
     probe: &mut dyn Probe,
@@ -153,7 +153,7 @@ pub(super) fn stir(
         ..context.clone()
     };
     let third = Duration::from_millis(context.window_ms / 3);
-    let (mut server, network) = site.parts();
+    let (mut server, network) = instance.parts();
     // The longest latency that the client tells, in milliseconds.
     let mut longest = || -> Result<Option<f64>> {
         server.as_mut().map_or(Ok(()), |server| server.ready())?;

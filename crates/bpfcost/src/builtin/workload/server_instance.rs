@@ -1,4 +1,4 @@
-//! A network, and the server that runs on it.
+//! A server instance: a server on a network of its own.
 
 use std::rc::Rc;
 
@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// A server where it is reached.
-pub(super) struct Site {
+/// A server and the network on which clients reach it.
+pub(super) struct ServerInstance {
     // Ends before its network does.
     server: Option<Server>,
     pub(super) network: Network,
@@ -23,7 +23,7 @@ pub(super) struct Site {
     outside: Option<Rc<dyn Outside>>,
 }
 
-impl Site {
+impl ServerInstance {
     /// Makes that network, and starts the server on it.
     pub(super) fn open(
         definition: &Definition,
@@ -43,7 +43,7 @@ impl Site {
             }
             _ => None,
         };
-        Ok(Site {
+        Ok(ServerInstance {
             server,
             network,
             context,

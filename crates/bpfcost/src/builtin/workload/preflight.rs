@@ -1,5 +1,5 @@
-//! Whether a probe fires at all, and how often: told by the kernel's account of its programs (`bpf_stats`), which
-//! is not free, in a window of its own that nothing is inferred from.
+//! Whether a probe fires at all, and how often, by the kernel's count of its programs' runs (`bpf_stats`). That count is
+//! not free, so it is read in a window of its own, of which no result is used.
 
 use std::{
     collections::BTreeMap,
@@ -15,24 +15,24 @@ use crate::{
     workload::Made,
 };
 
-/// Makes the load of a window, or watches what comes.
+/// Makes the load of a window, or watches the load of others.
 pub(super) type Make<'a> = &'a mut dyn FnMut(&RunContext) -> Result<Made, Fault>;
 
-/// What a window of rehearsal showed of a probe.
+/// The result of a probe's preflight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Rehearsal {
-    /// How long it took to switch on.
+pub(super) struct Preflight {
+    /// How long attaching took.
     pub(super) attach: Duration,
-    /// Runs of its programs an operation; `None` where it has none, or counts them itself.
+    /// Runs of its programs per operation; `None` if it has no programs, or counts operations itself.
     pub(super) hits_per_op: Option<f64>,
 }
 
-/// Switches a probe on for a window and off again. One that never fires makes the case invalid.
-pub(super) fn rehearse(
+/// Attaches a probe for one window. A probe that never fires makes the case invalid.
+pub(super) fn preflight(
     context: &RunContext,
     make: Make<'_>,
     probe: &mut dyn Probe,
-) -> Result<Rehearsal, Fault> {
+) -> Result<Preflight, Fault> {
     let begun = Instant::now();
     probe.attach(context)?;
     let attach = begun.elapsed();
@@ -41,7 +41,7 @@ pub(super) fn rehearse(
     let counted = counted?;
     seen?;
     let Some((hits, ops)) = counted else {
-        return Ok(Rehearsal {
+        return Ok(Preflight {
             attach,
             hits_per_op: None,
         });
@@ -49,13 +49,13 @@ pub(super) fn rehearse(
     if hits == 0 {
         return Err(silent());
     }
-    Ok(Rehearsal {
+    Ok(Preflight {
         attach,
         hits_per_op: Some(hits as f64 / ops),
     })
 }
 
-/// A probe that never fired: that it costs nothing would be true and worthless.
+/// The problem of a probe that never fired: a cost of nothing would be true and worthless.
 pub(super) fn silent() -> Fault {
     Fault::Invalid(Problem {
         check: "runs of the probe".to_owned(),
@@ -66,7 +66,7 @@ pub(super) fn silent() -> Fault {
     })
 }
 
-/// Runs of these programs, and operations, in a window; `None` where there are no programs to count.
+/// Runs of these programs and operations in a window; `None` if there are no programs.
 fn count(
     context: &RunContext,
     make: Make<'_>,

@@ -1,7 +1,7 @@
-//! What a server says itself of a window, by its log: a line an operation, with numbers that are summed.
+//! A server's access log: one line per operation, with numbers that are summed over a window.
 //!
-//! It has the last word on what was done: a client that stops at a given time has operations under way, on which
-//! the server spends CPU time and which the probe sees, while the client counts them not.
+//! It is more exact than the client's count: when a client stops at a given time, operations are under way that the
+//! server works on and the probe sees, but the client does not count.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use procfs::{
     process::FDTarget,
 };
 
-use super::{Reading, Served};
+use super::{AccessLog, Reading};
 use crate::process::{Process, RunContext, holds};
 
 /// How long a server may take to notice that its clients are gone, and to open its log anew.
@@ -35,7 +35,7 @@ struct Account {
     sums: BTreeMap<String, f64>,
 }
 
-impl Served {
+impl AccessLog {
     /// Waits until the server has nobody left to serve: what was begun is logged then.
     pub fn settle(&self, context: &RunContext) -> Result<()> {
         wait(

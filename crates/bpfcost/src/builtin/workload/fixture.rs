@@ -10,8 +10,8 @@ use anyhow::{Context, Result};
 
 use super::{
     Bases, VARIANT,
-    fired::{Rehearsal, rehearse},
-    site::Site,
+    preflight::{Preflight, preflight},
+    server_instance::ServerInstance,
     variant,
     watch::Watched,
     window,
@@ -30,16 +30,16 @@ use crate::{
 const SHARE_OF_ATTACHING: u32 = 3;
 
 /// A running workload.
-pub(super) struct Bed {
+pub(super) struct Fixture {
     definition: Definition,
     /// The probes that were opened, by variant. Gone before the server is.
     probes: BTreeMap<String, Box<dyn Probe>>,
     /// Servers, by the networks that they are on and how they are started.
-    sites: BTreeMap<Place, Site>,
+    instances: BTreeMap<Place, ServerInstance>,
     /// What runs already, where nothing is started.
     watched: Option<Watched>,
-    /// What a rehearsal showed of a case's probe, by the case's name.
-    rehearsed: BTreeMap<String, Rehearsal>,
+    /// What a preflight showed of a case's probe, by the case's name.
+    preflights: BTreeMap<String, Preflight>,
     /// The case whose probe is switched under load in this epoch, and how long an operation took then at most,
     /// beyond what it takes without, in milliseconds.
     stirred: Option<String>,
@@ -56,7 +56,7 @@ fn place(definition: &Definition, case: &Case) -> Result<Place> {
     Ok((definition.network_of(&case.factors)?, own))
 }
 
-impl Bed {
+impl Fixture {
     /// Starts each server that there are cases for, and warms it.
     pub(super) fn open(
         bases: &Bases,
@@ -67,16 +67,17 @@ impl Bed {
         let port = outside.map(|_| outside::END.port);
         let places = setup.cases.iter().map(|case| place(definition, case));
         let places: BTreeSet<Place> = places.collect::<Result<_>>()?;
-        let mut sites = BTreeMap::new();
+        let mut instances = BTreeMap::new();
         for (own, base) in bases {
             let definition = definition.with_server(own.as_ref());
             let places = places.iter().filter(|(_, one)| one == own);
-            sites.extend(base.on_a_port(&definition, port, |context| {
-                let open = |place: &Place| Site::open(&definition, context, &place.0, outside);
-                let sites = places
+            instances.extend(base.on_a_port(&definition, port, |context| {
+                let open =
+                    |place: &Place| ServerInstance::open(&definition, context, &place.0, outside);
+                let instances = places
                     .clone()
                     .map(|place| Ok((place.clone(), open(place)?)));
-                sites.collect::<Result<Vec<_>>>()
+                instances.collect::<Result<Vec<_>>>()
             })?);
         }
         let server = definition.server.as_ref();
@@ -85,12 +86,12 @@ impl Bed {
         let tells_latency = definition.clients.first().is_some_and(|client| {
             client.output != Output::Text || client.metrics.contains_key("latency_max_us")
         });
-        let mut bed = Bed {
+        let mut fixture = Fixture {
             definition: definition.clone(),
             probes: BTreeMap::new(),
-            sites,
+            instances,
             watched: watch.map(Watched::open).transpose()?,
-            rehearsed: BTreeMap::new(),
+            preflights: BTreeMap::new(),
             stirred: stirred(setup).filter(|_| tells_latency),
             hiccup_ms: None,
             _bases: bases.values().cloned().collect(),
@@ -98,20 +99,20 @@ impl Bed {
         let mut warm = BTreeSet::new();
         for case in &setup.cases {
             if watch.is_none() && warm.insert(place(definition, case)?) {
-                bed.warm_up(case).context("warming up")?;
+                fixture.warm_up(case).context("warming up")?;
             }
         }
-        Ok(bed)
+        Ok(fixture)
     }
 
     fn warm_up(&mut self, case: &Case) -> Result<()> {
         let client = self.client(case)?;
         let window_ms = self.definition.window_ms;
-        let site = self.site(case)?;
-        site.ready()?;
-        let context = site.context(case, window_ms);
-        let warmed = site.warm_up(&client, &context);
-        site.answer(warmed)
+        let instance = self.instance(case)?;
+        instance.ready()?;
+        let context = instance.context(case, window_ms);
+        let warmed = instance.warm_up(&client, &context);
+        instance.answer(warmed)
     }
 
     /// The client of a case.
@@ -125,16 +126,16 @@ impl Bed {
     }
 
     /// Where that case takes place.
-    fn site(&mut self, case: &Case) -> Result<&mut Site> {
-        let site = self.sites.get_mut(&place(&self.definition, case)?);
-        site.context("there is no server")
+    fn instance(&mut self, case: &Case) -> Result<&mut ServerInstance> {
+        let instance = self.instances.get_mut(&place(&self.definition, case)?);
+        instance.context("there is no server")
     }
 
     /// The context of a case.
     fn context(&mut self, case: &Case, window_ms: u64) -> Result<RunContext> {
-        let attach = self.rehearsed.values().map(|rehearsed| rehearsed.attach);
+        let attach = self.preflights.values().map(|preflight| preflight.attach);
         let window_ms = long_enough(window_ms, attach.max().unwrap_or_default());
-        let mut context = self.site(case)?.context(case, window_ms);
+        let mut context = self.instance(case)?.context(case, window_ms);
         if let Some(watched) = &self.watched {
             context.pids = watched.pids();
         }
@@ -146,15 +147,18 @@ impl Bed {
         let variant = self.variant(case)?;
         let client = self.client(case)?;
         let place = place(&self.definition, case)?;
-        let site = self.sites.get_mut(&place).context("there is no server")?;
-        let context = site.context(case, self.definition.window_ms);
-        if site.is_outside() {
+        let instance = self
+            .instances
+            .get_mut(&place)
+            .context("there is no server")?;
+        let context = instance.context(case, self.definition.window_ms);
+        if instance.is_outside() {
             // The middle of a load that is made elsewhere can't be met.
             return Ok(());
         }
         if let Some(probe) = self.probes.get_mut(&variant.name) {
-            let stirred = window::stir(site, &context, &Load::of(&client), &mut **probe);
-            self.hiccup_ms = site.answer(stirred)?;
+            let stirred = window::stir(instance, &context, &Load::of(&client), &mut **probe);
+            self.hiccup_ms = instance.answer(stirred)?;
         }
         Ok(())
     }
@@ -176,13 +180,13 @@ fn long_enough(window_ms: u64, attach: Duration) -> u64 {
 fn make(
     watched: Option<&mut Watched>,
     client: &Result<Client>,
-    site: &Site,
+    instance: &ServerInstance,
     context: &RunContext,
     on: bool,
 ) -> Result<Made, Fault> {
     match (watched, client) {
         (Some(watched), _) => watched.window(context, on),
-        (None, Ok(client)) => Ok(site.load(client, context)?),
+        (None, Ok(client)) => Ok(instance.load(client, context)?),
         (None, Err(error)) => Err(anyhow::anyhow!("{error:#}").into()),
     }
 }
@@ -198,7 +202,7 @@ fn stirred(setup: &Setup) -> Option<String> {
     Some(probes[turn].name.clone())
 }
 
-impl Loaded for Bed {
+impl Loaded for Fixture {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let variant = self.variant(case)?;
         let Some(spec) = variant.probe else {
@@ -217,17 +221,17 @@ impl Loaded for Bed {
         // Built-in ones prove themselves in each window.
         if !spec.is_built_in() {
             let client = self.client(case);
-            let site = self.site(case)?;
-            site.ready()?;
+            let instance = self.instance(case)?;
+            instance.ready()?;
             let place = place(&self.definition, case)?;
-            let site = self.sites.get(&place).context("there is no server")?;
+            let instance = self.instances.get(&place).context("there is no server")?;
             let watched = &mut self.watched;
-            let rehearsed = rehearse(
+            let seen = preflight(
                 &context,
-                &mut |context| make(watched.as_mut(), &client, site, context, true),
+                &mut |context| make(watched.as_mut(), &client, instance, context, true),
                 &mut *probe,
             );
-            self.rehearsed.insert(case.name.clone(), rehearsed?);
+            self.preflights.insert(case.name.clone(), seen?);
         }
         self.probes.insert(variant.name, probe);
         if self.stirred.as_ref() == Some(&case.name) {
@@ -241,22 +245,25 @@ impl Loaded for Bed {
         let client = self.client(case);
         let context = self.context(case, batch.0)?;
         let place = place(&self.definition, case)?;
-        let site = self.sites.get_mut(&place).context("there is no server")?;
-        site.ready()?;
+        let instance = self
+            .instances
+            .get_mut(&place)
+            .context("there is no server")?;
+        instance.ready()?;
         let probe = self.probes.get_mut(&variant.name);
         let on = probe.is_some();
-        let rehearsed = self.rehearsed.get(&case.name);
+        let preflight = self.preflights.get(&case.name);
         let watched = &mut self.watched;
         let outcome = window::run(
             &self.definition,
             &variant,
-            site,
+            instance,
             &context,
-            &mut |context| make(watched.as_mut(), &client, site, context, on),
-            rehearsed.and_then(|rehearsed| rehearsed.hits_per_op),
+            &mut |context| make(watched.as_mut(), &client, instance, context, on),
+            preflight.and_then(|preflight| preflight.hits_per_op),
             probe,
         );
-        let mut trial = site.answer(outcome)?;
+        let mut trial = instance.answer(outcome)?;
         if self.stirred.as_ref() == Some(&case.name)
             && let Some(hiccup_ms) = self.hiccup_ms
         {
@@ -267,7 +274,7 @@ impl Loaded for Bed {
 
     fn unload(mut self: Box<Self>) -> Result<()> {
         self.probes.clear();
-        self.sites.clear();
+        self.instances.clear();
         Ok(())
     }
 }
