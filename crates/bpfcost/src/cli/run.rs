@@ -290,7 +290,7 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
 
 /// Says whether anything is left of the probes, once somebody has looked.
 fn tell_left() {
-    let left = probe::left();
+    let left = probe::leftovers();
     match left.is_empty() {
         true => note!("detached; nothing left"),
         false => note!(

@@ -119,7 +119,7 @@ impl Probe for Tool {
         let loading = Loading::begin();
         let mut process = Process::start(&wrapped(&command), &[], &[])?;
         let programs = self.ready(&mut process, loading)?;
-        super::left::remember(&programs, &process.pids());
+        super::leftovers::remember(&programs, &process.pids());
         self.running = Some(Running { process, programs });
         Ok(())
     }

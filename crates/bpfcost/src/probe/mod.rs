@@ -9,7 +9,7 @@ mod built_in;
 mod command;
 mod counting;
 mod joined;
-mod left;
+mod leftovers;
 mod nothing;
 mod programs;
 mod registry;
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use built_in::{Arguments, BuiltIn, Runs};
 pub(crate) use command::program;
-pub(crate) use left::left;
+pub(crate) use leftovers::leftovers;
 pub use registry::add;
 pub(crate) use registry::open_agent;
 pub use spec::Spec;

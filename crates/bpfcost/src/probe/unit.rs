@@ -59,7 +59,7 @@ impl Probe for Unit {
                 None => {}
             }
         };
-        super::left::remember(&self.programs, &unit_pids(&self.name)?);
+        super::leftovers::remember(&self.programs, &unit_pids(&self.name)?);
         self.group = group(&self.name)?;
         Ok(())
     }

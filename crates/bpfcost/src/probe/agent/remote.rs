@@ -15,7 +15,7 @@ use rustix::{
 use super::{Answer, Ask, Loaded};
 use crate::{
     fault::Fault,
-    probe::{Probe, Seen, left},
+    probe::{Probe, Seen, leftovers},
     process::{Process, RunContext, tail, told},
 };
 
@@ -55,7 +55,7 @@ impl Remote {
             Answer::Failed(why) => return Err(anyhow!("{why}")),
             other => return Err(anyhow!("the agent {name} began with {other:?}")),
         }
-        left::remember(&remote.loaded.programs, &remote.process.pids());
+        leftovers::remember(&remote.loaded.programs, &remote.process.pids());
         Ok(remote)
     }
 

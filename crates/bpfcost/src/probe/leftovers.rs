@@ -1,5 +1,4 @@
-//! What probes brought into the machine, to be looked for when all is over: saying that nothing is left is worth
-//! something only where somebody has looked.
+//! Leftovers of probes: the programs and processes that probes started are recorded, and checked at the end of a run.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,48 +10,48 @@ use std::{
 use super::programs::freed;
 use crate::restore::started;
 
-/// BPF programs, and processes with their starts, since their numbers are used again.
+/// BPF programs, and processes with their start times, since PIDs are reused.
 #[derive(Debug)]
-struct Brought {
+struct Started {
     programs: BTreeSet<u32>,
     processes: BTreeMap<u32, u64>,
 }
 
-/// How long a process that was killed may take to end: on a busy machine it has to be run once more for that.
+/// How long a killed process may take to end: on a busy machine it waits for a CPU first.
 const ENDED: Duration = Duration::from_secs(2);
-/// How often is looked whether it has.
+/// How often that is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-static BROUGHT: Mutex<Brought> = Mutex::new(Brought {
+static STARTED: Mutex<Started> = Mutex::new(Started {
     programs: BTreeSet::new(),
     processes: BTreeMap::new(),
 });
 
-/// Takes down what a probe has brought.
+/// Records what a probe has started.
 pub(super) fn remember(programs: &[u32], processes: &[u32]) {
-    let Ok(mut brought) = BROUGHT.lock() else {
+    let Ok(mut all) = STARTED.lock() else {
         return;
     };
-    brought.programs.extend(programs);
+    all.programs.extend(programs);
     let processes = processes.iter();
     let with_start = processes.filter_map(|&pid| Some((pid, started(pid)?)));
-    brought.processes.extend(with_start);
+    all.processes.extend(with_start);
 }
 
-/// What is still there of all that was brought, in words; empty where nothing is.
-pub(crate) fn left() -> Vec<String> {
-    let Ok(brought) = BROUGHT.lock() else {
+/// Describes the leftovers; empty if there are none.
+pub(crate) fn leftovers() -> Vec<String> {
+    let Ok(all) = STARTED.lock() else {
         return Vec::new();
     };
-    let programs: Vec<u32> = brought.programs.iter().copied().collect();
+    let programs: Vec<u32> = all.programs.iter().copied().collect();
     let programs = freed(&programs);
     let programs = programs.iter().map(|id| format!("BPF program {id}"));
-    let processes = alive(&brought.processes);
+    let processes = alive(&all.processes);
     let processes = processes.iter().map(|pid| format!("process {pid}"));
     programs.chain(processes).collect()
 }
 
-/// Waits until processes have ended; those that stay.
+/// Waits until processes have ended, and returns those that have not.
 fn alive(processes: &BTreeMap<u32, u64>) -> Vec<u32> {
     let begun = Instant::now();
     loop {
