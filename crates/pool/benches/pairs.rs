@@ -28,34 +28,40 @@ const CHUNK: u64 = 64;
 const PEER: &str = "crossbeam-array";
 
 /// Runs a pool of so many objects with so many threads on so many CPUs.
-type Run = fn(objects: usize, crew: Crew) -> Result<Seen, Error>;
+type Run = fn(objects: usize, group: ThreadGroup) -> Result<Seen, Error>;
 
 const POOLS: [(&str, Run); 8] = [
-    ("freelist", |o, crew| Ok(race(&Freelist::new(o)?, crew))),
-    ("array", |o, crew| {
-        Ok(race(&ArrayQueue::new(o, crew.cpus, Stride::Compact)?, crew))
+    ("freelist", |o, group| Ok(race(&Freelist::new(o)?, group))),
+    ("array", |o, group| {
+        Ok(race(
+            &ArrayQueue::new(o, group.cpus, Stride::Compact)?,
+            group,
+        ))
     }),
-    ("array-padded", |o, crew| {
-        Ok(race(&ArrayQueue::new(o, crew.cpus, Stride::Padded)?, crew))
+    ("array-padded", |o, group| {
+        Ok(race(
+            &ArrayQueue::new(o, group.cpus, Stride::Padded)?,
+            group,
+        ))
     }),
-    ("percpu", |o, crew| {
-        Ok(race(&PerCpuPool::new(o, crew.cpus)?, crew))
+    ("percpu", |o, group| {
+        Ok(race(&PerCpuPool::new(o, group.cpus)?, group))
     }),
-    (PEER, |o, crew| {
-        Ok(race(&peer::CrossbeamArray::new(o)?, crew))
+    (PEER, |o, group| {
+        Ok(race(&peer::CrossbeamArray::new(o)?, group))
     }),
-    ("crossbeam-seg", |o, crew| {
-        Ok(race(&peer::CrossbeamSeg::new(o)?, crew))
+    ("crossbeam-seg", |o, group| {
+        Ok(race(&peer::CrossbeamSeg::new(o)?, group))
     }),
-    ("concurrent", |o, crew| {
-        Ok(race(&peer::Concurrent::new(o)?, crew))
+    ("concurrent", |o, group| {
+        Ok(race(&peer::Concurrent::new(o)?, group))
     }),
-    ("mutex", |o, crew| Ok(race(&peer::Mutexed::new(o)?, crew))),
+    ("mutex", |o, group| Ok(race(&peer::Mutexed::new(o)?, group))),
 ];
 
 /// So many threads on so many CPUs, for so long.
 #[derive(Clone, Copy)]
-struct Crew {
+struct ThreadGroup {
     threads: usize,
     cpus: usize,
     window: Duration,
@@ -68,12 +74,12 @@ struct Seen {
     misses_per_pair: f64,
 }
 
-fn race(pool: &impl Pool, crew: Crew) -> Seen {
-    let Crew {
+fn race(pool: &impl Pool, group: ThreadGroup) -> Seen {
+    let ThreadGroup {
         threads,
         cpus,
         window,
-    } = crew;
+    } = group;
     let start = Barrier::new(threads + 1);
     let stop = AtomicBool::new(false);
     let (ns, pairs, misses) = thread::scope(|scope| {
@@ -131,7 +137,7 @@ fn main() -> Result<(), Error> {
     println!("threads objects pool             ns a pair and thread   × {PEER}   misses a pair");
     for threads in [1, 2, 4, 8] {
         let (times, window) = if threads <= cpus { ALONE } else { SHARED };
-        let crew = Crew {
+        let group = ThreadGroup {
             threads,
             cpus,
             window,
@@ -142,7 +148,7 @@ fn main() -> Result<(), Error> {
                 let mut seen = vec![None; pools.len()];
                 for turn in 0..pools.len() {
                     let which = (round + turn) % pools.len();
-                    seen[which] = Some(pools[which].1(objects, crew)?);
+                    seen[which] = Some(pools[which].1(objects, group)?);
                 }
                 rounds.push(
                     seen.into_iter()

@@ -2,15 +2,15 @@
 //!
 //! To add one: write a file here that implements [`Experiment`], and add its line to the registry below.
 
+pub mod aa;
 pub mod attach;
 mod batch;
-mod crew;
 pub mod kretprobe;
 pub mod ladder;
 pub mod map;
 mod memory;
 pub mod pool;
-pub mod twice;
+mod thread_group;
 pub mod view;
 pub mod workload;
 pub mod xdp_lb;

@@ -18,7 +18,7 @@ use super::{
     place, select, session,
 };
 use crate::{
-    builtin::twice::Twice,
+    builtin::aa::AaTest,
     experiment::Experiment,
     measure::{self, Measured, Monotonic, Plan, Stop},
     record::{self, Change, Outcome, Record, SessionFile, SessionSpread, Status, Verdict},
@@ -158,7 +158,7 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
     let mut records = Vec::new();
     for number in 0..args.runs {
         note!("A/A run {} of {}", number + 1, args.runs);
-        let experiment = Twice::of(select::experiment(EXPERIMENT)?, &CASES);
+        let experiment = AaTest::of(select::experiment(EXPERIMENT)?, &CASES);
         let plan = Plan {
             target: "host".into(),
             seed: seed.wrapping_add(u64::from(number)),

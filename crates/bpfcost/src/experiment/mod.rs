@@ -102,7 +102,7 @@ pub struct Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::builtin::{ladder, twice};
+    use crate::builtin::{aa, ladder};
 
     /// One case, with these needs.
     struct Needs(Vec<Feature>);
@@ -155,10 +155,10 @@ mod tests {
 
     #[test]
     fn cases_entered_twice_need_what_they_need_once() {
-        let twice = twice::Twice::of(Box::new(Needs(vec![Feature::Lsm])), &["added-0"]);
-        for case in twice.cases() {
-            assert_eq!(twice.needs(&case), [Feature::Lsm], "{}", case.name);
+        let doubled = aa::AaTest::of(Box::new(Needs(vec![Feature::Lsm])), &["added-0"]);
+        for case in doubled.cases() {
+            assert_eq!(doubled.needs(&case), [Feature::Lsm], "{}", case.name);
         }
-        assert_eq!(twice.cases().len(), 2);
+        assert_eq!(doubled.cases().len(), 2);
     }
 }

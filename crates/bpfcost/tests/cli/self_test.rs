@@ -3,7 +3,7 @@
 use std::{fs, sync::atomic::AtomicBool};
 
 use bpfcost::{
-    builtin::{all, twice::Twice},
+    builtin::{aa::AaTest, all},
     experiment::Experiment,
     measure::{self, Measured, Monotonic, Plan, Stop},
     record::{Record, Status},
@@ -22,23 +22,24 @@ fn cases_entered_twice_are_measured_twice() {
     let inner = all()
         .into_iter()
         .find(|one| one.description().name == "xdp-lb");
-    let twice = Twice::of(inner.expect("it is registered"), &CASES);
+    let doubled = AaTest::of(inner.expect("it is registered"), &CASES);
     for seed in [1, 2] {
         let plan = Plan {
             target: "host".into(),
             seed,
-            cases: twice.cases(),
-            pairs: twice.pairs(),
+            cases: doubled.cases(),
+            pairs: doubled.pairs(),
             cpus: vec![bpfcost_bpf::allowed_cpus()[0]],
             quick: true,
             rounds: Some(2),
             goal_ns: 1e6,
-            ..Plan::of(twice.description())
+            ..Plan::of(doubled.description())
         };
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);
         let empty = Measured::new(&plan);
-        let measured = measure::measure(&twice, &plan, &clock, &interrupt, empty, &mut |_| Ok(()));
+        let measured =
+            measure::measure(&doubled, &plan, &clock, &interrupt, empty, &mut |_| Ok(()));
         let measured = measured.expect("it is measured");
         assert_eq!(measured.stop, Some(Stop::Rounds));
         let record = Record::build(&plan, &measured, "", Host::default().machine(), None);

@@ -21,7 +21,7 @@ use rustix::{
     thread::gettid,
 };
 
-use crate::builtin::crew::{Crew, PATIENCE};
+use crate::builtin::thread_group::{PATIENCE, ThreadGroup};
 use crate::experiment::{Batch, Fault};
 
 /// The largest batch of calls that sleep; a counter could hold more.
@@ -136,12 +136,12 @@ impl Calls {
         before: impl Fn(usize) + Sync,
         one: impl Fn(&OwnedFd) -> Result<(), Errno> + Sync,
     ) -> Result<Made, Fault> {
-        let crew = Crew {
+        let group = ThreadGroup {
             cpus: &self.cpus,
             threads: self.files.len(),
             patience: PATIENCE,
         };
-        let threads = crew.work(|member| {
+        let threads = group.work(|member| {
             let file = &self.files[member.index];
             before(member.index);
             let begun = member.meet(0)?;

@@ -16,7 +16,7 @@ use crossbeam_utils::CachePadded;
 use hdrhistogram::Histogram;
 
 use super::{
-    super::crew::{Crew, Member, PATIENCE},
+    super::thread_group::{Member, PATIENCE, ThreadGroup},
     proof::{Drained, Seen},
 };
 use crate::experiment::Fault;
@@ -45,8 +45,8 @@ pub(super) struct Use {
 
 /// What threads take objects from.
 pub(super) trait Bed {
-    /// Times all threads of a crew; what was seen, latencies included.
-    fn time(&self, crew: Crew, each: Use) -> Result<Seen, Fault>;
+    /// Times all threads of a group; what was seen, latencies included.
+    fn time(&self, group: ThreadGroup, each: Use) -> Result<Seen, Fault>;
 }
 
 /// An object's own memory.
@@ -170,11 +170,11 @@ impl<P: Pool + 'static> PoolBed<P> {
     }
 
     /// All threads; `at` tells each where it asks for objects.
-    fn all(&self, crew: Crew, each: Use, at: fn(&Member) -> usize) -> Result<Seen, Fault> {
+    fn all(&self, group: ThreadGroup, each: Use, at: fn(&Member) -> usize) -> Result<Seen, Fault> {
         for stamp in &self.stamps {
             stamp.uses.store(0, Relaxed);
         }
-        let tallies = crew.work(|member| self.work(at(member), member, each))?;
+        let tallies = group.work(|member| self.work(at(member), member, each))?;
         let uses = self.stamps.iter().map(|stamp| stamp.uses.load(Relaxed));
         Ok(Seen {
             uses: uses.sum(),
@@ -212,8 +212,8 @@ impl<P: Pool + 'static> PoolBed<P> {
 }
 
 impl<P: Pool + 'static> Bed for PoolBed<P> {
-    fn time(&self, crew: Crew, each: Use) -> Result<Seen, Fault> {
-        let seen = self.all(crew, each, |member| member.place)?;
+    fn time(&self, group: ThreadGroup, each: Use) -> Result<Seen, Fault> {
+        let seen = self.all(group, each, |member| member.place)?;
         Ok(Seen {
             drained: Some(self.drain()),
             ..seen
@@ -373,8 +373,8 @@ impl Floor {
 }
 
 impl Bed for Floor {
-    fn time(&self, crew: Crew, each: Use) -> Result<Seen, Fault> {
-        self.0.all(crew, each, |member| member.index)
+    fn time(&self, group: ThreadGroup, each: Use) -> Result<Seen, Fault> {
+        self.0.all(group, each, |member| member.index)
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 
 use super::{
-    super::crew::{Crew, PATIENCE, may_pin},
+    super::thread_group::{PATIENCE, ThreadGroup, may_pin},
     bed::{Bed, Floor, Use},
     case::{Point, Way, all},
     kind::Kind,
@@ -70,7 +70,7 @@ impl Epoch {
                 })?)
             }
         };
-        let crew = Crew {
+        let group = ThreadGroup {
             cpus: &self.cpus,
             threads: point.threads,
             patience: PATIENCE,
@@ -81,7 +81,7 @@ impl Epoch {
             bulk: point.bulk,
         };
         let outcome = bed
-            .time(crew, each)
+            .time(group, each)
             .and_then(|seen| prove(seen.problem(batch)).map(|()| seen.trial(batch, self.clock_ns)));
         if outcome.is_err() {
             // What state it is in nobody knows; the others that use such a pool get one of their own.

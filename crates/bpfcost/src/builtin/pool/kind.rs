@@ -3,7 +3,7 @@
 use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer};
 
 use super::{
-    super::crew::room,
+    super::thread_group::room,
     bed::{Bed, PoolBed},
 };
 

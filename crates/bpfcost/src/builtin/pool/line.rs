@@ -12,7 +12,7 @@ use std::{
 use crossbeam_utils::CachePadded;
 
 use super::{
-    super::crew::{Crew, Member, PATIENCE},
+    super::thread_group::{Member, PATIENCE, ThreadGroup},
     case::Line,
 };
 use crate::experiment::{Batch, Fault, Trial, differs, prove};
@@ -68,12 +68,12 @@ pub(super) fn players(line: Line, seats: &[Seat]) -> Result<Vec<u32>, String> {
 /// Times so many changes by each of the players; the value is ns per change.
 pub(super) fn trial(players: &[u32], batch: Batch) -> Result<Trial, Fault> {
     let line = CachePadded::new(AtomicU64::new(0));
-    let crew = Crew {
+    let group = ThreadGroup {
         cpus: players,
         threads: players.len(),
         patience: PATIENCE,
     };
-    let timed = crew.work(|member| {
+    let timed = group.work(|member| {
         let begun = member.meet(0)?;
         let whole = match players.len() {
             1 => alone(&line, batch.0),

@@ -18,12 +18,12 @@ const USE: Use = Use {
 /// What a trial finds wrong with a pool.
 fn found(bed: &dyn Bed, threads: usize, each: Use, patience: Duration) -> Option<String> {
     let cpus = bpfcost_bpf::allowed_cpus();
-    let crew = Crew {
+    let group = ThreadGroup {
         cpus: &cpus,
         threads,
         patience,
     };
-    let seen = bed.time(crew, each).expect("it comes to its end");
+    let seen = bed.time(group, each).expect("it comes to its end");
     seen.problem(Batch(each.pairs)).map(|problem| problem.check)
 }
 
@@ -56,12 +56,12 @@ fn few_objects_are_enough_for_many_threads() {
         }
     }
     let bed = Kind::Array.bed(1, 1).expect("there is memory");
-    let crew = Crew {
+    let group = ThreadGroup {
         cpus: &bpfcost_bpf::allowed_cpus(),
         threads: 1,
         patience: PATIENCE,
     };
-    let seen = bed.time(crew, Use { bulk: 4, ..USE }).expect("it ends");
+    let seen = bed.time(group, Use { bulk: 4, ..USE }).expect("it ends");
     assert_eq!(
         seen.tallies[0].misses,
         USE.pairs - 1,
@@ -72,7 +72,7 @@ fn few_objects_are_enough_for_many_threads() {
 #[test]
 fn every_pair_of_the_second_pass_is_in_the_latencies() {
     let bed = Kind::Mutex.bed(2, 1).expect("there is memory");
-    let crew = Crew {
+    let group = ThreadGroup {
         cpus: &bpfcost_bpf::allowed_cpus(),
         threads: 2,
         patience: PATIENCE,
@@ -83,7 +83,7 @@ fn every_pair_of_the_second_pass_is_in_the_latencies() {
         hold: 100_000,
         ..USE
     };
-    for tally in bed.time(crew, each).expect("it ends").tallies {
+    for tally in bed.time(group, each).expect("it ends").tallies {
         assert_eq!(tally.single, 2);
         assert_eq!(tally.latency.len(), tally.single);
         assert!(tally.latency.min() > 1000, "a multiplication takes time");

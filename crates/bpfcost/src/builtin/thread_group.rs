@@ -16,7 +16,7 @@ use bpfcost_bpf::Pinned;
 
 use crate::experiment::{Fault, Problem};
 
-/// How often a crew meets in a trial: before what is timed, and before what is timed pair by pair.
+/// How often a group meets in a trial: before what is timed, and before what is timed pair by pair.
 const MEETINGS: usize = 2;
 
 /// How long a thread waits for an object or for its turn until all is called off. What a thread waits for is
@@ -38,7 +38,7 @@ const THREAD_BYTES: usize = 2 * STACK_BYTES;
 
 /// Threads that are about to begin.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Crew<'a> {
+pub(super) struct ThreadGroup<'a> {
     /// They are put on these in turn.
     pub(super) cpus: &'a [u32],
     pub(super) threads: usize,
@@ -46,7 +46,7 @@ pub(super) struct Crew<'a> {
     pub(super) patience: Duration,
 }
 
-/// What all of a crew share.
+/// What all of a group share.
 #[derive(Debug)]
 struct Shared {
     threads: usize,
@@ -64,7 +64,7 @@ struct Gate {
     begun: OnceLock<Instant>,
 }
 
-/// One of a crew.
+/// One of a group.
 #[derive(Debug)]
 pub(super) struct Member<'a> {
     /// Which of the threads.
@@ -141,10 +141,10 @@ impl Drop for Watched<'_> {
     }
 }
 
-impl Crew<'_> {
+impl ThreadGroup<'_> {
     /// Does `work` on each thread; what came of it, in their order.
     pub(super) fn work<T: Send>(self, work: impl Fn(&Member) -> T + Sync) -> Result<Vec<T>, Fault> {
-        let Crew {
+        let ThreadGroup {
             cpus,
             threads,
             patience,
@@ -253,14 +253,14 @@ pub(super) fn may_pin(cpus: &[u32]) -> anyhow::Result<()> {
 mod tests {
     use super::*;
 
-    fn crew(threads: usize) -> Vec<u32> {
+    fn group(threads: usize) -> Vec<u32> {
         let cpus = bpfcost_bpf::allowed_cpus();
-        let crew = Crew {
+        let group = ThreadGroup {
             cpus: &cpus,
             threads,
             patience: PATIENCE,
         };
-        let seen = crew.work(|member| {
+        let seen = group.work(|member| {
             let begun = member.meet(0);
             (member.index as u32, begun)
         });
@@ -276,7 +276,7 @@ mod tests {
     fn all_begin_at_the_same_moment() {
         for threads in [1, 2, 3, 33] {
             let expected: Vec<u32> = (0..threads as u32).collect();
-            assert_eq!(crew(threads), expected);
+            assert_eq!(group(threads), expected);
         }
     }
 
@@ -284,12 +284,12 @@ mod tests {
     #[test]
     fn a_panic_is_a_finding() {
         let cpus = bpfcost_bpf::allowed_cpus();
-        let crew = Crew {
+        let group = ThreadGroup {
             cpus: &cpus,
             threads: 3,
             patience: PATIENCE,
         };
-        let outcome = crew.work(|member| {
+        let outcome = group.work(|member| {
             assert!(member.index != 1, "on purpose");
             member.meet(0).is_some()
         });
@@ -303,12 +303,12 @@ mod tests {
     fn a_cpu_that_is_not_there_breaks_it_with_advice() {
         let error = may_pin(&[1_000_000]).expect_err("no machine has it");
         assert!(format!("{error:#}").contains("--cpus"), "{error:#}");
-        let crew = Crew {
+        let group = ThreadGroup {
             cpus: &[1_000_000],
             threads: 2,
             patience: PATIENCE,
         };
-        let outcome = crew.work(|member| member.meet(0).is_some());
+        let outcome = group.work(|member| member.meet(0).is_some());
         assert!(matches!(outcome, Err(Fault::Broken(_))), "{outcome:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! A/A: cases of an experiment entered twice under two names, so that a run compares each with
-//! itself. Whatever it finds is false; `self-test` counts how often it does.
+//! A/A test: each case of an experiment stands twice in a run, under two names, and is compared with itself. Every
+//! difference found is a false alarm; `self-test` counts them.
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
@@ -8,19 +8,19 @@ use crate::experiment::{
     Batch, Case, Description, Experiment, Fault, Layout, Loaded, Pair, Sentinel, Setup, Trial,
 };
 
-/// Behind the name of the second entry.
+/// Suffix of the second entry's name.
 const AGAIN: &str = "~again";
 
 /// Some cases of an experiment, each entered twice.
-pub struct Twice {
+pub struct AaTest {
     inner: Box<dyn Experiment>,
     cases: Vec<String>,
 }
 
-impl Twice {
-    /// The named cases of `inner`; names that it does not have are passed over.
+impl AaTest {
+    /// The named cases of `inner`; unknown names are ignored.
     pub fn of(inner: Box<dyn Experiment>, cases: &[&str]) -> Self {
-        Twice {
+        AaTest {
             inner,
             cases: cases.iter().map(ToString::to_string).collect(),
         }
@@ -50,7 +50,7 @@ fn original(case: &Case) -> Case {
     }
 }
 
-impl Experiment for Twice {
+impl Experiment for AaTest {
     /// As its experiment says of itself, but that nothing of it needs a view of its own.
     fn description(&self) -> Description {
         let inner = self.inner.description();
@@ -104,21 +104,21 @@ impl Experiment for Twice {
     fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
         let inner = self
             .inner
-            .load(&Twice::inner_setup(setup))
+            .load(&AaTest::inner_setup(setup))
             .context("loading an A/A epoch")?;
-        Ok(Box::new(LoadedTwice { inner }))
+        Ok(Box::new(LoadedAa { inner }))
     }
 
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        self.inner.sentinel(&Twice::inner_setup(setup))
+        self.inner.sentinel(&AaTest::inner_setup(setup))
     }
 }
 
-struct LoadedTwice {
+struct LoadedAa {
     inner: Box<dyn Loaded>,
 }
 
-impl Loaded for LoadedTwice {
+impl Loaded for LoadedAa {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         match case.name.ends_with(AGAIN) {
             true => Ok(()),
