@@ -8,9 +8,9 @@
 //! By default it runs on all CPUs that it may, with up to four threads on each, so that threads are
 //! preempted with objects in hand. Nothing of it is in the kernel: it takes no privilege.
 
-mod bed;
 mod case;
 mod epoch;
+mod fixture;
 mod kind;
 mod line;
 mod plot;

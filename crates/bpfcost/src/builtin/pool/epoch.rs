@@ -9,8 +9,8 @@ use anyhow::{Context, Result, anyhow};
 
 use super::{
     super::thread_group::{PATIENCE, ThreadGroup, may_pin},
-    bed::{Bed, Floor, Use},
     case::{Point, Way, all},
+    fixture::{Fixture, Floor, Use},
     kind::Kind,
     line::{self, Seat},
     space::Space,
@@ -31,7 +31,7 @@ pub(super) struct Epoch {
     ways: HashMap<String, Way>,
     cpus: Vec<u32>,
     seats: Vec<Seat>,
-    beds: BTreeMap<Key, Box<dyn Bed>>,
+    fixtures: BTreeMap<Key, Box<dyn Fixture>>,
     clock_ns: f64,
 }
 
@@ -45,7 +45,7 @@ impl Epoch {
                 .collect(),
             cpus: setup.cpus.clone(),
             seats: setup.cpus.iter().copied().map(Seat::of).collect(),
-            beds: BTreeMap::new(),
+            fixtures: BTreeMap::new(),
             clock_ns: clock_ns(),
         })
     }
@@ -56,14 +56,14 @@ impl Epoch {
             Some(_) => point.objects.count(cpus, point.bulk),
             None => point.threads,
         };
-        let bed = match self.beds.entry((kind, count)) {
+        let fixture = match self.fixtures.entry((kind, count)) {
             Entry::Occupied(there) => there.into_mut(),
             Entry::Vacant(place) => {
-                let bed = match kind {
-                    Some(kind) => kind.bed(count, cpus),
+                let fixture = match kind {
+                    Some(kind) => kind.fixture(count, cpus),
                     None => Floor::boxed(count),
                 };
-                place.insert(bed.map_err(|error| {
+                place.insert(fixture.map_err(|error| {
                     anyhow!(
                         "{error}\n  Ask for fewer with --set objects=…, or give this process more memory"
                     )
@@ -80,12 +80,12 @@ impl Epoch {
             hold: point.hold,
             bulk: point.bulk,
         };
-        let outcome = bed
+        let outcome = fixture
             .time(group, each)
             .and_then(|seen| prove(seen.problem(batch)).map(|()| seen.trial(batch, self.clock_ns)));
         if outcome.is_err() {
             // What state it is in nobody knows; the others that use such a pool get one of their own.
-            self.beds.remove(&(kind, count));
+            self.fixtures.remove(&(kind, count));
         }
         outcome
     }

@@ -4,7 +4,7 @@ use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer};
 
 use super::{
     super::thread_group::room,
-    bed::{Bed, PoolBed},
+    fixture::{Fixture, PoolFixture},
 };
 
 /// A pool that is measured.
@@ -77,7 +77,7 @@ impl Kind {
     }
 
     /// One with so many objects, for so many CPUs.
-    pub(super) fn bed(self, objects: usize, cpus: usize) -> Result<Box<dyn Bed>, Error> {
+    pub(super) fn fixture(self, objects: usize, cpus: usize) -> Result<Box<dyn Fixture>, Error> {
         if matches!(self, CrossbeamArray | CrossbeamSeg | Concurrent | Mutex) {
             let bytes = objects.saturating_mul(PEER_BYTES);
             if !room(bytes) {
@@ -85,20 +85,20 @@ impl Kind {
             }
         }
         Ok(match self {
-            List => PoolBed::boxed(Freelist::new(objects)?, cpus)?,
+            List => PoolFixture::boxed(Freelist::new(objects)?, cpus)?,
             Array => {
                 let pool = ArrayQueue::new(objects, cpus, Stride::Compact)?;
-                PoolBed::boxed(pool, cpus)?
+                PoolFixture::boxed(pool, cpus)?
             }
             ArrayPadded => {
                 let pool = ArrayQueue::new(objects, cpus, Stride::Padded)?;
-                PoolBed::boxed(pool, cpus)?
+                PoolFixture::boxed(pool, cpus)?
             }
-            Percpu => PoolBed::boxed(PerCpuPool::new(objects, cpus)?, cpus)?,
-            CrossbeamArray => PoolBed::boxed(peer::CrossbeamArray::new(objects)?, cpus)?,
-            CrossbeamSeg => PoolBed::boxed(peer::CrossbeamSeg::new(objects)?, cpus)?,
-            Concurrent => PoolBed::boxed(peer::Concurrent::new(objects)?, cpus)?,
-            Mutex => PoolBed::boxed(peer::Mutexed::new(objects)?, cpus)?,
+            Percpu => PoolFixture::boxed(PerCpuPool::new(objects, cpus)?, cpus)?,
+            CrossbeamArray => PoolFixture::boxed(peer::CrossbeamArray::new(objects)?, cpus)?,
+            CrossbeamSeg => PoolFixture::boxed(peer::CrossbeamSeg::new(objects)?, cpus)?,
+            Concurrent => PoolFixture::boxed(peer::Concurrent::new(objects)?, cpus)?,
+            Mutex => PoolFixture::boxed(peer::Mutexed::new(objects)?, cpus)?,
         })
     }
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use hdrhistogram::Histogram;
 
-use super::bed::Tally;
+use super::fixture::ThreadCount;
 use crate::experiment::{Batch, Problem, Trial, differs};
 
 /// Pairs per second of all threads together.
@@ -15,7 +15,7 @@ pub(super) const PAIRS_PER_S: &str = "pairs_per_s";
 #[derive(Debug)]
 pub(super) struct Seen {
     /// Thread by thread.
-    pub(super) tallies: Vec<Tally>,
+    pub(super) counts: Vec<ThreadCount>,
     /// Uses that the objects counted.
     pub(super) uses: u64,
     /// How many objects there are.
@@ -38,8 +38,8 @@ pub(super) struct Drained {
 impl Seen {
     /// What is wrong, if anything is.
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
-        let sum = |of: fn(&Tally) -> u64| self.tallies.iter().map(of).sum::<u64>();
-        let done = self.tallies.iter().map(|one| one.pairs).min().unwrap_or(0);
+        let sum = |of: fn(&ThreadCount) -> u64| self.counts.iter().map(of).sum::<u64>();
+        let done = self.counts.iter().map(|one| one.pairs).min().unwrap_or(0);
         let used = sum(|one| one.pairs + one.single);
         let objects = self.objects as u64;
         let whole = Drained {
@@ -98,7 +98,7 @@ impl Seen {
 
     /// From when all were there until the last was done.
     fn elapsed(&self) -> Duration {
-        let timed = || self.tallies.iter().filter_map(|one| one.timed);
+        let timed = || self.counts.iter().filter_map(|one| one.timed);
         let begun = timed().map(|(begun, _)| begun).min();
         let ended = timed().map(|(_, ended)| ended).max();
         begun
@@ -109,16 +109,16 @@ impl Seen {
     /// The trial, once it is proved. `clock_ns` is what a look at the clock takes.
     pub(super) fn trial(&self, batch: Batch, clock_ns: f64) -> Trial {
         let elapsed_ns = self.elapsed().as_nanos() as f64;
-        let threads = self.tallies.len() as f64;
+        let threads = self.counts.len() as f64;
         let pairs = threads * batch.0 as f64;
-        let misses: u64 = self.tallies.iter().map(|one| one.misses).sum();
+        let misses: u64 = self.counts.iter().map(|one| one.misses).sum();
         let mut secondary = BTreeMap::from([
             (PAIRS_PER_S.to_owned(), 1e9 * pairs / elapsed_ns),
             ("misses".to_owned(), misses as f64 / pairs),
             ("fairness".to_owned(), fairness(&self.rates())),
         ]);
-        let mut latency: Histogram<u32> = self.tallies[0].latency.clone();
-        for other in &self.tallies[1..] {
+        let mut latency: Histogram<u32> = self.counts[0].latency.clone();
+        for other in &self.counts[1..] {
             // Both grow as they must, so that there is nothing to refuse.
             let _ = latency.add(&other.latency);
         }
@@ -134,11 +134,11 @@ impl Seen {
 
     /// Pairs per nanosecond of each thread, by its own end.
     fn rates(&self) -> Vec<f64> {
-        let rate = |one: &Tally| {
+        let rate = |one: &ThreadCount| {
             let (begun, ended) = one.timed?;
             Some(one.pairs as f64 / (ended - begun).as_nanos().max(1) as f64)
         };
-        self.tallies.iter().filter_map(rate).collect()
+        self.counts.iter().filter_map(rate).collect()
     }
 }
 
@@ -163,10 +163,10 @@ mod tests {
     /// Two threads, the second twice as fast as the first, of whose 200 pairs each took 10 ns or less.
     fn good() -> Seen {
         let begun = Instant::now();
-        let tally = |ns| {
+        let count = |ns| {
             let mut latency = Histogram::new(2).unwrap();
             (0..20).for_each(|ns| latency.record(ns).unwrap());
-            Tally {
+            ThreadCount {
                 pairs: PAIRS,
                 single: 20,
                 misses: 5,
@@ -176,7 +176,7 @@ mod tests {
             }
         };
         Seen {
-            tallies: vec![tally(1000), tally(500)],
+            counts: vec![count(1000), count(500)],
             uses: 240,
             objects: 4,
             drained: Some(Drained {
@@ -221,10 +221,10 @@ mod tests {
             problem.map(|problem| problem.check).unwrap_or_default()
         };
         assert_eq!(
-            check(|seen| seen.tallies[1].pairs -= 1),
+            check(|seen| seen.counts[1].pairs -= 1),
             "pairs of each thread"
         );
-        assert_eq!(check(|seen| seen.tallies[1].foreign = 1), "foreign objects");
+        assert_eq!(check(|seen| seen.counts[1].foreign = 1), "foreign objects");
         let uses = "uses that the objects counted";
         assert_eq!(check(|seen| seen.uses -= 1), uses);
         assert_eq!(check(|seen| seen.uses += 1), uses);
@@ -235,8 +235,8 @@ mod tests {
         let strange = drained(|drained| drained.strange = 1);
         assert_eq!(strange, "objects that there are not");
         let still = check(|seen| {
-            for tally in &mut seen.tallies {
-                tally.timed = tally.timed.map(|(begun, _)| (begun, begun));
+            for count in &mut seen.counts {
+                count.timed = count.timed.map(|(begun, _)| (begun, begun));
             }
         });
         assert_eq!(still, "clock moved");

@@ -44,7 +44,7 @@ pub(super) struct Use {
 }
 
 /// What threads take objects from.
-pub(super) trait Bed {
+pub(super) trait Fixture {
     /// Times all threads of a group; what was seen, latencies included.
     fn time(&self, group: ThreadGroup, each: Use) -> Result<Seen, Fault>;
 }
@@ -85,7 +85,7 @@ fn wait_for(multiplications: u32) {
 
 /// A pool with its objects.
 #[derive(Debug)]
-pub(super) struct PoolBed<P> {
+pub(super) struct PoolFixture<P> {
     pool: P,
     cpus: usize,
     stamps: Box<[CachePadded<Stamp>]>,
@@ -93,7 +93,7 @@ pub(super) struct PoolBed<P> {
 
 /// What one thread did.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct ThreadCount {
     /// Pairs in the timed phase.
     pub(super) pairs: u64,
     /// Pairs that were timed one by one.
@@ -108,7 +108,7 @@ pub(super) struct Tally {
     pub(super) latency: Histogram<u32>,
 }
 
-impl<P: Pool + 'static> PoolBed<P> {
+impl<P: Pool + 'static> PoolFixture<P> {
     /// A pool as it was made, for so many CPUs.
     pub(super) fn new(pool: P, cpus: usize) -> Result<Self, Error> {
         let objects = pool.capacity();
@@ -120,29 +120,29 @@ impl<P: Pool + 'static> PoolBed<P> {
                 bytes: objects * size_of::<CachePadded<Stamp>>(),
             })?;
         stamps.resize_with(objects, CachePadded::default);
-        Ok(PoolBed {
+        Ok(PoolFixture {
             pool,
             cpus,
             stamps: stamps.into(),
         })
     }
 
-    /// The same as a bed of any kind.
-    pub(super) fn boxed(pool: P, cpus: usize) -> Result<Box<dyn Bed>, Error> {
-        Ok(Box::new(PoolBed::new(pool, cpus)?))
+    /// The same as a fixture of any kind.
+    pub(super) fn boxed(pool: P, cpus: usize) -> Result<Box<dyn Fixture>, Error> {
+        Ok(Box::new(PoolFixture::new(pool, cpus)?))
     }
 
     /// All of one thread.
-    fn work(&self, at: usize, member: &Member, each: Use) -> Tally {
+    fn work(&self, at: usize, member: &Member, each: Use) -> ThreadCount {
         let Use { pairs, hold, bulk } = each;
         let mut held = Vec::with_capacity(bulk);
         let mut hand = Hand {
-            bed: self,
+            fixture: self,
             member,
             at,
             sign: member.index as u32 + 1,
             hold,
-            tally: Tally {
+            count: ThreadCount {
                 pairs: 0,
                 single: 0,
                 misses: 0,
@@ -153,20 +153,20 @@ impl<P: Pool + 'static> PoolBed<P> {
             },
         };
         let Some(begun) = member.meet(0) else {
-            return hand.tally;
+            return hand.count;
         };
-        hand.tally.pairs = match bulk {
+        hand.count.pairs = match bulk {
             1 => hand.singly(pairs),
             bulk => hand.in_bulk(pairs, bulk, &mut held),
         };
-        hand.tally.timed = Some((begun, Instant::now()));
-        let misses = hand.tally.misses;
+        hand.count.timed = Some((begun, Instant::now()));
+        let misses = hand.count.misses;
         // Of several taken at a time, none has a beginning and an end of its own.
         if bulk == 1 && member.meet(1).is_some() {
             hand.clocked(pairs.div_ceil(LATENCY_SHARE));
         }
-        hand.tally.misses = misses;
-        hand.tally
+        hand.count.misses = misses;
+        hand.count
     }
 
     /// All threads; `at` tells each where it asks for objects.
@@ -174,13 +174,13 @@ impl<P: Pool + 'static> PoolBed<P> {
         for stamp in &self.stamps {
             stamp.uses.store(0, Relaxed);
         }
-        let tallies = group.work(|member| self.work(at(member), member, each))?;
+        let counts = group.work(|member| self.work(at(member), member, each))?;
         let uses = self.stamps.iter().map(|stamp| stamp.uses.load(Relaxed));
         Ok(Seen {
             uses: uses.sum(),
             objects: self.stamps.len(),
             drained: None,
-            tallies,
+            counts,
         })
     }
 
@@ -211,7 +211,7 @@ impl<P: Pool + 'static> PoolBed<P> {
     }
 }
 
-impl<P: Pool + 'static> Bed for PoolBed<P> {
+impl<P: Pool + 'static> Fixture for PoolFixture<P> {
     fn time(&self, group: ThreadGroup, each: Use) -> Result<Seen, Fault> {
         let seen = self.all(group, each, |member| member.place)?;
         Ok(Seen {
@@ -223,26 +223,28 @@ impl<P: Pool + 'static> Bed for PoolBed<P> {
 
 /// One thread's part.
 struct Hand<'a, P> {
-    bed: &'a PoolBed<P>,
+    fixture: &'a PoolFixture<P>,
     member: &'a Member<'a>,
     at: usize,
     sign: u32,
     hold: u32,
-    tally: Tally,
+    count: ThreadCount,
 }
 
 impl<P: Pool + 'static> Hand<'_, P> {
     /// Pairs one after the other: how many, which are fewer where no object came for too long.
     fn singly(&mut self, pairs: u64) -> u64 {
-        let bed = self.bed;
+        let fixture = self.fixture;
         let (at, sign, hold) = (self.at, self.sign, self.hold);
         let one = Use {
             pairs,
             hold,
             bulk: 1,
         };
-        let (done, foreign) = singly(&bed.pool, &bed.stamps, at, sign, one, &mut || self.wait());
-        self.tally.foreign += foreign;
+        let (done, foreign) = singly(&fixture.pool, &fixture.stamps, at, sign, one, &mut || {
+            self.wait()
+        });
+        self.count.foreign += foreign;
         done
     }
 
@@ -251,11 +253,11 @@ impl<P: Pool + 'static> Hand<'_, P> {
         while done < pairs {
             let wanted = bulk.min(usize::try_from(pairs - done).unwrap_or(bulk));
             while held.len() < wanted {
-                match self.bed.pool.pop(self.at) {
+                match self.fixture.pool.pop(self.at) {
                     Some(object) => held.push(object),
                     // Who waited with objects in hand could wait for one who does the same.
                     None if !held.is_empty() => {
-                        self.tally.misses += 1;
+                        self.count.misses += 1;
                         break;
                     }
                     None => match self.wait() {
@@ -280,33 +282,33 @@ impl<P: Pool + 'static> Hand<'_, P> {
                 return;
             }
             let ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            self.tally.latency.saturating_record(ns);
-            self.tally.single += 1;
+            self.count.latency.saturating_record(ns);
+            self.count.single += 1;
         }
     }
 
     fn take(&self, object: &Object) {
-        let stamp = self.bed.stamps.get(object.index());
+        let stamp = self.fixture.stamps.get(object.index());
         stamp.inspect(|stamp| stamp.sign(self.sign));
     }
 
     fn give(&mut self, object: Object) {
-        let stamp = self.bed.stamps.get(object.index());
-        self.tally.foreign += u64::from(stamp.is_none_or(|stamp| !stamp.is_signed(self.sign)));
-        self.bed.pool.push(self.at, object);
+        let stamp = self.fixture.stamps.get(object.index());
+        self.count.foreign += u64::from(stamp.is_none_or(|stamp| !stamp.is_signed(self.sign)));
+        self.fixture.pool.push(self.at, object);
     }
 
     /// Looks for an object again and again, others first; `None` where that lasts too long.
     #[cold]
     fn wait(&mut self) -> Option<Object> {
         let wait = self.member.wait();
-        self.tally.misses += 1;
+        self.count.misses += 1;
         for looks in 1u64.. {
             if looks % LOOKS_A_CLOCK == 0 && wait.is_over() {
                 break;
             }
             thread::yield_now();
-            if let Some(object) = self.bed.pool.pop(self.at) {
+            if let Some(object) = self.fixture.pool.pop(self.at) {
                 return Some(object);
             }
         }
@@ -363,16 +365,16 @@ impl Pool for Own {
 
 /// The same loop with objects and without a pool.
 #[derive(Debug)]
-pub(super) struct Floor(PoolBed<Own>);
+pub(super) struct Floor(PoolFixture<Own>);
 
 impl Floor {
     /// For so many threads.
-    pub(super) fn boxed(threads: usize) -> Result<Box<dyn Bed>, Error> {
-        Ok(Box::new(Floor(PoolBed::new(Own(threads), 1)?)))
+    pub(super) fn boxed(threads: usize) -> Result<Box<dyn Fixture>, Error> {
+        Ok(Box::new(Floor(PoolFixture::new(Own(threads), 1)?)))
     }
 }
 
-impl Bed for Floor {
+impl Fixture for Floor {
     fn time(&self, group: ThreadGroup, each: Use) -> Result<Seen, Fault> {
         self.0.all(group, each, |member| member.index)
     }
