@@ -220,7 +220,7 @@ impl Group<'_> {
         }
         if self.are_of_a_workload() {
             let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
-            let (added, warning) = self.added(&names, threshold, family);
+            let (added, warning) = self.overhead_difference(&names, threshold, family);
             changes.cases.extend(added);
             changes.warnings.extend(warning);
             return;

@@ -3,14 +3,13 @@
 //! While a run goes on, its [`Journal`] takes down every event; at its end [`Record::build`] makes
 //! the record of them, [`write()`] puts it on disk whole, and [`load`] and [`compare()`] read it again.
 
-mod across;
-mod added;
 mod build;
 mod cells;
 mod changes;
 mod compare;
 mod compat;
 mod cost;
+mod cross_target;
 mod disturbance;
 mod exact;
 mod file;
@@ -18,6 +17,7 @@ mod journal;
 mod journal_error;
 mod net;
 mod noise;
+mod overhead_difference;
 mod scaling;
 mod schema;
 mod session;
@@ -26,12 +26,14 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-pub use across::{Across, Against, CaseAcross, Cell, Difference, Standing, by_experiment};
 pub use cells::Cells;
 pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
 pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;
 pub use cost::{Cost, Part};
+pub use cross_target::{
+    Against, Cell, CrossTarget, CrossTargetRow, Difference, Standing, by_experiment,
+};
 pub use disturbance::Disturbance;
 pub(crate) use exact::recorded_rounding;
 pub(crate) use file::replace;

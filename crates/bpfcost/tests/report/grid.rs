@@ -67,7 +67,7 @@ fn kernels_are_compared_by_net() {
     let two = &records[1..3];
     let matrix = of(two);
     let mut compared = 0;
-    for row in &matrix.across.rows {
+    for row in &matrix.cross_target.rows {
         let [old, new] = [0, 1].map(|at| row.cells[at].case);
         let Some(found) = row.cells[1].difference else {
             continue;
@@ -133,16 +133,18 @@ fn every_cell_is_there_once() {
     let records = kernels();
     let matrix = of(&records);
     let cells = records[1].cells().unwrap();
-    let in_rows = matrix
-        .rows()
-        .filter(|row| matrix.across.rows[row.index].name.starts_with("none/"));
+    let in_rows = matrix.rows().filter(|row| {
+        matrix.cross_target.rows[row.index]
+            .name
+            .starts_with("none/")
+    });
     assert_eq!(in_rows.count(), 4, "floors");
     for row in &cells.rows {
         for column in &cells.columns {
             let name = format!("{row}/{column}");
             let shown = matrix
                 .rows()
-                .filter(|row| matrix.across.rows[row.index].name == name);
+                .filter(|row| matrix.cross_target.rows[row.index].name == name);
             let absent = matrix
                 .absent
                 .iter()
@@ -153,7 +155,7 @@ fn every_cell_is_there_once() {
     assert!(
         matrix
             .rows()
-            .all(|row| !matrix.across.rows[row.index].name.contains("/stats"))
+            .all(|row| !matrix.cross_target.rows[row.index].name.contains("/stats"))
     );
 }
 

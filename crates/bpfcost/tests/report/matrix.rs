@@ -103,8 +103,11 @@ fn the_latest_session_of_a_target_stands() {
     early.started = "2026-01-01T00:00:00Z".to_owned();
     let records = [sample_exact::old(), sample_exact::new(), early];
     let matrix = of(&records);
-    assert_eq!((matrix.heads.len(), matrix.across.left_out), (2, 1));
-    assert_eq!(matrix.across.columns[1].record.started, records[1].started);
+    assert_eq!((matrix.heads.len(), matrix.cross_target.left_out), (2, 1));
+    assert_eq!(
+        matrix.cross_target.columns[1].record.started,
+        records[1].started
+    );
     let text = words(&views::across(&matrix, Style::default(), false));
     assert!(text.contains("1 earlier session"), "{text}");
 }
@@ -116,7 +119,7 @@ fn every_case_and_target_is_there_once() {
     let mut seen = BTreeMap::new();
     for row in matrix.rows() {
         assert_eq!(row.cells.len(), records.len());
-        let case = &matrix.across.rows[row.index];
+        let case = &matrix.cross_target.rows[row.index];
         assert_eq!(case.name, row.name);
         for (cell, record) in case.cells.iter().zip(&records) {
             assert_eq!(cell.case, record.case(case.name), "{}", case.name);
@@ -150,7 +153,7 @@ fn cases_of_later_targets_stand_where_those_have_them() {
     );
     assert!(
         matrix
-            .across
+            .cross_target
             .rows
             .iter()
             .map(|row| row.role)
@@ -215,8 +218,8 @@ fn only_what_is_measured_alike_is_compared() {
     ];
     records[2].asked.quick = true;
     let matrix = of(&records);
-    assert_eq!(matrix.across.columns[1].against, Against::Column(0));
-    let Against::Nothing(why) = &matrix.across.columns[2].against else {
+    assert_eq!(matrix.cross_target.columns[1].against, Against::Column(0));
+    let Against::Nothing(why) = &matrix.cross_target.columns[2].against else {
         panic!("compared");
     };
     assert!(why.contains("--quick"), "{why}");
@@ -232,7 +235,7 @@ fn only_what_is_measured_alike_is_compared() {
 fn counts_are_judged_with_no_margin() {
     let records = [sample_exact::old(), sample_exact::new()];
     let matrix = of(&records);
-    for row in &matrix.across.rows {
+    for row in &matrix.cross_target.rows {
         let [old, new] = [0, 1].map(|at| row.cells[at].case.unwrap().raw.as_ref().unwrap());
         let found = row.cells[1].difference.unwrap();
         let [old_loads, new_loads] = [old, new].map(|raw| raw.loads.unwrap());
@@ -273,11 +276,14 @@ fn times_of_sessions_are_judged_with_their_spread() {
         let [low, high] = found.relative_ci95.unwrap();
         assert!(high - low > 0.02, "{found:?}");
     }
-    assert_eq!(matrix.across.session_spread, Some((0.01, true)));
+    assert_eq!(matrix.cross_target.session_spread, Some((0.01, true)));
     let mut unknown = timed();
     unknown[2].spread.session = None;
     unknown[0].spread.session = None;
-    assert_eq!(of(&unknown).across.session_spread, Some((0.03, false)));
+    assert_eq!(
+        of(&unknown).cross_target.session_spread,
+        Some((0.03, false))
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod made;
 use std::fmt::Write;
 
 use crate::{
-    record::{Across, Record},
+    record::{CrossTarget, Record},
     report::{
         block::Block,
         markdown::escape,
@@ -81,7 +81,7 @@ pub fn render(records: &[&Record]) -> Option<String> {
 impl<'a> Atlas<'a> {
     fn new(records: &[&'a Record]) -> Option<Self> {
         // Of several sessions on one target the last.
-        let columns = Across::new(records).columns;
+        let columns = CrossTarget::new(records).columns;
         let latest: Vec<&Record> = columns.iter().map(|column| column.record).collect();
         let first = latest.iter().find(|record| record.cells().is_some())?;
         let of = |wanted: &dyn Fn(&Record) -> bool| -> Vec<&'a Record> {

@@ -9,7 +9,7 @@ use crate::{
 impl Matrix<'_> {
     /// What to know to read it.
     pub fn captions(&self) -> Vec<String> {
-        let columns = &self.across.columns;
+        let columns = &self.cross_target.columns;
         let mut captions = Vec::new();
         captions.extend(self.grid.as_ref().map(|grid| {
             let net = text::line(&grid.net);
@@ -34,7 +34,7 @@ impl Matrix<'_> {
         if firsts.count() > 1 {
             captions.push("Targets that measure differently are not compared.".to_owned());
         }
-        if let Some((share, known)) = self.across.session_spread {
+        if let Some((share, known)) = self.cross_target.session_spread {
             let all: usize = timed
                 .into_iter()
                 .map(|at| self.differences(at).count())
@@ -63,8 +63,8 @@ impl Matrix<'_> {
                 Against::First | Against::Column(_) => None,
             });
         }
-        if self.across.left_out > 0 {
-            let sessions = number::plural(self.across.left_out, "earlier session");
+        if self.cross_target.left_out > 0 {
+            let sessions = number::plural(self.cross_target.left_out, "earlier session");
             captions.push(format!("Of the same targets, {sessions} left out here."));
         }
         captions

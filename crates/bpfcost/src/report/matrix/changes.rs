@@ -48,7 +48,7 @@ fn block(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Block {
     let [there, here] = columns.map(|column| &matrix.heads[column]);
     let over = number::round_percent(NAMED);
     let changes = matrix.rows().filter_map(|row| {
-        let case = &matrix.across.rows[row.index];
+        let case = &matrix.cross_target.rows[row.index];
         let cell = &case.cells[columns[1]];
         let (grid_row, column) = grid.place(cell.case?)?;
         Some(Change {

@@ -4,26 +4,26 @@
 use super::{Placed, apart};
 use crate::{
     experiment::{Grid, Role},
-    record::{Across, CaseAcross, CaseRecord, Status},
+    record::{CaseRecord, CrossTarget, CrossTargetRow, Status},
     report::text,
 };
 
 /// Where every case stands; and what no target can run, of a grid, with the reason that the first of them gives.
 pub(super) fn placed(
-    across: &Across<'_>,
+    cross_target: &CrossTarget<'_>,
     grid: Option<&Grid>,
 ) -> (Vec<Placed>, Vec<(String, String)>) {
-    let known = |row: &CaseAcross<'_>| -> Option<(String, String)> {
+    let known = |row: &CrossTargetRow<'_>| -> Option<(String, String)> {
         let place = grid?.place(any(row)?).filter(|_| row.role == Role::Case);
         place.map(|(name, column)| (name.to_owned(), column.to_owned()))
     };
     let mut columns: Vec<String> = Vec::new();
     let mut here: Vec<(Placed, (usize, f64))> = Vec::new();
     let mut absent: Vec<(String, String, String)> = Vec::new();
-    for (index, row) in across.rows.iter().enumerate() {
+    for (index, row) in cross_target.rows.iter().enumerate() {
         let Some((name, column)) = known(row) else {
             let (group, name) = (row.group.to_owned(), text::line(row.name));
-            let last = usize::MAX - usize::from(!apart(across, index));
+            let last = usize::MAX - usize::from(!apart(cross_target, index));
             here.push((Placed { index, group, name }, (last, 0.0)));
             continue;
         };
@@ -40,7 +40,7 @@ pub(super) fn placed(
         }
         let group = grid.map_or_else(String::new, |grid| format!("{} {column}", grid.columns));
         let name = text::line(&name);
-        let cost = cost(row, across).unwrap_or(f64::INFINITY);
+        let cost = cost(row, cross_target).unwrap_or(f64::INFINITY);
         here.push((Placed { index, group, name }, (place, cost)));
     }
     here.sort_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
@@ -48,8 +48,9 @@ pub(super) fn placed(
     // A row of which nothing runs is named once.
     let mut lines: Vec<(String, String)> = Vec::new();
     for (name, column, reason) in &absent {
-        let runs =
-            |placed: &Placed| known(&across.rows[placed.index]).is_some_and(|one| one.0 == *name);
+        let runs = |placed: &Placed| {
+            known(&cross_target.rows[placed.index]).is_some_and(|one| one.0 == *name)
+        };
         let told = text::line(&match here.iter().any(runs) {
             true => format!("{name}/{column}"),
             false => name.clone(),
@@ -62,12 +63,12 @@ pub(super) fn placed(
 }
 
 /// The case on the first target that has it.
-fn any<'a>(row: &CaseAcross<'a>) -> Option<&'a CaseRecord> {
+fn any<'a>(row: &CrossTargetRow<'a>) -> Option<&'a CaseRecord> {
     row.cells.iter().find_map(|cell| cell.case)
 }
 
 /// Why it runs nowhere; `None` where it does, or should.
-fn reason(row: &CaseAcross<'_>) -> Option<String> {
+fn reason(row: &CrossTargetRow<'_>) -> Option<String> {
     let mut cases = row.cells.iter().filter_map(|cell| cell.case);
     let nowhere = cases.all(|case| case.status == Status::Unsupported);
     let reason = any(row).and_then(|case| case.reason.clone());
@@ -75,9 +76,9 @@ fn reason(row: &CaseAcross<'_>) -> Option<String> {
 }
 
 /// What a row sorts by: its cost on the first target that has one, of those that measure like the first.
-fn cost(row: &CaseAcross<'_>, across: &Across<'_>) -> Option<f64> {
-    let unit = across.columns.first()?.record.unit;
-    let mut cells = row.cells.iter().zip(&across.columns);
+fn cost(row: &CrossTargetRow<'_>, cross_target: &CrossTarget<'_>) -> Option<f64> {
+    let unit = cross_target.columns.first()?.record.unit;
+    let mut cells = row.cells.iter().zip(&cross_target.columns);
     cells.find_map(|(cell, column)| {
         let cost = column.record.cost(cell.case?)?;
         (column.record.unit == unit).then_some(cost.value)

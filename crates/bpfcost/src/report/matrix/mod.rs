@@ -1,6 +1,6 @@
 //! Several targets in one view: what each case costs on each, and where they differ, by verdict.
 //!
-//! What is compared with what is decided in [`Across`]; here it becomes text, once for all views.
+//! What is compared with what is decided in [`CrossTarget`]; here it becomes text, once for all views.
 
 mod captions;
 mod changes;
@@ -11,7 +11,7 @@ mod view;
 pub use self::{changes::changes, summary::sentence, view::view};
 use crate::{
     experiment::{Grid, Role},
-    record::{Across, Against, Cell, Difference, Record, Standing, Verdict, by_experiment},
+    record::{Against, Cell, CrossTarget, Difference, Record, Standing, Verdict, by_experiment},
     report::{absent, cost::CostText, number, rows, style::Tone, target, text, words},
 };
 
@@ -22,7 +22,7 @@ const ABSENT: &str = "—";
 #[derive(Debug)]
 pub struct Matrix<'a> {
     /// What the text was made from.
-    pub across: Across<'a>,
+    pub cross_target: CrossTarget<'a>,
     /// The experiment's name.
     pub experiment: String,
     /// The targets.
@@ -62,7 +62,7 @@ pub struct Group {
 /// One case on every target.
 #[derive(Debug)]
 pub struct Row {
-    /// Its place in [`Across::rows`].
+    /// Its place in [`CrossTarget::rows`].
     pub index: usize,
     /// The case's name.
     pub name: String,
@@ -90,7 +90,7 @@ impl CellText {
 
 /// Where a row stands.
 struct Placed {
-    /// Its place in [`Across::rows`].
+    /// Its place in [`CrossTarget::rows`].
     index: usize,
     group: String,
     name: String,
@@ -139,22 +139,22 @@ impl<'a> Matrix<'a> {
         {
             return None;
         }
-        let across = Across::new(records);
-        let first = across
+        let cross_target = CrossTarget::new(records);
+        let first = cross_target
             .columns
             .first()
-            .filter(|_| across.columns.len() > 1)?;
+            .filter(|_| cross_target.columns.len() > 1)?;
         let experiment = text::line(&first.record.experiment);
         let grid = first.record.layout.grid();
-        let (placed, absent) = grid::placed(&across, grid);
+        let (placed, absent) = grid::placed(&cross_target, grid);
         let mut footnotes = Vec::new();
         let mut groups: Vec<Group> = Vec::new();
         let mut short = 0;
         let mut places = std::collections::HashMap::new();
         for placed in placed {
-            let case = &across.rows[placed.index];
+            let case = &cross_target.rows[placed.index];
             // Floors may share a heading with cases, and stand last all the same.
-            let apart = apart(&across, placed.index);
+            let apart = apart(&cross_target, placed.index);
             let key = (placed.group.clone(), case.role == Role::Floor, apart);
             let place = *places.entry(key).or_insert_with(|| {
                 let name = rows::heading(&placed.group);
@@ -165,7 +165,7 @@ impl<'a> Matrix<'a> {
                 }
                 groups.len() - 1
             });
-            let cells = case.cells.iter().zip(&across.columns);
+            let cells = case.cells.iter().zip(&cross_target.columns);
             let cells = cells.map(|(cell, column)| cell_text(cell, column.record, &mut footnotes));
             groups[place].rows.push(Row {
                 index: placed.index,
@@ -177,14 +177,14 @@ impl<'a> Matrix<'a> {
             short = groups.len().min(1);
         }
         Some(Matrix {
-            heads: across.columns.iter().map(head).collect(),
+            heads: cross_target.columns.iter().map(head).collect(),
             experiment,
             short,
             groups,
             grid: grid.cloned(),
             absent,
             footnotes,
-            across,
+            cross_target,
         })
     }
 
@@ -211,7 +211,7 @@ impl<'a> Matrix<'a> {
 
     /// The differences of the cases (not of floors) in a column.
     pub fn differences(&self, column: usize) -> impl Iterator<Item = Difference> {
-        self.across
+        self.cross_target
             .rows
             .iter()
             .filter(|row| row.role == Role::Case)
@@ -220,9 +220,9 @@ impl<'a> Matrix<'a> {
 }
 
 /// Whether a row is beside the usual curves: under other circumstances, or a floor of them.
-fn apart(across: &Across<'_>, row: usize) -> bool {
-    let row = &across.rows[row];
-    let mut found = row.cells.iter().zip(&across.columns);
+fn apart(cross_target: &CrossTarget<'_>, row: usize) -> bool {
+    let row = &cross_target.rows[row];
+    let mut found = row.cells.iter().zip(&cross_target.columns);
     found.any(
         |(cell, column)| match (cell.case, column.record.layout.scaling()) {
             (Some(case), Some(scaling)) => match scaling.place(case) {

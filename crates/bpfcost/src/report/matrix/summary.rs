@@ -17,7 +17,7 @@ pub fn sentence(matrix: &Matrix<'_>) -> String {
     if clauses.is_empty() {
         clauses.push("they measure in different ways, nothing is compared".to_owned());
     }
-    for (column, head) in matrix.across.columns.iter().zip(&matrix.heads) {
+    for (column, head) in matrix.cross_target.columns.iter().zip(&matrix.heads) {
         let count = |status| {
             let cases = column.record.cases.iter();
             cases.filter(|case| case.status == status).count()
@@ -43,7 +43,7 @@ fn differs(matrix: &Matrix<'_>, at: usize) -> Option<String> {
         return Some(format!("{here} and {there} have no case in common"));
     };
     let what = match (
-        matrix.across.columns[at].record.unit.is_counted(),
+        matrix.cross_target.columns[at].record.unit.is_counted(),
         middle > 0.0,
     ) {
         (true, false) => "fewer instructions than",

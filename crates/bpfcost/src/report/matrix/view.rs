@@ -69,7 +69,7 @@ fn targets(matrix: &Matrix<'_>) -> Block {
     ];
     Block {
         title: "Targets".to_owned(),
-        ..Block::of(columns, &matrix.across.columns)
+        ..Block::of(columns, &matrix.cross_target.columns)
     }
 }
 
@@ -77,9 +77,15 @@ fn targets(matrix: &Matrix<'_>) -> Block {
 fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
     let all = detail != Detail::Brief;
     let mut columns = vec![Head::words("case").of(|row: &Row| Cell::words(&row.name))];
-    for (at, (head, standing)) in matrix.heads.iter().zip(&matrix.across.columns).enumerate() {
+    for (at, (head, standing)) in matrix
+        .heads
+        .iter()
+        .zip(&matrix.cross_target.columns)
+        .enumerate()
+    {
         let record = standing.record;
-        let cost = move |row: &Row| record.cost(matrix.across.rows[row.index].cells[at].case?);
+        let cost =
+            move |row: &Row| record.cost(matrix.cross_target.rows[row.index].cells[at].case?);
         let spread = move |row: &Row| {
             let text = &row.cells[at].text;
             let spread = match detail {
@@ -148,7 +154,7 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
 /// The cases that are invalid on any target.
 fn problems(matrix: &Matrix<'_>) -> Vec<Section> {
     let mut sections = Vec::new();
-    for (column, head) in matrix.across.columns.iter().zip(&matrix.heads) {
+    for (column, head) in matrix.cross_target.columns.iter().zip(&matrix.heads) {
         let cases = column.record.cases.iter();
         let invalid = cases.filter(|case| case.status == Status::Invalid);
         for (problem, details) in invalid.flat_map(|case| words::invalid_lines(case, column.record))
@@ -183,7 +189,7 @@ fn figures(matrix: &Matrix<'_>) -> Figures {
 
 /// What disturbed the records, where they don't follow.
 fn disturbed(matrix: &Matrix<'_>) -> Section {
-    let columns = matrix.across.columns.iter().zip(&matrix.heads);
+    let columns = matrix.cross_target.columns.iter().zip(&matrix.heads);
     let warnings = columns.flat_map(|(column, head)| {
         let lines = warnings::lines(column.record).into_iter();
         lines.map(|warning| format!("{}: {warning}", head.label))

@@ -45,10 +45,10 @@ impl Atlas<'_> {
     }
 
     fn block(&self, group: &Group, matrix: &Matrix<'_>, changes: &Changes) -> Block {
-        let across = |row: &Row| &matrix.across.rows[row.index];
-        let case = |row: &Row| across(row).cells.iter().find_map(|cell| cell.case);
+        let cross_target = |row: &Row| &matrix.cross_target.rows[row.index];
+        let case = |row: &Row| cross_target(row).cells.iter().find_map(|cell| cell.case);
         let about = |row: &Row| case(row).map_or_else(String::new, |case| text::line(&case.about));
-        let is_floor = |row: &Row| across(row).role == Role::Floor;
+        let is_floor = |row: &Row| cross_target(row).role == Role::Floor;
         let floors = group.rows.iter().any(is_floor);
         let mut columns = vec![Head::words("insn/op").of(|row: &Row| Cell::words(&row.name))];
         for (place, record) in self.kernels.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Atlas<'_> {
                 range => Cell::words(range),
             };
             let change = move |row: &Row| {
-                let change = changes.get(&(place, across(row).name.to_owned()));
+                let change = changes.get(&(place, cross_target(row).name.to_owned()));
                 Cell::words(change.cloned().unwrap_or_default())
             };
             columns.extend([
@@ -105,7 +105,7 @@ fn changes(kernels: &[&Record]) -> Changes {
                 matches!(found.difference.verdict, Verdict::Slower | Verdict::Faster)
             });
             if let Some(found) = differs {
-                let name = matrix.across.rows[row.index].name.to_owned();
+                let name = matrix.cross_target.rows[row.index].name.to_owned();
                 changes.insert((before + 1, name), format!("({})", found.relative));
             }
         }

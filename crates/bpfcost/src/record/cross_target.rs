@@ -29,11 +29,11 @@ use crate::experiment::{Grid, Role, Unit};
 
 /// Records of one experiment, one a target.
 #[derive(Debug)]
-pub struct Across<'a> {
+pub struct CrossTarget<'a> {
     /// The targets, in the order given.
     pub columns: Vec<Standing<'a>>,
     /// Every case of every record once, in the experiment's order, floors last; of a grid, its cells.
-    pub rows: Vec<CaseAcross<'a>>,
+    pub rows: Vec<CrossTargetRow<'a>>,
     /// The spread between sessions that widened the intervals of times, as a share, and whether all
     /// records told theirs; `None` where no times are compared.
     pub session_spread: Option<(f64, bool)>,
@@ -65,7 +65,7 @@ pub enum Against {
 
 /// One case on every target.
 #[derive(Debug)]
-pub struct CaseAcross<'a> {
+pub struct CrossTargetRow<'a> {
     /// The case's name.
     pub name: &'a str,
     /// The heading under which tables show it.
@@ -111,7 +111,7 @@ pub fn by_experiment(records: &[Record]) -> Vec<Vec<&Record>> {
     groups
 }
 
-impl<'a> Across<'a> {
+impl<'a> CrossTarget<'a> {
     /// The records of one experiment side by side; of several sessions on the same target and kernel,
     /// the one that started last.
     pub fn new(records: &[&'a Record]) -> Self {
@@ -120,7 +120,7 @@ impl<'a> Across<'a> {
         let columns = standings(&records);
         let mut rows = rows(&records);
         let session_spread = judge(&columns, &mut rows);
-        Across {
+        CrossTarget {
             left_out: records_given - columns.len(),
             columns,
             rows,
@@ -229,7 +229,7 @@ fn unlike_parts(one: &str, other: &str) -> (String, String) {
 }
 
 /// Every case once. A case that only later records have stands where they have it.
-fn rows<'a>(records: &[&'a Record]) -> Vec<CaseAcross<'a>> {
+fn rows<'a>(records: &[&'a Record]) -> Vec<CrossTargetRow<'a>> {
     let mut order: Vec<&'a CaseRecord> = Vec::new();
     for record in records {
         // A new case goes behind the one that stands before it in its record.
@@ -251,7 +251,7 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CaseAcross<'a>> {
         case: record.case(&case.name),
         difference: None,
     };
-    let row = |case: &'a CaseRecord| CaseAcross {
+    let row = |case: &'a CaseRecord| CrossTargetRow {
         name: &case.name,
         group: &case.group,
         role: case.role,
@@ -261,7 +261,7 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CaseAcross<'a>> {
 }
 
 /// Fills in the differences; returns the spread between sessions that times were judged with.
-fn judge(columns: &[Standing<'_>], rows: &mut [CaseAcross<'_>]) -> Option<(f64, bool)> {
+fn judge(columns: &[Standing<'_>], rows: &mut [CrossTargetRow<'_>]) -> Option<(f64, bool)> {
     let mut timed: Vec<(usize, usize, [Cost; 2])> = Vec::new();
     let mut spread: Option<(f64, bool)> = None;
     let margin = columns

@@ -33,7 +33,7 @@ impl Group<'_> {
     }
 
     /// The changes of cases that both sides have, and what keeps some of them from a verdict.
-    pub(super) fn added(
+    pub(super) fn overhead_difference(
         &self,
         names: &[String],
         threshold: f64,
@@ -56,7 +56,10 @@ impl Group<'_> {
                 Some(off) => beyond_off(
                     change,
                     off,
-                    [added(&self.old, name), added(&self.new, name)],
+                    [
+                        overhead_difference(&self.old, name),
+                        overhead_difference(&self.new, name),
+                    ],
                 ),
                 // There are epochs; it is runs that are too few, or one without the probe beside it.
                 None => Change {
@@ -146,7 +149,7 @@ fn ratios(side: &[&Record], name: &str) -> Vec<Estimate> {
 }
 
 /// What a case takes beyond what it takes without a probe, over the records of a side, with the interval of a single one.
-fn added(side: &[&Record], name: &str) -> (Option<f64>, Option<[f64; 2]>) {
+fn overhead_difference(side: &[&Record], name: &str) -> (Option<f64>, Option<[f64; 2]>) {
     let found: Vec<&Comparison> = side
         .iter()
         .filter_map(|record| against_off(record, name))
