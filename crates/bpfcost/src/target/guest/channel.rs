@@ -138,9 +138,9 @@ pub(super) fn answer_name(number: u32) -> String {
 
 /// Writes an answer: whole at once, and never through what the guest may have put there.
 pub(super) fn put_answer(folder: &Path, number: u32, answer: &Answer) -> io::Result<()> {
-    let draft = folder.join("draft");
-    File::create_new(&draft)?.write_all(&serde_json::to_vec(answer)?)?;
-    fs::rename(&draft, folder.join(answer_name(number)))?;
+    let partial = folder.join("partial");
+    File::create_new(&partial)?.write_all(&serde_json::to_vec(answer)?)?;
+    fs::rename(&partial, folder.join(answer_name(number)))?;
     // It has read the one before.
     if let Some(before) = number.checked_sub(1) {
         let _ = fs::remove_file(folder.join(answer_name(before)));

@@ -12,9 +12,9 @@ use super::{
     Error, Observer, Origin, Package,
     apt::Apt,
     command::Program,
-    draft::Draft,
     error::{ANOTHER, failed, no_architecture},
     image,
+    staging::Staging,
 };
 
 /// What suites are known to have: a version, and the suite.
@@ -38,7 +38,7 @@ const DPKG_DEB: Program = Program {
 pub(super) struct Suite<'a> {
     name: &'a str,
     apt: Apt<'a>,
-    draft: &'a Draft,
+    staging: &'a Staging,
     observer: &'a dyn Observer,
 }
 
@@ -47,11 +47,11 @@ impl<'a> Suite<'a> {
     pub(super) fn open(
         name: &'a str,
         system: &Path,
-        draft: &'a Draft,
+        staging: &'a Staging,
         observer: &'a dyn Observer,
     ) -> Result<Self, Error> {
-        draft.need_room(ROOM_BYTES)?;
-        let folder = draft.folder().join("apt");
+        staging.need_room(ROOM_BYTES)?;
+        let folder = staging.folder().join("apt");
         fs::create_dir_all(&folder).map_err(failed("make", &folder))?;
         let apt = Apt::prepare(folder, system, name, observer)?;
         observer.doing(&format!(
@@ -62,7 +62,7 @@ impl<'a> Suite<'a> {
         Ok(Suite {
             name,
             apt,
-            draft,
+            staging,
             observer,
         })
     }
@@ -71,7 +71,7 @@ impl<'a> Suite<'a> {
     pub(super) fn newest(&self) -> Result<Vec<Package>, Error> {
         let arch = DPKG.succeed(
             DPKG.command().arg("--print-architecture"),
-            self.draft.folder(),
+            self.staging.folder(),
             self.observer,
         )?;
         let arch = arch.trim();
@@ -120,14 +120,14 @@ impl<'a> Suite<'a> {
         };
         let image = image_of(&tree).ok_or_else(|| missing("there is no image in them"))?;
         let release = image::release(&image)?;
-        fs::rename(&image, self.draft.image(&release)?).map_err(failed("move", &image))?;
+        fs::rename(&image, self.staging.image(&release)?).map_err(failed("move", &image))?;
         let modules = ["lib/modules", "usr/lib/modules"]
             .map(|folder| tree.join(folder).join(&release))
             .into_iter()
             .find(|folder| folder.join("kernel").is_dir())
             .ok_or_else(|| missing("there are no modules in them"))?;
-        fs::rename(&modules, self.draft.modules(&release)?).map_err(failed("move", &modules))?;
-        self.draft.index_modules(&release, self.observer)?;
+        fs::rename(&modules, self.staging.modules(&release)?).map_err(failed("move", &modules))?;
+        self.staging.index_modules(&release, self.observer)?;
         Ok(release)
     }
 
@@ -139,7 +139,7 @@ impl<'a> Suite<'a> {
         let files = self.apt.download(packages)?;
         self.observer
             .doing(&format!("{}: unpacking {first}", self.name));
-        let tree = self.draft.folder().join("unpacked");
+        let tree = self.staging.folder().join("unpacked");
         for file in &files {
             let mut command = DPKG_DEB.command();
             command.arg("--extract").arg(file).arg(&tree);

@@ -15,9 +15,9 @@ use super::{
     Added, Error, Observer, Origin, Package, Store,
     command::{self, Program},
     debian::Suite,
-    draft::Draft,
     error::{failed, no_architecture, program_failed},
     image::{self, hex},
+    staging::Staging,
 };
 
 const CONFIG: &str = include_str!("frame_pointer.config");
@@ -65,8 +65,8 @@ pub(super) fn build(store: &Store, observer: &dyn Observer) -> Result<Added, Err
         return Err(no_architecture(env::consts::ARCH));
     }
     look_for_tools(&store.system)?;
-    let draft = Draft::begin(&store.folder, observer)?;
-    let suite = Suite::open(SUITE, &store.system, &draft, observer)?;
+    let staging = Staging::begin(&store.folder, observer)?;
+    let suite = Suite::open(SUITE, &store.system, &staging, observer)?;
     let source = suite.package(SOURCE)?;
     let origin = Origin::Built {
         source: source.clone(),
@@ -75,12 +75,12 @@ pub(super) fn build(store: &Store, observer: &dyn Observer) -> Result<Added, Err
     if let Some(manifest) = store.whole(|one| *one == origin)? {
         return Ok(Added::Already(manifest));
     }
-    draft.need_room(ROOM_BYTES)?;
-    let tree = unpack(&suite, source, &draft, observer)?;
-    let built = make(&tree, &draft, observer)?;
+    staging.need_room(ROOM_BYTES)?;
+    let tree = unpack(&suite, source, &staging, observer)?;
+    let built = make(&tree, &staging, observer)?;
     let release = image::release(&built)?;
-    fs::rename(&built, draft.image(&release)?).map_err(failed("move", &built))?;
-    draft.keep(&release, origin).map(Added::New)
+    fs::rename(&built, staging.image(&release)?).map_err(failed("move", &built))?;
+    staging.keep(&release, origin).map(Added::New)
 }
 
 /// Names everything that is missing at once.
@@ -112,7 +112,7 @@ fn look_for_tools(system: &Path) -> Result<(), Error> {
 fn unpack(
     suite: &Suite<'_>,
     source: Package,
-    draft: &Draft,
+    staging: &Staging,
     observer: &dyn Observer,
 ) -> Result<PathBuf, Error> {
     let packed = suite
@@ -125,18 +125,18 @@ fn unpack(
         .arg("--file")
         .arg(&packed)
         .arg("--directory")
-        .arg(draft.folder());
+        .arg(staging.folder());
     // A third of all of it: registers of graphics cards. Other architectures stay, as Kconfig reads them.
     command.arg(format!("--exclude={SOURCE}/drivers/gpu/drm/amd/include/*"));
-    TAR.succeed(&mut command, draft.folder(), observer)?;
+    TAR.succeed(&mut command, staging.folder(), observer)?;
     fs::remove_file(&packed).map_err(failed("remove", &packed))?;
-    Ok(draft.folder().join(SOURCE))
+    Ok(staging.folder().join(SOURCE))
 }
 
 /// Configures and builds; gives the image.
-fn make(tree: &Path, draft: &Draft, observer: &dyn Observer) -> Result<PathBuf, Error> {
-    let objects = draft.folder().join("objects");
-    let fragment = draft.folder().join("config");
+fn make(tree: &Path, staging: &Staging, observer: &dyn Observer) -> Result<PathBuf, Error> {
+    let objects = staging.folder().join("objects");
+    let fragment = staging.folder().join("config");
     fs::create_dir(&objects).map_err(failed("make", &objects))?;
     fs::write(&fragment, CONFIG).map_err(failed("write", &fragment))?;
     let command = |target: &str| -> Command {

@@ -7,7 +7,6 @@
 mod apt;
 mod command;
 mod debian;
-mod draft;
 mod error;
 mod frame_pointer;
 mod image;
@@ -17,6 +16,7 @@ mod modules;
 mod observer;
 mod place;
 mod release;
+mod staging;
 mod store;
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use std::{
 use super::{
     Error, KNOWN_SUITES, Kernel, Manifest, Observer, Origin,
     debian::{self, Suite},
-    draft::Draft,
     error::{WORDS, failed, here},
     frame_pointer, image,
     manifest::{image_in, modules_in},
     modules, place, release,
+    staging::Staging,
 };
 use crate::xdg::Folder;
 
@@ -146,12 +146,12 @@ impl Store {
         observer.notice(&format!(
             "the kernel {release} is damaged ({what}); fetching it again from {suite}"
         ));
-        let draft = Draft::begin(&self.folder, observer)?;
+        let staging = Staging::begin(&self.folder, observer)?;
         // Somebody else may have mended it while this one waited.
         if let Ok(kernel) = self.find(name) {
             return Ok(kernel);
         }
-        let open = Suite::open(&suite, &self.system, &draft, observer)?;
+        let open = Suite::open(&suite, &self.system, &staging, observer)?;
         let (new, packages) = match open.unpack(&packages) {
             Ok(new) => (new, packages),
             Err(Error::NoPackage(_)) => {
@@ -166,9 +166,9 @@ impl Store {
                 "{suite} no longer has {release}; {new} takes its place"
             ));
         }
-        draft.keep(&new, debian::origin(&suite, packages))?;
+        staging.keep(&new, debian::origin(&suite, packages))?;
         if new != *release {
-            Draft::begin(&self.folder, observer)?.discard(release)?;
+            Staging::begin(&self.folder, observer)?.discard(release)?;
         }
         self.checked(&new)
     }
@@ -205,8 +205,8 @@ impl Store {
     }
 
     fn add_suite(&self, suite: &str, observer: &dyn Observer) -> Result<Added, Error> {
-        let draft = Draft::begin(&self.folder, observer)?;
-        let open = Suite::open(suite, &self.system, &draft, observer)?;
+        let staging = Staging::begin(&self.folder, observer)?;
+        let open = Suite::open(suite, &self.system, &staging, observer)?;
         let packages = open.newest()?;
         let same = |origin: &Origin| matches!(origin, Origin::Debian { packages: own, .. } if *own == packages);
         if let Some(manifest) = self.whole(same)? {
@@ -214,7 +214,7 @@ impl Store {
         }
         let release = open.unpack(&packages)?;
         drop(open);
-        draft
+        staging
             .keep(&release, debian::origin(suite, packages))
             .map(Added::New)
     }
@@ -231,23 +231,23 @@ impl Store {
         {
             return Ok(Added::Already(manifest));
         }
-        let draft = Draft::begin(&self.folder, observer)?;
+        let staging = Staging::begin(&self.folder, observer)?;
         observer.doing(&format!("copying {release}"));
         let size = fs::metadata(&path).map_or(0, |image| image.len());
-        draft.need_room(size + modules.as_deref().map_or(0, modules::size))?;
-        let image = draft.image(&release)?;
+        staging.need_room(size + modules.as_deref().map_or(0, modules::size))?;
+        let image = staging.image(&release)?;
         fs::copy(&path, &image).map_err(failed("write", &image))?;
         match &modules {
             Some(from) => {
-                modules::copy(from, &draft.modules(&release)?, observer)?;
-                draft.index_modules(&release, observer)?;
+                modules::copy(from, &staging.modules(&release)?, observer)?;
+                staging.index_modules(&release, observer)?;
             }
             None => observer.notice(&format!(
                 "{release} has no modules at ../lib/modules/{release} or /lib/modules/{release}; it must \
                  have all that a guest needs in its image"
             )),
         }
-        draft.keep(&release, Origin::Path(path)).map(Added::New)
+        staging.keep(&release, Origin::Path(path)).map(Added::New)
     }
 
     /// Removes a kernel that was added; gives its release.
@@ -279,7 +279,7 @@ impl Store {
                 names.join(", ")
             )));
         }
-        Draft::begin(&self.folder, observer)?.discard(&release)?;
+        Staging::begin(&self.folder, observer)?.discard(&release)?;
         Ok(release)
     }
 
@@ -367,7 +367,7 @@ impl Store {
         Ok(names)
     }
 
-    /// The folders of the store, oldest release first; what is hidden is a draft.
+    /// The folders of the store, oldest release first; what is hidden is a staging.
     fn releases(&self) -> Result<Vec<String>, Error> {
         let entries = match fs::read_dir(&self.folder) {
             Ok(entries) => entries,

@@ -1,5 +1,5 @@
-//! A kernel under way: made in a hidden folder beside the kept ones and renamed, so that a kill at any
-//! moment leaves no half kernel; and one at a time.
+//! The staging folder: a kernel is made in a hidden folder beside the stored ones, then renamed, so that a kill at any moment
+//! leaves no half kernel. A lock lets one process at a time do that.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -18,7 +18,7 @@ use super::{
     manifest::{image_in, modules_in},
 };
 
-/// What hidden folders are called that a draft makes.
+/// Prefix of staging folders, unchanged since the first version so that old ones are removed too.
 const PREFIX: &str = ".draft-";
 const LOCK: &str = ".lock";
 const LOOK: Duration = Duration::from_millis(50);
@@ -29,18 +29,18 @@ const DEPMOD: Program = Program {
     purpose: "listing a kernel's modules",
 };
 
-/// A kernel that is being made.
+/// A kernel that is being made, in a folder that goes when this is dropped.
 #[derive(Debug)]
-pub(super) struct Draft {
+pub(super) struct Staging {
     store: PathBuf,
-    /// Removed with all that is in it when the draft is dropped.
+    /// Removed with all that is in it when the staging is dropped.
     folder: TempDir,
     /// Held until then.
     _lock: File,
 }
 
-impl Draft {
-    /// Waits for others who make or remove kernels here, and clears away what a kill has left.
+impl Staging {
+    /// Waits for other processes that add or remove kernels here, and removes what killed ones left.
     pub(super) fn begin(store: &Path, observer: &dyn Observer) -> Result<Self, Error> {
         fs::create_dir_all(store).map_err(failed("make", store))?;
         let lock = lock(store, observer)?;
@@ -61,7 +61,7 @@ impl Draft {
             .prefix(PREFIX)
             .tempdir_in(store)
             .map_err(failed("make a folder in", store))?;
-        Ok(Draft {
+        Ok(Staging {
             store: store.to_owned(),
             folder,
             _lock: lock,
