@@ -6,11 +6,11 @@
 
 pub mod builtin;
 pub mod cli;
+mod did_you_mean;
 pub mod experiment;
 pub mod fault;
 mod load;
 pub mod measure;
-mod nearest;
 pub mod probe;
 pub mod process;
 mod reaper;

@@ -8,9 +8,9 @@ use wildmatch::WildMatch;
 use super::exit::{sentence, usage};
 use crate::{
     builtin::{self, workload::Workload},
+    did_you_mean::suggest,
     experiment::{Case, Experiment, Pair, Role},
     measure::Plan,
-    nearest::suggest,
     workload::Definition,
 };
 

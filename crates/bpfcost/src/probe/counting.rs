@@ -14,7 +14,7 @@ use bpfcost_bpf::{
 };
 
 use super::{Arguments, BuiltIn, Probe, Runs, Seen};
-use crate::{fault::Fault, nearest::suggest, process::RunContext};
+use crate::{did_you_mean::suggest, fault::Fault, process::RunContext};
 
 /// Calls that can be inside a function with a kretprobe at once: as many as it holds instances ready.
 const INSIDE: u32 = 64;

@@ -9,7 +9,7 @@ use super::{
     agent::{self, Agent, Remote},
     counting, nothing, stats,
 };
-use crate::nearest::suggest;
+use crate::did_you_mean::suggest;
 
 /// All but those that were added.
 const ALL: [BuiltIn; 7] = [

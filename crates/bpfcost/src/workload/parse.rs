@@ -14,7 +14,7 @@ use super::{
     Definition, Error, Factor, LOAD, OFF, OwnServer, SECOND, Variant, Watch, network::FORWARDED,
     source,
 };
-use crate::{nearest::suggest, probe};
+use crate::{did_you_mean::suggest, probe};
 
 /// A server is started afresh after so many windows of a case, or else nothing would tell servers apart.
 const MOST_ROUNDS: u32 = 20;

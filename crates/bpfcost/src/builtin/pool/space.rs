@@ -9,7 +9,7 @@ use super::{
     case::{Objects, Point},
     kind::Kind,
 };
-use crate::nearest::suggest;
+use crate::did_you_mean::suggest;
 
 /// Threads per CPU, at most, where nobody names other numbers.
 const MOST_PER_CPU: usize = 4;

@@ -12,8 +12,8 @@ use super::Args;
 use crate::{
     builtin::workload,
     cli::{exit::usage, select},
+    did_you_mean::suggest,
     experiment::Experiment as _,
-    nearest::suggest,
     probe,
     process::program::find,
     restore::{started, systemctl},

@@ -1,4 +1,4 @@
-//! The nearest name, for those who mistyped one.
+//! Suggests a name for a mistyped one.
 
 /// How alike two names must be for one to be suggested for the other (Jaro–Winkler, 0 to 1).
 const ALIKE: f64 = 0.6;
