@@ -22,7 +22,7 @@ pub enum Error {
     },
     /// Somebody's object can't be loaded or attached.
     #[error("{}: {words}", path.display())]
-    Foreign {
+    UserObject {
         /// Its file.
         path: PathBuf,
         /// Why, and what can be done; the last lines that libbpf and the verifier said.

@@ -9,7 +9,7 @@ use libbpf_rs::{
 };
 
 use crate::{
-    attach::{Held, How, Toolbox},
+    attach::{AttachMethod, Held, Toolbox},
     error::{Error, Result, map_failed},
     feature::Feature,
     maps,
@@ -102,7 +102,7 @@ pub struct Syscount {
 impl Syscount {
     /// What the kernel must have.
     pub fn needs() -> Vec<Feature> {
-        [How::Tracepoint.needs(), vec![Feature::RingBuffer]].concat()
+        [AttachMethod::Tracepoint.needs(), vec![Feature::RingBuffer]].concat()
     }
 
     /// Loads the programs.
@@ -149,13 +149,13 @@ impl Syscount {
         };
         let programs = &self.skeleton.progs;
         let exit = Held::attach(
-            How::Tracepoint,
+            AttachMethod::Tracepoint,
             &programs.on_exit,
             EXIT,
             &mut Toolbox::default(),
         )?;
         let enter = Held::attach(
-            How::Tracepoint,
+            AttachMethod::Tracepoint,
             &programs.on_enter,
             ENTER,
             &mut Toolbox::default(),

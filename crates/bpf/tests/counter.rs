@@ -5,7 +5,7 @@ mod require;
 
 use std::{fs, time::Instant};
 
-use bpfcost_bpf::attach::{Counter, How, Work, attached_at};
+use bpfcost_bpf::attach::{AttachMethod, Counter, Work, attached_at};
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 
 const EVENTS: u64 = 100;
@@ -17,30 +17,34 @@ const FUNCTION: &str = match cfg!(target_arch = "aarch64") {
     false => "__x64_sys_flock",
 };
 
-const ON_TRACEPOINTS: [How; 3] = [How::Tracepoint, How::RawTp, How::TpBtf];
-const ON_FUNCTIONS: [How; 7] = [
-    How::Kprobe,
-    How::KprobeInt3,
-    How::KprobeMulti,
-    How::Kretprobe { maxactive: 4 },
-    How::KretprobeMulti,
-    How::Fentry,
-    How::Fexit,
+const ON_TRACEPOINTS: [AttachMethod; 3] = [
+    AttachMethod::Tracepoint,
+    AttachMethod::RawTp,
+    AttachMethod::TpBtf,
+];
+const ON_FUNCTIONS: [AttachMethod; 7] = [
+    AttachMethod::Kprobe,
+    AttachMethod::KprobeInt3,
+    AttachMethod::KprobeMulti,
+    AttachMethod::Kretprobe { maxactive: 4 },
+    AttachMethod::KretprobeMulti,
+    AttachMethod::Fentry,
+    AttachMethod::Fexit,
 ];
 
 /// Whether this kernel can have it; says why not.
-fn can(how: How, work: Work) -> bool {
-    for feature in Counter::needs(how, work) {
+fn can(method: AttachMethod, work: Work) -> bool {
+    for feature in Counter::needs(method, work) {
         if let Some(missing) = feature.missing().expect("an answer") {
-            require::skip_as("features", format!("{how:?}: {missing}"));
+            require::skip_as("features", format!("{method:?}: {missing}"));
             return false;
         }
     }
     true
 }
 
-fn make_events(how: How) {
-    if how.takes_tracepoints() {
+fn make_events(method: AttachMethod) {
+    if method.takes_tracepoints() {
         let score = "/proc/self/oom_score_adj";
         let same = fs::read_to_string(score).expect("a score");
         for _ in 0..EVENTS {
@@ -70,8 +74,8 @@ fn left_in_tracefs() -> usize {
         .count()
 }
 
-fn event(how: How) -> &'static str {
-    match how.takes_tracepoints() {
+fn event(method: AttachMethod) -> &'static str {
+    match method.takes_tracepoints() {
         true => TRACEPOINT,
         false => FUNCTION,
     }
@@ -83,31 +87,31 @@ fn each_event_is_counted_once_and_only_while_it_is_attached() {
     if !require::host() {
         return;
     }
-    for how in ON_TRACEPOINTS.into_iter().chain(ON_FUNCTIONS) {
+    for method in ON_TRACEPOINTS.into_iter().chain(ON_FUNCTIONS) {
         for work in [Work::Null, Work::Map, Work::Calls]
             .into_iter()
-            .filter(|work| can(how, *work))
+            .filter(|work| can(method, *work))
         {
-            let mut counter = Counter::load(how, event(how), work)
-                .unwrap_or_else(|error| panic!("{how:?}: {error}"));
+            let mut counter = Counter::load(method, event(method), work)
+                .unwrap_or_else(|error| panic!("{method:?}: {error}"));
             for window in 0..2 {
-                make_events(how);
+                make_events(method);
                 counter
                     .attach()
-                    .unwrap_or_else(|error| panic!("{how:?}: {error}"));
-                if !how.takes_tracepoints() {
-                    assert_ne!(there(), NOBODY, "{how:?} is seen there");
+                    .unwrap_or_else(|error| panic!("{method:?}: {error}"));
+                if !method.takes_tracepoints() {
+                    assert_ne!(there(), NOBODY, "{method:?} is seen there");
                 }
-                make_events(how);
+                make_events(method);
                 let counted = counter.detach().expect("counts");
-                assert_eq!(counted.strangers, 0, "{how:?} {work:?}");
-                assert_eq!(counted.hits, EVENTS, "{how:?} {work:?}, window {window}");
-                assert_eq!(counted.missed.unwrap_or(0), 0, "{how:?} {work:?}");
+                assert_eq!(counted.strangers, 0, "{method:?} {work:?}");
+                assert_eq!(counted.hits, EVENTS, "{method:?} {work:?}, window {window}");
+                assert_eq!(counted.missed.unwrap_or(0), 0, "{method:?} {work:?}");
             }
-            make_events(how);
-            assert!(counter.detach().is_err(), "{how:?}: it is off already");
-            assert_eq!(there(), NOBODY, "{how:?}");
-            assert_eq!(left_in_tracefs(), 0, "{how:?}");
+            make_events(method);
+            assert!(counter.detach().is_err(), "{method:?}: it is off already");
+            assert_eq!(there(), NOBODY, "{method:?}");
+            assert_eq!(left_in_tracefs(), 0, "{method:?}");
         }
     }
     busy_events_take_their_time();
@@ -116,13 +120,13 @@ fn each_event_is_counted_once_and_only_while_it_is_attached() {
 /// Timing decides nothing here but what can't be faster: so many spells last at least as long.
 fn busy_events_take_their_time() {
     let work = Work::Busy { ns: 100_000 };
-    if !can(How::RawTp, work) {
+    if !can(AttachMethod::RawTp, work) {
         return;
     }
-    let mut counter = Counter::load(How::RawTp, TRACEPOINT, work).expect("loaded");
+    let mut counter = Counter::load(AttachMethod::RawTp, TRACEPOINT, work).expect("loaded");
     counter.attach().expect("attached");
     let begun = Instant::now();
-    make_events(How::RawTp);
+    make_events(AttachMethod::RawTp);
     let took = begun.elapsed();
     let counted = counter.detach().expect("counts");
     assert_eq!(counted.hits, EVENTS);
@@ -139,20 +143,20 @@ fn an_event_that_is_not_there_is_told() {
     if !require::host() {
         return;
     }
-    let name = |how: How| match how.takes_tracepoints() {
+    let name = |method: AttachMethod| match method.takes_tracepoints() {
         true => "oom:no_such_event",
         false => "no_such_event",
     };
-    for how in ON_TRACEPOINTS.into_iter().chain(ON_FUNCTIONS) {
-        if !can(how, Work::Null) {
+    for method in ON_TRACEPOINTS.into_iter().chain(ON_FUNCTIONS) {
+        if !can(method, Work::Null) {
             continue;
         }
-        let error = Counter::load(how, name(how), Work::Null)
+        let error = Counter::load(method, name(method), Work::Null)
             .and_then(|mut counter| counter.attach())
             .expect_err("there is none");
         assert!(
             error.to_string().contains("no_such_event"),
-            "{how:?}: {error}"
+            "{method:?}: {error}"
         );
         eprintln!("{error}");
     }
@@ -160,10 +164,10 @@ fn an_event_that_is_not_there_is_told() {
 
 #[test]
 fn a_system_call_of_its_own_is_no_raw_tracepoint_and_this_is_told() {
-    if !require::host() || !can(How::RawTp, Work::Null) {
+    if !require::host() || !can(AttachMethod::RawTp, Work::Null) {
         return;
     }
-    let error = Counter::load(How::RawTp, "syscalls:sys_enter_read", Work::Null)
+    let error = Counter::load(AttachMethod::RawTp, "syscalls:sys_enter_read", Work::Null)
         .and_then(|mut counter| counter.attach())
         .expect_err("there is none");
     assert!(

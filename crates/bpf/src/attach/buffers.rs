@@ -11,7 +11,7 @@ use libbpf_rs::{
 
 /// What was taken out of buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct Drained {
     /// Records.
     pub records: u64,
     /// Records that had no room in perf buffers. Ring buffers do not count theirs.
@@ -24,13 +24,13 @@ pub(super) struct Buffers {
     /// All ring buffers, which are waited for together.
     rings: Option<RingBuffer<'static>>,
     perf: Vec<PerfBuffer<'static>>,
-    taken: Rc<Cell<Taken>>,
+    taken: Rc<Cell<Drained>>,
 }
 
 impl Buffers {
     /// Opens the buffers of a loaded object; `None` where it has none.
     pub(super) fn open(object: &Object) -> libbpf_rs::Result<Option<Self>> {
-        let taken = Rc::new(Cell::new(Taken::default()));
+        let taken = Rc::new(Cell::new(Drained::default()));
         let of_type = |wanted: MapType| -> Vec<Map<'_>> {
             // What is pinned belongs to others too: taking from it would rob them.
             let own = |map: &Map<'_>| map.map_type() == wanted && !map.is_pinned();
@@ -40,9 +40,9 @@ impl Buffers {
         if rings.is_empty() && perf.is_empty() {
             return Ok(None);
         }
-        let add = |taken: &Cell<Taken>, records, lost| {
+        let add = |taken: &Cell<Drained>, records, lost| {
             let before = taken.get();
-            taken.set(Taken {
+            taken.set(Drained {
                 records: before.records + records,
                 lost: before.lost + lost,
             });
@@ -80,7 +80,7 @@ impl Buffers {
     }
 
     /// Takes what is there; all that was taken so far.
-    pub(super) fn take(&self) -> libbpf_rs::Result<Taken> {
+    pub(super) fn take(&self) -> libbpf_rs::Result<Drained> {
         if let Some(rings) = &self.rings {
             rings.consume()?;
         }

@@ -4,7 +4,7 @@
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
-use super::how::{Held, How, Toolbox};
+use super::attach_method::{AttachMethod, Held, Toolbox};
 use crate::{
     cpu::current_cpu,
     error::{Error, Result},
@@ -86,7 +86,7 @@ impl Counted {
 
 /// A program that counts an event. Dropping it detaches and removes it.
 pub struct Counter {
-    how: How,
+    method: AttachMethod,
     event: String,
     held: Option<Held>,
     /// What was counted before it was attached: counts of a program begin when it is loaded.
@@ -97,21 +97,21 @@ pub struct Counter {
 
 impl Counter {
     /// What the kernel must have, what tells most of it first.
-    pub fn needs(how: How, work: Work) -> Vec<Feature> {
+    pub fn needs(method: AttachMethod, work: Work) -> Vec<Feature> {
         let further: &[Feature] = match work {
             Work::Busy { .. } => &[Feature::BpfLoop, Feature::SyscallProgram],
             Work::Calls => &[Feature::SyscallProgram],
             Work::Null | Work::Map => &[],
         };
-        [&how.needs(), further].concat()
+        [&method.needs(), further].concat()
     }
 
     /// Why this kernel has no such event, where it has none: tracepoints come and go between kernels.
-    pub fn absent(how: How, event: &str) -> Result<Option<String>> {
-        if !how.takes_tracepoints() {
+    pub fn absent(method: AttachMethod, event: &str) -> Result<Option<String>> {
+        if !method.takes_tracepoints() {
             return Ok(None);
         }
-        match super::kernel::open_tracepoint(how.attach(), event) {
+        match super::kernel::open_tracepoint(method.attach(), event) {
             Ok(_) => Ok(None),
             Err(Error::Unattachable { words, .. }) => Ok(Some(words)),
             Err(other) => Err(other),
@@ -119,7 +119,7 @@ impl Counter {
     }
 
     /// Loads the program, for a tracepoint `category:name` or a function of the kernel.
-    pub fn load(how: How, event: &str, work: Work) -> Result<Self> {
+    pub fn load(method: AttachMethod, event: &str, work: Work) -> Result<Self> {
         let (number, helper) = work.known();
         let skeleton = Owned::new("counter", |storage| {
             let mut open = CounterSkelBuilder::default().open(storage)?;
@@ -127,9 +127,9 @@ impl Counter {
                 chosen.work = number;
             }
             for mut program in open.open_object_mut().progs_mut() {
-                if program.name() == name(how) {
+                if program.name() == name(method) {
                     program.set_autoload(true);
-                    how.aim(&mut program, event)?;
+                    method.aim(&mut program, event)?;
                 }
                 if helper.is_some_and(|helper| program.name() == helper) {
                     program.set_autoload(true);
@@ -137,9 +137,9 @@ impl Counter {
             }
             open.load()
         })
-        .map_err(|error| how.explain_load(event, error))?;
+        .map_err(|error| method.explain_load(event, error))?;
         let mut counter = Counter {
-            how,
+            method,
             event: event.to_owned(),
             held: None,
             before: Counted::default(),
@@ -155,8 +155,8 @@ impl Counter {
     }
 
     /// How it is attached.
-    pub fn how(&self) -> How {
-        self.how
+    pub fn method(&self) -> AttachMethod {
+        self.method
     }
 
     /// Attaches it.
@@ -164,8 +164,8 @@ impl Counter {
         // Not while it is attached already.
         self.held = None;
         let before = self.sum()?;
-        let program = self.skeleton.program(name(self.how))?;
-        let held = Held::attach(self.how, &program, &self.event, &mut self.tools)?;
+        let program = self.skeleton.program(name(self.method))?;
+        let held = Held::attach(self.method, &program, &self.event, &mut self.tools)?;
         let missed = self.held.insert(held).missed(&program)?;
         self.before = Counted { missed, ..before };
         Ok(())
@@ -191,10 +191,10 @@ impl Counter {
 
     fn missed(&mut self) -> Result<Option<u64>> {
         let Some(held) = &mut self.held else {
-            let what = format!("{} at {}", self.how.attach(), self.event);
+            let what = format!("{} at {}", self.method.attach(), self.event);
             return Err(Error::NotLoaded(what));
         };
-        held.missed(&self.skeleton.program(name(self.how))?)
+        held.missed(&self.skeleton.program(name(self.method))?)
     }
 
     /// What all CPUs have counted since it was loaded.
@@ -244,14 +244,16 @@ impl Counter {
     }
 }
 
-fn name(how: How) -> &'static str {
-    match how {
-        How::Tracepoint => "on_tracepoint",
-        How::RawTp => "on_raw_tp",
-        How::TpBtf => "on_tp_btf",
-        How::Kprobe | How::KprobeInt3 | How::Kretprobe { .. } => "on_kprobe",
-        How::KprobeMulti | How::KretprobeMulti => "on_kprobe_multi",
-        How::Fentry => "on_fentry",
-        How::Fexit => "on_fexit",
+fn name(method: AttachMethod) -> &'static str {
+    match method {
+        AttachMethod::Tracepoint => "on_tracepoint",
+        AttachMethod::RawTp => "on_raw_tp",
+        AttachMethod::TpBtf => "on_tp_btf",
+        AttachMethod::Kprobe | AttachMethod::KprobeInt3 | AttachMethod::Kretprobe { .. } => {
+            "on_kprobe"
+        }
+        AttachMethod::KprobeMulti | AttachMethod::KretprobeMulti => "on_kprobe_multi",
+        AttachMethod::Fentry => "on_fentry",
+        AttachMethod::Fexit => "on_fexit",
     }
 }

@@ -5,13 +5,12 @@
 //! driver and attaches programs to them. What they measure and what is not in the number stands at the
 //! head of `bpf/probe.bpf.c` and `bpf/driver.bpf.c`.
 
+mod attach_method;
 mod body;
 mod buffers;
 mod counter;
 mod driver;
 mod fault;
-mod foreign;
-mod how;
 mod kernel;
 mod maps;
 mod net;
@@ -19,22 +18,23 @@ mod probe;
 mod stopwatch;
 mod types;
 mod user;
+mod user_object;
 
 use libbpf_rs::{Link, ProgramMut};
 
+pub use attach_method::AttachMethod;
+pub(crate) use attach_method::{Held, Toolbox};
 pub use body::Body;
-pub use buffers::Taken;
+pub use buffers::Drained;
 pub use counter::{Counted, Counter, Work};
 pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
-pub use foreign::Foreign;
-pub use how::How;
-pub(crate) use how::{Held, Toolbox};
 pub use kernel::others::{attached_at, others};
 pub use maps::Maps;
 pub use probe::{Probe, Seen};
 pub use types::Attach;
 use types::Kind;
 pub use user::Placed;
+pub use user_object::UserObject;
 
 use crate::error::{Result, failed};
 

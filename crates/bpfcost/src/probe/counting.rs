@@ -10,7 +10,7 @@
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
     Feature,
-    attach::{Counter, How, Work},
+    attach::{AttachMethod, Counter, Work},
 };
 
 use super::{Arguments, BuiltIn, Probe, Runs, Seen};
@@ -20,17 +20,17 @@ use crate::{did_you_mean::suggest, fault::Fault, process::RunContext};
 const INSIDE: u32 = 64;
 
 /// The ways to attach, by name.
-const KINDS: [(&str, How); 10] = [
-    ("tracepoint", How::Tracepoint),
-    ("raw_tp", How::RawTp),
-    ("tp_btf", How::TpBtf),
-    ("kprobe", How::Kprobe),
-    ("kprobe-int3", How::KprobeInt3),
-    ("kprobe.multi", How::KprobeMulti),
-    ("kretprobe", How::Kretprobe { maxactive: INSIDE }),
-    ("kretprobe.multi", How::KretprobeMulti),
-    ("fentry", How::Fentry),
-    ("fexit", How::Fexit),
+const KINDS: [(&str, AttachMethod); 10] = [
+    ("tracepoint", AttachMethod::Tracepoint),
+    ("raw_tp", AttachMethod::RawTp),
+    ("tp_btf", AttachMethod::TpBtf),
+    ("kprobe", AttachMethod::Kprobe),
+    ("kprobe-int3", AttachMethod::KprobeInt3),
+    ("kprobe.multi", AttachMethod::KprobeMulti),
+    ("kretprobe", AttachMethod::Kretprobe { maxactive: INSIDE }),
+    ("kretprobe.multi", AttachMethod::KretprobeMulti),
+    ("fentry", AttachMethod::Fentry),
+    ("fexit", AttachMethod::Fexit),
 ];
 
 /// How long a busy program is busy where nothing else is said, in nanoseconds.
@@ -59,7 +59,7 @@ pub(super) const BUSY: BuiltIn = BuiltIn {
 /// What is counted, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Counting {
-    how: How,
+    method: AttachMethod,
     event: String,
     work: Work,
 }
@@ -71,7 +71,7 @@ impl Counting {
             bail!(usage_of_event());
         };
         let known = KINDS.iter().find(|(name, _)| name == kind);
-        let Some((_, how)) = known else {
+        let Some((_, method)) = known else {
             let names = KINDS.map(|(name, _)| name);
             bail!(
                 "builtin:event has no kind {kind}{}\n  Its kinds are: {}",
@@ -84,7 +84,7 @@ impl Counting {
             "map" => Work::Map,
             other => bail!("builtin:event has no work {other}\n  It has null and map"),
         };
-        let named = match how.takes_tracepoints() {
+        let named = match method.takes_tracepoints() {
             true => event.len() == 2,
             false => event.len() == 1,
         };
@@ -92,7 +92,7 @@ impl Counting {
             bail!(usage_of_event());
         }
         Ok(Counting {
-            how: *how,
+            method: *method,
             event: event.join(":"),
             work,
         })
@@ -120,7 +120,7 @@ impl Counting {
             );
         }
         Ok(Counting {
-            how: How::Tracepoint,
+            method: AttachMethod::Tracepoint,
             event: event.map(String::as_str).join(":"),
             work: Work::Busy { ns },
         })
@@ -128,18 +128,18 @@ impl Counting {
 
     /// What the kernel must have.
     fn needs(&self) -> Vec<Feature> {
-        Counter::needs(self.how, self.work)
+        Counter::needs(self.method, self.work)
     }
 
     /// Why this kernel has no such event, where it has none.
     fn absent(&self) -> Result<Option<String>> {
-        Ok(Counter::absent(self.how, &self.event)?)
+        Ok(Counter::absent(self.method, &self.event)?)
     }
 
     /// Loads the program.
     fn load(&self) -> Result<Box<dyn Probe>> {
         Ok(Box::new(Loaded(Counter::load(
-            self.how,
+            self.method,
             &self.event,
             self.work,
         )?)))
@@ -189,11 +189,11 @@ mod tests {
     #[test]
     fn events_are_read() {
         let read = event("tracepoint:sock:sock_recv_length:map").unwrap();
-        assert_eq!(read.how, How::Tracepoint);
+        assert_eq!(read.method, AttachMethod::Tracepoint);
         assert_eq!(read.event, "sock:sock_recv_length");
         assert_eq!(read.work, Work::Map);
         let read = event("kprobe.multi:udp_recvmsg:null").unwrap();
-        assert_eq!(read.how, How::KprobeMulti);
+        assert_eq!(read.method, AttachMethod::KprobeMulti);
         assert_eq!(read.event, "udp_recvmsg");
         assert_eq!(read.work, Work::Null);
     }

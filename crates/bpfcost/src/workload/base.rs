@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use super::{
     Definition, Error,
-    server::{Taken, free_port},
+    server::{PortTaken, free_port},
 };
 use crate::{
     process::{Process, RunContext, program, tail},
@@ -68,7 +68,7 @@ impl Base {
                 Ok(started) => return Ok(started),
                 Err(error) => error,
             };
-            let taken = error.downcast_ref::<Taken>();
+            let taken = error.downcast_ref::<PortTaken>();
             if tries == PORTS
                 || given.is_some()
                 || taken.is_none_or(|taken| taken.port != context.port)

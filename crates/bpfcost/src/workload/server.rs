@@ -37,7 +37,7 @@ pub struct Server {
 /// Somebody else has the port.
 #[derive(Debug, ThisError)]
 #[error("{source}")]
-pub(super) struct Taken {
+pub(super) struct PortTaken {
     /// That port.
     pub(super) port: u16,
     source: Error,
@@ -73,7 +73,7 @@ impl Server {
         };
         match server.ready() {
             Ok(()) => Ok(server),
-            Err(error) if !error.is::<Taken>() && server.finds_port_taken() => {
+            Err(error) if !error.is::<PortTaken>() && server.finds_port_taken() => {
                 let printed = tail(&server.process.printed().unwrap_or_default());
                 let port = port.unwrap_or(context.port);
                 Err(server.taken(port, "another process", &format!("\n{printed}")))
@@ -176,7 +176,7 @@ impl Server {
              write {{port}} for a port that is free{printed}",
             self.program
         ));
-        Taken { port, source }.into()
+        PortTaken { port, source }.into()
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bpfcost_bpf::{
     Feature,
-    attach::{Counter, How, Work},
+    attach::{AttachMethod, Counter, Work},
 };
 
 use super::call::Call;
@@ -58,16 +58,16 @@ impl Probe {
     }
 
     /// How it is attached on so many CPUs; `None` where there is nothing to attach.
-    pub(super) fn how(self, cpus: usize) -> Option<How> {
+    pub(super) fn method(self, cpus: usize) -> Option<AttachMethod> {
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         match self {
             Probe::None => None,
-            Probe::Kprobe => Some(How::Kprobe),
-            Probe::Kretprobe { maxactive } => Some(How::Kretprobe {
+            Probe::Kprobe => Some(AttachMethod::Kprobe),
+            Probe::Kretprobe { maxactive } => Some(AttachMethod::Kretprobe {
                 maxactive: maxactive.saturating_mul(cpus).min(MOST),
             }),
-            Probe::KretprobeMulti => Some(How::KretprobeMulti),
-            Probe::Fexit => Some(How::Fexit),
+            Probe::KretprobeMulti => Some(AttachMethod::KretprobeMulti),
+            Probe::Fexit => Some(AttachMethod::Fexit),
         }
     }
 
@@ -133,8 +133,8 @@ impl Way {
 
     /// What the kernel must have, what tells most of it first.
     pub(super) fn needs(self) -> Vec<Feature> {
-        let how = self.probe.how(1);
-        how.map_or_else(Vec::new, |how| Counter::needs(how, Work::Calls))
+        let method = self.probe.method(1);
+        method.map_or_else(Vec::new, |method| Counter::needs(method, Work::Calls))
     }
 
     pub(super) fn case(self) -> Case {

@@ -1,7 +1,7 @@
 //! An epoch: one program attached at a time, for its trials alone.
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::attach::{Counter, How, Work, attached_at};
+use bpfcost_bpf::attach::{AttachMethod, Counter, Work, attached_at};
 
 use super::{call::Calls, case::Way, proof::Proof};
 use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, differs, prove};
@@ -41,8 +41,8 @@ impl Epoch {
                 let function = way.call.function();
                 nobody_but(&[], function)?;
                 let calls = Calls::open(way.call, way.threads, &self.cpus)?;
-                let how = way.probe.how(self.cpus.len());
-                let counter = how.map(|how| counting(how, function));
+                let method = way.probe.method(self.cpus.len());
+                let counter = method.map(|method| counting(method, function));
                 let counter = counter
                     .transpose()
                     .map_err(|error| refused("attached", &error))?;
@@ -61,8 +61,8 @@ impl Epoch {
 }
 
 /// A counter of calls that is attached.
-fn counting(how: How, function: &str) -> bpfcost_bpf::Result<Counter> {
-    let mut counter = Counter::load(how, function, Work::Calls)?;
+fn counting(method: AttachMethod, function: &str) -> bpfcost_bpf::Result<Counter> {
+    let mut counter = Counter::load(method, function, Work::Calls)?;
     counter.attach()?;
     Ok(counter)
 }
@@ -124,7 +124,7 @@ impl Loaded for Epoch {
             call: way.call,
             threads: way.threads,
             made,
-            probed: now.counter.as_ref().map(Counter::how).zip(counted),
+            probed: now.counter.as_ref().map(Counter::method).zip(counted),
         };
         prove(proof.problem(batch))?;
         Ok(proof.trial(batch))

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use bpfcost_bpf::attach::{Counted, How};
+use bpfcost_bpf::attach::{AttachMethod, Counted};
 
 use super::call::{Call, Made};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) struct Proof {
     pub(super) threads: u32,
     pub(super) made: Made,
     /// How the program was attached, and what it and the kernel counted; `None` where nothing was.
-    pub(super) probed: Option<(How, Counted)>,
+    pub(super) probed: Option<(AttachMethod, Counted)>,
 }
 
 impl Proof {
@@ -59,12 +59,12 @@ impl Proof {
         })
         .or_else(|| {
             self.probed
-                .and_then(|(how, counts)| self.accounted(how, counts, batch))
+                .and_then(|(method, counts)| self.accounted(method, counts, batch))
         })
     }
 
     /// What is wrong with the account of a program's runs.
-    fn accounted(&self, how: How, counts: Counted, batch: Batch) -> Option<Problem> {
+    fn accounted(&self, method: AttachMethod, counts: Counted, batch: Batch) -> Option<Problem> {
         let calls = self.made.calls;
         let missed = calls.saturating_sub(counts.hits);
         let alone = counts.strangers == 0;
@@ -80,16 +80,16 @@ impl Proof {
                 }
             })
             .or_else(|| {
-                let expected = self.expected(how, batch).filter(|_| alone)?;
+                let expected = self.expected(method, batch).filter(|_| alone)?;
                 within("misses", expected, missed, "calls are missed while all instances are in use by others, and only then")
             })
     }
 
     /// How many calls the probe must miss, where that is known. Strangers may have an instance too.
-    fn expected(&self, how: How, batch: Batch) -> Option<RangeInclusive<u64>> {
-        let How::Kretprobe { maxactive } = how else {
+    fn expected(&self, method: AttachMethod, batch: Batch) -> Option<RangeInclusive<u64>> {
+        let AttachMethod::Kretprobe { maxactive } = method else {
             // A kprobe keeps nothing. How many instances the others have is the kernel's own choice.
-            return (how == How::Kprobe).then_some(0..=0);
+            return (method == AttachMethod::Kprobe).then_some(0..=0);
         };
         // Who is preempted inside keeps the instance: only as many as there are threads surely suffice.
         let lacking = u64::from(self.threads.saturating_sub(maxactive));
@@ -137,10 +137,10 @@ mod tests {
     const BATCH: Batch = Batch(10);
 
     /// A batch of eight threads that went well: where instances are too few, the rest is missed each time.
-    fn good(call: Call, how: How) -> Proof {
+    fn good(call: Call, method: AttachMethod) -> Proof {
         let calls = 8 * BATCH.0;
-        let missed = match (call, how) {
-            (Call::Sleep, How::Kretprobe { maxactive }) if maxactive < 8 => {
+        let missed = match (call, method) {
+            (Call::Sleep, AttachMethod::Kretprobe { maxactive }) if maxactive < 8 => {
                 u64::from(8 - maxactive) * BATCH.0
             }
             _ => 0,
@@ -154,7 +154,7 @@ mod tests {
                 elapsed: Duration::from_millis(1),
             },
             probed: Some((
-                how,
+                method,
                 Counted {
                     hits: calls - missed,
                     strangers: 0,
@@ -169,32 +169,36 @@ mod tests {
         proof.problem(BATCH).map(|problem| problem.check)
     }
 
-    fn kretprobe(maxactive: u32) -> How {
-        How::Kretprobe { maxactive }
+    fn kretprobe(maxactive: u32) -> AttachMethod {
+        AttachMethod::Kretprobe { maxactive }
     }
 
     #[test]
     fn what_went_well_is_proved() {
-        let hows = [How::Kprobe, How::KretprobeMulti, How::Fexit];
-        for how in hows.into_iter().chain([2, 4, 8].map(kretprobe)) {
+        let methods = [
+            AttachMethod::Kprobe,
+            AttachMethod::KretprobeMulti,
+            AttachMethod::Fexit,
+        ];
+        for method in methods.into_iter().chain([2, 4, 8].map(kretprobe)) {
             for call in Call::ALL {
-                assert_eq!(check(&good(call, how)), None, "{how:?} {call:?}");
+                assert_eq!(check(&good(call, method)), None, "{method:?} {call:?}");
             }
         }
         let alone = Proof {
             probed: None,
-            ..good(Call::Flock, How::Kprobe)
+            ..good(Call::Flock, AttachMethod::Kprobe)
         };
         assert_eq!(check(&alone), None);
         assert_eq!(alone.trial(BATCH).secondary.len(), 1);
     }
 
     /// A batch with its counts changed: what is found.
-    fn spoilt(call: Call, how: How, spoil: fn(&mut Proof, &mut Counted)) -> String {
-        let mut proof = good(call, how);
+    fn spoilt(call: Call, method: AttachMethod, spoil: fn(&mut Proof, &mut Counted)) -> String {
+        let mut proof = good(call, method);
         let (_, mut counts) = proof.probed.expect("counts");
         spoil(&mut proof, &mut counts);
-        proof.probed = Some((how, counts));
+        proof.probed = Some((method, counts));
         check(&proof).unwrap_or_default()
     }
 
@@ -228,16 +232,18 @@ mod tests {
             counts.missed = counts.missed.map(|missed| missed - 1);
         };
         assert_eq!(asleep(too_few), "misses");
-        let kprobe = spoilt(Call::Flock, How::Kprobe, |_, counts| miss(counts, 1));
+        let kprobe = spoilt(Call::Flock, AttachMethod::Kprobe, |_, counts| {
+            miss(counts, 1)
+        });
         assert_eq!(kprobe, "misses");
     }
 
     /// Threads that are preempted inside flock(2) keep their instances, so that others may find none.
     #[test]
     fn a_quick_call_may_be_missed_where_instances_are_fewer_than_threads() {
-        let missed = |how| spoilt(Call::Flock, how, |_, counts| miss(counts, 3));
+        let missed = |method| spoilt(Call::Flock, method, |_, counts| miss(counts, 3));
         assert_eq!(missed(kretprobe(4)), "");
-        assert_eq!(missed(How::KretprobeMulti), "");
+        assert_eq!(missed(AttachMethod::KretprobeMulti), "");
         assert_eq!(missed(kretprobe(8)), "misses");
     }
 
@@ -261,7 +267,7 @@ mod tests {
     /// A kernel that does not say what it missed can't be contradicted, unless all was.
     #[test]
     fn misses_that_are_not_told_are_what_was_not_seen() {
-        let mut proof = good(Call::Sleep, How::KretprobeMulti);
+        let mut proof = good(Call::Sleep, AttachMethod::KretprobeMulti);
         let calls = proof.made.calls;
         let mut saw = |hits, strangers| {
             let counts = Counted {
@@ -270,7 +276,7 @@ mod tests {
                 missed: None,
                 ..Counted::default()
             };
-            proof.probed = Some((How::KretprobeMulti, counts));
+            proof.probed = Some((AttachMethod::KretprobeMulti, counts));
             proof
         };
         let some = saw(calls / 4, 0);

@@ -5,15 +5,15 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Result, bail};
-use bpfcost_bpf::attach::{Foreign, Taken};
+use bpfcost_bpf::attach::{Drained, UserObject};
 
 use super::{Agent, Loaded};
 use crate::{probe::Seen, process::RunContext};
 
 struct Object {
-    foreign: Foreign,
+    object: UserObject,
     /// What was taken when it was attached.
-    before: Taken,
+    before: Drained,
 }
 
 /// Loads the object of that file, or the one program of it that is named.
@@ -24,27 +24,27 @@ pub(in crate::probe) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
         _ => bail!("it takes a file, and the name of a program"),
     };
     Ok(Box::new(Object {
-        foreign: Foreign::load(path.as_ref(), program)?,
-        before: Taken::default(),
+        object: UserObject::load(path.as_ref(), program)?,
+        before: Drained::default(),
     }))
 }
 
 impl Agent for Object {
     fn attach(&mut self, _scene: &RunContext) -> Result<()> {
-        self.before = self.foreign.take()?;
-        Ok(self.foreign.attach()?)
+        self.before = self.object.take()?;
+        Ok(self.object.attach()?)
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
-        Ok(self.foreign.wait(patience)?)
+        Ok(self.object.wait(patience)?)
     }
 
     fn detach(&mut self) -> Result<Seen> {
-        self.foreign.detach();
-        let taken = self.foreign.take()?;
+        self.object.detach();
+        let taken = self.object.take()?;
         let records = taken.records - self.before.records;
         let counts = self
-            .foreign
+            .object
             .has_buffers()
             .then(|| ("records".to_owned(), records));
         Ok(Seen {
@@ -56,8 +56,8 @@ impl Agent for Object {
 
     fn loaded(&self) -> Result<Loaded> {
         Ok(Loaded {
-            programs: self.foreign.ids()?,
-            idle: !self.foreign.has_buffers(),
+            programs: self.object.ids()?,
+            idle: !self.object.has_buffers(),
         })
     }
 }

@@ -40,12 +40,12 @@ struct SslSniff {
     /// What the kernel had counted when it was attached.
     before: Counts,
     capture: Capture,
-    taken: Rc<RefCell<Taken>>,
+    taken: Rc<RefCell<Captured>>,
 }
 
 /// What was taken since it was attached.
 #[derive(Default)]
-struct Taken {
+struct Captured {
     read: Stream,
     written: Stream,
 }
@@ -57,7 +57,7 @@ struct Stream {
     hash: XxHash3_64,
 }
 
-impl Taken {
+impl Captured {
     fn take(&mut self, record: Record<'_>) {
         let stream = match record.direction {
             Direction::Read => &mut self.read,
@@ -91,7 +91,7 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     if capture == Capture::Payload {
         real_time();
     }
-    let taken = Rc::new(RefCell::new(Taken::default()));
+    let taken = Rc::new(RefCell::new(Captured::default()));
     let into = Rc::clone(&taken);
     let sniffer = Sniffer::load(capture, move |record| into.borrow_mut().take(record))?;
     Ok(Box::new(SslSniff {
@@ -111,7 +111,7 @@ impl Agent for SslSniff {
     }
 
     fn attach(&mut self, context: &RunContext) -> Result<()> {
-        *self.taken.borrow_mut() = Taken::default();
+        *self.taken.borrow_mut() = Captured::default();
         self.before = self.sniffer.counts()?;
         let attached = library::attach(&mut self.sniffer, &context.pids);
         if attached.is_err() {

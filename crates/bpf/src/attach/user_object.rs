@@ -14,7 +14,7 @@ use libbpf_rs::{Link, Object, ObjectBuilder, Program, ProgramMut};
 
 use super::{
     Attach,
-    buffers::{Buffers, Taken},
+    buffers::{Buffers, Drained},
     kernel,
 };
 use crate::{
@@ -28,7 +28,7 @@ const TRACEPOINTS: [&str; 2] = ["tracepoint/", "tp/"];
 
 /// Somebody's BPF object, loaded. Dropping it detaches and unloads it.
 #[derive(Debug)]
-pub struct Foreign {
+pub struct UserObject {
     path: PathBuf,
     /// Before the object, whose programs they hold.
     links: Vec<Link>,
@@ -36,7 +36,7 @@ pub struct Foreign {
     object: Object,
 }
 
-impl Foreign {
+impl UserObject {
     /// Loads an object, or one program of it alone.
     pub fn load(path: &Path, only: Option<&str>) -> Result<Self> {
         let refused = |words: String| refused(path, words);
@@ -75,7 +75,7 @@ impl Foreign {
         })?;
         let buffers = Buffers::open(&object)
             .map_err(|source| refused(format!("its buffers can't be read: {source}")))?;
-        Ok(Foreign {
+        Ok(UserObject {
             path: path.to_owned(),
             links: Vec::new(),
             buffers,
@@ -97,10 +97,10 @@ impl Foreign {
     }
 
     /// Takes what is in its buffers; all that was taken since it was loaded.
-    pub fn take(&self) -> Result<Taken> {
+    pub fn take(&self) -> Result<Drained> {
         match &self.buffers {
             Some(buffers) => buffers.take().map_err(|error| self.unread(&error)),
-            None => Ok(Taken::default()),
+            None => Ok(Drained::default()),
         }
     }
 
@@ -161,7 +161,7 @@ impl Foreign {
 
 fn refused(path: &Path, words: String) -> Error {
     let path = path.to_owned();
-    Error::Foreign { path, words }
+    Error::UserObject { path, words }
 }
 
 /// Attaches one program where its section says; `None` where that says nothing of it, and the reason where it

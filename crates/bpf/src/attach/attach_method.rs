@@ -18,7 +18,7 @@ const LINKS_TELL: Version = Version((6, 7));
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum AttachMethod {
     /// To a tracepoint, through perf.
     Tracepoint,
     /// To a tracepoint itself.
@@ -45,35 +45,41 @@ pub enum How {
     Fexit,
 }
 
-impl How {
+impl AttachMethod {
     /// As an attach type.
     pub fn attach(self) -> Attach {
         match self {
-            How::Tracepoint => Attach::Tracepoint,
-            How::RawTp => Attach::RawTp,
-            How::TpBtf => Attach::TpBtf,
-            How::Kprobe => Attach::Kprobe,
-            How::KprobeInt3 => Attach::KprobeInt3,
-            How::KprobeMulti => Attach::KprobeMulti,
-            How::Kretprobe { .. } => Attach::Kretprobe,
-            How::KretprobeMulti => Attach::KretprobeMulti,
-            How::Fentry => Attach::Fentry,
-            How::Fexit => Attach::Fexit,
+            AttachMethod::Tracepoint => Attach::Tracepoint,
+            AttachMethod::RawTp => Attach::RawTp,
+            AttachMethod::TpBtf => Attach::TpBtf,
+            AttachMethod::Kprobe => Attach::Kprobe,
+            AttachMethod::KprobeInt3 => Attach::KprobeInt3,
+            AttachMethod::KprobeMulti => Attach::KprobeMulti,
+            AttachMethod::Kretprobe { .. } => Attach::Kretprobe,
+            AttachMethod::KretprobeMulti => Attach::KretprobeMulti,
+            AttachMethod::Fentry => Attach::Fentry,
+            AttachMethod::Fexit => Attach::Fexit,
         }
     }
 
     /// Whether what it is attached to is a tracepoint, `category:name`, and not a function.
     pub fn takes_tracepoints(self) -> bool {
-        matches!(self, How::Tracepoint | How::RawTp | How::TpBtf)
+        matches!(
+            self,
+            AttachMethod::Tracepoint | AttachMethod::RawTp | AttachMethod::TpBtf
+        )
     }
 
     /// What the kernel must have, the most telling first.
     pub fn needs(self) -> Vec<Feature> {
         let own = self.attach().own_needs();
         let further: &[Feature] = match self {
-            How::RawTp | How::TpBtf | How::Kprobe | How::Kretprobe { .. } => &[Feature::Tracefs],
+            AttachMethod::RawTp
+            | AttachMethod::TpBtf
+            | AttachMethod::Kprobe
+            | AttachMethod::Kretprobe { .. } => &[Feature::Tracefs],
             // It is asked by a program whether the breakpoint is there.
-            How::KprobeInt3 => &[Feature::SyscallProgram],
+            AttachMethod::KprobeInt3 => &[Feature::SyscallProgram],
             _ => &[],
         };
         [own, further].concat()
@@ -87,7 +93,9 @@ impl How {
         event: &str,
     ) -> libbpf_rs::Result<()> {
         let target = match self {
-            How::TpBtf | How::Fentry | How::Fexit => Some(tracepoint_name(event)),
+            AttachMethod::TpBtf | AttachMethod::Fentry | AttachMethod::Fexit => {
+                Some(tracepoint_name(event))
+            }
             _ => None,
         };
         self.attach().aim_at(program, target)
@@ -118,7 +126,7 @@ pub(crate) struct Toolbox(Option<Tools>);
 
 /// An attached program. Dropping it detaches the program.
 pub(crate) struct Held {
-    how: How,
+    method: AttachMethod,
     by: By,
 }
 
@@ -135,51 +143,57 @@ enum By {
 impl Held {
     /// Attaches a loaded program.
     pub(crate) fn attach(
-        how: How,
+        method: AttachMethod,
         program: &ProgramMut<'_>,
         event: &str,
         tools: &mut Toolbox,
     ) -> Result<Self> {
-        let attach = how.attach();
+        let attach = method.attach();
         let of_link = |link: libbpf_rs::Result<Link>| {
             link.map(By::Link)
-                .map_err(|source| how.explain(event, source))
+                .map_err(|source| method.explain(event, source))
         };
         let of_event = |maxactive| -> Result<By> {
-            let (made, opened) =
-                Event::open(event, maxactive)?.map_err(|error| how.explain(event, error.into()))?;
-            let link = kernel::perf(program, opened).map_err(|source| how.explain(event, source));
+            let (made, opened) = Event::open(event, maxactive)?
+                .map_err(|error| method.explain(event, error.into()))?;
+            let link =
+                kernel::perf(program, opened).map_err(|source| method.explain(event, source));
             Ok(By::Event(link?, made))
         };
-        let by = match how {
-            How::Tracepoint => {
+        let by = match method {
+            AttachMethod::Tracepoint => {
                 let opened = kernel::open_tracepoint(attach, event)?;
                 of_link(kernel::perf(program, opened))?
             }
-            How::RawTp => of_link(program.attach_raw_tracepoint(tracepoint_name(event)))?,
-            How::Kprobe => of_event(None)?,
-            How::Kretprobe { maxactive } => of_event(Some(maxactive))?,
-            How::KprobeInt3 => {
+            AttachMethod::RawTp => of_link(program.attach_raw_tracepoint(tracepoint_name(event)))?,
+            AttachMethod::Kprobe => of_event(None)?,
+            AttachMethod::Kretprobe { maxactive } => of_event(Some(maxactive))?,
+            AttachMethod::KprobeInt3 => {
                 let tools = match &mut tools.0 {
                     Some(tools) => tools,
                     none => none.insert(Tools::make()?),
                 };
                 By::Inside(kernel::inside(attach, program, event, tools)?)
             }
-            How::KprobeMulti => of_link(kernel::multi(program, event, false))?,
-            How::KretprobeMulti => of_link(kernel::multi(program, event, true))?,
-            How::TpBtf | How::Fentry | How::Fexit => of_link(program.attach_trace())?,
+            AttachMethod::KprobeMulti => of_link(kernel::multi(program, event, false))?,
+            AttachMethod::KretprobeMulti => of_link(kernel::multi(program, event, true))?,
+            AttachMethod::TpBtf | AttachMethod::Fentry | AttachMethod::Fexit => {
+                of_link(program.attach_trace())?
+            }
         };
-        Ok(Held { how, by })
+        Ok(Held { method, by })
     }
 
     /// Events that the kernel says were missed, since it was attached and, by the program itself, since it
     /// was loaded; `None` where it doesn't say.
     pub(crate) fn missed(&mut self, program: &ProgramMut<'_>) -> Result<Option<u64>> {
-        let multi = matches!(self.how, How::KprobeMulti | How::KretprobeMulti);
+        let multi = matches!(
+            self.method,
+            AttachMethod::KprobeMulti | AttachMethod::KretprobeMulti
+        );
         let by_mechanism = match &mut self.by {
             By::Event(_, event) => event.missed().map_err(failed(
-                self.how.attach().to_string(),
+                self.method.attach().to_string(),
                 "asking what it missed, in tracefs's kprobe_profile",
             ))?,
             By::Link(_) if multi && !links_tell() => return Ok(None),
