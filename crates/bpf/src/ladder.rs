@@ -3,7 +3,7 @@
 use crate::{
     error::{Error, Result},
     timed::{OpenObject, TimedObject},
-    timing::{Loop, Request, Seen},
+    timing::{Loop, Observation, Request},
 };
 
 /// Instructions added by each rung.
@@ -39,7 +39,7 @@ impl Ladder {
         ops: u64,
         cpu: u32,
         after_tick: bool,
-    ) -> Result<Option<Seen>> {
+    ) -> Result<Option<Observation>> {
         let request = Request {
             ops,
             resets: 1,

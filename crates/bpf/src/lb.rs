@@ -28,7 +28,7 @@ use crate::{
     plain::{bytes_of, bytes_of_slice, read},
     run,
     skel::xdp_lb::{XdpLbSkel, XdpLbSkelBuilder, types},
-    timing::{self, Loop, Request, Seen},
+    timing::{self, Loop, Observation, Request},
 };
 
 crate::timing_area!(types::bss);
@@ -320,7 +320,7 @@ impl LoadBalancer {
         work: &[Work],
         ops: u64,
         resets: u64,
-    ) -> Result<Vec<Seen>> {
+    ) -> Result<Vec<Observation>> {
         self.ready(work);
         let program = self.skeleton.runnable(&timed(self.variant, body, reset))?;
         let area = self

@@ -30,7 +30,7 @@ use crate::{
     mapping,
     object::{listen, said},
     run::{self, Ran},
-    timing::{self, Loop, Request, Seen},
+    timing::{self, Loop, Observation, Request},
 };
 
 /// The compiled objects of `bpf/` by name.
@@ -180,7 +180,7 @@ impl TimedObject {
         program: &str,
         request: &Request<'_>,
         packets: &[Vec<u8>],
-    ) -> Result<Vec<Seen>> {
+    ) -> Result<Vec<Observation>> {
         let program = loaded(&self.object, &timed_name(program, self.looping))?;
         timing::batch(
             &run::Program::of(&program)?,

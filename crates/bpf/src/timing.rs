@@ -81,9 +81,9 @@ pub struct Request<'a> {
     pub after_tick: bool,
 }
 
-/// What one CPU saw of a batch.
+/// One CPU's timing of a batch.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct Observation {
     /// Where it ran.
     pub cpu: u32,
     /// Clock before the first body, in nanoseconds.
@@ -108,7 +108,7 @@ pub struct Seen {
     pub output: Vec<u8>,
 }
 
-impl Seen {
+impl Observation {
     /// Nanoseconds per body, over the bodies that ran.
     pub fn ns_per_op(&self) -> f64 {
         self.elapsed_ns() / self.ops.max(1) as f64
@@ -123,17 +123,17 @@ impl Seen {
 /// One CPU's sample as it stands in `.bss`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample {
-    /// See [`Seen`].
+    /// See [`Observation`].
     pub start_ns: u64,
-    /// See [`Seen`].
+    /// See [`Observation`].
     pub end_ns: u64,
-    /// See [`Seen`].
+    /// See [`Observation`].
     pub ops: u64,
-    /// See [`Seen`].
+    /// See [`Observation`].
     pub cpu_counter: u64,
-    /// See [`Seen`].
+    /// See [`Observation`].
     pub together: u64,
-    /// See [`Seen`].
+    /// See [`Observation`].
     pub ticks: u64,
 }
 
@@ -204,7 +204,7 @@ pub fn batch<A: Area>(
     area: &mut A,
     request: &Request<'_>,
     packets: &[Vec<u8>],
-) -> Result<Vec<Seen>> {
+) -> Result<Vec<Observation>> {
     if let Some(&cpu) = request.cpus.iter().find(|&&cpu| cpu >= MAX_CPUS) {
         return Err(cpu_number(cpu, MAX_CPUS));
     }
@@ -230,7 +230,7 @@ fn attempt<A: Area>(
     area: &mut A,
     request: &Request<'_>,
     packets: &[Vec<u8>],
-) -> Result<Vec<Seen>> {
+) -> Result<Vec<Observation>> {
     area.ask(request);
     let left: Vec<Ran> = match (request.cpus, packets) {
         (&[cpu], [packet]) => {
@@ -247,7 +247,7 @@ fn attempt<A: Area>(
         .zip(left)
         .map(|(&cpu, ran)| {
             let sample = area.sample(cpu);
-            Seen {
+            Observation {
                 cpu,
                 start_ns: sample.start_ns,
                 end_ns: sample.end_ns,

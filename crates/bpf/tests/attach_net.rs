@@ -13,7 +13,7 @@ use std::{
 
 use bpfcost_bpf::{
     Pinned,
-    attach::{Ask, Attach, Body, Driver, Maps, Probe, Seen},
+    attach::{Ask, Attach, Body, Driver, Maps, Probe, ProbeCounts},
     current_cpu, loaded_programs,
 };
 
@@ -149,10 +149,10 @@ fn every_packet_is_seen_once() {
                 assert_eq!(attached.missed().expect(&case), 0, "{case}");
                 drop(attached);
                 let runs = driven.made * attach.runs_per_event();
-                let expected = Seen {
+                let expected = ProbeCounts {
                     hits: runs,
                     stack_id: -1,
-                    ..Seen::default()
+                    ..ProbeCounts::default()
                 };
                 assert_eq!(probe.seen(), expected, "{case}: {driven:?}");
                 let taken = match body {

@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 use bpfcost::{
     cli,
-    probe::{self, Arguments, BuiltIn, Seen, agent::Agent},
+    probe::{self, Arguments, BuiltIn, WindowCounts, agent::Agent},
     process::RunContext,
 };
 use serde_json::Value;
@@ -78,8 +78,8 @@ impl Agent for MadeUp {
         Ok(())
     }
 
-    fn detach(&mut self) -> Result<Seen> {
-        Ok(Seen {
+    fn detach(&mut self) -> Result<WindowCounts> {
+        Ok(WindowCounts {
             hits: Some(self.hits),
             lost: 0,
             counts: [("windows".to_owned(), self.windows)].into(),

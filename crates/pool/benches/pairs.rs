@@ -28,7 +28,7 @@ const CHUNK: u64 = 64;
 const PEER: &str = "crossbeam-array";
 
 /// Runs a pool of so many objects with so many threads on so many CPUs.
-type Run = fn(objects: usize, group: ThreadGroup) -> Result<Seen, Error>;
+type Run = fn(objects: usize, group: ThreadGroup) -> Result<RaceResult, Error>;
 
 const POOLS: [(&str, Run); 8] = [
     ("freelist", |o, group| Ok(race(&Freelist::new(o)?, group))),
@@ -69,12 +69,12 @@ struct ThreadGroup {
 
 /// What all threads did together.
 #[derive(Clone, Copy)]
-struct Seen {
+struct RaceResult {
     ns_per_pair_and_thread: f64,
     misses_per_pair: f64,
 }
 
-fn race(pool: &impl Pool, group: ThreadGroup) -> Seen {
+fn race(pool: &impl Pool, group: ThreadGroup) -> RaceResult {
     let ThreadGroup {
         threads,
         cpus,
@@ -115,7 +115,7 @@ fn race(pool: &impl Pool, group: ThreadGroup) -> Seen {
                 (ns + time.as_nanos() as f64, pairs + p, misses + m)
             })
     });
-    Seen {
+    RaceResult {
         ns_per_pair_and_thread: ns / pairs as f64,
         misses_per_pair: misses as f64 / pairs as f64,
     }
@@ -161,8 +161,9 @@ fn main() -> Result<(), Error> {
                 .position(|(name, _)| *name == PEER)
                 .expect("it is always there");
             for (which, (name, _)) in pools.iter().enumerate() {
-                let of =
-                    |value: fn(&Seen) -> f64| rounds.iter().map(move |round| value(&round[which]));
+                let of = |value: fn(&RaceResult) -> f64| {
+                    rounds.iter().map(move |round| value(&round[which]))
+                };
                 let ns = median(of(|seen| seen.ns_per_pair_and_thread).collect());
                 let misses = median(of(|seen| seen.misses_per_pair).collect());
                 let ratio = median(

@@ -217,7 +217,7 @@ pub struct Driven {
     pub elapsed_ns: f64,
     /// Timer ticks meanwhile.
     pub ticks: u64,
-    /// How often the thread waited meanwhile; see [`crate::timing::Seen::waits`].
+    /// How often the thread waited meanwhile; see [`crate::timing::Observation::waits`].
     pub waits: u64,
 }
 

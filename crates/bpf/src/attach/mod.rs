@@ -30,7 +30,7 @@ pub use counter::{Counted, Counter, Work};
 pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
 pub use kernel::others::{attached_at, others};
 pub use maps::Maps;
-pub use probe::{Probe, Seen};
+pub use probe::{Probe, ProbeCounts};
 pub use types::Attach;
 use types::Kind;
 pub use user::Placed;

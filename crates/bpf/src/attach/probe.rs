@@ -20,9 +20,9 @@ pub struct Probe {
     skeleton: Owned<ProbeSkel<'static>>,
 }
 
-/// What runs of a program left, since the counts began.
+/// Counts of a program's runs, since they began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ProbeCounts {
     /// Runs of the body.
     pub hits: u64,
     /// Events that the ring buffer had no room for.
@@ -90,11 +90,11 @@ impl Probe {
     }
 
     /// What runs left since then.
-    pub fn seen(&self) -> Seen {
+    pub fn seen(&self) -> ProbeCounts {
         let Some(bss) = self.skeleton.maps.bss_data.as_deref() else {
-            return Seen::default();
+            return ProbeCounts::default();
         };
-        Seen {
+        ProbeCounts {
             hits: fetch(&bss.hits),
             drops: fetch(&bss.drops),
             errors: fetch(&bss.errors),

@@ -189,7 +189,7 @@ fn each_cpu_has_a_table_of_its_own() {
 fn misses_by_server_are_those_of_the_watched_vip() {
     let Some(mut lab) = Lab::open() else { return };
     let web = in_ring(WEB, TCP) as usize;
-    let misses = |seen: &Seen| {
+    let misses = |seen: &Observation| {
         let misses = &seen.gained.real_misses;
         (misses[web], misses.iter().sum::<u64>())
     };

@@ -89,13 +89,13 @@ pub(crate) fn server_v6(server: u32) -> [u8; 16] {
 
 /// What a packet did to the counters of its CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct Observation {
     pub(crate) action: u32,
     pub(crate) packet: Vec<u8>,
     pub(crate) gained: Counters,
 }
 
-impl Seen {
+impl Observation {
     /// VIP packets, misses, TCP misses, floods.
     pub(crate) fn events(&self) -> [u64; 4] {
         self.gained.events[..].try_into().expect("four events")
@@ -182,11 +182,11 @@ impl Lab {
     }
 
     /// Sends one packet through the datapath on the first CPU.
-    pub(crate) fn send(&mut self, packet: &[u8]) -> Seen {
+    pub(crate) fn send(&mut self, packet: &[u8]) -> Observation {
         self.send_on(self.cpus[0], packet)
     }
 
-    pub(crate) fn send_on(&mut self, cpu: u32, packet: &[u8]) -> Seen {
+    pub(crate) fn send_on(&mut self, cpu: u32, packet: &[u8]) -> Observation {
         let work = Work {
             cpu,
             packet: packet.to_vec(),
@@ -202,7 +202,7 @@ impl Lab {
         let [seen] = &seen[..] else {
             panic!("one packet, but: {seen:?}")
         };
-        Seen {
+        Observation {
             action: seen.action,
             packet: seen.packet.clone(),
             gained: gained(&before, &after),

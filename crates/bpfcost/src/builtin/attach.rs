@@ -48,7 +48,7 @@ impl Experiment for AttachTypes {
             layout: Layout::Grid(Grid::of_events("attach", "body")),
             most_cpus: Some(1),
             overhead: Overhead {
-                // Seen on a shared virtual machine, all cases that a host without kprobes has.
+                // Measured on a shared virtual machine, all cases that a host without kprobes has.
                 load_s: 0.3,
                 trial_s: 0.03,
                 batches: 1.1,

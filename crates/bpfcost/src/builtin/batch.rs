@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, anyhow};
-use bpfcost_bpf::timing::Seen;
+use bpfcost_bpf::timing::Observation;
 
 use crate::experiment::{Batch, Fault, Problem, Trial, differs};
 
@@ -20,7 +20,7 @@ const OVERLAP_TRIES: u32 = 5;
 /// longest: a busy machine holds one CPU up while the others run. How far they did is part of the trial.
 pub(super) fn overlapping<T>(
     mut batch: impl FnMut() -> Result<T, Fault>,
-    seen: impl Fn(&T) -> &[Seen],
+    seen: impl Fn(&T) -> &[Observation],
 ) -> Result<T, Fault> {
     let mut best: Option<T> = None;
     for _ in 0..OVERLAP_TRIES {
@@ -45,9 +45,14 @@ const WAITED: &str = "the thread waited for something over the batch: the CPU ma
 
 /// What every batch must show, whatever its body: that it ran whole, on all CPUs, by a clock that moved and,
 /// where instructions are counted, did not leap.
-pub(super) fn problem(cpus: &[u32], seen: &[Seen], ops: u64, exact: bool) -> Option<Problem> {
+pub(super) fn problem(
+    cpus: &[u32],
+    seen: &[Observation],
+    ops: u64,
+    exact: bool,
+) -> Option<Problem> {
     let missing = operations(cpus.len() as u64 * ops, seen.len() as u64 * ops);
-    let of_cpu = |seen: &Seen| {
+    let of_cpu = |seen: &Observation| {
         together(seen.cpu, seen.together)
             .or_else(|| operations(ops, seen.ops))
             .or_else(|| clock(seen.start_ns, seen.end_ns))
@@ -84,11 +89,11 @@ fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
 }
 
 /// The trial that a proved batch came to.
-pub(super) fn trial(seen: &[Seen], batch: Batch) -> Trial {
+pub(super) fn trial(seen: &[Observation], batch: Batch) -> Trial {
     let mut trial = Trial {
         value: mean_ns_per_op(seen),
         ops: batch.0,
-        elapsed_ns: seen.iter().map(Seen::elapsed_ns).fold(0.0, f64::max),
+        elapsed_ns: seen.iter().map(Observation::elapsed_ns).fold(0.0, f64::max),
         ticks: seen.iter().map(|seen| seen.ticks).max().unwrap_or(0),
         secondary: BTreeMap::new(),
     };
@@ -106,8 +111,8 @@ pub(super) fn trial(seen: &[Seen], batch: Batch) -> Trial {
 }
 
 /// The part of the time, from the first start to the last end, in which all CPUs ran.
-fn overlap(seen: &[Seen]) -> f64 {
-    let ends = |pick: fn(&Seen) -> u64| {
+fn overlap(seen: &[Observation]) -> f64 {
+    let ends = |pick: fn(&Observation) -> u64| {
         let all = seen.iter().map(pick);
         (all.clone().min().unwrap_or(0), all.max().unwrap_or(0))
     };
@@ -118,6 +123,6 @@ fn overlap(seen: &[Seen]) -> f64 {
 }
 
 /// What an operation cost, the mean over CPUs.
-pub(super) fn mean_ns_per_op(seen: &[Seen]) -> f64 {
-    seen.iter().map(Seen::ns_per_op).sum::<f64>() / seen.len().max(1) as f64
+pub(super) fn mean_ns_per_op(seen: &[Observation]) -> f64 {
+    seen.iter().map(Observation::ns_per_op).sum::<f64>() / seen.len().max(1) as f64
 }

@@ -55,7 +55,7 @@ impl Experiment for Kretprobes {
             counts: false,
             contends: true,
             overhead: Overhead {
-                // Seen in an emulated guest with two CPUs: what attaching takes, above all.
+                // Measured in an emulated guest with two CPUs: what attaching takes, above all.
                 load_s: 0.05,
                 trial_s: 0.15,
                 batches: 1.1,

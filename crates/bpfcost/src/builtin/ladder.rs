@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::{
     Feature, Pinned, current_cpu,
     ladder::{Ladder, RUNGS},
-    timing::{Loop, Seen},
+    timing::{Loop, Observation},
 };
 
 use super::batch;
@@ -180,7 +180,13 @@ fn expected(product: u64, multiplications: u64) -> Result<u64> {
 }
 
 /// What is wrong with a batch, if anything is.
-fn problem(seen: &Seen, batch: Batch, product: u64, got: u64, exact: bool) -> Option<Problem> {
+fn problem(
+    seen: &Observation,
+    batch: Batch,
+    product: u64,
+    got: u64,
+    exact: bool,
+) -> Option<Problem> {
     let detail = "the batch did not do what its number would stand for";
     batch::problem(&[seen.cpu], slice::from_ref(seen), batch.0, exact)
         .or_else(|| differs("product", product, got, detail))
@@ -214,7 +220,7 @@ mod tests {
 
     #[test]
     fn a_batch_must_prove_itself() {
-        let seen = Seen {
+        let seen = Observation {
             cpu: 0,
             start_ns: 10,
             end_ns: 20,
@@ -226,17 +232,17 @@ mod tests {
             code: PASS,
             output: Vec::new(),
         };
-        let check = |seen: &Seen, product: u64, exact: bool| {
+        let check = |seen: &Observation, product: u64, exact: bool| {
             problem(seen, Batch(16), 75, product, exact).map(|problem| problem.check)
         };
         assert_eq!(check(&seen, 75, true), None);
         assert_eq!(check(&seen, 15, true).as_deref(), Some("product"));
-        let with = |change: fn(&mut Seen)| {
+        let with = |change: fn(&mut Observation)| {
             let mut seen = seen.clone();
             change(&mut seen);
             seen
         };
-        let name = |seen: &Seen| check(seen, 75, true).unwrap();
+        let name = |seen: &Observation| check(seen, 75, true).unwrap();
         assert_eq!(name(&with(|seen| seen.ops = 15)), "operations");
         assert_eq!(name(&with(|seen| seen.code = 1)), "return code");
         assert_eq!(name(&with(|seen| seen.end_ns = 10)), "clock");

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     Feature, Pinned,
-    timing::{Loop, Request, Seen},
+    timing::{Loop, Observation, Request},
 };
 
 use self::{
@@ -186,7 +186,7 @@ impl Epoch {
     }
 
     /// One batch, proved.
-    fn batch(&mut self, work: Work, ops: u64) -> Result<Vec<Seen>, Fault> {
+    fn batch(&mut self, work: Work, ops: u64) -> Result<Vec<Observation>, Fault> {
         self.batches += 1;
         let (salt, seed, exact) = (self.batches, self.seed, self.exact);
         // Batches that count instructions repeat the same keys, whatever ran before them.

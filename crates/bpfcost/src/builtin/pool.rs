@@ -87,7 +87,7 @@ impl Experiment for Pools {
             counts: false,
             contends: true,
             overhead: Overhead {
-                // Seen on a shared virtual machine with two CPUs.
+                // Measured on a shared virtual machine with two CPUs.
                 load_s: 0.001,
                 trial_s: 0.0005,
                 batches: 1.2,

@@ -123,7 +123,7 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
 /// By how much a load takes longer where the CPU is emulated: seen with QEMU's TCG.
 const EMULATED_LOAD: f64 = 6.0;
 
-/// Seconds of a trial that counts: its two batches each wait for a tick. Seen with QEMU's TCG.
+/// Seconds of a trial that counts: its two batches each wait for a tick. Measured with QEMU's TCG.
 const COUNTED_TRIAL_S: f64 = 0.02;
 
 /// The same for a run that counts instructions. The guest's boot is not part of it.

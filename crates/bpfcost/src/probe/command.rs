@@ -14,7 +14,7 @@ use regex::Regex;
 use rustix::process::Signal;
 
 use super::{
-    Probe, Seen,
+    Probe, WindowCounts,
     programs::{Loading, freed},
 };
 use crate::{
@@ -124,9 +124,9 @@ impl Probe for Tool {
         Ok(())
     }
 
-    fn detach(&mut self) -> Result<Seen, Fault> {
+    fn detach(&mut self) -> Result<WindowCounts, Fault> {
         let Some(mut running) = self.running.take() else {
-            return Ok(Seen::default());
+            return Ok(WindowCounts::default());
         };
         self.alive(&mut running.process)?;
         running.process.signal(Signal::INT);
@@ -136,9 +136,9 @@ impl Probe for Tool {
         let printed = running.process.printed()?;
         drop(running.process);
         freed(&running.programs);
-        Ok(Seen {
+        Ok(WindowCounts {
             lost: lost(&printed),
-            ..Seen::default()
+            ..WindowCounts::default()
         })
     }
 

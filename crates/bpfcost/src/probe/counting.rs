@@ -13,7 +13,7 @@ use bpfcost_bpf::{
     attach::{AttachMethod, Counter, Work},
 };
 
-use super::{Arguments, BuiltIn, Probe, Runs, Seen};
+use super::{Arguments, BuiltIn, Probe, Runs, WindowCounts};
 use crate::{did_you_mean::suggest, fault::Fault, process::RunContext};
 
 /// Calls that can be inside a function with a kretprobe at once: as many as it holds instances ready.
@@ -159,14 +159,14 @@ impl Probe for Loaded {
         Ok(self.0.attach()?)
     }
 
-    fn detach(&mut self) -> Result<Seen, Fault> {
+    fn detach(&mut self) -> Result<WindowCounts, Fault> {
         let counted = self.0.detach()?;
         // What was put into a run, by the kernel's clock: the mean, interruptions included.
         let spell_ns = match (counted.busy_ns, counted.hits) {
             (0, _) | (_, 0) => None,
             (busy_ns, hits) => Some(("spell_ns".to_owned(), (busy_ns + hits / 2) / hits)),
         };
-        Ok(Seen {
+        Ok(WindowCounts {
             hits: Some(counted.hits),
             lost: counted.missed.unwrap_or(0),
             counts: spell_ns.into_iter().collect(),

@@ -1,6 +1,6 @@
 //! Several probes as one: switched on in their order, off in the opposite one.
 
-use super::{Probe, Seen};
+use super::{Probe, WindowCounts};
 use crate::{fault::Fault, process::RunContext};
 
 /// Several probes.
@@ -19,8 +19,8 @@ impl Probe for Joined {
         attached
     }
 
-    fn detach(&mut self) -> Result<Seen, Fault> {
-        let mut all = Seen::default();
+    fn detach(&mut self) -> Result<WindowCounts, Fault> {
+        let mut all = WindowCounts::default();
         for probe in self.0.iter_mut().rev() {
             let seen = probe.detach()?;
             all.hits = match (all.hits, seen.hits) {

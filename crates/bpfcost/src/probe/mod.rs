@@ -40,7 +40,7 @@ pub trait Probe {
     fn attach(&mut self, context: &RunContext) -> Result<(), Fault>;
 
     /// Switches it off, and tells what it saw since it was switched on.
-    fn detach(&mut self) -> Result<Seen, Fault>;
+    fn detach(&mut self) -> Result<WindowCounts, Fault>;
 
     /// Its processes, whose CPU time is its own.
     fn pids(&self) -> Vec<u32> {
@@ -59,9 +59,9 @@ pub trait Probe {
     }
 }
 
-/// What a probe saw while it was attached.
+/// A probe's counts of a window, while it was attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
+pub struct WindowCounts {
     /// Runs of its programs, where they can be told without a cost.
     pub hits: Option<u64>,
     /// Events that it lost.

@@ -1,6 +1,6 @@
 //! `builtin:nothing`: a probe that is none, for A/A runs. Whatever it is found to cost is false.
 
-use super::{BuiltIn, Probe, Seen};
+use super::{BuiltIn, Probe, WindowCounts};
 use crate::{fault::Fault, process::RunContext};
 
 /// Its entry.
@@ -14,7 +14,7 @@ impl Probe for Nothing {
         Ok(())
     }
 
-    fn detach(&mut self) -> Result<Seen, Fault> {
-        Ok(Seen::default())
+    fn detach(&mut self) -> Result<WindowCounts, Fault> {
+        Ok(WindowCounts::default())
     }
 }

@@ -3,7 +3,7 @@
 
 use bpfcost_bpf::stats::StatsOn;
 
-use super::{BuiltIn, Probe, Seen};
+use super::{BuiltIn, Probe, WindowCounts};
 use crate::{fault::Fault, process::RunContext};
 
 /// Its entry.
@@ -18,8 +18,8 @@ impl Probe for Stats {
         Ok(())
     }
 
-    fn detach(&mut self) -> Result<Seen, Fault> {
+    fn detach(&mut self) -> Result<WindowCounts, Fault> {
         self.0 = None;
-        Ok(Seen::default())
+        Ok(WindowCounts::default())
     }
 }

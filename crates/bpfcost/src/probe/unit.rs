@@ -10,7 +10,7 @@ use anyhow::{Result, anyhow};
 use bpfcost_bpf::cgroup;
 
 use super::{
-    Probe, Seen,
+    Probe, WindowCounts,
     programs::{Loading, freed},
 };
 use crate::{
@@ -64,7 +64,7 @@ impl Probe for Unit {
         Ok(())
     }
 
-    fn detach(&mut self) -> Result<Seen, Fault> {
+    fn detach(&mut self) -> Result<WindowCounts, Fault> {
         let running = systemctl(&["is-active", &self.name]).is_ok();
         if !running {
             return Err(Fault::Broken(anyhow!(
@@ -74,7 +74,7 @@ impl Probe for Unit {
         }
         systemctl(&["stop", &self.name])?;
         freed(&self.programs);
-        Ok(Seen::default())
+        Ok(WindowCounts::default())
     }
 
     fn pids(&self) -> Vec<u32> {

@@ -29,7 +29,7 @@ impl Record {
         machine: Machine,
         session_spread: Option<f64>,
     ) -> Record {
-        let (seen, dropped) = Seen::of(plan, measured);
+        let (seen, dropped) = RunData::of(plan, measured);
         let speechless = plan.contends && machine.emulates_time();
         let cases: Vec<CaseRecord> = (0..plan.cases.len())
             .map(|index| seen.case(plan, index))
@@ -104,14 +104,14 @@ fn warnings(measured: &Measured, dropped: usize, speechless: bool) -> Vec<Warnin
     kept
 }
 
-/// What a run saw, with everything of one shape: a list of epochs for each case.
-struct Seen {
+/// The data of a run in one shape: a list of epochs for each case.
+struct RunData {
     cases: Vec<CaseData>,
     /// Epoch medians, or counts where instructions are counted; NaN where an epoch has no trial.
     medians: Vec<Vec<f64>>,
 }
 
-impl Seen {
+impl RunData {
     /// Takes usable values alone and counts the others.
     fn of(plan: &Plan, measured: &Measured) -> (Self, usize) {
         let epochs = measured
@@ -156,7 +156,7 @@ impl Seen {
                 false => epoch_medians(&data.samples),
             })
             .collect();
-        (Seen { cases, medians }, dropped)
+        (RunData { cases, medians }, dropped)
     }
 
     /// The index of a case whose numbers count.

@@ -11,24 +11,24 @@ use crate::primitive::{Atomic, Primitive};
 pub(super) struct Simulated;
 
 impl Primitive for Simulated {
-    type U32 = Seen<AtomicU32>;
-    type U64 = Seen<AtomicU64>;
+    type U32 = Traced<AtomicU32>;
+    type U64 = Traced<AtomicU64>;
 
     fn relax() {
         World::relax();
     }
 }
 
-/// A value whose every access is seen.
+/// A value whose every access is traced.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(super) struct Seen<T>(T);
+pub(super) struct Traced<T>(T);
 
-macro_rules! seen {
+macro_rules! traced {
     ($atomic:ty, $value:ty) => {
-        impl Atomic<$value> for Seen<$atomic> {
+        impl Atomic<$value> for Traced<$atomic> {
             fn new(value: $value) -> Self {
-                Seen(<$atomic>::new(value))
+                Traced(<$atomic>::new(value))
             }
             fn load(&self, _order: Ordering) -> $value {
                 World::access(self, Access::Load);
@@ -60,5 +60,5 @@ macro_rules! seen {
     };
 }
 
-seen!(AtomicU32, u32);
-seen!(AtomicU64, u64);
+traced!(AtomicU32, u32);
+traced!(AtomicU64, u64);

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
     Pinned,
     attach::{
-        self, Ask, Attach, Attached, Body, Driven, Driver, Events, Maps, Probe, Seen, Trouble,
+        self, Ask, Attach, Attached, Body, Driven, Driver, Events, Maps, Probe, ProbeCounts,
+        Trouble,
     },
     stats::{self, RunStats, StatsOn},
 };
@@ -174,7 +175,7 @@ impl Epoch {
             way,
             driven,
             exact: self.exact,
-            seen: Seen::default(),
+            seen: ProbeCounts::default(),
             left: 0,
             missed: 0,
             stats: RunStats::default(),

@@ -95,7 +95,7 @@ impl Parts {
     /// The parts of a record, where its cases have such; `None` where none was measured.
     pub fn of(record: &Record) -> Option<Self> {
         let grid = record.layout.grid()?;
-        let seen = Seen { record, grid };
+        let seen = FactorTable { record, grid };
         let bodies = seen.values(&grid.columns, |body| body != PLAIN);
         let mut rows: Vec<AttachParts> = seen
             .values(&grid.rows, |_| true)
@@ -142,13 +142,13 @@ impl Parts {
     }
 }
 
-/// A record, as a table of factors.
-struct Seen<'a> {
+/// A record as a table of factors.
+struct FactorTable<'a> {
     record: &'a Record,
     grid: &'a Grid,
 }
 
-impl Seen<'_> {
+impl FactorTable<'_> {
     /// The values of a factor, in the record's order.
     fn values(&self, factor: &str, keep: impl Fn(&str) -> bool) -> Vec<String> {
         let mut values: Vec<String> = Vec::new();

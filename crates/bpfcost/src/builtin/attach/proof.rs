@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost_bpf::{
-    attach::{Attach, Body, Driven, Placed, Seen, Trouble},
+    attach::{Attach, Body, Driven, Placed, ProbeCounts, Trouble},
     stats::RunStats,
 };
 
@@ -28,7 +28,7 @@ pub(super) struct Proof {
     pub(super) way: Way,
     pub(super) driven: Driven,
     pub(super) exact: bool,
-    pub(super) seen: Seen,
+    pub(super) seen: ProbeCounts,
     /// What the body's map held.
     pub(super) left: u64,
     /// Events that the mechanism says it missed.
@@ -170,9 +170,9 @@ mod tests {
                 waits: 0,
             },
             exact: true,
-            seen: Seen {
+            seen: ProbeCounts {
                 hits: runs,
-                ..Seen::default()
+                ..ProbeCounts::default()
             },
             left: match body {
                 Body::Empty => 0,

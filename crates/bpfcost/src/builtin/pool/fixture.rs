@@ -17,7 +17,7 @@ use hdrhistogram::Histogram;
 
 use super::{
     super::thread_group::{Member, PATIENCE, ThreadGroup},
-    proof::{Drained, Seen},
+    proof::{Drained, TrialCounts},
 };
 use crate::experiment::Fault;
 
@@ -46,7 +46,7 @@ pub(super) struct Use {
 /// What threads take objects from.
 pub(super) trait Fixture {
     /// Times all threads of a group; what was seen, latencies included.
-    fn time(&self, group: ThreadGroup, each: Use) -> Result<Seen, Fault>;
+    fn time(&self, group: ThreadGroup, each: Use) -> Result<TrialCounts, Fault>;
 }
 
 /// An object's own memory.
@@ -170,13 +170,18 @@ impl<P: Pool + 'static> PoolFixture<P> {
     }
 
     /// All threads; `at` tells each where it asks for objects.
-    fn all(&self, group: ThreadGroup, each: Use, at: fn(&Member) -> usize) -> Result<Seen, Fault> {
+    fn all(
+        &self,
+        group: ThreadGroup,
+        each: Use,
+        at: fn(&Member) -> usize,
+    ) -> Result<TrialCounts, Fault> {
         for stamp in &self.stamps {
             stamp.uses.store(0, Relaxed);
         }
         let counts = group.work(|member| self.work(at(member), member, each))?;
         let uses = self.stamps.iter().map(|stamp| stamp.uses.load(Relaxed));
-        Ok(Seen {
+        Ok(TrialCounts {
             uses: uses.sum(),
             objects: self.stamps.len(),
             drained: None,
@@ -212,9 +217,9 @@ impl<P: Pool + 'static> PoolFixture<P> {
 }
 
 impl<P: Pool + 'static> Fixture for PoolFixture<P> {
-    fn time(&self, group: ThreadGroup, each: Use) -> Result<Seen, Fault> {
+    fn time(&self, group: ThreadGroup, each: Use) -> Result<TrialCounts, Fault> {
         let seen = self.all(group, each, |member| member.place)?;
-        Ok(Seen {
+        Ok(TrialCounts {
             drained: Some(self.drain()),
             ..seen
         })
@@ -375,7 +380,7 @@ impl Floor {
 }
 
 impl Fixture for Floor {
-    fn time(&self, group: ThreadGroup, each: Use) -> Result<Seen, Fault> {
+    fn time(&self, group: ThreadGroup, each: Use) -> Result<TrialCounts, Fault> {
         self.0.all(group, each, |member| member.index)
     }
 }

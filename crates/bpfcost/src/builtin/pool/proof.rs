@@ -11,9 +11,9 @@ use crate::experiment::{Batch, Problem, Trial, differs};
 /// Pairs per second of all threads together.
 pub(super) const PAIRS_PER_S: &str = "pairs_per_s";
 
-/// All that a trial left.
+/// All counts of a trial.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct TrialCounts {
     /// Thread by thread.
     pub(super) counts: Vec<ThreadCount>,
     /// Uses that the objects counted.
@@ -35,7 +35,7 @@ pub(super) struct Drained {
     pub(super) strange: u64,
 }
 
-impl Seen {
+impl TrialCounts {
     /// What is wrong, if anything is.
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
         let sum = |of: fn(&ThreadCount) -> u64| self.counts.iter().map(of).sum::<u64>();
@@ -161,7 +161,7 @@ mod tests {
     const PAIRS: u64 = 100;
 
     /// Two threads, the second twice as fast as the first, of whose 200 pairs each took 10 ns or less.
-    fn good() -> Seen {
+    fn good() -> TrialCounts {
         let begun = Instant::now();
         let count = |ns| {
             let mut latency = Histogram::new(2).unwrap();
@@ -175,7 +175,7 @@ mod tests {
                 latency,
             }
         };
-        Seen {
+        TrialCounts {
             counts: vec![count(1000), count(500)],
             uses: 240,
             objects: 4,
@@ -208,7 +208,7 @@ mod tests {
     /// Each check fails for its own reason: one value that is not as it should be.
     #[test]
     fn each_fault_is_found() {
-        let check = |spoil: fn(&mut Seen)| {
+        let check = |spoil: fn(&mut TrialCounts)| {
             let mut seen = good();
             spoil(&mut seen);
             let problem = seen.problem(Batch(PAIRS));

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     experiment::{Fault, Problem, Trial},
-    probe::{Probe, Seen},
+    probe::{Probe, WindowCounts},
     process::RunContext,
     workload::{Check, Definition, Headline, Load, Reading, SECOND, Variant, allowed},
 };
@@ -77,7 +77,7 @@ pub(super) fn run(
             secondary.insert("detach_ms".to_owned(), begun.elapsed().as_secs_f64() * 1e3);
             seen
         }
-        None => Seen::default(),
+        None => WindowCounts::default(),
     };
     if let Some(log) = log {
         log.amend(context, &mut made.reading)?;
@@ -196,7 +196,7 @@ pub(super) fn stir(
 fn check(
     variant: &Variant,
     context: &RunContext,
-    seen: &Seen,
+    seen: &WindowCounts,
     reading: &Reading,
 ) -> Result<(), Fault> {
     let due = variant
@@ -256,9 +256,9 @@ mod tests {
         let variant =
             format!("name = 'probe'\nabout = ''\ncheck = [{{ probe = 'hits', {check} }}]");
         let variant: Variant = toml::from_str(&variant).expect("a variant");
-        let seen = Seen {
+        let seen = WindowCounts {
             hits,
-            ..Seen::default()
+            ..WindowCounts::default()
         };
         let reading = Reading {
             ops: 100,

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
     Pinned,
     lb::{self, Body, LRU_ENTRIES, LoadBalancer, Reset, Variant, Work},
-    timing::Seen,
+    timing::Observation,
 };
 
 use super::{
@@ -62,7 +62,7 @@ struct Traffic {
 
 /// What a proved batch came to.
 struct Proved {
-    seen: Vec<Seen>,
+    seen: Vec<Observation>,
     /// LRU misses, a mean over CPUs.
     misses: Option<f64>,
 }

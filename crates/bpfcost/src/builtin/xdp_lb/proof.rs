@@ -3,13 +3,17 @@
 use std::net::IpAddr;
 
 use anyhow::Result;
-use bpfcost_bpf::{lb::LoadBalancer, timing::Seen};
+use bpfcost_bpf::{lb::LoadBalancer, timing::Observation};
 
 use super::{check, model, packet, scenario::Scenario, sequence::Sequence};
 use crate::experiment::Problem;
 
 /// What every batch must leave, whatever its body.
-pub(super) fn outcome_problem(scenario: &Scenario, seen: &Seen, outcome: &[u8]) -> Option<Problem> {
+pub(super) fn outcome_problem(
+    scenario: &Scenario,
+    seen: &Observation,
+    outcome: &[u8],
+) -> Option<Problem> {
     check::action("the last operation", scenario.action as u32, seen.code)
         .or_else(|| check::packet("the last operation", outcome, &seen.output))
 }

@@ -28,7 +28,7 @@ use serde::Serialize;
 use self::exchange::{Endpoint, Exchanges, Latency};
 use super::{Agent, EVERY};
 use crate::{
-    probe::{BuiltIn, Seen},
+    probe::{BuiltIn, WindowCounts},
     process::RunContext,
 };
 
@@ -146,7 +146,7 @@ impl<S: Source> Agent for Sight<S> {
         self.source.poll(patience)
     }
 
-    fn detach(&mut self) -> Result<Seen> {
+    fn detach(&mut self) -> Result<WindowCounts> {
         let counts = self.source.detach()?;
         let (counted, endpoints) = self.exchanges.borrow_mut().tell();
         if let Some(file) = &self.file {
@@ -165,7 +165,7 @@ impl<S: Source> Agent for Sight<S> {
             counts_by_name.insert("by_one_goroutine".to_owned(), counted.by_one_goroutine);
             counts_by_name.insert("goroutine_switches".to_owned(), counts.switches);
         }
-        Ok(Seen {
+        Ok(WindowCounts {
             hits: Some(counted.calls),
             lost: counts.lost,
             counts: counts_by_name,

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use remote::Remote;
 pub(crate) use serve::serve;
 
-use super::Seen;
+use super::WindowCounts;
 use crate::{fault::Problem, process::RunContext};
 
 /// A probe with a user space of its own, seen from inside its process.
@@ -34,7 +34,7 @@ pub trait Agent {
 
     /// Switches it off, takes in what is left, and tells what was seen since it was switched on. An error that
     /// is a [`Problem`] says that this can't be right.
-    fn detach(&mut self) -> Result<Seen>;
+    fn detach(&mut self) -> Result<WindowCounts>;
 
     /// What is known of it once it is loaded.
     fn loaded(&self) -> Result<Loaded> {
@@ -77,7 +77,7 @@ enum Answer {
     /// It is on.
     Attached,
     /// It is off, and saw this.
-    Detached(Seen),
+    Detached(WindowCounts),
     /// What it saw can't be right.
     Invalid(Problem),
     /// It failed.

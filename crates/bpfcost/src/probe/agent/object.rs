@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use bpfcost_bpf::attach::{Drained, UserObject};
 
 use super::{Agent, Loaded};
-use crate::{probe::Seen, process::RunContext};
+use crate::{probe::WindowCounts, process::RunContext};
 
 struct Object {
     object: UserObject,
@@ -39,7 +39,7 @@ impl Agent for Object {
         Ok(self.object.wait(patience)?)
     }
 
-    fn detach(&mut self) -> Result<Seen> {
+    fn detach(&mut self) -> Result<WindowCounts> {
         self.object.detach();
         let taken = self.object.take()?;
         let records = taken.records - self.before.records;
@@ -47,7 +47,7 @@ impl Agent for Object {
             .object
             .has_buffers()
             .then(|| ("records".to_owned(), records));
-        Ok(Seen {
+        Ok(WindowCounts {
             hits: None,
             lost: taken.lost - self.before.lost,
             counts: BTreeMap::from_iter(counts),

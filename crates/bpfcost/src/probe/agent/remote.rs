@@ -15,7 +15,7 @@ use rustix::{
 use super::{Answer, Ask, Loaded};
 use crate::{
     fault::Fault,
-    probe::{Probe, Seen, leftovers},
+    probe::{Probe, WindowCounts, leftovers},
     process::{Process, RunContext, tail, told},
 };
 
@@ -105,7 +105,7 @@ impl Probe for Remote {
             .map(|_| ())
     }
 
-    fn detach(&mut self) -> Result<Seen, Fault> {
+    fn detach(&mut self) -> Result<WindowCounts, Fault> {
         match self.say(&Ask::Detach)? {
             Answer::Detached(seen) => Ok(seen),
             other => Err(Fault::Broken(anyhow!(

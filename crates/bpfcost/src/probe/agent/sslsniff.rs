@@ -24,7 +24,7 @@ use twox_hash::XxHash3_64;
 
 use super::{Agent, EVERY, Loaded};
 use crate::{
-    probe::{BuiltIn, Seen},
+    probe::{BuiltIn, WindowCounts},
     process::RunContext,
 };
 
@@ -126,7 +126,7 @@ impl Agent for SslSniff {
         Ok(())
     }
 
-    fn detach(&mut self) -> Result<Seen> {
+    fn detach(&mut self) -> Result<WindowCounts> {
         self.sniffer.detach();
         self.sniffer.take()?;
         let counted = self.sniffer.counts()?.since(self.before);
@@ -140,7 +140,7 @@ impl Agent for SslSniff {
             ],
             Capture::Nothing => &[],
         };
-        Ok(Seen {
+        Ok(WindowCounts {
             hits: Some(counted.hits),
             lost: counted.read.lost + counted.written.lost,
             counts: counts

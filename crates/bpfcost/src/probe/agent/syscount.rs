@@ -28,7 +28,7 @@ use syscalls::Sysno;
 use super::Agent;
 use crate::{
     fault::Problem,
-    probe::{BuiltIn, Seen},
+    probe::{BuiltIn, WindowCounts},
     process::{RunContext, threads},
 };
 
@@ -172,14 +172,14 @@ impl Agent for Counting {
         Ok(())
     }
 
-    fn detach(&mut self) -> Result<Seen> {
+    fn detach(&mut self) -> Result<WindowCounts> {
         let before = Account::of(&self.window.server);
         let calls = self.counter.detach()?;
         let after = Account::of(&self.window.server);
         if let Some(problem) = self.window.problem(self.filter, &calls, [before, after]) {
             return Err(problem.into());
         }
-        Ok(Seen {
+        Ok(WindowCounts {
             hits: Some(calls.entered + calls.left),
             lost: calls.lost,
             counts: self.window.counts(self.filter, &calls),
