@@ -38,7 +38,7 @@ pub enum Filter {
 
 /// A kind of system calls of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Kind {
+pub struct SyscallKey {
     /// The process, as the kernel numbers it.
     pub process: u32,
     /// The number of the system call.
@@ -58,7 +58,7 @@ pub struct Sum {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// Calls that began and ended in that time, by kind.
-    pub sums: BTreeMap<Kind, Sum>,
+    pub sums: BTreeMap<SyscallKey, Sum>,
     /// Runs of the program where calls begin, for anyone.
     pub entered: u64,
     /// Runs of the program where they end.
@@ -72,7 +72,7 @@ pub struct Calls {
 struct Heard {
     /// Whose calls count.
     picked: Vec<u32>,
-    sums: BTreeMap<Kind, Sum>,
+    sums: BTreeMap<SyscallKey, Sum>,
 }
 
 impl Heard {
@@ -82,7 +82,7 @@ impl Heard {
         if let Some(([process, number], [ns])) = told
             && self.picked.contains(&process)
         {
-            let sum = self.sums.entry(Kind { process, number }).or_default();
+            let sum = self.sums.entry(SyscallKey { process, number }).or_default();
             sum.calls += 1;
             sum.ns += ns;
         }
@@ -201,16 +201,16 @@ impl Syscount {
         })
     }
 
-    fn sums(&self) -> Result<BTreeMap<Kind, Sum>> {
+    fn sums(&self) -> Result<BTreeMap<SyscallKey, Sum>> {
         let map = &self.skeleton.maps.sums;
-        let read = |key: Vec<u8>| -> Result<Option<(Kind, Sum)>> {
+        let read = |key: Vec<u8>| -> Result<Option<(SyscallKey, Sum)>> {
             let value = map
                 .lookup(&key, MapFlags::ANY)
                 .map_err(map_failed("sums", "reading it"))?;
             Ok(value.and_then(|value| {
                 let [process, number] = words(&key)?;
                 let [calls, ns] = words(&value)?;
-                Some((Kind { process, number }, Sum { calls, ns }))
+                Some((SyscallKey { process, number }, Sum { calls, ns }))
             }))
         };
         map.keys().filter_map(|key| read(key).transpose()).collect()

@@ -7,7 +7,7 @@ use std::error::Error;
 
 use bpfcost_pool::{
     Stride,
-    model::{Kind, Machine, predict},
+    model::{Machine, ModelPool, predict},
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -16,10 +16,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("three times in nanoseconds, please: own near far".into());
     };
     for (name, kind) in [
-        ("freelist", Kind::Freelist),
-        ("array", Kind::Array(Stride::Compact)),
-        ("array-padded", Kind::Array(Stride::Padded)),
-        ("percpu", Kind::PerCpu),
+        ("freelist", ModelPool::Freelist),
+        ("array", ModelPool::Array(Stride::Compact)),
+        ("array-padded", ModelPool::Array(Stride::Padded)),
+        ("percpu", ModelPool::PerCpu),
     ] {
         for threads in [1, 2, 4, 8, 16, 32, 64, 128] {
             let sockets = threads.min(2);

@@ -32,7 +32,7 @@ pub use kernel::others::{attached_at, others};
 pub use maps::Maps;
 pub use probe::{Probe, ProbeCounts};
 pub use types::Attach;
-use types::Kind;
+use types::ProgramKind;
 pub use user::Placed;
 pub use user_object::UserObject;
 

@@ -15,115 +15,115 @@ table! {
 /// A way to attach a program.
 pub enum Attach: Known {
     /// A kprobe at the entry of a function, where ftrace has its call.
-    Kprobe = of("kprobe", D::Helper, Kind::Kprobe, &[F::Kprobe]);
+    Kprobe = of("kprobe", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
     /// A kprobe inside a function, by a breakpoint.
-    KprobeInt3 = of("kprobe-int3", D::Helper, Kind::Kprobe, &[F::Kprobe]);
+    KprobeInt3 = of("kprobe-int3", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
     /// A kprobe inside a function, by a jump that took the breakpoint's place.
-    KprobeOptimised = of("kprobe-optimised", D::Helper, Kind::Kprobe, &[F::Kprobe]);
+    KprobeOptimised = of("kprobe-optimised", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
     /// An fprobe on one function.
-    KprobeMulti = of("kprobe.multi", D::Helper, Kind::Kprobe, &[F::KprobeMulti])
+    KprobeMulti = of("kprobe.multi", D::Helper, ProgramKind::Kprobe, &[F::KprobeMulti])
         .expects(sys::BPF_TRACE_KPROBE_MULTI);
     /// An fprobe on every function that can be traced.
     // Tracefs is where all of them are listed.
-    KprobeMultiAll = of("kprobe.multi-all", D::Helper, Kind::KprobeAll, &[F::KprobeMulti, F::Tracefs])
+    KprobeMultiAll = of("kprobe.multi-all", D::Helper, ProgramKind::KprobeAll, &[F::KprobeMulti, F::Tracefs])
         .expects(sys::BPF_TRACE_KPROBE_MULTI);
     /// An fprobe on one function, its entry and its return.
-    KprobeSession = of("kprobe.session", D::Helper, Kind::Kprobe, &[F::KprobeSession])
+    KprobeSession = of("kprobe.session", D::Helper, ProgramKind::Kprobe, &[F::KprobeSession])
         .expects(sys::BPF_TRACE_KPROBE_SESSION).runs_twice();
     /// A kretprobe at one function.
-    Kretprobe = of("kretprobe", D::Helper, Kind::Kprobe, &[F::Kprobe]).at_return();
+    Kretprobe = of("kretprobe", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]).at_return();
     /// An fprobe on the return of one function.
-    KretprobeMulti = of("kretprobe.multi", D::Helper, Kind::Kprobe, &[F::KprobeMulti])
+    KretprobeMulti = of("kretprobe.multi", D::Helper, ProgramKind::Kprobe, &[F::KprobeMulti])
         .expects(sys::BPF_TRACE_KPROBE_MULTI).at_return();
     /// A trampoline at the entry of a function.
-    Fentry = of("fentry", D::Helper, Kind::Tracing, &[F::Fentry]).expects(sys::BPF_TRACE_FENTRY);
+    Fentry = of("fentry", D::Helper, ProgramKind::Tracing, &[F::Fentry]).expects(sys::BPF_TRACE_FENTRY);
     /// A trampoline around a function, the program after it.
-    Fexit = of("fexit", D::Helper, Kind::Tracing, &[F::Fexit]).expects(sys::BPF_TRACE_FEXIT);
+    Fexit = of("fexit", D::Helper, ProgramKind::Tracing, &[F::Fexit]).expects(sys::BPF_TRACE_FEXIT);
     /// A trampoline around a function, the program before and after it.
-    Fsession = of("fsession", D::Helper, Kind::Tracing, &[F::Fsession])
+    Fsession = of("fsession", D::Helper, ProgramKind::Tracing, &[F::Fsession])
         .expects(sys::BPF_TRACE_FSESSION).runs_twice();
     /// Like fentry, by a link that could take many functions.
-    FentryMulti = of("fentry.multi", D::Helper, Kind::Tracing, &[F::FentryMulti]).expects(TRACE_FENTRY_MULTI);
+    FentryMulti = of("fentry.multi", D::Helper, ProgramKind::Tracing, &[F::FentryMulti]).expects(TRACE_FENTRY_MULTI);
     /// Like fexit, by a link that could take many functions.
-    FexitMulti = of("fexit.multi", D::Helper, Kind::Tracing, &[F::FexitMulti]).expects(TRACE_FEXIT_MULTI);
+    FexitMulti = of("fexit.multi", D::Helper, ProgramKind::Tracing, &[F::FexitMulti]).expects(TRACE_FEXIT_MULTI);
     /// Like fsession, by a link that could take many functions.
-    FsessionMulti = of("fsession.multi", D::Helper, Kind::Tracing, &[F::FsessionMulti])
+    FsessionMulti = of("fsession.multi", D::Helper, ProgramKind::Tracing, &[F::FsessionMulti])
         .expects(TRACE_FSESSION_MULTI).runs_twice();
     /// A tracepoint, through perf.
-    Tracepoint = of("tracepoint", D::Kfunc, Kind::Tp, &[F::Tracepoint, F::Tracefs]);
+    Tracepoint = of("tracepoint", D::Kfunc, ProgramKind::Tp, &[F::Tracepoint, F::Tracefs]);
     /// A tracepoint, its own arguments.
-    RawTp = of("raw_tp", D::Kfunc, Kind::RawTp, &[F::RawTracepoint]);
+    RawTp = of("raw_tp", D::Kfunc, ProgramKind::RawTp, &[F::RawTracepoint]);
     /// A tracepoint, its own arguments with their types.
-    TpBtf = of("tp_btf", D::Kfunc, Kind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
+    TpBtf = of("tp_btf", D::Kfunc, ProgramKind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
     /// A trampoline around a function, the program before it, which may answer in its stead.
-    FmodRet = of("fmod_ret", D::Kfunc, Kind::Tracing, &[F::FmodRet]).expects(sys::BPF_MODIFY_RETURN);
+    FmodRet = of("fmod_ret", D::Kfunc, ProgramKind::Tracing, &[F::FmodRet]).expects(sys::BPF_MODIFY_RETURN);
     /// A tracepoint, through perf: that of `bpf_trace_printk`.
-    TracepointPrintk = of("tracepoint-printk", D::Printk, Kind::Tp, &[F::Tracepoint, F::Tracefs]);
+    TracepointPrintk = of("tracepoint-printk", D::Printk, ProgramKind::Tp, &[F::Tracepoint, F::Tracefs]);
     /// A tracepoint, its own arguments: that of `bpf_trace_printk`.
-    RawTpPrintk = of("raw_tp-printk", D::Printk, Kind::RawTp, &[F::RawTracepoint]);
+    RawTpPrintk = of("raw_tp-printk", D::Printk, ProgramKind::RawTp, &[F::RawTracepoint]);
     /// A tracepoint, its arguments with their types: that of `bpf_trace_printk`.
-    TpBtfPrintk = of("tp_btf-printk", D::Printk, Kind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
+    TpBtfPrintk = of("tp_btf-printk", D::Printk, ProgramKind::Tracing, &[F::TpBtf]).expects(sys::BPF_TRACE_RAW_TP);
     /// A hook of security modules.
-    Lsm = of("lsm", D::SysBpf, Kind::Lsm, &[F::Lsm]);
+    Lsm = of("lsm", D::SysBpf, ProgramKind::Lsm, &[F::Lsm]);
     /// A trampoline that may answer for the call of a hook of security modules.
-    FmodRetSecurity = of("fmod_ret-security", D::SysBpf, Kind::Security, &[F::FmodRet])
+    FmodRetSecurity = of("fmod_ret-security", D::SysBpf, ProgramKind::Security, &[F::FmodRet])
         .expects(sys::BPF_MODIFY_RETURN);
     /// A control group's outgoing packets.
-    CgroupSkb = of("cgroup_skb", D::Sendto, Kind::CgroupSkb, &[F::CgroupSkb]);
+    CgroupSkb = of("cgroup_skb", D::Sendto, ProgramKind::CgroupSkb, &[F::CgroupSkb]);
     /// A network interface's outgoing packets.
-    Tcx = of("tcx", D::Sendto, Kind::Tcx, &[F::Tcx]);
+    Tcx = of("tcx", D::Sendto, ProgramKind::Tcx, &[F::Tcx]);
     /// Netfilter's hook for outgoing packets.
-    Netfilter = of("netfilter", D::Sendto, Kind::Netfilter, &[F::Netfilter]);
+    Netfilter = of("netfilter", D::Sendto, ProgramKind::Netfilter, &[F::Netfilter]);
     /// A network interface's incoming packets, after the kernel has made its own structure of them.
-    XdpGeneric = of("xdp-generic", D::Sendto, Kind::Xdp, &[F::XdpLink]);
+    XdpGeneric = of("xdp-generic", D::Sendto, ProgramKind::Xdp, &[F::XdpLink]);
     /// The same for packets of a veth that come as the kernel's own structure and must be converted.
-    XdpNativeVethSkb = of("xdp-native-veth-skb", D::Sendto, Kind::Xdp, &[F::XdpLink]);
+    XdpNativeVethSkb = of("xdp-native-veth-skb", D::Sendto, ProgramKind::Xdp, &[F::XdpLink]);
     /// A network driver's incoming frames.
-    XdpNative = of("xdp-native", D::Frames, Kind::Xdp, &[F::XdpLink]);
+    XdpNative = of("xdp-native", D::Frames, ProgramKind::Xdp, &[F::XdpLink]);
     /// A software event of perf: page faults, every one.
-    PerfEvent = of("perf_event", D::PageFault, Kind::PerfEvent, &[F::PerfEvent]);
+    PerfEvent = of("perf_event", D::PageFault, ProgramKind::PerfEvent, &[F::PerfEvent]);
     /// A uprobe on a `nop`.
-    UprobeNop = of("uprobe-nop", D::UserNop, Kind::Uprobe, &[F::Uprobe]);
+    UprobeNop = of("uprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `nop` of five bytes.
-    UprobeNop5 = of("uprobe-nop5", D::UserNop5, Kind::Uprobe, &[F::Uprobe]);
+    UprobeNop5 = of("uprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `nop` of ten bytes.
-    UprobeNop10 = of("uprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeNop10]);
+    UprobeNop10 = of("uprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UprobeNop10]);
     /// A uprobe on an `endbr64`, with which functions begin where a compiler guards indirect calls.
-    UprobeEndbr64 = of("uprobe-endbr64", D::UserEndbr64, Kind::Uprobe, &[F::Uprobe]);
+    UprobeEndbr64 = of("uprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `push`.
-    UprobePush = of("uprobe-push", D::UserPush, Kind::Uprobe, &[F::Uprobe]);
+    UprobePush = of("uprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uprobe on a `ret`.
-    UprobeRet = of("uprobe-ret", D::UserRet, Kind::Uprobe, &[F::Uprobe]);
+    UprobeRet = of("uprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::Uprobe]);
     /// A uretprobe of a function that begins with a `nop`.
-    UretprobeNop = of("uretprobe-nop", D::UserNop, Kind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobeNop = of("uretprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `nop` of five bytes.
-    UretprobeNop5 = of("uretprobe-nop5", D::UserNop5, Kind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobeNop5 = of("uretprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `nop` of ten bytes.
-    UretprobeNop10 = of("uretprobe-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeNop10]).at_return();
+    UretprobeNop10 = of("uretprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UprobeNop10]).at_return();
     /// A uretprobe of a function that begins with an `endbr64`.
-    UretprobeEndbr64 = of("uretprobe-endbr64", D::UserEndbr64, Kind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobeEndbr64 = of("uretprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that begins with a `push`.
-    UretprobePush = of("uretprobe-push", D::UserPush, Kind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobePush = of("uretprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uretprobe of a function that is a `ret` alone.
-    UretprobeRet = of("uretprobe-ret", D::UserRet, Kind::Uprobe, &[F::Uprobe]).at_return();
+    UretprobeRet = of("uretprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::Uprobe]).at_return();
     /// A uprobe on a `nop`, by a link that could take many places.
-    UprobeMulti = of("uprobe.multi", D::UserNop, Kind::Uprobe, &[F::UprobeMulti])
+    UprobeMulti = of("uprobe.multi", D::UserNop, ProgramKind::Uprobe, &[F::UprobeMulti])
         .expects(sys::BPF_TRACE_UPROBE_MULTI);
     /// The same on a `nop` of ten bytes.
-    UprobeMultiNop10 = of("uprobe.multi-nop10", D::UserNop10, Kind::Uprobe, &[F::UprobeMulti, F::UprobeNop10])
+    UprobeMultiNop10 = of("uprobe.multi-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UprobeMulti, F::UprobeNop10])
         .expects(sys::BPF_TRACE_UPROBE_MULTI);
     /// A uretprobe of a function that begins with a `nop`, by such a link.
-    UretprobeMulti = of("uretprobe.multi", D::UserNop, Kind::Uprobe, &[F::UprobeMulti])
+    UretprobeMulti = of("uretprobe.multi", D::UserNop, ProgramKind::Uprobe, &[F::UprobeMulti])
         .expects(sys::BPF_TRACE_UPROBE_MULTI).at_return();
     /// A uprobe and a uretprobe in one, on a `nop`.
-    UprobeSession = of("uprobe.session", D::UserNop, Kind::Uprobe, &[F::UprobeSession])
+    UprobeSession = of("uprobe.session", D::UserNop, ProgramKind::Uprobe, &[F::UprobeSession])
         .expects(sys::BPF_TRACE_UPROBE_SESSION).runs_twice();
     /// A static probe of user space, on a `nop`.
-    UsdtNop = of("usdt-nop", D::UserNop, Kind::Usdt, &[F::Uprobe]);
+    UsdtNop = of("usdt-nop", D::UserNop, ProgramKind::Usdt, &[F::Uprobe]);
     /// A static probe of user space, on a `nop` of five bytes.
-    UsdtNop5 = of("usdt-nop5", D::UserNop5, Kind::Usdt, &[F::Uprobe]);
+    UsdtNop5 = of("usdt-nop5", D::UserNop5, ProgramKind::Usdt, &[F::Uprobe]);
     /// A static probe of user space, on a `nop` of ten bytes.
-    UsdtNop10 = of("usdt-nop10", D::UserNop10, Kind::Usdt, &[F::UprobeNop10]);
+    UsdtNop10 = of("usdt-nop10", D::UserNop10, ProgramKind::Usdt, &[F::UprobeNop10]);
 }
 }
 
@@ -131,7 +131,7 @@ pub enum Attach: Known {
 struct Known {
     name: &'static str,
     driver: Driver,
-    kind: Kind,
+    kind: ProgramKind,
     /// The most telling first.
     needs: &'static [Feature],
     /// The attach type that the kernel wants when it loads the program; 0 where it follows from the type of program.
@@ -140,7 +140,12 @@ struct Known {
     runs: u64,
 }
 
-const fn of(name: &'static str, driver: Driver, kind: Kind, needs: &'static [Feature]) -> Known {
+const fn of(
+    name: &'static str,
+    driver: Driver,
+    kind: ProgramKind,
+    needs: &'static [Feature],
+) -> Known {
     Known {
         name,
         driver,
@@ -171,7 +176,7 @@ impl Known {
 
 table! {
 /// Kinds of programs; their names are prefixes in `bpf/probe.bpf.c`.
-pub(crate) enum Kind: Programs {
+pub(crate) enum ProgramKind: Programs {
     Kprobe = of_processes("kprobe");
     KprobeAll = of_processes("kprobe_all");
     Uprobe = of_processes("uprobe");
@@ -216,7 +221,7 @@ impl Attach {
         self.known().driver
     }
 
-    pub(crate) fn kind(self) -> Kind {
+    pub(crate) fn kind(self) -> ProgramKind {
         self.known().kind
     }
 
@@ -248,7 +253,10 @@ impl Attach {
 
     /// Whether its programs are called for what others do as well, and tell it apart by themselves.
     pub fn sees_others(self) -> bool {
-        matches!(self.kind(), Kind::KprobeAll | Kind::Lsm | Kind::Security)
+        matches!(
+            self.kind(),
+            ProgramKind::KprobeAll | ProgramKind::Lsm | ProgramKind::Security
+        )
     }
 
     /// Whether its programs can have this body.
@@ -260,11 +268,13 @@ impl Attach {
     pub fn aim(self, program: &mut OpenProgramMut<'_>) -> libbpf_rs::Result<()> {
         let called = self.driver().called();
         let target = match self.kind() {
-            Kind::Tracing if self.expected() == sys::BPF_TRACE_RAW_TP => called
+            ProgramKind::Tracing if self.expected() == sys::BPF_TRACE_RAW_TP => called
                 .and_then(|called| called.tracepoint)
                 .map(tracepoint_name),
-            Kind::Tracing | Kind::Security => called.map(|called| called.functions[0]),
-            Kind::Lsm => Some("bpf"),
+            ProgramKind::Tracing | ProgramKind::Security => {
+                called.map(|called| called.functions[0])
+            }
+            ProgramKind::Lsm => Some("bpf"),
             _ => None,
         };
         self.aim_at(program, target)

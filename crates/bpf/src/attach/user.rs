@@ -11,7 +11,7 @@ use std::{
 
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
-use super::{Ask, Attach, Attached, Driven, Driver, Events, Kind, Trouble, stopwatch};
+use super::{Ask, Attach, Attached, Driven, Driver, Events, ProgramKind, Trouble, stopwatch};
 use crate::{
     error::{Error, Result, failed},
     routine::{self, PROGRAM, Routine, SITE_BYTES},
@@ -123,7 +123,9 @@ impl Events for Calls {
         };
         let at_return = attach.at_return();
         let link = match (attach.kind(), attach.expected()) {
-            (Kind::Usdt, _) => program.attach_usdt(pid, PROGRAM, PROVIDER, self.routine.usdt()),
+            (ProgramKind::Usdt, _) => {
+                program.attach_usdt(pid, PROGRAM, PROVIDER, self.routine.usdt())
+            }
             (_, sys::BPF_TRACE_UPROBE_MULTI) => many(at_return, false),
             (_, sys::BPF_TRACE_UPROBE_SESSION) => many(at_return, true),
             _ => program.attach_uprobe(at_return, pid, PROGRAM, self.offset),

@@ -20,7 +20,7 @@ use bpfcost_bpf::{
 
 use self::{
     tables::{Tables, Walk},
-    work::{Class, Kind, Size, Work},
+    work::{Class, MapKind, Size, Work},
 };
 
 use crate::builtin::{
@@ -118,10 +118,10 @@ impl Experiment for Maps {
         // The loop is can_loop where there is one.
         let mut needs = vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop];
         match Work::of(case).map(|work| work.kind) {
-            Ok(Kind(_, Class::Arena, _)) => needs.extend([Feature::Arena, Feature::CanLoop]),
-            Ok(Kind("lru-hash", ..)) => needs.push(Feature::LruHash),
-            Ok(Kind(_, Class::Storage, _)) => needs.push(Feature::RawTracepoint),
-            Ok(Kind(_, Class::Ring, _)) => needs.push(Feature::RingBuffer),
+            Ok(MapKind(_, Class::Arena, _)) => needs.extend([Feature::Arena, Feature::CanLoop]),
+            Ok(MapKind("lru-hash", ..)) => needs.push(Feature::LruHash),
+            Ok(MapKind(_, Class::Storage, _)) => needs.push(Feature::RawTracepoint),
+            Ok(MapKind(_, Class::Ring, _)) => needs.push(Feature::RingBuffer),
             _ => {}
         }
         needs

@@ -55,11 +55,11 @@ impl FromStr for Path {
 
 /// A network. There as long as this, or a process that was started in it.
 #[derive(Debug, Default)]
-pub struct Network(Kind);
+pub struct Network(NetworkKind);
 
 /// What it is made of.
 #[derive(Debug, Default)]
-enum Kind {
+enum NetworkKind {
     /// What this machine has; others use it too.
     #[default]
     Shared,
@@ -73,14 +73,14 @@ impl Network {
     /// Makes one, for a server on these CPUs.
     pub fn open(path: Path, server_cpus: &[u32]) -> Result<Self> {
         let link = match path {
-            Path::Here => return Ok(Network(Kind::Shared)),
+            Path::Here => return Ok(Network(NetworkKind::Shared)),
             Path::Forwarded => {
                 let outside::End {
                     mac, address, bits, ..
                 } = outside::END;
                 let card = Card::up(mac, address, bits);
                 return card
-                    .map(|card| Network(Kind::Card(card)))
+                    .map(|card| Network(NetworkKind::Card(card)))
                     .context("the guest can't be reached from outside, for which its kernel needs virtio_net");
             }
             Path::Loopback => Link::Loopback,
@@ -96,32 +96,32 @@ impl Network {
             Link::Veth { .. } => Feature::Veth.require(),
         };
         let made = able.and_then(|()| net::Network::make(link));
-        made.map(|network| Network(Kind::Own(network)))
+        made.map(|network| Network(NetworkKind::Own(network)))
             .context("making a network for the workload")
     }
 
     /// Where the server is reached.
     pub fn address(&self) -> Ipv4Addr {
         match &self.0 {
-            Kind::Shared => Ipv4Addr::LOCALHOST,
-            Kind::Own(own) => own.address(),
-            Kind::Card(_) => outside::END.address,
+            NetworkKind::Shared => Ipv4Addr::LOCALHOST,
+            NetworkKind::Own(own) => own.address(),
+            NetworkKind::Card(_) => outside::END.address,
         }
     }
 
     /// Does `work` where the server is: this thread, and what it starts.
     pub fn at_server<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         match &self.0 {
-            Kind::Own(own) => Ok(own.at_server(work)?),
-            Kind::Shared | Kind::Card(_) => Ok(work()),
+            NetworkKind::Own(own) => Ok(own.at_server(work)?),
+            NetworkKind::Shared | NetworkKind::Card(_) => Ok(work()),
         }
     }
 
     /// Does `work` where the client is: this thread, and what it starts.
     pub fn at_client<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         match &self.0 {
-            Kind::Own(own) => Ok(own.at_client(work)?),
-            Kind::Shared | Kind::Card(_) => Ok(work()),
+            NetworkKind::Own(own) => Ok(own.at_client(work)?),
+            NetworkKind::Shared | NetworkKind::Card(_) => Ok(work()),
         }
     }
 
@@ -130,9 +130,9 @@ impl Network {
         let mut all = BTreeMap::new();
         let read = || fs::read_to_string(COUNTS);
         let texts = match &self.0 {
-            Kind::Shared => Vec::new(),
-            Kind::Own(own) => own.each(read)?,
-            Kind::Card(card) => {
+            NetworkKind::Shared => Vec::new(),
+            NetworkKind::Own(own) => own.each(read)?,
+            NetworkKind::Card(card) => {
                 all.insert("arrived".to_owned(), card.received()? as f64);
                 vec![read()]
             }

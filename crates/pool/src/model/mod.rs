@@ -24,7 +24,7 @@ pub use machine::Machine;
 
 /// A pool to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ModelPool {
     /// [`Freelist`].
     Freelist,
     /// [`ArrayQueue`], its slots so far apart.
@@ -54,7 +54,7 @@ const SEED: u64 = 1;
 ///
 /// Where there can't be such a pool, or no memory for it or for its threads.
 pub fn predict(
-    kind: Kind,
+    kind: ModelPool,
     machine: &Machine,
     threads: u32,
     objects: usize,
@@ -63,19 +63,19 @@ pub fn predict(
     let cpus = machine.cpus() as usize;
     let threads = threads.min(machine.cpus());
     match kind {
-        Kind::Freelist => {
+        ModelPool::Freelist => {
             let pool = Freelist::<Simulated>::of(objects)?;
             rate(pool, machine, threads, work_ns)
         }
-        Kind::Array(stride) => {
+        ModelPool::Array(stride) => {
             let pool = ArrayQueue::<Simulated>::of(objects, cpus, stride)?;
             rate(pool, machine, threads, work_ns)
         }
-        Kind::StudyArray => {
+        ModelPool::StudyArray => {
             let pool = StudyArray::<Simulated>::of(objects, cpus)?;
             rate(pool, machine, threads, work_ns)
         }
-        Kind::PerCpu => {
+        ModelPool::PerCpu => {
             let pool = PerCpuPool::<Simulated>::of(objects, cpus)?;
             rate(pool, machine, threads, work_ns)
         }

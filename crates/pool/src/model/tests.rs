@@ -4,7 +4,7 @@ use core::cell::{Cell, RefCell};
 use std::{rc::Rc, vec, vec::Vec};
 
 use super::{
-    Kind, Machine,
+    Machine, ModelPool,
     line::{Access, Done, Line, time},
     predict,
     primitive::Simulated,
@@ -19,8 +19,8 @@ use crate::{
 
 use core::sync::atomic::Ordering::Relaxed;
 
-const COMPACT: Kind = Kind::Array(Stride::Compact);
-const PADDED: Kind = Kind::Array(Stride::Padded);
+const COMPACT: ModelPool = ModelPool::Array(Stride::Compact);
+const PADDED: ModelPool = ModelPool::Array(Stride::Padded);
 
 /// One socket, with what lines cost on the machine that this was written on.
 fn socket(cores: u32) -> Machine {
@@ -28,7 +28,7 @@ fn socket(cores: u32) -> Machine {
 }
 
 /// Nanoseconds of one of `threads` for a pair, with two objects a CPU and no work.
-fn pair_ns(kind: Kind, machine: &Machine, threads: u32) -> f64 {
+fn pair_ns(kind: ModelPool, machine: &Machine, threads: u32) -> f64 {
     let objects = 2 * machine.cpus() as usize;
     let rate = predict(kind, machine, threads, objects, 0.0).unwrap();
     f64::from(threads) * 1e9 / rate
@@ -60,11 +60,11 @@ fn alone_a_thread_pays_what_its_accesses_cost() {
 #[test]
 fn alone_no_pool_costs_more_than_its_few_accesses() {
     for kind in [
-        Kind::Freelist,
+        ModelPool::Freelist,
         COMPACT,
         PADDED,
-        Kind::StudyArray,
-        Kind::PerCpu,
+        ModelPool::StudyArray,
+        ModelPool::PerCpu,
     ] {
         let machine = socket(4);
         let found = pair_ns(kind, &machine, 1) / machine.own_ns;
@@ -192,11 +192,11 @@ fn no_thread_starves() {
 fn more_cores_help_the_padded_array_and_the_ring_and_hurt_the_freelist() {
     let machine = socket(32);
     let rates = |kind| [1, 4, 32].map(|threads| predict(kind, &machine, threads, 64, 2.0).unwrap());
-    for kind in [PADDED, Kind::PerCpu] {
+    for kind in [PADDED, ModelPool::PerCpu] {
         let [one, four, all] = rates(kind);
         assert!(four > 3.5 * one && all > 25.0 * one, "{kind:?}");
     }
-    let [one, four, all] = rates(Kind::Freelist);
+    let [one, four, all] = rates(ModelPool::Freelist);
     assert!(one > 2.0 * four && four > 1.5 * all);
     // Side by side, slots share lines: fast is only who is alone on one.
     assert!(rates(COMPACT)[2] < 0.3 * rates(PADDED)[2]);
@@ -216,7 +216,7 @@ fn lines_of_half_the_size_hold_half_the_slots() {
 #[test]
 fn more_threads_than_cpus_take_turns() {
     let machine = socket(4);
-    let rate = |threads| predict(Kind::Freelist, &machine, threads, 8, 100.0).unwrap();
+    let rate = |threads| predict(ModelPool::Freelist, &machine, threads, 8, 100.0).unwrap();
     assert_eq!(rate(4), rate(16));
 }
 
@@ -224,11 +224,11 @@ fn more_threads_than_cpus_take_turns() {
 fn the_same_question_has_the_same_answer_wherever_memory_lies() {
     let machine = socket(12);
     for kind in [
-        Kind::Freelist,
+        ModelPool::Freelist,
         COMPACT,
         PADDED,
-        Kind::StudyArray,
-        Kind::PerCpu,
+        ModelPool::StudyArray,
+        ModelPool::PerCpu,
     ] {
         let rate = || predict(kind, &machine, 12, 24, 10.0).unwrap();
         let first = rate();
@@ -243,7 +243,12 @@ fn the_same_question_has_the_same_answer_wherever_memory_lies() {
 #[test]
 fn what_can_be_no_pool_is_refused() {
     let machine = socket(2);
-    for kind in [Kind::Freelist, COMPACT, Kind::StudyArray, Kind::PerCpu] {
+    for kind in [
+        ModelPool::Freelist,
+        COMPACT,
+        ModelPool::StudyArray,
+        ModelPool::PerCpu,
+    ] {
         assert_eq!(
             predict(kind, &machine, 2, 0, 0.0),
             Err(crate::Error::NoObjects)

@@ -16,7 +16,7 @@ use std::{
 
 /// What is done wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
+pub(crate) enum FaultKind {
     /// An operation orders nothing. Of an exchange: where it succeeds.
     Relaxed,
     /// Of one that acquires and releases: it only acquires.
@@ -35,7 +35,7 @@ pub(crate) struct Fault {
     file: &'static str,
     line: u32,
     column: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FaultKind,
 }
 
 impl Fault {
@@ -64,7 +64,7 @@ thread_local! {
 }
 
 /// Asked by the atomics: is this to be done wrong now?
-pub(crate) fn strikes(kind: Kind, at: &'static Location<'static>) -> bool {
+pub(crate) fn strikes(kind: FaultKind, at: &'static Location<'static>) -> bool {
     let fault = Fault {
         file: at.file(),
         line: at.line(),
@@ -80,15 +80,15 @@ pub(crate) fn ordering(order: Ordering, at: &'static Location<'static>) -> Order
     match order {
         Ordering::Relaxed => order,
         Ordering::AcqRel => match (
-            strikes(Kind::OnlyAcquires, at),
-            strikes(Kind::OnlyReleases, at),
+            strikes(FaultKind::OnlyAcquires, at),
+            strikes(FaultKind::OnlyReleases, at),
         ) {
             (false, false) => order,
             (true, false) => Ordering::Acquire,
             (false, true) => Ordering::Release,
             (true, true) => Ordering::Relaxed,
         },
-        _ if strikes(Kind::Relaxed, at) => Ordering::Relaxed,
+        _ if strikes(FaultKind::Relaxed, at) => Ordering::Relaxed,
         _ => order,
     }
 }
@@ -97,7 +97,7 @@ pub(crate) fn ordering(order: Ordering, at: &'static Location<'static>) -> Order
 pub(crate) fn ordering_of_failure(order: Ordering, at: &'static Location<'static>) -> Ordering {
     match order {
         Ordering::Relaxed => order,
-        _ if strikes(Kind::FailsRelaxed, at) => Ordering::Relaxed,
+        _ if strikes(FaultKind::FailsRelaxed, at) => Ordering::Relaxed,
         _ => order,
     }
 }

@@ -1,7 +1,7 @@
 //! Orderings of the freelist that are stronger than loom asks for within its bounds. They are as the kernel has
 //! them, who runs on machines of every kind; a bounded look is no reason to have less.
 
-use crate::fault::{Fault, Kind};
+use crate::fault::{Fault, FaultKind};
 
 /// One of them.
 #[derive(Debug)]
@@ -9,7 +9,7 @@ pub(crate) struct Kept {
     /// What is in the line of the source.
     code: &'static str,
     /// How it could be weaker.
-    kind: Kind,
+    kind: FaultKind,
     /// Why it is kept: what the kernel has there.
     pub(crate) kernel: &'static str,
 }
@@ -23,41 +23,41 @@ impl Kept {
 pub(crate) const FREELIST: &[Kept] = &[
     kept(
         "head = self.head.load(Acquire);",
-        Kind::Relaxed,
+        FaultKind::Relaxed,
         "smp_load_acquire of the head, at first and again",
     ),
     kept(
         "self.head.compare_exchange(at, next, Acquire, Relaxed)",
-        Kind::Relaxed,
+        FaultKind::Relaxed,
         "try_cmpxchg_acquire of the head",
     ),
     kept(
         "node.references.fetch_add(0u32.wrapping_sub(2), AcqRel)",
-        Kind::OnlyAcquires,
+        FaultKind::OnlyAcquires,
         "atomic_fetch_add, fully ordered",
     ),
     kept(
         "node.references.fetch_add(0u32.wrapping_sub(2), AcqRel)",
-        Kind::OnlyReleases,
+        FaultKind::OnlyReleases,
         "atomic_fetch_add, fully ordered",
     ),
     kept(
         "node.references.fetch_add(0u32.wrapping_sub(1), AcqRel)",
-        Kind::OnlyAcquires,
+        FaultKind::OnlyAcquires,
         "atomic_fetch_add, fully ordered",
     ),
     kept(
         "self.head.compare_exchange(head, at, Release, Relaxed)",
-        Kind::Relaxed,
+        FaultKind::Relaxed,
         "try_cmpxchg_release of the head",
     ),
     kept(
         "node.references.fetch_add(SHOULD_BE_ON - 1, Release)",
-        Kind::Relaxed,
+        FaultKind::Relaxed,
         "atomic_fetch_add_release",
     ),
 ];
 
-const fn kept(code: &'static str, kind: Kind, kernel: &'static str) -> Kept {
+const fn kept(code: &'static str, kind: FaultKind, kernel: &'static str) -> Kept {
     Kept { code, kind, kernel }
 }

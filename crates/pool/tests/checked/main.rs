@@ -11,7 +11,7 @@ mod scene;
 mod subject;
 mod world;
 
-use fault::{Fault, Kind};
+use fault::{Fault, FaultKind};
 use kept::Kept;
 use scene::Scene;
 use shuttle::{
@@ -140,7 +140,7 @@ fn in_loom<S: Subject>(scenes: usize, kept: &[Kept]) {
 
 /// shuttle sees interleavings.
 fn in_shuttle<S: Subject>() {
-    let torn = |fault: &Fault| fault.kind == Kind::Torn;
+    let torn = |fault: &Fault| fault.kind == FaultKind::Torn;
     check(LARGE, by_shuttle::<S>, torn, &[]);
 }
 

@@ -8,7 +8,7 @@ use std::{panic::Location, sync::atomic::Ordering};
 
 use bpfcost_pool::primitive::{Atomic, Primitive};
 
-use crate::fault::{Kind, ordering, ordering_of_failure, strikes};
+use crate::fault::{FaultKind, ordering, ordering_of_failure, strikes};
 
 /// A checker's threads and memory, beside its atomics.
 pub(crate) trait World: Primitive {
@@ -152,7 +152,7 @@ macro_rules! atomic {
             fn swap(&self, value: $value, order: Ordering) -> $value {
                 let at = Location::caller();
                 let order = ordering(order, at);
-                if strikes(Kind::Torn, at) {
+                if strikes(FaultKind::Torn, at) {
                     let held = self.0.load(of_load(order));
                     self.0.store(value, of_store(order));
                     return held;
@@ -171,7 +171,7 @@ macro_rules! atomic {
                 let at = Location::caller();
                 let success = ordering(success, at);
                 let failure = ordering_of_failure(failure, at);
-                if strikes(Kind::Torn, at) {
+                if strikes(FaultKind::Torn, at) {
                     let held = self.0.load(of_load(success));
                     if held != current {
                         return Err(held);
@@ -186,7 +186,7 @@ macro_rules! atomic {
             fn fetch_add(&self, value: $value, order: Ordering) -> $value {
                 let at = Location::caller();
                 let order = ordering(order, at);
-                if strikes(Kind::Torn, at) {
+                if strikes(FaultKind::Torn, at) {
                     let held = self.0.load(of_load(order));
                     self.0.store(held.wrapping_add(value), of_store(order));
                     return held;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::{
-    attach::{Attach, Kind},
+    attach::{Attach, ProgramKind},
     error::{Error, failed, unattachable},
     lockdown,
     mount::Opened,
@@ -43,7 +43,7 @@ fn unfit(attach: Attach, function: &str) -> Option<String> {
             ));
         }
     }
-    if attach.kind() == Kind::Kprobe && forbidden(function)? {
+    if attach.kind() == ProgramKind::Kprobe && forbidden(function)? {
         return Some(format!(
             "{function} can't be probed: the kernel forbids it where a probe could not be handled \
              (it is in debugfs's kprobes/blacklist); attach to a function that calls it"

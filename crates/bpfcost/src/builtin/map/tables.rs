@@ -9,7 +9,7 @@ use bpfcost_bpf::{
 };
 
 use super::work::{
-    Class, Kind,
+    Class, MapKind,
     Operation::{self, Hit, InsertDelete, Miss},
     RING_BYTES, Size, Work,
 };
@@ -56,12 +56,12 @@ impl Tables {
         open.set("arena_buckets", capacity)?;
         open.set("arena_pages", pages)?;
         open.set("arena_value_bytes", size.1)?;
-        let mut maps: BTreeMap<String, &Kind> = BTreeMap::new();
+        let mut maps: BTreeMap<String, &MapKind> = BTreeMap::new();
         for &work in work {
             open.time(&work.program(faulty))?;
             maps.insert(work.map(), work.kind);
         }
-        for (map, Kind(name, class, _)) in &maps {
+        for (map, MapKind(name, class, _)) in &maps {
             let max_entries = match class {
                 Class::Floor => continue,
                 Class::Indexed | Class::Bloom => Some(size.0),
@@ -100,7 +100,7 @@ impl Tables {
     }
 
     /// Puts in all resident keys; on each CPU, where these have values of their own.
-    fn fill(&mut self, map: &str, kind: &'static Kind, size: Size) -> Result<()> {
+    fn fill(&mut self, map: &str, kind: &'static MapKind, size: Size) -> Result<()> {
         let mut values = (0..size.0).map(value_of).collect();
         if kind.1 == Class::Storage {
             self.object
@@ -128,7 +128,7 @@ impl Tables {
     }
 
     /// The CPUs that have values of their own; the first where all share them.
-    fn own_cpus(&self, kind: &Kind) -> Vec<u32> {
+    fn own_cpus(&self, kind: &MapKind) -> Vec<u32> {
         let count = if kind.is_percpu() { self.cpus.len() } else { 1 };
         self.cpus[..count].to_vec()
     }

@@ -15,22 +15,22 @@ const RECORD_HEAD: u64 = 8;
 /// A kind of map: its name, its class, and how many of [`SIZES`] it is measured in. Programs and maps of
 /// `map.bpf.c` are called by the name.
 #[derive(Debug)]
-pub(super) struct Kind(pub(super) &'static str, pub(super) Class, pub(super) usize);
+pub(super) struct MapKind(pub(super) &'static str, pub(super) Class, pub(super) usize);
 
-const KINDS: [Kind; 11] = [
-    Kind("array", Class::Indexed, 4),
+const KINDS: [MapKind; 11] = [
+    MapKind("array", Class::Indexed, 4),
     // Each CPU has values of its own, or a million entries are as many allocations: large values would take
     // more memory than they show.
-    Kind("percpu-array", Class::Indexed, 3),
-    Kind("hash", Class::Hash, 4),
-    Kind("percpu-hash", Class::Hash, 3),
-    Kind("lru-hash", Class::Hash, 4),
-    Kind("lpm-trie", Class::Trie, 3),
-    Kind("task-storage", Class::Storage, 2),
-    Kind("arena", Class::Arena, 4),
-    Kind("ring-buffer", Class::Ring, 2),
-    Kind("bloom", Class::Bloom, 4),
-    Kind("floor", Class::Floor, 1),
+    MapKind("percpu-array", Class::Indexed, 3),
+    MapKind("hash", Class::Hash, 4),
+    MapKind("percpu-hash", Class::Hash, 3),
+    MapKind("lru-hash", Class::Hash, 4),
+    MapKind("lpm-trie", Class::Trie, 3),
+    MapKind("task-storage", Class::Storage, 2),
+    MapKind("arena", Class::Arena, 4),
+    MapKind("ring-buffer", Class::Ring, 2),
+    MapKind("bloom", Class::Bloom, 4),
+    MapKind("floor", Class::Floor, 1),
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,7 +120,7 @@ impl Class {
     }
 }
 
-impl Kind {
+impl MapKind {
     /// Whether each CPU has values of its own.
     pub(super) fn is_percpu(&self) -> bool {
         self.0.starts_with("percpu")
@@ -162,7 +162,7 @@ impl Size {
 /// What a case does.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
-    pub(super) kind: &'static Kind,
+    pub(super) kind: &'static MapKind,
     pub(super) size: Size,
     pub(super) operation: Operation,
 }
@@ -188,7 +188,7 @@ impl Work {
     }
 
     fn row(self) -> String {
-        let (Kind(name, class, _), Size(entries, bytes)) = (self.kind, self.size);
+        let (MapKind(name, class, _), Size(entries, bytes)) = (self.kind, self.size);
         match (class, entries) {
             (Class::Floor, _) => (*name).to_owned(),
             (Class::Storage | Class::Ring, _) => format!("{name}-{bytes}B"),
@@ -221,7 +221,7 @@ impl Work {
 
     pub(super) fn case(self) -> Case {
         let Work {
-            kind: &Kind(kind, class, _),
+            kind: &MapKind(kind, class, _),
             size: Size(entries, bytes),
             operation,
         } = self;

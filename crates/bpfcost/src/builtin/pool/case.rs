@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{kind::Kind, space::Space};
+use super::{kind::PoolKind, space::Space};
 use crate::experiment::{Case, Pair, Role, Sizing};
 
 /// What a case means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     /// A pool under a load.
-    Pool(Kind, Point),
+    Pool(PoolKind, Point),
     /// The same loop, each thread with an object of its own.
     Alone(Point),
     /// A cache line that is changed.
@@ -200,14 +200,14 @@ pub(super) fn all(space: &Space) -> Vec<Way> {
 
 /// What is compared with what: our pools with the peer and with the list that they replaced; and whether
 /// lines of their own help the slots of an array.
-const COMPARED: [(Kind, Kind); 7] = [
-    (Kind::Array, Kind::CrossbeamArray),
-    (Kind::Array, Kind::Freelist),
-    (Kind::ArrayPadded, Kind::CrossbeamArray),
-    (Kind::ArrayPadded, Kind::Freelist),
-    (Kind::ArrayPadded, Kind::Array),
-    (Kind::Percpu, Kind::CrossbeamArray),
-    (Kind::Percpu, Kind::Freelist),
+const COMPARED: [(PoolKind, PoolKind); 7] = [
+    (PoolKind::Array, PoolKind::CrossbeamArray),
+    (PoolKind::Array, PoolKind::Freelist),
+    (PoolKind::ArrayPadded, PoolKind::CrossbeamArray),
+    (PoolKind::ArrayPadded, PoolKind::Freelist),
+    (PoolKind::ArrayPadded, PoolKind::Array),
+    (PoolKind::Percpu, PoolKind::CrossbeamArray),
+    (PoolKind::Percpu, PoolKind::Freelist),
 ];
 
 /// The comparisons, at each number of threads of the first load: more of them would make each less sure.
@@ -215,7 +215,7 @@ pub(super) fn pairs(space: &Space) -> Vec<Pair> {
     let Some((kinds, points)) = space.loads().into_iter().next() else {
         return Vec::new();
     };
-    let there = |pair: &&(Kind, Kind)| kinds.contains(&pair.0) && kinds.contains(&pair.1);
+    let there = |pair: &&(PoolKind, PoolKind)| kinds.contains(&pair.0) && kinds.contains(&pair.1);
     COMPARED
         .iter()
         .filter(there)

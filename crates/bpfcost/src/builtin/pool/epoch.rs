@@ -11,7 +11,7 @@ use super::{
     super::thread_group::{PATIENCE, ThreadGroup, may_pin},
     case::{Point, Way, all},
     fixture::{Fixture, Floor, Use},
-    kind::Kind,
+    kind::PoolKind,
     line::{self, Seat},
     space::Space,
 };
@@ -24,7 +24,7 @@ const LEAST_PAIRS: u64 = 64;
 const CLOCK_LOOKS: u32 = 1000;
 
 /// What is there for cases to share: a pool with so many objects, or so many objects without one.
-type Key = (Option<Kind>, usize);
+type Key = (Option<PoolKind>, usize);
 
 /// Pools, made as they are needed.
 pub(super) struct Epoch {
@@ -50,7 +50,7 @@ impl Epoch {
         })
     }
 
-    fn pool(&mut self, kind: Option<Kind>, point: Point, batch: Batch) -> Result<Trial, Fault> {
+    fn pool(&mut self, kind: Option<PoolKind>, point: Point, batch: Batch) -> Result<Trial, Fault> {
         let cpus = self.cpus.len();
         let count = match kind {
             Some(_) => point.objects.count(cpus, point.bulk),

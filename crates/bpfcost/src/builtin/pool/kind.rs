@@ -9,7 +9,7 @@ use super::{
 
 /// A pool that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum PoolKind {
     Freelist,
     Array,
     ArrayPadded,
@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Mutex,
 }
 
-use Kind::{
+use PoolKind::{
     Array, ArrayPadded, Concurrent, CrossbeamArray, CrossbeamSeg, Freelist as List, Mutex, Percpu,
 };
 
@@ -29,7 +29,7 @@ use Kind::{
 const PEER_BYTES: usize = 64;
 
 /// All of them, in the order of their declaration and of tables: names, and what they are.
-const KINDS: [(Kind, &str, &str); 8] = [
+const KINDS: [(PoolKind, &str, &str); 8] = [
     (List, "freelist", "one list, as in Linux until 6.6"),
     (
         Array,
@@ -56,13 +56,13 @@ const KINDS: [(Kind, &str, &str); 8] = [
     (Mutex, "mutex", "a vector behind a lock"),
 ];
 
-impl Kind {
+impl PoolKind {
     /// Those that are measured away from the usual point too: each way of ours, and the peer that they are
     /// held against.
-    pub(super) const VARIED: [Kind; 4] = [List, Array, Percpu, CrossbeamArray];
+    pub(super) const VARIED: [PoolKind; 4] = [List, Array, Percpu, CrossbeamArray];
 
     /// All of them, in the order of tables.
-    pub(super) fn all() -> impl Iterator<Item = Kind> {
+    pub(super) fn all() -> impl Iterator<Item = PoolKind> {
         KINDS.into_iter().map(|kind| kind.0)
     }
 

@@ -5,7 +5,7 @@ use super::{
     predicted::measured,
 };
 use crate::report::{
-    figure::curve::{Kind, Line, Plot, Point},
+    figure::curve::{CurveSource, Line, Plot, Point},
     number, rows,
     scaling::{
         Chart, RateUnit,
@@ -46,7 +46,7 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut Hues<'_>) -> Plot
         lines.push(Line {
             series: (*series).to_owned(),
             hue,
-            kind: Kind::Predicted,
+            kind: CurveSource::Predicted,
             points: points.map(|(at, rate)| plain(*at, *rate)).collect(),
         });
     }
@@ -83,8 +83,8 @@ fn published(chart: &Chart<'_>, (table, rows): &Table, hues: &mut Hues<'_>) -> P
                 .map(|row| plain(row.threads, rate(row)))
                 .collect(),
         };
-        lines.push(line(Kind::Predicted, &|row| row.predicted));
-        lines.push(line(Kind::Published, &|row| row.published));
+        lines.push(line(CurveSource::Predicted, &|row| row.predicted));
+        lines.push(line(CurveSource::Published, &|row| row.published));
     }
     let rates = rows.iter().flat_map(|row| [row.published, row.predicted]);
     let unit = RateUnit::fit(rates);

@@ -13,31 +13,31 @@ use std::{
 
 use bpfcost_pool::{
     Error, Stride,
-    model::{self, Kind, Machine as Model},
+    model::{self, Machine as Model, ModelPool},
 };
 use serde::Deserialize;
 
 use crate::record::{Raw, Record, Status};
 
 /// Pools that are predicted, by the name that they have as cases.
-const POOLS: [(&str, Kind); 4] = [
-    ("freelist", Kind::Freelist),
-    ("array", Kind::Array(Stride::Compact)),
-    ("array-padded", Kind::Array(Stride::Padded)),
-    ("percpu", Kind::PerCpu),
+const POOLS: [(&str, ModelPool); 4] = [
+    ("freelist", ModelPool::Freelist),
+    ("array", ModelPool::Array(Stride::Compact)),
+    ("array-padded", ModelPool::Array(Stride::Padded)),
+    ("percpu", ModelPool::PerCpu),
 ];
 
 /// Pools of published curves, with what is simulated for each.
-const SIMULATED: [(&str, Kind, &str); 3] = [
-    ("freelist", Kind::Freelist, "this project's freelist"),
+const SIMULATED: [(&str, ModelPool, &str); 3] = [
+    ("freelist", ModelPool::Freelist, "this project's freelist"),
     (
         "array",
-        Kind::StudyArray,
+        ModelPool::StudyArray,
         "the study's array, rebuilt (two compare-and-exchanges a pair), not this project's",
     ),
     (
         "percpu",
-        Kind::PerCpu,
+        ModelPool::PerCpu,
         "this project's rings, one for each CPU",
     ),
 ];
@@ -257,7 +257,7 @@ impl Lines {
     }
 }
 
-fn curve(kind: Kind, lines: &Lines, work_ns: f64) -> Result<[f64; THREADS.len()], Error> {
+fn curve(kind: ModelPool, lines: &Lines, work_ns: f64) -> Result<[f64; THREADS.len()], Error> {
     let mut rates = [0.0; THREADS.len()];
     for (threads, found) in THREADS.into_iter().zip(&mut rates) {
         let sockets = threads.div_ceil(SOCKET);
@@ -269,7 +269,7 @@ fn curve(kind: Kind, lines: &Lines, work_ns: f64) -> Result<[f64; THREADS.len()]
 }
 
 /// Pairs per second of all threads.
-fn rate(kind: Kind, machine: &Model, threads: u32, work_ns: f64) -> Result<f64, Error> {
+fn rate(kind: ModelPool, machine: &Model, threads: u32, work_ns: f64) -> Result<f64, Error> {
     let objects = (OBJECTS * machine.cpus()) as usize;
     model::predict(kind, machine, threads, objects, work_ns)
 }
@@ -341,7 +341,7 @@ impl Told {
 }
 
 /// What is simulated for a curve of a published table.
-fn simulated(series: &str) -> (&'static str, Kind, &'static str) {
+fn simulated(series: &str) -> (&'static str, ModelPool, &'static str) {
     let found = SIMULATED.into_iter().find(|one| one.0 == series);
     found.expect("tests simulate every published curve")
 }

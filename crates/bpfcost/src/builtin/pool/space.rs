@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::{
     case::{Objects, Point},
-    kind::Kind,
+    kind::PoolKind,
 };
 use crate::did_you_mean::suggest;
 
@@ -33,9 +33,9 @@ const FACTORS: [&str; 5] = ["pool", "threads", "objects", "hold", "bulk"];
 #[derive(Clone, Debug)]
 pub(super) struct Space {
     /// Pools at the first load.
-    pools: Vec<Kind>,
+    pools: Vec<PoolKind>,
     /// Pools at the other loads.
-    varied: Vec<Kind>,
+    varied: Vec<PoolKind>,
     /// `None`: in powers of two, up to four a CPU.
     threads: Option<Vec<usize>>,
     objects: Vec<Objects>,
@@ -48,8 +48,8 @@ impl Space {
     /// What is measured on so many CPUs where nobody asks for anything else.
     pub(super) fn on(cpus: usize) -> Self {
         Space {
-            pools: Kind::all().collect(),
-            varied: Kind::VARIED.into(),
+            pools: PoolKind::all().collect(),
+            varied: PoolKind::VARIED.into(),
             threads: None,
             objects: [2, 1, 4].map(Objects::PerCpu).into(),
             hold: vec![0, 100],
@@ -77,7 +77,7 @@ impl Space {
 
     /// Loads with the pools that are measured under them: the first, and those that differ from it in one
     /// factor.
-    pub(super) fn loads(&self) -> Vec<(&[Kind], Vec<Point>)> {
+    pub(super) fn loads(&self) -> Vec<(&[PoolKind], Vec<Point>)> {
         let first = Point {
             threads: 1,
             objects: self.objects[0],
@@ -136,10 +136,10 @@ fn list<T: PartialEq>(values: &str, read: impl Fn(&str) -> Result<T>) -> Result<
     Ok(list)
 }
 
-fn pool(name: &str) -> Result<Kind> {
-    let names = || Kind::all().map(Kind::name);
-    let named = |kind: &Kind| kind.name() == name;
-    Kind::all().find(named).with_context(|| {
+fn pool(name: &str) -> Result<PoolKind> {
+    let names = || PoolKind::all().map(PoolKind::name);
+    let named = |kind: &PoolKind| kind.name() == name;
+    PoolKind::all().find(named).with_context(|| {
         format!(
             "there is no pool {name}{}\n  Pools: {}",
             suggest(name, names()),
@@ -194,7 +194,7 @@ mod tests {
         }
         space.turn_to(96);
         let loads = space.loads();
-        let named = |kinds: &[Kind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>();
+        let named = |kinds: &[PoolKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>();
         assert_eq!(loads.len(), 2);
         for ((kinds, points), objects) in loads.iter().zip(["64", "1x"]) {
             assert_eq!(named(kinds), ["mutex", "percpu"]);

@@ -24,7 +24,7 @@ const CAPTION: &str = "From entry to return, waiting included: these are no CPU 
 
 /// Calls of a kind.
 #[derive(Clone, Copy)]
-struct Kind<'a> {
+struct CallStats<'a> {
     name: &'a str,
     /// Over all windows.
     calls: f64,
@@ -53,35 +53,40 @@ pub(super) fn sections(overhead: &Overhead<'_>, detail: Detail) -> Vec<Section> 
 }
 
 /// The kinds of calls that a case has, most frequent first. What has no time beside it is something else.
-fn kinds<'a>(case: &'a CaseRecord) -> Vec<Kind<'a>> {
+fn kinds<'a>(case: &'a CaseRecord) -> Vec<CallStats<'a>> {
     if case.status != Status::Ok {
         return Vec::new();
     }
     let timed = |(name, values): (&'a String, &'a Vec<Vec<f64>>)| {
         let took = format!("{name}_ns");
         case.secondary.get(&took)?;
-        Some(Kind {
+        Some(CallStats {
             name: name.strip_prefix("calls_")?,
             calls: values.iter().flatten().sum(),
             took: case.secondary_part(&took),
         })
     };
-    let mut kinds: Vec<Kind<'_>> = case.secondary.iter().filter_map(timed).collect();
+    let mut kinds: Vec<CallStats<'_>> = case.secondary.iter().filter_map(timed).collect();
     kinds.sort_by(|a, b| b.calls.total_cmp(&a.calls));
     kinds
 }
 
-fn block(overhead: &Overhead<'_>, title: String, case: &CaseRecord, kinds: &[Kind<'_>]) -> Block {
+fn block(
+    overhead: &Overhead<'_>,
+    title: String,
+    case: &CaseRecord,
+    kinds: &[CallStats<'_>],
+) -> Block {
     let sum = |name: &str| Some(case.secondary.get(name)?.iter().flatten().sum::<f64>());
     let (ops, all) = (sum("ops"), sum("syscalls"));
-    let mut told: Vec<Kind<'_>> = kinds.iter().take(TOP).copied().collect();
+    let mut told: Vec<CallStats<'_>> = kinds.iter().take(TOP).copied().collect();
     let others = all.unwrap_or(0.0) - told.iter().map(|kind| kind.calls).sum::<f64>();
-    told.extend((others > 0.0).then_some(Kind {
+    told.extend((others > 0.0).then_some(CallStats {
         name: "others",
         calls: others,
         took: None,
     }));
-    let ratio = |kind: &Kind<'_>, of: Option<f64>, words: fn(f64) -> String| {
+    let ratio = |kind: &CallStats<'_>, of: Option<f64>, words: fn(f64) -> String| {
         let ratio = of
             .map(|of| kind.calls / of)
             .filter(|ratio| ratio.is_finite());
@@ -92,7 +97,7 @@ fn block(overhead: &Overhead<'_>, title: String, case: &CaseRecord, kinds: &[Kin
         }
     };
     let plain = |ratio| number::fixed(ratio, number::plain_decimals(ratio));
-    let took = |kind: &Kind<'_>| {
+    let took = |kind: &CallStats<'_>| {
         kind.took.map_or_else(Cell::default, |took| {
             let scale = Scale::of_nanos(took.value);
             Cell::number(held(&scale.shown(took), &scale.unit), took.value)
@@ -100,9 +105,9 @@ fn block(overhead: &Overhead<'_>, title: String, case: &CaseRecord, kinds: &[Kin
     };
     let operation = text::line(&overhead.states.workload.operation);
     let columns = vec![
-        Head::words("call").of(|kind: &Kind<'_>| Cell::words(text::line(kind.name))),
-        Head::number(format!("per {operation}")).of(|kind: &Kind<'_>| ratio(kind, ops, plain)),
-        Head::number("share").of(|kind: &Kind<'_>| ratio(kind, all, number::percent)),
+        Head::words("call").of(|kind: &CallStats<'_>| Cell::words(text::line(kind.name))),
+        Head::number(format!("per {operation}")).of(|kind: &CallStats<'_>| ratio(kind, ops, plain)),
+        Head::number("share").of(|kind: &CallStats<'_>| ratio(kind, all, number::percent)),
         Head::number("one takes").of(took),
     ];
     Block {

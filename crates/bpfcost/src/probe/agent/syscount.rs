@@ -333,13 +333,13 @@ impl Drop for Sleeper {
 
 #[cfg(test)]
 mod tests {
-    use bpfcost_bpf::syscount::Kind;
+    use bpfcost_bpf::syscount::SyscallKey;
 
     use super::*;
 
     fn calls(sums: &[(u32, Sysno, u64)], runs: u64) -> Calls {
         let sum = |(process, number, calls): &(u32, Sysno, u64)| {
-            let kind = Kind {
+            let kind = SyscallKey {
                 process: *process,
                 number: number.id() as u32,
             };

@@ -33,7 +33,7 @@ const RING: &str = "M-8.5 0a8.5 8.5 0 1 0 17 0a8.5 8.5 0 1 0-17 0Z";
 
 /// How a curve is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum CurveSource {
     /// By this run.
     Measured,
     /// By a model.
@@ -42,13 +42,13 @@ pub(crate) enum Kind {
     Published,
 }
 
-impl Kind {
+impl CurveSource {
     /// Its name, the class of its lines, and that of its marks.
     fn looks(self) -> (&'static str, Option<&'static str>, Option<&'static str>) {
         match self {
-            Kind::Measured => ("measured", Some("curve"), Some("spot")),
-            Kind::Predicted => ("predicted", Some("curve predicted"), None),
-            Kind::Published => ("published", None, Some("spot hollow")),
+            CurveSource::Measured => ("measured", Some("curve"), Some("spot")),
+            CurveSource::Predicted => ("predicted", Some("curve predicted"), None),
+            CurveSource::Published => ("published", None, Some("spot hollow")),
         }
     }
 
@@ -72,7 +72,7 @@ pub(crate) struct Line {
     /// Decides its colour and its shape.
     pub(crate) hue: usize,
     /// How it is known.
-    pub(crate) kind: Kind,
+    pub(crate) kind: CurveSource,
     /// From left to right.
     pub(crate) points: Vec<Point>,
 }
@@ -303,7 +303,7 @@ fn told(plot: &Plot) -> String {
 
 /// What each colour and each kind of line is.
 fn legend(plot: &Plot) -> String {
-    let has = |kind: &Kind| plot.lines.iter().any(|line| line.kind == *kind);
+    let has = |kind: &CurveSource| plot.lines.iter().any(|line| line.kind == *kind);
     let key = |class: &str, drawn: &str, words: &str| {
         format!(
             "<span class=\"key\"><svg class=\"{class}\" aria-hidden=\"true\" width=\"40\" height=\"14\">{drawn}</svg> \
@@ -317,9 +317,9 @@ fn legend(plot: &Plot) -> String {
             continue;
         }
         seen.push(&line.series);
-        let drawn: String = match has(&Kind::Measured) {
-            true => Kind::Measured.sample(shape(line)),
-            false => [Kind::Predicted, Kind::Published]
+        let drawn: String = match has(&CurveSource::Measured) {
+            true => CurveSource::Measured.sample(shape(line)),
+            false => [CurveSource::Predicted, CurveSource::Published]
                 .map(|kind| kind.sample(shape(line)))
                 .concat(),
         };
@@ -331,11 +331,15 @@ fn legend(plot: &Plot) -> String {
     }
     let mut out = format!("<p class=\"caption legend\">{names}</p>");
     let kinds = [
-        (Kind::Measured, "measured here"),
-        (Kind::Published, "published elsewhere"),
-        (Kind::Predicted, "<b>predicted</b>, not measured"),
+        (CurveSource::Measured, "measured here"),
+        (CurveSource::Published, "published elsewhere"),
+        (CurveSource::Predicted, "<b>predicted</b>, not measured"),
     ];
-    if plot.lines.iter().any(|line| line.kind != Kind::Measured) {
+    if plot
+        .lines
+        .iter()
+        .any(|line| line.kind != CurveSource::Measured)
+    {
         let there = kinds.iter().filter(|(kind, _)| has(kind));
         let keys = there.map(|(kind, words)| key("swatch", &kind.sample(SHAPES[0]), words));
         let _ = write!(

@@ -4,7 +4,7 @@ use super::{Chart, of_group};
 use crate::{
     record::{Curve, CurveGroup},
     report::{
-        figure::curve::{Kind, Line, Plot, Point},
+        figure::curve::{CurveSource, Line, Plot, Point},
         number, rows, text,
     },
 };
@@ -67,7 +67,7 @@ pub(crate) fn own(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Line {
     Line {
         series: text::line(curve.series),
         hue,
-        kind: Kind::Measured,
+        kind: CurveSource::Measured,
         points: curve.points.iter().filter_map(point).collect(),
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     record::{CaseRecord, Part, State, Status},
     report::{
         figure::{
-            curve::{Kind, Line, Plot, Point},
+            curve::{CurveSource, Line, Plot, Point},
             stack::{Bar, Stack},
         },
         rows::heading,
@@ -80,7 +80,7 @@ fn lines(overhead: &Overhead<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Li
     let lines = names.map(|(hue, name)| Line {
         series: text::line(name),
         hue,
-        kind: Kind::Measured,
+        kind: CurveSource::Measured,
         points: points(name),
     });
     lines.filter(|line| !line.points.is_empty()).collect()
