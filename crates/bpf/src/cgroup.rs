@@ -82,9 +82,10 @@ fn lock(path: &Path) -> io::Result<File> {
         TryLockError::WouldBlock => io::Error::from(io::ErrorKind::WouldBlock),
         TryLockError::Error(error) => error,
     })?;
-    match fs::metadata(path)?.ino() == folder.metadata()?.ino() {
-        true => Ok(folder),
-        false => Err(io::Error::from(io::ErrorKind::NotFound)),
+    if fs::metadata(path)?.ino() == folder.metadata()?.ino() {
+        Ok(folder)
+    } else {
+        Err(io::Error::from(io::ErrorKind::NotFound))
     }
 }
 

@@ -12,9 +12,10 @@ const EVENTS: u64 = 100;
 
 /// A score that is written anew.
 const TRACEPOINT: &str = "oom:oom_score_adj_update";
-const FUNCTION: &str = match cfg!(target_arch = "aarch64") {
-    true => "__arm64_sys_flock",
-    false => "__x64_sys_flock",
+const FUNCTION: &str = if cfg!(target_arch = "aarch64") {
+    "__arm64_sys_flock"
+} else {
+    "__x64_sys_flock"
 };
 
 const ON_TRACEPOINTS: [AttachMethod; 3] = [
@@ -75,9 +76,10 @@ fn left_in_tracefs() -> usize {
 }
 
 fn event(method: AttachMethod) -> &'static str {
-    match method.takes_tracepoints() {
-        true => TRACEPOINT,
-        false => FUNCTION,
+    if method.takes_tracepoints() {
+        TRACEPOINT
+    } else {
+        FUNCTION
     }
 }
 
@@ -143,9 +145,12 @@ fn an_event_that_is_not_there_is_told() {
     if !require::host() {
         return;
     }
-    let name = |method: AttachMethod| match method.takes_tracepoints() {
-        true => "oom:no_such_event",
-        false => "no_such_event",
+    let name = |method: AttachMethod| {
+        if method.takes_tracepoints() {
+            "oom:no_such_event"
+        } else {
+            "no_such_event"
+        }
     };
     for method in ON_TRACEPOINTS.into_iter().chain(ON_FUNCTIONS) {
         if !can(method, Work::Null) {

@@ -203,9 +203,10 @@ fn after(path: &Path) -> Option<String> {
     if started(note.pid) == Some(note.started) && note.boot == boot() {
         return None; // whoever changed it is alive, and puts it back
     }
-    let outcome = match note.boot == boot() {
-        true => note.state.put_back(),
-        false => Ok(false),
+    let outcome = if note.boot == boot() {
+        note.state.put_back()
+    } else {
+        Ok(false)
     };
     match outcome {
         Ok(changed) => {

@@ -85,9 +85,10 @@ impl<P: Primitive> ArrayQueue<P> {
     /// Where a CPU begins to look.
     #[inline]
     fn start(&self, cpu: usize) -> usize {
-        match cpu < self.cpus {
-            true => cpu * self.apart,
-            false => cpu % self.cpus * self.apart,
+        if cpu < self.cpus {
+            cpu * self.apart
+        } else {
+            cpu % self.cpus * self.apart
         }
     }
 
@@ -126,9 +127,10 @@ where
     #[inline]
     fn pop(&self, cpu: usize) -> Option<Object> {
         let start = self.start(cpu);
-        let at = match claim::<P>(self.slot(start)) {
-            true => start,
-            false => self.search(start)?,
+        let at = if claim::<P>(self.slot(start)) {
+            start
+        } else {
+            self.search(start)?
         };
         self.ledger.out(at as u32);
         Some(Object(at as u32))

@@ -118,10 +118,11 @@ impl<P: Primitive> PerCpuPool<P> {
                 Ok(_) => break,
                 Err(held) => {
                     let now = self.position(held, tail);
-                    tail = match held == self.free(now) {
+                    tail = if held == self.free(now) {
                         // Emptied by now, some laps on: what it was before was filled.
-                        true => now.wrapping_sub(self.mask),
-                        false => now.wrapping_add(1),
+                        now.wrapping_sub(self.mask)
+                    } else {
+                        now.wrapping_add(1)
                     };
                 }
             }
@@ -156,9 +157,10 @@ impl<P: Primitive> PerCpuPool<P> {
 
     #[inline]
     fn ring(&self, cpu: usize) -> usize {
-        match cpu < self.rings.len() {
-            true => cpu,
-            false => cpu % self.rings.len(),
+        if cpu < self.rings.len() {
+            cpu
+        } else {
+            cpu % self.rings.len()
         }
     }
 }

@@ -113,9 +113,10 @@ impl AttachMethod {
     }
 
     fn explain(self, event: &str, source: libbpf_rs::Error) -> Error {
-        match self.takes_tracepoints() {
-            true => kernel::explain_tracepoint(self.attach(), event, source),
-            false => kernel::explain(self.attach(), event, source),
+        if self.takes_tracepoints() {
+            kernel::explain_tracepoint(self.attach(), event, source)
+        } else {
+            kernel::explain(self.attach(), event, source)
         }
     }
 }

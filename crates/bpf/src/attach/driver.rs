@@ -175,11 +175,12 @@ impl Driver {
 
     /// Refuses what is not of its family.
     pub(super) fn owns(self, attach: Attach) -> Result<()> {
-        match attach.driver() == self {
-            true => Ok(()),
-            false => Err(Error::Refused(format!(
+        if attach.driver() == self {
+            Ok(())
+        } else {
+            Err(Error::Refused(format!(
                 "{attach} is not attached to events of {self}"
-            ))),
+            )))
         }
     }
 

@@ -91,9 +91,10 @@ impl Missing {
             .filter(|(bit, _)| !has(*bit))
             .map(|(_, name)| *name)
             .collect();
-        let why = match lacks.is_empty() {
-            true => Why::Refused(words),
-            false => Why::NotAllowed(lacks),
+        let why = if lacks.is_empty() {
+            Why::Refused(words)
+        } else {
+            Why::NotAllowed(lacks)
         };
         Missing::of(feature, why)
     }

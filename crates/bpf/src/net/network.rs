@@ -140,9 +140,10 @@ fn steer(end: End, cpu: u32) -> Result<()> {
         let without = error.kind() == io::ErrorKind::NotFound;
         failed(
             WHAT,
-            match without {
-                true => "steering packets to a CPU, which this kernel can't (CONFIG_RPS)",
-                false => "steering packets to a CPU",
+            if without {
+                "steering packets to a CPU, which this kernel can't (CONFIG_RPS)"
+            } else {
+                "steering packets to a CPU"
             },
         )(error)
     })

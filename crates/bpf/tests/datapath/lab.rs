@@ -153,15 +153,18 @@ impl Lab {
         let slots = (0..RINGS as u32).flat_map(|vip| iter::repeat_n(1 + vip, RING_SIZE));
         lab.balancer.set_rings(slots).expect("rings");
         let v6 = [(WEB_V6, TCP), (WEB_V6, UDP), (MIXED, TCP)].map(|(vip, what)| in_ring(vip, what));
-        let real = |server| match v6.contains(&server) {
-            true => Real {
-                address: address(server_v6(server).into()),
-                flags: REAL_IPV6,
-            },
-            false => Real {
-                address: address(server_v4(server).into()),
-                flags: 0,
-            },
+        let real = |server| {
+            if v6.contains(&server) {
+                Real {
+                    address: address(server_v6(server).into()),
+                    flags: REAL_IPV6,
+                }
+            } else {
+                Real {
+                    address: address(server_v4(server).into()),
+                    flags: 0,
+                }
+            }
         };
         lab.balancer
             .set_reals((0..REALS as u32).map(real))

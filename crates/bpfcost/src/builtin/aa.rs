@@ -120,9 +120,10 @@ struct LoadedAa {
 
 impl Loaded for LoadedAa {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
-        match case.name.ends_with(AGAIN) {
-            true => Ok(()),
-            false => self.inner.prepare(case),
+        if case.name.ends_with(AGAIN) {
+            Ok(())
+        } else {
+            self.inner.prepare(case)
         }
     }
 

@@ -233,9 +233,10 @@ impl Loaded for Epoch {
             let entries = entries?;
             prove(differs("keys", size.0, entries, "user space counted them"))?;
         }
-        match kind.1.is_table() {
-            true => tables.check_residents(work, 0),
-            false => Ok(()),
+        if kind.1.is_table() {
+            tables.check_residents(work, 0)
+        } else {
+            Ok(())
         }
     }
 

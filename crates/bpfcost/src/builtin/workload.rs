@@ -158,9 +158,10 @@ impl Workload {
             .collect();
         Case {
             name: self.case_name(&variant.name, point),
-            group: match values.is_empty() {
-                true => self.definition.name.clone(),
-                false => values.join(", "),
+            group: if values.is_empty() {
+                self.definition.name.clone()
+            } else {
+                values.join(", ")
             },
             factors,
             about: variant.about.clone(),

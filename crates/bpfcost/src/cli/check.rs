@@ -104,12 +104,13 @@ fn summary(features: &[Told]) -> Check {
         .map(|one| one.name)
         .collect();
     let (all, there) = (features.len(), features.len() - missing.len());
-    let (text, advice) = match missing.is_empty() {
-        true => (format!("all {all} that experiments ask for are there"), ""),
-        false => (
+    let (text, advice) = if missing.is_empty() {
+        (format!("all {all} that experiments ask for are there"), "")
+    } else {
+        (
             format!("{there} of {all} are there; not {}", missing.join(", ")),
             "see why: bpfcost check --features; guests have other kernels: --on exact:6.12",
-        ),
+        )
     };
     Check::new("BPF features", (CheckState::Ok, text, advice.into()))
 }
@@ -175,15 +176,16 @@ fn workloads() -> Check {
         .iter()
         .filter(|(name, _)| program::find(name).is_err());
     let (names, packages): (Vec<&str>, BTreeSet<&str>) = absent.copied().unzip();
-    let stand = match names.is_empty() {
-        true => checks::ok("servers, load generators and tracers are there"),
-        false => checks::warn(
+    let stand = if names.is_empty() {
+        checks::ok("servers, load generators and tracers are there")
+    } else {
+        checks::warn(
             format!("not there: {}", names.join(", ")),
             format!(
                 "apt-get install --no-install-recommends {} (or scripts/setup.sh, which starts no service)",
                 Vec::from_iter(packages).join(" ")
             ),
-        ),
+        )
     };
     Check::new("workloads", stand)
 }

@@ -102,9 +102,10 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
         });
     }
     if let Some(error) = cause.downcast_ref::<workload::Error>() {
-        return Some(match error.is_input() {
-            true => Exit::Usage,
-            false => Exit::Lacking,
+        return Some(if error.is_input() {
+            Exit::Usage
+        } else {
+            Exit::Lacking
         });
     }
     if let Some(failure) = cause.downcast_ref::<Failure>() {

@@ -97,9 +97,10 @@ fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
     };
     place::able(&host, &*experiment)?;
     let machine = place::fingerprint(&host, &*experiment)?;
-    let resumed = match job.resumed {
-        true => read_journal(&channel.journal())?.measured,
-        false => Measured::new(&job.plan),
+    let resumed = if job.resumed {
+        read_journal(&channel.journal())?.measured
+    } else {
+        Measured::new(&job.plan)
     };
     let told = Message::Machine(Box::new(machine));
     channel.say(&told)?;

@@ -11,9 +11,10 @@ use crate::report::{style::Style, text};
 
 /// Kinds of targets that can run an experiment.
 fn targets(described: &Description) -> &'static [&'static str] {
-    match described.counts {
-        false => &["host", "vm:KERNEL"],
-        true => &["host", "vm:KERNEL", "exact:KERNEL"],
+    if described.counts {
+        &["host", "vm:KERNEL", "exact:KERNEL"]
+    } else {
+        &["host", "vm:KERNEL"]
     }
 }
 

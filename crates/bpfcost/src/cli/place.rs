@@ -140,9 +140,10 @@ pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
 pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Machine> {
     Ok(Machine {
         programs: experiment.programs()?,
-        features: match experiment.description().privileged {
-            true => features()?,
-            false => Vec::new(),
+        features: if experiment.description().privileged {
+            features()?
+        } else {
+            Vec::new()
         },
         ..host.machine()
     })
@@ -170,9 +171,10 @@ pub(super) fn kernel(target: &Target) -> Result<Option<Kernel>> {
 /// How many CPUs a guest has, to run on these.
 pub(super) fn guest_cpus(target: &Target, asked: &[u32]) -> u32 {
     let needed = asked.iter().max().map_or(1, |cpu| cpu.saturating_add(1));
-    match target.is_exact() {
-        true => 1,
-        false => needed.max(GUEST_CPUS.min(here())),
+    if target.is_exact() {
+        1
+    } else {
+        needed.max(GUEST_CPUS.min(here()))
     }
 }
 
@@ -256,18 +258,20 @@ fn boot(
     let mut shape = Shape {
         cpus: guest_cpus(target, &plan.cpus),
         exact: target.is_exact(),
-        port: match outside::wanted(plan) {
-            true => Some(free_port()?),
-            false => None,
+        port: if outside::wanted(plan) {
+            Some(free_port()?)
+        } else {
+            None
         },
         kernel,
         acceleration: Acceleration::Emulated,
         hooks: Hooks::of_environment()?,
     };
-    let known = match shape.exact {
+    let known = if shape.exact {
         // Only QEMU itself counts instructions.
-        true => Known::Unusable(String::new()),
-        false => Known::here(&tools),
+        Known::Unusable(String::new())
+    } else {
+        Known::here(&tools)
     };
     let mut why = None;
     if !matches!(known, Known::Unusable(_)) {

@@ -57,9 +57,10 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     };
     answerable(&records, load)?;
     let markdown = args.out.extension().is_some_and(|ending| ending == "md");
-    let page = match markdown {
-        true => view::document(&records, load),
-        false => view::page(&records, load)?,
+    let page = if markdown {
+        view::document(&records, load)
+    } else {
+        view::page(&records, load)?
     };
     write(&args.out, &page)?;
     note!("wrote {}", args.out.display());

@@ -261,9 +261,10 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
         .into_iter()
         .map(|one| (one.record, one.trouble))
         .unzip();
-    let shown = match records.is_empty() {
-        true => Ok(()),
-        false => show(args, &records),
+    let shown = if records.is_empty() {
+        Ok(())
+    } else {
+        show(args, &records)
     };
     if probed {
         tell_left();
@@ -291,12 +292,13 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
 /// Says whether anything is left of the probes, once somebody has looked.
 fn tell_left() {
     let left = probe::leftovers();
-    match left.is_empty() {
-        true => note!("detached; nothing left"),
-        false => note!(
+    if left.is_empty() {
+        note!("detached; nothing left")
+    } else {
+        note!(
             "left behind: {}\n  See them with bpftool prog list and ps; end what is not meant to stay",
             left.join(", ")
-        ),
+        )
     }
 }
 
@@ -372,9 +374,10 @@ fn each(records: &[&Record], show: impl Fn(&Record) -> String) -> String {
 }
 
 fn table(args: &Args, record: &Record, load: Load, style: Style) -> String {
-    let detail = match args.verbose {
-        true => Detail::Full,
-        false => Detail::Brief,
+    let detail = if args.verbose {
+        Detail::Full
+    } else {
+        Detail::Brief
     };
     report::terminal::render(&view::of(record, detail, load), style)
 }

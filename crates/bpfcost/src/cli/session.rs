@@ -58,9 +58,10 @@ impl Ended {
             return None;
         }
         let out = self.out.display();
-        Some(match self.interrupted() {
-            true => format!("record: {out}\ncontinue: bpfcost run --resume {out}"),
-            false => format!("record: {out}"),
+        Some(if self.interrupted() {
+            format!("record: {out}\ncontinue: bpfcost run --resume {out}")
+        } else {
+            format!("record: {out}")
         })
     }
 

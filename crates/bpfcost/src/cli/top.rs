@@ -68,15 +68,17 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         let interrupted = ended.load(Ordering::Relaxed);
         // A watch without an end is ended like that; what was seen of its last interval is no full one.
         if interrupted {
-            return Ok(match args.once || args.time.is_some() {
-                true => Exit::Interrupted,
-                false => Exit::Done,
+            return Ok(if args.once || args.time.is_some() {
+                Exit::Interrupted
+            } else {
+                Exit::Done
             });
         }
         let view = watcher.look();
-        let goes_on = match args.json {
-            true => heard(format_args!("{}\n", serde_json::to_string(&view)?))?,
-            false => screen.show(&view)?,
+        let goes_on = if args.json {
+            heard(format_args!("{}\n", serde_json::to_string(&view)?))?
+        } else {
+            screen.show(&view)?
         };
         if !goes_on || args.once || args.time.is_some_and(|time| begun.elapsed() >= time) {
             return Ok(Exit::Done);

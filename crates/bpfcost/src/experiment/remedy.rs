@@ -7,9 +7,10 @@ const STABLE: Version = Version((6, 12));
 
 /// What is missing, and the way to it: another kernel in a guest, where no setting of this machine helps.
 pub(super) fn with_remedy(missing: &Missing) -> String {
-    let (kernel, suite) = match missing.feature.since() <= STABLE {
-        true => ("6.12", "trixie"),
-        false => ("sid", "sid"),
+    let (kernel, suite) = if missing.feature.since() <= STABLE {
+        ("6.12", "trixie")
+    } else {
+        ("sid", "sid")
     };
     match missing.why {
         Why::NotAllowed(_) | Why::Off(_) => missing.to_string(),

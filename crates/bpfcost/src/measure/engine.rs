@@ -71,12 +71,12 @@ impl Run<'_> {
         }
         let setup = self.plan.setup(&self.live(), self.measured.epochs());
         // Counts don't drift.
-        let mut sentinel = match self.plan.counts() {
-            true => None,
-            false => self
-                .experiment
+        let mut sentinel = if self.plan.counts() {
+            None
+        } else {
+            self.experiment
                 .sentinel(&setup)
-                .map_err(|error| self.broken("loading the sentinel".to_owned(), error))?,
+                .map_err(|error| self.broken("loading the sentinel".to_owned(), error))?
         };
         if self.plan.counts() {
             self.calibrate_apart()?;
@@ -93,14 +93,15 @@ impl Run<'_> {
         for case in self.live() {
             let of = &self.plan.cases[case];
             let cpus = of.cpus;
-            let reason = match self.plan.counts() && cpus > 1 {
-                true => Some(format!(
+            let reason = if self.plan.counts() && cpus > 1 {
+                Some(format!(
                     "needs {cpus} CPUs at once, and a guest that counts instructions has one; run it on \
                      host or in vm:KERNEL"
-                )),
-                false => self.experiment.unsupported(of).map_err(|error| {
+                ))
+            } else {
+                self.experiment.unsupported(of).map_err(|error| {
                     self.broken(format!("asking whether {} can run", of.name), error)
-                })?,
+                })?
             };
             if let Some(reason) = reason {
                 self.tell(Event::Unsupported { case, reason })?;

@@ -75,13 +75,14 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
     };
 
     let windows = |case: &Case| matches!(case.sizing, Sizing::Window(_));
-    let (calibration_s, warm_up_s) = match plan.cases.iter().any(windows) {
+    let (calibration_s, warm_up_s) = if plan.cases.iter().any(windows) {
         // One window a case, and no warm-up.
-        true => (all(1.0, 1.0), 0.0),
-        false => (
+        (all(1.0, 1.0), 0.0)
+    } else {
+        (
             all(CALIBRATION_TRIALS, CALIBRATION_BATCHES),
             all(1.0, WARM_UP_BATCHES),
-        ),
+        )
     };
     let price = Price {
         load_s: load_s + warm_up_s,

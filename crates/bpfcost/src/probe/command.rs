@@ -161,9 +161,10 @@ impl Probe for Tool {
 fn wrapped(command: &str) -> Vec<String> {
     let there = |path: &str| Path::new(path).is_dir();
     let words: &[&str] =
-        match there("/sys/kernel/tracing/events") && there("/sys/kernel/debug/tracing") {
-            true => &["sh", "-c", command],
-            false => &[
+        if there("/sys/kernel/tracing/events") && there("/sys/kernel/debug/tracing") {
+            &["sh", "-c", command]
+        } else {
+            &[
                 "unshare",
                 "--mount",
                 "sh",
@@ -171,7 +172,7 @@ fn wrapped(command: &str) -> Vec<String> {
                 WITH_TRACEFS,
                 "sh",
                 command,
-            ],
+            ]
         };
     words.iter().map(|&word| word.to_owned()).collect()
 }

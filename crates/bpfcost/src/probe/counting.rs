@@ -84,9 +84,10 @@ impl Counting {
             "map" => Work::Map,
             other => bail!("builtin:event has no work {other}\n  It has null and map"),
         };
-        let named = match method.takes_tracepoints() {
-            true => event.len() == 2,
-            false => event.len() == 1,
+        let named = if method.takes_tracepoints() {
+            event.len() == 2
+        } else {
+            event.len() == 1
         };
         if !named || event.iter().any(String::is_empty) {
             bail!(usage_of_event());

@@ -102,13 +102,11 @@ impl Process {
         starts
             .args(arguments)
             .envs(env.iter().cloned())
-            .stdin(match pipes {
-                true => Stdio::piped(),
-                false => Stdio::null(),
-            })
-            .stdout(match pipes {
-                true => Stdio::piped(),
-                false => out.try_clone()?.into(),
+            .stdin(if pipes { Stdio::piped() } else { Stdio::null() })
+            .stdout(if pipes {
+                Stdio::piped()
+            } else {
+                out.try_clone()?.into()
             })
             .stderr(err.try_clone()?)
             .process_group(0);

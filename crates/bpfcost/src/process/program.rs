@@ -37,11 +37,12 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, Missing> {
     };
     if program.contains('/') {
         let path = PathBuf::from(program);
-        return match there(&path) {
-            true => Ok(path),
-            false => Err(Missing(format!(
+        return if there(&path) {
+            Ok(path)
+        } else {
+            Err(Missing(format!(
                 "there is no program {program}\n  Is the path right, and may it be executed?"
-            ))),
+            )))
         };
     }
     let path = env::var_os("PATH").unwrap_or_default();

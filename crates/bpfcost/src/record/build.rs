@@ -59,9 +59,10 @@ impl Record {
             warnings: warnings(measured, dropped, speechless),
             layout: plan.layout.clone(),
             contends: plan.contends,
-            comparisons: match speechless {
-                true => Vec::new(),
-                false => seen.comparisons(plan, measured, &cases),
+            comparisons: if speechless {
+                Vec::new()
+            } else {
+                seen.comparisons(plan, measured, &cases)
             },
             metrics: seen.metrics(plan, measured),
             spread: seen.spread(plan, measured, session_spread),
@@ -151,9 +152,12 @@ impl RunData {
             .collect();
         let medians = cases
             .iter()
-            .map(|data| match plan.counts() {
-                true => exact::load_counts(data),
-                false => epoch_medians(&data.samples),
+            .map(|data| {
+                if plan.counts() {
+                    exact::load_counts(data)
+                } else {
+                    epoch_medians(&data.samples)
+                }
             })
             .collect();
         (RunData { cases, medians }, dropped)

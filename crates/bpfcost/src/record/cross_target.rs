@@ -287,9 +287,10 @@ fn judge(columns: &[Standing<'_>], rows: &mut [CrossTargetRow<'_>]) -> Option<(f
             else {
                 continue;
             };
-            match unit.is_counted() {
-                true => row.cells[place].difference = counted(old, new),
-                false => timed.push((index, place, [old, new])),
+            if unit.is_counted() {
+                row.cells[place].difference = counted(old, new)
+            } else {
+                timed.push((index, place, [old, new]))
             }
         }
     }

@@ -125,9 +125,10 @@ impl Journal {
     /// a run that knows its machine only after a while.
     pub fn vacant(out: &Path) -> Result<(), JournalError> {
         let path = journal_path(out);
-        match path.exists() {
-            true => Err(in_the_way(&path)),
-            false => Ok(()),
+        if path.exists() {
+            Err(in_the_way(&path))
+        } else {
+            Ok(())
         }
     }
 

@@ -102,9 +102,10 @@ impl Group<'_> {
             None if self.is_probed(name) => Sides::default(),
             None => {
                 let (old, new) = (of(&self.old), of(&self.new));
-                match exact_suffices(old.len(), new.len(), family) {
-                    true => Sides { old, new },
-                    false => Sides::default(),
+                if exact_suffices(old.len(), new.len(), family) {
+                    Sides { old, new }
+                } else {
+                    Sides::default()
                 }
             }
         }

@@ -44,9 +44,10 @@ pub struct Column<'a, R: ?Sized> {
 impl<R: ?Sized> Column<'_, R> {
     /// The same column, empty where it is not wanted; no view shows an empty one.
     pub fn only(self, wanted: bool) -> Self {
-        match wanted {
-            true => self,
-            false => self.head.of(|_| Cell::default()),
+        if wanted {
+            self
+        } else {
+            self.head.of(|_| Cell::default())
         }
     }
 }

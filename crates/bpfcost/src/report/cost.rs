@@ -54,9 +54,10 @@ fn raw(case: &CaseRecord, record: &Record) -> CostText {
     let counted = record.unit.is_counted();
     let width = raw.filter(|_| !counted).and_then(words::half_width);
     CostText {
-        range: match counted {
-            true => raw.and_then(|_| words::range(case)).unwrap_or_default(),
-            false => row.interval.clone(),
+        range: if counted {
+            raw.and_then(|_| words::range(case)).unwrap_or_default()
+        } else {
+            row.interval.clone()
         },
         value: row.cost,
         spread: row.interval,
@@ -145,16 +146,20 @@ fn net(case: &CaseRecord, record: &Record) -> CostText {
     CostText {
         range: spread.clone(),
         spread,
-        width: ci95.map_or_else(String::new, |[low, high]| match nothing {
-            true => String::new(),
-            false => format!("±{}", number::fixed((high - low) / 2.0, decimals)),
+        width: ci95.map_or_else(String::new, |[low, high]| {
+            if nothing {
+                String::new()
+            } else {
+                format!("±{}", number::fixed((high - low) / 2.0, decimals))
+            }
         }),
-        ..match nothing {
-            true => quiet(NOTHING),
-            false => CostText {
+        ..if nothing {
+            quiet(NOTHING)
+        } else {
+            CostText {
                 value: number::fixed(cost.value, decimals),
                 ..text
-            },
+            }
         }
     }
 }

@@ -78,9 +78,12 @@ impl Block {
             });
             let heads: Vec<String> = heads.collect();
             let _ = writeln!(out, "| {} |", heads.join(" | "));
-            let marks = own.iter().map(|at| match self.head[*at].number {
-                true => "--:|",
-                false => ":--|",
+            let marks = own.iter().map(|at| {
+                if self.head[*at].number {
+                    "--:|"
+                } else {
+                    ":--|"
+                }
             });
             let _ = writeln!(out, "|{}", marks.collect::<String>());
             for row in rows {
@@ -112,9 +115,10 @@ impl Block {
 /// A name in backticks.
 pub(super) fn code(name: &str) -> String {
     let name = name.replace('`', "'").replace('|', "\\|");
-    match name.trim().is_empty() {
-        true => MISSING.to_owned(),
-        false => format!("`{name}`"),
+    if name.trim().is_empty() {
+        MISSING.to_owned()
+    } else {
+        format!("`{name}`")
     }
 }
 

@@ -29,11 +29,12 @@ pub(super) fn caption(record: &Record) -> Option<String> {
     });
     let missing: Vec<String> = missing.collect();
     let target = target::label(record);
-    Some(match missing.is_empty() {
-        true => format!("No probe missed a call on {target}."),
-        false => format!(
+    Some(if missing.is_empty() {
+        format!("No probe missed a call on {target}.")
+    } else {
+        format!(
             "Calls that the probe missed on {target}: {}; none in all other cases.",
             missing.join(", ")
-        ),
+        )
     })
 }

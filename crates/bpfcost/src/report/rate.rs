@@ -130,12 +130,13 @@ fn percent(share: Part, case: &CaseRecord) -> String {
     };
     let distinguishable = case.net.as_ref().is_some_and(|net| net.distinguishable);
     if !distinguishable {
-        return match high > 0.0 {
-            true => format!(
+        return if high > 0.0 {
+            format!(
                 "below {}",
                 number::fixed(high, number::plain_decimals(high))
-            ),
-            false => MISSING.to_owned(),
+            )
+        } else {
+            MISSING.to_owned()
         };
     }
     let reach = (value - low).max(high - value);
@@ -156,9 +157,10 @@ pub fn per_second(rate: f64, round: impl Fn(f64) -> f64) -> String {
     let factor = 10_f64.powi(i32::try_from(decimals).unwrap_or(0));
     // What is a hair below a round number by the floats' own rounding is that number.
     let text = number::fixed(round(scaled * factor * (1.0 + 1e-12)) / factor, decimals);
-    let text = match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => &text,
+    let text = if text.contains('.') {
+        text.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        &text
     };
     format!("{text}{unit}/s")
 }

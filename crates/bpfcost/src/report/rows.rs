@@ -141,9 +141,10 @@ pub fn pairs(record: &Record) -> Vec<PairRow<'_>> {
                     .ci95
                     .map_or_else(String::new, |ci95| number::signed_interval(ci95, decimals)),
                 relative,
-                interval: match interval.is_empty() && !record.unit.is_counted() {
-                    true => "(no interval)".to_owned(),
-                    false => interval,
+                interval: if interval.is_empty() && !record.unit.is_counted() {
+                    "(no interval)".to_owned()
+                } else {
+                    interval
                 },
                 verdict,
                 tone,

@@ -47,10 +47,11 @@ fn lines(case: &CaseRecord, record: &Record) -> Block {
             "{} {unit}, a batch of {} operations takes {}",
             words::value(found.ns_per_op, None, unit),
             number::count(found.batch.0),
-            match unit.is_counted() {
+            if unit.is_counted() {
                 // The clock of an exact target counts instructions: a ns is one.
-                true => format!("{} instructions", number::fixed(batch_ns, 0)),
-                false => number::duration(batch_ns / 1e9),
+                format!("{} instructions", number::fixed(batch_ns, 0))
+            } else {
+                number::duration(batch_ns / 1e9)
             }
         )
     });
@@ -73,9 +74,10 @@ fn lines(case: &CaseRecord, record: &Record) -> Block {
     });
     let medians = case.secondary.iter().filter_map(|(name, values)| {
         let middle = median(&values.concat())?;
-        let decimals = match middle.fract() == 0.0 {
-            true => 0,
-            false => number::plain_decimals(middle),
+        let decimals = if middle.fract() == 0.0 {
+            0
+        } else {
+            number::plain_decimals(middle)
         };
         let middle = number::fixed(middle, decimals);
         Some(format!("{} {middle}", text::line(name)))

@@ -113,12 +113,13 @@ fn comparisons(record: &Record) -> Option<String> {
         .iter()
         .map(|comparison| comparison.verdict);
     let of = |wanted: &[Verdict]| verdicts.clone().filter(|one| wanted.contains(one)).count();
-    let same = match record.asked.margin > 0.0 {
-        true => format!(
+    let same = if record.asked.margin > 0.0 {
+        format!(
             "are the same within {}",
             number::round_percent(record.asked.margin)
-        ),
-        false => "are the same".to_owned(),
+        )
+    } else {
+        "are the same".to_owned()
     };
     let parts = number::counts(&[
         (of(&[Verdict::Slower, Verdict::Faster]), "differ"),

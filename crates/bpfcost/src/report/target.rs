@@ -19,9 +19,10 @@ pub fn is_emulated(record: &Record) -> bool {
 /// The target, with a mark where its times are not those of hardware.
 pub fn label(record: &Record) -> String {
     let target = text::line(&record.target);
-    match is_emulated(record) {
-        true => format!("{target} ({EMULATED})"),
-        false => target,
+    if is_emulated(record) {
+        format!("{target} ({EMULATED})")
+    } else {
+        target
     }
 }
 
@@ -42,9 +43,10 @@ pub fn unit_caption(record: &Record) -> Option<String> {
                 .to_owned(),
         );
     }
-    is_emulated(record).then(|| match record.contends {
-        true => NO_SPEED.to_owned(),
-        false => {
+    is_emulated(record).then(|| {
+        if record.contends {
+            NO_SPEED.to_owned()
+        } else {
             "emulated: times of an emulator, not of hardware. They tell neither what hardware takes nor \
              which of two cases is dearer there."
                 .to_owned()

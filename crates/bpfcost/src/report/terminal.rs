@@ -148,13 +148,14 @@ impl Block {
         let mut out = String::new();
         // Headings without words take no line.
         for line in table.lines().filter(|line| !line.trim().is_empty()) {
-            let _ = match line.contains(HEADING) {
-                true => writeln!(
+            let _ = if line.contains(HEADING) {
+                writeln!(
                     out,
                     "{}",
                     style.bold(headings.next().map_or("", |one| one.0))
-                ),
-                false => writeln!(out, "{}", line.trim_end()),
+                )
+            } else {
+                writeln!(out, "{}", line.trim_end())
             };
         }
         out
@@ -196,9 +197,10 @@ impl Block {
 
     /// What a column takes of a line.
     fn width(&self, at: usize) -> usize {
-        let head = match self.head[at].joined {
-            true => "",
-            false => self.head[at].text.as_str(),
+        let head = if self.head[at].joined {
+            ""
+        } else {
+            self.head[at].text.as_str()
         };
         let texts = self.texts(at);
         let texts = head.lines().chain(texts.iter().map(String::as_str));
@@ -220,9 +222,10 @@ fn empty(head: &[&block::Head], style: Style) -> Table {
     }
     let heading = |head: &&block::Head| {
         let cell = Cell::new(if head.joined { "" } else { &head.text });
-        match style.colour {
-            true => cell.add_attribute(Attribute::Dim),
-            false => cell,
+        if style.colour {
+            cell.add_attribute(Attribute::Dim)
+        } else {
+            cell
         }
     };
     table.set_header(head.iter().map(heading));

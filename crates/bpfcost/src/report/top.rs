@@ -92,10 +92,11 @@ fn held_by(one: &Running) -> String {
     let more = all.len().saturating_sub(NAMED);
     all.truncate(NAMED);
     all.extend((more > 0).then(|| format!("{more} more")));
-    match all.is_empty() {
+    if all.is_empty() {
         // To a control group, an interface, a socket.
-        true => "the kernel".to_owned(),
-        false => all.join(", "),
+        "the kernel".to_owned()
+    } else {
+        all.join(", ")
     }
 }
 

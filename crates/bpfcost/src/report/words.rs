@@ -14,9 +14,10 @@ const NARROW_NS: f64 = 0.1;
 
 /// Decimals of a value: as many as its interval supports, or as a count needs.
 pub fn decimals(value: f64, ci95: Option<[f64; 2]>, unit: Unit) -> usize {
-    match unit.is_counted() {
-        true => number::counted_decimals(value),
-        false => number::estimate_decimals(value, ci95),
+    if unit.is_counted() {
+        number::counted_decimals(value)
+    } else {
+        number::estimate_decimals(value, ci95)
     }
 }
 
@@ -36,17 +37,19 @@ pub fn spread(case: &CaseRecord, raw: &Raw, unit: Unit) -> String {
 
 /// The heading above it.
 pub fn spread_heading(unit: Unit) -> &'static str {
-    match unit.is_counted() {
-        true => "loads",
-        false => "95 % interval",
+    if unit.is_counted() {
+        "loads"
+    } else {
+        "95 % interval"
     }
 }
 
 /// The heading above relative differences.
 pub fn relative_heading(unit: Unit) -> &'static str {
-    match unit.is_counted() {
-        true => "relative",
-        false => "relative, 95 %",
+    if unit.is_counted() {
+        "relative"
+    } else {
+        "relative, 95 %"
     }
 }
 
@@ -84,12 +87,11 @@ pub fn half_width(raw: &Raw) -> Option<f64> {
 
 /// How far a value is open, as a share of it: half its interval, or the whole range over loads.
 pub fn relative_spread(raw: &Raw, unit: Unit) -> Option<f64> {
-    match unit.is_counted() {
-        true => {
-            let [low, high] = raw.loads?;
-            Some((high - low) / raw.value.abs()).filter(|share| share.is_finite())
-        }
-        false => half_width(raw),
+    if unit.is_counted() {
+        let [low, high] = raw.loads?;
+        Some((high - low) / raw.value.abs()).filter(|share| share.is_finite())
+    } else {
+        half_width(raw)
     }
 }
 
@@ -172,9 +174,10 @@ fn modes(raw: &Raw) -> String {
 
 /// What twice a batch takes twice of, behind `2 times`.
 pub fn as_much(unit: Unit) -> &'static str {
-    match unit.is_counted() {
-        true => "as many instructions",
-        false => "as long",
+    if unit.is_counted() {
+        "as many instructions"
+    } else {
+        "as long"
     }
 }
 
@@ -194,9 +197,10 @@ pub fn net(net: Option<&Net>, unit: Unit) -> String {
     }
     let [low, high] = net.bracket;
     let [low, high] = [low, high].map(|end| number::fixed(end, number::decimals(high - low)));
-    match low == high {
-        true => low,
-        false => format!("{low}–{high}"),
+    if low == high {
+        low
+    } else {
+        format!("{low}–{high}")
     }
 }
 
@@ -261,9 +265,10 @@ pub fn of_budget(budget: BudgetVerdict) -> &'static str {
 /// `unresolved: would have seen 2 %`.
 pub(super) fn with_parts(word: &str, parts: impl Iterator<Item = String>) -> String {
     let parts: Vec<String> = parts.collect();
-    match parts.is_empty() {
-        true => word.to_owned(),
-        false => format!("{word}: {}", parts.join("; ")),
+    if parts.is_empty() {
+        word.to_owned()
+    } else {
+        format!("{word}: {}", parts.join("; "))
     }
 }
 
@@ -286,33 +291,33 @@ pub fn stop(stop: Stop) -> &'static str {
 /// What to know to read the costs of this record.
 pub fn cost_caption(record: &Record) -> String {
     let unit = record.unit;
-    match unit.is_counted() {
-        true => format!(
+    if unit.is_counted() {
+        format!(
             "cost: {unit}, retired instructions per operation, with how they spread over loads. net: without what the \
              harness costs."
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "cost: {unit} as measured, the estimate over epochs with its 95 % interval. net: without what the harness \
              costs, a range where overlap in the CPU leaves it open."
-        ),
+        )
     }
 }
 
 /// What to know to read the comparisons of this record.
 pub fn pair_caption(record: &Record) -> String {
-    match record.unit.is_counted() {
-        true => "Differences of counts have no interval. same: equal in every load; more or less: the loads of one and \
+    if record.unit.is_counted() {
+        "Differences of counts have no interval. same: equal in every load; more or less: the loads of one and \
                  of the other do not meet."
-            .to_owned(),
-        false => {
-            let all = match record.comparisons.len() {
-                0 | 1 => String::new(),
-                several => format!(", verdicts allow for all {several} of them"),
-            };
-            format!(
-                "Differences are taken within epochs; intervals are 95 % for each comparison alone{all}."
-            )
-        }
+            .to_owned()
+    } else {
+        let all = match record.comparisons.len() {
+            0 | 1 => String::new(),
+            several => format!(", verdicts allow for all {several} of them"),
+        };
+        format!(
+            "Differences are taken within epochs; intervals are 95 % for each comparison alone{all}."
+        )
     }
 }
 

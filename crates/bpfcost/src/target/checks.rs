@@ -127,12 +127,13 @@ pub(super) fn sees_others(status: &str) -> bool {
 
 fn privileges(status: &str) -> Stand {
     let lacks = missing_capabilities(status);
-    match lacks.is_empty() {
-        true => ok("may load and run BPF programs"),
-        false => missing(
+    if lacks.is_empty() {
+        ok("may load and run BPF programs")
+    } else {
+        missing(
             format!("missing: {}", lacks.join(", ")),
             "run as root, or give the program these capabilities with setcap",
-        ),
+        )
     }
 }
 
@@ -171,12 +172,13 @@ fn kernel(kernel: &str) -> Stand {
 }
 
 fn btf(exists: bool) -> Stand {
-    match exists {
-        true => ok("/sys/kernel/btf/vmlinux is there"),
-        false => missing(
+    if exists {
+        ok("/sys/kernel/btf/vmlinux is there")
+    } else {
+        missing(
             "/sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF is not set)",
             "boot a distribution's kernel: they all have it",
-        ),
+        )
     }
 }
 
@@ -208,12 +210,13 @@ fn unprivileged(disabled: Option<&str>) -> Stand {
 }
 
 fn bpf_stats(machine: &Machine) -> Stand {
-    match machine.bpf_stats {
-        true => warn(
+    if machine.bpf_stats {
+        warn(
             "on: every run of a program reads the clock twice more",
             "sysctl kernel.bpf_stats_enabled=0",
-        ),
-        false => ok("off"),
+        )
+    } else {
+        ok("off")
     }
 }
 
@@ -280,12 +283,13 @@ fn steal(stat: &str) -> Stand {
     let (_, steal) = cpu_ticks(stat);
     let share = steal as f64 / all_ticks(stat).max(1) as f64;
     let text = format!("{:.2} % of the CPU time since boot", share * 100.0);
-    match share > STEAL_SHARE {
-        true => warn(
+    if share > STEAL_SHARE {
+        warn(
             text,
             "the hypervisor has other guests to serve: measure longer, or elsewhere",
-        ),
-        false => ok(text),
+        )
+    } else {
+        ok(text)
     }
 }
 

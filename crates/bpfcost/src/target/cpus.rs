@@ -90,14 +90,13 @@ pub fn usable_cpus(asked: &[u32], online: &[u32], possible: &[u32]) -> Result<()
         return Ok(());
     };
     let online = format_cpus(online);
-    Err(CpuError(match possible.contains(&cpu) {
-        true => format!(
+    Err(CpuError(if possible.contains(&cpu) {
+        format!(
             "CPU {cpu} is offline; online are {online}. Switch it on with \
              `echo 1 > /sys/devices/system/cpu/cpu{cpu}/online`, or choose others with --cpus"
-        ),
-        false => format!(
-            "there is no CPU {cpu} on this machine; online are {online}. Choose with --cpus"
-        ),
+        )
+    } else {
+        format!("there is no CPU {cpu} on this machine; online are {online}. Choose with --cpus")
     }))
 }
 

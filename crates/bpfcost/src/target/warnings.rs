@@ -45,9 +45,12 @@ const FAST_CLOCKS: [&str; 5] = [
 /// What a reader of a record should know about its machine.
 pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
     // A part of the time that the CPUs had, 0 where nothing was watched.
-    let share = |part_ms: f64| match seen.capacity_ms > 0.0 {
-        true => part_ms / seen.capacity_ms,
-        false => 0.0,
+    let share = |part_ms: f64| {
+        if seen.capacity_ms > 0.0 {
+            part_ms / seen.capacity_ms
+        } else {
+            0.0
+        }
     };
     let (steal, busy) = (share(seen.steal_ms), share(seen.other_cpu_ms));
     let moves = (seen.wall_ms / 1e3 * MIGRATIONS_PER_S).max(MIGRATIONS_LEAST as f64);

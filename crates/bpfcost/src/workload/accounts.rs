@@ -77,9 +77,10 @@ impl<'a> Accounts<'a> {
             None => server.iter().flat_map(|pid| process_tree(*pid)).collect(),
         };
         let tool: Vec<u32> = tool.iter().flat_map(|pid| process_tree(*pid)).collect();
-        let switches = match pids.is_empty() {
-            true => switches_of_all(),
-            false => pids.iter().map(|pid| switches(*pid)).sum(),
+        let switches = if pids.is_empty() {
+            switches_of_all()
+        } else {
+            pids.iter().map(|pid| switches(*pid)).sum()
         };
         Ok(Account {
             server: Party {

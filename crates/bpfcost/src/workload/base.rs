@@ -83,9 +83,10 @@ impl Base {
     fn context(&self, definition: &Definition, port: u16) -> Result<RunContext> {
         let cpus = bpfcost_bpf::allowed_cpus();
         let own = definition.server.as_ref().map_or(0, |server| server.cpus);
-        let (server_cpus, client_cpus) = match own > 0 && cpus.len() > own {
-            true => (cpus[..own].to_vec(), cpus[own..].to_vec()),
-            false => (Vec::new(), Vec::new()),
+        let (server_cpus, client_cpus) = if own > 0 && cpus.len() > own {
+            (cpus[..own].to_vec(), cpus[own..].to_vec())
+        } else {
+            (Vec::new(), Vec::new())
         };
         Ok(RunContext {
             dir: self.0.path().to_owned(),

@@ -56,9 +56,10 @@ impl Client {
 
     /// How long what warms the load may take.
     pub fn warm_up_limit(&self, window_ms: u64) -> Duration {
-        match self.warm_up.is_empty() {
-            true => self.limit(window_ms),
-            false => PATIENCE,
+        if self.warm_up.is_empty() {
+            self.limit(window_ms)
+        } else {
+            PATIENCE
         }
     }
 }
@@ -120,12 +121,13 @@ impl<'a> Load<'a> {
         let command = context.command(&self.client.warm_up)?;
         let mut process = Process::start(&command, &context.client_cpus, &[])?;
         let status = process.wait(self.client.warm_up_limit(context.window_ms))?;
-        match status.success() {
-            true => Ok(()),
-            false => Err(failed(
+        if status.success() {
+            Ok(())
+        } else {
+            Err(failed(
                 &format!("the warm-up {} {}", command.join(" "), told(status)),
                 &process.printed()?,
-            )),
+            ))
         }
     }
 }

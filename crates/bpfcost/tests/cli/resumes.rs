@@ -52,9 +52,12 @@ fn damage_is_told_with_a_way_to_keep_what_comes_before() {
     }
     let (tool, text) = killed(|text| {
         let lines = text.lines().count();
-        let damaged = |(index, line): (usize, &str)| match index + 5 == lines {
-            true => line[..line.len() / 2].to_owned() + "\n",
-            false => line.to_owned() + "\n",
+        let damaged = |(index, line): (usize, &str)| {
+            if index + 5 == lines {
+                line[..line.len() / 2].to_owned() + "\n"
+            } else {
+                line.to_owned() + "\n"
+            }
         };
         text.lines().enumerate().map(damaged).collect()
     });

@@ -57,10 +57,7 @@ pub fn without(mut record: Record, names: &[&str]) -> Record {
 fn build(target: &str, unit: Unit, epochs: usize) -> Record {
     let plan = plan(target, unit);
     let measured = synthetic::measured(&plan, epochs, Some((BATCH, 100.0)), |case, _, noise| {
-        let noise = match unit.is_counted() {
-            true => 0.0,
-            false => noise / 2.0,
-        };
+        let noise = if unit.is_counted() { 0.0 } else { noise / 2.0 };
         trial(case, noise)
     });
     let machine = Machine {

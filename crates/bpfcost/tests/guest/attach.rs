@@ -171,9 +171,10 @@ fn the_newest_kernel_calls_from_a_nop_of_ten_bytes() {
         let Some(attach) = case.factors.get("attach") else {
             continue;
         };
-        let expected = match attach.ends_with("nop10") {
-            true => "site_lea+call",
-            false => "site_int3",
+        let expected = if attach.ends_with("nop10") {
+            "site_lea+call"
+        } else {
+            "site_int3"
         };
         let names: Vec<&str> = case.secondary.keys().map(String::as_str).collect();
         assert_eq!(names, [expected], "{}", case.name);

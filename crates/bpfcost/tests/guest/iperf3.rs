@@ -81,9 +81,10 @@ fn probes_in_a_guest_see_each_datagram() {
         for ((hits, received), counted) in hits.iter().zip(&received).zip(&counted) {
             let hits = (hits * received).round();
             // The server calls once before there is anything; the tracepoint is passed by all sockets.
-            let more = match case.factors["variant"].starts_with("tracepoint") {
-                true => f64::INFINITY,
-                false => 1.0,
+            let more = if case.factors["variant"].starts_with("tracepoint") {
+                f64::INFINITY
+            } else {
+                1.0
             };
             assert!(
                 (*counted..=counted + more).contains(&hits),

@@ -117,9 +117,10 @@ fn the_newest_linux_accounts_for_all_calls_too() {
 }
 
 /// The function that the next run measures.
-const FLOCK: &str = match cfg!(target_arch = "aarch64") {
-    true => "__arm64_sys_flock",
-    false => "__x64_sys_flock",
+const FLOCK: &str = if cfg!(target_arch = "aarch64") {
+    "__arm64_sys_flock"
+} else {
+    "__x64_sys_flock"
 };
 
 /// A killed run's event lies there; the next run removes it, which is seen here by what is done then.

@@ -27,9 +27,12 @@ pub(crate) fn kernel() -> Option<&'static str> {
 fn find() -> Result<String, String> {
     let kernel = std::env::var("BPFCOST_TEST_KERNEL").unwrap_or_else(|_| KERNEL.to_owned());
     bpfcost::target::guest::Tools::find().map_err(|error| error.to_string())?;
-    there(&kernel).or_else(|why| match required("vm") {
-        true => says("kernel add trixie").and_then(|()| there(&kernel)),
-        false => Err(why),
+    there(&kernel).or_else(|why| {
+        if required("vm") {
+            says("kernel add trixie").and_then(|()| there(&kernel))
+        } else {
+            Err(why)
+        }
     })?;
     Ok(kernel)
 }
@@ -40,9 +43,12 @@ pub(crate) fn version(version: &str, suite: &str) -> bool {
     if kernel().is_none() {
         return false;
     }
-    let found = there(version).or_else(|why| match required("vm") {
-        true => says(&format!("kernel add {suite}")).and_then(|()| there(version)),
-        false => Err(why),
+    let found = there(version).or_else(|why| {
+        if required("vm") {
+            says(&format!("kernel add {suite}")).and_then(|()| there(version))
+        } else {
+            Err(why)
+        }
     });
     if let Err(why) = &found {
         skip_as("vm", format!("there is no kernel {version}: {why}"));

@@ -63,9 +63,10 @@ fn known_parts_come_out_again() {
         let beyond = if row.attach == "kprobe" { BEYOND } else { 0.0 };
         near(Some(sum.total), mechanism + BODIES[1].1 + TAX + beyond);
         near(Some(sum.residual), beyond);
-        let expected = match beyond > 0.0 {
-            true => Additive::No,
-            false => Additive::Yes,
+        let expected = if beyond > 0.0 {
+            Additive::No
+        } else {
+            Additive::Yes
         };
         assert_eq!(sum.adds_up, expected, "{sum:?}");
     }

@@ -79,9 +79,10 @@ impl Line {
         let mine = |hold: &&Hold| hold.core == core && (hold.owned || !writes);
         if let Some(hold) = self.holds.iter().find(mine) {
             // Of two threads of a core, the second waits for what the first has asked for.
-            return match hold.from <= at {
-                true => Done::Hit,
-                false => Done::Comes(hold.from),
+            return if hold.from <= at {
+                Done::Hit
+            } else {
+                Done::Comes(hold.from)
             };
         }
         let others = self.holds.iter().filter(|hold| hold.until == OPEN);
@@ -89,9 +90,10 @@ impl Line {
             .filter(|hold| hold.core != core)
             .map(|hold| machine.distance_ns(hold.core, core));
         // A writer waits for the last to give it up, a reader takes it from the nearest.
-        let distance = match writes {
-            true => distances.max_by(f64::total_cmp),
-            false => distances.min_by(f64::total_cmp),
+        let distance = if writes {
+            distances.max_by(f64::total_cmp)
+        } else {
+            distances.min_by(f64::total_cmp)
         };
         let Some(distance) = distance else {
             // Nobody has had it yet. What it costs to get it from memory, once, is no matter of the pool.

@@ -68,9 +68,10 @@ impl Machine {
 
     /// What it takes one core to get a line from another, in nanoseconds.
     pub(super) fn distance_ns(&self, from: u32, to: u32) -> f64 {
-        match from / self.cores == to / self.cores {
-            true => self.near_ns,
-            false => self.far_ns,
+        if from / self.cores == to / self.cores {
+            self.near_ns
+        } else {
+            self.far_ns
         }
     }
 }

@@ -87,9 +87,10 @@ pub(in crate::attach) fn attach(
         _turned: turned,
         function: function.to_owned(),
         offset,
-        expected: match optimised {
-            true => State::Optimised,
-            false => State::Breakpoint,
+        expected: if optimised {
+            State::Optimised
+        } else {
+            State::Breakpoint
         },
         list: tools.list.clone(),
         peek: Rc::clone(&tools.peek),

@@ -199,9 +199,10 @@ impl FactorTable<'_> {
 
     /// What a case took, by epoch; a count is one number.
     fn values_of(&self, case: &CaseRecord) -> Vec<f64> {
-        match self.record.unit.is_counted() {
-            true => case.raw.iter().map(|raw| raw.value).collect(),
-            false => medians(case),
+        if self.record.unit.is_counted() {
+            case.raw.iter().map(|raw| raw.value).collect()
+        } else {
+            medians(case)
         }
     }
 
@@ -226,9 +227,10 @@ impl FactorTable<'_> {
         });
         let squares: Vec<(usize, Corners<'_>)> = squares.collect();
         let corners = squares.iter().map(|(_, corners)| corners);
-        let judged = match self.record.unit.is_counted() {
-            true => corners.map(Corners::counted).collect(),
-            false => timed(corners, self.record.asked.margin),
+        let judged = if self.record.unit.is_counted() {
+            corners.map(Corners::counted).collect()
+        } else {
+            timed(corners, self.record.asked.margin)
         };
         let sums = squares.iter().zip(judged);
         sums.map(|((place, corners), judged)| (*place, self.sum(corners, judged)))

@@ -125,15 +125,16 @@ fn sums(parts: &Parts, record: &Record) -> Block {
              is {empty} {unit} in the median."
         )
     });
-    let nothing = match unit.is_counted() {
-        true => format!(
+    let nothing = if unit.is_counted() {
+        format!(
             "less than {}, or the rounding of a clock, is left",
             number::percent(COUNTED_MARGIN)
-        ),
-        false => format!(
+        )
+    } else {
+        format!(
             "nothing is left, or surely less than {}",
             number::round_percent(record.asked.margin)
-        ),
+        )
     };
     let read = format!(
         "+ bpf_stats: what the kernel's account of run times adds to the empty program. together: the body with it, \
@@ -153,9 +154,10 @@ fn sums(parts: &Parts, record: &Record) -> Block {
 fn part(part: Option<Part>, unit: Unit) -> Cell {
     let part = part.filter(|part| part.value.is_finite());
     part.map_or_else(Cell::default, |Part { value, ci95 }| {
-        let text = match unit.is_counted() {
-            true => words::value(value, ci95, unit),
-            false => number::with_reach(value, ci95),
+        let text = if unit.is_counted() {
+            words::value(value, ci95, unit)
+        } else {
+            number::with_reach(value, ci95)
         };
         Cell::number(text, value)
     })

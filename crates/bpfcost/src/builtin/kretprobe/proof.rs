@@ -73,10 +73,11 @@ impl Proof {
                 let Some(told) = counts.missed else {
                     return within("hits", 1..=calls, counts.hits, "the program never ran; misses are not told by this kernel, so that nothing accounts for these");
                 };
-                match alone {
-                    true => differs("hits and misses, in sum", calls, counts.hits + told, "the kernel tells of other misses than there were; somebody else may call the function too"),
+                if alone {
+                    differs("hits and misses, in sum", calls, counts.hits + told, "the kernel tells of other misses than there were; somebody else may call the function too")
+                } else {
                     // Some of the misses may be theirs.
-                    false => within("misses that the kernel tells of", missed..=u64::MAX, told, "there were more misses than that"),
+                    within("misses that the kernel tells of", missed..=u64::MAX, told, "there were more misses than that")
                 }
             })
             .or_else(|| {

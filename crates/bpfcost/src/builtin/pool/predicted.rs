@@ -110,11 +110,12 @@ fn lines(prediction: &Prediction) -> String {
         let decimals = number::plain_decimals(ns).min(1);
         format!("{}{}ns", number::fixed(ns, decimals), number::HOLD)
     };
-    let assumed = match lines.far_measured {
-        true => String::new(),
-        false => format!(
+    let assumed = if lines.far_measured {
+        String::new()
+    } else {
+        format!(
             " Assumed, not measured: far: {FAR} times near, as this machine has no second socket to measure it with."
-        ),
+        )
     };
     format!(
         "The model was told what an atomic change of a cache line takes here: {} of one's own, {} of one that \

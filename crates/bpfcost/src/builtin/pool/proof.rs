@@ -146,9 +146,10 @@ impl TrialCounts {
 fn fairness(rates: &[f64]) -> f64 {
     let sum: f64 = rates.iter().sum();
     let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
-    match squares > 0.0 {
-        true => sum * sum / (rates.len() as f64 * squares),
-        false => 1.0,
+    if squares > 0.0 {
+        sum * sum / (rates.len() as f64 * squares)
+    } else {
+        1.0
     }
 }
 

@@ -169,10 +169,11 @@ impl Fixture {
 fn long_enough(window_ms: u64, attach: Duration) -> u64 {
     let least = SHARE_OF_ATTACHING * attach;
     let least_ms = u64::try_from(least.as_millis()).unwrap_or(u64::MAX);
-    match window_ms >= least_ms {
-        true => window_ms,
+    if window_ms >= least_ms {
+        window_ms
+    } else {
         // Whole seconds, which is what many clients take.
-        false => least_ms.div_ceil(1000) * 1000,
+        least_ms.div_ceil(1000) * 1000
     }
 }
 

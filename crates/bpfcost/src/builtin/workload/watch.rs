@@ -91,9 +91,10 @@ impl Watched {
             if !over && !wary {
                 continue;
             }
-            let done = match self.counts() {
-                true => self.ops()? - ops,
-                false => took.as_secs_f64(),
+            let done = if self.counts() {
+                self.ops()? - ops
+            } else {
+                took.as_secs_f64()
             };
             let spent = accounts.spent(&context.pids, &[], None)?.since(&before);
             let cost = Cost {
@@ -152,9 +153,10 @@ impl Watched {
         let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let rise = cost.service_ns / service - 1.0;
         if service > 0.0 && rise > most {
-            let what = match self.counts() {
-                true => format!("an operation of {}", named(&self.watch)),
-                false => named(&self.watch),
+            let what = if self.counts() {
+                format!("an operation of {}", named(&self.watch))
+            } else {
+                named(&self.watch)
             };
             return Some(format!(
                 "{what} took {} more CPU time, and {} is allowed",

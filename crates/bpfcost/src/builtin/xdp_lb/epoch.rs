@@ -96,9 +96,10 @@ impl Epoch {
         Ok(Epoch {
             instances,
             cpus: setup.cpus.clone(),
-            seed: match setup.exact {
-                true => mix(setup.seed),
-                false => mix(setup.seed ^ mix(setup.epoch as u64)),
+            seed: if setup.exact {
+                mix(setup.seed)
+            } else {
+                mix(setup.seed ^ mix(setup.epoch as u64))
             },
             exact: setup.exact,
             entries,
@@ -129,9 +130,10 @@ impl Epoch {
         own.runs += 1;
         // The luck of a draw is noise on a clock, and an error in a count: there each batch has the
         // same draws, whatever the order of cases, and however many of them run.
-        let run = match self.exact {
-            true => 0,
-            false => (entry as u64) << 48 | u64::from(own.runs) << 16,
+        let run = if self.exact {
+            0
+        } else {
+            (entry as u64) << 48 | u64::from(own.runs) << 16
         };
         let prefix = match scenario.flows {
             Flows::Fresh => self.fresh_prefix(scenario.mask),

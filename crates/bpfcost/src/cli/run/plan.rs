@@ -51,9 +51,10 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
             };
             let said = experiment.description();
             if named.is_exact() && !said.counts {
-                let why = match said.every_cpu {
-                    true => "asks how CPUs get on with each other, and it has one",
-                    false => "asks about servers, and its clock leaps while they wait",
+                let why = if said.every_cpu {
+                    "asks how CPUs get on with each other, and it has one"
+                } else {
+                    "asks about servers, and its clock leaps while they wait"
                 };
                 return Err(usage(format!(
                     "{target} is not for {name}, which {why}\n  \
@@ -93,9 +94,10 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                 budget: args.budget.filter(|_| declared.layout.grid().is_none()),
                 ..declared
             };
-            let plan = match named.is_exact() {
-                true => counted(timed, args.seed),
-                false => timed,
+            let plan = if named.is_exact() {
+                counted(timed, args.seed)
+            } else {
+                timed
             };
             plans.push((experiment, plan));
         }
@@ -152,9 +154,12 @@ fn cpus(list: Option<&str>, target: &Target, host: &Host, every: bool) -> Result
         .map_err(|error| usage(error.to_string()))?;
     if target != &Target::Host {
         let last = place::guest_cpus(target, &[]) - 1;
-        let cpus = asked.unwrap_or_else(|| match every {
-            true => (0..=last).collect(),
-            false => vec![last],
+        let cpus = asked.unwrap_or_else(|| {
+            if every {
+                (0..=last).collect()
+            } else {
+                vec![last]
+            }
         });
         return place::guest_has(target, &cpus).map(|()| cpus);
     }
@@ -165,10 +170,7 @@ fn cpus(list: Option<&str>, target: &Target, host: &Host, every: bool) -> Result
             let last = *allowed
                 .last()
                 .context("the kernel does not tell on which CPUs this may run")?;
-            match every {
-                true => allowed,
-                false => vec![last],
-            }
+            if every { allowed } else { vec![last] }
         }
     };
     host.usable_cpus(&cpus)

@@ -58,9 +58,10 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
         args.watch.is_some(),
     ];
     if forms.iter().filter(|given| **given).count() != 1 {
-        let what = match forms.contains(&true) {
-            true => "--with is about one thing at a time, and several are named",
-            false => "--with names a probe, and nothing that it is to run beside",
+        let what = if forms.contains(&true) {
+            "--with is about one thing at a time, and several are named"
+        } else {
+            "--with names a probe, and nothing that it is to run beside"
         };
         return Err(usage(format!("{what}\n  {}", FORMS.replace('\n', "\n  "))));
     }
@@ -89,9 +90,10 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
              --client CMD; or name one that runs: --watch SERVICE|PID",
         )));
     }
-    let window_ms = match args.quick && args.experiments.is_empty() {
-        true => QUICK_WINDOW_MS,
-        false => definition.window_ms,
+    let window_ms = if args.quick && args.experiments.is_empty() {
+        QUICK_WINDOW_MS
+    } else {
+        definition.window_ms
     };
     let (window_ms, rounds) = suited(window_ms, definition.rounds, &variants);
     Ok(Some(Definition {
@@ -112,9 +114,10 @@ pub(super) fn definition(args: &Args) -> Result<Option<Definition>> {
 /// windows long, and then as few have to do as there may be, of the same time in all.
 fn suited(window_ms: u64, rounds: u32, variants: &[Variant]) -> (u64, u32) {
     let mut probes = variants.iter().filter_map(|one| one.probe.as_ref());
-    match probes.any(|spec| spec.start_s() > 0.0) {
-        true => (window_ms * u64::from(rounds) / 2, 2),
-        false => (window_ms, rounds),
+    if probes.any(|spec| spec.start_s() > 0.0) {
+        (window_ms * u64::from(rounds) / 2, 2)
+    } else {
+        (window_ms, rounds)
     }
 }
 
@@ -160,9 +163,10 @@ fn built_in(name: &str) -> Result<Definition> {
     };
     let mut definition = definition.clone();
     for factor in &mut definition.factors {
-        factor.values = match factor.quick.is_empty() {
-            true => factor.values.drain(..).take(1).collect(),
-            false => std::mem::take(&mut factor.quick),
+        factor.values = if factor.quick.is_empty() {
+            factor.values.drain(..).take(1).collect()
+        } else {
+            std::mem::take(&mut factor.quick)
         };
     }
     definition.clients.truncate(1);
@@ -318,9 +322,10 @@ fn watch(args: &Args, watched: &str) -> Result<Definition> {
             (name.trim().to_owned(), vec![pid], None)
         }
         Err(_) => {
-            let unit = match watched.contains('.') {
-                true => watched.to_owned(),
-                false => format!("{watched}.service"),
+            let unit = if watched.contains('.') {
+                watched.to_owned()
+            } else {
+                format!("{watched}.service")
             };
             let advice = "Name a service that runs (systemctl list-units --type service), or a process by its \
                           number: --watch $(pidof -s NAME)";

@@ -116,9 +116,10 @@ impl Probe for Remote {
     }
 
     fn pids(&self) -> Vec<u32> {
-        match self.loaded.idle {
-            true => Vec::new(),
-            false => self.process.pids(),
+        if self.loaded.idle {
+            Vec::new()
+        } else {
+            self.process.pids()
         }
     }
 

@@ -29,19 +29,20 @@ pub(crate) fn serve(open: impl FnOnce() -> Result<Box<dyn Agent>>) -> Result<()>
     say(&Answer::Loaded(loaded))?;
     let mut attached = false;
     loop {
-        let ask = match attached && !idle {
-            true => match asked.try_recv() {
+        let ask = if attached && !idle {
+            match asked.try_recv() {
                 Ok(ask) => ask,
                 Err(TryRecvError::Empty) => {
                     agent.consume(PATIENCE)?;
                     continue;
                 }
                 Err(TryRecvError::Disconnected) => return Ok(()),
-            },
-            false => match asked.recv() {
+            }
+        } else {
+            match asked.recv() {
                 Ok(ask) => ask,
                 Err(_) => return Ok(()),
-            },
+            }
         };
         let answer = answer(&mut *agent, &ask);
         attached = matches!(answer, Answer::Attached);

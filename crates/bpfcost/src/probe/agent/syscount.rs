@@ -132,19 +132,18 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
 impl Agent for Counting {
     fn attach(&mut self, context: &RunContext) -> Result<()> {
         let server = context.pids.clone();
-        let asked = match context
+        let asked = if context
             .factors
             .get(TARGET)
             .is_some_and(|one| one == BYSTANDER)
         {
-            true => {
-                let sleeper = match self.sleeper.take() {
-                    Some(sleeper) => sleeper,
-                    None => Sleeper::start()?,
-                };
-                vec![self.sleeper.insert(sleeper).0.id()]
-            }
-            false => server.clone(),
+            let sleeper = match self.sleeper.take() {
+                Some(sleeper) => sleeper,
+                None => Sleeper::start()?,
+            };
+            vec![self.sleeper.insert(sleeper).0.id()]
+        } else {
+            server.clone()
         };
         if asked.len() > MOST_PROCESSES && self.filter != Filter::All {
             bail!(
@@ -227,9 +226,10 @@ impl Window {
         .find(|(_, counted, least, most)| !(least..=most).contains(&counted))
         .map(|(what, counted, least, most)| Problem {
             check: format!("{what} of the server"),
-            expected: match least == most {
-                true => format!("{least}, by /proc/PID/io"),
-                false => format!("{least} to {most}, by /proc/PID/io"),
+            expected: if least == most {
+                format!("{least}, by /proc/PID/io")
+            } else {
+                format!("{least} to {most}, by /proc/PID/io")
             },
             got: counted.to_string(),
             detail: format!("system calls were not counted as the kernel counts them{lost}"),

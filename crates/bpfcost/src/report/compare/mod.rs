@@ -49,9 +49,10 @@ pub fn view(changes: &Changes) -> View {
 /// The cases, in the order of the comparison.
 fn cases(changes: &Changes) -> Block {
     let mut cases = changes.cases.iter();
-    let head = match cases.all(|change| change.unit.is_counted()) {
-        true => "change",
-        false => "change, 95\u{A0}%",
+    let head = if cases.all(|change| change.unit.is_counted()) {
+        "change"
+    } else {
+        "change, 95\u{A0}%"
     };
     let runs = changes.cases.iter();
     let runs: HashSet<_> = runs.map(|one| (&one.experiment, &one.target)).collect();
@@ -111,9 +112,10 @@ fn relative(change: &Change) -> (String, String) {
         return (MISSING.to_owned(), String::new());
     };
     let (value, interval) = number::change(relative, change.relative_ci95);
-    match interval.is_empty() && !change.unit.is_counted() {
-        true => (value, "(no interval)".to_owned()),
-        false => (value, interval),
+    if interval.is_empty() && !change.unit.is_counted() {
+        (value, "(no interval)".to_owned())
+    } else {
+        (value, interval)
     }
 }
 
@@ -157,9 +159,10 @@ pub fn sentence(changes: &Changes) -> String {
         Gate::Regressed => "The gate FAILED",
         Gate::Invalid => "The gate FAILED for an invalid case",
     };
-    match parts.is_empty() {
-        true => format!("{gate}: no case was compared."),
-        false => format!("{gate}: of {cases} {}.", number::list(&parts)),
+    if parts.is_empty() {
+        format!("{gate}: no case was compared.")
+    } else {
+        format!("{gate}: of {cases} {}.", number::list(&parts))
     }
 }
 

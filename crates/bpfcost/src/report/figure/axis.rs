@@ -116,10 +116,7 @@ impl Axis {
             .fold((f64::INFINITY, 0.0), |(low, high): (f64, f64), value| {
                 (low.min(value), high.max(value))
             });
-        let (low, high) = match low <= high {
-            true => (low, high),
-            false => (1.0, 1.0),
-        };
+        let (low, high) = if low <= high { (low, high) } else { (1.0, 1.0) };
         // One value alone stands in the middle.
         let room = ((high / low).ln() * FREE).max(0.2);
         Axis {
@@ -142,9 +139,10 @@ impl Axis {
     /// A tick at a percentage.
     fn tick(&mut self, value: f64) {
         let label = number::signed(value, number::plain_decimals(value));
-        let label = match label.contains('.') {
-            true => label.trim_end_matches('0').trim_end_matches('.'),
-            false => &label,
+        let label = if label.contains('.') {
+            label.trim_end_matches('0').trim_end_matches('.')
+        } else {
+            &label
         };
         self.tick_at(value, format!("{label}{}%", number::HOLD), APART);
     }
@@ -161,9 +159,10 @@ impl Axis {
     pub(super) fn place(&self, value: f64) -> f64 {
         let (low, high) = (self.bent(self.low), self.bent(self.high));
         let share = (self.bent(value) - low) / (high - low);
-        match share.is_finite() {
-            true => (share * 100.0).clamp(0.0, 100.0),
-            false => 0.0,
+        if share.is_finite() {
+            (share * 100.0).clamp(0.0, 100.0)
+        } else {
+            0.0
         }
     }
 

@@ -128,9 +128,10 @@ pub(crate) fn figure(plot: &Plot) -> Figure {
     let height = HEIGHT[usize::from(plot.small)];
     let at = Axis::of_places(&places);
     let reach = points().flat_map(|point| point.ci95.into_iter().flatten().chain([point.rate]));
-    let apart = match plot.turned {
-        true => BESIDE,
-        false => APART / height * 100.0,
+    let apart = if plot.turned {
+        BESIDE
+    } else {
+        APART / height * 100.0
     };
     let rates = Axis::of_magnitudes(reach, apart, |rate| plot.unit.tick(rate));
     let frame = Frame {
@@ -171,25 +172,20 @@ struct Frame {
 
 impl Frame {
     fn across(&self) -> &Axis {
-        match self.turned {
-            true => &self.rates,
-            false => &self.at,
-        }
+        if self.turned { &self.rates } else { &self.at }
     }
 
     fn up(&self) -> &Axis {
-        match self.turned {
-            true => &self.at,
-            false => &self.rates,
-        }
+        if self.turned { &self.at } else { &self.rates }
     }
 
     /// Where a rate at some place stands: percent of the width, pixels of the height.
     fn place(&self, at: f64, rate: f64) -> (f64, f64) {
         let (at, rate) = (self.at.place(at), self.rates.place(rate));
-        match self.turned {
-            true => (rate, self.level(at)),
-            false => (at, self.level(rate)),
+        if self.turned {
+            (rate, self.level(at))
+        } else {
+            (at, self.level(rate))
         }
     }
 
@@ -317,11 +313,12 @@ fn legend(plot: &Plot) -> String {
             continue;
         }
         seen.push(&line.series);
-        let drawn: String = match has(&CurveSource::Measured) {
-            true => CurveSource::Measured.sample(shape(line)),
-            false => [CurveSource::Predicted, CurveSource::Published]
+        let drawn: String = if has(&CurveSource::Measured) {
+            CurveSource::Measured.sample(shape(line))
+        } else {
+            [CurveSource::Predicted, CurveSource::Published]
                 .map(|kind| kind.sample(shape(line)))
-                .concat(),
+                .concat()
         };
         names += &key(
             &format!("swatch hue{}", line.hue % HUES),

@@ -13,12 +13,13 @@ use crate::{
 /// What its band means; nothing where there is none.
 pub(crate) fn key(record: &Record) -> String {
     let margin = record.asked.margin;
-    match margin > 0.0 {
-        true => format!(
+    if margin > 0.0 {
+        format!(
             "<span class=\"key\"><i class=\"k-margin\"></i> differences below {}, too small to matter</span>",
             number::round_percent(margin)
-        ),
-        false => String::new(),
+        )
+    } else {
+        String::new()
     }
 }
 

@@ -21,14 +21,16 @@ const PUNCTUATION_SPACE: char = '\u{2008}';
 
 /// What its marks mean.
 pub(crate) fn key(record: &Record) -> String {
-    let spread = match record.unit.is_counted() {
-        true => "count and its range over loads",
-        false => "estimate and 95\u{A0}% interval",
+    let spread = if record.unit.is_counted() {
+        "count and its range over loads"
+    } else {
+        "estimate and 95\u{A0}% interval"
     };
     let mut raws = record.cases.iter().filter_map(|case| case.raw.as_ref());
-    let modes = match raws.any(|raw| !raw.modes.is_empty()) {
-        true => " <span class=\"key\"><i class=\"k-mode\"></i> two modes</span>",
-        false => "",
+    let modes = if raws.any(|raw| !raw.modes.is_empty()) {
+        " <span class=\"key\"><i class=\"k-mode\"></i> two modes</span>"
+    } else {
+        ""
     };
     format!(
         "<span class=\"key\"><i class=\"k-point\"></i> {spread}</span> <span class=\"key\"><i class=\"k-net\"></i> net: \

@@ -49,9 +49,10 @@ fn ends(sheet: &Sheet<'_>) -> (f64, f64) {
 fn tile(cell: &Cell<'_>, column: &str, sheet: &Sheet<'_>, (low, high): (f64, f64)) -> Tile {
     let class = cell.cost.map_or("none".to_owned(), |cost| {
         let share = (cost.value.ln() - low) / (high - low);
-        let shade = match share.is_finite() {
-            true => (share * SHADES).floor().clamp(0.0, SHADES - 1.0),
-            false => 0.0,
+        let shade = if share.is_finite() {
+            (share * SHADES).floor().clamp(0.0, SHADES - 1.0)
+        } else {
+            0.0
         };
         format!("cost s{shade}")
     });

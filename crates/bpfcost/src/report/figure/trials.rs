@@ -34,9 +34,12 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     let high = trials.iter().map(|trial| trial.1).reduce(f64::max)?;
     let name = text::line(&case.name);
     let decimals = number::decimals((high - low) / 4.0).min(2);
-    let [least, most] = [low, high].map(|end| match record.unit.is_counted() {
-        true => words::value(end, None, record.unit),
-        false => number::fixed(end, decimals),
+    let [least, most] = [low, high].map(|end| {
+        if record.unit.is_counted() {
+            words::value(end, None, record.unit)
+        } else {
+            number::fixed(end, decimals)
+        }
     });
     let count = number::plural(trials.len(), "trial");
     let title = format!("{name}: {count}, {least} to {most} {}", record.unit);
@@ -54,13 +57,12 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
         let y = scale.y(raw.value);
         svg.line("estimate", (0.0, y), (100.0, y));
     }
-    match trials.len() <= DOTS {
-        true => {
-            for (x, value) in &trials {
-                svg.dot("trial", (x * 100.0, scale.y(*value)), 1.7);
-            }
+    if trials.len() <= DOTS {
+        for (x, value) in &trials {
+            svg.dot("trial", (x * 100.0, scale.y(*value)), 1.7);
         }
-        false => ranges(&mut svg, &trials, &scale),
+    } else {
+        ranges(&mut svg, &trials, &scale)
     }
     Some(format!(
         "<figcaption><code>{}</code><span class=\"muted\">n = {}</span></figcaption>\
@@ -83,9 +85,10 @@ impl Scale {
     fn share(&self, value: f64) -> f64 {
         // Halves, for the whole range may be more than a number holds.
         let share = (value / 2.0 - self.low / 2.0) / (self.high / 2.0 - self.low / 2.0);
-        match share.is_finite() {
-            true => share.clamp(0.0, 1.0),
-            false => 0.5,
+        if share.is_finite() {
+            share.clamp(0.0, 1.0)
+        } else {
+            0.5
         }
     }
 

@@ -51,9 +51,10 @@ pub(super) fn placed(
         let runs = |placed: &Placed| {
             known(&cross_target.rows[placed.index]).is_some_and(|one| one.0 == *name)
         };
-        let told = text::line(&match here.iter().any(runs) {
-            true => format!("{name}/{column}"),
-            false => name.clone(),
+        let told = text::line(&if here.iter().any(runs) {
+            format!("{name}/{column}")
+        } else {
+            name.clone()
         });
         if !lines.iter().any(|line| line.0 == told) {
             lines.push((told, text::line(reason)));

@@ -190,9 +190,10 @@ impl<'a> Matrix<'a> {
 
     /// All groups, or those of a short view.
     pub fn shown(&self, all: bool) -> &[Group] {
-        match all {
-            true => &self.groups,
-            false => &self.groups[..self.short],
+        if all {
+            &self.groups
+        } else {
+            &self.groups[..self.short]
         }
     }
 

@@ -52,9 +52,10 @@ fn differs(matrix: &Matrix<'_>, at: usize) -> Option<String> {
         (false, true) => "more time than",
     };
     let share = number::percent(middle.abs());
-    let costs = match share == number::percent(0.0) {
-        true => "as much as".to_owned(),
-        false => format!("{share} {what}"),
+    let costs = if share == number::percent(0.0) {
+        "as much as".to_owned()
+    } else {
+        format!("{share} {what}")
     };
     let count = |verdict| {
         differences

@@ -48,9 +48,10 @@ impl Chart<'_> {
     }
 
     fn caption(&self) -> String {
-        let ring = match self.tells_speed {
-            true => " A ring is the knee: the fewest that reach 95 % of the curve's best.",
-            false => "",
+        let ring = if self.tells_speed {
+            " A ring is the knee: the fewest that reach 95 % of the curve's best."
+        } else {
+            ""
         };
         format!(
             "Both axes are logarithmic. Bars are 95 % intervals.{ring} The upright line stands at {}: to the right of \

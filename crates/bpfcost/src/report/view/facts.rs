@@ -49,15 +49,16 @@ fn facts(record: &Record) -> Vec<Fact> {
         stop => format!("of measuring, until {}", words::stop(stop)),
     };
     let width = summary::typical_half_width(record).map(number::percent);
-    let known = match record.unit.is_counted() {
-        true => Fact::new(
+    let known = if record.unit.is_counted() {
+        Fact::new(
             "cases that count the same in every load",
             number::count(summary::same_in_every_load(record) as u64),
-        ),
-        false => Fact::new(
+        )
+    } else {
+        Fact::new(
             "typical half-width of the 95\u{A0}% interval",
             width.map_or_else(|| number::MISSING.to_owned(), |width| format!("±{width}")),
-        ),
+        )
     };
     vec![
         Fact::new("valid cases", number::count(count(Status::Ok))),

@@ -44,9 +44,10 @@ pub(super) fn costs(groups: &[Group<'_>], record: &Record, detail: Detail) -> Op
     let low = |raw: &Raw| Some(raw.ci95.or(raw.loads)?[0]);
     let net = |row: &CaseRow<'_>| {
         let net = row.case.net.as_ref().filter(|_| raw(row).is_some());
-        let text = match page && !unit.is_counted() {
-            true => format!("{} {}", row.net, words::net_interval(net)),
-            false => row.net.clone(),
+        let text = if page && !unit.is_counted() {
+            format!("{} {}", row.net, words::net_interval(net))
+        } else {
+            row.net.clone()
         };
         Cell::keyed(
             text.trim(),
@@ -78,9 +79,10 @@ pub(super) fn costs(groups: &[Group<'_>], record: &Record, detail: Detail) -> Op
         Head::words("note").of(note),
     ];
     let block = grouped(columns, groups).filled()?;
-    let mut captions = match page {
-        true => vec![words::cost_caption(record)],
-        false => words::captions(record),
+    let mut captions = if page {
+        vec![words::cost_caption(record)]
+    } else {
+        words::captions(record)
     };
     captions.extend(words::memory_caption(record).filter(|_| !page));
     if detail == Detail::Brief && block.rows.len() < record.cases.len() {
@@ -153,10 +155,13 @@ pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> 
     let counted = record.unit.is_counted();
     // What ticks add to some trials has no spread worth telling on a terminal.
     let spread = !counted || detail == Detail::Page;
-    let number = |value: f64, raw: &Raw| match counted {
-        true => words::value(value, None, record.unit),
-        // Two digits of the standard deviation tell all that these can.
-        false => number::fixed(value, number::decimals(raw.stddev).min(2)),
+    let number = |value: f64, raw: &Raw| {
+        if counted {
+            words::value(value, None, record.unit)
+        } else {
+            // Two digits of the standard deviation tell all that these can.
+            number::fixed(value, number::decimals(raw.stddev).min(2))
+        }
     };
     let count = |value: f64, _: &Raw| number::count(value as u64);
     let stddev = |value: f64, _: &Raw| number::fixed(value, number::decimals(value).min(3));
@@ -191,9 +196,10 @@ pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> 
     }
     let block = grouped(columns, &valid).filled()?;
     let mut captions = vec![trials::words(record).percentiles.to_owned()];
-    match counted {
-        true => captions.extend(record.cases.iter().filter_map(by_load)),
-        false => captions.push(trials::spread_caption(record)),
+    if counted {
+        captions.extend(record.cases.iter().filter_map(by_load))
+    } else {
+        captions.push(trials::spread_caption(record))
     }
     Some(Block {
         title: title(detail, format!("All {}", trials::words(record).name)),

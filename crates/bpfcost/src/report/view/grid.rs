@@ -249,16 +249,18 @@ impl Cell<'_> {
     /// the range that it takes over loads; a document shows that in place of it.
     fn texts(&self, record: &Record, detail: Detail) -> (String, String) {
         let (text, counted) = (&self.text, record.unit.is_counted());
-        let spread = match counted || matches!(detail, Detail::Full | Detail::Page) {
-            true => &text.range,
-            false => &text.width,
+        let spread = if counted || matches!(detail, Detail::Full | Detail::Page) {
+            &text.range
+        } else {
+            &text.width
         };
-        match counted && detail == Detail::Document && !spread.is_empty() {
-            true => (spread.clone(), String::new()),
-            false => (
+        if counted && detail == Detail::Document && !spread.is_empty() {
+            (spread.clone(), String::new())
+        } else {
+            (
                 format!("{}{}", text.value, mark(self.footnote)),
                 spread.clone(),
-            ),
+            )
         }
     }
 }

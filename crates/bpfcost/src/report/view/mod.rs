@@ -154,9 +154,10 @@ fn problems(record: &Record) -> Vec<Section> {
 /// Where a record comes from, in a line.
 fn origin(record: &Record) -> String {
     let machine = &record.machine;
-    let kernel = match machine.kernel.is_empty() {
-        true => MISSING.to_owned(),
-        false => text::line(&machine.kernel),
+    let kernel = if machine.kernel.is_empty() {
+        MISSING.to_owned()
+    } else {
+        text::line(&machine.kernel)
     };
     let emulator = machine.emulator.as_deref();
     let emulator = emulator.map_or_else(String::new, |one| format!(" in {}", text::line(one)));

@@ -101,9 +101,10 @@ impl<'a> Overhead<'a> {
             quantities.map(move |quantity| Along {
                 quantity,
                 scale: quantity.scale(states.iter().flat_map(|state| state.cases())),
-                apart: match several {
-                    true => format!(", {}", named(states[0].apart(over))),
-                    false => String::new(),
+                apart: if several {
+                    format!(", {}", named(states[0].apart(over)))
+                } else {
+                    String::new()
                 },
                 states: states.clone(),
             })

@@ -141,12 +141,13 @@ fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
             .filter_map(move |case| case.secondary_value(part))
     };
     let machine = values("machine_ns");
-    let scale = match quantity::is_share(overhead.states.workload) {
-        true => Scale {
+    let scale = if quantity::is_share(overhead.states.workload) {
+        Scale {
             size: quantity::PERCENT_NS,
             unit: quantity::SHARE.to_owned(),
-        },
-        false => Scale::of_nanos(machine.fold(f64::INFINITY, f64::min)),
+        }
+    } else {
+        Scale::of_nanos(machine.fold(f64::INFINITY, f64::min))
     };
     let size = scale.size;
     let bar = |name: &str| {

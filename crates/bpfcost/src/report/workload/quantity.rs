@@ -87,9 +87,10 @@ pub(crate) struct Change<'a> {
 impl Base {
     /// What CPU time of a workload is counted in.
     fn of_cpu(workload: &ProbedWorkload) -> Self {
-        match is_share(workload) {
-            true => Base::Share,
-            false => Base::Nanos(1.0),
+        if is_share(workload) {
+            Base::Share
+        } else {
+            Base::Nanos(1.0)
         }
     }
 }
@@ -98,9 +99,10 @@ impl<'a> Quantity<'a> {
     /// What leads: the CPU time per operation of the server, or of the machine.
     pub(crate) fn headline(workload: &ProbedWorkload) -> Self {
         Quantity {
-            name: match is_share(workload) {
-                true => cpu(workload).to_owned(),
-                false => format!("{} per {}", cpu(workload), text::line(&workload.operation)),
+            name: if is_share(workload) {
+                cpu(workload).to_owned()
+            } else {
+                format!("{} per {}", cpu(workload), text::line(&workload.operation))
             },
             source: Source::Own,
             base: Base::of_cpu(workload),

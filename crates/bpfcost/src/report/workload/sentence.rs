@@ -121,9 +121,10 @@ fn clause(overhead: &Overhead<'_>, cost: &Cost<'_>) -> String {
         "" => String::new(),
         place => format!(", {place}"),
     };
-    let (sign, way) = match found.relative < 0.0 {
-        true => (-100.0, "less"),
-        false => (100.0, "more"),
+    let (sign, way) = if found.relative < 0.0 {
+        (-100.0, "less")
+    } else {
+        (100.0, "more")
     };
     let percent = found.relative * sign;
     let ends = found.relative_ci95.map(|ends| ends.map(|end| end * sign));

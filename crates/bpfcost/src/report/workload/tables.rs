@@ -62,9 +62,12 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
         let off = row.off.filter(|_| !row.quantity.is_of_probes());
         off.map_or_else(Cell::default, |off| cell(row.quantity, off))
     };
-    let own = |row: &Row<'a, '_>| match row.of_two {
-        true => Cell::default(),
-        false => cell(row.quantity, row.case),
+    let own = |row: &Row<'a, '_>| {
+        if row.of_two {
+            Cell::default()
+        } else {
+            cell(row.quantity, row.case)
+        }
     };
     let difference = |row: &Row<'a, '_>| {
         let cell = |change: Change<'_>| Cell::number(change.difference, change.comparison.relative);

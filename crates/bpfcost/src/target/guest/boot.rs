@@ -134,14 +134,14 @@ impl Guest {
         if ended {
             // What was written at last may still be in the pipe.
             self.read_console();
-            return Err(self.dead(match self.booted {
-                true => "ended in the middle of the run".to_owned(),
-                false if self.console.lines().is_empty() => {
-                    "ended at once: its image is no kernel or damaged, or it has too little memory"
-                        .to_owned()
-                }
-                false => "ended before it had booted".to_owned(),
-            }));
+            let what = if self.booted {
+                "ended in the middle of the run"
+            } else if self.console.lines().is_empty() {
+                "ended at once: its image is no kernel or damaged, or it has too little memory"
+            } else {
+                "ended before it had booted"
+            };
+            return Err(self.dead(what.to_owned()));
         }
         let mute = self.console.lines().is_empty();
         if !self.booted && mute && silent > self.boot.min(FIRST_WORD) {

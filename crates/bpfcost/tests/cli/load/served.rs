@@ -25,11 +25,12 @@ use crate::{require, tool::Tool};
 /// An answer with a body of that size, in chunks or with its length.
 fn body(size: usize, chunked: bool) -> Vec<u8> {
     let text = "y".repeat(size);
-    match chunked {
-        true => format!(
+    if chunked {
+        format!(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{size:x}\r\n{text}\r\n0\r\n\r\n"
-        ),
-        false => format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n{text}"),
+        )
+    } else {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n{text}")
     }
     .into_bytes()
 }

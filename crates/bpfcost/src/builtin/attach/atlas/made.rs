@@ -16,9 +16,12 @@ impl Atlas<'_> {
             text.as_deref()
                 .map_or(number::MISSING.to_owned(), text::line)
         };
-        let numbers = |record: &Record| match record.unit.is_counted() {
-            true => format!("counted in {}", told(&record.machine.emulator)),
-            false => format!("timed on {}", text::line(&record.machine.cpu)),
+        let numbers = |record: &Record| {
+            if record.unit.is_counted() {
+                format!("counted in {}", told(&record.machine.emulator))
+            } else {
+                format!("timed on {}", text::line(&record.machine.cpu))
+            }
         };
         type Told<'a> = &'a dyn Fn(&Record) -> String;
         let words: [(&str, Told<'_>); 6] = [

@@ -65,9 +65,10 @@ impl Flow {
                     let before = head.len();
                     let fresh = payload.get(at as usize..).unwrap_or_default();
                     head.extend(fresh);
-                    let parsed = match fresh.is_empty() {
-                        true => Parsed::Beginning,
-                        false => parse(head),
+                    let parsed = if fresh.is_empty() {
+                        Parsed::Beginning
+                    } else {
+                        parse(head)
                     };
                     match parsed {
                         Parsed::Head { bytes, body } => {
