@@ -291,15 +291,15 @@ fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
     let mut this_part = Disturbance::default();
     for (index, line) in lines {
         match read_line(line).map_err(|what| damaged(index, what))? {
-            Line::Event(event) => {
+            JournalLine::Event(event) => {
                 fits(&event, &header.plan, index).map_err(|what| damaged(index, what))?;
                 measured.apply(&event);
             }
-            Line::Note(Note::Resumed { .. }) => {
+            JournalLine::Note(Note::Resumed { .. }) => {
                 earlier = earlier.merge(this_part);
                 this_part = Disturbance::default();
             }
-            Line::Note(Note::Disturbed(seen)) => this_part = seen,
+            JournalLine::Note(Note::Disturbed(seen)) => this_part = seen,
         }
     }
     let contents = Contents {
@@ -311,17 +311,17 @@ fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
     Ok((contents, whole as u64))
 }
 
-enum Line {
+enum JournalLine {
     Event(Event),
     Note(Note),
 }
 
-fn read_line(line: &[u8]) -> Result<Line, String> {
+fn read_line(line: &[u8]) -> Result<JournalLine, String> {
     serde_json::from_slice::<Event>(line)
-        .map(Line::Event)
+        .map(JournalLine::Event)
         .or_else(|error| {
             serde_json::from_slice::<Note>(line)
-                .map(Line::Note)
+                .map(JournalLine::Note)
                 .map_err(|_| error.to_string())
         })
 }

@@ -90,11 +90,11 @@ fn lines(case: &CaseRecord, record: &Record) -> Block {
         ("Validation", validation.unwrap_or_default()),
         ("Also (medians)", medians.collect::<Vec<_>>().join(", ")),
     ];
-    type Line = (&'static str, String);
+    type Fact = (&'static str, String);
     Block::of(
         vec![
-            Head::words("").of(|line: &Line| Cell::words(line.0)),
-            Head::words("").of(|line: &Line| Cell::words(&line.1)),
+            Head::words("").of(|line: &Fact| Cell::words(line.0)),
+            Head::words("").of(|line: &Fact| Cell::words(&line.1)),
         ],
         lines.iter().filter(|line| !line.1.is_empty()),
     )

@@ -49,7 +49,7 @@ struct Hold {
 
 /// One cache line.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct SimulatedLine {
     holds: Vec<Hold>,
     /// When the directory has served all that has asked so far.
     free: Time,
@@ -64,7 +64,7 @@ pub(super) enum Done {
     Comes(Time),
 }
 
-impl Line {
+impl SimulatedLine {
     /// A core's access that begins at a time; no later access may begin earlier.
     pub(super) fn access(
         &mut self,

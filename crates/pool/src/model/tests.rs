@@ -5,7 +5,7 @@ use std::{rc::Rc, vec, vec::Vec};
 
 use super::{
     Machine, ModelPool,
-    line::{Access, Done, Line, time},
+    line::{Access, Done, SimulatedLine, time},
     predict,
     primitive::Simulated,
     random::Random,
@@ -84,7 +84,7 @@ fn work_is_added_to_a_pair() {
 #[test]
 fn a_line_is_kept_a_moment_after_another_asked_for_it() {
     let (machine, random) = (socket(2), Random::new(7));
-    let mut line = Line::default();
+    let mut line = SimulatedLine::default();
     let mut change = |core, at| line.access(&machine, core, time(at), Access::Change, &random);
     assert_eq!(change(0, 0.0), Done::Hit);
     assert_eq!(change(0, 5.0), Done::Hit);
@@ -103,7 +103,7 @@ fn a_line_is_kept_a_moment_after_another_asked_for_it() {
 #[test]
 fn readers_share_a_line_and_a_writer_takes_it_from_all() {
     let (machine, random) = (Machine::new(2, 2, 4.5, 57.0, 142.0), Random::new(7));
-    let mut line = Line::default();
+    let mut line = SimulatedLine::default();
     let mut access = |core, at, kind| line.access(&machine, core, time(at), kind, &random);
     let near = time(57.0 * 0.8)..=time(57.0 * 1.2);
     let far = time(142.0 * 0.8)..=time(142.0 * 1.2);

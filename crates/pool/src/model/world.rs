@@ -17,7 +17,7 @@ use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 
 use super::{
     Machine,
-    line::{Access, Done, Line, Time, time},
+    line::{Access, Done, SimulatedLine, Time, time},
     random::Random,
 };
 use crate::Error;
@@ -58,7 +58,7 @@ struct Thread {
 pub(super) struct World {
     machine: Machine,
     threads: Vec<Thread>,
-    lines: RefCell<HashMap<usize, Line>>,
+    lines: RefCell<HashMap<usize, SimulatedLine>>,
     current: Cell<usize>,
     /// The clock of who goes on next.
     next: Cell<Time>,

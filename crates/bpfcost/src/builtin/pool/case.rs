@@ -13,7 +13,7 @@ pub(super) enum Way {
     /// The same loop, each thread with an object of its own.
     Alone(Point),
     /// A cache line that is changed.
-    Line(Line),
+    Line(CacheLine),
 }
 
 /// A load: who wants how many objects for how long.
@@ -38,7 +38,7 @@ pub(super) enum Objects {
 
 /// Who else changes a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum CacheLine {
     /// Nobody.
     Own,
     /// Another core of the socket.
@@ -70,15 +70,15 @@ impl fmt::Display for Objects {
 }
 
 /// Cache lines: who changes them, their names, and what that means.
-const LINES: [(Line, &str, &str); 3] = [
-    (Line::Own, "own", "changed by one CPU alone"),
+const LINES: [(CacheLine, &str, &str); 3] = [
+    (CacheLine::Own, "own", "changed by one CPU alone"),
     (
-        Line::Near,
+        CacheLine::Near,
         "near",
         "changed in turn with another core of the socket: half a round trip",
     ),
     (
-        Line::Far,
+        CacheLine::Far,
         "far",
         "changed in turn with a core of another socket: half a round trip",
     ),

@@ -13,7 +13,7 @@ use crossbeam_utils::CachePadded;
 
 use super::{
     super::thread_group::{Member, PATIENCE, ThreadGroup},
-    case::Line,
+    case::CacheLine,
 };
 use crate::experiment::{Batch, Fault, Trial, differs, prove};
 
@@ -44,7 +44,7 @@ impl Seat {
 }
 
 /// The CPUs that change a line in turn, or why there are none.
-pub(super) fn players(line: Line, seats: &[Seat]) -> Result<Vec<u32>, String> {
+pub(super) fn players(line: CacheLine, seats: &[Seat]) -> Result<Vec<u32>, String> {
     let Some(first) = seats.first() else {
         return Err("needs a CPU to run on".to_owned());
     };
@@ -56,12 +56,12 @@ pub(super) fn players(line: Line, seats: &[Seat]) -> Result<Vec<u32>, String> {
         })
         };
     match line {
-        Line::Own => Ok(vec![first.cpu]),
-        Line::Near => with(
+        CacheLine::Own => Ok(vec![first.cpu]),
+        CacheLine::Near => with(
             &|one| one.socket == first.socket && one.core != first.core,
             "one socket and different cores",
         ),
-        Line::Far => with(&|one| one.socket != first.socket, "different sockets"),
+        CacheLine::Far => with(&|one| one.socket != first.socket, "different sockets"),
     }
 }
 
@@ -145,12 +145,12 @@ mod tests {
     fn players_sit_where_the_case_says() {
         // Two sockets of one core with two threads, and one more core.
         let seats = [seat(0, 0, 0), seat(1, 0, 0), seat(2, 1, 0), seat(3, 0, 1)];
-        assert_eq!(players(Line::Own, &seats), Ok(vec![0]));
-        assert_eq!(players(Line::Near, &seats), Ok(vec![0, 3]));
-        assert_eq!(players(Line::Far, &seats), Ok(vec![0, 2]));
-        let near = players(Line::Near, &seats[..2]).unwrap_err();
+        assert_eq!(players(CacheLine::Own, &seats), Ok(vec![0]));
+        assert_eq!(players(CacheLine::Near, &seats), Ok(vec![0, 3]));
+        assert_eq!(players(CacheLine::Far, &seats), Ok(vec![0, 2]));
+        let near = players(CacheLine::Near, &seats[..2]).unwrap_err();
         assert!(near.contains("different cores"), "{near}");
-        let far = players(Line::Far, &seats[..2]).unwrap_err();
+        let far = players(CacheLine::Far, &seats[..2]).unwrap_err();
         assert!(far.contains("different sockets"), "{far}");
     }
 

@@ -5,7 +5,7 @@ use super::{
     predicted::measured,
 };
 use crate::report::{
-    figure::curve::{CurveSource, Line, Plot, Point},
+    figure::curve::{CurveSource, Plot, Point, Series},
     number, rows,
     scaling::{
         Chart, RateUnit,
@@ -43,7 +43,7 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut Hues<'_>) -> Plot
             lines.push(line);
         }
         let points = THREADS.iter().zip(rates);
-        lines.push(Line {
+        lines.push(Series {
             series: (*series).to_owned(),
             hue,
             kind: CurveSource::Predicted,
@@ -74,7 +74,7 @@ fn published(chart: &Chart<'_>, (table, rows): &Table, hues: &mut Hues<'_>) -> P
     let mut lines = Vec::new();
     for rows in rows.chunk_by(|a, b| a.series == b.series) {
         let hue = hues.hue(rows[0].series);
-        let line = |kind, rate: &dyn Fn(&Row) -> f64| Line {
+        let line = |kind, rate: &dyn Fn(&Row) -> f64| Series {
             series: rows[0].series.to_owned(),
             hue,
             kind,

@@ -190,7 +190,7 @@ impl Programs {
 
 /// An endpoint as a line of JSON.
 #[derive(Serialize)]
-struct Line<'a> {
+struct EndpointLine<'a> {
     #[serde(flatten)]
     endpoint: &'a Endpoint,
     #[serde(flatten)]
@@ -200,7 +200,7 @@ struct Line<'a> {
 fn write(file: &Path, endpoints: &BTreeMap<Endpoint, Latency>) -> Result<()> {
     let mut lines = Vec::new();
     for (endpoint, latency) in endpoints {
-        serde_json::to_writer(&mut lines, &Line { endpoint, latency })?;
+        serde_json::to_writer(&mut lines, &EndpointLine { endpoint, latency })?;
         lines.push(b'\n');
     }
     let mut file = OpenOptions::new().create(true).append(true).open(file)?;

@@ -66,7 +66,7 @@ impl CurveSource {
 
 /// One curve.
 #[derive(Clone, Debug)]
-pub(crate) struct Line {
+pub(crate) struct Series {
     /// Its name.
     pub(crate) series: String,
     /// Decides its colour and its shape.
@@ -108,7 +108,7 @@ pub(crate) struct Plot {
     /// Whether rates go to the right, and places up.
     pub(crate) turned: bool,
     /// The curves, in the order of the legend.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<Series>,
     /// Whether it stands among others like it.
     pub(crate) small: bool,
 }
@@ -222,7 +222,7 @@ fn body(plot: &Plot, frame: &Frame) -> String {
 }
 
 /// The line through the points; published ones have none.
-fn curve(svg: &mut Svg, line: &Line, frame: &Frame) {
+fn curve(svg: &mut Svg, line: &Series, frame: &Frame) {
     let Some(class) = line.kind.looks().1 else {
         return;
     };
@@ -236,7 +236,7 @@ fn curve(svg: &mut Svg, line: &Line, frame: &Frame) {
 }
 
 /// The marks of the points, over all lines; a prediction has none.
-fn marks(svg: &mut Svg, line: &Line, frame: &Frame, plot: &Plot) {
+fn marks(svg: &mut Svg, line: &Series, frame: &Frame, plot: &Plot) {
     let hue = line.hue % HUES;
     let Some(class) = line.kind.looks().2 else {
         return;
@@ -255,12 +255,12 @@ fn marks(svg: &mut Svg, line: &Line, frame: &Frame, plot: &Plot) {
     }
 }
 
-fn shape(line: &Line) -> &'static str {
+fn shape(line: &Series) -> &'static str {
     SHAPES[line.hue % SHAPES.len()]
 }
 
 /// `percpu, 8 threads, measured: 103 M pairs/s (knee)`.
-fn words(line: &Line, point: &Point, plot: &Plot) -> String {
+fn words(line: &Series, point: &Point, plot: &Plot) -> String {
     format!(
         "{}, {} {}, {}: {} {}{}",
         line.series,

@@ -4,7 +4,7 @@ use super::{Chart, of_group};
 use crate::{
     record::{Curve, CurveGroup},
     report::{
-        figure::curve::{CurveSource, Line, Plot, Point},
+        figure::curve::{CurveSource, Plot, Point, Series},
         number, rows, text,
     },
 };
@@ -53,7 +53,7 @@ pub(super) fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
 }
 
 /// A curve of this run.
-pub(crate) fn own(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Line {
+pub(crate) fn own(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series {
     let point = |point: &crate::record::CurvePoint<'_>| {
         let rate = point.rate?;
         Some(Point {
@@ -64,7 +64,7 @@ pub(crate) fn own(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Line {
             knee: chart.tells_speed && curve.knee == Some(point.threads),
         })
     };
-    Line {
+    Series {
         series: text::line(curve.series),
         hue,
         kind: CurveSource::Measured,

@@ -8,7 +8,7 @@ use crate::{
     record::{CaseRecord, Part, State, Status},
     report::{
         figure::{
-            curve::{CurveSource, Line, Plot, Point},
+            curve::{CurveSource, Plot, Point, Series},
             stack::{Bar, Stack},
         },
         rows::heading,
@@ -75,9 +75,9 @@ pub(super) fn curves(overhead: &Overhead<'_>) -> Vec<Plot> {
 }
 
 /// A line for off and one for every probe, of those with points.
-fn lines(overhead: &Overhead<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Line> {
+fn lines(overhead: &Overhead<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Series> {
     let names = names(overhead).into_iter().enumerate();
-    let lines = names.map(|(hue, name)| Line {
+    let lines = names.map(|(hue, name)| Series {
         series: text::line(name),
         hue,
         kind: CurveSource::Measured,

@@ -41,7 +41,7 @@ pub(super) struct Said {
 }
 
 /// A line, and whether it came from stdout.
-type Line = (bool, String);
+type OutputLine = (bool, String);
 
 impl Program {
     /// A command line of it; its words come in English.
@@ -145,7 +145,7 @@ pub(super) fn path() -> OsString {
     path
 }
 
-fn read(stream: Option<impl Read + Send + 'static>, sender: Sender<Line>, is_out: bool) {
+fn read(stream: Option<impl Read + Send + 'static>, sender: Sender<OutputLine>, is_out: bool) {
     let Some(stream) = stream else { return };
     thread::spawn(move || {
         let mut stream = BufReader::new(stream);
@@ -162,7 +162,7 @@ fn read(stream: Option<impl Read + Send + 'static>, sender: Sender<Line>, is_out
 
 /// Hears all lines until both streams end.
 fn listen(
-    lines: &Receiver<Line>,
+    lines: &Receiver<OutputLine>,
     observer: &dyn Observer,
     hear: &mut dyn FnMut(&str),
 ) -> Result<(String, String), Error> {
