@@ -9,7 +9,7 @@ use crate::{
         number::{self, HOLD, MISSING},
         style::Style,
         target, text,
-        view::grid::{Row, Sheet},
+        view::grid::{GridRow, Sheet},
     },
 };
 
@@ -107,14 +107,14 @@ fn table(
     cell: impl Fn(&CaseRecord) -> Option<Cell>,
 ) -> Block {
     let name = Head::words(text::line(&sheet.grid.rows));
-    let mut columns = vec![name.of(|row: &Row<'_>| Cell::words(&row.name))];
-    let answer = |place: usize, row: &Row<'_>| row.cells[place].case.and_then(&cell);
+    let mut columns = vec![name.of(|row: &GridRow<'_>| Cell::words(&row.name))];
+    let answer = |place: usize, row: &GridRow<'_>| row.cells[place].case.and_then(&cell);
     let answer = &answer;
     columns.extend(sheet.columns.iter().enumerate().map(|(place, column)| {
-        let cell = move |row: &Row<'_>| answer(place, row).unwrap_or_default();
+        let cell = move |row: &GridRow<'_>| answer(place, row).unwrap_or_default();
         Head::number(column.clone()).of(cell)
     }));
-    let costs = |row: &&Row<'_>| row.cells.iter().any(|cell| cell.cost.is_some());
+    let costs = |row: &&GridRow<'_>| row.cells.iter().any(|cell| cell.cost.is_some());
     Block {
         title: format!("{title}, {}", target::label(sheet.record)),
         captions: vec![caption.to_owned()],

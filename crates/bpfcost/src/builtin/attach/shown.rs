@@ -86,32 +86,33 @@ fn costs(parts: &Parts, record: &Record) -> Block {
 
 /// The tax, whether the parts add up, and the kernel's own account.
 fn sums(parts: &Parts, record: &Record) -> Block {
-    type Row<'a> = (&'a AttachParts, Option<&'a PartsSum>);
+    type PartsRow<'a> = (&'a AttachParts, Option<&'a PartsSum>);
     let unit = record.unit;
-    let mut rows: Vec<Row<'_>> = Vec::new();
+    let mut rows: Vec<PartsRow<'_>> = Vec::new();
     for row in parts.rows.iter().filter(|row| row.tax.is_some()) {
         rows.extend(row.sums.iter().map(|sum| (row, Some(sum))));
         rows.extend(row.sums.is_empty().then_some((row, None)));
     }
-    let measured = |(row, sum): &Row<'_>| {
+    let measured = |(row, sum): &PartsRow<'_>| {
         let sum = sum.as_ref()?;
         let body = parts.bodies.iter().position(|body| *body == sum.body);
         row.bodies[body?]
     };
-    let of =
-        |row: &Row<'_>, value: fn(&PartsSum) -> Option<Part>| part(row.1.and_then(value), unit);
+    let of = |row: &PartsRow<'_>, value: fn(&PartsSum) -> Option<Part>| {
+        part(row.1.and_then(value), unit)
+    };
     let columns = vec![
-        Head::words("attach/body").of(|(row, sum): &Row<'_>| {
+        Head::words("attach/body").of(|(row, sum): &PartsRow<'_>| {
             let body = sum.map_or_else(String::new, |sum| format!("/{}", sum.body));
             Cell::words(text::line(&format!("{}{body}", row.attach)))
         }),
-        Head::number("+ bpf_stats").of(|row: &Row<'_>| part(row.0.tax, unit)),
-        Head::number("together").of(|row: &Row<'_>| of(row, |sum| Some(sum.total))),
-        Head::number("less parts").of(|row: &Row<'_>| of(row, |sum| Some(sum.residual))),
+        Head::number("+ bpf_stats").of(|row: &PartsRow<'_>| part(row.0.tax, unit)),
+        Head::number("together").of(|row: &PartsRow<'_>| of(row, |sum| Some(sum.total))),
+        Head::number("less parts").of(|row: &PartsRow<'_>| of(row, |sum| Some(sum.residual))),
         Head::words("adds up")
-            .of(|row: &Row<'_>| row.1.map_or_else(Cell::default, |sum| answer(sum, unit))),
-        Head::number("body").of(|row: &Row<'_>| part(measured(row), unit)),
-        Head::number("by the kernel").of(|row: &Row<'_>| of(row, |sum| sum.kernel)),
+            .of(|row: &PartsRow<'_>| row.1.map_or_else(Cell::default, |sum| answer(sum, unit))),
+        Head::number("body").of(|row: &PartsRow<'_>| part(measured(row), unit)),
+        Head::number("by the kernel").of(|row: &PartsRow<'_>| of(row, |sum| sum.kernel)),
     ];
     let empty = parts
         .rows

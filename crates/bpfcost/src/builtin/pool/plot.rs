@@ -1,7 +1,7 @@
 //! What a model predicts, as figures: beside what was measured here, and beside what others published.
 
 use super::{
-    predict::{Prediction, Row, THREADS, Table},
+    predict::{Prediction, PublishedPoint, PublishedTable, THREADS},
     predicted::measured,
 };
 use crate::report::{
@@ -15,7 +15,11 @@ use crate::report::{
 };
 
 /// What a model predicts: of this machine beside what was measured, then beside what others published.
-pub(super) fn predicted(chart: &Chart<'_>, prediction: &Prediction, tables: &[Table]) -> Vec<Plot> {
+pub(super) fn predicted(
+    chart: &Chart<'_>,
+    prediction: &Prediction,
+    tables: &[PublishedTable],
+) -> Vec<Plot> {
     let mut hues = Hues::of(chart);
     let mut plots = Vec::new();
     if !prediction.curves.is_empty() {
@@ -70,11 +74,11 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut Hues<'_>) -> Plot
 }
 
 /// A published table: hollow marks as published, dashed lines as predicted.
-fn published(chart: &Chart<'_>, (table, rows): &Table, hues: &mut Hues<'_>) -> Plot {
+fn published(chart: &Chart<'_>, (table, rows): &PublishedTable, hues: &mut Hues<'_>) -> Plot {
     let mut lines = Vec::new();
     for rows in rows.chunk_by(|a, b| a.series == b.series) {
         let hue = hues.hue(rows[0].series);
-        let line = |kind, rate: &dyn Fn(&Row) -> f64| Series {
+        let line = |kind, rate: &dyn Fn(&PublishedPoint) -> f64| Series {
             series: rows[0].series.to_owned(),
             hue,
             kind,

@@ -120,17 +120,17 @@ pub(super) struct Prediction {
     pub(super) lines: Lines,
     /// This machine's curves, and on to more CPUs. None where what the loop costs by itself was not measured.
     pub(super) curves: Vec<Curve>,
-    tables: OnceLock<Vec<Table>>,
+    tables: OnceLock<Vec<PublishedTable>>,
 }
 
 /// A pool, and its pairs per second of so many [`THREADS`].
 pub(super) type Curve = (&'static str, [f64; THREADS.len()]);
 /// A published table, and its points beside what the model says of its machine.
-pub(super) type Table = (&'static Published, Vec<Row>);
+pub(super) type PublishedTable = (&'static Published, Vec<PublishedPoint>);
 
 /// One published number.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
+pub(super) struct PublishedPoint {
     /// `freelist`, `array`, …
     pub(super) series: &'static str,
     /// Threads.
@@ -145,7 +145,7 @@ pub(super) struct Row {
     pub(super) note: Option<&'static str>,
 }
 
-impl Row {
+impl PublishedPoint {
     /// How far the model is off, as a factor of at least 1; none where that is no number.
     pub(super) fn factor(&self) -> f64 {
         let ratio = self.predicted / self.published;
@@ -197,7 +197,7 @@ impl Prediction {
     /// # Errors
     ///
     /// As [`of`](Self::of).
-    pub(super) fn tables(&self) -> Result<&[Table], Error> {
+    pub(super) fn tables(&self) -> Result<&[PublishedTable], Error> {
         if self.tables.get().is_none() {
             let beside = |table: &'static Published| Ok((table, table.rows(&self.lines)?));
             let _ = self.tables.set(at_once(PUBLISHED.iter(), beside)?);
@@ -276,7 +276,7 @@ fn rate(kind: ModelPool, machine: &Model, threads: u32, work_ns: f64) -> Result<
 
 impl Published {
     /// Its points beside what the model says.
-    fn rows(&'static self, lines: &Lines) -> Result<Vec<Row>, Error> {
+    fn rows(&'static self, lines: &Lines) -> Result<Vec<PublishedPoint>, Error> {
         let machine = self.machine.model(lines);
         let mut rows = Vec::new();
         for (series, points) in &self.curves {
@@ -286,7 +286,7 @@ impl Published {
             let work_ns = alone - 1e9 / rate(kind, &machine, 1, 0.0)?;
             for &(threads, published) in points {
                 let note = self.notes.get(&format!("{series}/{threads}"));
-                rows.push(Row {
+                rows.push(PublishedPoint {
                     series,
                     threads,
                     published,
@@ -445,7 +445,7 @@ mod tests {
         assert!(prediction.curves.is_empty());
         let tables = prediction.tables().unwrap();
         let rows = || tables.iter().flat_map(|table| &table.1);
-        let off = |row: &&Row| row.factor() > OFF;
+        let off = |row: &&PublishedPoint| row.factor() > OFF;
         let unsaid = rows().find(|row| off(row) && row.note.is_none());
         assert!(unsaid.is_none(), "{unsaid:?}");
         let tested = || rows().filter(|row| !row.fitted);

@@ -5,7 +5,7 @@ use bpfcost_pool::Error;
 
 use super::{
     plot,
-    predict::{Curve as Predicted, FAR, OFF, Prediction, Row, THREADS, Table},
+    predict::{Curve as Predicted, FAR, OFF, Prediction, PublishedPoint, PublishedTable, THREADS},
 };
 use crate::{
     builtin::Own,
@@ -56,7 +56,7 @@ fn sections(record: &Record, detail: Detail) -> Vec<Section> {
 fn shown(
     chart: &Chart<'_>,
     prediction: &Prediction,
-    published: &[Table],
+    published: &[PublishedTable],
     figures: bool,
 ) -> Vec<Section> {
     let mut sections = Vec::new();
@@ -186,9 +186,9 @@ fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
 }
 
 /// How far the model is off in each published table.
-fn errors(chart: &Chart<'_>, tables: &[Table]) -> Block {
-    let row = |(table, rows): &Table| {
-        let mut tested: Vec<&Row> = rows.iter().filter(|row| !row.fitted).collect();
+fn errors(chart: &Chart<'_>, tables: &[PublishedTable]) -> Block {
+    let row = |(table, rows): &PublishedTable| {
+        let mut tested: Vec<&PublishedPoint> = rows.iter().filter(|row| !row.fitted).collect();
         tested.sort_by(|a, b| a.factor().total_cmp(&b.factor()));
         let within = tested.iter().filter(|row| row.factor() <= OFF).count();
         let count = match tested.len() {
@@ -201,7 +201,7 @@ fn errors(chart: &Chart<'_>, tables: &[Table]) -> Block {
             Tone::Open
         };
         let (middle, worst) = (tested.get(tested.len() / 2), tested.last());
-        let factor = |row: Option<&&Row>| Cell::of(row.map(|row| row.factor()), times);
+        let factor = |row: Option<&&PublishedPoint>| Cell::of(row.map(|row| row.factor()), times);
         let at = worst.map(|row| format!("{} with {}", row.series, chart.threads(row.threads)));
         vec![
             Cell::words(table.title.clone()),
@@ -237,9 +237,9 @@ fn times(factor: f64) -> String {
 }
 
 /// Every point of a published table beside its prediction.
-fn points(chart: &Chart<'_>, (table, rows): &Table) -> Block {
+fn points(chart: &Chart<'_>, (table, rows): &PublishedTable) -> Block {
     let unit = RateUnit::fit(rows.iter().map(|row| row.published));
-    let row = |row: &Row| {
+    let row = |row: &PublishedPoint| {
         let (answer, tone) = match (row.fitted, row.factor() <= OFF) {
             (true, _) => ("fitted", Tone::Quiet),
             (false, true) => ("within 2×", Tone::Plain),

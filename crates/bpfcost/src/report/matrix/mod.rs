@@ -56,12 +56,12 @@ pub struct Group {
     /// The heading.
     pub name: String,
     /// Its cases.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MatrixRow>,
 }
 
 /// One case on every target.
 #[derive(Debug)]
-pub struct Row {
+pub struct MatrixRow {
     /// Its place in [`CrossTarget::rows`].
     pub index: usize,
     /// The case's name.
@@ -167,7 +167,7 @@ impl<'a> Matrix<'a> {
             });
             let cells = case.cells.iter().zip(&cross_target.columns);
             let cells = cells.map(|(cell, column)| cell_text(cell, column.record, &mut footnotes));
-            groups[place].rows.push(Row {
+            groups[place].rows.push(MatrixRow {
                 index: placed.index,
                 name: placed.name,
                 cells: cells.collect(),
@@ -206,7 +206,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// The rows of all groups.
-    pub fn rows(&self) -> impl Iterator<Item = &Row> {
+    pub fn rows(&self) -> impl Iterator<Item = &MatrixRow> {
         self.groups.iter().flat_map(|group| &group.rows)
     }
 

@@ -1,6 +1,6 @@
 //! Several targets side by side as tables and a figure.
 
-use super::{DifferenceText, Matrix, Row, changes, sentence};
+use super::{DifferenceText, Matrix, MatrixRow, changes, sentence};
 use crate::{
     record::{Against, Record, Standing, Status},
     report::{
@@ -76,7 +76,7 @@ fn targets(matrix: &Matrix<'_>) -> Block {
 /// Every case on every target: what it costs there, how far that is open, and how it differs.
 fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
     let all = detail != Detail::Brief;
-    let mut columns = vec![Head::words("case").of(|row: &Row| Cell::words(&row.name))];
+    let mut columns = vec![Head::words("case").of(|row: &MatrixRow| Cell::words(&row.name))];
     for (at, (head, standing)) in matrix
         .heads
         .iter()
@@ -85,8 +85,8 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
     {
         let record = standing.record;
         let cost =
-            move |row: &Row| record.cost(matrix.cross_target.rows[row.index].cells[at].case?);
-        let spread = move |row: &Row| {
+            move |row: &MatrixRow| record.cost(matrix.cross_target.rows[row.index].cells[at].case?);
+        let spread = move |row: &MatrixRow| {
             let text = &row.cells[at].text;
             let spread = match detail {
                 Detail::Brief | Detail::Document => &text.width,
@@ -97,7 +97,7 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
             Cell::keyed(spread, low).toned(Tone::Quiet)
         };
         columns.extend([
-            Head::number(format!("{}\n{}", head.label, head.unit)).of(move |row: &Row| {
+            Head::number(format!("{}\n{}", head.label, head.unit)).of(move |row: &MatrixRow| {
                 let cell = &row.cells[at];
                 let value = cost(row).map(|cost| cost.value);
                 Cell::keyed(cell.marked(), value).toned(cell.text.tone)
@@ -105,36 +105,36 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
             Head::words(words::spread_heading(record.unit))
                 .joined()
                 .of(spread),
-            Head::words("note")
-                .joined()
-                .of(move |row: &Row| Cell::words(&row.cells[at].text.note).toned(Tone::Quiet)),
+            Head::words("note").joined().of(move |row: &MatrixRow| {
+                Cell::words(&row.cells[at].text.note).toned(Tone::Quiet)
+            }),
         ]);
         let Some(first) = head.against.and_then(|first| matrix.heads.get(first)) else {
             continue;
         };
-        let of = move |row: &Row, cell: fn(&DifferenceText) -> Cell| {
+        let of = move |row: &MatrixRow, cell: fn(&DifferenceText) -> Cell| {
             let difference = row.cells[at].difference.as_ref();
             difference.map_or_else(Cell::default, cell)
         };
         columns.extend([
             Head::number(format!("against\n{}", first.label))
                 .kept()
-                .of(move |row: &Row| {
+                .of(move |row: &MatrixRow| {
                     of(row, |found| {
                         Cell::number(&found.relative, found.difference.relative)
                     })
                 }),
             Head::words("95\u{A0}% interval")
                 .joined()
-                .of(move |row: &Row| {
+                .of(move |row: &MatrixRow| {
                     of(row, |found| {
                         let ends = found.difference.relative_ci95;
                         Cell::keyed(&found.interval, ends.map(|ends| ends[0]))
                     })
                 }),
-            Head::words("verdict")
-                .joined()
-                .of(move |row: &Row| of(row, |found| Cell::words(found.verdict).toned(found.tone))),
+            Head::words("verdict").joined().of(move |row: &MatrixRow| {
+                of(row, |found| Cell::words(found.verdict).toned(found.tone))
+            }),
         ]);
     }
     let groups = matrix.shown(all).iter();

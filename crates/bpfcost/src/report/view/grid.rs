@@ -29,7 +29,7 @@ pub struct Sheet<'a> {
     /// The headings of columns.
     pub columns: Vec<String>,
     /// The rows, cheapest first.
-    pub rows: Vec<Row<'a>>,
+    pub rows: Vec<GridRow<'a>>,
     /// The rows of which nothing can run here, with the reason.
     pub absent: Vec<(String, String)>,
     /// Why cells have no number; each is marked where it holds.
@@ -38,7 +38,7 @@ pub struct Sheet<'a> {
 
 /// One row.
 #[derive(Debug)]
-pub struct Row<'a> {
+pub struct GridRow<'a> {
     /// Its name.
     pub name: String,
     /// The case that is taken off all its cells.
@@ -73,7 +73,7 @@ impl<'a> Sheet<'a> {
             footnotes: Vec::new(),
         };
         let names = cells.rows.iter();
-        let mut rows: Vec<Row<'_>> = names.map(|name| row(name, &cells, record)).collect();
+        let mut rows: Vec<GridRow<'_>> = names.map(|name| row(name, &cells, record)).collect();
         rows.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal));
         for mut row in rows {
             let mut there = row.cells.iter().filter_map(|cell| cell.case);
@@ -151,16 +151,16 @@ impl<'a> Sheet<'a> {
     pub fn block(&self, detail: Detail) -> Block {
         let quiet = |text: &str| block::Cell::words(text).toned(Tone::Quiet);
         let corner = Head::words(format!("net, {}", self.record.unit));
-        let mut columns = vec![corner.of(|row: &Row<'_>| block::Cell::words(&row.name))];
+        let mut columns = vec![corner.of(|row: &GridRow<'_>| block::Cell::words(&row.name))];
         for (place, column) in self.columns.iter().enumerate() {
-            let texts = move |row: &Row<'_>| row.cells[place].texts(self.record, detail);
+            let texts = move |row: &GridRow<'_>| row.cells[place].texts(self.record, detail);
             let spread = Head::words(words::spread_heading(self.record.unit)).joined();
-            columns.push(Head::number(column.clone()).of(move |row: &Row<'_>| {
+            columns.push(Head::number(column.clone()).of(move |row: &GridRow<'_>| {
                 let cell = &row.cells[place];
                 let cost = cell.cost.map(|cost| cost.value);
                 block::Cell::keyed(texts(row).0, cost).toned(cell.text.tone)
             }));
-            columns.push(spread.of(move |row: &Row<'_>| {
+            columns.push(spread.of(move |row: &GridRow<'_>| {
                 let low = row.cells[place].cost.and_then(|cost| Some(cost.ends?[0]));
                 block::Cell::keyed(texts(row).1, low).toned(Tone::Quiet)
             }));
@@ -173,13 +173,13 @@ impl<'a> Sheet<'a> {
         columns.push(
             Head::words(text::line(note))
                 .kept()
-                .of(|row: &Row<'_>| quiet(&row.note())),
+                .of(|row: &GridRow<'_>| quiet(&row.note())),
         );
         let floors = self.floors_differ() && detail != Detail::Brief;
         columns.push(
             Head::words("floor")
                 .kept()
-                .of(|row: &Row<'_>| quiet(&row.floor))
+                .of(|row: &GridRow<'_>| quiet(&row.floor))
                 .only(floors),
         );
         let notes = self.notes().into_iter();
@@ -235,7 +235,7 @@ pub(crate) fn note_caption(grid: &Grid) -> String {
     })
 }
 
-impl Row<'_> {
+impl GridRow<'_> {
     /// What its cells say beside their costs, each once.
     fn note(&self) -> String {
         let notes = self.cells.iter().map(|cell| cell.text.note.as_str());
@@ -265,7 +265,7 @@ impl Cell<'_> {
     }
 }
 
-fn row<'a>(name: &str, cells: &Cells<'a>, record: &'a Record) -> Row<'a> {
+fn row<'a>(name: &str, cells: &Cells<'a>, record: &'a Record) -> GridRow<'a> {
     let cell = |column: &&str| {
         let case = cells.at((name, column));
         Cell {
@@ -277,7 +277,7 @@ fn row<'a>(name: &str, cells: &Cells<'a>, record: &'a Record) -> Row<'a> {
     };
     let cells: Vec<Cell<'a>> = cells.columns.iter().map(cell).collect();
     let floor = cells.iter().find_map(|cell| cell.case?.floor.as_deref());
-    Row {
+    GridRow {
         name: text::line(name),
         floor: text::line(floor.unwrap_or_default()),
         cells,
@@ -285,7 +285,7 @@ fn row<'a>(name: &str, cells: &Cells<'a>, record: &'a Record) -> Row<'a> {
 }
 
 /// What a row sorts by: the first cell that has a cost.
-fn order(row: &Row<'_>) -> (usize, f64) {
+fn order(row: &GridRow<'_>) -> (usize, f64) {
     let costs = row.cells.iter().map(|cell| cell.cost).enumerate();
     let mut costs = costs.filter_map(|(place, cost)| Some((place, cost?.value)));
     costs.next().unwrap_or((usize::MAX, 0.0))
@@ -295,7 +295,7 @@ fn order(row: &Row<'_>) -> (usize, f64) {
 /// number.
 pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
     let record = sheet.record;
-    let column = |at: usize| -> Vec<(&Row<'_>, Cost)> {
+    let column = |at: usize| -> Vec<(&GridRow<'_>, Cost)> {
         let rows = sheet.rows.iter();
         let mut costs: Vec<_> = rows
             .filter_map(|row| Some((row, row.cells[at].cost?)))
@@ -305,7 +305,7 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
     };
     let at = (0..sheet.columns.len()).find(|at| !column(*at).is_empty())?;
     let costs = column(at);
-    let named = |(row, cost): &(&Row<'_>, Cost)| {
+    let named = |(row, cost): &(&GridRow<'_>, Cost)| {
         if row.cells[at].text.value == NOTHING {
             return format!("{NOTHING} ({})", row.name);
         }

@@ -18,7 +18,7 @@ use crate::{
 const DIFFERENCE: &str = "difference, 95 %";
 
 /// A row: a value of a case, and the case that it is compared with.
-struct Row<'a, 'q> {
+struct ValueRow<'a, 'q> {
     name: String,
     quantity: &'q Quantity<'a>,
     case: &'a CaseRecord,
@@ -33,22 +33,24 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
         quantity.cell(case, &quantity.scale(state.cases()))
     };
     let heading = |quantity: &Quantity<'_>| quantity.heading(&quantity.scale(state.cases()));
-    let change = |row: &Row<'a, '_>| overhead.change(row.quantity, row.case, row.off);
+    let change = |row: &ValueRow<'a, '_>| overhead.change(row.quantity, row.case, row.off);
     let titled = |what: &str, block: Block| Block {
         title: overhead.title(what, state),
         ..block
     };
     let rows = rows(overhead, state);
-    let of_one: Option<Vec<Row<'a, '_>>> = match state.probes.as_slice() {
+    let of_one: Option<Vec<ValueRow<'a, '_>>> = match state.probes.as_slice() {
         [one] => {
             let compared = std::iter::once(&overhead.headline).chain(&overhead.metrics);
-            let of_one = compared.chain(&overhead.of_probes).map(|quantity| Row {
-                name: heading(quantity),
-                quantity,
-                case: one.case,
-                off: state.off,
-                of_two: false,
-            });
+            let of_one = compared
+                .chain(&overhead.of_probes)
+                .map(|quantity| ValueRow {
+                    name: heading(quantity),
+                    quantity,
+                    case: one.case,
+                    off: state.off,
+                    of_two: false,
+                });
             Some(of_one.collect())
         }
         _ => None,
@@ -57,24 +59,25 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
         [one] => ("", text::line(one.variant)),
         _ => ("probe", heading(&overhead.headline)),
     };
-    let names = |head: &str| Head::words(head).of(|row: &Row<'a, '_>| Cell::words(&row.name));
-    let off = |row: &Row<'a, '_>| {
+    let names = |head: &str| Head::words(head).of(|row: &ValueRow<'a, '_>| Cell::words(&row.name));
+    let off = |row: &ValueRow<'a, '_>| {
         let off = row.off.filter(|_| !row.quantity.is_of_probes());
         off.map_or_else(Cell::default, |off| cell(row.quantity, off))
     };
-    let own = |row: &Row<'a, '_>| {
+    let own = |row: &ValueRow<'a, '_>| {
         if row.of_two {
             Cell::default()
         } else {
             cell(row.quantity, row.case)
         }
     };
-    let difference = |row: &Row<'a, '_>| {
+    let difference = |row: &ValueRow<'a, '_>| {
         let cell = |change: Change<'_>| Cell::number(change.difference, change.comparison.relative);
         change(row).map_or_else(Cell::default, cell)
     };
-    let verdict =
-        |row: &Row<'a, '_>| change(row).map_or_else(Cell::default, |change| change.verdict_cell());
+    let verdict = |row: &ValueRow<'a, '_>| {
+        change(row).map_or_else(Cell::default, |change| change.verdict_cell())
+    };
     let leading = vec![
         names(corner),
         Head::number(OFF).of(off).only(of_one.is_some()),
@@ -86,7 +89,7 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
     let leading = Block::of(leading, of_one.as_ref().unwrap_or(&rows));
     let mut blocks = vec![titled(&experiment, leading)];
     // What would resolve the comparisons that are not.
-    let unresolved = |row: &Row<'a, '_>| {
+    let unresolved = |row: &ValueRow<'a, '_>| {
         let (told, tone) = words::verdict(change(row)?.comparison, overhead.states.record);
         (tone == Tone::Open).then(|| Note::new(tone, format!("{}: {told}.", row.name)))
     };
@@ -95,7 +98,7 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
         return blocks;
     }
     let metric = |quantity| {
-        Head::number(heading(quantity)).of(move |row: &Row<'a, '_>| match row.off {
+        Head::number(heading(quantity)).of(move |row: &ValueRow<'a, '_>| match row.off {
             None => cell(quantity, row.case),
             off => match overhead.change(quantity, row.case, off) {
                 Some(change) => change.cell(),
@@ -104,7 +107,7 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
         })
     };
     let of_probe = |quantity| {
-        Head::number(heading(quantity)).of(move |row: &Row<'a, '_>| cell(quantity, row.case))
+        Head::number(heading(quantity)).of(move |row: &ValueRow<'a, '_>| cell(quantity, row.case))
     };
     let metrics: Vec<Column<'_, _>> = overhead.metrics.iter().map(metric).collect();
     let of_probes: Vec<Column<'_, _>> = overhead.of_probes.iter().map(of_probe).collect();
@@ -130,8 +133,8 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
 }
 
 /// Off, every probe, and the probes that were compared with each other.
-fn rows<'a, 'q>(overhead: &'q Overhead<'a>, state: &State<'a>) -> Vec<Row<'a, 'q>> {
-    let row = |name: &str, case, off, of_two| Row {
+fn rows<'a, 'q>(overhead: &'q Overhead<'a>, state: &State<'a>) -> Vec<ValueRow<'a, 'q>> {
+    let row = |name: &str, case, off, of_two| ValueRow {
         name: text::line(name),
         quantity: &overhead.headline,
         case,

@@ -8,7 +8,7 @@ use crate::{
     record::{Record, Verdict},
     report::{
         block::{Block, Cell, Head},
-        matrix::{Group, Matrix, Row},
+        matrix::{Group, Matrix, MatrixRow},
         target, text,
         view::grid::note_caption,
     },
@@ -32,7 +32,7 @@ impl Atlas<'_> {
             .collect();
         if let Some(last) = blocks.last_mut() {
             last.captions = matrix.notes(true);
-            let noted = |row: &Row| row.cells.iter().any(|cell| !cell.text.note.is_empty());
+            let noted = |row: &MatrixRow| row.cells.iter().any(|cell| !cell.text.note.is_empty());
             let grid = matrix.grid.as_ref().filter(|_| matrix.rows().any(noted));
             last.captions.extend(grid.map(note_caption));
             last.captions.push(format!(
@@ -45,20 +45,21 @@ impl Atlas<'_> {
     }
 
     fn block(&self, group: &Group, matrix: &Matrix<'_>, changes: &Changes) -> Block {
-        let cross_target = |row: &Row| &matrix.cross_target.rows[row.index];
-        let case = |row: &Row| cross_target(row).cells.iter().find_map(|cell| cell.case);
-        let about = |row: &Row| case(row).map_or_else(String::new, |case| text::line(&case.about));
-        let is_floor = |row: &Row| cross_target(row).role == Role::Floor;
+        let cross_target = |row: &MatrixRow| &matrix.cross_target.rows[row.index];
+        let case = |row: &MatrixRow| cross_target(row).cells.iter().find_map(|cell| cell.case);
+        let about =
+            |row: &MatrixRow| case(row).map_or_else(String::new, |case| text::line(&case.about));
+        let is_floor = |row: &MatrixRow| cross_target(row).role == Role::Floor;
         let floors = group.rows.iter().any(is_floor);
-        let mut columns = vec![Head::words("insn/op").of(|row: &Row| Cell::words(&row.name))];
+        let mut columns = vec![Head::words("insn/op").of(|row: &MatrixRow| Cell::words(&row.name))];
         for (place, record) in self.kernels.iter().enumerate() {
             // The matrix has the newest first.
             let at = self.kernels.len() - 1 - place;
-            let cost = move |row: &Row| match row.cells[at].text.range.as_str() {
+            let cost = move |row: &MatrixRow| match row.cells[at].text.range.as_str() {
                 "" => Cell::words(row.cells[at].marked()),
                 range => Cell::words(range),
             };
-            let change = move |row: &Row| {
+            let change = move |row: &MatrixRow| {
                 let change = changes.get(&(place, cross_target(row).name.to_owned()));
                 Cell::words(change.cloned().unwrap_or_default())
             };
@@ -66,12 +67,12 @@ impl Atlas<'_> {
                 Head::number(target::label(record)).of(cost),
                 Head::words("note")
                     .joined()
-                    .of(move |row: &Row| Cell::words(&row.cells[at].text.note)),
+                    .of(move |row: &MatrixRow| Cell::words(&row.cells[at].text.note)),
                 Head::words("change").joined().of(change),
             ]);
         }
         let last = if floors { "event" } else { "floor" };
-        columns.push(Head::words(last).of(|row: &Row| {
+        columns.push(Head::words(last).of(|row: &MatrixRow| {
             let floor = case(row).and_then(|case| case.floor.as_deref());
             Cell::words(
                 floor
@@ -79,7 +80,7 @@ impl Atlas<'_> {
                     .map_or_else(|| about(row), text::line),
             )
         }));
-        let alike = |pair: &[Row]| about(&pair[0]) == about(&pair[1]);
+        let alike = |pair: &[MatrixRow]| about(&pair[0]) == about(&pair[1]);
         Block {
             title: match group.rows.first() {
                 Some(row) if !floors && group.rows.windows(2).all(alike) => {
