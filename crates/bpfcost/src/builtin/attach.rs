@@ -25,12 +25,12 @@ use super::{Own, ladder};
 use crate::experiment::{
     Case, Description, Experiment, Grid, Layout, Loaded, Overhead, Pair, Sentinel, Setup, missing,
 };
-use crate::report::section::tables;
+use crate::report::section::table_sections;
 use case::Way;
 
 /// What it shows of its own: the parts of costs, and an atlas of kernels.
 pub(super) const OWN: Own = Own {
-    sections: |record, _| tables(shown::blocks(record)),
+    sections: |record, _| table_sections(shown::tables(record)),
     columns: shown::columns,
     document: |records| {
         let of_attach = records.first()?.experiment == AttachTypes.description().name;

@@ -10,7 +10,7 @@ use crate::{
         self, csv, html,
         matrix::{self, Part},
         rate::{self, Load},
-        section::{Detail, Section, View, tables},
+        section::{Detail, Section, View, table_sections},
         view,
     },
 };
@@ -19,7 +19,7 @@ use crate::{
 pub fn of(record: &Record, detail: Detail, load: Load) -> View {
     let own = REGISTRY.iter().map(|(_, own)| own);
     let mut sections: Vec<Section> = own.flat_map(|own| (own.sections)(record, detail)).collect();
-    sections.extend(tables(rate::blocks(record, load)));
+    sections.extend(table_sections(rate::tables(record, load)));
     view::of(record, detail, sections)
 }
 

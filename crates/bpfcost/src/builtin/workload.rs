@@ -178,7 +178,7 @@ impl Workload {
     }
 
     /// Points and the variants that each of them has.
-    fn blocks(&self) -> Vec<(BTreeMap<String, String>, Vec<&Variant>)> {
+    fn tables(&self) -> Vec<(BTreeMap<String, String>, Vec<&Variant>)> {
         let variants = |point: &BTreeMap<String, String>| {
             let all = self.definition.variants.iter();
             all.filter(|variant| allowed(&variant.only, point))
@@ -325,7 +325,7 @@ impl Experiment for Workload {
     }
 
     fn cases(&self) -> Vec<Case> {
-        let blocks = self.blocks();
+        let tables = self.tables();
         let cases = |(point, variants): &(BTreeMap<String, String>, Vec<&Variant>)| {
             let cases = variants.iter().map(|variant| self.case(variant, point));
             let marked = cases.map(|case| Case {
@@ -334,12 +334,12 @@ impl Experiment for Workload {
             });
             marked.collect::<Vec<_>>()
         };
-        blocks.iter().flat_map(cases).collect()
+        tables.iter().flat_map(cases).collect()
     }
 
     fn pairs(&self) -> Vec<Pair> {
         let mut pairs = Vec::new();
-        for (point, variants) in self.blocks() {
+        for (point, variants) in self.tables() {
             let against = |case: &Variant, baseline: &Variant| Pair {
                 case: self.case_name(&case.name, &point),
                 baseline: self.case_name(&baseline.name, &point),

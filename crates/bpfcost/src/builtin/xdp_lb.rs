@@ -25,7 +25,7 @@ use bpfcost_bpf::{
 
 use self::{
     epoch::Epoch,
-    scenario::{Action, Layer4, Scenario, Shape, Table},
+    scenario::{Action, Layer4, LruState, Scenario, Shape},
 };
 use crate::builtin::ladder;
 use crate::experiment::{
@@ -257,9 +257,9 @@ enum Target {
 
 impl Target {
     /// The table of the instance that it runs on.
-    fn table(&self) -> Table {
+    fn table(&self) -> LruState {
         match self {
-            Target::Floor(_) => Table::Warm,
+            Target::Floor(_) => LruState::Warm,
             Target::Scenario(scenario) => scenario.table,
         }
     }

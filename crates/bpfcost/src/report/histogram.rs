@@ -2,8 +2,8 @@
 //! instead of stretching the axis.
 
 use crate::report::{
-    block::{Block, Cell, Head},
     number,
+    table::{Cell, Head, Table},
 };
 
 /// Columns of the longest bar.
@@ -29,7 +29,7 @@ pub fn sorted(samples: &[Vec<f64>]) -> Vec<f64> {
 }
 
 /// The bins of `sorted` values, bars to scale; `None` where there are none.
-pub fn block(sorted: &[f64]) -> Option<Block> {
+pub fn table(sorted: &[f64]) -> Option<Table> {
     let (low, high) = (percentile(sorted, 0.01)?, percentile(sorted, 0.99)?);
     // Never so small that edges fall together.
     let least = (low.abs().max(high.abs()) * 1e-9).max(1e-9);
@@ -59,7 +59,7 @@ pub fn block(sorted: &[f64]) -> Option<Block> {
         Head::number("").of(|bin: &(String, usize)| Cell::words(bin.1.to_string())),
         Head::words("").of(bar),
     ];
-    Some(Block::of(columns, &bins))
+    Some(Table::of(columns, &bins))
 }
 
 #[cfg(test)]
@@ -78,14 +78,14 @@ mod tests {
             vec![1e-300, 2e-300],
         ] {
             let values = sorted(&[values]);
-            let block = block(&values).expect("there are values");
-            let counts = block.rows.iter().map(|row| row[1].text.parse::<usize>());
+            let table = table(&values).expect("there are values");
+            let counts = table.rows.iter().map(|row| row[1].text.parse::<usize>());
             let counted: usize = counts.map(|count| count.expect("a number")).sum();
             assert_eq!(counted, values.len());
-            assert!(block.rows.len() <= 70);
-            assert!(!format!("{block:?}").contains("NaN"));
+            assert!(table.rows.len() <= 70);
+            assert!(!format!("{table:?}").contains("NaN"));
         }
-        assert_eq!(block(&[]), None);
-        assert_eq!(block(&sorted(&[vec![f64::NAN]])), None);
+        assert_eq!(table(&[]), None);
+        assert_eq!(table(&sorted(&[vec![f64::NAN]])), None);
     }
 }

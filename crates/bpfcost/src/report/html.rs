@@ -12,9 +12,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use crate::report::{
-    block::{Block, Cell, Note},
     section::{Section, View},
     style::Tone,
+    table::{Cell, Note, Table},
 };
 
 const TEMPLATE: &str = include_str!("templates/report.html");
@@ -25,7 +25,7 @@ const SCRIPT: &str = include_str!("templates/report.js");
 const WRAP: usize = 24;
 
 #[derive(Serialize)]
-struct Table<'a> {
+struct HtmlTable<'a> {
     title: &'a str,
     columns: Vec<Column>,
     rows: Vec<Vec<PageCell<'a>>>,
@@ -85,7 +85,9 @@ fn hash(text: &str) -> String {
 /// Views as the template takes them, numbered.
 fn shown<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Value> {
     let section = |section: &Section| match section {
-        Section::Table(block) => context! { table => Value::from(Serde(table(block))) },
+        Section::Table(table) => {
+            context! { table => Value::from(Serde(html_table(table))) }
+        }
         Section::Figures(figures) => context! { figures => Value::from(Serde(figures)) },
         Section::Prose(prose) => context! { prose => Value::from(Serde(prose)) },
         Section::Problem(problem) => context! { problem => Value::from(Serde(problem)) },
@@ -106,23 +108,23 @@ fn shown<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Value> {
 }
 
 /// A table; headings between rows become a column, so that rows can be sorted.
-fn table(block: &Block) -> Table<'_> {
-    let places = block.columns();
+fn html_table(table: &Table) -> HtmlTable<'_> {
+    let places = table.columns();
     let column = |at: &usize| Column {
-        name: block.head[*at].line(),
-        number: block.head[*at].number,
+        name: table.head[*at].line(),
+        number: table.head[*at].number,
     };
     let mut columns: Vec<Column> = places.iter().map(column).collect();
-    let grouped = !block.groups.is_empty();
+    let grouped = !table.groups.is_empty();
     if grouped {
         let (name, number) = ("group".to_owned(), false);
         columns.insert(1, Column { name, number });
     }
-    let mut rows = Vec::with_capacity(block.rows.len());
-    for (name, own) in block.grouped() {
+    let mut rows = Vec::with_capacity(table.rows.len());
+    for (name, own) in table.grouped() {
         for row in own {
             let cells = places.iter().filter_map(|at| {
-                let number = block.head[*at].number;
+                let number = table.head[*at].number;
                 row.get(*at).map(|cell| page_cell(cell, number))
             });
             let mut cells: Vec<PageCell<'_>> = cells.collect();
@@ -138,12 +140,12 @@ fn table(block: &Block) -> Table<'_> {
     if rows.is_empty() {
         columns.clear();
     }
-    Table {
-        title: &block.title,
+    HtmlTable {
+        title: &table.title,
         columns,
         rows,
-        notes: &block.notes,
-        captions: &block.captions,
+        notes: &table.notes,
+        captions: &table.captions,
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use crate::report::{
-    block::Block,
     number::{self, MISSING},
     section::{Section, View},
+    table::Table,
 };
 
 /// The view as Markdown.
@@ -24,7 +24,7 @@ pub fn render(view: &View) -> String {
 pub fn sections(out: &mut String, sections: &[Section]) {
     for section in sections {
         match section {
-            Section::Table(block) => block.markdown(out),
+            Section::Table(table) => table.markdown(out),
             Section::Prose(prose) => {
                 if !prose.title.is_empty() {
                     let _ = writeln!(out, "**{}**\n", escape(&prose.title));
@@ -59,7 +59,7 @@ pub(super) fn lines<'a>(out: &mut String, lines: impl Iterator<Item = &'a String
     }
 }
 
-impl Block {
+impl Table {
     /// As Markdown: a table for each heading that stands between rows.
     pub fn markdown(&self, out: &mut String) {
         if !self.title.is_empty() {

@@ -5,7 +5,6 @@
 //! can't disagree; the files beside them only lay it out.
 
 mod absent;
-pub mod block;
 pub mod compare;
 pub mod cost;
 pub mod csv;
@@ -24,6 +23,7 @@ mod scenario;
 pub mod section;
 pub mod style;
 pub mod summary;
+pub mod table;
 pub mod target;
 pub mod terminal;
 pub mod text;

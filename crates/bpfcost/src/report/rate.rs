@@ -5,9 +5,9 @@ use crate::{
     experiment::Role,
     record::{CaseRecord, Part, Record, Status},
     report::{
-        block::{self, Block, Cell, Head},
         number::{self, HOLD, MISSING},
         style::Style,
+        table::{self, Cell, Head, Table},
         target, text,
         view::grid::{GridRow, Sheet},
     },
@@ -55,17 +55,17 @@ pub fn most(case: &CaseRecord, record: &Record, budget: f64) -> Option<f64> {
 }
 
 /// The answers for a record whose cases span a grid; none where nothing is asked, or it has none.
-pub fn blocks(record: &Record, load: Load) -> Vec<Block> {
+pub fn tables(record: &Record, load: Load) -> Vec<Table> {
     let Some(sheet) = Sheet::new(record).filter(|_| load != Load::default()) else {
         return Vec::new();
     };
     if record.unit.is_counted() {
         let caption =
             "insn are not ns: counts of instructions do not tell what a rate costs of a core.";
-        return vec![Block {
+        return vec![Table {
             title: format!("Rates on {}", target::label(record)),
             captions: vec![caption.to_owned()],
-            ..Block::default()
+            ..Table::default()
         }];
     }
     let shares = load.rate.map(|rate| {
@@ -89,14 +89,14 @@ pub fn blocks(record: &Record, load: Load) -> Vec<Block> {
             Some(Cell::number(per_second(rate, f64::floor), rate))
         })
     });
-    let mut blocks: Vec<Block> = shares.into_iter().chain(rates).collect();
-    if let Some(last) = blocks.last_mut() {
+    let mut tables: Vec<Table> = shares.into_iter().chain(rates).collect();
+    if let Some(last) = tables.last_mut() {
         let warm = "Costs are of operations back to back: those that come seldom cost more.";
         last.captions.push(warm.to_owned());
         let emulated = target::unit_caption(record).filter(|_| record.machine.emulates_time());
         last.captions.extend(emulated);
     }
-    blocks
+    tables
 }
 
 /// The rows of a grid that have a cost, with an answer in each cell.
@@ -105,7 +105,7 @@ fn table(
     title: String,
     caption: &str,
     cell: impl Fn(&CaseRecord) -> Option<Cell>,
-) -> Block {
+) -> Table {
     let name = Head::words(text::line(&sheet.grid.rows));
     let mut columns = vec![name.of(|row: &GridRow<'_>| Cell::words(&row.name))];
     let answer = |place: usize, row: &GridRow<'_>| row.cells[place].case.and_then(&cell);
@@ -115,10 +115,10 @@ fn table(
         Head::number(column.clone()).of(cell)
     }));
     let costs = |row: &&GridRow<'_>| row.cells.iter().any(|cell| cell.cost.is_some());
-    Block {
+    Table {
         title: format!("{title}, {}", target::label(sheet.record)),
         captions: vec![caption.to_owned()],
-        ..Block::of(columns, sheet.rows.iter().filter(costs))
+        ..Table::of(columns, sheet.rows.iter().filter(costs))
     }
 }
 
@@ -167,14 +167,14 @@ pub fn per_second(rate: f64, round: impl Fn(f64) -> f64) -> String {
 
 /// The answers for a terminal.
 pub fn terminal(record: &Record, load: Load, style: Style) -> String {
-    super::block::plain(&blocks(record, load), |block, out| {
-        block.terminal(out, style)
+    super::table::plain(&tables(record, load), |table, out| {
+        table.terminal(out, style)
     })
 }
 
 /// The answers as Markdown, below a text that ends with its last line.
 pub fn markdown(record: &Record, load: Load) -> String {
-    match block::plain(&blocks(record, load), Block::markdown) {
+    match table::plain(&tables(record, load), Table::markdown) {
         text if text.is_empty() => text,
         text => format!("\n{text}"),
     }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 use crate::{
     record::{CaseRecord, Comparison, Record, Status},
     report::{
-        block::Note,
         number::{self, MISSING},
         style::Tone,
+        table::Note,
         text, words,
     },
 };

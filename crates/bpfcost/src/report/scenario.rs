@@ -7,25 +7,26 @@ use crate::{
     experiment::Role,
     record::{CaseRecord, Record, Status},
     report::{
-        block::{Block, Cell, Head},
-        histogram, number, rows, text, trials, words,
+        histogram, number, rows,
+        table::{Cell, Head, Table},
+        text, trials, words,
     },
 };
 
 /// The tables of the only case of a record that is no floor; of several none.
-pub(super) fn blocks(record: &Record) -> Vec<Block> {
+pub(super) fn tables(record: &Record) -> Vec<Table> {
     let mut cases = record.cases.iter().filter(|case| case.role == Role::Case);
     match (cases.next(), cases.next()) {
         (Some(case), None) => {
             let valid = case.status == Status::Ok;
-            let histogram = histogram::block(&histogram::sorted(&case.samples));
-            let histogram = histogram.filter(|_| valid).map(|block| Block {
+            let histogram = histogram::table(&histogram::sorted(&case.samples));
+            let histogram = histogram.filter(|_| valid).map(|table| Table {
                 title: format!(
                     "{}, {}",
                     rows::heading(trials::words(record).name),
                     record.unit
                 ),
-                ..block
+                ..table
             });
             std::iter::once(lines(case, record))
                 .chain(histogram)
@@ -36,7 +37,7 @@ pub(super) fn blocks(record: &Record) -> Vec<Block> {
 }
 
 /// How its batch was found, whether it proved itself, and what was measured beside its cost.
-fn lines(case: &CaseRecord, record: &Record) -> Block {
+fn lines(case: &CaseRecord, record: &Record) -> Table {
     let unit = record.unit;
     let factors = case.factors.iter();
     let factors = factors.map(|(name, value)| text::line(&format!("{name} = {value}")));
@@ -91,7 +92,7 @@ fn lines(case: &CaseRecord, record: &Record) -> Block {
         ("Also (medians)", medians.collect::<Vec<_>>().join(", ")),
     ];
     type Fact = (&'static str, String);
-    Block::of(
+    Table::of(
         vec![
             Head::words("").of(|line: &Fact| Cell::words(line.0)),
             Head::words("").of(|line: &Fact| Cell::words(&line.1)),

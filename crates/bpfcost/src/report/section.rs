@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::{block::Block, style::Tone};
+use crate::report::{style::Tone, table::Table};
 
 /// Where a view is shown, and so how much of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub struct View {
 #[derive(Clone, Debug)]
 pub enum Section {
     /// A table.
-    Table(Block),
+    Table(Table),
     /// Figures; a page alone has them.
     Figures(Figures),
     /// Paragraphs.
@@ -165,6 +165,6 @@ impl Fact {
 }
 
 /// Blocks as sections.
-pub fn tables(blocks: impl IntoIterator<Item = Block>) -> Vec<Section> {
-    blocks.into_iter().map(Section::Table).collect()
+pub fn table_sections(tables: impl IntoIterator<Item = Table>) -> Vec<Section> {
+    tables.into_iter().map(Section::Table).collect()
 }

@@ -3,14 +3,14 @@
 use std::fmt::Write;
 
 use comfy_table::{
-    Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, Width,
+    Attribute, Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table as TextTable, Width,
 };
 
 use crate::report::{
-    block::{self, Block},
     number,
     section::{Section, View},
     style::{Style, Tone},
+    table::{self, Table},
     text,
 };
 
@@ -31,7 +31,7 @@ pub fn render(view: &View, style: Style) -> String {
 pub fn sections(out: &mut String, sections: &[Section], style: Style) {
     for section in sections {
         match section {
-            Section::Table(block) => block.terminal(out, style),
+            Section::Table(table) => table.terminal(out, style),
             Section::Prose(prose) => {
                 if !prose.title.is_empty() {
                     let _ = writeln!(out, "{}", style.bold(&prose.title));
@@ -74,7 +74,7 @@ const GAP: usize = 2;
 /// Marks a line that becomes a heading; never part of a record's text ([`text::line`]).
 const HEADING: char = '\u{E000}';
 
-impl Block {
+impl Table {
     /// For a terminal.
     pub fn terminal(&self, out: &mut String, style: Style) {
         if !self.title.is_empty() {
@@ -209,8 +209,8 @@ impl Block {
 }
 
 /// A table without rows.
-fn empty(head: &[&block::Head], style: Style) -> Table {
-    let mut table = Table::new();
+fn empty(head: &[&table::Head], style: Style) -> TextTable {
+    let mut table = TextTable::new();
     table
         .load_style(comfy_table::presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Dynamic)
@@ -220,7 +220,7 @@ fn empty(head: &[&block::Head], style: Style) -> Table {
     } else {
         table.force_no_tty();
     }
-    let heading = |head: &&block::Head| {
+    let heading = |head: &&table::Head| {
         let cell = Cell::new(if head.joined { "" } else { &head.text });
         if style.colour {
             cell.add_attribute(Attribute::Dim)

@@ -2,9 +2,9 @@
 
 use crate::{
     report::{
-        block::{Block, Cell, Head, Note},
         number::{self, HOLD, fixed, percent, plain_decimals, plural},
         style::{Style, Tone},
+        table::{Cell, Head, Note, Table},
         text,
     },
     top::{Running, View},
@@ -38,15 +38,15 @@ pub(crate) fn render(view: &View, most: usize, style: Style) -> String {
         }),
         Head::words("held by").of(|one: &Running| Cell::words(held_by(one))),
     ];
-    let mut block = Block {
+    let mut table = Table {
         title: title(view),
-        ..Block::of(columns, view.programs.iter().take(most))
+        ..Table::of(columns, view.programs.iter().take(most))
     };
     if !view.programs.is_empty() {
-        block.notes.push(Note::new(Tone::Plain, total(view, most)));
+        table.notes.push(Note::new(Tone::Plain, total(view, most)));
         let missed = missed(view).map(|text| Note::new(Tone::Open, text));
-        block.notes.extend(missed);
-        block.captions = vec![
+        table.notes.extend(missed);
+        table.captions = vec![
             format!(
                 "ns/run: by the kernel's own account (bpf_stats), less the {} ns that it shows for a program that does \
                  nothing. {NOT_IN_IT}",
@@ -56,7 +56,7 @@ pub(crate) fn render(view: &View, most: usize, style: Style) -> String {
         ];
     }
     let mut out = String::new();
-    block.terminal(&mut out, style);
+    table.terminal(&mut out, style);
     number::plain_spaces(out.trim_end()) + "\n"
 }
 

@@ -4,7 +4,7 @@ use crate::{
     experiment::{Role, Unit},
     measure::Stop,
     record::{self, BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
-    report::{block::Note, number, style::Tone, target, text},
+    report::{number, style::Tone, table::Note, target, text},
 };
 
 /// The 2N/N ratio may miss 2 by this share before a case is noted (METHODOLOGY: 5 %).

@@ -5,9 +5,9 @@ use bpfcost::{
     builtin::attach,
     record::{CaseRecord, Record, Verdict},
     report::{
-        block::Cell,
         matrix::{self, Matrix},
         style::Style,
+        table::Cell,
     },
 };
 
@@ -92,12 +92,12 @@ fn kernels_are_compared_by_net() {
 #[test]
 fn changes_are_named_by_type_first() {
     let records = kernels();
-    let blocks = matrix::changes(&of(&records[1..3]));
-    let [block] = blocks.as_slice() else {
-        panic!("{blocks:?}");
+    let tables = matrix::changes(&of(&records[1..3]));
+    let [table] = tables.as_slice() else {
+        panic!("{tables:?}");
     };
     let text = |cell: &Cell| cell.text.replace('\u{A0}', " ");
-    let rows = block.rows.iter();
+    let rows = table.rows.iter();
     let rows: Vec<String> = rows
         .map(|row| row.iter().map(text).collect::<Vec<_>>().join(" "))
         .collect();
@@ -116,12 +116,12 @@ fn changes_are_named_by_type_first() {
         ]
     );
     // What was compared is named.
-    assert!(block.title.starts_with("exact:7.2 against exact:6.12: "));
+    assert!(table.title.starts_with("exact:7.2 against exact:6.12: "));
     let same = [sample_grid::oldest(), sample_grid::old()];
-    let block = matrix::changes(&of(&same)).remove(0);
-    assert!(block.rows.is_empty());
+    let table = matrix::changes(&of(&same)).remove(0);
+    assert!(table.rows.is_empty());
     assert_eq!(
-        block.captions.join(" ").replace('\u{A0}', " "),
+        table.captions.join(" ").replace('\u{A0}', " "),
         "No case got dearer or cheaper by over 10 %."
     );
     let none = [sample_grid::new(), sample_grid::host()];

@@ -15,17 +15,17 @@ use bpfcost::{
     experiment::Layout,
     record::{Part, Record},
     report::{
-        block::{self, Block},
         rate::{self, Load},
         style::Style,
         summary,
+        table::{self, Table},
     },
 };
 use bpfcost_stats::Additive;
 
-fn blocks(record: &Record) -> String {
-    block::plain(&shown::blocks(record), |block, out| {
-        block.terminal(out, Style::default());
+fn tables(record: &Record) -> String {
+    table::plain(&shown::tables(record), |table, out| {
+        table.terminal(out, Style::default());
     })
 }
 
@@ -102,7 +102,7 @@ fn counts_that_differ_from_load_to_load_tell_nothing() {
     let found = Parts::of(&record).unwrap();
     let (_, sum) = found.sums().last().unwrap();
     assert_eq!(sum.adds_up, Additive::CantTell);
-    assert!(words(&blocks(&record)).contains("can't tell"));
+    assert!(words(&tables(&record)).contains("can't tell"));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn few_epochs_can_not_tell() {
                 .sums()
                 .all(|(_, sum)| sum.adds_up == Additive::CantTell)
         );
-        let view = words(&blocks(&record));
+        let view = words(&tables(&record));
         assert!(view.contains("can't tell"), "{view}");
         assert!(!view.contains("NaN"), "{view}");
     }
@@ -140,24 +140,24 @@ fn what_is_missing_stays_empty() {
         ..record
     };
     assert_eq!(Parts::of(&flat), None);
-    assert_eq!(shown::blocks(&flat), Vec::<Block>::new());
-    assert!(rate::blocks(&flat, LOAD).is_empty());
+    assert_eq!(shown::tables(&flat), Vec::<Table>::new());
+    assert!(rate::tables(&flat, LOAD).is_empty());
 }
 
 #[test]
 fn tables_of_times() {
-    insta::assert_snapshot!(blocks(&sample_parts::timed(14)));
+    insta::assert_snapshot!(tables(&sample_parts::timed(14)));
 }
 
 #[test]
 fn tables_of_counts() {
-    insta::assert_snapshot!(blocks(&sample_parts::counted()));
+    insta::assert_snapshot!(tables(&sample_parts::counted()));
 }
 
 #[test]
 fn tables_in_markdown() {
-    let blocks = shown::blocks(&sample_parts::timed(14));
-    insta::assert_snapshot!(block::plain(&blocks, Block::markdown));
+    let tables = shown::tables(&sample_parts::timed(14));
+    insta::assert_snapshot!(table::plain(&tables, Table::markdown));
 }
 
 #[test]

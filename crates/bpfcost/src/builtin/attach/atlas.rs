@@ -11,11 +11,11 @@ use std::fmt::Write;
 use crate::{
     record::{CrossTarget, Record},
     report::{
-        block::Block,
         markdown::escape,
         matrix::{self, Matrix},
         number,
         section::Detail,
+        table::Table,
         target, text,
         view::grid::{self, Sheet},
         words,
@@ -58,8 +58,8 @@ pub fn render(records: &[&Record]) -> Option<String> {
         let each = atlas.kernels.iter();
         let each = each.map(|record| cells(record, format!("All of {}", place(record))));
         let changes = atlas.changes().into_iter();
-        for block in changes.chain(atlas.by_kernel()).chain(each) {
-            below_heading(&mut out, block);
+        for table in changes.chain(atlas.by_kernel()).chain(each) {
+            below_heading(&mut out, table);
         }
     }
     if !atlas.clocks.is_empty() {
@@ -67,12 +67,12 @@ pub fn render(records: &[&Record]) -> Option<String> {
                 Instructions are no nanoseconds. These are times by real clocks, of whatever the machine allows: \
                 hold their order against that of the counts before you read one for the other.\n\n";
         for record in &atlas.clocks {
-            let mut block = cells(record, place(record));
-            block
+            let mut table = cells(record, place(record));
+            table
                 .captions
                 .extend(Sheet::new(record).map(|sheet| sheet.caption()));
-            block.captions.extend(words::session_caption(record));
-            below_heading(&mut out, block);
+            table.captions.extend(words::session_caption(record));
+            below_heading(&mut out, table);
         }
     }
     Some(number::plain_spaces(&out))
@@ -115,7 +115,7 @@ impl<'a> Atlas<'a> {
     }
 
     /// What changed from each kernel to the next.
-    fn changes(&self) -> Vec<Block> {
+    fn changes(&self) -> Vec<Table> {
         let pairs = self.kernels.windows(2).filter_map(Matrix::new);
         pairs.flat_map(|matrix| matrix::changes(&matrix)).collect()
     }
@@ -127,19 +127,19 @@ fn place(record: &Record) -> String {
 }
 
 /// All cells of a record.
-fn cells(record: &Record, title: String) -> Block {
-    let block = Sheet::new(record).map(|sheet| sheet.block(Detail::Document));
-    Block {
+fn cells(record: &Record, title: String) -> Table {
+    let table = Sheet::new(record).map(|sheet| sheet.table(Detail::Document));
+    Table {
         title,
-        ..block.unwrap_or_default()
+        ..table.unwrap_or_default()
     }
 }
 
 /// A table with its title as a heading, so that it can be linked to.
-fn below_heading(out: &mut String, mut block: Block) {
-    let title = std::mem::take(&mut block.title);
+fn below_heading(out: &mut String, mut table: Table) {
+    let title = std::mem::take(&mut table.title);
     let _ = writeln!(out, "### {}\n", escape(&title));
-    block.markdown(out);
+    table.markdown(out);
 }
 
 /// A release as numbers, so that 6.8 stands before 6.12.

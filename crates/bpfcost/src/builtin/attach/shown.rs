@@ -8,16 +8,16 @@ use crate::{
     experiment::Unit,
     record::{Part, Record},
     report::{
-        block::{Block, Cell, Head, Note},
         csv::{self, Columns},
         number,
         style::Tone,
+        table::{Cell, Head, Note, Table},
         text, words,
     },
 };
 
 /// The tables of a record's parts; none where it has no such cases.
-pub fn blocks(record: &Record) -> Vec<Block> {
+pub fn tables(record: &Record) -> Vec<Table> {
     let Some(parts) = Parts::of(record) else {
         return Vec::new();
     };
@@ -61,7 +61,7 @@ pub(in crate::builtin) fn columns(record: &Record) -> Option<Columns<'_>> {
 }
 
 /// The mechanism, and what each body adds to it.
-fn costs(parts: &Parts, record: &Record) -> Block {
+fn costs(parts: &Parts, record: &Record) -> Table {
     let unit = record.unit;
     let mut columns = vec![
         Head::words("attach").of(|row: &AttachParts| Cell::words(text::line(&row.attach))),
@@ -72,7 +72,7 @@ fn costs(parts: &Parts, record: &Record) -> Block {
         let name = text::line(body).replace("-", "-\n");
         Head::number(format!("+ {name}")).of(move |row: &AttachParts| part(row.bodies[at], unit))
     }));
-    Block {
+    Table {
         title: format!("Parts of the cost, {unit}"),
         notes: parts.rows.iter().filter_map(passed).collect(),
         captions: vec![
@@ -80,12 +80,12 @@ fn costs(parts: &Parts, record: &Record) -> Block {
              the empty program, within the same epochs."
                 .to_owned(),
         ],
-        ..Block::of(columns, &parts.rows)
+        ..Table::of(columns, &parts.rows)
     }
 }
 
 /// The tax, whether the parts add up, and the kernel's own account.
-fn sums(parts: &Parts, record: &Record) -> Block {
+fn sums(parts: &Parts, record: &Record) -> Table {
     type PartsRow<'a> = (&'a AttachParts, Option<&'a PartsSum>);
     let unit = record.unit;
     let mut rows: Vec<PartsRow<'_>> = Vec::new();
@@ -143,11 +143,11 @@ fn sums(parts: &Parts, record: &Record) -> Block {
          {nothing} of the whole."
     );
     let findings = parts.sums().filter_map(|one| finding(one, parts, unit));
-    Block {
+    Table {
         title: format!("The tax of bpf_stats, and whether the parts add up, {unit}"),
         notes: findings.collect(),
         captions: std::iter::once(read).chain(kernel).collect(),
-        ..Block::of(columns, &rows)
+        ..Table::of(columns, &rows)
     }
 }
 

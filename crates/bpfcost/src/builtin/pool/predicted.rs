@@ -11,13 +11,13 @@ use crate::{
     builtin::Own,
     record::{Curve, Record},
     report::{
-        block::{Block, Cell, Head, Note},
         csv::{self, Columns},
         figure::curve,
         number,
         scaling::{Chart, RateUnit},
-        section::{Detail, Figures, Prose, Section, tables},
+        section::{Detail, Figures, Prose, Section, table_sections},
         style::Tone,
+        table::{Cell, Head, Note, Table},
         text,
     },
 };
@@ -71,15 +71,15 @@ fn shown(
             ..Figures::default()
         }));
     }
-    let mut blocks = Vec::new();
+    let mut tables = Vec::new();
     if !prediction.curves.is_empty() {
-        blocks.push(curves(chart, prediction));
+        tables.push(curves(chart, prediction));
     }
     if !published.is_empty() {
-        blocks.push(errors(chart, published));
+        tables.push(errors(chart, published));
     }
-    blocks.extend(published.iter().map(|table| points(chart, table)));
-    sections.extend(tables(blocks));
+    tables.extend(published.iter().map(|table| points(chart, table)));
+    sections.extend(table_sections(tables));
     sections
 }
 
@@ -127,7 +127,7 @@ fn lines(prediction: &Prediction) -> String {
 }
 
 /// This machine's curves, and on to more CPUs.
-fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Block {
+fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Table {
     let rates = prediction.curves.iter().flat_map(|curve| curve.1);
     let unit = RateUnit::fit(rates);
     let row = |(series, rates): &Predicted| {
@@ -136,7 +136,7 @@ fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Block {
     };
     let scaling = chart.curves.scaling;
     let heads = THREADS.map(|count| Head::number(number::count(u64::from(count))));
-    Block {
+    Table {
         title: format!(
             "Predicted, not measured: {} a second of so many {}, a CPU each, {}",
             chart.operations(),
@@ -149,7 +149,7 @@ fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Block {
         rows: prediction.curves.iter().map(row).collect(),
         notes: beside(chart, prediction).into_iter().collect(),
         captions: vec![lines(prediction)],
-        ..Block::default()
+        ..Table::default()
     }
 }
 
@@ -186,7 +186,7 @@ fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
 }
 
 /// How far the model is off in each published table.
-fn errors(chart: &Chart<'_>, tables: &[PublishedTable]) -> Block {
+fn errors(chart: &Chart<'_>, tables: &[PublishedTable]) -> Table {
     let row = |(table, rows): &PublishedTable| {
         let mut tested: Vec<&PublishedPoint> = rows.iter().filter(|row| !row.fitted).collect();
         tested.sort_by(|a, b| a.factor().total_cmp(&b.factor()));
@@ -212,7 +212,7 @@ fn errors(chart: &Chart<'_>, tables: &[PublishedTable]) -> Block {
         ]
     };
     let rows = tables.iter().flat_map(|table| &table.1);
-    Block {
+    Table {
         title: "The prediction against published tables, of other machines".to_owned(),
         head: vec![
             Head::words("published"),
@@ -227,7 +227,7 @@ fn errors(chart: &Chart<'_>, tables: &[PublishedTable]) -> Block {
              fitted to test nothing, and are left out.",
             number::plural(rows.filter(|row| row.fitted).count(), "point")
         )],
-        ..Block::default()
+        ..Table::default()
     }
 }
 
@@ -237,7 +237,7 @@ fn times(factor: f64) -> String {
 }
 
 /// Every point of a published table beside its prediction.
-fn points(chart: &Chart<'_>, (table, rows): &PublishedTable) -> Block {
+fn points(chart: &Chart<'_>, (table, rows): &PublishedTable) -> Table {
     let unit = RateUnit::fit(rows.iter().map(|row| row.published));
     let row = |row: &PublishedPoint| {
         let (answer, tone) = match (row.fitted, row.factor() <= OFF) {
@@ -263,7 +263,7 @@ fn points(chart: &Chart<'_>, (table, rows): &PublishedTable) -> Block {
         ]
     };
     let counted = format!("{} {}", unit.prefix, table.unit);
-    Block {
+    Table {
         title: format!("Published and predicted: {}", table.title),
         head: vec![
             Head::words(text::line(&chart.curves.scaling.series)),
@@ -281,6 +281,6 @@ fn points(chart: &Chart<'_>, (table, rows): &PublishedTable) -> Block {
             table.source,
             table.told()
         )],
-        ..Block::default()
+        ..Table::default()
     }
 }

@@ -4,9 +4,9 @@
 use crate::{
     record::{CaseRecord, Part, Status},
     report::{
-        block::{Block, Cell, Head},
         number::{self, MISSING},
-        section::{Detail, Section, tables},
+        section::{Detail, Section, table_sections},
+        table::{Cell, Head, Table},
         text,
         workload::{Overhead, Scale, held},
     },
@@ -34,22 +34,22 @@ struct CallStats<'a> {
 
 /// A table for each probe that counted any; of several not where there is little room.
 pub(super) fn sections(overhead: &Overhead<'_>, detail: Detail) -> Vec<Section> {
-    let mut blocks = Vec::new();
+    let mut tables = Vec::new();
     for state in &overhead.states.all {
         for probed in &state.probes {
             let seen = format!("Calls seen by {}", text::line(probed.variant));
             let kinds = kinds(probed.case);
-            let block = || block(overhead, overhead.title(&seen, state), probed.case, &kinds);
-            blocks.extend((!kinds.is_empty()).then(block));
+            let table = || table(overhead, overhead.title(&seen, state), probed.case, &kinds);
+            tables.extend((!kinds.is_empty()).then(table));
         }
     }
-    if blocks.len() > 1 && detail == Detail::Brief {
-        blocks = vec![Block {
+    if tables.len() > 1 && detail == Detail::Brief {
+        tables = vec![Table {
             captions: vec![EVERY_CALL.to_owned()],
-            ..Block::default()
+            ..Table::default()
         }];
     }
-    tables(blocks)
+    table_sections(tables)
 }
 
 /// The kinds of calls that a case has, most frequent first. What has no time beside it is something else.
@@ -71,12 +71,12 @@ fn kinds<'a>(case: &'a CaseRecord) -> Vec<CallStats<'a>> {
     kinds
 }
 
-fn block(
+fn table(
     overhead: &Overhead<'_>,
     title: String,
     case: &CaseRecord,
     kinds: &[CallStats<'_>],
-) -> Block {
+) -> Table {
     let sum = |name: &str| Some(case.secondary.get(name)?.iter().flatten().sum::<f64>());
     let (ops, all) = (sum("ops"), sum("syscalls"));
     let mut told: Vec<CallStats<'_>> = kinds.iter().take(TOP).copied().collect();
@@ -110,9 +110,9 @@ fn block(
         Head::number("share").of(|kind: &CallStats<'_>| ratio(kind, all, number::percent)),
         Head::number("one takes").of(took),
     ];
-    Block {
+    Table {
         title,
         captions: vec![CAPTION.to_owned()],
-        ..Block::of(columns, &told)
+        ..Table::of(columns, &told)
     }
 }

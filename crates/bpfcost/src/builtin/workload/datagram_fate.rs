@@ -4,9 +4,9 @@
 use crate::{
     record::{CaseRecord, State, Status},
     report::{
-        block::{Block, Cell, Head},
         number,
-        section::{Section, tables},
+        section::{Section, table_sections},
+        table::{Cell, Head, Table},
         text,
         workload::{Overhead, Scale, held},
     },
@@ -15,10 +15,10 @@ use crate::{
 /// A table for each state whose client tells what it sent.
 pub(super) fn sections(overhead: &Overhead<'_>) -> Vec<Section> {
     let states = overhead.states.all.iter();
-    tables(states.filter_map(|state| block(overhead, state)))
+    table_sections(states.filter_map(|state| table(overhead, state)))
 }
 
-fn block(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Block> {
+fn table(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Table> {
     let off = state.off.filter(|off| off.status == Status::Ok)?;
     let operation = text::line(&overhead.states.workload.operation);
     let sent = off.secondary_value("sent").filter(|sent| *sent > 0.0)?;
@@ -41,13 +41,13 @@ fn block(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Block> {
         "Of {} {operation}s sent in a window",
         number::fixed(sent, 0)
     );
-    Some(Block {
+    Some(Table {
         title: overhead.title(&title, state),
         captions: vec![
             "A server that worked for all of that time has none to spare: throughput shows what a probe costs it."
                 .to_owned(),
         ],
-        ..Block::of(columns, &rows)
+        ..Table::of(columns, &rows)
     })
 }
 

@@ -12,7 +12,7 @@ use bpfcost_bpf::{
 use super::{
     Target, check, floor_packet, model, packet,
     proof::{expected_packet, first_packet, outcome_problem, table_problem},
-    scenario::{Flows, Scenario, Table},
+    scenario::{Flows, LruState, Scenario},
     sequence::{Sequence, low_word},
     target_of,
 };
@@ -28,7 +28,7 @@ const WARM_NS: u64 = 10_000_000_000;
 
 /// Loaded instances, one per table that the cases need.
 pub(super) struct Epoch {
-    instances: Vec<(Table, LoadBalancer)>,
+    instances: Vec<(LruState, LoadBalancer)>,
     cpus: Vec<u32>,
     /// The run's seed and, unless instructions are counted, the epoch, mixed.
     seed: u64,
@@ -85,7 +85,7 @@ impl Epoch {
                 })
             })
             .collect::<Result<Vec<_>>>()?;
-        let mut instances: Vec<(Table, LoadBalancer)> = Vec::new();
+        let mut instances: Vec<(LruState, LoadBalancer)> = Vec::new();
         for table in entries.iter().map(|entry| entry.target.table()) {
             if instances.iter().any(|(own, _)| *own == table) {
                 continue;
@@ -117,7 +117,7 @@ impl Epoch {
         found.with_context(|| format!("{} was not loaded in this epoch", case.name))
     }
 
-    fn instance(&mut self, table: Table) -> Result<&mut LoadBalancer> {
+    fn instance(&mut self, table: LruState) -> Result<&mut LoadBalancer> {
         let found = self.instances.iter_mut().find(|(own, _)| *own == table);
         found
             .map(|(_, instance)| instance)
@@ -243,7 +243,7 @@ impl Epoch {
         let Traffic { sequences, works } = self.traffic(entry, &scenario, resets);
         let (cpus, exact) = (self.cpus.clone(), self.exact);
         let seen = self
-            .instance(Table::Warm)?
+            .instance(LruState::Warm)?
             .batch(Body::Empty, reset, &works, ops, resets)?;
         prove(batch::problem(&cpus, &seen, ops, exact))?;
         for (i, seen) in seen.iter().enumerate() {
@@ -261,7 +261,7 @@ impl Epoch {
         sequences: &[Sequence],
         ops: u64,
     ) -> Result<(), Fault> {
-        if scenario.table != Table::Empty {
+        if scenario.table != LruState::Empty {
             return Ok(());
         }
         let cpus = self.cpus.clone();
@@ -291,7 +291,7 @@ impl Epoch {
     fn keep_warm(&mut self, entry: usize, scenario: &Scenario) -> Result<()> {
         let now = lb::now_ns();
         let route = match model::route(scenario) {
-            Some(route) if scenario.table == Table::Warm => route,
+            Some(route) if scenario.table == LruState::Warm => route,
             _ => return Ok(()),
         };
         let exact = self.exact;
@@ -409,7 +409,7 @@ impl Loaded for Epoch {
 
 /// A loaded datapath with everything but warm flows in it; shares rings and reals with `first`.
 fn instance(
-    table: Table,
+    table: LruState,
     cpus: &[u32],
     variant: Variant,
     first: Option<&LoadBalancer>,
@@ -424,7 +424,7 @@ fn instance(
     for (key, vip) in model::vips() {
         instance.add_vip(&key, &vip)?;
     }
-    if table == Table::Full {
+    if table == LruState::Full {
         let (flows, entries) = model::foreign(LRU_ENTRIES);
         for &cpu in cpus {
             instance.remember(cpu, &flows, &entries)?;

@@ -27,7 +27,7 @@ const SOURCES_16M: u32 = 0xff_ffff;
 
 /// The table that a scenario works on. Stress never shares one with what must stay warm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Table {
+pub(super) enum LruState {
     /// Holds the flows of all warm scenarios, far below its capacity.
     Warm,
     /// Filled to capacity with foreign flows before anything is measured.
@@ -96,7 +96,7 @@ pub(super) struct Scenario {
     pub(super) shape: Shape,
     /// The bits of a source that vary; 0 for a single flow.
     pub(super) mask: u32,
-    pub(super) table: Table,
+    pub(super) table: LruState,
     pub(super) flows: Flows,
     pub(super) action: Action,
     pub(super) sizing: Sizing,
@@ -143,7 +143,7 @@ pub(super) fn all() -> Vec<Scenario> {
     let stress = |name, from, to, layer4, about| Scenario {
         group: "LRU stress",
         mask: SOURCES_16M,
-        table: Table::Full,
+        table: LruState::Full,
         flows: Flows::Fresh,
         sizing: Sizing::Calibrated {
             most: Some(FRESH_FLOWS),
@@ -182,13 +182,13 @@ pub(super) fn all() -> Vec<Scenario> {
         diverse("udp-v4-lru-diverse", udp_v4, QUIC, Udp, "IPv4 UDP, all flows known and fresh");
         Scenario { group: "TCP flags",
             ..missing(plain("tcp-v4-syn", ("10.10.8.2", 60001), WEB, TcpSyn, "SYN: skips the lookup, inserts each time")) };
-        Scenario { group: "TCP flags", mask: SOURCES_16M, table: Table::Full,
+        Scenario { group: "TCP flags", mask: SOURCES_16M, table: LruState::Full,
             ..missing(plain("tcp-v4-rst-miss", ("10.10.8.1", 60000), WEB, TcpRst, "RST of unknown flows: looks up, never inserts")) };
         stress("tcp-v4-lru-miss", tcp_v4, WEB, Tcp, "new IPv4 TCP flows into a full table");
         stress("udp-v4-lru-miss", udp_v4, QUIC, Udp, "new IPv4 UDP flows into a full table");
         Scenario { mask: SOURCES_4K, sizing: Sizing::Fixed(WARMUP_OPS),
             ..stress("tcp-v4-lru-warmup", tcp_v4, WEB, Tcp, "6500 packets of 4096 new flows: half miss") };
-        Scenario { table: Table::Empty,
+        Scenario { table: LruState::Empty,
             ..stress("lru-insert-empty", tcp_v4, WEB, Tcp, "new IPv4 TCP flows into an empty table") };
         early("pass-v4-no-vip", ("10.10.4.1", 33333), ("10.10.9.9", 80), Tcp, Action::Pass, "IPv4 TCP to no VIP: one hash lookup");
         early("pass-v6-no-vip", ("fd00:400::1", 33333), ("fd00:9900::1", 80), Tcp, Action::Pass, "IPv6 TCP to no VIP: one hash lookup");
@@ -226,7 +226,7 @@ fn plain(
         layer4,
         shape: Shape::Plain,
         mask: 0,
-        table: Table::Warm,
+        table: LruState::Warm,
         flows: Flows::Known,
         action: Action::Tx,
         sizing: Sizing::Calibrated {

@@ -13,7 +13,7 @@ use etherparse::{
 
 use super::{
     model, packet,
-    scenario::{self, Action, Flows, Scenario, Table},
+    scenario::{self, Action, Flows, LruState, Scenario},
     sequence::{Sequence, low_word},
 };
 use crate::experiment::Sizing;
@@ -143,7 +143,7 @@ fn scenarios_are_those_of_the_specification() {
             _ => Flows::Unasked,
         };
         assert_eq!(scenario.flows, flows, "{name}");
-        let is_cold = scenario.table == Table::Full;
+        let is_cold = scenario.table == LruState::Full;
         assert_eq!(is_cold, row.table == "cold", "{name}");
 
         let route = model::route(scenario);

@@ -10,11 +10,11 @@ pub use self::junit::render as junit;
 use crate::{
     record::{Basis, Change, Changes, Gate, OneSided, Outcome, Side},
     report::{
-        block::{Block, Cell, Head},
         number::{self, MISSING},
         rows,
         section::{Section, View},
         style::Tone,
+        table::{Cell, Head, Table},
         text, words,
     },
 };
@@ -47,7 +47,7 @@ pub fn view(changes: &Changes) -> View {
 }
 
 /// The cases, in the order of the comparison.
-fn cases(changes: &Changes) -> Block {
+fn cases(changes: &Changes) -> Table {
     let mut cases = changes.cases.iter();
     let head = if cases.all(|change| change.unit.is_counted()) {
         "change"
@@ -85,13 +85,13 @@ fn cases(changes: &Changes) -> Block {
             Cell::words(verdict).toned(tone)
         }),
     ];
-    let block = Block::by_group(columns, groups);
+    let table = Table::by_group(columns, groups);
     let captions = captions(changes)
         .into_iter()
-        .filter(|_| !block.rows.is_empty());
-    Block {
+        .filter(|_| !table.rows.is_empty());
+    Table {
         captions: captions.chain(one_sided(changes)).collect(),
-        ..block
+        ..table
     }
 }
 

@@ -7,8 +7,9 @@ use crate::{
     experiment::Grid,
     record::{Difference, Verdict},
     report::{
-        block::{Block, Cell, Head},
-        number, text,
+        number,
+        table::{Cell, Head, Table},
+        text,
     },
 };
 
@@ -18,13 +19,13 @@ const NAMED: f64 = 0.10;
 const MOST: usize = 30;
 
 /// A table for each target that is compared, where cases span a grid: the dearest change first.
-pub fn changes(matrix: &Matrix<'_>) -> Vec<Block> {
+pub fn changes(matrix: &Matrix<'_>) -> Vec<Table> {
     let Some(grid) = &matrix.grid else {
         return Vec::new();
     };
     let pairs =
         (0..matrix.heads.len()).filter_map(|here| Some([matrix.heads[here].against?, here]));
-    pairs.map(|pair| block(matrix, grid, pair)).collect()
+    pairs.map(|pair| table(matrix, grid, pair)).collect()
 }
 
 /// A case that two targets have.
@@ -44,7 +45,7 @@ impl Change<'_> {
     }
 }
 
-fn block(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Block {
+fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
     let [there, here] = columns.map(|column| &matrix.heads[column]);
     let over = number::round_percent(NAMED);
     let changes = matrix.rows().filter_map(|row| {
@@ -99,12 +100,12 @@ fn block(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Block {
         cost(1, here),
         Head::number("change").of(relative),
     ];
-    Block {
+    Table {
         title: format!(
             "{} against {}: dearer or cheaper by over {over}",
             here.label, there.label
         ),
         captions: vec![caption],
-        ..Block::of(columns, &large)
+        ..Table::of(columns, &large)
     }
 }

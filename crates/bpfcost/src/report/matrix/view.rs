@@ -4,10 +4,10 @@ use super::{DifferenceText, Matrix, MatrixRow, changes, sentence};
 use crate::{
     record::{Against, Record, Standing, Status},
     report::{
-        block::{Block, Cell, Head},
         figure::heat,
-        section::{Detail, Figures, Problem, Section, View, tables},
+        section::{Detail, Figures, Problem, Section, View, table_sections},
         style::Tone,
+        table::{Cell, Head, Table},
         target, text,
         view::grid::EVERY_CASE,
         warnings, words,
@@ -26,7 +26,7 @@ const SHADES: &str = "Stronger beyond 1\u{A0}%, 5\u{A0}% and 20\u{A0}%. Targets 
 /// Several targets side by side. Except in a short view, the records follow in full.
 pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
     let mut sections = vec![Section::Table(targets(matrix))];
-    sections.extend(tables(changes(matrix)));
+    sections.extend(table_sections(changes(matrix)));
     if matches!(detail, Detail::Brief | Detail::Page) {
         sections.extend(problems(matrix));
     }
@@ -46,7 +46,7 @@ pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
 }
 
 /// What each target is.
-fn targets(matrix: &Matrix<'_>) -> Block {
+fn targets(matrix: &Matrix<'_>) -> Table {
     let first = |standing: &Standing<'_>| match standing.against {
         Against::Column(first) => matrix.heads[first].label.clone(),
         Against::First | Against::Nothing(_) => String::new(),
@@ -67,14 +67,14 @@ fn targets(matrix: &Matrix<'_>) -> Block {
         Head::words("compared with").of(|one: &Standing<'_>| Cell::words(first(one))),
         Head::words("costs are").of(|one: &Standing<'_>| Cell::words(numbers(one.record))),
     ];
-    Block {
+    Table {
         title: "Targets".to_owned(),
-        ..Block::of(columns, &matrix.cross_target.columns)
+        ..Table::of(columns, &matrix.cross_target.columns)
     }
 }
 
 /// Every case on every target: what it costs there, how far that is open, and how it differs.
-fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
+fn costs(matrix: &Matrix<'_>, detail: Detail) -> Table {
     let all = detail != Detail::Brief;
     let mut columns = vec![Head::words("case").of(|row: &MatrixRow| Cell::words(&row.name))];
     for (at, (head, standing)) in matrix
@@ -141,10 +141,10 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Block {
     let mut captions = matrix.notes(all);
     captions.extend(matrix.captions());
     captions.extend((!all).then(|| EVERY_CASE.to_owned()));
-    Block {
+    Table {
         title: "Costs".to_owned(),
         captions,
-        ..Block::by_group(
+        ..Table::by_group(
             columns,
             groups.map(|group| (group.name.clone(), &group.rows)),
         )

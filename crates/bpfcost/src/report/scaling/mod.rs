@@ -12,9 +12,9 @@ use crate::{
     experiment::Role,
     record::{CaseRecord, CurveGroup, CurvePoint, Curves, Part, Record},
     report::{
-        block::{Block, Cell},
         missed, number,
         rows::{self, Group, PairRow},
+        table::{Cell, Table},
         target, text,
     },
 };
@@ -61,10 +61,10 @@ impl<'a> Chart<'a> {
     }
 
     /// The tables, most important first; those of every point too, where `all` is wanted.
-    pub fn blocks(&self, all: bool) -> Vec<Block> {
-        let mut blocks = rate::blocks(self, all);
-        blocks.extend(verdict::block(self));
-        blocks
+    pub fn tables(&self, all: bool) -> Vec<Table> {
+        let mut tables = rate::tables(self, all);
+        tables.extend(verdict::table(self));
+        tables
     }
 
     /// The cases that are on no curve, by heading; no floors.

@@ -9,8 +9,9 @@ use super::{
 use crate::{
     record::{Curve, CurveGroup, CurvePoint, Part, Status},
     report::{
-        block::{Block, Cell, Head},
-        missed, number, rows, target, text,
+        missed, number, rows,
+        table::{Cell, Head, Table},
+        target, text,
     },
 };
 
@@ -20,21 +21,21 @@ const LATENCY_CLOCK: &str = "latency_clock_ns";
 const RATE: &str = "rate";
 
 /// The tables, most important first; of all groups in full where `all` is wanted.
-pub(super) fn blocks(chart: &Chart<'_>, all: bool) -> Vec<Block> {
+pub(super) fn tables(chart: &Chart<'_>, all: bool) -> Vec<Table> {
     let groups = &chart.curves.groups;
     let (usual, others) = (&groups[0], &groups[1..]);
-    let mut blocks = vec![rates(chart, usual)];
+    let mut tables = vec![rates(chart, usual)];
     // What an emulator shows are misses.
     let place = usize::from(chart.tells_speed);
-    blocks.splice(place..place, misses(chart));
+    tables.splice(place..place, misses(chart));
     if all {
-        blocks.push(at_one_count(chart, usual, all));
-        blocks.extend(others.iter().map(|group| rates(chart, group)));
+        tables.push(at_one_count(chart, usual, all));
+        tables.extend(others.iter().map(|group| rates(chart, group)));
     } else if chart.tells_speed {
-        blocks.push(at_one_count(chart, usual, all));
-        blocks.extend(changed(chart));
+        tables.push(at_one_count(chart, usual, all));
+        tables.extend(changed(chart));
     }
-    blocks
+    tables
 }
 
 /// The curves of a group: by the rate where they are told apart, those without one last.
@@ -54,16 +55,16 @@ pub(super) fn over_threads(
     chart: &Chart<'_>,
     counts: &[u32],
     rows: impl Iterator<Item = (String, Vec<Option<Cell>>)>,
-) -> Block {
+) -> Table {
     let scaling = chart.curves.scaling;
     let corner = Head::words(text::line(&scaling.series));
     let heads = counts
         .iter()
         .map(|count| Head::number(chart.threads(*count)));
-    Block {
+    Table {
         head: std::iter::once(corner).chain(heads).collect(),
         rows: rows.map(row).collect(),
-        ..Block::default()
+        ..Table::default()
     }
 }
 
@@ -74,7 +75,7 @@ fn row((name, cells): (String, Vec<Option<Cell>>)) -> Vec<Cell> {
 }
 
 /// What all threads do together.
-fn rates(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Block {
+fn rates(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Table {
     let counts = group.counts();
     let rows = order(chart, group).into_iter().map(|curve| {
         let cell = |count: &u32| {
@@ -83,7 +84,7 @@ fn rates(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Block {
         };
         (text::line(curve.series), counts.iter().map(cell).collect())
     });
-    Block {
+    Table {
         title: format!(
             "{} a second of all {} together, {}{}",
             rows::heading(&chart.operations()),
@@ -135,7 +136,7 @@ fn marks_caption(chart: &Chart<'_>, group: &CurveGroup<'_>) -> String {
 }
 
 /// The share of operations that found nothing, of the curves where any did.
-fn misses(chart: &Chart<'_>) -> Option<Block> {
+fn misses(chart: &Chart<'_>) -> Option<Table> {
     let groups = chart.curves.groups.iter();
     let curves = groups.flat_map(|group| group.curves.iter().map(move |curve| (group, curve)));
     let curves: Vec<(&CurveGroup<'_>, &Curve<'_>)> = curves
@@ -149,14 +150,14 @@ fn misses(chart: &Chart<'_>) -> Option<Block> {
         let name = format!("{}{}", text::line(curve.series), of_group(group));
         (name, counts.iter().map(cell).collect())
     });
-    (!curves.is_empty()).then(|| Block {
+    (!curves.is_empty()).then(|| Table {
         title: format!("Misses, of all {}", chart.operations()),
         ..over_threads(chart, &counts, rows)
     })
 }
 
 /// What is to know of every curve where there are as many threads as CPUs.
-fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>, all: bool) -> Block {
+fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>, all: bool) -> Table {
     let threads = chart.told_at();
     let order = order(chart, group).into_iter();
     let rows = order.map(|curve| (text::line(curve.series), curve.at(threads)));
@@ -176,7 +177,7 @@ fn at_one_count(chart: &Chart<'_>, group: &CurveGroup<'_>, all: bool) -> Block {
 }
 
 /// Every point of every curve, in numbers.
-pub(super) fn points(chart: &Chart<'_>) -> Block {
+pub(super) fn points(chart: &Chart<'_>) -> Table {
     let points = chart.curves.points();
     let rows = points.map(|(_, _, point)| (text::line(&point.case.name), Some(point)));
     table(
@@ -198,7 +199,7 @@ fn table(
     corner: &str,
     rows: Vec<(String, Option<&CurvePoint<'_>>)>,
     wanted: impl Fn(&str) -> bool,
-) -> Block {
+) -> Table {
     let latency = |place: usize| {
         move |point: &CurvePoint<'_>| {
             let ns = point.latencies()[place]?;
@@ -258,14 +259,14 @@ fn table(
         let cell = |column: &&Column<'_>| point.and_then(column.1);
         row((name.clone(), columns.iter().map(cell).collect()))
     };
-    Block {
+    Table {
         title,
         head: std::iter::once(Head::words(text::line(corner)))
             .chain(heads)
             .collect(),
         rows: rows.iter().map(cells).collect(),
         captions: vec![point_caption(chart, &columns)],
-        ..Block::default()
+        ..Table::default()
     }
 }
 
@@ -306,7 +307,7 @@ fn point_caption(chart: &Chart<'_>, columns: &[&Column<'_>]) -> String {
 }
 
 /// The rates under other circumstances, where curves are told apart; `None` where there are no others.
-fn changed(chart: &Chart<'_>) -> Option<Block> {
+fn changed(chart: &Chart<'_>) -> Option<Table> {
     let threads = chart.told_at();
     let others = chart
         .curves
@@ -335,7 +336,7 @@ fn changed(chart: &Chart<'_>) -> Option<Block> {
         row((name, series.iter().map(cell).collect()))
     };
     let heads = series.iter().map(|name| Head::number(text::line(name)));
-    Some(Block {
+    Some(Table {
         title: format!(
             "Under other circumstances, {}, {}",
             chart.at(threads).trim_end_matches(','),
@@ -343,6 +344,6 @@ fn changed(chart: &Chart<'_>) -> Option<Block> {
         ),
         head: std::iter::once(Head::words("")).chain(heads).collect(),
         rows: chart.curves.groups.iter().map(cells).collect(),
-        ..Block::default()
+        ..Table::default()
     })
 }

@@ -4,7 +4,7 @@ use super::{Chart, plot, rate};
 use crate::report::{
     figure::curve,
     number,
-    section::{Detail, Figures, Order, Section, tables},
+    section::{Detail, Figures, Order, Section, table_sections},
     text,
     view::grid::EVERY_CASE,
 };
@@ -12,16 +12,16 @@ use crate::report::{
 impl Chart<'_> {
     /// What leads a view.
     pub(in crate::report) fn sections(&self, detail: Detail) -> Vec<Section> {
-        let mut blocks = self.blocks(detail == Detail::Full);
-        if let Some(last) = blocks.last_mut().filter(|_| detail == Detail::Brief) {
+        let mut tables = self.tables(detail == Detail::Full);
+        if let Some(last) = tables.last_mut().filter(|_| detail == Detail::Brief) {
             last.captions.push(EVERY_CASE.to_owned());
         }
         let mut sections = Vec::new();
         if detail == Detail::Page {
             sections.extend(self.figures());
-            blocks.push(rate::points(self));
+            tables.push(rate::points(self));
         }
-        sections.extend(tables(blocks));
+        sections.extend(table_sections(tables));
         sections
     }
 

@@ -6,9 +6,10 @@ use super::{Chart, rate};
 use crate::{
     record::{Comparison, Record},
     report::{
-        block::{Block, Cell},
         figure::forest::looks,
-        number, text, words,
+        number,
+        table::{Cell, Table},
+        text, words,
     },
 };
 
@@ -36,7 +37,7 @@ fn place(comparison: &Comparison, chart: &Chart<'_>) -> Option<(String, u32)> {
 }
 
 /// The comparisons of curves as one table; `None` where there are none.
-pub(super) fn block(chart: &Chart<'_>) -> Option<Block> {
+pub(super) fn table(chart: &Chart<'_>) -> Option<Table> {
     let record = chart.record;
     // By name, then by threads.
     let mut rows: Vec<(String, BTreeMap<u32, &Comparison>)> = Vec::new();
@@ -57,7 +58,7 @@ pub(super) fn block(chart: &Chart<'_>) -> Option<Block> {
         let cell = |count: &u32| Some(verdict(points.get(count)?, record));
         (name.clone(), counts.iter().map(cell).collect())
     });
-    (!rows.is_empty()).then(|| Block {
+    (!rows.is_empty()).then(|| Table {
         title: format!(
             "What differs from what: the {} of one {}, relative",
             record.unit,

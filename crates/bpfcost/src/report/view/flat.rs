@@ -5,11 +5,11 @@ use bpfcost_stats::sample::{epoch_medians, median};
 use crate::{
     record::{CaseRecord, Raw, Record, Status},
     report::{
-        block::{Block, Cell, Column, Head},
         figure, number,
         rows::{CaseRow, Group, PairRow},
         section::{Detail, Figure, Figures, Order, Section},
         style::Tone,
+        table::{Cell, Column, Head, Table},
         target, text, trials, words,
     },
 };
@@ -30,16 +30,16 @@ fn raw<'a>(row: &CaseRow<'a>) -> Option<&'a Raw> {
 }
 
 /// The tables of groups.
-fn grouped<'a>(columns: Vec<Column<'_, CaseRow<'a>>>, groups: &[Group<'a>]) -> Block {
+fn grouped<'a>(columns: Vec<Column<'_, CaseRow<'a>>>, groups: &[Group<'a>]) -> Table {
     let groups = groups.iter();
-    Block::by_group(
+    Table::by_group(
         columns,
         groups.map(|group| (group.name.clone(), &group.rows)),
     )
 }
 
 /// What cases cost.
-pub(super) fn costs(groups: &[Group<'_>], record: &Record, detail: Detail) -> Option<Block> {
+pub(super) fn costs(groups: &[Group<'_>], record: &Record, detail: Detail) -> Option<Table> {
     let (unit, page) = (record.unit, detail == Detail::Page);
     let low = |raw: &Raw| Some(raw.ci95.or(raw.loads)?[0]);
     let net = |row: &CaseRow<'_>| {
@@ -78,21 +78,21 @@ pub(super) fn costs(groups: &[Group<'_>], record: &Record, detail: Detail) -> Op
         Head::words("net").of(net),
         Head::words("note").of(note),
     ];
-    let block = grouped(columns, groups).filled()?;
+    let table = grouped(columns, groups).filled()?;
     let mut captions = if page {
         vec![words::cost_caption(record)]
     } else {
         words::captions(record)
     };
     captions.extend(words::memory_caption(record).filter(|_| !page));
-    if detail == Detail::Brief && block.rows.len() < record.cases.len() {
+    if detail == Detail::Brief && table.rows.len() < record.cases.len() {
         // What leads says how to read costs.
         captions.clear();
     }
-    Some(Block {
+    Some(Table {
         title: title(detail, "All costs"),
         captions,
-        ..block
+        ..table
     })
 }
 
@@ -105,7 +105,7 @@ fn title(detail: Detail, title: impl Into<String>) -> String {
 }
 
 /// What each CPU did, where several ran a case at once.
-pub(super) fn cpus(record: &Record, detail: Detail) -> Option<Block> {
+pub(super) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
     let cpus = record
         .asked
         .cpus
@@ -138,20 +138,20 @@ pub(super) fn cpus(record: &Record, detail: Detail) -> Option<Block> {
     ));
     let cases = record.cases.iter();
     let ran = cases.filter(|case| case.status == Status::Ok && case.secondary.contains_key(TOTAL));
-    let block = Block::of(columns, ran).filled()?;
-    Some(Block {
+    let table = Table::of(columns, ran).filled()?;
+    Some(Table {
         title: title(detail, "Each CPU, and all together"),
         captions: vec![
             "Medians over trials. together: the rates of all CPUs added up; overlap: the part of the time in which \
              all of them ran."
                 .to_owned(),
         ],
-        ..block
+        ..table
     })
 }
 
 /// How the batch means of every case lie.
-pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> Option<Block> {
+pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> Option<Table> {
     let counted = record.unit.is_counted();
     // What ticks add to some trials has no spread worth telling on a terminal.
     let spread = !counted || detail == Detail::Page;
@@ -194,17 +194,17 @@ pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> 
     for group in &mut valid {
         group.rows.retain(|row| raw(row).is_some());
     }
-    let block = grouped(columns, &valid).filled()?;
+    let table = grouped(columns, &valid).filled()?;
     let mut captions = vec![trials::words(record).percentiles.to_owned()];
     if counted {
         captions.extend(record.cases.iter().filter_map(by_load))
     } else {
         captions.push(trials::spread_caption(record))
     }
-    Some(Block {
+    Some(Table {
         title: title(detail, format!("All {}", trials::words(record).name)),
         captions,
-        ..block
+        ..table
     })
 }
 
@@ -222,7 +222,7 @@ fn by_load(case: &CaseRecord) -> Option<String> {
 }
 
 /// Comparisons; counts have no intervals.
-pub(super) fn pairs(pairs: &[PairRow<'_>], record: &Record, detail: Detail) -> Option<Block> {
+pub(super) fn pairs(pairs: &[PairRow<'_>], record: &Record, detail: Detail) -> Option<Table> {
     let page = detail == Detail::Page;
     let roomy = matches!(detail, Detail::Document | Detail::Page);
     let low = |ends: Option<[f64; 2]>| ends.map(|ends| ends[0]);
@@ -247,11 +247,11 @@ pub(super) fn pairs(pairs: &[PairRow<'_>], record: &Record, detail: Detail) -> O
             .of(|pair: &PairRow<'_>| Cell::words(&pair.about))
             .only(page),
     ];
-    let block = Block::of(columns, pairs).filled()?;
-    Some(Block {
+    let table = Table::of(columns, pairs).filled()?;
+    Some(Table {
         title: title(detail, "All comparisons"),
         captions: vec![words::pair_caption(record)],
-        ..block
+        ..table
     })
 }
 

@@ -7,11 +7,11 @@ use crate::{
     record::{CaseRecord, Cells, Cost, Record, Status},
     report::{
         absent::{self, mark},
-        block::{self, Block, Head},
         cost::{CostText, NOTHING},
         figure, number,
         section::{Detail, Figures, Section},
         style::Tone,
+        table::{self, Head, Table},
         target, text, words,
     },
 };
@@ -113,7 +113,7 @@ impl<'a> Sheet<'a> {
 
     /// What leads a view.
     pub(super) fn sections(&self, detail: Detail) -> Vec<Section> {
-        let block = self.block(detail);
+        let table = self.table(detail);
         let known = [
             words::session_caption(self.record),
             target::identity(self.record),
@@ -131,38 +131,38 @@ impl<'a> Sheet<'a> {
                 below: below.collect(),
                 ..Figures::default()
             };
-            let block = Block {
+            let table = Table {
                 notes: Vec::new(),
                 captions: caption,
-                ..block
+                ..table
             };
-            return vec![Section::Figures(figures), Section::Table(block)];
+            return vec![Section::Figures(figures), Section::Table(table)];
         }
         let more = (detail == Detail::Brief).then(|| EVERY_CASE.to_owned());
         let unit = target::unit_caption(self.record);
         let captions = remedies.into_iter().chain(caption).chain(unit);
-        vec![Section::Table(Block {
+        vec![Section::Table(Table {
             captions: captions.chain(known).chain(more).collect(),
-            ..block
+            ..table
         })]
     }
 
     /// The table, with what has no number and why.
-    pub fn block(&self, detail: Detail) -> Block {
-        let quiet = |text: &str| block::Cell::words(text).toned(Tone::Quiet);
+    pub fn table(&self, detail: Detail) -> Table {
+        let quiet = |text: &str| table::Cell::words(text).toned(Tone::Quiet);
         let corner = Head::words(format!("net, {}", self.record.unit));
-        let mut columns = vec![corner.of(|row: &GridRow<'_>| block::Cell::words(&row.name))];
+        let mut columns = vec![corner.of(|row: &GridRow<'_>| table::Cell::words(&row.name))];
         for (place, column) in self.columns.iter().enumerate() {
             let texts = move |row: &GridRow<'_>| row.cells[place].texts(self.record, detail);
             let spread = Head::words(words::spread_heading(self.record.unit)).joined();
             columns.push(Head::number(column.clone()).of(move |row: &GridRow<'_>| {
                 let cell = &row.cells[place];
                 let cost = cell.cost.map(|cost| cost.value);
-                block::Cell::keyed(texts(row).0, cost).toned(cell.text.tone)
+                table::Cell::keyed(texts(row).0, cost).toned(cell.text.tone)
             }));
             columns.push(spread.of(move |row: &GridRow<'_>| {
                 let low = row.cells[place].cost.and_then(|cost| Some(cost.ends?[0]));
-                block::Cell::keyed(texts(row).1, low).toned(Tone::Quiet)
+                table::Cell::keyed(texts(row).1, low).toned(Tone::Quiet)
             }));
         }
         let note = self
@@ -183,15 +183,15 @@ impl<'a> Sheet<'a> {
                 .only(floors),
         );
         let notes = self.notes().into_iter();
-        Block {
+        Table {
             title: match detail {
                 Detail::Page => "All cells".to_owned(),
                 _ => String::new(),
             },
             notes: notes
-                .map(|note| block::Note::new(Tone::Quiet, note))
+                .map(|note| table::Note::new(Tone::Quiet, note))
                 .collect(),
-            ..Block::of(columns, &self.rows)
+            ..Table::of(columns, &self.rows)
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
         rows::{self, Group, PairRow},
         scaling::{self, Chart},
         scenario,
-        section::{Detail, Problem, Prose, Section, View, tables},
+        section::{Detail, Problem, Prose, Section, View, table_sections},
         style::Tone,
         summary, target, text, warnings, words,
         workload::{self, Overhead},
@@ -91,25 +91,25 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
     let all = matches!(detail, Detail::Full | Detail::Page);
     let (groups, pairs) = layout.others(record, all);
     let every = all.then(|| rows::groups(record));
-    let blocks = [
+    let tables = [
         flat::costs(&groups, record, detail),
         flat::cpus(record, detail),
         every.and_then(|groups| flat::batches(&groups, record, detail)),
         flat::pairs(&pairs, record, detail),
     ];
-    let alone = (detail == Detail::Full).then(|| scenario::blocks(record));
-    let blocks = blocks.into_iter().flatten();
-    let blocks = tables(blocks.chain(alone.into_iter().flatten()));
+    let alone = (detail == Detail::Full).then(|| scenario::tables(record));
+    let tables = tables.into_iter().flatten();
+    let tables = table_sections(tables.chain(alone.into_iter().flatten()));
     let lead = layout.lead(detail);
     let sections = match detail {
-        Detail::Brief | Detail::Document | Detail::Full => [lead, blocks, own, failed].concat(),
+        Detail::Brief | Detail::Document | Detail::Full => [lead, tables, own, failed].concat(),
         Detail::Page => {
             let intervals = flat::intervals(&layout.others(record, false).0, record);
             let forest = flat::forest(&rows::pairs(record), record);
             let figures = forest.into_iter().chain(flat::strips(record)).collect();
             let (above, below) = (facts::above(record), vec![facts::below(record)]);
             let lead = lead.into_iter().chain(intervals).collect();
-            [above, failed, lead, own, figures, blocks, below].concat()
+            [above, failed, lead, own, figures, tables, below].concat()
         }
     };
     View {

@@ -12,7 +12,7 @@ pub(crate) use self::quantity::{Scale, held};
 pub(super) use self::sentence::sentence;
 use crate::{
     record::{CaseRecord, Record, State, States},
-    report::{block::Block, number, text},
+    report::{number, table::Table, text},
 };
 
 /// A record of a workload.
@@ -38,24 +38,24 @@ impl<'a> Overhead<'a> {
     }
 
     /// The tables, most important first; and those of every state, where the first go along a factor.
-    fn blocks(&self, all: bool) -> (Vec<Block>, Vec<Block>) {
+    fn tables(&self, all: bool) -> (Vec<Table>, Vec<Table>) {
         let states = || {
             self.states
                 .all
                 .iter()
                 .flat_map(|state| tables::of_state(self, state))
         };
-        let (mut blocks, details): (Vec<Block>, Vec<Block>) = match self.states.over() {
+        let (mut tables, details): (Vec<Table>, Vec<Table>) = match self.states.over() {
             Some(over) => (
                 tables::along(self, over),
                 states().filter(|_| all).collect(),
             ),
             None => (states().collect(), Vec::new()),
         };
-        if let Some(last) = blocks.last_mut() {
+        if let Some(last) = tables.last_mut() {
             last.captions = self.captions(all);
         }
-        (blocks, details)
+        (tables, details)
     }
 
     /// How to read the tables; where CPU times come from, where all is wanted.

@@ -6,10 +6,10 @@ use crate::{
     experiment::ProbedWorkload,
     record::{CaseRecord, Comparison, MetricRecord, Part, States, Status, Verdict},
     report::{
-        block::Cell,
         number::{self, HOLD},
         scaling::with_ends,
         style::Tone,
+        table::Cell,
         text, words,
     },
     workload::{Headline, SECOND},

@@ -5,9 +5,9 @@ use super::{Overhead, plot, quantity::shown};
 use crate::{
     record::{CaseRecord, Part},
     report::{
-        block::{Block, Cell, Head},
         figure::{curve, stack},
-        section::{Detail, Fact, Facts, Figure, Figures, Order, Prose, Section, tables},
+        section::{Detail, Fact, Facts, Figure, Figures, Order, Prose, Section, table_sections},
+        table::{Cell, Head, Table},
         text,
     },
 };
@@ -28,9 +28,9 @@ impl Overhead<'_> {
     /// What leads a view.
     pub(in crate::report) fn sections(&self, detail: Detail) -> Vec<Section> {
         let all = detail >= Detail::Full;
-        let (blocks, details) = self.blocks(all);
+        let (tables, details) = self.tables(all);
         if detail != Detail::Page {
-            return tables(blocks.into_iter().chain(details));
+            return table_sections(tables.into_iter().chain(details));
         }
         let small = |title: &str, caption: &str, figures: Vec<Figure>| {
             let figures = Figures::of(title, String::new(), caption.to_owned(), figures)?;
@@ -46,12 +46,12 @@ impl Overhead<'_> {
         let latencies = plot::latencies(self).iter().map(curve::figure).collect();
         let mut sections = Vec::new();
         sections.extend(small("How it grows", CURVES, curves));
-        sections.extend(tables(blocks));
+        sections.extend(table_sections(tables));
         sections.extend(small("Where the CPU time goes", STACKS, stacks));
         sections.extend(small("How long operations take", LATENCIES, latencies));
-        sections.extend(tables(details));
+        sections.extend(table_sections(details));
         sections.extend(self.how_to_read());
-        sections.extend(tables(self.values()));
+        sections.extend(table_sections(self.values()));
         sections
     }
 
@@ -79,7 +79,7 @@ impl Overhead<'_> {
     }
 
     /// Every value of every case, a few cases a table.
-    fn values(&self) -> impl Iterator<Item = Block> {
+    fn values(&self) -> impl Iterator<Item = Table> {
         let record = self.states.record;
         let parts = record.cases.chunks(BESIDE);
         let several = parts.len() > 1;
@@ -105,7 +105,7 @@ impl Overhead<'_> {
             let rows = record.secondary_names().into_iter().map(Some);
             let rows: Vec<Name<'_>> = std::iter::once(None).chain(rows).collect();
             let names: Vec<String> = cases.iter().map(|case| text::line(&case.name)).collect();
-            Block {
+            Table {
                 title: match (names.as_slice(), several) {
                     ([first, .., last], true) => format!("All values, {first} to {last}"),
                     ([only], true) => format!("All values, {only}"),
@@ -116,7 +116,7 @@ impl Overhead<'_> {
                      operation. Percentiles of latency are those of a window, of which the middle one counts."
                         .to_owned(),
                 ],
-                ..Block::of(columns, &rows)
+                ..Table::of(columns, &rows)
             }
         })
     }

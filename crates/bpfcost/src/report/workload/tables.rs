@@ -5,10 +5,10 @@ use super::{Change, Overhead, Quantity};
 use crate::{
     record::{CaseRecord, State, Status},
     report::{
-        block::{Block, Cell, Column, Head, Note},
         number::MISSING,
         rows::heading,
         style::Tone,
+        table::{Cell, Column, Head, Note, Table},
         text, words,
     },
     workload::OFF,
@@ -28,15 +28,15 @@ struct ValueRow<'a, 'q> {
 }
 
 /// The tables of a state of the server.
-pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Block> {
+pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Table> {
     let cell = |quantity: &Quantity<'_>, case: &CaseRecord| {
         quantity.cell(case, &quantity.scale(state.cases()))
     };
     let heading = |quantity: &Quantity<'_>| quantity.heading(&quantity.scale(state.cases()));
     let change = |row: &ValueRow<'a, '_>| overhead.change(row.quantity, row.case, row.off);
-    let titled = |what: &str, block: Block| Block {
+    let titled = |what: &str, table: Table| Table {
         title: overhead.title(what, state),
-        ..block
+        ..table
     };
     let rows = rows(overhead, state);
     let of_one: Option<Vec<ValueRow<'a, '_>>> = match state.probes.as_slice() {
@@ -86,16 +86,16 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
         Head::words("verdict").of(verdict),
     ];
     let experiment = text::line(&overhead.states.record.experiment);
-    let leading = Block::of(leading, of_one.as_ref().unwrap_or(&rows));
-    let mut blocks = vec![titled(&experiment, leading)];
+    let leading = Table::of(leading, of_one.as_ref().unwrap_or(&rows));
+    let mut tables = vec![titled(&experiment, leading)];
     // What would resolve the comparisons that are not.
     let unresolved = |row: &ValueRow<'a, '_>| {
         let (told, tone) = words::verdict(change(row)?.comparison, overhead.states.record);
         (tone == Tone::Open).then(|| Note::new(tone, format!("{}: {told}.", row.name)))
     };
-    blocks[0].notes = rows.iter().filter_map(unresolved).collect();
+    tables[0].notes = rows.iter().filter_map(unresolved).collect();
     if of_one.is_some() {
-        return blocks;
+        return tables;
     }
     let metric = |quantity| {
         Head::number(heading(quantity)).of(move |row: &ValueRow<'a, '_>| match row.off {
@@ -122,14 +122,14 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Bl
         if !columns.is_empty() {
             let columns = std::iter::once(names("probe")).chain(columns).collect();
             let rows = rows[from..].iter().filter(|row| !row.of_two);
-            blocks.extend(
-                Block::of(columns, rows)
+            tables.extend(
+                Table::of(columns, rows)
                     .filled()
-                    .map(|block| titled(title, block)),
+                    .map(|table| titled(title, table)),
             );
         }
     }
-    blocks
+    tables
 }
 
 /// Off, every probe, and the probes that were compared with each other.
@@ -157,7 +157,7 @@ fn rows<'a, 'q>(overhead: &'q Overhead<'a>, state: &State<'a>) -> Vec<ValueRow<'
 }
 
 /// A table of CPU time and one of each rate, for all states that differ in `over` alone.
-pub(super) fn along(overhead: &Overhead<'_>, over: &str) -> Vec<Block> {
+pub(super) fn along(overhead: &Overhead<'_>, over: &str) -> Vec<Table> {
     let along = overhead.along(over).into_iter().map(|along| {
         let (quantity, scale) = (along.quantity, &along.scale);
         let place = |state: &&State<'_>| Cell::words(text::line(state.factors[over]));
@@ -189,9 +189,9 @@ pub(super) fn along(overhead: &Overhead<'_>, over: &str) -> Vec<Block> {
             columns.push(Head::number(text::line(variant)).of(changed));
         }
         let (name, over, unit) = (&quantity.name, text::line(over), &scale.unit);
-        Block {
+        Table {
             title: heading(&format!("{name} by {over}, {unit}{}", along.apart)),
-            ..Block::of(columns, &along.states)
+            ..Table::of(columns, &along.states)
         }
     });
     along.collect()

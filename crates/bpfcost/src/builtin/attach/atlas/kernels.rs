@@ -7,8 +7,8 @@ use crate::{
     experiment::Role,
     record::{Record, Verdict},
     report::{
-        block::{Block, Cell, Head},
         matrix::{Group, Matrix, MatrixRow},
+        table::{Cell, Head, Table},
         target, text,
         view::grid::note_caption,
     },
@@ -19,7 +19,7 @@ type Changes = HashMap<(usize, String), String>;
 
 impl Atlas<'_> {
     /// The tables; none where there is one kernel.
-    pub(super) fn by_kernel(&self) -> Vec<Block> {
+    pub(super) fn by_kernel(&self) -> Vec<Table> {
         // The newest first, for rows are sorted by the first target.
         let newest: Vec<&Record> = self.kernels.iter().rev().copied().collect();
         let Some(matrix) = Matrix::new(&newest) else {
@@ -27,10 +27,10 @@ impl Atlas<'_> {
         };
         let changes = changes(&self.kernels);
         let groups = matrix.groups.iter();
-        let mut blocks: Vec<Block> = groups
-            .map(|group| self.block(group, &matrix, &changes))
+        let mut tables: Vec<Table> = groups
+            .map(|group| self.table(group, &matrix, &changes))
             .collect();
-        if let Some(last) = blocks.last_mut() {
+        if let Some(last) = tables.last_mut() {
             last.captions = matrix.notes(true);
             let noted = |row: &MatrixRow| row.cells.iter().any(|cell| !cell.text.note.is_empty());
             let grid = matrix.grid.as_ref().filter(|_| matrix.rows().any(noted));
@@ -41,10 +41,10 @@ impl Atlas<'_> {
                 target::label(newest[0])
             ));
         }
-        blocks
+        tables
     }
 
-    fn block(&self, group: &Group, matrix: &Matrix<'_>, changes: &Changes) -> Block {
+    fn table(&self, group: &Group, matrix: &Matrix<'_>, changes: &Changes) -> Table {
         let cross_target = |row: &MatrixRow| &matrix.cross_target.rows[row.index];
         let case = |row: &MatrixRow| cross_target(row).cells.iter().find_map(|cell| cell.case);
         let about =
@@ -81,14 +81,14 @@ impl Atlas<'_> {
             )
         }));
         let alike = |pair: &[MatrixRow]| about(&pair[0]) == about(&pair[1]);
-        Block {
+        Table {
             title: match group.rows.first() {
                 Some(row) if !floors && group.rows.windows(2).all(alike) => {
                     format!("{}: {}", group.name, about(row))
                 }
                 _ => group.name.clone(),
             },
-            ..Block::of(columns, &group.rows)
+            ..Table::of(columns, &group.rows)
         }
     }
 }

@@ -4,14 +4,15 @@ use super::Atlas;
 use crate::{
     record::Record,
     report::{
-        block::{Block, Cell, Head},
-        number, target, text,
+        number,
+        table::{Cell, Head, Table},
+        target, text,
     },
 };
 
 impl Atlas<'_> {
     /// A row for each record.
-    pub(super) fn made(&self) -> Block {
+    pub(super) fn made(&self) -> Table {
         let told = |text: &Option<String>| {
             text.as_deref()
                 .map_or(number::MISSING.to_owned(), text::line)
@@ -47,9 +48,9 @@ impl Atlas<'_> {
                 emulated.join(", ")
             )
         });
-        Block {
+        Table {
             captions: left_out.into_iter().collect(),
-            ..Block::of(
+            ..Table::of(
                 columns.chain([cases]).collect(),
                 self.kernels.iter().chain(&self.clocks),
             )

@@ -6,7 +6,7 @@ use crate::report::{number, style::Tone};
 
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Block {
+pub struct Table {
     /// What it is about; empty where that is plain.
     pub title: String,
     /// Headings; the first column is of names, and those that hold numbers are right-aligned.
@@ -162,13 +162,13 @@ impl Cell {
     }
 }
 
-impl Block {
+impl Table {
     /// A table of rows.
     pub fn of<'r, R: 'r>(
         columns: Vec<Column<'_, R>>,
         rows: impl IntoIterator<Item = &'r R>,
     ) -> Self {
-        Block::by_group(columns, [(String::new(), rows)])
+        Table::by_group(columns, [(String::new(), rows)])
     }
 
     /// A table of rows under headings; those without rows have none.
@@ -176,17 +176,17 @@ impl Block {
         columns: Vec<Column<'_, R>>,
         groups: impl IntoIterator<Item = (String, Rows)>,
     ) -> Self {
-        let mut block = Block::default();
+        let mut table = Table::default();
         for (name, rows) in groups {
-            let start = block.rows.len();
+            let start = table.rows.len();
             let row = |row| columns.iter().map(|column| (column.cell)(row)).collect();
-            block.rows.extend(rows.into_iter().map(row));
-            if !name.is_empty() && block.rows.len() > start {
-                block.groups.push((start, name));
+            table.rows.extend(rows.into_iter().map(row));
+            if !name.is_empty() && table.rows.len() > start {
+                table.groups.push((start, name));
             }
         }
-        block.head = columns.into_iter().map(|column| column.head).collect();
-        block
+        table.head = columns.into_iter().map(|column| column.head).collect();
+        table
     }
 
     /// The table, unless it has no rows.
@@ -219,10 +219,10 @@ impl Block {
 }
 
 /// A text for people that holds blocks alone.
-pub fn plain(blocks: &[Block], show: impl Fn(&Block, &mut String)) -> String {
+pub fn plain(tables: &[Table], show: impl Fn(&Table, &mut String)) -> String {
     let mut out = String::new();
-    for block in blocks {
-        show(block, &mut out);
+    for table in tables {
+        show(table, &mut out);
     }
     number::plain_spaces(&out)
 }
