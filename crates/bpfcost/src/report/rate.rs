@@ -9,7 +9,7 @@ use crate::{
         style::Style,
         table::{self, Cell, Head, Table},
         target, text,
-        view::grid::{GridRow, Sheet},
+        view::grid::{GridRow, GridTable},
     },
 };
 
@@ -56,7 +56,7 @@ pub fn most(case: &CaseRecord, record: &Record, budget: f64) -> Option<f64> {
 
 /// The answers for a record whose cases span a grid; none where nothing is asked, or it has none.
 pub fn tables(record: &Record, load: Load) -> Vec<Table> {
-    let Some(sheet) = Sheet::new(record).filter(|_| load != Load::default()) else {
+    let Some(grid_table) = GridTable::new(record).filter(|_| load != Load::default()) else {
         return Vec::new();
     };
     if record.unit.is_counted() {
@@ -72,7 +72,7 @@ pub fn tables(record: &Record, load: Load) -> Vec<Table> {
         let title = format!("CPU of one core at {}, percent", per_second(rate, f64::round));
         let caption = "The rate times the net cost. ±: as far as the 95 % interval reaches; below: not told from \
                        nothing, by its dearer end.";
-        table(&sheet, title, caption, |case| {
+        table(&grid_table, title, caption, |case| {
             let share = share(case, record, rate)?;
             Some(Cell::number(percent(share, case), share.value))
         })
@@ -84,7 +84,7 @@ pub fn tables(record: &Record, load: Load) -> Vec<Table> {
         );
         let caption =
             "By the dearer end of each 95 % interval, rounded down; empty without an interval.";
-        table(&sheet, title, caption, |case| {
+        table(&grid_table, title, caption, |case| {
             let rate = most(case, record, budget)?;
             Some(Cell::number(per_second(rate, f64::floor), rate))
         })
@@ -101,24 +101,30 @@ pub fn tables(record: &Record, load: Load) -> Vec<Table> {
 
 /// The rows of a grid that have a cost, with an answer in each cell.
 fn table(
-    sheet: &Sheet<'_>,
+    grid_table: &GridTable<'_>,
     title: String,
     caption: &str,
     cell: impl Fn(&CaseRecord) -> Option<Cell>,
 ) -> Table {
-    let name = Head::words(text::line(&sheet.grid.rows));
+    let name = Head::words(text::line(&grid_table.grid.rows));
     let mut columns = vec![name.of(|row: &GridRow<'_>| Cell::words(&row.name))];
     let answer = |place: usize, row: &GridRow<'_>| row.cells[place].case.and_then(&cell);
     let answer = &answer;
-    columns.extend(sheet.columns.iter().enumerate().map(|(place, column)| {
-        let cell = move |row: &GridRow<'_>| answer(place, row).unwrap_or_default();
-        Head::number(column.clone()).of(cell)
-    }));
+    columns.extend(
+        grid_table
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(place, column)| {
+                let cell = move |row: &GridRow<'_>| answer(place, row).unwrap_or_default();
+                Head::number(column.clone()).of(cell)
+            }),
+    );
     let costs = |row: &&GridRow<'_>| row.cells.iter().any(|cell| cell.cost.is_some());
     Table {
-        title: format!("{title}, {}", target::label(sheet.record)),
+        title: format!("{title}, {}", target::label(grid_table.record)),
         captions: vec![caption.to_owned()],
-        ..Table::of(columns, sheet.rows.iter().filter(costs))
+        ..Table::of(columns, grid_table.rows.iter().filter(costs))
     }
 }
 

@@ -17,7 +17,7 @@ use crate::{
         section::Detail,
         table::Table,
         target, text,
-        view::grid::{self, Sheet},
+        view::grid::{self, GridTable},
         words,
     },
 };
@@ -53,7 +53,7 @@ pub fn render(records: &[&Record]) -> Option<String> {
                 insn are not ns: an instruction counts the same whatever it waits for. Caches, branches and TLBs \
                 are not modelled. A count tells one kernel from another, and one way from another with care.\n\n";
         // The newest kernel has the most rows, so its caption holds for all.
-        let caption = Sheet::new(newest).map(|sheet| sheet.caption());
+        let caption = GridTable::new(newest).map(|grid_table| grid_table.caption());
         let _ = writeln!(out, "{}\n", escape(&caption.unwrap_or_default()));
         let each = atlas.kernels.iter();
         let each = each.map(|record| cells(record, format!("All of {}", place(record))));
@@ -70,7 +70,7 @@ pub fn render(records: &[&Record]) -> Option<String> {
             let mut table = cells(record, place(record));
             table
                 .captions
-                .extend(Sheet::new(record).map(|sheet| sheet.caption()));
+                .extend(GridTable::new(record).map(|grid_table| grid_table.caption()));
             table.captions.extend(words::session_caption(record));
             below_heading(&mut out, table);
         }
@@ -111,7 +111,7 @@ impl<'a> Atlas<'a> {
     /// Cheapest and dearest of each record.
     fn says(&self) -> impl Iterator<Item = String> {
         let records = self.kernels.iter().chain(&self.clocks);
-        records.filter_map(|record| Some(format!("{}.", grid::sentence(&Sheet::new(record)?)?)))
+        records.filter_map(|record| Some(format!("{}.", grid::sentence(&GridTable::new(record)?)?)))
     }
 
     /// What changed from each kernel to the next.
@@ -128,7 +128,7 @@ fn place(record: &Record) -> String {
 
 /// All cells of a record.
 fn cells(record: &Record, title: String) -> Table {
-    let table = Sheet::new(record).map(|sheet| sheet.table(Detail::Document));
+    let table = GridTable::new(record).map(|grid_table| grid_table.table(Detail::Document));
     Table {
         title,
         ..table.unwrap_or_default()

@@ -7,9 +7,9 @@
 mod axis;
 pub(crate) mod curve;
 pub(super) mod forest;
+pub(super) mod grid;
 pub(super) mod heat;
 pub(super) mod interval;
-pub(super) mod sheet;
 pub(super) mod stack;
 mod svg;
 mod tiles;

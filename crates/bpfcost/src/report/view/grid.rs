@@ -21,7 +21,7 @@ pub(in crate::report) const EVERY_CASE: &str = "Every case as measured, floors i
 
 /// A record's cases as rows and columns, as text.
 #[derive(Debug)]
-pub struct Sheet<'a> {
+pub struct GridTable<'a> {
     /// What the text was made from.
     pub record: &'a Record,
     /// What spans it.
@@ -60,11 +60,11 @@ pub struct Cell<'a> {
     pub footnote: Option<usize>,
 }
 
-impl<'a> Sheet<'a> {
+impl<'a> GridTable<'a> {
     /// The table of a record; `None` where its cases span none.
     pub fn new(record: &'a Record) -> Option<Self> {
         let cells = record.cells()?;
-        let mut sheet = Sheet {
+        let mut grid_table = GridTable {
             record,
             grid: cells.grid,
             columns: cells.columns.iter().map(|name| text::line(name)).collect(),
@@ -83,16 +83,16 @@ impl<'a> Sheet<'a> {
                     .iter()
                     .filter_map(|cell| cell.case?.reason.as_deref());
                 let why = reasons.next().map(text::line).unwrap_or_default();
-                sheet.absent.push((row.name, why));
+                grid_table.absent.push((row.name, why));
                 continue;
             }
             for cell in &mut row.cells {
                 let why = cell.text.why.as_deref();
-                cell.footnote = why.map(|why| absent::footnote(&mut sheet.footnotes, why));
+                cell.footnote = why.map(|why| absent::footnote(&mut grid_table.footnotes, why));
             }
-            sheet.rows.push(row);
+            grid_table.rows.push(row);
         }
-        Some(sheet)
+        Some(grid_table)
     }
 
     fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
@@ -125,9 +125,9 @@ impl<'a> Sheet<'a> {
             let below = self.notes().into_iter().chain(remedies).chain(known);
             let figures = Figures {
                 title: "What each way costs".to_owned(),
-                key: figure::sheet::KEY.to_owned(),
+                key: figure::grid::KEY.to_owned(),
                 caption: self.caption(),
-                figures: vec![figure::sheet::render(self).into()],
+                figures: vec![figure::grid::render(self).into()],
                 below: below.collect(),
                 ..Figures::default()
             };
@@ -293,17 +293,17 @@ fn order(row: &GridRow<'_>) -> (usize, f64) {
 
 /// Which way is the cheapest and which the dearest, in a sentence without its end; `None` where no cell has a
 /// number.
-pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
-    let record = sheet.record;
+pub fn sentence(grid_table: &GridTable<'_>) -> Option<String> {
+    let record = grid_table.record;
     let column = |at: usize| -> Vec<(&GridRow<'_>, Cost)> {
-        let rows = sheet.rows.iter();
+        let rows = grid_table.rows.iter();
         let mut costs: Vec<_> = rows
             .filter_map(|row| Some((row, row.cells[at].cost?)))
             .collect();
         costs.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
         costs
     };
-    let at = (0..sheet.columns.len()).find(|at| !column(*at).is_empty())?;
+    let at = (0..grid_table.columns.len()).find(|at| !column(*at).is_empty())?;
     let costs = column(at);
     let named = |(row, cost): &(&GridRow<'_>, Cost)| {
         if row.cells[at].text.value == NOTHING {
@@ -318,8 +318,8 @@ pub fn sentence(sheet: &Sheet<'_>) -> Option<String> {
         "{} on {}: with {} {}",
         text::line(&record.experiment),
         target::label(record),
-        text::line(&sheet.grid.columns),
-        sheet.columns[at]
+        text::line(&grid_table.grid.columns),
+        grid_table.columns[at]
     );
     let (first, last) = (costs.first()?, costs.last()?);
     Some(match costs.len() {

@@ -6,7 +6,7 @@ mod facts;
 mod flat;
 pub mod grid;
 
-use self::grid::Sheet;
+use self::grid::GridTable;
 use crate::{
     experiment,
     record::{Record, Status},
@@ -27,7 +27,7 @@ pub(super) enum Layout<'a> {
     /// One below the other, by heading.
     Flat,
     /// As rows and columns.
-    Grid(Sheet<'a>),
+    Grid(GridTable<'a>),
     /// As curves.
     Curves(Chart<'a>),
     /// As the states of a server, with probes and without.
@@ -38,7 +38,7 @@ impl<'a> Layout<'a> {
     /// That of a record; flat where its cases do not fit what it declares.
     pub(super) fn of(record: &'a Record) -> Self {
         let workload = || Overhead::new(record).map(Layout::Workload);
-        let grid = || Sheet::new(record).map(Layout::Grid);
+        let grid = || GridTable::new(record).map(Layout::Grid);
         let curves = || Chart::new(record).map(Layout::Curves);
         let known = workload().or_else(grid).or_else(curves);
         known.unwrap_or(Layout::Flat)
@@ -48,7 +48,7 @@ impl<'a> Layout<'a> {
     pub(super) fn sentence(&self) -> Option<String> {
         match self {
             Layout::Flat => None,
-            Layout::Grid(sheet) => grid::sentence(sheet),
+            Layout::Grid(grid_table) => grid::sentence(grid_table),
             Layout::Curves(chart) => scaling::sentence(chart),
             Layout::Workload(overhead) => workload::sentence(overhead),
         }
@@ -58,7 +58,7 @@ impl<'a> Layout<'a> {
     fn lead(&self, detail: Detail) -> Vec<Section> {
         match self {
             Layout::Flat => Vec::new(),
-            Layout::Grid(sheet) => sheet.sections(detail),
+            Layout::Grid(grid_table) => grid_table.sections(detail),
             Layout::Curves(chart) => chart.sections(detail),
             Layout::Workload(overhead) => overhead.sections(detail),
         }

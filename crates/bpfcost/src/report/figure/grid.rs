@@ -4,7 +4,7 @@
 use super::tiles::{self, Tile};
 use crate::report::{
     absent::mark,
-    view::grid::{Cell, Sheet},
+    view::grid::{Cell, GridTable},
 };
 
 /// Shades, from the cheapest to the dearest.
@@ -15,21 +15,21 @@ pub(crate) const KEY: &str =
     "<span class=\"key\"><i class=\"k-cost\"></i> dearer is stronger, by the logarithm</span>";
 
 /// The figure.
-pub(crate) fn render(sheet: &Sheet<'_>) -> String {
-    let below = |_| sheet.record.unit.to_string();
-    let heads: Vec<(String, String)> = sheet
+pub(crate) fn render(grid_table: &GridTable<'_>) -> String {
+    let below = |_| grid_table.record.unit.to_string();
+    let heads: Vec<(String, String)> = grid_table
         .columns
         .iter()
         .map(|column| (column.clone(), below(column)))
         .collect();
     let mut out = tiles::heads(&heads);
-    let ends = ends(sheet);
-    for row in &sheet.rows {
+    let ends = ends(grid_table);
+    for row in &grid_table.rows {
         let tiles: Vec<Tile> = row
             .cells
             .iter()
-            .zip(&sheet.columns)
-            .map(|(cell, column)| tile(cell, column, sheet, ends))
+            .zip(&grid_table.columns)
+            .map(|(cell, column)| tile(cell, column, grid_table, ends))
             .collect();
         out.push_str(&tiles::row(&row.name, &tiles));
     }
@@ -37,8 +37,8 @@ pub(crate) fn render(sheet: &Sheet<'_>) -> String {
 }
 
 /// The logarithms of the cheapest and the dearest cell.
-fn ends(sheet: &Sheet<'_>) -> (f64, f64) {
-    let cells = sheet.rows.iter().flat_map(|row| &row.cells);
+fn ends(grid_table: &GridTable<'_>) -> (f64, f64) {
+    let cells = grid_table.rows.iter().flat_map(|row| &row.cells);
     let costs = cells.filter_map(|cell| cell.cost.map(|cost| cost.value));
     let logs = costs.filter(|value| *value > 0.0).map(f64::ln);
     logs.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), log| {
@@ -46,7 +46,12 @@ fn ends(sheet: &Sheet<'_>) -> (f64, f64) {
     })
 }
 
-fn tile(cell: &Cell<'_>, column: &str, sheet: &Sheet<'_>, (low, high): (f64, f64)) -> Tile {
+fn tile(
+    cell: &Cell<'_>,
+    column: &str,
+    grid_table: &GridTable<'_>,
+    (low, high): (f64, f64),
+) -> Tile {
     let class = cell.cost.map_or("none".to_owned(), |cost| {
         let share = (cost.value.ln() - low) / (high - low);
         let shade = if share.is_finite() {
@@ -56,7 +61,7 @@ fn tile(cell: &Cell<'_>, column: &str, sheet: &Sheet<'_>, (low, high): (f64, f64
         };
         format!("cost s{shade}")
     });
-    let unit = sheet.record.unit.to_string();
+    let unit = grid_table.record.unit.to_string();
     let tile = Tile::of(column, &unit, &cell.text, class, &[&cell.text.note]);
     Tile {
         // Short enough for a phone.
