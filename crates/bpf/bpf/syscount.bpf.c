@@ -2,8 +2,8 @@
 /*
  * syscount: how many system calls of each kind, and how long they took. Study 004 had one, after that of
  * libbpf-tools: two programs on the tracepoints by which the calls of all processes come, a hash map
- * for when each call began, another one for sums. That is the point: whoever asks about one process has
- * all the others pay.
+ * for when each call began, another one for sums. That is the point: asking about one process makes all
+ * the others pay.
  *
  * In the number: all that such a tool does in the kernel, and one addition to a counter of this CPU's own
  * in each run, by which a window proves that the programs ran. What user space does with events is in

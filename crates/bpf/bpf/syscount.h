@@ -6,7 +6,7 @@
 /* Whose system calls are counted, and who leaves out the others. */
 enum syscount_filter {
 	SYSCOUNT_KERNEL = 0, /* those of some processes; this program */
-	SYSCOUNT_USER = 1, /* those of some processes; user space, which is told of all */
+	SYSCOUNT_USER = 1, /* those of some processes; user space, which gets all of them */
 	SYSCOUNT_ALL = 2, /* everyone's */
 };
 

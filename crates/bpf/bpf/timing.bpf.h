@@ -130,8 +130,8 @@ static long timing_wait_step(__u32 turn, void *unused)
 }
 
 /*
- * After the wait: whether to start. Who leaves takes its arrival back, so that nobody
- * starts on it, and does so only while somebody is missing: once all were there the count
+ * After the wait: whether to start. A CPU that leaves takes its arrival back, so that no
+ * other starts on it, and does so only while one is missing: once all were there the count
  * never falls, so either all CPUs start or none does. Each failed exchange means that
  * another CPU came or went; after so many as there can be, the last look decides.
  */

@@ -1,8 +1,8 @@
 //! Control groups (version 2) of this tool's own: what a process starts stays in its group, whatever it does, so
 //! that it can be counted and ended as one. No controller is needed for that.
 //!
-//! A group is locked as long as it is in use. A process that is killed leaves it without lock, and whoever makes
-//! the next one beside it removes it, with all that still runs there.
+//! A group is locked as long as it is in use. A process that is killed leaves it without lock; the next one made
+//! beside it removes it, with all that still runs there.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How often that is tried.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// A control group, locked while this lives; its folder goes with it, unless somebody is still in there.
+/// A control group, locked while this lives; its folder goes with it, unless a process is still in there.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
@@ -143,7 +143,7 @@ pub fn clear(group: &Path) -> io::Result<()> {
         match fs::remove_dir(group) {
             Err(error) if group.exists() && begun.elapsed() > PATIENCE => return Err(error),
             Err(_) => sleep(LOOK),
-            // Whoever makes one of this name from here on is somebody else.
+            // From here on, a group of this name belongs to another process.
             Ok(()) => break,
         }
     }

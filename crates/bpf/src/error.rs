@@ -20,7 +20,7 @@ pub enum Error {
         /// The last lines that libbpf and the verifier said.
         log: String,
     },
-    /// Somebody's object can't be loaded or attached.
+    /// A user's object can't be loaded or attached.
     #[error("{}: {words}", path.display())]
     UserObject {
         /// Its file.

@@ -302,7 +302,7 @@ impl LoadBalancer {
         Ok(seen.first().copied().unwrap_or_default())
     }
 
-    /// Has every CPU believe that it saw these new connections: nobody sends a test 10⁸ of them.
+    /// Has every CPU believe that it saw these new connections: a test can't send 10⁸ of them.
     pub fn set_flood(&self, flood: Flood) -> Result<()> {
         let floods = &self.skeleton.maps.floods;
         num_possible_cpus()

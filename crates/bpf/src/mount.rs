@@ -1,4 +1,4 @@
-//! File systems of the kernel, opened without a place in the tree: nobody else sees them, nothing is
+//! File systems of the kernel, opened without a place in the tree: no other process sees them, nothing is
 //! mounted, and they are gone with their descriptor, whatever way this process ends.
 
 use std::{

@@ -40,7 +40,7 @@ impl<S> Owned<S> {
     ) -> Result<Self> {
         let storage = NonNull::from(Box::leak(Box::new(MaybeUninit::uninit())));
         listen();
-        // SAFETY: freshly allocated and referred to by nobody else; it is freed only in `drop`,
+        // SAFETY: freshly allocated and not referred to elsewhere; it is freed only in `drop`,
         // after the skeleton, or below, when there is no skeleton.
         match load(unsafe { &mut *storage.as_ptr() }) {
             Ok(skeleton) => Ok(Owned {
@@ -133,13 +133,13 @@ pub(crate) fn said() -> String {
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
 }
 
-/// Has no map pinned that nobody has pinned so far: a pin would stay when all else is gone. What is pinned already is
-/// shared, as the object's own loader would have it.
+/// Prevents new pins of maps: a pin would stay when all else is gone. Maps that are pinned already are shared, as the
+/// object's own loader would do.
 pub(crate) fn keep_private(object: &mut OpenObject) {
     for map in object.maps_mut() {
         let map = map.as_libbpf_object().as_ptr();
         // SAFETY: the map lives as long as the object, which is borrowed; its path is null or a string that it owns,
-        // read before it is replaced; and null is how libbpf is told that a map is not to be pinned.
+        // read before it is replaced; and null tells libbpf not to pin the map.
         unsafe {
             let path = sys::bpf_map__pin_path(map);
             if !path.is_null() {

@@ -1,4 +1,4 @@
-//! The kernel's own account of programs: `bpf_stats`, which it keeps while somebody wants it.
+//! The kernel's own account of programs: `bpf_stats`, which it keeps while a process asks for it.
 
 #![allow(unsafe_code)]
 
@@ -30,8 +30,8 @@ impl StatsOn {
     }
 }
 
-/// Whether the account is on for everyone (`kernel.bpf_stats_enabled`). One that somebody keeps on by a
-/// descriptor is not seen here, but in the runs that it counts.
+/// Whether the account is on for everyone (`kernel.bpf_stats_enabled`). Whether a process keeps it on by a descriptor is
+/// not seen here, but by the runs that it counts.
 pub fn enabled_by_sysctl() -> bool {
     fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").is_ok_and(|text| text.trim() != "0")
 }

@@ -30,7 +30,7 @@ pub const MOST_PROCESSES: usize = 16;
 pub enum Filter {
     /// Those of some processes; the program in the kernel leaves out the others.
     Kernel,
-    /// Those of some processes; every call is told to user space, which leaves out the others.
+    /// Those of some processes; every call is reported to user space, which drops the others.
     User,
     /// Everyone's.
     All,
@@ -216,7 +216,7 @@ impl Syscount {
         map.keys().filter_map(|key| read(key).transpose()).collect()
     }
 
-    /// Lets all counts begin again, and forgets calls that somebody was in when it was detached.
+    /// Resets all counts, and forgets calls that were under way when it was detached.
     fn clear(&mut self) -> Result<()> {
         maps::empty(&self.skeleton.maps.begun, "begun")?;
         maps::empty(&self.skeleton.maps.sums, "sums")?;

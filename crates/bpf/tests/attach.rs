@@ -136,7 +136,7 @@ fn check(events: &mut dyn Events, probe: &mut Probe, maps: &Maps, body: Body) {
     }
     drop(attached);
 
-    // Nobody is there any more.
+    // Nothing is attached any more.
     probe.forget();
     events.batch(&ask(EVENTS)).expect("events");
     assert_eq!(probe.seen().hits, 0, "{attach}/{body} after it");
@@ -197,7 +197,7 @@ fn every_type_runs_for_every_event_and_leaves_nothing() {
     await_as_before(&before);
 }
 
-/// Somebody's program on the tracepoint or the function is seen, by its name.
+/// Another process's program on the tracepoint or the function is reported by its name.
 fn who_else_is_there_is_told() {
     let maps = Maps::make(false).expect("maps");
     for attach in DRIVERS
@@ -205,7 +205,7 @@ fn who_else_is_there_is_told() {
         .flat_map(of)
         .filter(|&attach| can(attach))
     {
-        // Everything is too much to take; and a link of many trampolines is told by ftrace alone.
+        // Everything is too much to take; and only ftrace shows a link of many trampolines.
         if attach == Attach::KprobeMultiAll {
             continue;
         }

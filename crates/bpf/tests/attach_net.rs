@@ -261,7 +261,7 @@ fn what_a_kill_leaves_is_removed_by_the_next() {
     assert_nothing_left(&before);
 }
 
-/// Who can make no control group is told so where one is needed, and only there.
+/// Without a control group there is an error where one is needed, and only there.
 #[test]
 fn without_a_control_group_the_other_types_go_on() {
     let name = "without_a_control_group_the_other_types_go_on";

@@ -1,4 +1,4 @@
-//! Counters: each event is counted once, on a tracepoint that nobody else comes by and on a function; what is
+//! Counters: each event is counted once, on a tracepoint that no other process hits and on a function; what is
 //! known to take a microsecond takes one. What this kernel lacks is skipped, with the reason.
 
 mod require;
@@ -55,12 +55,12 @@ fn make_events(method: AttachMethod) {
     }
     let file = memfd_create("calls", MemfdFlags::CLOEXEC).expect("a file");
     for _ in 0..EVENTS {
-        flock(&file, FlockOperation::Unlock).expect("nobody holds it");
+        flock(&file, FlockOperation::Unlock).expect("it is not locked");
     }
 }
 
-/// What [`there`] answers where nobody is.
-const NOBODY: [String; 0] = [];
+/// The answer of [`there`] if nothing is attached.
+const NOTHING: [String; 0] = [];
 
 /// Who is attached to the function.
 fn there() -> Vec<String> {
@@ -102,7 +102,7 @@ fn each_event_is_counted_once_and_only_while_it_is_attached() {
                     .attach()
                     .unwrap_or_else(|error| panic!("{method:?}: {error}"));
                 if !method.takes_tracepoints() {
-                    assert_ne!(there(), NOBODY, "{method:?} is seen there");
+                    assert_ne!(there(), NOTHING, "{method:?} is seen there");
                 }
                 make_events(method);
                 let counted = counter.detach().expect("counts");
@@ -112,7 +112,7 @@ fn each_event_is_counted_once_and_only_while_it_is_attached() {
             }
             make_events(method);
             assert!(counter.detach().is_err(), "{method:?}: it is off already");
-            assert_eq!(there(), NOBODY, "{method:?}");
+            assert_eq!(there(), NOTHING, "{method:?}");
             assert_eq!(left_in_tracefs(), 0, "{method:?}");
         }
     }

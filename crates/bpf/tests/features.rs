@@ -86,7 +86,7 @@ fn assert_holds(missing: &Missing) {
                 "{said}"
             );
         }
-        // Nobody but the kernel can say so; a kernel that is not ours to test.
+        // Only the kernel can say so, and it is not ours to test.
         Why::Refused(words) => assert!(words.contains("ermi"), "{said}"),
         Why::Off(_) => match feature {
             Feature::Lsm => {
@@ -166,7 +166,7 @@ fn asking_is_quick_and_leaves_nothing() {
     }
 }
 
-/// Somebody without privilege is told what it takes.
+/// Without privilege, the error says which one it takes.
 #[test]
 fn who_may_not_is_told_which_capability_it_takes() {
     const HERE: &str = "BPFCOST_TEST_FEATURE_HERE";

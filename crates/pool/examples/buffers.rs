@@ -1,4 +1,4 @@
-//! Eight buffers for any number of threads: nothing is allocated, and nobody waits.
+//! Eight buffers for any number of threads: nothing is allocated, and no thread waits.
 
 use std::{io::Write, thread};
 

@@ -2,8 +2,8 @@
 //! compare-and-exchange, and else goes on to the next. Nothing links to anything, so there is no ABA.
 //!
 //! The study lets a returned object go to any slot, and claims that by a second compare-and-exchange. But its
-//! own slot is still there, and nobody else's: an object that is out keeps it, and comes back by a plain store.
-//! That halves what a pair costs where nobody else is, can't fail, and brings what one CPU took from another's
+//! own slot is still there, and no other object's: an object that is out keeps it, and comes back by a plain store.
+//! That halves the cost of a pair without contention, can't fail, and brings what one CPU took from another's
 //! part of the array back there. Who finds a slot empty changes nothing, so only an object's owners write to it.
 //!
 //! A thread goes for its first slot at once, without a look at it before: a look fetches the cache line to

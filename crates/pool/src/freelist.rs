@@ -3,7 +3,7 @@
 //! (2014); in Linux by 6e426e0fcd20 (2020), removed by 4bbd93455659 (2023).
 //!
 //! Each ordering is the kernel's (include/linux/freelist.h until 6.6), where an atomic that names none is fully
-//! ordered: here it acquires and releases. Whoever takes a node has a reference to it first, so that the
+//! ordered: here it acquires and releases. A thread that takes a node has a reference to it first, so that the
 //! references carry the order between threads. A model checker asks for less at the head, in small cases; what
 //! it does not ask for stays all the same, and is listed in `tests/checked/kept.rs`.
 
@@ -21,7 +21,7 @@ use crate::{
 
 /// No node; others are their index + 1.
 const NONE: u32 = 0;
-/// In a node's count: it should be on the list, and whoever lets go of it last puts it there.
+/// In a node's count: it should be on the list, and the last one to drop a reference puts it there.
 const SHOULD_BE_ON: u32 = 1 << 31;
 /// What of a node's count are references.
 const REFERENCES: u32 = SHOULD_BE_ON - 1;
@@ -73,7 +73,7 @@ impl<P: Primitive> Freelist<P> {
         &self.nodes[node as usize - 1]
     }
 
-    /// Puts a node on the list that nobody has a reference to.
+    /// Puts a node without references on the list.
     fn link(&self, at: u32) {
         let node = self.node(at);
         let mut head = self.head.load(Relaxed);
@@ -84,7 +84,7 @@ impl<P: Primitive> Freelist<P> {
                 Ok(_) => return,
                 Err(now) => {
                     head = now;
-                    // Somebody took a reference meanwhile: then it is theirs to put it on the list.
+                    // Another thread took a reference meanwhile: then that thread puts it on the list.
                     let before = node.references.fetch_add(SHOULD_BE_ON - 1, Release);
                     if before != 1 {
                         return;

@@ -52,7 +52,7 @@ impl<T> Objects<T, Freelist> {
     /// These values in a [`Freelist`]. No values, too many, or no memory for them are an error.
     pub fn freelist(values: Vec<T>) -> Result<Self, Error> {
         let pool = Freelist::new(values.len())?;
-        // SAFETY: the pool is new, of this crate, and nobody else will ever see it.
+        // SAFETY: the pool is new, of this crate, and not shared with anything else.
         unsafe { Self::over(pool, values) }
     }
 }
@@ -61,7 +61,7 @@ impl<T> Objects<T, ArrayQueue> {
     /// These values in an [`ArrayQueue`]. No values, too many, or no memory for them are an error.
     pub fn array(values: Vec<T>, cpus: usize, stride: Stride) -> Result<Self, Error> {
         let pool = ArrayQueue::new(values.len(), cpus, stride)?;
-        // SAFETY: the pool is new, of this crate, and nobody else will ever see it.
+        // SAFETY: the pool is new, of this crate, and not shared with anything else.
         unsafe { Self::over(pool, values) }
     }
 }
@@ -70,7 +70,7 @@ impl<T> Objects<T, PerCpuPool> {
     /// These values in a [`PerCpuPool`]. No values, too many, or no memory for them are an error.
     pub fn per_cpu(values: Vec<T>, cpus: usize) -> Result<Self, Error> {
         let pool = PerCpuPool::new(values.len(), cpus)?;
-        // SAFETY: the pool is new, of this crate, and nobody else will ever see it.
+        // SAFETY: the pool is new, of this crate, and not shared with anything else.
         unsafe { Self::over(pool, values) }
     }
 }
@@ -154,7 +154,7 @@ impl<T, P: Pool> Deref for Taken<'_, T, P> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the pool gave this index to nobody else, and it comes back only when this is dropped.
+        // SAFETY: the pool gave this index to no other, and it comes back only when this is dropped.
         unsafe { &*self.cell() }
     }
 }

@@ -1,7 +1,7 @@
 //! What Linux has had since 6.7 (lib/objpool.c): a ring for each CPU. An object is returned to the ring of
 //! the CPU it is returned on, and looked for there first, then in the others'.
 //!
-//! The kernel claims a place and fills it then, with interrupts off, so that nobody has to wait between the
+//! The kernel claims a place and fills it then, with interrupts off, so that no thread has to wait between the
 //! two. A thread can be preempted there, and would hide all that comes behind its place. So here the place
 //! decides, and changes in one step: what is in it counts laps, which keeps those out who come too late, and
 //! head and tail are no more than hints where to begin.

@@ -10,7 +10,7 @@ pub trait Primitive: 'static {
     /// Of 64 bits.
     type U64: Atomic<u64>;
 
-    /// Called where a loop goes round because somebody else was faster.
+    /// Called where a loop goes round because another thread was faster.
     fn relax() {
         core::hint::spin_loop();
     }

@@ -1,8 +1,8 @@
 //! Many operations by four times as many threads as there are CPUs, which the kernel interrupts all the time:
 //! at the end every object is there.
 //!
-//! A thread on each CPU wakes every 50 µs or so and takes it from whoever runs there. That this happens, and
-//! to threads that hold an object, is counted by the kernel. `make soak` runs the long form.
+//! A thread on each CPU wakes every 50 µs or so and preempts the thread that runs there. The kernel counts how
+//! often that happens, and to threads that hold an object. `make soak` runs the long form.
 #![cfg(all(target_os = "linux", not(miri)))]
 
 use std::{
@@ -28,7 +28,7 @@ const PAIRS: u64 = 2_000_000;
 const HELD: u64 = 1 << 16;
 /// How often a CPU is taken.
 const WAKE: Duration = Duration::from_micros(50);
-/// Nobody runs so long uninterrupted where four threads share a CPU.
+/// No thread runs so long uninterrupted where four threads share a CPU.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Who owns an object, and how many have. Loads and stores only: where two own it, one sees the other.
@@ -97,7 +97,7 @@ fn work(pool: &impl Pool, owned: &[Owned], thread: usize, pairs: u64) -> Count {
         if count.pairs % HELD == 0 {
             let (now, begun) = (interrupted(), Instant::now());
             while interrupted() == now {
-                assert!(begun.elapsed() < PATIENCE, "nobody interrupts this thread");
+                assert!(begun.elapsed() < PATIENCE, "nothing interrupts this thread");
                 hint::spin_loop();
             }
             count.interrupted_holding += 1;

@@ -11,7 +11,7 @@ pub enum Body: Known {
     Map = of("map", "the process written into a per-CPU array", &[]);
     /// Counts by process in a hash map.
     Hash = of("hash", "a hash map counts by process", &[]);
-    /// 64 bytes into a ring buffer; nobody is woken.
+    /// 64 bytes into a ring buffer, without a wakeup.
     Ringbuf = of("ringbuf", "64 bytes into a ring buffer, nobody woken", &[Feature::RingBuffer]);
     /// The same, and the reader is woken, who listens by epoll and does not sleep.
     RingbufWakeup = of(

@@ -1,6 +1,5 @@
-//! The buffers through which somebody's programs tell user space what they saw. Their own reader is not here, and
-//! an event costs less where nobody reads it: no wakeup, and once the buffer is full no copy. So what is in them is
-//! taken, and thrown away.
+//! The ring and perf buffers of a user's object. Its own reader does not run here, and an event that is not read costs
+//! less: no wakeup, and once the buffer is full no copy. So this process reads the buffers and discards the events.
 
 use std::{cell::Cell, rc::Rc, time::Duration};
 

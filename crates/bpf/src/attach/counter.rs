@@ -209,8 +209,8 @@ impl Counter {
         Ok(sum)
     }
 
-    /// Makes a spell take that much longer than one that waits for nothing. Whoever wants to see time alone
-    /// compares two that wait: they leave their loops alike, in caches as cold.
+    /// Makes a spell take that much longer than one that waits for nothing. To see time alone, compare two spells that
+    /// wait: they leave their loops alike, with caches as cold.
     fn calibrate(&mut self, ns: u64) -> Result<()> {
         let asked = self.time_spell(0)? + ns;
         // Too long by what it takes to see that the time is over: half a turn of its loop, and more.

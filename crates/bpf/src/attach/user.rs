@@ -19,7 +19,7 @@ use crate::{
 
 const PROVIDER: &str = "bpfcost";
 
-/// Calls after attaching that nobody times: what the kernel makes at the first hits (the area where it
+/// Calls after attaching that are not timed: what the kernel makes at the first hits (the area where it
 /// executes replaced instructions, the trampoline that takes a breakpoint's place) is there then.
 const FIRST_CALLS: u64 = 10;
 

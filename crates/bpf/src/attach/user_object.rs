@@ -26,7 +26,7 @@ use crate::{
 /// What sections of tracepoints begin with.
 const TRACEPOINTS: [&str; 2] = ["tracepoint/", "tp/"];
 
-/// Somebody's BPF object, loaded. Dropping it detaches and unloads it.
+/// A user's BPF object, loaded. Dropping it detaches and unloads it.
 #[derive(Debug)]
 pub struct UserObject {
     path: PathBuf,

@@ -109,7 +109,7 @@ pub(crate) fn load(program: Program<'_>) -> Result<OwnedFd, No> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = sys::bpf_prog_load_opts {
         sz: size_of::<sys::bpf_prog_load_opts>() as _,
-        // One: an answer of EAGAIN is no answer, and is told.
+        // One: EAGAIN is no answer, and is returned.
         attempts: 1,
         expected_attach_type: program.attach,
         attach_btf_id: program.target,

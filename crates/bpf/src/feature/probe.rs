@@ -52,7 +52,7 @@ const PERFMON: (u32, &str) = (38, "CAP_PERFMON");
 const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
 const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 
-/// Where nobody may look into the kernel.
+/// The reason under lockdown.
 const LOCKED_DOWN: &str =
     "the kernel is in lockdown: boot without lockdown=confidentiality, or measure in a guest";
 

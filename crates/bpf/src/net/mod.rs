@@ -1,5 +1,5 @@
-//! Networks of the tool's own, in namespaces that nobody else is in and that end with whoever holds them,
-//! whatever way that is; and the card of a guest.
+//! Networks of the tool's own, in namespaces that end with the process that holds them, however it ends; and the network
+//! card of a guest.
 
 mod card;
 mod namespace;

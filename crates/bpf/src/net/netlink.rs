@@ -104,7 +104,7 @@ impl Netlink {
         )
     }
 
-    /// Says for good where an address of an interface's network is, so that nobody asks.
+    /// Adds a permanent neighbour entry, so that there are no ARP requests.
     pub(crate) fn add_neighbour(&self, index: u32, address: Ipv4Addr, mac: Mac) -> io::Result<()> {
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;

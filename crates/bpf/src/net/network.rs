@@ -1,4 +1,4 @@
-//! A network for a server and a client, and for nobody else.
+//! A network for one server and one client.
 
 use std::{fs, io, net::Ipv4Addr};
 

@@ -40,7 +40,7 @@ pub(crate) const WEB_V6: &str = "[fd00:100::1]:80";
 pub(crate) const MIXED: &str = "10.10.1.4:80";
 /// IPv6, with IPv4 servers.
 pub(crate) const MISMATCHED: &str = "[fd00:100::4]:80";
-/// TCP alone; nobody serves UDP there.
+/// TCP alone; UDP is not served there.
 pub(crate) const TCP_ONLY: &str = "10.10.1.5:80";
 
 /// Each VIP: where, protocol, flags. Its number is its place, and its ring holds one server.

@@ -1,6 +1,6 @@
 //! One cache line: who has it, from when to when, and what an access to it takes.
 //!
-//! A line is owned by one core, or shared by any number. Whoever has not what it needs asks the line's
+//! A line is owned by one core, or shared by any number. A core that lacks what it needs asks the line's
 //! directory, which serves one request after another. The core that has the line can go on using it until the
 //! request has reached it, and that is what keeps a contended line useful at all.
 
@@ -11,7 +11,7 @@ use super::{Machine, random::Random};
 /// Picoseconds since the simulation began: whole numbers, so that nothing depends on the order of sums.
 pub(super) type Time = u64;
 
-/// A hold that nobody has asked for yet.
+/// A hold that no core has asked for yet.
 const OPEN: Time = Time::MAX;
 
 /// How long on average a core keeps a line that another has asked for, as a part of the transfer; it varies
@@ -96,7 +96,7 @@ impl SimulatedLine {
             distances.min_by(f64::total_cmp)
         };
         let Some(distance) = distance else {
-            // Nobody has had it yet. What it costs to get it from memory, once, is no matter of the pool.
+            // No core has had it yet. The cost of one fetch from memory is not the pool's.
             self.holds.push(Hold {
                 core,
                 from: at,

@@ -3,7 +3,7 @@
 //! another has, and all that wait for one line wait for each other.
 //!
 //! What the model knows of a machine is in [`Machine`]. It knows nothing of prefetchers, of frequencies, of
-//! how far cores of one socket are from each other, and of whom a directory serves first.
+//! how far cores of one socket are from each other, and of the order in which a directory serves.
 
 mod line;
 mod machine;

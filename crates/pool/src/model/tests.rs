@@ -1,4 +1,4 @@
-//! Known answers: what an access costs, who waits for whom, and that nothing depends on chance.
+//! Known answers: what an access costs, which core waits for which, and that nothing depends on chance.
 
 use core::cell::{Cell, RefCell};
 use std::{rc::Rc, vec, vec::Vec};

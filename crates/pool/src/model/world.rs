@@ -66,8 +66,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Runs a body in so many threads, each on a CPU of its own, until all have returned. A body is told
-    /// its world and which thread it is. Nothing runs where there is no memory for their stacks.
+    /// Runs a body in so many threads, each on a CPU of its own, until all have returned. A body gets
+    /// its world and the number of its thread. Nothing runs where there is no memory for their stacks.
     pub(super) fn run<F>(machine: &Machine, threads: u32, seed: u64, body: F) -> Result<(), Error>
     where
         F: Fn(&World, usize) + Clone + 'static,
@@ -170,7 +170,7 @@ impl World {
         &self.threads[self.current.get()]
     }
 
-    /// Returns when nobody is further behind.
+    /// Returns when no thread is further behind.
     fn turn(&self) {
         let thread = self.thread();
         if thread.clock.get() <= self.next.get() {

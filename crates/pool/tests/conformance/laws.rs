@@ -130,7 +130,7 @@ fn crowd(make: Make, objects: usize, cpus: usize, threads: usize, bulk: usize) {
             .map(|one| one.join().expect("it does not panic"))
             .sum()
     });
-    assert!(taken > 0, "nobody got anything");
+    assert!(taken > 0, "no thread got an object");
     assert_eq!(take_all(&*pool, 0).len(), objects, "objects were lost");
     assert_eq!(payloads.sum(), taken, "an object had two owners");
 }
@@ -222,7 +222,7 @@ fn told(pool: &dyn Pool, object: Object, expected: &str) {
         return;
     }
     let end = catch_unwind(AssertUnwindSafe(|| pool.push(0, object)));
-    let payload = end.expect_err("it is told by a panic");
+    let payload = end.expect_err("it panics");
     let text = payload.downcast_ref::<String>().expect("it has a text");
     assert!(text.contains(expected), "{text}");
 }

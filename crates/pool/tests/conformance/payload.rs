@@ -26,7 +26,7 @@ impl Payloads {
         unsafe { *self.0[object.index()].get() += 1 }
     }
 
-    /// All counts together, when nobody owns an object any more.
+    /// All counts together, when no object is owned any more.
     pub(crate) fn sum(self) -> u64 {
         self.0.into_iter().map(UnsafeCell::into_inner).sum()
     }

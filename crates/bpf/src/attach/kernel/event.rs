@@ -57,7 +57,7 @@ impl Event {
         Ok(Err(refused))
     }
 
-    /// Whether somebody else removed it.
+    /// Whether another process removed it.
     fn is_gone(&self) -> bool {
         self.number()
             .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)

@@ -167,7 +167,7 @@ pub(in crate::attach) fn missed(link: &Link) -> Result<u64> {
 /// libbpf answers with nothing, and leaves the reason in errno.
 fn taken(link: *mut sys::bpf_link) -> libbpf_rs::Result<Link> {
     match NonNull::new(link) {
-        // SAFETY: libbpf made it for this call alone, and nobody else has it.
+        // SAFETY: libbpf made it for this call alone, and nothing else refers to it.
         Some(link) => Ok(unsafe { Link::from_ptr(link) }),
         None => Err(io::Error::last_os_error().into()),
     }

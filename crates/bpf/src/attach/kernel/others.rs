@@ -27,9 +27,8 @@ struct Places<'a> {
     types: &'a [&'a str],
 }
 
-/// Who else is attached to what the events of that driver pass through, in words; `None` where nobody is, as
-/// far as the kernel tells. To be asked while nothing of one's own is attached. Drivers with places of
-/// their own (interfaces, files, page faults) are always alone here.
+/// Describes what else is attached where the events of that driver pass; `None` if the kernel shows nothing. Call it while
+/// nothing of one's own is attached. Drivers with places of their own (interfaces, files, page faults) always get `None`.
 pub fn others(driver: Driver) -> Result<Option<String>> {
     let Some(called) = driver.called() else {
         return Ok(None);
@@ -45,8 +44,8 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
     Ok((!found.is_empty()).then(|| found.join("; ")))
 }
 
-/// Who is attached to one function, in words: a caller's own, too. Nobody is told of by a list that this
-/// kernel does not have, or shows to nobody; one that can't be read otherwise is an error.
+/// Describes all that is attached to one function, the caller's own included. A list that this kernel does not have or does
+/// not show counts as empty; any other failure to read one is an error.
 pub fn attached_at(function: &str) -> Result<Vec<String>> {
     at(&Places {
         functions: &[function],
@@ -75,7 +74,7 @@ fn list(kind: &'static str, path: &str) -> Result<String> {
     ))
 }
 
-/// The text of a list; empty where this kernel has none, or shows it to nobody: then it lets nobody attach there
+/// The text of a list; empty where this kernel has none or does not show it: then it does not allow attaching there
 /// either.
 fn where_there(text: io::Result<String>) -> io::Result<String> {
     match text {
@@ -169,7 +168,7 @@ fn traced(list: &str, functions: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Whether somebody has the tracepoint written into the trace buffer.
+/// Whether the tracepoint is written to the trace buffer.
 fn enabled(tracefs: &Opened, event: &str) -> Option<String> {
     let folder = tracepoint::folder(event);
     let text = fs::read_to_string(tracefs.path(&folder).join("enable")).ok()?;

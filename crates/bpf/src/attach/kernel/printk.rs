@@ -14,7 +14,7 @@ const LOOKS: u32 = 10;
 const MOST_LOOKS: u32 = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// Remembers that the tracepoint was off, to switch it off again. Where somebody has it on, it stays on.
+/// Remembers that the tracepoint was off, to switch it off again. If it was on before, it stays on.
 pub(super) struct Quiet(Option<Opened>);
 
 impl Quiet {

@@ -186,7 +186,7 @@ mod tests {
                 .map_err(failed("a counter", "attaching it"))
         };
         let _link = frames.veth.within(link).expect("a counter");
-        // A softirq that somebody else's work puts off is no fault of the driver: once must do.
+        // A softirq delayed by other work is no fault of the driver: once must do.
         let came = (0..20).any(|_| {
             let ask = Ask {
                 events: 1000,

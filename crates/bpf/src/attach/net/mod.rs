@@ -1,4 +1,4 @@
-//! Events on a network of the tool's own: two ends of a veth in a network namespace that nobody else is in.
+//! Events on a network of the tool's own: two ends of a veth in a network namespace without other processes.
 //!
 //! Packets go from one end to the other and are dropped there, as early as IPv4 can: their address is that
 //! of a third machine. So each packet passes every hook on its way once, and no other packet is there.

@@ -134,7 +134,7 @@ impl Veth {
 
 impl Drop for Veth {
     fn drop(&mut self) {
-        // Its namespace would take it along, at a time of the kernel's own; a batch of somebody else may
+        // Its namespace would take it along, at a time of the kernel's own; a batch of another process may
         // run by then.
         let _ = self.netlink.delete(SENDING.index);
     }
