@@ -201,7 +201,7 @@ fn after(path: &Path) -> Option<String> {
     path.extension().filter(|extension| *extension == "json")?;
     let note = Note::read(path)?;
     if started(note.pid) == Some(note.started) && note.boot == boot() {
-        return None; // whoever changed it is alive, and puts it back
+        return None; // the process that changed it is alive, and restores it
     }
     let outcome = if note.boot == boot() {
         note.state.put_back()
@@ -276,7 +276,7 @@ mod tests {
             pid,
             started,
             boot: boot.to_owned(),
-            // Of a sysctl that nobody can set: putting it back fails and is told.
+            // Of a sysctl that can't be set: restoring it fails and is reported.
             state: State::Setting {
                 name: "kernel.osrelease".to_owned(),
                 value: "0.1".to_owned(),

@@ -1,5 +1,5 @@
 //! `kretprobe`: what does a probe on a function's return cost when many threads are in the function at once,
-//! and whom does it miss? Study 001 replaced the list from which a kretprobe takes the record of a call that
+//! and which calls does it miss? Study 001 replaced the list from which a kretprobe takes the record of a call that
 //! has not returned (Linux 6.1 still has it) by an array; Linux 6.7 put a ring for each CPU there
 //! (lib/objpool.c). The same run on both kernels is the study's before and after.
 //!

@@ -54,7 +54,7 @@ struct Shared {
     crowded: bool,
     patience: Duration,
     gates: [Gate; MEETINGS],
-    /// Somebody can't go on, so nobody must wait for them.
+    /// A thread can't go on, so no other must wait for it.
     off: AtomicBool,
 }
 
@@ -79,7 +79,7 @@ impl Member<'_> {
     pub(super) fn meet(&self, meeting: usize) -> Option<Instant> {
         let gate = &self.shared.gates[meeting];
         if gate.here.fetch_add(1, Ordering::AcqRel) + 1 == self.shared.threads {
-            // The last one, so nobody else sets it.
+            // The last one, so no other thread sets it.
             let _ = gate.begun.set(Instant::now());
         }
         let mut spins = 0;
@@ -230,7 +230,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
     }
 }
 
-/// Whether there is so much memory. It may be gone again the next moment; what is far too much is told so.
+/// Whether there is so much memory. It may be gone the next moment; this finds what is far too much.
 pub(super) fn room(bytes: usize) -> bool {
     Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }

@@ -219,7 +219,7 @@ impl Workload {
             margin,
         };
         let asked = self.definition.compared.iter();
-        // What is better, more of it or less, nobody said.
+        // Whether more or less of it is better is unknown.
         let asked = asked.map(|name| metric(name, name, "", None, RATE_MARGIN));
         let known = vec![
             metric(
@@ -365,7 +365,7 @@ impl Experiment for Workload {
     }
 
     fn needs(&self, case: &Case) -> Vec<Feature> {
-        // What can't be read is told when the case is asked for.
+        // What can't be read is an error when the case is asked for.
         let needs = self.probe(case).map(probe::needs);
         needs.and_then(Result::ok).unwrap_or_default()
     }

@@ -10,7 +10,7 @@ use crate::probe::{agent, open_agent};
 pub(super) struct Args {
     /// Which one.
     name: String,
-    /// What it is told.
+    /// Its arguments.
     arguments: Vec<String>,
 }
 

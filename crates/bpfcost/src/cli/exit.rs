@@ -24,7 +24,7 @@ pub(super) enum Exit {
     Invalid = 3,
     /// The machine lacks what was asked.
     Lacking = 4,
-    /// Somebody ended it early: 128 + SIGINT, as shells have it.
+    /// Interrupted: 128 + SIGINT, as shells have it.
     Interrupted = 130,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn usage(text: impl Into<String>) -> anyhow::Error {
     refusal(Exit::Usage, text.into())
 }
 
-/// Somebody ended it before anything was there to show.
+/// An error for an interrupt before there was anything to show.
 pub(super) fn interrupted(text: impl Into<String>) -> anyhow::Error {
     refusal(Exit::Interrupted, text.into())
 }

@@ -59,7 +59,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     }
 }
 
-/// Measures, and tells the host everything. That it failed is told too, and no failure of this program.
+/// Measures, and sends everything to the host. A failed measurement is sent too, and is no failure of this program.
 fn inside(folder: &Path) -> Result<Exit> {
     let mut channel = GuestChannel::open(folder).context("the shared folder can't be read")?;
     let last = match measured(&mut channel) {

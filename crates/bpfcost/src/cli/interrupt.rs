@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 
 use super::exit::Exit;
 
-/// The flag of this process, once somebody listens.
+/// The flag of this process, once it is used.
 static LISTENING: Mutex<Option<Arc<AtomicBool>>> = Mutex::new(None);
 
 /// A flag that the first signal sets: the same for everybody who asks.

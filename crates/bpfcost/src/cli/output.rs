@@ -14,7 +14,7 @@ pub(super) fn answer(text: fmt::Arguments<'_>) -> Result<()> {
     heard(text).map(|_heard| ())
 }
 
-/// As [`answer`]; whether somebody still reads, for answers without an end.
+/// As [`answer`], for answers without an end; returns whether the reader is still there.
 pub(super) fn heard(text: fmt::Arguments<'_>) -> Result<bool> {
     let mut stdout = anstream::stdout();
     match stdout.write_fmt(text).and_then(|()| stdout.flush()) {
@@ -24,7 +24,7 @@ pub(super) fn heard(text: fmt::Arguments<'_>) -> Result<bool> {
     }
 }
 
-/// Writes a line to stderr. Where that can't be written, nobody is there to be told so.
+/// Writes a line to stderr. A failure to write is ignored: there is no place to report it.
 pub(super) fn remark(text: fmt::Arguments<'_>) {
     let _ = writeln!(anstream::stderr(), "{text}");
 }

@@ -37,10 +37,10 @@ const LISTEN: Duration = Duration::from_millis(50);
 /// How long a guest may take to end the trial under way once it is asked to.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// CPUs of a guest where nobody asks for more: one to measure on, one for everything else.
+/// Default CPUs of a guest: one to measure on, one for everything else.
 const GUEST_CPUS: u32 = 2;
 
-/// Is told what happens in a run, as it happens.
+/// Receives the events of a run.
 pub(super) trait Observer {
     fn event(&mut self, event: &Event) -> Result<()>;
     /// What disturbed the run so far.

@@ -107,7 +107,7 @@ impl Progress {
             let left = epochs.saturating_sub(self.epochs) as f64;
             duration((self.finished_s + self.epoch_s() * left - spent).max(0.0))
         };
-        // A time that nobody asked for is not kept where it would show nothing.
+        // A default time is dropped where it would show nothing.
         let late =
             |looks: &usize| self.epoch_s() * *looks as f64 > self.seconds && self.epochs < *looks;
         let text = match (self.last, self.first_look.filter(late)) {

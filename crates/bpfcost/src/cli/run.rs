@@ -289,7 +289,7 @@ fn finish(args: &Args, ended: Vec<Ended>, error: Option<anyhow::Error>) -> Resul
     Ok(exit)
 }
 
-/// Says whether anything is left of the probes, once somebody has looked.
+/// Reports whether anything is left of the probes.
 fn tell_left() {
     let left = probe::leftovers();
     if left.is_empty() {

@@ -151,7 +151,7 @@ fn ladder(cpu: u32) -> Result<bool> {
     Ok(right)
 }
 
-/// The records of the A/A runs; `None` where somebody ended them.
+/// The records of the A/A runs; `None` if they were interrupted.
 fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Vec<Record>>> {
     let seed = args.seed.unwrap_or_else(session::draw_seed);
     let host = Host::default();

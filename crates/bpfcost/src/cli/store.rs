@@ -1,4 +1,4 @@
-//! Where records go when nobody says: the user's state folder, so that no finished trial is lost.
+//! The default place of records: the user's state folder, so that no finished trial is lost.
 
 use std::{
     fs,

@@ -113,7 +113,7 @@ impl Screen {
         }
     }
 
-    /// Shows an interval; whether somebody still looks.
+    /// Shows an interval; returns whether the reader is still there.
     fn show(&mut self, view: &View) -> Result<bool> {
         let style = Style::for_stdout();
         let height = terminal_size::terminal_size()

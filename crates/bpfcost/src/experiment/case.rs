@@ -117,7 +117,7 @@ pub struct Metric {
     pub about: String,
     /// What it is counted in: `op/s`, `us`.
     pub unit: String,
-    /// Whether more of it is better; `None` where nobody said, and it merely differs.
+    /// Whether more of it is better; `None` if that is unknown, and it merely differs.
     pub more_is_better: Option<bool>,
     /// The relative difference below which two cases have the same of it.
     pub margin: f64,

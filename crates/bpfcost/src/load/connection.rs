@@ -85,7 +85,7 @@ impl Connection {
         self.flush()
     }
 
-    /// Writes and reads what can be; `bytes` grows by what came. An edge is told once, so the socket is read
+    /// Writes and reads what can be; `bytes` grows by what came. An edge is reported once, so the socket is read
     /// empty, which a short read has done, and to its end where the server `hung_up`.
     pub(super) fn turn(
         &mut self,
@@ -190,7 +190,7 @@ impl AsFd for Connection {
     }
 }
 
-/// TLS that trusts whoever answers: on loopback that is the server which this run has started, with a
+/// TLS without verification: on loopback the peer is the server which this run has started, with a
 /// certificate that it has made itself.
 pub(super) fn tls() -> Result<Arc<ClientConfig>> {
     let provider = Arc::new(ring::default_provider());

@@ -6,7 +6,7 @@ use anyhow::Result;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest latency that is told apart from longer ones, in nanoseconds.
+/// The longest latency that is recorded as such, in nanoseconds.
 const LONGEST_NS: u64 = 600_000_000_000;
 /// Percentiles by name.
 const PERCENTILES: [(&str, f64); 8] = [

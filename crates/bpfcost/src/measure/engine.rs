@@ -15,7 +15,7 @@ use crate::experiment::Experiment;
 /// Measures `plan`, and returns all that was seen.
 ///
 /// `resumed` is what earlier sessions of the same plan saw ([`Measured::new`] where there are none); the
-/// run goes on with the next epoch, with their calibrations, and their time counts. `observe` is told
+/// run goes on with the next epoch, with their calibrations, and their time counts. `observe` receives
 /// each [`Event`] as it happens; where it fails, the run ends. Setting `interrupt` ends it after the
 /// trial under way.
 ///

@@ -99,6 +99,6 @@ pub enum Stop {
     Rounds,
     /// Going on would have done harm, or what was measured is gone.
     Aborted,
-    /// Somebody asked it to end.
+    /// Interrupted.
     Interrupted,
 }

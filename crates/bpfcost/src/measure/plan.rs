@@ -46,8 +46,7 @@ pub struct Plan {
     pub precision: Option<f64>,
     /// Stop after this many seconds of measuring.
     pub seconds: Option<f64>,
-    /// Whether the first look is waited for where it comes later than that: so where nobody asked for the
-    /// time, and it is only what usually does.
+    /// Whether to wait for the first look if it comes after that time: so where the time is a default.
     #[serde(default)]
     pub patient: bool,
     /// Stop at the first look.

@@ -27,7 +27,7 @@ pub(super) struct Run<'a> {
 
 /// Why a run does not go on.
 pub(super) enum Halt {
-    /// Somebody asked the run to end.
+    /// The run was interrupted.
     Interrupted,
     /// No further trial may follow.
     Enough,

@@ -1,6 +1,6 @@
 //! When a run ends, and how many rounds its epochs have.
 //!
-//! A run ends on the width of its raw intervals, on time, or because somebody asked; never on a verdict,
+//! A run ends on the width of its raw intervals, on time, or on an interrupt; never on a verdict,
 //! for then chance would choose when to look. Looks come at epoch counts that are fixed in advance.
 
 use bpfcost_stats::{

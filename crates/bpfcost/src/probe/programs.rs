@@ -1,4 +1,4 @@
-//! The BPF programs of somebody else's processes: which they are, when all are loaded, and whether they are gone.
+//! The BPF programs of other processes: which they are, when all are loaded, and whether they are gone.
 
 use std::{
     collections::BTreeSet,
@@ -49,13 +49,13 @@ impl Loading {
         done.then(|| self.seen.iter().copied().collect())
     }
 
-    /// What they hold by their open files; else what is new in the kernel and held by nobody else, for some close
+    /// What they hold by their open files; else what is new in the kernel and held by no other process, for some close
     /// theirs once they are attached.
     fn own(&self, pids: &[u32]) -> BTreeSet<u32> {
         let held = held(pids);
         let new: BTreeSet<u32> = loaded().difference(&self.before).copied().collect();
         if !held.is_empty() || new.is_empty() {
-            // Those that were there before are somebody else's, whom they ask about.
+            // Those that were there before belong to others, which they observe.
             return held.difference(&self.before).copied().collect();
         }
         let all = all_processes().into_iter().flatten().flatten();

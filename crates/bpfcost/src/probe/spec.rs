@@ -16,7 +16,7 @@ pub enum Spec {
     BuiltIn {
         /// Its name.
         name: String,
-        /// What it is told.
+        /// Its arguments.
         arguments: Vec<String>,
     },
     /// A BPF object, and the one program of it that is to run; all where none is named.

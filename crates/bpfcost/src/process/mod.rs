@@ -67,7 +67,7 @@ impl Process {
         Process::launch(folder, command, cpus, env, false)
     }
 
-    /// Starts `command` to be talked to: what it is told, and what it answers.
+    /// Starts `command` with pipes: its input and its output.
     pub(crate) fn start_talking(command: &[String]) -> Result<(Self, ChildStdin, ChildStdout)> {
         let mut process = Process::launch(None, command, &[], &[], true)?;
         let (input, output) = (process.child.stdin.take(), process.child.stdout.take());

@@ -172,7 +172,7 @@ impl Duty {
         matches!(self, Duty::Cgroup(_) | Duty::Group(_))
     }
 
-    /// Does it, as far as that goes: nobody is there to be told that it does not.
+    /// Does the duty. Failures are ignored: there is no place to report them.
     fn act(&self, put_back: fn(&Path)) {
         match self {
             Duty::Cgroup(path) => {

@@ -14,9 +14,9 @@ use tempfile::{Builder, TempDir};
 
 use super::{Duty, Reaper};
 
-/// What the names of such folders begin with, and nobody else's.
+/// Prefix of such folders, and of no others.
 const PREFIX: &str = "bpfcost-scratch-";
-/// A folder that nobody has locked and that is older was left behind: between its making and its locking lie
+/// An older folder without a lock was left behind: between its making and its locking lie
 /// milliseconds.
 const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
@@ -42,7 +42,7 @@ impl Scratch {
             .permissions(Permissions::from_mode(mode))
             .tempdir_in(base)?;
         let lock = File::open(dir.path())?;
-        // Nobody else tries it while the folder is young. Where there are no locks, nobody will.
+        // No other process tries it while the folder is young. Without locks, none will.
         let _ = lock.try_lock();
         reaper
             .owe(Duty::Folder(dir.path().to_owned()))

@@ -18,7 +18,7 @@
 //!
 //! Counts of instructions have neither interval nor chance: a case has `regressed` where even its
 //! cheapest load of the new side costs more than the dearest of the old one and the threshold, which is
-//! zero there unless somebody asks for another.
+//! zero there by default.
 //!
 //! Several records a side are sessions: where they are enough for the exact two-sample test to show
 //! a change among so many cases (4 a side for one case, 7 for 24), they speak for themselves. Fewer
@@ -45,12 +45,12 @@ use super::{
 };
 use crate::{experiment::Role, measure::Warning};
 
-/// The spread between sessions (relative standard deviation) that is assumed where nobody measured
+/// The spread between sessions (relative standard deviation) that is assumed where it was not measured
 /// it: twice what two sessions of a kernel cost typically differ by on the shared virtual machine
 /// where bpfcost was made (1.6 %), and less than their worst (19 %).
 pub const DEFAULT_SESSION_SPREAD: f64 = 0.03;
 
-/// The rise of a cost that the gate lets pass where nobody says, twice what a kernel cost typically moves
+/// The default rise of a cost that the gate lets pass, twice what a kernel cost typically moves
 /// by between sessions.
 const DEFAULT_THRESHOLD: f64 = 0.02;
 

@@ -18,7 +18,7 @@ pub struct Part {
 pub struct Cost {
     /// The cost.
     pub value: f64,
-    /// Its 95 % interval, or the range that a count takes over loads; `None` where nobody knows.
+    /// Its 95 % interval, or the range that a count takes over loads; `None` if it is unknown.
     pub ends: Option<[f64; 2]>,
     /// By how much two counts that are the same may differ.
     pub rounding: f64,

@@ -4,7 +4,7 @@
 //! This describes; it gates nothing. [`compare()`](super::compare()) answers "did it get dearer?" and
 //! refuses counts of different kernels, emulators or builds, for a gate that fails must mean the
 //! program under test. Here the kernel *is* the question, so counts of two kernels are held against
-//! each other, and what else differs between the two is told beside it.
+//! each other, and what else differs between the two is shown beside it.
 //!
 //! Only what is measured alike is compared: counts with counts, times of hardware with times of
 //! hardware, and times of one emulator with its own. The first target of each kind is what the others
@@ -151,7 +151,7 @@ fn latest<'a>(records: &[&'a Record]) -> Vec<&'a Record> {
 
 /// How a record's numbers came about: only numbers of one kind can be compared.
 fn kind(record: &Record) -> (Unit, Option<&str>) {
-    // Another emulator of counts is told, but counts are counts; and KVM leaves the times to the CPU.
+    // Another emulator of counts is noted, but counts are counts; and KVM leaves the times to the CPU.
     let emulator = record.machine.emulator.as_deref();
     (
         record.unit,

@@ -216,7 +216,7 @@ impl CurvePoint<'_> {
 }
 
 impl CaseRecord {
-    /// What found nothing, per operation; `None` where nobody counted, or the case has no result.
+    /// What found nothing, per operation; `None` if that was not counted, or the case has no result.
     pub fn misses(&self) -> Option<f64> {
         // Of all trials: a median would hide misses that come now and then.
         let mut values = MISSES.iter().filter_map(|name| self.secondary.get(*name));

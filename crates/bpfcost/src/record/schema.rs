@@ -292,7 +292,7 @@ pub struct MetricRecord {
     /// Its estimate, by case; cases that lack it are left out.
     pub cases: BTreeMap<String, MetricValue>,
     /// The experiment's pairs where both cases have it, judged as one family. `slower` reads as worse;
-    /// as more, where nobody said which way is better.
+    /// as more, if neither way is known to be better.
     pub comparisons: Vec<Comparison>,
 }
 

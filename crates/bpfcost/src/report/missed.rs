@@ -19,7 +19,7 @@ pub(super) fn share(share: f64) -> String {
     }
 }
 
-/// Whom probes miss on a target, case by case, where several stand side by side; `None` where there are no
+/// The calls that probes missed on a target, case by case, where several stand side by side; `None` where there are no
 /// probes of the kind.
 pub(super) fn caption(record: &Record) -> Option<String> {
     record.cases.iter().find(|case| asked(case))?;

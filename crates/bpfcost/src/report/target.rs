@@ -26,7 +26,7 @@ pub fn label(record: &Record) -> String {
     }
 }
 
-/// `Linux 6.12.107`, or nothing where nobody told.
+/// `Linux 6.12.107`, or nothing if unknown.
 pub fn kernel(record: &Record) -> String {
     match record.machine.kernel.as_str() {
         "" => String::new(),

@@ -33,7 +33,7 @@ pub(super) fn measured() -> bpfcost_bpf::Result<(StatsOn, Tax)> {
     let on = StatsOn::start()?;
     let counted = calls(&idle)?;
     let each = |ran: &Ran| ran.elapsed.as_nanos() as f64 / f64::from(RUNS);
-    // Somebody else keeps the account, by a descriptor or for all (kernel.bpf_stats_enabled).
+    // Another process keeps the account, by a descriptor or for all (kernel.bpf_stats_enabled).
     let kept = off.iter().any(|ran| ran.stats.run_cnt > 0);
     let tax = Tax {
         inside_ns: median(

@@ -36,7 +36,7 @@ struct Account {
 }
 
 impl AccessLog {
-    /// Waits until the server has nobody left to serve: what was begun is logged then.
+    /// Waits until the server has no connections left: what was begun is logged then.
     pub fn settle(&self, context: &RunContext) -> Result<()> {
         wait(
             "connections to the server are open though its client has ended",
@@ -73,7 +73,7 @@ impl AccessLog {
     }
 
     /// What was logged since this was last asked. The log is moved away and opened anew by the server, by
-    /// which it gives out what it had not written yet; the old one is whole when nobody has it open.
+    /// which it gives out what it had not written yet; the old one is whole when no process has it open.
     fn account(&self, context: &RunContext) -> Result<Account> {
         let log = PathBuf::from(context.fill(&self.log)?);
         let log = context.dir.join(log);

@@ -16,7 +16,7 @@ use crate::{
 
 /// How long a command that prepares a session may take: a compiler on a small machine.
 const PREPARATION: Duration = Duration::from_secs(300);
-/// How often a server is started on another port, where somebody was quicker to take the one that was free.
+/// How often a server is started on another port, if another process took the free one first.
 const PORTS: usize = 3;
 
 /// What a session has of its own.
@@ -52,7 +52,7 @@ impl Base {
     }
 
     /// Starts something on a port that is free, with the definition's files written for it; on another one where
-    /// somebody was quicker to take it. `given` is the one port that will do, where there is such.
+    /// another process took it first. `given` is the one port that will do, where there is such.
     pub fn on_a_port<T>(
         &self,
         definition: &Definition,

@@ -1,5 +1,5 @@
 //! What the CPUs of the machine did not idle: wall time − idle − steal. `/proc/stat` samples most of that by ticks
-//! (include/linux/kernel_stat.h, CONFIG_TICK_CPU_ACCOUNTING) and charges an interrupt to whom it hit; but the tick
+//! (include/linux/kernel_stat.h, CONFIG_TICK_CPU_ACCOUNTING) and charges an interrupt to the task that it hit; but the tick
 //! code measures idling itself in nanoseconds, up to each interrupt (kernel/time/tick-sched.c,
 //! tick_nohz_stop_idle), and `/proc/timer_list` shows it.
 //!

@@ -125,7 +125,7 @@ pub struct Watch {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Ready {
-    /// It listens at this port. Nobody connects to find out, and it is asked before each window, for some close
+    /// It listens at this port. That is checked without connecting, before each window, for some close
     /// their port meanwhile.
     pub tcp: Option<String>,
     /// It has printed something that matches this regular expression.
@@ -263,7 +263,7 @@ pub struct Check {
     /// What it must equal: `ops`, or a count of client, server or network.
     #[serde(default)]
     pub equals: String,
-    /// By how much it may be more: calls of the workload that nobody else counts.
+    /// By how much it may be more: calls of the workload that are not counted otherwise.
     #[serde(default)]
     pub beyond: u64,
     /// Or what it must reach, for a probe that others' events come to as well.
@@ -277,7 +277,7 @@ pub struct Check {
 /// The factor that picks a client, where there are several.
 pub const LOAD: &str = "load";
 
-/// The operation where nobody tells any: seconds stand for them, and CPU time is a share of a CPU.
+/// The default operation: seconds stand for operations, and CPU time is a share of a CPU.
 pub const SECOND: &str = "second";
 
 /// The factor whose values are the probes.

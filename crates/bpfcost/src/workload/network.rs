@@ -65,7 +65,7 @@ enum NetworkKind {
     Shared,
     /// Namespaces of its own.
     Own(net::Network),
-    /// The card of a guest, in which nobody else uses it.
+    /// The network card of a guest, for this alone.
     Card(Card),
 }
 
@@ -208,7 +208,7 @@ UdpLite: 0 0 0 0 0 0 0 0 0
         assert!(counts("Udp: NoPorts\nUdp: 7\n").is_err());
     }
 
-    /// What is received is counted where it is, and sent to nobody else.
+    /// Received data is counted and not sent on.
     #[test]
     fn each_call_that_receives_is_counted() {
         for path in [Path::Loopback, Path::Veth] {

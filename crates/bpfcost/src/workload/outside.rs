@@ -98,7 +98,7 @@ impl Order {
         }
         let before = dropped(port);
         let mut made = load.run(&context)?;
-        // It is spent on a machine that nobody asks about.
+        // It is spent on a machine that is not measured.
         made.client_ns = None;
         if let Some((before, after)) = before.zip(dropped(port)) {
             let lost = after.saturating_sub(before) as f64;
@@ -108,7 +108,7 @@ impl Order {
     }
 }
 
-/// A port of this machine's 127.0.0.1 that nobody has at the moment, of neither protocol.
+/// A port of 127.0.0.1 on this machine that is free at the moment, for TCP and UDP.
 pub fn free_port() -> Result<u16> {
     for _ in 0..PORTS {
         let port = server::free_port()?;

@@ -34,7 +34,7 @@ pub struct Server {
     within: Duration,
 }
 
-/// Somebody else has the port.
+/// Another process has the port.
 #[derive(Debug, ThisError)]
 #[error("{source}")]
 pub(super) struct PortTaken {
@@ -43,7 +43,7 @@ pub(super) struct PortTaken {
     source: Error,
 }
 
-/// A port of 127.0.0.1 that nobody has at the moment.
+/// A port of 127.0.0.1 that is free at the moment.
 pub(crate) fn free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("no port is free")?;
     Ok(listener.local_addr()?.port())
@@ -83,7 +83,7 @@ impl Server {
     }
 
     /// Waits until it takes load: at its start, and before each window, for some close their port meanwhile.
-    /// Nobody connects to find out.
+    /// That is checked without connecting.
     pub fn ready(&mut self) -> Result<()> {
         let begun = Instant::now();
         loop {
@@ -146,7 +146,7 @@ impl Server {
         self.process.cpu_ns()
     }
 
-    /// Whether it listens on this port; an error where somebody else does.
+    /// Whether it listens on this port; an error if another process does.
     fn listens(&self, port: u16) -> Result<bool> {
         let Some(socket) = listener(self.process.id(), port) else {
             return Ok(false);

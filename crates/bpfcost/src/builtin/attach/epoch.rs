@@ -104,7 +104,7 @@ impl Epoch {
             )));
         }
         if let Way::Alone(driver) = way {
-            // Asked again and again, for somebody may come while this goes on.
+            // Checked again and again: another process may attach meanwhile.
             nobody_else(driver).map_err(Fault::Invalid)?;
         }
         if let Way::Program {
@@ -202,13 +202,13 @@ struct Before {
     stats: RunStats,
 }
 
-/// Starts a driver, unless somebody else is attached to its events.
+/// Starts a driver, unless another process is attached to its events.
 fn start(driver: Driver) -> Result<Box<dyn Events>, Problem> {
     nobody_else(driver)?;
     driver.start().map_err(|error| problem("driver", &error))
 }
 
-/// That nobody else is attached to a driver's events: that would be part of every cost.
+/// Checks that no other process is attached to a driver's events: it would be part of every cost.
 fn nobody_else(driver: Driver) -> Result<(), Problem> {
     match attach::others(driver).map_err(|error| problem("driver", &error))? {
         None => Ok(()),

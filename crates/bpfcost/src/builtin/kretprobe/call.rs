@@ -1,7 +1,7 @@
 //! The system calls: one that returns at once, and one in which all threads wait together.
 //!
-//! `flock` is the study's: a lock that nobody holds is given up, on a file of each thread's own.
-//! `sleep` reads an event counter at zero, which waits inside the function until somebody adds to it.
+//! `flock` is the study's: an unlock of a lock that is not held, on a file of each thread's own.
+//! `sleep` reads an event counter at zero, which waits inside the function until another thread adds to it.
 //! Once every thread is seen asleep, all are woken: so in each round all of them were inside at once, and
 //! with fewer instances than threads the rest must be missed, in each round as many.
 
@@ -188,7 +188,7 @@ impl Calls {
         let Err((rounds, error)) = woken else {
             return Ok(batch.0);
         };
-        // Nobody must sleep for ever.
+        // No thread must sleep for ever.
         self.add(ALL_THE_REST)?;
         error.map_or(Ok(rounds), Err)
     }
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!((sleep.calls, sleep.rounds), (100, 20));
     }
 
-    /// Nobody is left asleep where a thread never comes.
+    /// No thread is left asleep where another never comes.
     #[test]
     fn waking_ends_with_the_threads() {
         let calls = Calls::open(Call::Sleep, 1, &[0]).expect("files");

@@ -9,11 +9,11 @@ use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, diffe
 /// Calls of each thread between attaching and the first batch that counts, at least.
 const FIRST_CALLS: Batch = Batch(1);
 
-/// What is there for a case. The program goes first, so that nobody calls while it goes.
+/// What is there for a case. The program goes first, so that no call is made while it goes.
 struct Now {
     way: Way,
     counter: Option<Counter>,
-    /// Who is attached where nobody else is.
+    /// What is attached without other processes.
     own: Vec<String>,
     calls: Calls,
 }
@@ -67,15 +67,15 @@ fn counting(method: AttachMethod, function: &str) -> bpfcost_bpf::Result<Counter
     Ok(counter)
 }
 
-/// What is looked at when nobody else may be attached.
+/// The function to which no other process may be attached.
 const ALONE: &str = "nothing else attached";
 
 fn attached(function: &str) -> Result<Vec<String>, Fault> {
     attached_at(function).map_err(|error| refused(ALONE, &error))
 }
 
-/// That nobody else is attached to the function: that would be part of every cost. Asked again and again, for
-/// somebody may come while this goes on.
+/// Checks that no other process is attached to the function: it would be part of every cost. Called again and again, for
+/// another one may attach meanwhile.
 fn nobody_but(own: &[String], function: &str) -> Result<(), Fault> {
     prove(stranger(own, &attached(function)?))
 }

@@ -39,7 +39,7 @@ pub(super) enum Objects {
 /// Who else changes a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CacheLine {
-    /// Nobody.
+    /// No other CPU.
     Own,
     /// Another core of the socket.
     Near,

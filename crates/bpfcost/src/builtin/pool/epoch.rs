@@ -84,7 +84,7 @@ impl Epoch {
             .time(group, each)
             .and_then(|seen| prove(seen.problem(batch)).map(|()| seen.trial(batch, self.clock_ns)));
         if outcome.is_err() {
-            // What state it is in nobody knows; the others that use such a pool get one of their own.
+            // Its state is unknown; the others that use such a pool get one of their own.
             self.fixtures.remove(&(kind, count));
         }
         outcome

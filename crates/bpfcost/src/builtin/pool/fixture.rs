@@ -1,6 +1,6 @@
 //! A pool with its objects, and the loop that is timed.
 //!
-//! Whoever has an object counts its use and signs it, and finds the signature still there when it is returned.
+//! A thread that has an object counts its use and signs it, and checks the signature when it returns the object.
 //! Neither is an atomic change, only a read and a write: where two have an object at once, uses are lost or
 //! signatures foreign, and the [proof](super::proof) fails.
 
@@ -26,7 +26,7 @@ const LATENCY_SHARE: u64 = 16;
 
 /// Significant digits of latencies: 1 % is finer than they repeat.
 const DIGITS: u8 = 2;
-/// The longest latency that is told apart, in nanoseconds: nobody waits longer for an object.
+/// The longest latency that is recorded, in nanoseconds: no thread waits longer for an object.
 const LONGEST_NS: u64 = PATIENCE.as_nanos() as u64;
 
 /// Looks in vain between two at how long this lasts.
@@ -323,7 +323,7 @@ impl<P: Pool + 'static> Hand<'_, P> {
 
 /// The timed loop: pairs that were done, and objects that another had signed meanwhile.
 ///
-/// Apart, so that the compiler knows that nobody changes what its references lead to, and reads it once. An
+/// A function of its own, so that the compiler knows that its references do not change, and reads them once. An
 /// atomic change holds up all reads after it: a pool's fields, read again and again, would cost each pool some
 /// nanoseconds, and not each the same.
 #[inline(never)]

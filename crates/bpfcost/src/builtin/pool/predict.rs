@@ -2,7 +2,7 @@
 //! measured but [`Lines`].
 //!
 //! Of each published curve, the point of one thread says how long all else takes that a call does; [`Told`]
-//! holds what the model is told of a machine, and METHODOLOGY.md says where that comes from, and which points
+//! holds the model's input for a machine, and METHODOLOGY.md says where that comes from, and which points
 //! decided any of it.
 
 use std::{
@@ -88,7 +88,7 @@ pub(super) struct Published {
     curves: BTreeMap<String, Vec<(u32, f64)>>,
 }
 
-/// What the model is told of a machine that others measured.
+/// The model's input for a machine of a published measurement.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Told {
@@ -165,7 +165,7 @@ impl Prediction {
         let Some(lines) = Lines::of(record).filter(|_| timed) else {
             return Ok(None);
         };
-        // What the measured loop does beside the pool; nobody can guess it.
+        // What the measured loop does beside the pool; it can't be guessed.
         let work_ns = raw(record, "none/1").map(|raw| raw.value);
         let inputs = (lines, work_ns.filter(plausible));
         // It takes seconds, and views are made of one record again and again.

@@ -103,7 +103,7 @@ pub(super) fn measured<'c, 'a>(chart: &'c Chart<'a>, series: &str) -> Option<&'c
     usual.curve(series)
 }
 
-/// What the model was told of this machine, and what nobody measured.
+/// The model's input for this machine, and what of it was not measured.
 fn lines(prediction: &Prediction) -> String {
     let lines = &prediction.lines;
     let ns = |ns: f64| {

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::did_you_mean::suggest;
 
-/// Threads per CPU, at most, where nobody names other numbers.
+/// Threads per CPU, at most, by default.
 const MOST_PER_CPU: usize = 4;
 
 /// Threads that can be asked for. Each is one of this process; with thousands on a CPU it is the scheduler
@@ -45,7 +45,7 @@ pub(super) struct Space {
 }
 
 impl Space {
-    /// What is measured on so many CPUs where nobody asks for anything else.
+    /// The default on so many CPUs.
     pub(super) fn on(cpus: usize) -> Self {
         Space {
             pools: PoolKind::all().collect(),

@@ -204,7 +204,7 @@ impl Watched {
         })?)
     }
 
-    /// Ends the run where the service has ended: nobody restarts it for a measurement.
+    /// Ends the run if the service has ended: it is not restarted for a measurement.
     fn alive(&self) -> Result<(), Fault> {
         let (pid, start) = self.root;
         if started(pid) == Some(start) {

@@ -22,7 +22,7 @@ use crate::{
     workload::{Check, Definition, Headline, Load, Reading, SECOND, Variant, allowed},
 };
 
-/// Milliseconds of load in whose middle a probe is switched, at least: a probe that takes long to go off meets it still.
+/// Minimum length of load, in milliseconds, in the middle of which a probe is switched: a slow detach still meets load.
 const STIR_MS: u64 = 600;
 
 /// Runs one window of a case. `hits_per_op` is what a preflight showed, for probes that don't tell themselves.
@@ -55,7 +55,7 @@ pub(super) fn run(
     if made.is_err()
         && let Some(probe) = &mut probe
     {
-        // What is on goes off, whatever came of the load; that came first and is told.
+        // Detach in any case; an error of the load came first and is returned.
         let _ = probe.detach();
     }
     let mut made = made?;
@@ -115,7 +115,7 @@ pub(super) fn run(
     if let Some(hits_per_op) = seen.hits.map(|hits| hits as f64 / ops).or(hits_per_op) {
         put("hits", hits_per_op);
     }
-    // Of a tool of others that tells of no losses, nobody here knows whether it had any.
+    // An outside tool does not report losses: whether it had any is unknown.
     if seen.hits.is_some() || seen.lost > 0 {
         put("lost", seen.lost as f64);
     }
@@ -132,16 +132,16 @@ pub(super) fn run(
     })
 }
 
-/// The share of the machine's CPU time that nobody used: where it is large, throughput says nothing of a cost.
+/// The machine's idle share of CPU time: where it is large, throughput says nothing of a cost.
 fn idle(busy_ns: f64, lasted: Duration) -> f64 {
     let cpus = bpfcost_bpf::allowed_cpus().len().max(1);
     let all_ns = cpus as f64 * lasted.as_secs_f64() * 1e9;
     (1.0 - busy_ns / all_ns).clamp(0.0, 1.0)
 }
 
-/// How much longer the slowest operation takes under load in whose middle the probe goes on and off, than under as much
-/// load that lets it be, in milliseconds; `None` where the client does not tell. The load goes on until the
-/// probe is off, however often its client has to be started for that.
+/// How much longer the slowest operation takes while the probe is attached and detached in the middle of the load, than
+/// under as much load without, in milliseconds; `None` if the client does not report it. The load goes on until the probe
+/// is off, however often its client has to be started for that.
 pub(super) fn stir(
     instance: &mut ServerInstance,
     context: &RunContext,
@@ -279,7 +279,7 @@ mod tests {
             ("equals = 'bytes'", vec![40], vec![39, 41, 100]),
             ("equals = 'ops', beyond = 1", vec![100, 101], vec![99, 102]),
             ("at-least = 'ops'", vec![100, 1000], vec![0, 99]),
-            // What nobody counted can't be equal.
+            // What was not counted can't be equal.
             ("equals = 'pages'", vec![], vec![0, 40]),
             ("at-least = 'pages'", vec![], vec![0, 40]),
         ] {

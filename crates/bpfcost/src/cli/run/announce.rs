@@ -1,5 +1,5 @@
 //! Before a workload runs: what will be measured, how long that takes, what it can show, and what `--quick` left
-//! out. A workload takes minutes, so it is told before they are spent.
+//! out. A workload takes minutes, so this is printed before they are spent.
 
 use crate::{
     cli::output::note,

@@ -61,7 +61,7 @@ pub(super) fn plans(args: &Args, host: &Host) -> Result<Vec<(Box<dyn Experiment>
                      Run it on host or in a vm:KERNEL"
                 )));
             }
-            // One that is not there is told before anything is measured.
+            // A missing one is an error before anything is measured.
             place::kernel(&named)?;
             let cpus = cpus(args.cpus.as_deref(), &named, host, said.every_cpu)?;
             let experiment = select::settle(experiment, &cpus, &settings)?;

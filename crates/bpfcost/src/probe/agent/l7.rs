@@ -71,7 +71,7 @@ struct Programs {
     places: HashMap<u32, Places>,
 }
 
-/// What it is told: what to watch, and the file for what it sees, if any.
+/// Its arguments: what to watch, and the file for what it sees, if any.
 fn told(arguments: &[String]) -> Result<(Watch, Option<PathBuf>)> {
     let (mode, file) = match arguments {
         [mode] => (mode, None),

@@ -1,8 +1,9 @@
-//! Agents: probes with a user space of their own, each in a process of its own, so that its CPU time is told
-//! apart: built-in ones, and whoever reads the buffers of a BPF object. `bpfcost agent NAME ARGUMENT…`, hidden, is that process; `Remote` is its other end.
+//! Agents: probes with a user-space part, each in a process of its own, so that its CPU time is counted separately:
+//! the built-in ones, and the reader of a BPF object's buffers. `bpfcost agent NAME ARGUMENT…` (hidden) is that process;
+//! `Remote` is the other end.
 //!
-//! They speak in lines of JSON: `Ask` on the agent's standard input, `Answer` on its standard output. The
-//! agent ends when its input does, so it never outlives who started it.
+//! The protocol is lines of JSON: `Ask` on the agent's standard input, `Answer` on its standard output. The agent ends
+//! when its input does, so it never outlives its parent.
 //!
 //! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in `registry.rs`.
 

@@ -1,5 +1,5 @@
 //! A BPF object of the user's: loaded once an epoch, attached by its sections for a window, detached after it. What
-//! it writes into ring and perf buffers is read here and thrown away, for whoever runs it reads it too, and that
+//! it writes into ring and perf buffers is read here and thrown away, for its own tool reads it too, and that
 //! is part of its cost.
 
 use std::{collections::BTreeMap, time::Duration};

@@ -4,7 +4,7 @@
 //! It watches the processes of the server and no others, as `sslsniff -p` does: a client on the same machine
 //! uses the same library, and would be slowed by breakpoints that elsewhere it never meets.
 //!
-//! `breakpoints`: it takes nothing, and only counts its hits, so that what the breakpoints cost is told from what
+//! `breakpoints`: it takes nothing, and only counts its hits, so that the cost of breakpoints is separated from what
 //! is done at them.
 //!
 //! The hash is XXH3: it takes every byte that was captured into account, and costs some 0.1 ns of each, so that

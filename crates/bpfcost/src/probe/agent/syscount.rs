@@ -2,8 +2,8 @@
 //! Source: study 004, whose tool was libbpf-tools' `syscount`.
 //!
 //! FILTER says who leaves out the calls of other processes: the program in the `kernel`, this process in `user`
-//! space, nobody (`all`). Where the factor `target` is `bystander`, a process is asked about that sleeps: then
-//! all that the server pays, it pays for somebody else.
+//! space, none (`all`). Where the factor `target` is `bystander`, a process is asked about that sleeps: then
+//! all that the server pays, it pays for another process.
 //!
 //! What proves it is the kernel's own account of the server's reads and writes (`/proc/PID/io`): it counts what
 //! `read` and `write` and their kin do, and must agree with what was counted here.
@@ -35,7 +35,7 @@ use crate::{
 /// Its entry.
 pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);
 
-/// The factor that says who is asked about, and the value for somebody else than the server.
+/// The factor that names the observed process, and the value for another one than the server.
 const TARGET: &str = "target";
 const BYSTANDER: &str = "bystander";
 /// How many kinds of calls are told.
@@ -68,7 +68,7 @@ const WRITES: [Sysno; 7] = [
 struct Counting {
     counter: Syscount,
     filter: Filter,
-    /// Somebody who sleeps, where one was needed.
+    /// A sleeping process, where one is needed.
     sleeper: Option<Sleeper>,
     window: Window,
 }

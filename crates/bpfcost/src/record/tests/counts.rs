@@ -51,7 +51,7 @@ fn one_instruction_more_fails_the_gate() {
     assert_eq!(gate(887.0), (Outcome::Improved, Gate::Passed));
     // A mean over the states of a table is off by what the clock rounds.
     assert_eq!(gate(888.007), (Outcome::Same, Gate::Passed));
-    // One instruction passes where somebody allows for it.
+    // One instruction passes where it is allowed for.
     let allowed = outcome(&old, &steady("new", 889.0), Some(0.01));
     assert_eq!(allowed, (Outcome::Same, Gate::Passed));
 }

@@ -131,7 +131,7 @@ pub fn parts(records: &[Record]) -> Vec<Part<'_>> {
 
 impl<'a> Matrix<'a> {
     /// The records of one experiment; `None` where they have fewer than two targets. Nor for a workload: what a server
-    /// takes in one run is not compared with what it takes in another, and what probes add is told by each record.
+    /// takes in one run is not compared with what it takes in another, and what probes add is shown by each record.
     pub fn new(records: &[&'a Record]) -> Option<Self> {
         if records
             .iter()

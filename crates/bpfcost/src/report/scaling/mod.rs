@@ -27,7 +27,7 @@ const MISSES_MARK: &str = "∅";
 const UNFAIR_MARK: &str = "≠";
 /// Misses per operation from which a point is marked.
 const MANY_MISSES: f64 = 0.001;
-/// The share of a value beyond which its interval is told by both ends.
+/// The share of a value beyond which its interval is shown by both ends.
 const FAR: f64 = 0.3;
 /// Jain's index below which a point is marked.
 const FAIR: f64 = 0.9;

@@ -1,4 +1,4 @@
-//! What is told of every case of a workload: CPU time per operation first, then what else was measured in the
+//! The quantities shown of every case of a workload: CPU time per operation first, then what else was measured in the
 //! same windows; and how two cases compare in it.
 
 use super::tables::no_result;
@@ -20,7 +20,7 @@ pub(crate) const SHARE: &str = "% of a CPU";
 /// One of it: nanoseconds a second.
 pub(crate) const PERCENT_NS: f64 = 1e7;
 
-/// What is told of a case.
+/// A quantity of a case.
 #[derive(Debug)]
 pub(crate) struct Quantity<'a> {
     /// In a few words: `CPU per command`.
@@ -135,7 +135,7 @@ impl<'a> Quantity<'a> {
         .collect()
     }
 
-    /// What is told of probes themselves, as far as some probe has it.
+    /// The quantities of probes themselves, as far as a probe has them.
     pub(crate) fn of_probes(states: &States<'a>) -> Vec<Self> {
         let hits = format!("hits per {}", text::line(&states.workload.operation));
         let (plain, ms) = (|| Base::Other(String::new()), || Base::Nanos(1e6));
@@ -342,7 +342,7 @@ pub(crate) fn shown(part: Part) -> String {
     }
 }
 
-/// Whether CPU time is told as a share of a CPU.
+/// Whether CPU time is shown as a share of a CPU.
 pub(crate) fn is_share(workload: &ProbedWorkload) -> bool {
     workload.operation == SECOND
 }

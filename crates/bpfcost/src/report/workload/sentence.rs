@@ -13,7 +13,7 @@ use crate::{
     workload::LOAD,
 };
 
-/// Nobody waits longer, in seconds.
+/// The longest time worth proposing, in seconds.
 const MOST_S: f64 = 86_400.0;
 
 /// What a probe costs in a state of the server.

@@ -165,7 +165,7 @@ impl Guest {
     fn gone(&mut self, code: i32) -> GuestError {
         self.read_console();
         self.dead(match code {
-            // 128 + SIGKILL, as shells have it: in a guest nobody kills but the kernel.
+            // 128 + SIGKILL, as shells have it: in a guest only the kernel kills.
             137 => "killed the program that measures".to_owned(),
             126 | 127 => "can't start the program that measures".to_owned(),
             _ => format!("ended the program that measures with exit code {code}"),

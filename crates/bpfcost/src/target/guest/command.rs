@@ -23,7 +23,7 @@ const MEMORY_MIB: u32 = 1024;
 /// and a run translate less than 100.
 const TRANSLATED_MIB: u32 = 256;
 
-/// What an exact guest is told of its clock in kHz: one instruction is one nanosecond. The kernel's own
+/// An exact guest's clock in kHz: one instruction is one nanosecond. The kernel's own
 /// measurement is off by up to 63 kHz, differently at each boot, and moves when the clock ticks.
 pub const EXACT_KHZ: u32 = 1_000_000;
 
@@ -76,7 +76,7 @@ pub(super) struct Composed {
 impl Shape {
     /// What is run in it before anything else, as lines of a shell.
     pub(super) fn before(&self) -> String {
-        // Nobody in the guest looks for drivers of what it finds.
+        // Nothing in the guest looks for drivers of what it finds.
         let card = self.port.map(|_| "modprobe virtio_net".to_owned());
         let lines: Vec<String> = card.into_iter().chain(self.hooks.before.clone()).collect();
         lines.join("\n")

@@ -1,4 +1,4 @@
-//! Faults that tests put into guests, all by one variable in the environment. Nobody else sets it.
+//! Faults that tests put into guests, all by one variable in the environment. Only tests set it.
 
 use std::{env, io, time::Duration};
 

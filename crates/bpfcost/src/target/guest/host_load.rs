@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    /// What a guest is told that asks, by a host that gives these answers one after the other.
+    /// The answers to a guest's requests, by a host that gives these one after the other.
     #[test]
     fn each_order_gets_its_own_answer() {
         let made = Made {
@@ -104,7 +104,7 @@ mod tests {
         let answers: [Answer; 3] = [
             Ok(None),
             Ok(Some(made.clone())),
-            Err("nobody is there".into()),
+            Err("nothing is there".into()),
         ];
         let folder = tempfile::TempDir::new().expect("a folder");
         File::create(folder.path().join("stream")).expect("a file");
@@ -135,7 +135,7 @@ mod tests {
         );
         let error = host_load.load(&order(false), LIMIT).expect_err("it failed");
         assert!(error.downcast_ref::<Error>().is_some_and(Error::is_input));
-        assert_eq!(error.to_string(), "nobody is there");
+        assert_eq!(error.to_string(), "nothing is there");
         let orders = host.join().expect("the host");
         let expected = [(0, order(true)), (1, order(false)), (2, order(false))];
         assert_eq!(orders, expected);

@@ -1,4 +1,4 @@
-//! QEMU as a process: what it is told, what its console says, and its end.
+//! QEMU as a process: its arguments, its console, its end.
 
 use std::{
     io::{self, ErrorKind, PipeReader, Read, Write, pipe},

@@ -1,4 +1,4 @@
-//! Other programs: run to their end, with their words, unless somebody interrupts.
+//! Other programs: run to their end, with their output, unless interrupted.
 
 use std::{
     env,

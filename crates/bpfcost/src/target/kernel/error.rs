@@ -49,7 +49,7 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// Somebody pressed Ctrl-C.
+    /// Interrupted by Ctrl-C.
     #[error(
         "interrupted; nothing is left of the kernel under way\n  Begin again with the same command"
     )]

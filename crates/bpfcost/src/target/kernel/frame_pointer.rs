@@ -146,7 +146,7 @@ fn make(tree: &Path, staging: &Staging, observer: &dyn Observer) -> Result<PathB
             .arg(tree)
             .arg(format!("O={}", objects.display()))
             .arg("ARCH=x86")
-            // The same source makes the same kernel, whoever builds it and when.
+            // The same source makes the same kernel, wherever and whenever it is built.
             .arg("KBUILD_BUILD_USER=bpfcost")
             .arg("KBUILD_BUILD_HOST=bpfcost")
             .arg(format!("KBUILD_BUILD_TIMESTAMP={}", written(tree)))

@@ -49,7 +49,7 @@ impl Digest {
     }
 }
 
-/// Visits each file. Links are left out: `build` and `source` lead into somebody's source tree.
+/// Visits each file. Links are left out: `build` and `source` lead into a source tree.
 fn walk(
     folder: &Path,
     visit: &mut dyn FnMut(&Path, &Metadata) -> Result<(), Error>,

@@ -1,6 +1,6 @@
 //! Who watches while a kernel is fetched, built or copied, and may end it.
 
-/// What is shown of such work, and whether somebody wants it to end.
+/// Shows the progress of such work, and says whether it is to end.
 pub trait Observer {
     /// A step begins, e.g. `fetching linux-image-6.12.107+deb13-amd64`.
     fn doing(&self, step: &str);
@@ -11,7 +11,7 @@ pub trait Observer {
     /// Something that people should know, though nothing failed.
     fn notice(&self, text: &str);
 
-    /// Whether somebody pressed Ctrl-C. Asked several times a second.
+    /// Whether Ctrl-C was pressed. Called several times a second.
     fn interrupted(&self) -> bool;
 }
 

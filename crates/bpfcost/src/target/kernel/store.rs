@@ -147,7 +147,7 @@ impl Store {
             "the kernel {release} is damaged ({what}); fetching it again from {suite}"
         ));
         let staging = Staging::begin(&self.folder, observer)?;
-        // Somebody else may have mended it while this one waited.
+        // Another process may have repaired it meanwhile.
         if let Ok(kernel) = self.find(name) {
             return Ok(kernel);
         }

@@ -257,7 +257,7 @@ fn damage_is_seen_and_told() {
         assert!(error.to_string().contains("bpfcost kernel"), "{error}");
         let listed = lab.store.list().unwrap();
         assert!(matches!(&listed[0].state, State::Damaged(what) if what.contains(words)));
-        // It did not come from Debian, so that nobody can fetch it; but it can be added again.
+        // It did not come from Debian, so it can't be fetched; but it can be added again.
         assert!(matches!(
             lab.store.ensure("6.12", &Quiet),
             Err(Error::Damaged { .. })
@@ -279,7 +279,7 @@ fn a_manifest_of_the_future_is_left_alone() {
     assert!(lab.refusal("6.1").contains("newer bpfcost"));
 }
 
-/// Notes what it is told, and interrupts at a step.
+/// Notes the steps, and interrupts at one.
 #[derive(Default)]
 struct Notes {
     told: RefCell<Vec<String>>,

@@ -51,7 +51,7 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
 mod tests {
     use super::*;
 
-    /// iperf3 3.12 of Debian, without the lines of each stream and interval, and what nobody reads.
+    /// iperf3 3.12 of Debian, without the lines of each stream and interval, and what is not read.
     const PRINTED: &str = r#"{
   "start": {
     "version": "iperf 3.12", "sock_bufsize": 0, "sndbuf_actual": 212992, "sock_bufsize": 0, "sndbuf_actual": 212992,
@@ -71,7 +71,7 @@ mod tests {
 }
 "#;
 
-    /// What it prints with `--json` where nobody listens; it ends with 0.
+    /// What it prints with `--json` without a server; it ends with 0.
     const REFUSED: &str = r#"{
   "start": { "connected": [], "version": "iperf 3.12" },
   "intervals": [],
