@@ -54,7 +54,7 @@ test: ## Run all tests, the privileged ones as root
 soak: ## Interrupt 10^9 pairs of each pool, and count the objects (5 minutes)
 	BPFCOST_SOAK=1000000000 cargo test --locked -p bpfcost-pool --test soak -- --nocapture
 
-# What a nightly toolchain lacks for the next two is told, and skipped.
+# What a nightly toolchain lacks for the next two is named, and skipped.
 HAS_NIGHTLY = $(shell rustup component list --toolchain nightly --installed 2>/dev/null | grep -E '^($(1))')
 NO_NIGHTLY  = echo "SKIPPED: no $(1) in a nightly toolchain; rustup component add --toolchain nightly $(1)"
 

@@ -153,7 +153,7 @@ install_packages() {
         local by_hand="As root: apt-get update && apt-get install ${missing//$'\n'/ }"
         command -v sudo >/dev/null || die "installing packages needs root, and there is no sudo here" "$by_hand"
         sudo -n true 2>/dev/null || [ -t 0 ] ||
-            die "installing packages needs root, and sudo asks for a password that nobody can type here" "$by_hand"
+            die "installing packages needs root, and sudo asks for a password that can't be typed here" "$by_hand"
     fi
 
     log=$(mktemp)

@@ -141,7 +141,7 @@ fn one_program_is_attached_at_a_time() {
     }
 }
 
-/// Somebody else's bpf_stats would be in the cost of what is measured without.
+/// Another process's bpf_stats would be in the cost of cases without.
 #[test]
 fn bpf_stats_of_somebody_else_is_seen() {
     let _turn = alone();

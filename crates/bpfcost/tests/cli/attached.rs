@@ -79,7 +79,7 @@ fn a_killed_run_leaves_nothing_attached() {
     run.kill();
     held.assert_freed();
     // What a kill leaves of control groups is an empty folder, which the next run removes. That run's cases
-    // without bpf_stats prove that it is off, and all of them that nobody else is at their events.
+    // without bpf_stats prove that it is off, and all of them that no other process is at their events.
     tool.answers("run --resume x.json --format json");
     assert_no_group_is_left();
 }

@@ -44,7 +44,7 @@ fn anybody_may_measure_pools() {
     );
     for case in whole["cases"].as_array().expect("cases") {
         let name = case["name"].as_str().expect("a name");
-        // One CPU has nobody to change a line in turn with.
+        // One CPU has no other to change a line in turn with.
         if ["line/near", "line/far"].contains(&name) {
             assert_eq!(case["status"], "unsupported", "{name}");
             let reason = case["reason"].as_str().expect("a reason");
@@ -131,7 +131,7 @@ fn it_is_listed_and_forecast_with_its_settings() {
     assert!(!said.contains("measuring needs"), "{said}");
 }
 
-/// What a machine refuses is said in words, by whoever may not have it.
+/// What a machine refuses is an error in words.
 #[test]
 fn limits_of_the_machine_are_told() {
     let tool = Tool::new();

@@ -9,7 +9,7 @@ use bpfcost::{
 pub const TRIALS: usize = 3;
 
 /// A run of so many epochs; batches that are found by calibration have `batch` operations of `ns_per_op`.
-/// `trial` is told the case, the epoch, and noise of up to one either way that is the same every time.
+/// `trial` gets the case, the epoch, and noise of up to one either way that is the same every time.
 pub fn measured(
     plan: &Plan,
     epochs: usize,

@@ -1,4 +1,4 @@
-//! Batches reach their goal, and what is not proportional is told.
+//! Batches reach their goal, and what is not proportional is reported.
 
 use bpfcost::{
     experiment::{Batch, Fault, Sizing},

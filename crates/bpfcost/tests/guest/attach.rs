@@ -183,7 +183,7 @@ fn the_newest_kernel_calls_from_a_nop_of_ten_bytes() {
     assert_eq!(sites, 11);
 }
 
-/// What forbids it is told, and not that the kernel had nothing of the kind; all else is measured.
+/// The error names lockdown, not a missing feature; all else is measured.
 #[test]
 fn a_kernel_in_lockdown_says_so() {
     let Some(kernel) = require::kernel() else {

@@ -83,7 +83,7 @@ fn kvm_that_hangs_is_found_out_once() {
         command
             .env("ARGS", &line)
             .env("PATH", format!("{}:{path}", tool.path("bin").display()))
-            // Where nobody has asked before.
+            // Where this was not asked before.
             .env("XDG_CACHE_HOME", tool.path("cache"));
         let said = said(&command.output().expect("the binary runs"));
         assert_nothing_left(&tool);

@@ -9,7 +9,7 @@ pub(crate) use shared::{required, skip, skip_as};
 
 use crate::{tool::Tool, visit};
 
-/// The kernel that tests boot, where nobody names another one by `BPFCOST_TEST_KERNEL`.
+/// The kernel that tests boot, unless `BPFCOST_TEST_KERNEL` names another one.
 const KERNEL: &str = "6.12";
 
 /// The kernel to boot, as `--on vm:` takes it; `None` where there can be no guest, and why is printed.

@@ -38,7 +38,7 @@ pub(crate) fn command(tool: &Tool, line: &str) -> Command {
     command
 }
 
-/// A shell in the same surroundings that runs `$BPFCOST`. What it mounts, nobody else sees, and it ends with it.
+/// A shell in the same surroundings that runs `$BPFCOST`. Its mounts are its own, and end with it.
 pub(crate) fn aside(tool: &Tool, script: &str) -> Command {
     let mut shell = tool.wrapped("unshare", "--mount --propagation private sh -ec");
     shell.arg(script);

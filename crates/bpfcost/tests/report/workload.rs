@@ -242,7 +242,7 @@ fn outcomes(changes: &Changes) -> Vec<(&str, Outcome)> {
 fn runs_of_a_workload_are_compared_by_what_probes_add() {
     let compared = |new: Record| {
         let old = [run("old", 0.045, 1.0)];
-        compare(&old, &[new], None, |_| panic!("nobody asks self-test")).unwrap()
+        compare(&old, &[new], None, |_| panic!("self-test is not asked")).unwrap()
     };
     let moved = compared(run("new", 0.045, 1.3));
     assert_eq!(
@@ -425,6 +425,6 @@ fn lost_datagrams_are_told_by_the_place_where_they_were_lost() {
     ] {
         assert!(outside.contains(words), "{words}: {outside}");
     }
-    // Of what nobody counted nothing is told.
+    // What was not counted is not shown.
     assert!(!told(&[]).contains("sent in a window"));
 }

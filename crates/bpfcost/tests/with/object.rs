@@ -32,7 +32,7 @@ SEC("tracepoint/raw_syscalls/sys_enter") int tell(void *context)
 }
 "#;
 
-/// Compiles an object that tells nobody anything to `x.bpf.o` in the tool's folder.
+/// Compiles an object without buffers to `x.bpf.o` in the tool's folder.
 pub(crate) fn compiled(tool: &Tool) -> PathBuf {
     compile(tool, "x", SOURCE)
 }

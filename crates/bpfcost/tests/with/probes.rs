@@ -41,7 +41,7 @@ fn nothing_beside_a_command_runs_to_the_end() {
         record.contains("\"metric\""),
         "the number of the output is compared: {record}"
     );
-    // Nobody said which way it is better.
+    // It is unknown which way is better.
     assert!(record.contains("\"more_is_better\":null"), "{record}");
     tool.answers("report x.json -o x.md");
     let told = std::fs::read_to_string(tool.path("x.md")).expect("a report");
@@ -73,7 +73,7 @@ fn two_objects_are_compared_with_none_and_with_each_other() {
     run.interrupt();
     let record = record(&tool);
     assert!(record.contains("\"hits\""), "{record}");
-    // What is written into buffers is read, by a process that is told apart; who has none has no such process.
+    // What is written into buffers is read, by a process that is counted apart; without buffers there is no such process.
     let [_, a, joined]: [Value; 3] = cases(&record).try_into().expect("three cases");
     for value in ["records", "tool_ns"] {
         assert!(least(&a, value) > Some(0.0), "{value} of {a}");

@@ -85,7 +85,7 @@ fn a_probe_that_hurts_is_let_go() {
     let words = [&["--with", hurts, "--watch", &id][..], &asked].concat();
     let said = says(&tool, &words);
     assert_eq!(said.code, Some(1), "{said:?}");
-    // Before the first trial had ended: the reason is all there is to tell, and is told once.
+    // Before the first trial had ended: the reason is all there is to report, and is reported once.
     assert!(
         said.out.starts_with("The probe was let go after"),
         "{said:?}"

@@ -59,7 +59,7 @@ fn what_a_process_burns_is_read() {
     let between = |value: f64| value >= 0.99 * most_inner && value <= 1.01 * most;
     assert!(between(spent.server_ns), "{spent:?} {most_inner} {most}");
     assert!(between(spent.tool_ns), "{spent:?} {most_inner} {most}");
-    // Steal is told by ticks of 10 ms.
+    // Steal is counted in ticks of 10 ms.
     assert!(spent.machine_ns > 0.98 * spent.server_ns - 1e7, "{spent:?}");
     assert!(spent.switches >= 0.0 && spent.drops >= 0.0, "{spent:?}");
 }

@@ -58,7 +58,7 @@ impl Server {
         }
     }
 
-    /// Asks by one connection: each time what curl is told to do, and a path.
+    /// Asks by one connection: each time curl's arguments, and a path.
     fn asked(&self, scheme: &str, what: &[(&[&str], &str)]) {
         let mut curl = Command::new("curl");
         for (index, (options, path)) in what.iter().enumerate() {
@@ -118,7 +118,7 @@ fn sees(server: &Server, mode: &str, scheme: &str) {
         assert_eq!(agent.attach(&server.context()), "attached", "{mode}");
         server.asked(scheme, &ASKED);
         let counts = agent.counts();
-        // Nobody looks.
+        // Nothing looks.
         server.asked(scheme, &ASKED);
         assert_eq!(counts["requests"], 5, "{mode} {scheme}: {counts}");
         assert_eq!(counts["answered"], 5, "{mode} {scheme}: {counts}");

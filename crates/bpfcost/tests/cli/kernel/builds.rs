@@ -1,5 +1,5 @@
 //! `kernel build`: with a source package of the archive that is made here, and a `make` that makes what it
-//! is told to. What a real one makes of the real source is seen by booting it.
+//! is asked to. What a real one makes of the real source is seen by booting it.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
@@ -11,7 +11,7 @@ use crate::tool::{Said, said};
 
 const RELEASE: &str = "6.12.107-bpfcost-fp";
 
-/// Configures as it is told, and finds the image in the source.
+/// Configures as asked, and finds the image in the source.
 const MAKE: &str = r#"#!/bin/sh
 for word; do
     case $word in

@@ -23,7 +23,7 @@ fn stalling() -> Server {
 
 #[test]
 fn an_open_loop_shows_what_a_closed_one_hides() {
-    // 500 requests, one every 2 ms: 150 fall due while nobody answers, and 100 of them at least 100 ms before the
+    // 500 requests, one every 2 ms: 150 fall due without an answer, and 100 of them at least 100 ms before the
     // stall is over. So every tenth has waited as long, whatever else the machine does.
     let server = stalling();
     let open = load(&format!(

@@ -83,7 +83,7 @@ fn by_a_server_that_closes_connections() {
     assert_eq!(server.requests.load(Relaxed), 100);
 }
 
-/// TLS with a certificate that is nobody's.
+/// TLS with a self-signed certificate.
 fn tls(tool: &Tool) -> Option<Arc<ServerConfig>> {
     let made = tool
         .wrapped(
