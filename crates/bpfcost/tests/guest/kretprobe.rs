@@ -6,7 +6,7 @@ use bpfcost::record::{CaseRecord, Record, Status};
 use crate::{features, kept::record, require, tool::Tool, visit::says};
 
 /// Every way to attach, and instances that are too few, and enough.
-const CASES: [&str; 3] = ["kprobe/1", "kretprobe/1", "*/sleep*"];
+const CASES: [&str; 2] = ["kprobe/1", "*/sleep*"];
 
 fn measured(kernel: &str) -> Record {
     let tool = Tool::new();
