@@ -1,5 +1,5 @@
-//! Compiles each `bpf/NAME.bpf.c`, and generates its skeleton and the lists of both: `skeletons.rs`, a
-//! module each, and `objects.rs`, the compiled object of each name. A new file needs no mention.
+//! Compiles each `bpf/NAME.bpf.c` and generates `skeletons.rs`, with a module per file, and `objects.rs`, with the
+//! compiled object of each name. A new file needs no entry here.
 
 use std::{
     env,

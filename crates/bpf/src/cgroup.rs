@@ -1,8 +1,8 @@
-//! Control groups (version 2) of this tool's own: what a process starts stays in its group, whatever it does, so
-//! that it can be counted and ended as one. No controller is needed for that.
+//! Control groups (version 2) of bpfcost's own. All that a process starts stays in its group, so the group can be
+//! counted and ended as one. No controller is needed.
 //!
-//! A group is locked as long as it is in use. A process that is killed leaves it without lock; the next one made
-//! beside it removes it, with all that still runs there.
+//! A group is locked while it is in use. A killed process leaves its group unlocked; the next group created beside
+//! it removes it, with all processes that still run there.
 
 use std::{
     fs::{self, File, TryLockError},

@@ -1,4 +1,4 @@
-//! The calling thread and its CPU: kept there, undone when dropped.
+//! Pins the calling thread to a CPU until the guard is dropped; real-time priority for threads that read buffers.
 
 use std::{io, panic, thread};
 

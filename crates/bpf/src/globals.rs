@@ -1,4 +1,5 @@
-//! Global variables of an object by name: BTF says where they are, so that no type is written twice.
+//! Reads and writes global variables of an object by name. BTF gives their positions, so no type is declared a
+//! second time in Rust.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A program that does nothing, for what the kernel's account says of nothing: its clock reads cost time, and
-//! a part of that is in the account of every program.
+//! An empty program. `bpf_stats` charges a part of its own clock reads to every program; the run time of this
+//! program is that part.
 
 use std::{
     ffi::CStr,

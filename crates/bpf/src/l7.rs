@@ -1,5 +1,5 @@
-//! The kernel's half of an agent that reconstructs requests: the first bytes of every call by which a server
-//! reads or writes a connection. Its programs, and what they see, are in `bpf/l7.bpf.c`.
+//! The kernel half of an agent that reconstructs requests: the first bytes of every call by which a server reads or
+//! writes a connection. The programs, and what they see, are in `bpf/l7.bpf.c`.
 
 use std::{
     fs,

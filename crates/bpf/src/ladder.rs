@@ -1,4 +1,5 @@
-//! The ladder: known amounts of added work. `self-test` reads it back; one rung is the sentinel.
+//! The ladder: programs with known amounts of added work. `self-test` checks that they are measured; one rung is
+//! the sentinel.
 
 use crate::{
     error::{Error, Result},

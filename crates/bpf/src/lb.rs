@@ -1,6 +1,7 @@
-//! The load-balancer datapath, loaded: its maps to fill and read, its batches and replays to run.
+//! Loads the load balancer's datapath (`bpf/xdp_lb.bpf.c`), fills and reads its maps, and runs its batches and
+//! replays.
 //!
-//! It knows no scenarios: which packet, which flows and what is right are the caller's.
+//! It knows no scenarios: the caller chooses packets and flows, and decides which results are correct.
 
 mod programs;
 

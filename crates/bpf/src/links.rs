@@ -1,5 +1,5 @@
-//! Links that are let go together. Closing one waits until the kernel is surely done with it (some 80 ms here), and
-//! those who wait at the same time wait for the same: eight threads take little longer than one.
+//! Closes links in parallel. Each close waits until the kernel no longer uses the link (some 80 ms here). Threads
+//! wait at the same time, so eight links take little longer than one.
 
 use std::thread;
 

@@ -1,5 +1,5 @@
-//! File systems of the kernel, opened without a place in the tree: no other process sees them, nothing is
-//! mounted, and they are gone with their descriptor, whatever way this process ends.
+//! Kernel file systems (tracefs, debugfs, cgroup2, …), opened without mounting them. No other process sees them,
+//! and they are gone with their descriptor, however this process ends.
 
 use std::{
     os::fd::{AsRawFd as _, OwnedFd},

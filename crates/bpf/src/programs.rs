@@ -1,4 +1,4 @@
-//! BPF programs and maps that are loaded on this machine, by anyone.
+//! All BPF programs and maps that are loaded on this machine.
 
 #![allow(unsafe_code)]
 

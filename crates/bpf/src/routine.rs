@@ -1,4 +1,5 @@
-//! Routines in assembly: functions to be probed, and the loops that make events of user space.
+//! Functions in assembly: the functions that are probed (uprobes, USDT), and the loops that call them to make
+//! user-space events.
 //!
 //! In assembly so that an event costs the same instructions in every build, and the bytes that a probe
 //! replaces are known. They fill a page of their own, one routine a cache line. The USDT notes are what

@@ -1,4 +1,4 @@
-//! Running a program once, on a chosen CPU.
+//! Runs a program once on a chosen CPU (`BPF_PROG_TEST_RUN`).
 
 #![allow(unsafe_code)]
 

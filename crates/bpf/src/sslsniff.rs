@@ -1,5 +1,5 @@
-//! A sniffer of TLS: what processes hand to OpenSSL and get from there, in plain text and in whole. The
-//! programs are in `bpf/sslsniff.bpf.c`.
+//! A TLS sniffer: the complete plain text that processes pass to OpenSSL and get from it. The programs are in
+//! `bpf/sslsniff.bpf.c`.
 
 use std::path::Path;
 

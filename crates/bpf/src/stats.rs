@@ -1,4 +1,5 @@
-//! The kernel's own account of programs: `bpf_stats`, which it keeps while a process asks for it.
+//! `bpf_stats`: the kernel's run counts and run times of programs. The kernel keeps them while a process asks for
+//! them.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! A counter of system calls: how many of each kind a process made, and how long they took. What it measures
-//! stands at the head of `bpf/syscount.bpf.c`.
+//! A counter of system calls: how many of each kind a process made, and how long they took. `bpf/syscount.bpf.c`
+//! says what the number includes.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 

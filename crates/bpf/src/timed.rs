@@ -1,5 +1,5 @@
-//! Objects of `bpf/` by name, whose programs time themselves: an experiment chooses programs, maps and variables
-//! by name, and needs no loader of its own.
+//! Opens any object of `bpf/` whose programs time themselves (`TIMED_PROGRAM`). An experiment chooses programs,
+//! maps and variables by name, and needs no loader of its own.
 //!
 //! ```no_run
 //! # fn main() -> bpfcost_bpf::Result<()> {

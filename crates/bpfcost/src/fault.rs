@@ -1,4 +1,5 @@
-//! Why something that was measured has no value. A leaf: experiments, workloads and probes all fail in these ways.
+//! Why a measurement has no value. Experiments, workloads and probes all fail in these ways; this module depends on
+//! none of them.
 
 use serde::{Deserialize, Serialize};
 

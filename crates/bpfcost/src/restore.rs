@@ -1,8 +1,8 @@
-//! What a run changes of the machine, put back whatever way the run ends.
+//! Restores what a run changes on the machine (units, sysctls), however the run ends.
 //!
-//! Before something is changed, what it was is written to a file in the user's state folder; when it is put back,
-//! the file goes. Where a run is killed, its reaper puts back what the files say; where that was killed as well, the
-//! next start of this program does it, whatever it is asked for.
+//! Before a change, the old value is written to a file in the user's state folder; the file is removed when the
+//! value is restored. If a run is killed, its reaper restores the values in the files. If the reaper was killed
+//! too, the next start of this program does, whatever its command.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! The user's own folders, as the XDG base directory specification has them.
+//! The user's folders for state and cache, by the XDG Base Directory Specification.
 
 use std::{env, ffi::OsString, path::PathBuf};
 

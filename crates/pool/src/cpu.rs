@@ -1,4 +1,4 @@
-//! Where this thread runs: the hint that pools like best.
+//! The CPU of this thread: the hint that pools need.
 
 /// The CPU that this thread runs on just now, or 0 where that can't be told. Some 2 ns: the C library reads
 /// what the kernel keeps for the thread (`rseq`), and asks the kernel only where there is no such thing.

@@ -1,4 +1,4 @@
-//! Why a pool can't be made.
+//! Why a pool can't be created.
 
 /// Why a pool can't be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,5 +1,5 @@
-//! Debug builds keep book of which objects are out, to catch one that comes back twice, or to the wrong pool.
-//! Release builds keep nothing.
+//! Debug builds record which objects are out, to catch one that comes back twice, or to the wrong pool. Release
+//! builds record nothing.
 
 #[cfg(debug_assertions)]
 use alloc::boxed::Box;

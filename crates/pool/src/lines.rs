@@ -1,4 +1,4 @@
-//! Atomics side by side, on cache lines that nothing else is on.
+//! Atomics side by side, on cache lines that they share with nothing else.
 
 #![allow(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Pools of values: what a pool's objects stand for, made once and handed out one by one.
+//! Pools of values: the values that a pool's objects represent, created once and handed out one by one.
 #![allow(unsafe_code)]
 
 use alloc::{boxed::Box, vec::Vec};

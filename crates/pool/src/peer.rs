@@ -1,4 +1,4 @@
-//! What others wrote, behind the same trait: to compare with.
+//! Pools of other crates behind the same trait, to compare with.
 
 use std::{sync::Mutex, vec::Vec};
 

@@ -1,15 +1,14 @@
 //! Counts: the value of a case whose clock counts instructions.
 //!
-//! Each sample is (T(2N) − T(N)) / N, of two batches without an interruption. Where the work is the same
-//! every time, so is the sample, but for the clock's own rounding: the count is the value on which most
-//! samples agree. Where most agree on none, the work depends on a state that differs from batch to batch
-//! (a table's, say); the median over the batches stands for it, which an interruption that was not seen
-//! hardly moves. It repeats from load to load where every load
-//! lives through the same states.
+//! Each sample is (T(2N) − T(N)) / N, of two batches without an interruption. If the work is the same every time,
+//! so is the sample, except for the clock's own rounding: the count is the value on which most samples agree. If no
+//! value has a majority, the work depends on a state that differs from batch to batch (of a table, say). The count
+//! is then the median over the batches, which an undetected interruption hardly changes. It repeats from load to
+//! load if every load goes through the same states.
 //!
-//! Not the smallest value that repeats: an interruption in the smaller of the two batches makes a sample
-//! smaller, by much the same every time, and work that comes once in a while makes samples of several
-//! values, each of which repeats (METHODOLOGY.md).
+//! The count is not the smallest value that repeats: an interruption in the smaller of the two batches makes a
+//! sample smaller, by nearly the same amount every time, and occasional work makes samples of several values, each
+//! of which repeats (docs/evidence/counting.md).
 
 use crate::{pairwise::sorted, sample::median};
 

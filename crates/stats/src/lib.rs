@@ -1,13 +1,13 @@
 //! Estimates, intervals and verdicts for repeated measurements on noisy machines.
 //!
-//! Pure mathematics: no input or output, no clock, no unsafe code, and no panic on any input. Values that
-//! are not finite are passed over; what cannot be told from the data given is `None`.
+//! Pure mathematics: no input or output, no clock, no unsafe code, and no panic on any input. Values that are not
+//! finite are ignored; a result that the data can't give is `None`.
 //!
 //! The path of a run: trials → [`sample::epoch_medians`] → per case [`Estimate::of_case`], per comparison
-//! [`Differences::pair`] → at each look [`looks::precise_enough`] → once, at the end, [`judge`]. Records of
-//! separate sessions are compared by [`sessions::judge_sessions`]. Where instructions are counted instead, a
-//! case's value is its [`count()`] and a comparison is one of ranges, [`judge_exact`]. Whether parts add up, [`judge_sums`] tells. `METHODOLOGY.md` says why it is done so,
-//! and how well it holds by simulation.
+//! [`Differences::pair`] → at each look [`looks::precise_enough`] → once, at the end, [`judge`].
+//! [`sessions::judge_sessions`] compares records of separate sessions. If instructions are counted instead, a
+//! case's value is its [`count()`], and [`judge_exact`] compares ranges. [`judge_sums`] decides whether parts add
+//! up. METHODOLOGY.md has the method, and docs/evidence/ how well it holds in simulations.
 #![forbid(unsafe_code)]
 
 /// The example of the README, compiled and run.

@@ -1,5 +1,4 @@
-//! How a program is attached to an event of a running system, and what the kernel says of the events that
-//! it missed.
+//! Attaches a program to an event of a running system, and reads the kernel's count of events that it missed.
 
 use libbpf_rs::{Link, OpenProgramMut, ProgramMut};
 

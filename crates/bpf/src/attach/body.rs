@@ -1,4 +1,4 @@
-//! What an attached program does.
+//! The table of bodies: what an attached program does.
 
 use crate::{feature::Feature, table::table};
 

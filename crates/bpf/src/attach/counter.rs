@@ -1,6 +1,6 @@
-//! A counter: a program on an event of a running system, that counts its runs on all CPUs, and does a work.
-//! Loaded once, attached and detached many times. What it measures and what is not in the number stands at
-//! the head of `bpf/counter.bpf.c`.
+//! A program on an event of a running system that counts its runs on all CPUs, and does some work; the kernel's
+//! count of missed runs. It is loaded once, and attached and detached many times. `bpf/counter.bpf.c` says what the
+//! number includes.
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 

@@ -1,4 +1,4 @@
-//! Drivers: who makes the events, and what a batch of them is.
+//! The table of drivers: how each makes events, and in which batches.
 
 use std::os::fd::OwnedFd;
 

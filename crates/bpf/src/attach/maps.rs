@@ -1,5 +1,5 @@
-//! The maps that bodies write to: made once an epoch, shared by the programs of all attach types, of
-//! which one is attached at a time.
+//! The maps that bodies write to. They are created once per epoch and shared by the programs of all attach types;
+//! one program is attached at a time.
 
 use std::{cell::Cell, rc::Rc};
 

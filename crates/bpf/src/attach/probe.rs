@@ -1,4 +1,4 @@
-//! The loaded programs of one attach type, and what their runs left.
+//! Loads the programs of one attach type (`bpf/probe.bpf.c`), and reads what their runs counted.
 
 use libbpf_rs::{
     ProgramMut,

@@ -1,5 +1,5 @@
-//! The attach types: what each is called, who makes its events, what the kernel must have for it, and what the
-//! kernel wants to know of it when it loads a program.
+//! The table of attach types: name, driver of the events, required features, and the attributes that the kernel
+//! needs at load.
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,4 @@
-//! Events of user space: calls of a small function of this program, at whose first instruction probes
-//! are placed.
+//! User-space events: calls of a small function of this program. Probes are placed at its first instruction.
 //!
 //! The loop is the same with and without a probe. Probes are placed in `/proc/self/exe`, which leads to
 //! the program that runs, also where its file has been replaced or removed since; for this process alone.

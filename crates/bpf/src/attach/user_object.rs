@@ -1,7 +1,7 @@
-//! Programs of other people's BPF objects: loaded as they are, attached where their sections say.
+//! A user's BPF object: its programs are loaded unchanged, and attached where their sections say.
 //!
-//! Sections are libbpf's own language, and it attaches by them. Tracepoints are attached from here, for libbpf
-//! finds them only where tracefs is mounted.
+//! libbpf attaches by section names. Tracepoints are attached here, because libbpf finds them only if tracefs is
+//! mounted.
 
 use std::{
     fs,

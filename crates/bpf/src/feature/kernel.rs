@@ -1,4 +1,4 @@
-//! The questions to the kernel, each one system call. What is made in asking is closed at once.
+//! The system calls that ask the kernel for features, one per question. Whatever they create is closed at once.
 
 #![allow(unsafe_code)]
 

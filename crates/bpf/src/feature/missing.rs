@@ -1,4 +1,4 @@
-//! What is missing, and why, in words that a person can act on.
+//! Why a feature is missing, as a message with what to do about it.
 
 use std::{fmt, fs};
 

@@ -1,5 +1,5 @@
-//! What the kernel must have for a BPF program to be loaded and attached: asked of the kernel, not guessed
-//! from its version.
+//! Kernel features that BPF programs need to load and attach, each with its version and its kernel option. The
+//! kernel is asked for each; nothing is guessed from its version.
 //!
 //! After the feature probes of cilium/ebpf: each feature names the version that brought it, what is missing
 //! has a reason, and on a kernel that should have it a test fails (`tests/features.rs`). Versions and

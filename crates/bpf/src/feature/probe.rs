@@ -1,6 +1,6 @@
-//! How each feature is asked for. A program of two instructions is loaded; where loading does not tell,
-//! the last step of attaching is asked for with an argument that no kernel takes, so that nothing is ever
-//! attached: the error tells a kernel that knows the mechanism from one that doesn't.
+//! How the kernel is asked for each feature. A program of two instructions is loaded. If loading does not answer
+//! the question, the last step of attaching is called with an argument that every kernel rejects. So nothing is
+//! ever attached, and the error shows whether the kernel knows the mechanism.
 //!
 //! libbpf's own probes are not used: they take every failure for absence, a lack of descriptors too.
 

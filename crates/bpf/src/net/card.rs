@@ -1,4 +1,4 @@
-//! A network card that this machine has: found by its own address, and given one of a network.
+//! A network card of this machine: found by its MAC address, and given an IP address.
 
 use std::{fs, io, net::Ipv4Addr, path::PathBuf};
 

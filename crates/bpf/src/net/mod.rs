@@ -1,5 +1,5 @@
-//! Networks of the tool's own, in namespaces that end with the process that holds them, however it ends; and the network
-//! card of a guest.
+//! Networks in namespaces of bpfcost's own, which end with the process that holds them, however it ends; and the
+//! network card of a guest.
 
 mod card;
 mod namespace;

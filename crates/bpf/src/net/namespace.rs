@@ -1,4 +1,4 @@
-//! A network namespace without a name: it is there as long as its descriptor, or what lives in it.
+//! A network namespace without a name: it exists as long as its descriptor, or something in it.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! A/A test: each case of an experiment stands twice in a run, under two names, and is compared with itself. Every
+//! A/A test: each case of an experiment is in a run twice, under two names, and is compared with itself. Every
 //! difference found is a false alarm; `self-test` counts them.
 
 use anyhow::{Context, Result};

@@ -1,4 +1,5 @@
-//! A batch that CPUs ran at once: what it must show, whatever it timed, and the trial that it came to.
+//! A batch that one or several CPUs ran at once: the checks that every timed batch must pass, and the trial made
+//! from it.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! `ladder`: is a known cost read back as what it is? Bodies with 0 to 1000 added instructions, each of
-//! which multiplies and needs the one before, so that no CPU can skip or overlap them.
+//! `ladder`: is a known cost measured correctly? Bodies with 0 to 1000 added instructions. Each is a multiplication
+//! that needs the result of the one before, so no CPU can skip or overlap them.
 //!
-//! Where instructions are counted, a rung must read as exactly so many more than the lowest. One rung is
-//! the sentinel of other experiments' runs, for it shares no code with any case.
+//! Where instructions are counted, a rung must count exactly the added instructions more than the lowest rung. One
+//! rung is the sentinel of other experiments' runs, because it shares no code with any case.
 
 use std::{collections::BTreeMap, slice};
 

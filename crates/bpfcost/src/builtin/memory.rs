@@ -1,4 +1,4 @@
-//! The kernel memory that tables take, and waiting until it is given back.
+//! The kernel memory of maps, and the wait until the kernel has freed it.
 
 use std::{fs, thread, time::Duration};
 

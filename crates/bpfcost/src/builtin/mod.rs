@@ -1,4 +1,4 @@
-//! The experiments that this program has, each in a file of its own.
+//! The built-in experiments, one file each, and their registry.
 //!
 //! To add one: write a file here that implements [`Experiment`], and add its line to the registry below.
 

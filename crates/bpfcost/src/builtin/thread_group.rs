@@ -1,4 +1,4 @@
-//! Threads that begin together, each on its CPU.
+//! Threads that start together, each pinned to its CPU.
 
 use std::{
     any::Any,

@@ -1,5 +1,4 @@
-//! Records as they are shown: the views of [`report`], with the sections that experiments have of their own
-//! (the registry).
+//! Shows records: the views of [`report`], with the sections that experiments add (from the registry).
 
 use anyhow::Result;
 

@@ -1,4 +1,4 @@
-//! What an experiment says of itself.
+//! The description of an experiment: its name, question and factors, and how it is run and shown.
 
 use super::{Layout, Metric};
 use crate::workload::Definition;

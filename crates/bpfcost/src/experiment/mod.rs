@@ -1,5 +1,5 @@
-//! What an experiment is: a named question with its cases, and the way to run one trial of a case. The
-//! engine knows these types alone; the experiments themselves are in [`builtin`](crate::builtin).
+//! The traits and types of an experiment: a named question, its cases, and how one trial of a case is run. The
+//! engine knows only these types; the experiments themselves are in [`builtin`](crate::builtin).
 
 mod case;
 mod description;

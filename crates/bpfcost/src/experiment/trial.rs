@@ -1,4 +1,4 @@
-//! A trial: one timed observation of a case, and the loaded thing that makes it.
+//! A trial: one timed observation of a case; and [`Loaded`], the epoch that runs it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Where an answer ends, and whether it is a good one. Bodies are thrown away.
+//! Where an answer ends, and whether it is a good one. Bodies are discarded.
 
 use std::mem;
 

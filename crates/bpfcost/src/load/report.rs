@@ -1,4 +1,4 @@
-//! What came of a load.
+//! The result of a load.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What is asked, and where: a URL on loopback.
+//! The destination of a load: a URL on loopback.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! Counting, where the target's clock counts instructions: what an operation costs is then a number that
-//! repeats, and there is no noise to average out, only interruptions to keep out.
+//! Trials on targets whose clock counts instructions. The cost of an operation is then a number that repeats: there
+//! is no noise to average out, and only interruptions must be excluded.
 //!
 //! A trial is two batches, of N operations and of 2N. Their difference over N is what an operation
 //! costs: all that is paid once a batch cancels. A batch into which the machine's timer ticked counts

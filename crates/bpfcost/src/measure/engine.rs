@@ -1,5 +1,5 @@
-//! The run: epoch after epoch until there is a reason to stop. Each thing that happens is passed on
-//! before anything else is done, so that a kill at any moment loses at most the trial under way.
+//! The run: epoch after epoch until there is a reason to stop. Each event is passed on before anything else is
+//! done, so a kill at any moment loses at most the trial under way.
 
 use std::sync::atomic::AtomicBool;
 

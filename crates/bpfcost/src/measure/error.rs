@@ -1,4 +1,4 @@
-//! Why a run could not be brought to an end.
+//! Why a run failed.
 
 use thiserror::Error;
 

@@ -1,4 +1,5 @@
-//! Events: what happens in a run, in the order in which it happens.
+//! Events of a run, in the order in which they happen. Each is a line of the journal, goes to the observer first,
+//! and is then folded into [`Measured`](super::Measured).
 
 use serde::{Deserialize, Serialize};
 

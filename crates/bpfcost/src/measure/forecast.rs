@@ -1,4 +1,4 @@
-//! What a run would take and could show, before it starts: for `--dry-run`.
+//! Predicts how long a run takes and what it can detect, for `--dry-run`.
 
 use bpfcost_stats::{
     looks::{first_look, looks},

@@ -1,4 +1,4 @@
-//! What a run has seen so far: the events, folded.
+//! The data of a run so far: its events, folded.
 
 use std::collections::BTreeMap;
 

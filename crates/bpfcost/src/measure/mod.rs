@@ -1,9 +1,9 @@
 //! The measure engine: runs the cases of an experiment in epochs and rounds, and stops.
 //!
-//! It knows nothing of BPF: it sees [`Experiment`](crate::experiment::Experiment),
-//! [`Loaded`](crate::experiment::Loaded) and [`Trial`](crate::experiment::Trial) alone, and tells
-//! what happens as [`Event`]s. A journal is those events written down, so [`Measured`] can be
-//! rebuilt from one, to resume or to report.
+//! It knows no BPF: it uses only [`Experiment`](crate::experiment::Experiment),
+//! [`Loaded`](crate::experiment::Loaded) and [`Trial`](crate::experiment::Trial), and reports what happens as
+//! [`Event`]s. A journal is those events written down, so [`Measured`] can be rebuilt from one, to resume or to
+//! report.
 
 mod calibrate;
 mod clock;

@@ -1,4 +1,4 @@
-//! The plan: all that decides a run before it starts.
+//! The plan: everything that decides a run before it starts.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What an epoch takes, in seconds: told by the epochs that were, to plan the ones to come.
+//! How many seconds an epoch takes, estimated from earlier epochs, to plan the next ones.
 
 use super::Measured;
 

@@ -1,4 +1,4 @@
-//! A run under way, and what each of its parts needs: what happens is passed on, and faults are judged.
+//! A run under way, as its parts share it: passes events on, and decides what a fault ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,4 +1,4 @@
-//! The probes that this program brings: `builtin:NAME:ARGUMENT…`.
+//! A built-in probe, `builtin:NAME:ARGUMENT…`: what it needs, and where it runs.
 //!
 //! To add one: a file with a [`BuiltIn`], and its line in `registry.rs`.
 

@@ -1,7 +1,8 @@
-//! A tool of the user's: a command that runs while the probe is on, ended by SIGINT as from a terminal.
+//! A tool of the user: a command that runs while the probe is on, ended by SIGINT as from a terminal.
 //!
-//! It is ready when the BPF programs that it has loaded stay the same for a while. A tool without any (strace,
-//! perf) has to be named as such, for one that is merely slow to load would be found to cost nothing.
+//! It is ready when the set of BPF programs that it has loaded stays the same for a while. A tool without BPF
+//! programs (strace, perf) must be declared as such: a tool that is slow to load would otherwise appear to cost
+//! nothing.
 
 use std::{
     path::Path,
@@ -88,8 +89,8 @@ impl Tool {
                 None if begun.elapsed() < PATIENCE => {}
                 None => {
                     return Err(anyhow!(
-                        "{} loaded no BPF program within {} s\n{}\n  Where it is no BPF tool, say so, and what \
-                         it costs as a process is measured: --with 'process:{0}'",
+                        "{} loaded no BPF program within {} s\n{}\n  If it is a tool without BPF, write \
+                         'process:{0}'",
                         self.command,
                         PATIENCE.as_secs(),
                         tail(&process.printed()?),

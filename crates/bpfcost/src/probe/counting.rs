@@ -1,11 +1,11 @@
-//! Probes that count an event, in this process, for they have nothing to do in user space.
+//! Built-in probes that count an event. They run in this process, because they have nothing to do in user space.
 //!
-//! `builtin:event:KIND:EVENT:WORK`: a program on a tracepoint (`category:name`) or a kernel function, that
-//! counts its runs, and does nothing else (`null`) or writes the process into a per-CPU map (`map`). Study 003
-//! had these two.
+//! `builtin:event:KIND:EVENT:WORK`: a program on a tracepoint (`category:name`) or a kernel function that counts
+//! its runs, and does nothing else (`null`) or writes the process into a per-CPU map (`map`). Study 003 had these
+//! two.
 //!
-//! `builtin:busy:TRACEPOINT:NANOS`: on a tracepoint, busy for so long in each run; a cost that is known. It counts
-//! `spell_ns`, what a run was busy for in that window.
+//! `builtin:busy:TRACEPOINT:NANOS`: a program on a tracepoint that is busy for a known time in each run. It counts
+//! `spell_ns`, the time that its runs were busy in that window.
 
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{

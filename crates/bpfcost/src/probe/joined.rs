@@ -1,4 +1,4 @@
-//! Several probes as one: switched on in their order, off in the opposite one.
+//! Several probes joined as one: attached in order, detached in reverse order.
 
 use super::{Probe, WindowCounts};
 use crate::{fault::Fault, process::RunContext};

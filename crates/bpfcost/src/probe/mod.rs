@@ -1,8 +1,8 @@
-//! Probes: what is switched on and off beside a workload. Its kinds: a BPF object, a systemd unit, a command,
-//! one of the built-in ones, several joined.
+//! Probes: switched on and off beside a workload. The kinds: a BPF object, a systemd unit, a command, a built-in
+//! probe, several of these joined.
 //!
-//! A probe is opened once an epoch, when the server runs; then it is attached for a window and detached after
-//! it, many times; dropping it takes everything away that it brought.
+//! A probe is opened once per epoch, when the server runs; then it is attached for a window and detached after it,
+//! many times. Dropping it removes everything that it brought.
 
 pub mod agent;
 mod built_in;

@@ -1,4 +1,4 @@
-//! `builtin:nothing`: a probe that is none, for A/A runs. Whatever it is found to cost is false.
+//! `builtin:nothing`: an empty probe for A/A runs. Any cost found for it is false.
 
 use super::{BuiltIn, Probe, WindowCounts};
 use crate::{fault::Fault, process::RunContext};

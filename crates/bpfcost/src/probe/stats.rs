@@ -1,5 +1,5 @@
-//! `builtin:stats`: the kernel's account of run times, `bpf_stats`, on while it is attached. Joined with
-//! another probe, it measures that one's cost while the kernel's account of it is on.
+//! `builtin:stats`: the kernel's account of run times, `bpf_stats`, on while it is attached. Joined with another
+//! probe, it measures that probe's cost while `bpf_stats` is on.
 
 use bpfcost_bpf::stats::StatsOn;
 

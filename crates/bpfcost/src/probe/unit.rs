@@ -1,4 +1,4 @@
-//! A systemd unit: started for a window, stopped after it, and at the end as it was before.
+//! A systemd unit: started for a window, stopped after it, and restored to its first state at the end.
 
 use std::{
     fs,

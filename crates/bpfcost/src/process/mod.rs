@@ -1,5 +1,5 @@
-//! A process that this program starts: with its output kept, in a control group of its own (or a process group, where
-//! there are none), and gone with its owner, however that ends. Servers, clients, probes and agents are such processes.
+//! Child processes: servers, clients, probes and agents. Each has its output captured and a control group of its
+//! own (a process group if there are no control groups), and ends with its owner, however that ends.
 
 mod process_tree;
 pub(crate) mod program;

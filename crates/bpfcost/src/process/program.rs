@@ -1,4 +1,4 @@
-//! Programs that are run: whether they are there, and which package brings them.
+//! Programs that are started: whether they are installed, and which package has them.
 
 use std::{
     env,

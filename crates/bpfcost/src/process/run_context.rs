@@ -1,4 +1,5 @@
-//! The context of a run, for its commands and probes: port, folder, processes, factor values.
+//! The context of a run for its commands and probes: port, folder, processes, factor values. Replaces `{port}` and
+//! the like in commands.
 
 use std::{collections::BTreeMap, env, net::Ipv4Addr, path::PathBuf};
 

@@ -1,4 +1,5 @@
-//! The control groups of this process: one below its own, and in that one for each that it starts.
+//! The control groups of this process: one below its own group, and within that one for each process that it
+//! starts.
 
 use std::{
     fs, io,

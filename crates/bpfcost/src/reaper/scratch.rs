@@ -1,5 +1,5 @@
-//! A folder for what a run needs on the way. It goes with the run: by its owner; where that is killed by the reaper;
-//! and where that was killed too, or the machine died, by the next run.
+//! A temporary folder of a run. Its owner removes it; if the owner is killed, the reaper; and if the reaper was
+//! killed too, or the machine crashed, the next run.
 
 use std::{
     fs::{self, File, Permissions},

@@ -1,4 +1,4 @@
-//! From what a run saw to its record: pure, so that a record can be built again from a journal.
+//! Builds a record from the events of a run. It is pure, so a record can be built again from a journal.
 
 use bpfcost_stats::{
     Differences, Estimate, Policy, Sample, Sense, hodges_lehmann, judge, modes,

@@ -1,4 +1,4 @@
-//! The cases of a record as rows and columns, where two factors span a table.
+//! The cases of a record as rows and columns, if two factors span a table.
 
 use super::{CaseRecord, Record};
 use crate::experiment::{Grid, Role};

@@ -1,4 +1,4 @@
-//! What a comparison of records says: wire types, the contract of `compare --format json`.
+//! The result of a comparison of records: the wire types of `compare --format json`.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Comparing records of separate sessions (METHODOLOGY.md), for people and as a gate in CI.
+//! Compares records of separate sessions (docs/compare.md), for people and as a gate in CI.
 //!
 //! **The gate.** A case has `regressed` where both hold:
 //!

@@ -1,4 +1,4 @@
-//! Whether records can be compared at all, and what of their circumstances differs.
+//! Whether records can be compared at all, and which of their conditions differ.
 
 use bpfcost_stats::sample::median;
 use thiserror::Error;
@@ -121,8 +121,8 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             first.layout.workload().is_some(),
             "workload-sessions",
             format!(
-                "compared is {}, with each probe against without, as each run knows it of itself. To compare two \
-                 probes, or two versions of one, name both with --with in one run",
+                "compared is {}: what each probe added within its own run. To compare two probes, or two versions \
+                 of one, give both to one run of `bpfcost overhead`",
                 counted(first)
             ),
         ),

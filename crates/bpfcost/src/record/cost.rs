@@ -1,5 +1,5 @@
-//! What a case costs, as it is compared and shown: as it was measured; or, where cases span a grid, what is
-//! left without its floor, for there the floor is another event's own cost and would dilute every difference.
+//! The cost of a case as it is compared and shown: raw, or net if the cases span a grid. In a grid the floor is the
+//! cost of the event itself, and would dilute every difference.
 
 use super::{CaseRecord, Record, Status, exact};
 use crate::experiment::Role;

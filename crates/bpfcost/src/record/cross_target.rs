@@ -1,5 +1,4 @@
-//! One experiment on several targets, side by side: what each case costs where, and how targets
-//! differ.
+//! One experiment on several targets, side by side: the cost of each case on each target, and how targets differ.
 //!
 //! This describes; it gates nothing. [`compare()`](super::compare()) answers "did it get dearer?" and
 //! refuses counts of different kernels, emulators or builds, for a gate that fails must mean the

@@ -1,4 +1,4 @@
-//! What disturbed a run, as a journal keeps it; how it is seen is the target's part.
+//! What disturbed a run, as a journal keeps it. The target detects it.
 
 use serde::{Deserialize, Serialize};
 

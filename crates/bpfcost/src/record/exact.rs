@@ -1,4 +1,4 @@
-//! What a record says where instructions are counted: numbers that repeat instead of intervals.
+//! Values of a record whose instructions are counted: numbers that repeat, instead of intervals.
 //!
 //! Counts add up, as times do not: what a case costs less its floor is a number, and no bracket. A
 //! verdict needs no test, for there is no noise: two counts differ where the ranges that they take over

@@ -1,7 +1,7 @@
-//! The record: everything that a run saw, and the only thing that reports and comparisons read.
+//! The record: everything that a run measured, and the only input of reports and comparisons.
 //!
-//! While a run goes on, its [`Journal`] takes down every event; at its end [`Record::build`] makes
-//! the record of them, [`write()`] puts it on disk whole, and [`load`] and [`compare()`] read it again.
+//! During a run, its [`Journal`] stores every event. At the end [`Record::build`] makes the record, [`write()`]
+//! writes it to disk whole, and [`load`] and [`compare()`] read it again.
 
 mod build;
 mod cells;

@@ -1,4 +1,4 @@
-//! Net: what is left of a case after the harness (METHODOLOGY.md).
+//! Net: the cost of a case without the harness (METHODOLOGY.md).
 //!
 //! A trial's loop does the body and a reset. The reset can be had twice: on its own, in the floor
 //! case's loop, where nothing overlaps with it; and in context, as what a second reset adds to the

@@ -1,6 +1,6 @@
-//! Off against off: what a run reads where there is nothing. Two windows of the baseline in an epoch, one after the
-//! other, differ by noise alone, and by what an epoch does with time. Their interval over epochs is taken as that of a
-//! probe is; an epoch's value is the mean of its pairs.
+//! Off against off: the difference that a run measures without a probe. Two windows of the baseline in an epoch,
+//! one after the other, differ only by noise and by changes within an epoch. Their interval over epochs is computed
+//! like that of a probe; an epoch's value is the mean of its pairs.
 
 use bpfcost_stats::{Estimate, sample::median};
 

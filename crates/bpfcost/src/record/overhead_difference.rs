@@ -1,4 +1,4 @@
-//! What probes add to a workload, compared between runs.
+//! Compares what probes add to a workload between runs.
 //!
 //! What a server takes per operation moves from run to run by more than a run's interval knows, and `self-test`
 //! measures something else: kernel programs. What a probe adds is known within each run, on the same server, and its

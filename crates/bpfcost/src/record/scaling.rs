@@ -1,5 +1,4 @@
-//! The curves of a record: what all threads do together, and how that grows with their number. From the
-//! record alone.
+//! Curves over the number of threads: throughput, speed-up, efficiency, the knee. Uses only the record.
 //!
 //! A curve is made of the cases that differ in one factor, a count (`threads`). What grows along it is a rate,
 //! the median of each epoch's trials; estimate and interval over epochs are those of a case's own value.

@@ -1,4 +1,5 @@
-//! Schema 1 of the record, as JSON on disk. Wire types only: how they are computed is elsewhere.
+//! Schema 1 of the record, as JSON on disk, key by key. Wire types only: `build.rs` and `net.rs` compute the
+//! values.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! How far sessions differ on a machine, as `self-test` measured it: kept in the user's state folder
-//! (XDG Base Directory Specification), for the runs and comparisons that come after.
+//! How much sessions differ on a machine, as `self-test` measured it. It is kept in the user's state folder (XDG
+//! Base Directory Specification) for later runs and comparisons.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! The sides of a comparison: which records and cases stand for them.
+//! The two sides of a comparison: the records and cases of each.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! A workload's record by the states of its server: within one all is the same but the probe.
+//! Groups the cases of a workload's record by the state of the server. Within a state, only the probe differs.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! What has no number in a view: what can't run anywhere in a line a reason instead of rows, the rest by footnotes.
+//! Cases without a number in a view: those that can't run anywhere as one line per reason instead of rows, the
+//! others by footnotes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a case costs, as text: as measured, or net where cases span a grid ([`Record::cost`]).
+//! The cost of a case as text: raw, or net if cases span a grid ([`Record::cost`]).
 
 use crate::{
     experiment::Role,

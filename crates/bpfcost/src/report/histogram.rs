@@ -1,5 +1,5 @@
-//! How trials lie, in text: round bins from the first percentile to the 99th, with the rest counted at the ends
-//! instead of stretching the axis.
+//! The distribution of trials as text: round bins from the first percentile to the 99th. The rest is counted at the
+//! ends and does not stretch the axis.
 
 use crate::report::{
     number,

@@ -1,4 +1,4 @@
-//! What a probe missed, where that is a part of the question.
+//! Describes the calls that a probe missed, if misses are part of the question.
 
 use crate::{
     record::{CaseRecord, MISSED_SHARE, Record},

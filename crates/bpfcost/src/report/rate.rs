@@ -1,5 +1,5 @@
-//! What the cases of a grid cost of a core at so many operations a second, and how many a share of a core pays
-//! for. Asked of a report, not of a measurement: net costs and a multiplication.
+//! The share of a core that the cases of a grid cost at a rate (`--rate`), and the rate that a share of a core pays
+//! for (`--budget`). Computed from net costs when a record is shown.
 
 use crate::{
     experiment::Role,

@@ -1,4 +1,4 @@
-//! A record as rows of text, made once for the terminal, Markdown and HTML alike.
+//! A record as rows of text, the same for the terminal, Markdown and HTML.
 
 use std::collections::HashMap;
 

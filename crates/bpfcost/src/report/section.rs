@@ -1,4 +1,4 @@
-//! What a report is made of: tables, figures and prose. The renderers know nothing else.
+//! The parts of a report: tables, figures and prose. The renderers know nothing else.
 
 use serde::Serialize;
 

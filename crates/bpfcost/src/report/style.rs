@@ -1,4 +1,4 @@
-//! How a terminal is written to: with colour or without, and how wide.
+//! Terminal output: with colour or without, and its width.
 
 use std::io::IsTerminal;
 

@@ -1,4 +1,4 @@
-//! The record in one sentence: what a person reads first, and sometimes alone.
+//! The record in one sentence: the first line that a person reads, and sometimes the only one.
 
 use crate::{
     experiment::{ENDED, LET_GO, Role},

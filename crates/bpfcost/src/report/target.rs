@@ -1,4 +1,4 @@
-//! Where a record was measured, in words: what its numbers are there, and what they are not.
+//! Describes the target of a record: what its numbers mean there, and what they do not mean.
 
 use crate::{
     record::Record,

@@ -1,4 +1,4 @@
-//! What programs cost in an interval, for a terminal.
+//! The costs of loaded programs in an interval, for a terminal.
 
 use crate::{
     report::{

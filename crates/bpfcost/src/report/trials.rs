@@ -1,5 +1,5 @@
-//! What trials are called, how they were made, and how to read where they lie: batches, windows of a workload,
-//! or counts.
+//! The name of trials (batches, windows of a workload, or counts), how they were made, and how to read their
+//! distribution.
 
 use crate::{
     record::Record,

@@ -1,4 +1,4 @@
-//! The warnings of a run as every view tells them: many of one kind as one. The record keeps them all.
+//! The warnings of a run as every view shows them: many of one kind as one. The record keeps them all.
 
 use crate::{
     measure::{PROPORTIONALITY, Warning},

@@ -1,4 +1,4 @@
-//! What a record says, in words: verdicts, notes, captions. Every view uses these.
+//! The texts that all views share: verdicts, notes, captions.
 
 use crate::{
     experiment::{Role, Unit},

@@ -1,4 +1,4 @@
-//! The fingerprint: what a machine is, as far as a cost depends on it.
+//! The fingerprint of a machine: the properties that costs depend on.
 
 use super::Host;
 use crate::record::Machine;

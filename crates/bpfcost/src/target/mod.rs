@@ -1,5 +1,5 @@
-//! Targets: where a run takes place. What a machine is, what it lacks, and what disturbs a measurement
-//! on it; and the kernels that guests can have.
+//! Targets: where a run takes place. The properties of a machine, what it lacks, and what disturbs a measurement on
+//! it; and the kernels that guests can have.
 
 pub(crate) mod checks;
 mod cpus;

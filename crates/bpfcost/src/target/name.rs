@@ -1,4 +1,4 @@
-//! A target by its name: where a run takes place.
+//! The name of a target: `host`, `vm:KERNEL`, `exact:KERNEL`.
 
 use std::{fmt, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Warnings about the machine: what disturbed a run, what it does to the numbers, what to do.
+//! Warnings about the machine: what disturbed a run, its effect on the numbers, and what to do.
 
 use crate::{
     measure::Warning,

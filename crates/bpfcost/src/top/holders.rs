@@ -1,5 +1,5 @@
-//! Who holds a program: processes with a descriptor of it or of a link to it, and names in BPF file systems. A
-//! program without a holder is attached by the kernel's own means: to a control group, an interface, a socket.
+//! The holders of a program: processes with a descriptor of it or of a link to it, and names in BPF file systems. A
+//! program without a holder is attached in the kernel itself: to a control group, an interface, a socket.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,9 +1,9 @@
-//! What the BPF programs that are loaded on this machine cost now: how often each runs, times what a run takes
-//! by the kernel's own account (`bpf_stats`), which is kept while a [`Watcher`] lives.
+//! The cost of the BPF programs that are loaded on this machine: run counts times run times by the kernel's own
+//! account (`bpf_stats`), which is on while a [`Watcher`] lives.
 //!
-//! That account has a bias: its own clock reads. What it says of a program that does nothing is measured here,
-//! before anything else, and taken off. What it takes the kernel to come to a program (the trap of a kprobe, the
-//! call of a tracepoint) is not in the account, so not in what is shown.
+//! That account has a bias, its own clock reads. First of all, the account of an empty program is measured here,
+//! and then subtracted. The account does not include the way to a program (the trap of a kprobe, the call of a
+//! tracepoint), so neither do the numbers shown.
 
 mod holders;
 mod tax;

@@ -1,5 +1,5 @@
-//! What the kernel's account costs, and what it says of nothing: by a program that does nothing, run with the
-//! account off and on.
+//! The cost of `bpf_stats`, and what it counts for an empty program: measured with a program that does nothing, run
+//! with `bpf_stats` off and on.
 
 use std::{thread::sleep, time::Duration};
 

@@ -1,4 +1,4 @@
-//! What ran in an interval, and what it cost: what `bpfcost top --json` prints.
+//! The programs that ran in an interval, and their cost: the output of `bpfcost top --json`.
 
 use std::{ops::Add as _, time::Duration};
 

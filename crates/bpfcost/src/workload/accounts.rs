@@ -1,7 +1,7 @@
-//! CPU time, precisely (METHODOLOGY, workloads). Kernels without exact interrupt accounting sample what a process
-//! spends by ticks and charge interrupts to bystanders; so a process is taken from its scheduler runtime, by its
-//! CPU clock, which is exact and holds what interrupts did on its back; and the machine from what its CPUs did not
-//! idle.
+//! CPU time of processes and of the machine (docs/experiments/overhead.md, "Accounts of CPU time"). Kernels without
+//! exact interrupt accounting sample the time of a process by ticks and charge interrupts to bystanders. So the
+//! time of a process is its scheduler runtime, read from its CPU clock, which is exact and includes the interrupts
+//! that hit it. The time of the machine is the time that its CPUs were not idle.
 
 use std::{collections::BTreeMap, fs};
 

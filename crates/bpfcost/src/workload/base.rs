@@ -1,5 +1,5 @@
-//! What a session of a workload has of its own: a folder, in which what was prepared outlives each server. It goes
-//! with the session, however that ends.
+//! The folder of a workload's session, and the ports of its servers. Whatever is prepared in it once is kept for
+//! all servers. The folder is removed with the session, however that ends.
 
 use std::{env, fs, time::Duration};
 

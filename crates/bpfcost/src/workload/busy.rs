@@ -1,10 +1,10 @@
-//! What the CPUs of the machine did not idle: wall time − idle − steal. `/proc/stat` samples most of that by ticks
-//! (include/linux/kernel_stat.h, CONFIG_TICK_CPU_ACCOUNTING) and charges an interrupt to the task that it hit; but the tick
-//! code measures idling itself in nanoseconds, up to each interrupt (kernel/time/tick-sched.c,
+//! Busy time of the machine's CPUs: wall time − idle − steal. `/proc/stat` samples most of that by ticks
+//! (include/linux/kernel_stat.h, CONFIG_TICK_CPU_ACCOUNTING) and charges an interrupt to the task that it hit. But
+//! the tick code itself measures idle time in nanoseconds, up to each interrupt (kernel/time/tick-sched.c,
 //! tick_nohz_stop_idle), and `/proc/timer_list` shows it.
 //!
-//! It is added up when a CPU leaves idling. So each CPU is made to do so first, by visiting it: what is
-//! missing then is the time from the visit to the reading, some microseconds.
+//! The kernel adds up idle time when a CPU leaves idle. So a thread visits each CPU first; the error is then the
+//! time from the visit to the reading, some microseconds.
 
 use std::fs;
 

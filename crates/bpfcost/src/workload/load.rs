@@ -1,4 +1,4 @@
-//! The load of one window: a client that runs to its end, and what its output says.
+//! The load of one window: runs a client to its end, and reads its output.
 
 use std::time::{Duration, Instant};
 

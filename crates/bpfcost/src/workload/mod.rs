@@ -1,7 +1,7 @@
-//! Workloads: servers and load generators, described as data, started and stopped for sure.
+//! Workloads: servers and load generators, described as data. They end with the run in every case.
 //!
 //! A [`Definition`] comes from `experiments/*.toml` or from the command line. [`Server`] and [`Load`] are its
-//! processes, [`Accounts`] says what CPU time each of them took. Everything listens on loopback alone.
+//! processes; [`Accounts`] measures the CPU time of each. Everything listens only on loopback.
 
 mod access_log;
 mod accounts;

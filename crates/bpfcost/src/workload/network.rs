@@ -1,5 +1,5 @@
-//! The network that server and client share, and what the kernel counts on it: that tells how many calls received
-//! a datagram, which neither of them does.
+//! The network shared by server and client, and the kernel's counters in it. They give the number of calls that
+//! received a datagram, which neither server nor client reports.
 
 use std::{collections::BTreeMap, fs, net::Ipv4Addr, str::FromStr};
 

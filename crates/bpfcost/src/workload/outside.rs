@@ -1,6 +1,6 @@
-//! Load from outside of a guest, by a port that QEMU's user-mode network forwards (`network = "forwarded"`): what
-//! both sides must agree about, and the host's part. The server is in the guest, which orders the load of a window;
-//! the client runs on the host, as the host's own definition has it.
+//! Load from outside a guest, through a port that QEMU's user-mode network forwards (`network = "forwarded"`). The
+//! server is in the guest, which requests the load of a window; the client runs on the host, from the host's own
+//! definition. This file has what both sides share, and the host's part.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-//! Definitions from text: what is wrong with one names file, line and key, and what may have been meant.
+//! Parses definitions and checks what types can't. Each error names file, line and key, and suggests a correction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,4 +1,4 @@
-//! The server of a workload: started, ready, and gone when it is dropped.
+//! The server of a workload: starts it, waits until it is ready, and ends it when dropped.
 
 use std::{
     net::{Ipv4Addr, TcpListener},

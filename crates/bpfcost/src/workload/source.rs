@@ -1,5 +1,5 @@
-//! Files of `workloads/`: servers that are built from their source, and scripts of clients. They are part of this
-//! program, so that it needs nothing of its repository where it is installed.
+//! Files of `workloads/`: sources of servers, and scripts of clients. They are compiled into this program, so an
+//! installed bpfcost needs no file of its repository.
 
 /// Path below `workloads/`, and text.
 const SOURCES: [(&str, &str); 3] = [

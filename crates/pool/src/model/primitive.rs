@@ -1,5 +1,5 @@
-//! Atomics that tell the simulation of every access. They are as large as the machine's, so that what shares
-//! a cache line there does here.
+//! Atomics that report every access to the simulation. They have the size of real ones, so that data shares cache
+//! lines as it does on a machine.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
 

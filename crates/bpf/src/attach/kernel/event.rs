@@ -1,5 +1,5 @@
-//! Kprobe events of tracefs: the one way to say how many instances a kretprobe holds ready (`maxactive`),
-//! for which perf's own kprobes have no word (Documentation/trace/kprobetrace.rst).
+//! Kprobe events of tracefs: the only way to set how many instances a kretprobe has (`maxactive`); perf's own
+//! kprobes have no such setting (Documentation/trace/kprobetrace.rst).
 
 use std::{
     fs::{self, File},

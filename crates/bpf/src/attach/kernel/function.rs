@@ -1,4 +1,4 @@
-//! Why a function can't be attached to, in words.
+//! Explains why a function can't be attached to.
 
 use std::fs;
 

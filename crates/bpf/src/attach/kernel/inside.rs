@@ -1,4 +1,4 @@
-//! Kprobes inside a function: by a breakpoint, or by the jump that the kernel puts in its place.
+//! Kprobes inside a function: by a breakpoint, or by the jump that the kernel puts in its place (optimised kprobe).
 
 use std::{cell::RefCell, rc::Rc, thread, time::Duration};
 

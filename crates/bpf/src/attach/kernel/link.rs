@@ -1,5 +1,5 @@
-//! Links that libbpf-rs has no call for: kprobes inside a function, fprobes by address or with a session,
-//! and trampolines for many functions, which this libbpf doesn't know.
+//! Links for which libbpf-rs has no call: kprobes inside a function, fprobes by address or with a session, and
+//! trampolines for many functions, which this libbpf doesn't know.
 
 #![allow(unsafe_code)]
 

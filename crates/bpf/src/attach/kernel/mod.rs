@@ -1,4 +1,5 @@
-//! Events made inside the kernel: BPF calls a function in a timed loop (`bpf/driver.bpf.c`).
+//! Events made inside the kernel, and how programs are attached to them: BPF calls a function in a timed loop
+//! (`bpf/driver.bpf.c`).
 
 mod all;
 mod event;

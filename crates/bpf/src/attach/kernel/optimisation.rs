@@ -1,5 +1,5 @@
-//! The switch of the whole machine for optimised kprobes, `debug.kprobes-optimization`: turned while a
-//! kprobe needs it, and put back whatever way this process ends.
+//! The sysctl for optimised kprobes of the whole machine, `debug.kprobes-optimization`: changed while a kprobe
+//! needs it, and restored however this process ends.
 
 use std::{
     fs,

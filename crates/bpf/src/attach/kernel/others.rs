@@ -1,4 +1,4 @@
-//! Who else is attached to what a driver's events pass through: its function, tracepoint or hook.
+//! Finds other programs attached to a driver's events: to its function, tracepoint or hook.
 
 use std::{fs, io};
 

@@ -1,5 +1,5 @@
-//! Reads the kernel's code. debugfs says `[OPTIMIZED]` of a kprobe as soon as that is planned, up to some
-//! seconds before it is so; the code tells what is there.
+//! Reads the kernel's code. debugfs shows `[OPTIMIZED]` for a kprobe as soon as the kernel plans it, up to some
+//! seconds before the code changes; the code shows its true state.
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 

@@ -1,5 +1,5 @@
-//! The tracepoint of `bpf_trace_printk`: the kernel switches it on, for the trace buffer, when a program
-//! that calls it is loaded, and leaves it so. It does that behind the load's answer (Linux 6.18), or with it.
+//! The tracepoint of `bpf_trace_printk`. The kernel switches it on, for the trace buffer, when a program that calls
+//! the helper is loaded, and leaves it on. It does so after the load has returned (Linux 6.18), or during it.
 
 use std::{fs, thread, time::Duration};
 

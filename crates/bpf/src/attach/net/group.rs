@@ -1,4 +1,4 @@
-//! A control group of the tool's own, for a socket: programs on the group's packets see that socket's alone.
+//! A control group of bpfcost's own, for a socket: programs on the group's packets see only that socket's packets.
 
 use std::{
     fs::{self, File},

@@ -1,7 +1,7 @@
-//! Events on a network of the tool's own: two ends of a veth in a network namespace without other processes.
+//! Packet events: two ends of a veth in a network namespace of bpfcost's own, without other processes.
 //!
-//! Packets go from one end to the other and are dropped there, as early as IPv4 can: their address is that
-//! of a third machine. So each packet passes every hook on its way once, and no other packet is there.
+//! Packets go from one end to the other and are dropped there, as early as IPv4 can: their destination is a third
+//! machine. So each packet passes every hook on its way once, and there are no other packets.
 
 mod frames;
 mod gro;

@@ -1,4 +1,4 @@
-//! A veth in a namespace of its own, with nothing on it but what is sent here.
+//! A veth in a namespace of its own, which carries only what is sent here.
 
 use std::{
     net::{Ipv4Addr, SocketAddrV4},

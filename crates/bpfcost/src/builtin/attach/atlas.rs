@@ -1,5 +1,5 @@
-//! docs/ATLAS.md: records of `attach` as one document. What it says, how it was made, what each way to attach
-//! costs on each kernel, and beside it what hardware takes.
+//! docs/ATLAS.md: records of `attach` as one document. How it was made, the cost of each way to attach on each
+//! kernel in instructions, and its time on hardware.
 //!
 //! The same records give the same document: nothing in it but what they hold.
 

@@ -1,4 +1,5 @@
-//! Cases: a driver alone, or with a program attached, of some body, with or without `bpf_stats`.
+//! Cases and pairs of `attach`: a driver alone, or with an attached program of some body, with or without
+//! `bpf_stats`.
 
 use std::collections::BTreeMap;
 

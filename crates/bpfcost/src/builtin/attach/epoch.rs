@@ -1,4 +1,5 @@
-//! An epoch: drivers started, programs loaded; one program attached at a time, for its trials alone.
+//! An epoch of `attach`: starts drivers and loads programs. One program is attached at a time, only for its own
+//! trials.
 
 use std::collections::{BTreeMap, btree_map::Entry};
 

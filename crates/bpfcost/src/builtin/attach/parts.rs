@@ -1,4 +1,4 @@
-//! The parts of what an attached program costs, and whether they add up. From the record alone.
+//! Splits the cost of an attached program into parts, and checks whether they add up. Uses only the record.
 //!
 //! ```text
 //! mechanism = ATTACH/empty − none/DRIVER        body = ATTACH/BODY − ATTACH/empty

@@ -1,4 +1,4 @@
-//! What must come of a batch: as many runs as events, each body's traces, nothing missed.
+//! The checks of a batch of `attach`: as many runs as events, the traces of the body, no missed event.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The parts of what an attached program costs: the mechanism, what each body adds, the tax of `bpf_stats`;
-//! whether they add up; and what the kernel's own account says.
+//! Tables of `attach`: the mechanism, what each body adds, the tax of `bpf_stats`, whether these parts add up, and
+//! the kernel's own account.
 
 use bpfcost_stats::Additive;
 

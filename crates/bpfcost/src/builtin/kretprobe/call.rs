@@ -1,9 +1,9 @@
 //! The system calls: one that returns at once, and one in which all threads wait together.
 //!
-//! `flock` is the study's: an unlock of a lock that is not held, on a file of each thread's own.
-//! `sleep` reads an event counter at zero, which waits inside the function until another thread adds to it.
-//! Once every thread is seen asleep, all are woken: so in each round all of them were inside at once, and
-//! with fewer instances than threads the rest must be missed, in each round as many.
+//! `flock` is the study's: an unlock of a lock that is not held, on a file per thread. `sleep` reads an event
+//! counter at zero, which waits inside the function until another thread adds to it. Once all threads are asleep,
+//! all are woken. So in each round all of them were inside at once, and with fewer instances than threads the rest
+//! must be missed, the same number in each round.
 
 use std::{
     fs, io,

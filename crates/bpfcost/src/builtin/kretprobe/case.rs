@@ -1,4 +1,5 @@
-//! Cases: a probe on a system call, the threads that make it, and the instances that a kretprobe has.
+//! Cases and pairs of `kretprobe`: a probe on a system call, the threads that make the call, and the instances of a
+//! kretprobe.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! An epoch: one program attached at a time, for its trials alone.
+//! An epoch of `kretprobe`: one program is attached at a time, only for its own trials.
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::attach::{AttachMethod, Counter, Work, attached_at};

@@ -1,5 +1,5 @@
-//! What must come of a batch: every call was seen by the program or missed, and what was missed was missed
-//! for want of an instance.
+//! The checks of a batch of `kretprobe`: the program ran for every call, or the kernel counted the call as missed;
+//! and calls were missed only because no instance was free.
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 

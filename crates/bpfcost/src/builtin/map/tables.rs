@@ -1,4 +1,4 @@
-//! The maps of one size: filled, walked and proved.
+//! The maps of one size: fills them, walks the same keys as a batch, and checks what a batch read and left.
 
 use std::collections::BTreeMap;
 

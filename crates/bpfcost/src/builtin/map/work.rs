@@ -1,4 +1,4 @@
-//! What the cases of `map` do: kinds of map, sizes and operations.
+//! The cases of `map`: kinds of map, sizes, operations.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! Cases: a pool or none under some load, and cache lines that CPUs change in turn.
+//! Cases and pairs of `pool`: a pool under a load, the loop without a pool, and cache lines that CPUs change in
+//! turn.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,4 +1,4 @@
-//! An epoch: pools made afresh, each when it is needed first.
+//! An epoch of `pool`: each pool is created afresh when it is first needed.
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},

@@ -1,8 +1,8 @@
-//! A pool with its objects, and the loop that is timed.
+//! A pool with its objects, and the timed loop.
 //!
-//! A thread that has an object counts its use and signs it, and checks the signature when it returns the object.
-//! Neither is an atomic change, only a read and a write: where two have an object at once, uses are lost or
-//! signatures foreign, and the [proof](super::proof) fails.
+//! A thread that takes an object counts the use and signs it, and checks the signature when it returns the object.
+//! Both are a read and a write, not an atomic change: if two threads have an object at once, uses are lost or
+//! signatures differ, and the [proof](super::proof) fails.
 
 use std::{
     hint::black_box,

@@ -1,4 +1,4 @@
-//! The pools that are measured, by name.
+//! The measured pools, by name.
 
 use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer};
 

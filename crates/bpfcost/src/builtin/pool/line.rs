@@ -1,5 +1,5 @@
-//! What a change of a cache line costs: of one that this CPU owns, and of one that must come from another
-//! CPU each time. It is what contention is made of, and what its models are calibrated with.
+//! The cost of changing a cache line: one that this CPU owns, and one that must come from another CPU each time.
+//! Contention consists of such changes, and its models are calibrated with them.
 
 use std::{
     collections::BTreeMap,

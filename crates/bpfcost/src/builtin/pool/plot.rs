@@ -1,4 +1,4 @@
-//! What a model predicts, as figures: beside what was measured here, and beside what others published.
+//! Figures of the model's predictions, beside the measurements here and beside published ones.
 
 use super::{
     predict::{Prediction, PublishedPoint, PublishedTable, THREADS},

@@ -1,8 +1,8 @@
-//! What the model of `bpfcost-pool` says, told what cache lines cost on the machine of a record. Nothing in it was
-//! measured but [`Lines`].
+//! Runs the model of `bpfcost-pool` with the cost of cache lines on the machine of a record. Of its input, only
+//! [`Lines`] is measured.
 //!
 //! Of each published curve, the point of one thread says how long all else takes that a call does; [`Told`]
-//! holds the model's input for a machine, and METHODOLOGY.md says where that comes from, and which points
+//! holds the model's input for a machine, and docs/evidence/pool-model.md says where that comes from, and which points
 //! decided any of it.
 
 use std::{

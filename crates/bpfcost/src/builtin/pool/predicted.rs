@@ -1,5 +1,5 @@
-//! What a model of cache lines predicts: this machine's curves and on to more CPUs, and how far the model is
-//! off where others published what they measured. Nothing here was measured but the lines.
+//! Tables of the model's predictions: this machine's curves, continued to more CPUs, and the model's error against
+//! published measurements. Only the cost of cache lines was measured here.
 
 use bpfcost_pool::Error;
 

@@ -1,4 +1,4 @@
-//! What must come of a trial: every thread did its pairs, each use of an object was counted, and all objects
+//! The checks of a trial of `pool`: every thread did its pairs, each use of an object was counted, and all objects
 //! are there afterwards, each once.
 
 use std::{collections::BTreeMap, time::Duration};

@@ -1,5 +1,4 @@
-//! What is measured of all that could be: the values of each factor, as they are by default or as
-//! `--set` gives them.
+//! The values of each factor of `pool`: the defaults, or those of `--set`.
 
 use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Checks: what was seen against what must be, as problems that a person can act on.
+//! Compares what a batch did with what was expected, and reports each difference.
 
 use bpfcost_bpf::lb::{Counters, LruEntry};
 

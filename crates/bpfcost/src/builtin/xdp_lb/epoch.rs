@@ -1,4 +1,4 @@
-//! An epoch of `xdp-lb`: instances of the datapath, loaded afresh, and the trials run on them.
+//! An epoch of `xdp-lb`: loads instances of the datapath afresh, warms them up, and runs trials on them.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! The balancer as user space knows it: VIPs, rings, servers, and what a batch must do to every
-//! counter. Written apart from the datapath, from the same specification.
+//! A user-space model of the balancer: VIPs, rings, servers, and the expected change of every counter in a batch.
+//! It follows the same specification as the datapath, but shares no code with it.
 
 use std::{collections::HashMap, net::IpAddr};
 

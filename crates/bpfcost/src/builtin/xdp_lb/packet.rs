@@ -1,4 +1,4 @@
-//! Packets: what goes in, and what must come out.
+//! Packets: the input, and the expected output byte by byte.
 //!
 //! Built from header fields by a library that the datapath shares nothing with.
 

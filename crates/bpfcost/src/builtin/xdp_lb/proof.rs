@@ -1,4 +1,4 @@
-//! What a batch of `xdp-lb` must show to count, whatever its scenario.
+//! The checks that every batch of `xdp-lb` must pass, in any scenario.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The scenarios: which packet meets which state, and what must come of it.
+//! The scenarios of `xdp-lb` as a list: the packet, the state of the tables, and the expected result of each.
 //!
 //! Source: study 002 and the kernel's own benchmark of the same datapath; the numbers of packets,
 //! ports, VIPs and masks are theirs, so that results can stand beside each other.

@@ -1,4 +1,4 @@
-//! The sequence of sources that a trial sends from, as user space knows it.
+//! The sequence of source addresses of a trial, computed in user space.
 
 use std::net::IpAddr;
 

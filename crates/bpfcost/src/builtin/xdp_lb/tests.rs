@@ -1,4 +1,4 @@
-//! The scenarios against the table of their specification, and the model against itself.
+//! The scenarios are compared with the table of their specification, and the model with itself.
 
 use std::{
     collections::HashSet,

@@ -1,6 +1,6 @@
-//! `builtin:l7:MODE[:FILE]`: an agent that reconstructs the requests of a server, after the Go agent of study
-//! 004: method, path, status and latency of each. FILE gets a line of JSON an endpoint, each time that the
-//! agent is switched off.
+//! `builtin:l7:MODE[:FILE]`: an agent that reconstructs the requests of a server, after the Go agent of study 004:
+//! method, path, status and latency of each. FILE gets a line of JSON per endpoint each time the agent is switched
+//! off. `Source` is where it gets the calls of requests from.
 
 mod exchange;
 mod flow;

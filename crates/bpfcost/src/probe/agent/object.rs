@@ -1,6 +1,5 @@
-//! A BPF object of the user's: loaded once an epoch, attached by its sections for a window, detached after it. What
-//! it writes into ring and perf buffers is read here and thrown away, for its own tool reads it too, and that
-//! is part of its cost.
+//! A user's BPF object: loaded once per epoch, attached by its sections for a window, then detached. Its ring and
+//! perf buffers are read and discarded here: its own tool would read them too, and that is part of its cost.
 
 use std::{collections::BTreeMap, time::Duration};
 

@@ -1,4 +1,4 @@
-//! An agent seen from outside: its process, and what is said to it.
+//! The other end of an agent: starts its process and sends it requests.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},

@@ -1,4 +1,4 @@
-//! An agent's own process: hears what it is asked, does it, and takes events in meanwhile.
+//! An agent's own process: receives requests, carries them out, and reads events in between.
 
 use std::{
     io::{BufRead as _, Write as _},

@@ -1,15 +1,14 @@
-//! `builtin:sslsniff[:breakpoints]`: takes what the server's processes hand to OpenSSL and get from there, in
-//! plain text, and hashes it. Source: study 004, whose sniffer printed it.
+//! `builtin:sslsniff[:breakpoints]`: captures the plain text that the server's processes pass to OpenSSL and get
+//! from it, and hashes it. Source: study 004, whose sniffer printed it.
 //!
-//! It watches the processes of the server and no others, as `sslsniff -p` does: a client on the same machine
-//! uses the same library, and would be slowed by breakpoints that elsewhere it never meets.
+//! It watches only the processes of the server, as `sslsniff -p` does: a client on the same machine uses the same
+//! library, and breakpoints would slow it down, which does not happen to a client elsewhere.
 //!
-//! `breakpoints`: it takes nothing, and only counts its hits, so that the cost of breakpoints is separated from what
-//! is done at them.
+//! `breakpoints`: captures nothing and only counts its hits, so that the cost of breakpoints is separated from the
+//! work done at them.
 //!
-//! The hash is XXH3: it takes every byte that was captured into account, and costs some 0.1 ns of each, so that
-//! what is measured is getting them. A cryptographic one costs ten times that, in a process that shares
-//! CPUs with the client.
+//! The hash is XXH3. It uses every captured byte and costs some 0.1 ns per byte, so that the measured cost is that
+//! of capturing them. A cryptographic hash costs ten times that, in a process that shares CPUs with the client.
 
 mod library;
 

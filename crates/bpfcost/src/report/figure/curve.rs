@@ -1,5 +1,5 @@
-//! Curves over a number of threads, or a size, on axes that are logarithmic both ways: doubling is as far everywhere, and
-//! what scales rises at the same angle wherever it starts.
+//! Curves over a number of threads, or a size, with both axes logarithmic: doubling is the same distance
+//! everywhere, and equal scaling has the same slope everywhere.
 //!
 //! What was measured is a solid line with filled marks and intervals, what a model predicts is dashed and has
 //! no marks, what others published is hollow marks without a line. Each name has its colour and its shape on

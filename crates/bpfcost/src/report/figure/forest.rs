@@ -1,5 +1,5 @@
-//! What differs from what: relative differences with their intervals, and the band of those too
-//! small to matter.
+//! Comparisons: relative differences with their intervals, and the band of differences that are too small to
+//! matter.
 
 use super::{
     axis::Axis,

@@ -1,5 +1,5 @@
-//! What each way costs: a cell for each row and column of a grid, stronger for dearer. Costs differ by
-//! magnitudes, so the shade goes by the logarithm.
+//! The costs of a grid: a cell per row and column, darker for higher costs. Costs differ by orders of magnitude, so
+//! the shade is logarithmic.
 
 use super::tiles::{self, Tile};
 use crate::report::{

@@ -1,5 +1,5 @@
-//! Where targets differ: a cell for each case and target, in the colour of the verdict, darker for
-//! more. The first target of a kind shows what it costs, those compared with it how much they differ.
+//! Differences between targets: a cell per case and target in the colour of the verdict, darker for larger
+//! differences. The first target of a kind shows costs; those compared with it show differences.
 
 use std::fmt::Write;
 

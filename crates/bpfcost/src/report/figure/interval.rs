@@ -1,5 +1,5 @@
-//! What every case costs: a point with its interval on an axis from zero, and the range in which
-//! the net lies. One figure a group, for groups differ in size.
+//! The cost of every case: a point with its interval on an axis from zero, and the range of its net cost. One
+//! figure per group, because groups differ in size.
 
 use super::{
     axis::Axis,

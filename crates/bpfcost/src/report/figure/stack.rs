@@ -1,4 +1,4 @@
-//! CPU time by where it goes: a bar for each probe, one part behind the other on an axis from zero.
+//! CPU time by part: a stacked bar per probe, on an axis from zero.
 
 use std::fmt::Write;
 

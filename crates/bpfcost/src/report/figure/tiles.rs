@@ -1,4 +1,4 @@
-//! Rows of tiles under heads: what figures of many cells share.
+//! Rows of tiles under column heads, shared by figures with many cells.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Every trial of a case, in the order of epochs: shows drift, the luck of loads, modes and
-//! outliers. Nothing is left out: with many trials, lines stand for those that fall together.
+//! Every trial of a case in the order of epochs: shows drift, differences between loads, modes and outliers. No
+//! trial is left out: if there are many, lines replace those that overlap.
 
 use super::svg::{Svg, escape};
 use crate::{

@@ -1,4 +1,4 @@
-//! What to know to read several targets side by side.
+//! Captions for several targets side by side.
 
 use super::Matrix;
 use crate::{

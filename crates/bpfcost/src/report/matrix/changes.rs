@@ -1,4 +1,4 @@
-//! What got dearer and cheaper from one target to the other, by name.
+//! Lists by name which cases cost more and which cost less on one target than on another.
 
 use std::collections::HashSet;
 

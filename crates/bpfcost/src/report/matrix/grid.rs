@@ -1,5 +1,5 @@
-//! Where cases stand on several targets: as they come; or, where they span a grid, in a group for each column of it,
-//! its rows cheapest first.
+//! The order of cases on several targets: as they come, or, if they span a grid, a group per column with the
+//! cheapest row first.
 
 use super::{Placed, apart};
 use crate::{

@@ -1,6 +1,6 @@
-//! Several targets in one view: what each case costs on each, and where they differ, by verdict.
+//! Several targets in one view: the cost of each case on each, and the differences, by verdict.
 //!
-//! What is compared with what is decided in [`CrossTarget`]; here it becomes text, once for all views.
+//! [`CrossTarget`] decides what is compared with what; here it becomes text, once for all views.
 
 mod captions;
 mod changes;

@@ -1,4 +1,4 @@
-//! The matrix in a sentence: how each target differs from the one that it is compared with.
+//! The matrix in one sentence: how each target differs from the one that it is compared with.
 
 use bpfcost_stats::sample::median;
 

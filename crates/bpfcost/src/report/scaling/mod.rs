@@ -1,5 +1,5 @@
-//! A record whose cases make curves, as a few small tables: what all threads do together and where that ends,
-//! what it takes each of them, and what differs. Made once for all views.
+//! A record whose cases make curves, as a few small tables, the same for all views: the throughput of all threads
+//! and where it ends, the time per thread, and the comparisons.
 
 pub(crate) mod plot;
 mod rate;

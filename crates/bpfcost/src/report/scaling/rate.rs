@@ -1,4 +1,4 @@
-//! What all threads do together, what it takes each, and what is to know of a point.
+//! The throughput of all threads, the time per thread, and notes on points.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The curves in a sentence: who does most where every thread has a CPU.
+//! The curves in one sentence: which has the highest throughput while every thread has a CPU.
 
 use super::{Chart, misses_much, rate};
 use crate::{

@@ -1,4 +1,4 @@
-//! The verdicts along curves: which differs from which, by threads.
+//! The verdicts along curves: which differ, by number of threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Names with what stands beside them: the figures that a reader weighs everything else by, and the machine.
+//! Lists of names and values: the key figures of a run, and the machine.
 
 use crate::{
     measure::Stop,

@@ -1,4 +1,4 @@
-//! Every case by itself: what it costs, how its trials lie, and what differs from what.
+//! A table of cases: the cost of each, how its trials are distributed, and the comparisons.
 
 use bpfcost_stats::sample::{epoch_medians, median};
 

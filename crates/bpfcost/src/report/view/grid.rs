@@ -1,4 +1,4 @@
-//! Cases that span a grid as one table: what each way costs by itself, cheapest first.
+//! Cases that span a grid as one table: the net cost of each, cheapest row first.
 
 use std::{cmp::Ordering, collections::BTreeSet};
 

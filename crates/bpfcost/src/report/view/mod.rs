@@ -1,6 +1,6 @@
 //! A record as sections of table, figure and prose, by the layout that its experiment declared.
 //!
-//! This is the one place that asks for the layout. The files beside it make the sections of one layout each.
+//! This is the only place that asks for the layout. The files beside it make the sections of one layout each.
 
 mod facts;
 mod flat;

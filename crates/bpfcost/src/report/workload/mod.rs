@@ -1,5 +1,5 @@
-//! What probes cost a workload: a sentence, and small tables in which CPU time per operation leads. Made once
-//! for all views.
+//! The cost of probes to a workload, the same for all views: a sentence, and small tables that begin with CPU time
+//! per operation.
 
 mod plot;
 mod quantity;

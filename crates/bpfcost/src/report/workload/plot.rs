@@ -1,4 +1,4 @@
-//! A workload's figures: curves along a factor, CPU time by where it goes, the distribution of latencies.
+//! A workload's figures: curves along a factor, CPU time by part, the distribution of latencies.
 
 use super::{
     Along, Overhead,

@@ -1,5 +1,5 @@
-//! The quantities shown of every case of a workload: CPU time per operation first, then what else was measured in the
-//! same windows; and how two cases compare in it.
+//! The quantities of every case of a workload: CPU time per operation first, then the other values of the same
+//! windows; and the comparison of two cases in a quantity.
 
 use super::tables::no_result;
 use crate::{

@@ -1,5 +1,5 @@
-//! A workload as sections: curves along a factor, tables, where CPU time goes, latencies, how to read them; and
-//! every value of every case.
+//! A workload as sections: curves along a factor, tables, CPU time by part, latencies, how to read them; and every
+//! value of every case.
 
 use super::{Overhead, plot, quantity::shown};
 use crate::{

@@ -1,5 +1,5 @@
-//! A workload's record in a sentence that can be pasted into a ticket: whether it is within the budget, what the
-//! dearest probe costs in CPU time per operation, and how sure that is.
+//! A workload's record in a sentence that can be pasted into a ticket: whether it is within the budget, the CPU
+//! time per operation of the most expensive probe, and how certain that is.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! The tables of a workload: with one probe a row for each value, with several a row for each probe, and along a
-//! factor a row for each size, as study 004 shows it.
+//! The tables of a workload: for one probe a row per value, for several a row per probe, and along a factor a row
+//! per size, as study 004 shows it.
 
 use super::{Change, Overhead, Quantity};
 use crate::{

@@ -1,7 +1,7 @@
-//! What runs a guest's instructions: KVM where it really works, else QEMU itself.
+//! Chooses what runs a guest: KVM if it really works, else QEMU's emulation.
 //!
-//! That `/dev/kvm` is there says little: inside some virtual machines it is, and no guest gets through
-//! its boot. So the first guest is tried with it, and the answer kept until the machine boots again.
+//! The existence of `/dev/kvm` proves little: inside some virtual machines it exists, and no guest finishes its
+//! boot. So the first guest is tried with KVM, and the result is kept until the machine boots again.
 
 use std::{
     fs,

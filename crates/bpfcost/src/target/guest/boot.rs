@@ -1,4 +1,4 @@
-//! A guest from its boot to its end. Everything is bounded: its boot, its silence, its death.
+//! Starts a guest, reads its messages, and ends it. Its boot, its silence and its end have time limits.
 
 use std::{
     collections::VecDeque,

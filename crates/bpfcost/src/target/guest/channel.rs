@@ -1,8 +1,8 @@
 //! The channel between host and guest: a shared folder.
 //!
-//! The host writes `start` (a shell script), `job.json` and, for a resumed run, `earlier.journal`; the guest
-//! appends to `stream`, a line of JSON in one write each; a file `stop` asks it to end, and files `load-N` answer
-//! what it asks for. The folder is this user's alone and goes with the run; see [`Scratch`].
+//! The host writes `start` (a shell script), `job.json` and, for a resumed run, `earlier.journal`. The guest
+//! appends to `stream`, a line of JSON in one write each. A file `stop` asks it to end, and files `load-N` answer
+//! its requests for load. Only this user can open the folder, and it is removed with the run; see [`Scratch`].
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! The command line of a guest. virtme-ng composes it, since it knows how a kernel boots from another
-//! system's root; what bpfcost needs otherwise is put in here. Nothing is started.
+//! The command line of a guest. virtme-ng composes it, because it knows how a kernel boots from another system's
+//! root; bpfcost then adds its own arguments. Nothing is started here.
 
 use std::{
     fs,

@@ -1,4 +1,4 @@
-//! The guest's console: its last lines, and what they say of its death.
+//! The guest's console: keeps its last lines, and finds the reason of a guest's death in them.
 
 use std::collections::VecDeque;
 

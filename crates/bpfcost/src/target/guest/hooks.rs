@@ -1,4 +1,4 @@
-//! Faults that tests put into guests, all by one variable in the environment. Only tests set it.
+//! Faults that tests inject into guests, all by one environment variable. Only tests set it.
 
 use std::{env, io, time::Duration};
 

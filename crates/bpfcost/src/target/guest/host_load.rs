@@ -1,4 +1,4 @@
-//! Load on a guest's server, made by the host. The guest waits meanwhile: what arrives is what is measured.
+//! The guest's side of load from outside: it requests the load of a window, and waits while the host's client runs.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,6 +1,6 @@
-//! A small process of this program that becomes QEMU, so that no guest outlives the run that started it, however
+//! A small process of this program that becomes QEMU, so that no guest survives the run that started it, however
 //! that ends: [`launch`] asks the kernel for SIGKILL when its parent dies (prctl(2), PR_SET_PDEATHSIG, which
-//! outlives exec).
+//! survives exec).
 
 use std::{
     io,

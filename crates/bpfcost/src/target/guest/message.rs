@@ -1,4 +1,4 @@
-//! What host and guest say to each other, each a line of JSON.
+//! The messages between host and guest, each a line of JSON.
 
 use serde::{Deserialize, Serialize};
 

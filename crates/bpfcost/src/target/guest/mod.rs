@@ -1,10 +1,10 @@
-//! Guests: another kernel in QEMU, with this machine's root file system read-only beneath it and one
-//! shared folder that both sides write.
+//! Guests: another kernel in QEMU, with this machine's root file system read-only and one shared folder that both
+//! sides write. ARCHITECTURE.md draws the exchange between host and guest.
 //!
-//! virtme-ng composes the guest ([`Shape`]), and QEMU is started from here, as the only child
-//! process ([`Guest`]), so that its end is in one hand. What guest and host say to each other goes
-//! through the shared folder ([`HostChannel`]) alone: a guest without udev has no virtio console, and its
-//! exit code tells nothing. Inside, the same program runs the same plan as on the host.
+//! virtme-ng composes the guest ([`Shape`]). bpfcost starts QEMU itself, as its only child process ([`Guest`]), so
+//! one process controls its end. Guest and host exchange messages only through the shared folder ([`HostChannel`]):
+//! a guest without udev has no virtio console, and its exit code says nothing. Inside, the same program runs the
+//! same plan as on the host.
 
 mod acceleration;
 mod boot;

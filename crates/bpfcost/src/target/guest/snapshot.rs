@@ -1,6 +1,6 @@
-//! A booted guest, kept for those that come after it: where instructions are emulated, a boot takes as long as most
-//! measurements. It is what QEMU writes to move a guest elsewhere, taken when the guest has its modules and nothing
-//! else: no file system, no program of this machine. Where it can't be kept or is not taken back, guests boot.
+//! The saved state of a booted guest, from which later guests continue: with emulation, a boot takes as long as
+//! most measurements. It is QEMU's migration state, saved when the guest has its modules and nothing else: no file
+//! system, no program of this machine. If it can't be saved or restored, guests boot.
 
 use std::{
     fs,

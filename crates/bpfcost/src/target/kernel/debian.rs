@@ -1,4 +1,4 @@
-//! Debian's kernels: which packages a suite's newest is made of, and how they are laid out.
+//! Debian's kernels: the packages of a suite's newest kernel, and their layout.
 //!
 //! Until Linux 7 one package has it all: `boot/vmlinuz-RELEASE` and `lib/modules/RELEASE`. Later ones are
 //! split into `linux-binary-*`, `linux-modules-*` and `linux-base-*`, all under `usr/lib/modules/RELEASE`.

@@ -1,4 +1,4 @@
-//! `kernel.json`: where a kept kernel came from, and what it must look like.
+//! `kernel.json`: where a stored kernel came from, and the properties that are checked before each use.
 
 use std::{
     fmt, fs,

@@ -1,4 +1,4 @@
-//! Who watches while a kernel is fetched, built or copied, and may end it.
+//! Reports progress while a kernel is fetched, built or copied, and can end it.
 
 /// Shows the progress of such work, and says whether it is to end.
 pub trait Observer {

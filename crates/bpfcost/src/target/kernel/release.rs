@@ -1,4 +1,4 @@
-//! Kernel releases: which of them a version names, and which is newer.
+//! Kernel releases: which of them a version names, and which of two is newer.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! The store: kernels that were added, and those that can be used where they lie.
+//! The store: finds, lists and removes kernels that were added; finds kernels that can be used where they are.
 
 use std::{
     env, fs, io,

@@ -1,4 +1,4 @@
-//! What a load generator's output says of a window: one reader for each of them.
+//! Readers of the output of load generators, one file each.
 //!
 //! To add one: a file here with `read(client, printed)`, and its line in [`Reading::of`].
 

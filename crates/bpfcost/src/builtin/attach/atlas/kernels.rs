@@ -1,4 +1,4 @@
-//! A table for each body: what each way costs on every kernel, and how that changed from the one before.
+//! A table per body: the cost of each way to attach on every kernel, and the change from the kernel before.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! How the atlas was made: the commands, and what was measured with what.
+//! How the atlas was made: the commands, the machines and the versions.
 
 use super::Atlas;
 use crate::{

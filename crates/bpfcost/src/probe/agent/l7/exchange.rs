@@ -1,4 +1,4 @@
-//! Requests and their answers, put together from the calls by which a server read and wrote its connections.
+//! Requests and their answers, reconstructed from the calls by which a server read and wrote its connections.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Where processes have OpenSSL: in a library that they map, or in their own file.
+//! Where processes have OpenSSL: in a library that they map, or in their own executable.
 
 use std::{fs, path::PathBuf};
 
