@@ -23,15 +23,15 @@ use crate::{
     },
 };
 
-/// Tell what can be measured on this machine, and what will disturb it.
+/// Check what this machine can measure, and what will disturb it
 ///
-/// Exit code 4 where something is missing without which nothing can be measured.
+/// Exits with 4 if nothing can be measured.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Tell what of BPF this kernel has, one feature a line, and why others are missing.
+    /// List the BPF features of this kernel, and why others are missing
     #[arg(long)]
     features: bool,
-    /// How to answer.
+    /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -13,26 +13,26 @@ use crate::{
     report,
 };
 
-/// Compare old records with new ones; a gate for CI.
+/// Compare old records with new ones: a gate for CI
 ///
-/// A side is a record, or a folder of records that are taken as sessions of the same. Two single
-/// records are compared with the spread between sessions added, as `self-test` measured it: two
-/// runs minutes apart differ by more than either's interval knows. Of workloads, what each probe adds is
-/// compared, which a run knows by itself. The gate fails (exit code 1) only where a case surely costs
-/// more, and surely by more than the threshold.
+/// Each side is a record, or a folder of records of the same thing. Two runs differ by more than their own intervals
+/// show, so that two single records are compared with wider intervals: by the spread between sessions that `self-test`
+/// measured. For workloads, it compares what each probe adds. The gate fails (exit code 1) only if a case certainly
+/// costs more, and by more than the threshold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bpfcost compare before.json after.json\n  \
     bpfcost compare main/ branch/ --threshold 2% --format junit")]
 pub(super) struct Args {
-    /// A record, or a folder of them.
+    /// A record, or a folder of records
     old: PathBuf,
-    /// A record, or a folder of them.
+    /// A record, or a folder of records
     new: PathBuf,
-    /// The rise of a cost that the gate lets pass: 2% where not given; 3% for workloads; 0% for counts of
-    /// instructions, which do not vary.
+    /// Let costs rise by up to this much [default: 2%]
+    ///
+    /// Default: 2%; 3% for workloads; 0% for instruction counts, which do not vary.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     threshold: Option<f64>,
-    /// How to answer.
+    /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

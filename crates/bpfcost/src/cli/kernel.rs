@@ -26,11 +26,11 @@ use crate::{
     target::kernel::{Added, Error, Kept, Manifest, Observer, Origin, State, Store},
 };
 
-/// Add, build, list and remove kernels for guests.
+/// Add, build, list and remove kernels for guests
 ///
-/// Guests boot them with --on vm:NAME or --on exact:NAME. A NAME is a release, a part of one (6.12 is the
-/// newest 6.12 that is there), a suite, or the path of an image. They are kept under
-/// $XDG_CACHE_HOME/bpfcost/kernels, else ~/.cache, and checked before each use.
+/// A guest boots one with --on vm:NAME or --on exact:NAME. NAME is a release, a part of one (6.12 is the newest 6.12
+/// that you added), a suite, or the path of an image. Kernels are kept in $XDG_CACHE_HOME/bpfcost/kernels, or
+/// ~/.cache/bpfcost/kernels, and checked before each use.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  bpfcost kernel add trixie\n  bpfcost kernel add bookworm sid ./arch/x86/boot/bzImage\n  \
@@ -43,40 +43,39 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Add the newest kernel of a Debian suite, or one by its path.
+    /// Add the newest kernel of a Debian suite, or a kernel image
     ///
-    /// A suite is fetched from the Debian mirror in the package sources of this system, through apt, with its
-    /// signatures checked; nothing of the system is changed, and no root is needed. It takes some 100 MB of
-    /// network, and 600 MB of disk while it goes on. An image is copied with its modules, where it has them in
-    /// ../lib/modules/RELEASE or /lib/modules/RELEASE.
+    /// A suite's kernel is fetched through apt from the Debian mirror in this system's package sources; signatures are
+    /// checked, the system is not changed, and no root is needed. The download takes about 100 MB, and 600 MB of disk
+    /// meanwhile. An image is copied, with its modules if they are in ../lib/modules/RELEASE or /lib/modules/RELEASE.
     #[command(
         after_help = "Examples:\n  bpfcost kernel add bookworm trixie sid   Linux 6.1, 6.12, the newest\n  \
                             bpfcost kernel add ./arch/x86/boot/bzImage"
     )]
     Add {
-        /// A suite (bookworm, trixie, sid, or another of the mirror), or the path of an image.
+        /// A suite (bookworm, trixie, sid or another of the mirror), or the path of an image
         #[arg(required = true, value_name = "SUITE|PATH")]
         what: Vec<String>,
     },
-    /// Build a kernel that Debian does not package.
+    /// Build a kernel that Debian does not package
     ///
-    /// A small Linux 6.12 with frame pointers, from Debian's source package linux-source-6.12 (of trixie), under the
-    /// name 6.12-fp. It takes some 10 minutes on 2 idle CPUs, 150 MB of network, and 3 GB of disk while it goes on; it needs
-    /// gcc, make, flex, bison, bc, pahole and libelf's headers, and says which of them are missing.
+    /// 6.12-fp is a small Linux 6.12 with frame pointers, built from Debian's package linux-source-6.12 (trixie). The
+    /// build takes about 10 minutes on 2 idle CPUs, downloads 150 MB, and needs 3 GB of disk meanwhile. It needs gcc,
+    /// make, flex, bison, bc, pahole and the headers of libelf; it reports those that are missing.
     Build {
-        /// With frame pointers, by which stacks are walked then.
+        /// Unwind stacks by frame pointers
         #[arg(long, required = true)]
         frame_pointer: bool,
     },
-    /// List the kernels that guests can have. Each is checked.
+    /// List the added kernels, and check each of them
     List {
-        /// How to answer.
+        /// Print the result in this format
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Remove kernels that were added.
+    /// Remove kernels that you added
     Remove {
-        /// A release, or a part of one that only one kernel has.
+        /// A release, or a part of one that only one kernel has
         #[arg(required = true)]
         name: Vec<String>,
     },

@@ -18,13 +18,13 @@ fn targets(described: &Description) -> &'static [&'static str] {
     }
 }
 
-/// List experiments, or the cases and factors of one. Needs no privilege.
+/// List all experiments, or the cases and factors of one
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bpfcost list\n  bpfcost list xdp-lb\n  bpfcost list redis")]
 pub(super) struct Args {
-    /// The experiment whose cases to list.
+    /// The experiment to describe
     experiment: Option<String>,
-    /// How to answer.
+    /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }

@@ -10,8 +10,10 @@ mod interrupt;
 mod kernel;
 mod list;
 mod load;
+mod measurement;
 mod output;
 mod outside;
+mod overhead;
 mod parse;
 mod place;
 mod progress;
@@ -31,10 +33,10 @@ use clap::{Parser, Subcommand};
 use self::exit::Exit;
 use crate::restore;
 
-/// What does eBPF cost? Measures it, with intervals and verdicts.
+/// What does eBPF cost? bpfcost measures it, with intervals and verdicts
 ///
-/// bpfcost times a BPF program in the kernel, checks every trial while it is timed, and answers with
-/// a number, a 95 % interval and a verdict that can be defended on a noisy machine too.
+/// It times BPF programs in the kernel, and probes on running servers. It checks every trial while it is timed, and
+/// reports a number, a 95 % interval and a verdict that also hold on a noisy machine.
 #[derive(Debug, Parser)]
 #[command(name = "bpfcost", version, max_term_width = 100, after_help = AFTER_HELP)]
 struct Cli {
@@ -43,10 +45,11 @@ struct Cli {
 }
 
 const AFTER_HELP: &str = "\
-Begin with:
-  bpfcost check                          what can be measured here
-  bpfcost run xdp-lb --time 60s          25 costs with intervals
-  bpfcost report RECORD -o report.html   the same as a page to share
+Start with:
+  bpfcost check                          what this machine can measure
+  bpfcost overhead PROBE -- COMMAND      what a probe costs a command
+  bpfcost run xdp-lb                     25 paths of an XDP program, with intervals
+  bpfcost report RECORD -o report.html   the result as a page
 
 Exit codes:
   0 done   1 a comparison failed its gate   2 wrong usage or input
@@ -61,6 +64,7 @@ enum Command {
     Check(check::Args),
     List(list::Args),
     Run(run::Args),
+    Overhead(overhead::Args),
     Top(top::Args),
     Compare(compare::Args),
     Report(report::Args),
@@ -108,6 +112,7 @@ pub fn main() -> ExitCode {
         Command::Check(args) => check::run(&args),
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Overhead(args) => overhead::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),

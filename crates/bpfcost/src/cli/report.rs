@@ -18,25 +18,25 @@ use crate::{
     report::rate::Load,
 };
 
-/// Make one self-contained HTML page of records, or one Markdown document.
+/// Write records as one self-contained HTML page, or as Markdown
 ///
-/// The page needs no network and no server: send it, print it, keep it. Markdown says the same in text; the
-/// same records give the same file. Of `attach`, it is an atlas: what each way to attach costs on each kernel.
+/// The page needs no network and no server. The same records always give the same file. Records of `attach` become an
+/// atlas: the cost of each way to attach, on each kernel.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   bpfcost report run1.json run2.json -o report.html
-  bpfcost report records/ -o atlas.md              Markdown, by the name's ending")]
+  bpfcost report records/ -o atlas.md              Markdown")]
 pub(super) struct Args {
-    /// Records, or folders of them.
+    /// Records, or folders of records
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// Where it goes: Markdown where the name ends in .md, else HTML.
+    /// Write to this file: Markdown if its name ends in .md, otherwise HTML
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
-    /// Say what this rate of operations costs of one core, where cases span a grid, e.g. 200k/s.
+    /// Show the share of a core that this rate takes, e.g. 200k/s (attach, map)
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
-    /// Say which rate this share of one core pays for, where cases span a grid.
+    /// Show the highest rate that this share of a core allows (attach, map)
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// What the names of files end with that define workloads.
-const DEFINITION: &str = ".toml";
+pub(super) const DEFINITION: &str = ".toml";
 
 /// The experiment of that name, or of that file.
 pub(super) fn experiment(name: &str) -> Result<Box<dyn Experiment>> {

@@ -57,17 +57,16 @@ const RUNG_NS: f64 = 2e6;
 const LOOP_NS: f64 = 2.0;
 const INSTRUCTION_NS: f64 = 1.2;
 
-/// Check that the tool is right on this machine: known answers, A/A runs, the spread of sessions.
+/// Check that bpfcost is right on this machine: known costs, A/A runs, spread of sessions
 ///
-/// A case entered twice must not differ from itself: a false alarm is expected in one of twenty runs,
-/// and more than chance allows fails (exit code 1). The spread between sessions is kept for `compare`
-/// and for the captions of later runs.
+/// An A/A run measures the same case twice, and must not find a difference. A false alarm is expected in 1 of 20 runs; more
+/// than chance allows is a failure (exit code 1). `compare` uses the spread between sessions that it measures.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A/A runs, each a session of its own.
+    /// The number of A/A runs; each is a session
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: u32,
-    /// The number that decides the order of everything; drawn where not given.
+    /// Draw every order from this seed
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }

@@ -53,7 +53,7 @@ impl Ended {
     }
 
     /// Where the record lies, and how the run goes on; nothing where there was trouble.
-    pub(super) fn told(&self) -> Option<String> {
+    pub(super) fn note(&self) -> Option<String> {
         if self.trouble.is_some() {
             return None;
         }

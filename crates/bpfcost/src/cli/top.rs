@@ -23,27 +23,27 @@ use crate::{
 
 /// How often a signal is looked for.
 const LOOK: Duration = Duration::from_millis(20);
-/// Tell what the BPF programs loaded on this machine cost now: how often each runs, how long, who holds it.
+/// Show the cost of all BPF programs loaded on this machine: run rate, time, owner
 ///
-/// Keeps the kernel's account of run times (bpf_stats) on meanwhile, and says what that costs.
-/// Needs root, or CAP_SYS_ADMIN.
+/// It switches on the kernel's run time statistics (bpf_stats) while it runs, and shows what they cost. Needs root or
+/// CAP_SYS_ADMIN.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  bpfcost top                   until Ctrl-C, anew each second
-  bpfcost top --once            the next second
+  bpfcost top                   every second, until Ctrl-C
+  bpfcost top --once            one second
   bpfcost top --once --every 10s --json | jq '.programs[] | {name, of_cpu}'")]
 pub(super) struct Args {
-    /// One interval, then end.
+    /// Show one interval, then exit
     #[arg(long, conflicts_with = "time")]
     once: bool,
-    /// How long an interval is.
+    /// The length of an interval
     #[arg(long, default_value = "1s", value_name = "TIME", value_parser = parse::time)]
     every: Duration,
-    /// End after this time.
+    /// Exit after this time
     #[arg(long = "for", value_name = "TIME", value_parser = parse::time)]
     time: Option<Duration>,
-    /// JSON, one object a line for each interval.
+    /// Print JSON: one object per interval, each on one line
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! What names a probe: `--with` of the command line, `probe` of a definition.
+//! The text that names a probe: an argument of `bpfcost overhead`, or `probe` in a definition.
 //!
 //! `builtin:NAME:ARGUMENT…` is one of this program's own. `FILE.bpf.o` or `FILE.o`, with `:PROGRAM` behind it,
 //! is a BPF object. `NAME.service` is a systemd unit. Anything else is a command, for a shell, that loads BPF

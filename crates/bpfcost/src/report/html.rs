@@ -91,7 +91,7 @@ fn shown<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Value> {
         Section::Figures(figures) => context! { figures => Value::from(Serde(figures)) },
         Section::Prose(prose) => context! { prose => Value::from(Serde(prose)) },
         Section::Problem(problem) => context! { problem => Value::from(Serde(problem)) },
-        Section::Warnings(warnings) => context! { warnings },
+        Section::Warnings(warnings) => context! { warnings => &warnings.lines },
         Section::Facts(facts) => context! { facts => Value::from(Serde(facts)) },
     };
     views.iter().enumerate().map(move |(place, view)| {

@@ -41,7 +41,7 @@ pub fn sections(out: &mut String, sections: &[Section]) {
             }
             Section::Warnings(warnings) => {
                 out.push_str("**Warnings**\n\n");
-                for warning in warnings {
+                for warning in &warnings.lines {
                     let _ = writeln!(out, "- {}", escape(warning));
                 }
                 out.push('\n');

@@ -45,10 +45,19 @@ pub enum Section {
     Prose(Prose),
     /// Why something has no result.
     Problem(Problem),
-    /// What disturbed the run, one line each.
-    Warnings(Vec<String>),
+    /// What disturbed the run.
+    Warnings(Warnings),
     /// Names with what stands beside them; a page alone has them.
     Facts(Facts),
+}
+
+/// Warnings, the most important first where not all are shown.
+#[derive(Clone, Debug, Default)]
+pub struct Warnings {
+    /// One line each.
+    pub lines: Vec<String>,
+    /// How many there are beyond them.
+    pub more: usize,
 }
 
 /// Figures under a title.

@@ -7,8 +7,8 @@ use comfy_table::{
 };
 
 use crate::report::{
-    number,
-    section::{Section, View},
+    number::{self, plural},
+    section::{Section, View, Warnings},
     style::{Style, Tone},
     table::{self, Table},
     text,
@@ -56,11 +56,15 @@ pub fn sections(out: &mut String, sections: &[Section], style: Style) {
 }
 
 /// Warnings, each from the start of a line.
-pub(super) fn warning_lines(out: &mut String, warnings: &[String], style: Style) {
-    for warning in warnings {
+pub(super) fn warning_lines(out: &mut String, warnings: &Warnings, style: Style) {
+    for warning in &warnings.lines {
         let words = format!("warning: {warning}");
         let words = text::wrap(&words, style.width.saturating_sub(2), "");
         let _ = writeln!(out, "{}", style.caution(&words.replace('\n', "\n  ")));
+    }
+    if warnings.more > 0 {
+        let more = plural(warnings.more, "more warning");
+        let _ = writeln!(out, "{}", style.dim(&format!("{more}: --verbose")));
     }
 }
 

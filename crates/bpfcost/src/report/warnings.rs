@@ -3,28 +3,66 @@
 use crate::{
     measure::{PROPORTIONALITY, Warning},
     record::Record,
-    report::{number, summary, text, words},
+    report::{
+        number,
+        section::{Detail, Warnings},
+        summary, text, words,
+    },
 };
 
-/// More cases than this whose cost depends on the batch are told in one warning.
+/// With more cases than this whose cost depends on the batch, one warning covers all.
 const FEW: usize = 2;
 /// More of them than this are counted, not named.
 const NAMED: usize = 6;
 
-/// The warnings of a record, one each.
-pub(super) fn lines(record: &Record) -> Vec<String> {
-    // Said first of all.
-    let told = summary::reason(record);
+/// A terminal shows as many, unless all are asked for.
+const BRIEF: usize = 2;
+/// Codes of warnings that matter less than all others, the least last. They describe the machine, or say why intervals are
+/// wide.
+const MINOR: [&str; 9] = [
+    PROPORTIONALITY,
+    "steal",
+    "busy-neighbours",
+    "frequency",
+    "other-tracers",
+    "migrations",
+    "clocksource",
+    "governor",
+    "virtualised",
+];
+
+/// The warnings of a record that a view of this detail shows.
+pub(super) fn of(record: &Record, detail: Detail) -> Warnings {
+    let mut all = all(record);
+    let mut more = 0;
+    if detail == Detail::Brief && all.len() > BRIEF {
+        let rank = |code: &str| MINOR.iter().position(|minor| *minor == code);
+        // None comes before Some; the sort is stable.
+        all.sort_by_key(|(code, _)| rank(code));
+        more = all.len() - BRIEF;
+        all.truncate(BRIEF);
+    }
+    Warnings {
+        lines: all.into_iter().map(|(_, line)| line).collect(),
+        more,
+    }
+}
+
+/// All warnings of a record, by code and as a line.
+fn all(record: &Record) -> Vec<(&str, String)> {
+    // The summary has it.
+    let reason = summary::reason(record);
     let others = record.warnings.iter();
-    let others = others.filter(|one| told.is_none_or(|told| !std::ptr::eq(told, *one)));
+    let others = others.filter(|one| reason.is_none_or(|reason| !std::ptr::eq(reason, *one)));
     let (by_batch, others): (Vec<&Warning>, Vec<&Warning>) =
         others.partition(|warning| warning.code == PROPORTIONALITY);
     let folded = (by_batch.len() > FEW).then(|| cost_by_batch(record, &by_batch));
     let folded = folded.flatten();
-    let apart = by_batch.iter().filter(|_| folded.is_none());
-    let texts = others.iter().chain(apart);
-    let texts = texts.map(|warning| text::line(&warning.text));
-    texts.chain(folded.clone()).collect()
+    let apart = by_batch.into_iter().filter(|_| folded.is_none());
+    let lines = others.into_iter().chain(apart);
+    let lines = lines.map(|warning| (warning.code.as_str(), text::line(&warning.text)));
+    let folded = folded.clone().map(|line| (PROPORTIONALITY, line));
+    lines.chain(folded).collect()
 }
 
 /// Twice the operations did not take twice as long: what it means, once for all cases.

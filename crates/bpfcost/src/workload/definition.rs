@@ -1,5 +1,5 @@
 //! What a workload is: server, clients, factors, probes, and what must come of a window. The schema of
-//! `experiments/*.toml`; `run --with` makes the same of a command line.
+//! `experiments/*.toml`; `bpfcost overhead` makes one from a command line.
 //!
 //! Commands and files may hold `{port}` (a free port), `{address}` (where the server is reached), `{dir}` (a
 //! folder of the session), `{cpus}` (how many CPUs the server has), `{seconds}` (the length of a window),
@@ -222,7 +222,7 @@ pub struct Variant {
     pub name: String,
     /// What it does.
     pub about: String,
-    /// The probe, as `--with` has it; none for the baseline.
+    /// The probe, as on the command line of `bpfcost overhead`; none for the baseline.
     #[serde(default, with = "written")]
     pub probe: Option<Spec>,
     /// Whether `--quick` takes it.

@@ -11,6 +11,7 @@ fn help() {
         "check",
         "list",
         "run",
+        "overhead",
         "top",
         "compare",
         "report",
@@ -26,6 +27,31 @@ fn help() {
             }
         );
         insta::assert_snapshot!(name, text);
+    }
+}
+
+/// The summary of each command fits on a screen of 40 lines.
+#[test]
+fn short_help_fits_on_a_screen() {
+    for command in [
+        "",
+        "check",
+        "list",
+        "run",
+        "overhead",
+        "top",
+        "compare",
+        "report",
+        "self-test",
+        "kernel",
+        "kernel add",
+        "kernel build",
+        "kernel list",
+        "kernel remove",
+    ] {
+        let text = Tool::new().answers(&format!("{command} -h"));
+        let lines = text.lines().count();
+        assert!(lines <= 40, "bpfcost {command} -h has {lines} lines");
     }
 }
 

@@ -104,7 +104,7 @@ fn settings_are_answered_before_anything_runs() {
         ("--set threads", "e.g. threads=1,3,16"),
         ("--cpus 8000", "no CPU 8000"),
         ("--cpus none", "`none` is not a CPU number"),
-        ("--on exact:6.12", "asks how CPUs get on with each other"),
+        ("--on exact:6.12", "an exact guest has one CPU"),
         ("--case array/3", "no case of pool matches array/3"),
     ] {
         tool.refuses(&format!("run pool {asked}"), 2, &[words]);

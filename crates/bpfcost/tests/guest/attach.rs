@@ -216,7 +216,7 @@ fn a_function_that_can_not_be_probed_is_told() {
     };
     let tool = Tool::new();
     let probe = "builtin:event:kprobe:asm_exc_int3:null";
-    let line = format!("run --with {probe} --on vm:{kernel} --quick --out x.json -- true");
+    let line = format!("overhead {probe} --on vm:{kernel} --quick --out x.json -- true");
     let output = visit::command(&tool, &line).output();
     let said = said(&output.expect("the binary runs"));
     assert_eq!(said.code, Some(4), "{said:?}");

@@ -12,7 +12,7 @@ use crate::{
     report::{
         number::{self, MISSING},
         rows,
-        section::{Section, View},
+        section::{Section, View, Warnings},
         style::Tone,
         table::{Cell, Head, Table},
         text, words,
@@ -32,7 +32,10 @@ pub fn view(changes: &Changes) -> View {
     let warnings: Vec<String> = warnings.map(|warning| text::line(&warning.text)).collect();
     let mut sections = vec![Section::Table(cases(changes))];
     if !warnings.is_empty() {
-        sections.push(Section::Warnings(warnings));
+        sections.push(Section::Warnings(Warnings {
+            lines: warnings,
+            more: 0,
+        }));
     }
     View {
         title: "New records against old ones".to_owned(),

@@ -5,7 +5,7 @@ use crate::{
     record::{Against, Record, Standing, Status},
     report::{
         figure::heat,
-        section::{Detail, Figures, Problem, Section, View, table_sections},
+        section::{Detail, Figures, Problem, Section, View, Warnings, table_sections},
         style::Tone,
         table::{Cell, Head, Table},
         target, text,
@@ -35,7 +35,7 @@ pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
     }
     sections.push(Section::Table(costs(matrix, detail)));
     if detail == Detail::Brief {
-        sections.push(disturbed(matrix));
+        sections.push(disturbed(matrix, detail));
     }
     View {
         title: format!("{} on {} targets", matrix.experiment, matrix.heads.len()),
@@ -188,11 +188,19 @@ fn figures(matrix: &Matrix<'_>) -> Figures {
 }
 
 /// What disturbed the records, where they don't follow.
-fn disturbed(matrix: &Matrix<'_>) -> Section {
+fn disturbed(matrix: &Matrix<'_>, detail: Detail) -> Section {
     let columns = matrix.cross_target.columns.iter().zip(&matrix.heads);
-    let warnings = columns.flat_map(|(column, head)| {
-        let lines = warnings::lines(column.record).into_iter();
-        lines.map(|warning| format!("{}: {warning}", head.label))
+    let labelled = columns.map(|(column, head)| {
+        let mut warnings = warnings::of(column.record, detail);
+        for line in &mut warnings.lines {
+            *line = format!("{}: {line}", head.label);
+        }
+        warnings
     });
-    Section::Warnings(warnings.collect())
+    let mut all = Warnings::default();
+    for one in labelled {
+        all.lines.extend(one.lines);
+        all.more += one.more;
+    }
+    Section::Warnings(all)
 }

@@ -86,8 +86,8 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
     let layout = Layout::of(record);
     let mut failed = problems(record);
     failed.extend(unknown(record));
-    let warnings = warnings::lines(record);
-    failed.extend((!warnings.is_empty()).then_some(Section::Warnings(warnings)));
+    let warnings = warnings::of(record, detail);
+    failed.extend((!warnings.lines.is_empty()).then_some(Section::Warnings(warnings)));
     let all = matches!(detail, Detail::Full | Detail::Page);
     let (groups, pairs) = layout.others(record, all);
     let every = all.then(|| rows::groups(record));

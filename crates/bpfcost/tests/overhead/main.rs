@@ -1,4 +1,4 @@
-//! `run --with` as its user meets it: its four forms, its kinds of probes, its mistakes, and that nothing is left.
+//! `bpfcost overhead` as its user meets it: its four forms, its kinds of probes, its mistakes, and that nothing is left.
 //! What needs BPF goes through `require`.
 
 #[path = "../../../bpf/tests/require/mod.rs"]

@@ -51,10 +51,7 @@ fn a_process_is_watched_and_goes_on() {
     }
     let tool = Tool::new();
     let mut service = Service::start();
-    let mut run = Measuring::start(
-        &tool,
-        &["--with", "builtin:nothing", "--watch", &service.id()],
-    );
+    let mut run = Measuring::start(&tool, &["builtin:nothing", "--watch", &service.id()]);
     run.until_trials_of(&[0, 1]);
     let said = run.interrupt();
     service.lives();
@@ -82,7 +79,7 @@ fn a_probe_that_hurts_is_let_go() {
         "20%",
     ];
     let id = service.id();
-    let words = [&["--with", hurts, "--watch", &id][..], &asked].concat();
+    let words = [&[hurts, "--watch", &id][..], &asked].concat();
     let said = says(&tool, &words);
     assert_eq!(said.code, Some(1), "{said:?}");
     // Before the first trial had ended: the reason is all there is to report, and is reported once.
@@ -109,10 +106,7 @@ fn a_service_that_ends_ends_the_run() {
     let service = Service::start();
     let mut run = Measuring::started(
         &tool,
-        run(
-            &tool,
-            &["--with", "builtin:nothing", "--watch", &service.id()],
-        ),
+        run(&tool, &["builtin:nothing", "--watch", &service.id()]),
     );
     run.until_trials_of(&[0, 1]);
     drop(service);
@@ -133,7 +127,7 @@ fn what_counts_no_operations_is_told() {
     let tool = Tool::new();
     let service = Service::start();
     let id = service.id();
-    let watch = ["--with", "builtin:nothing", "--watch", &id];
+    let watch = ["builtin:nothing", "--watch", &id];
     for (ops, words) in [
         ("echo a lot", &["is no count", "--metric", "a lot"][..]),
         ("exit 5", &["--ops exit 5 ended with exit code 5"]),
@@ -145,7 +139,7 @@ fn what_counts_no_operations_is_told() {
     }
     let refused = said(
         &tool
-            .command("run --with builtin:nothing --watch no-such")
+            .command("overhead builtin:nothing --watch no-such")
             .output()
             .expect("it runs"),
     );

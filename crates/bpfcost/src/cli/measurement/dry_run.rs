@@ -10,8 +10,8 @@ use crate::{
     target::Host,
 };
 
-/// Tells all of it of one plan.
-pub(super) fn tell(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> {
+/// Shows all of it for one plan.
+pub(super) fn show(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Result<()> {
     let described = experiment.description();
     let forecast = forecast(&described, plan);
     say!(

@@ -1,4 +1,4 @@
-//! What is known of the output of load generators, so that what they did can be counted.
+//! How load generators report the number of their operations.
 
 use std::collections::BTreeMap;
 
@@ -6,16 +6,16 @@ use anyhow::Result;
 
 use crate::{cli::exit::usage, probe};
 
-/// What is known of the output of a load generator, so that what it did can be counted.
-pub(super) struct Known {
+/// How a load generator reports the number of its operations.
+pub(super) struct LoadGenerator {
     pub(super) operation: &'static str,
     pub(super) ops: Option<u64>,
     pub(super) metrics: BTreeMap<String, String>,
 }
 
-impl Known {
+impl LoadGenerator {
     pub(super) fn of(words: &[String]) -> Result<Self> {
-        let told = |operation, pattern: &str| Known {
+        let counted = |operation, pattern: &str| LoadGenerator {
             operation,
             ops: None,
             metrics: [("ops".to_owned(), pattern.to_owned())].into(),
@@ -24,34 +24,33 @@ impl Known {
         Ok(
             match probe::program(words.first().map_or("", String::as_str)) {
                 "redis-benchmark" => match redis_commands(words) {
-                    Some(ops) => Known {
+                    Some(ops) => LoadGenerator {
                         operation: "command",
                         ops: Some(ops),
                         metrics: BTreeMap::new(),
                     },
-                    None => Known::nothing(),
+                    None => LoadGenerator::nothing(),
                 },
-                "wrk" => told("request", r"(\d+) requests in"),
-                "ab" => told("request", r"Complete requests:\s+(\d+)"),
-                "hey" => told("request", r"\[200\]\s+(\d+) responses"),
+                "wrk" => counted("request", r"(\d+) requests in"),
+                "ab" => counted("request", r"Complete requests:\s+(\d+)"),
+                "hey" => counted("request", r"\[200\]\s+(\d+) responses"),
                 "iperf3" if !has("-J") && !has("--json") => {
                     return Err(usage(
-                        "iperf3 runs for a time, not for a number of operations, and tells these exactly only with \
-                     --json\n  Add --json to it",
+                        "iperf3 reports its exact number of operations only with --json\n  Add --json to it",
                     ));
                 }
                 "iperf3" if has("-u") || has("--udp") => {
-                    told("datagram", r#""sum":\s*\{[^}]*"packets":\s*(\d+)"#)
+                    counted("datagram", r#""sum":\s*\{[^}]*"packets":\s*(\d+)"#)
                 }
-                "iperf3" => told("byte", r#""sum_received":\s*\{[^}]*"bytes":\s*(\d+)"#),
-                _ => Known::nothing(),
+                "iperf3" => counted("byte", r#""sum_received":\s*\{[^}]*"bytes":\s*(\d+)"#),
+                _ => LoadGenerator::nothing(),
             },
         )
     }
 
     /// One run of the command is one operation.
     fn nothing() -> Self {
-        Known {
+        LoadGenerator {
             operation: "run",
             ops: None,
             metrics: BTreeMap::new(),
@@ -83,9 +82,9 @@ mod tests {
     }
 
     #[test]
-    fn load_generators_tell_their_operations() {
-        let ops = |line: &str| Known::of(&words(line)).map(|known| (known.operation, known.ops));
-        let redis = |line: &str| ops(line).expect("known");
+    fn load_generators_report_their_operations() {
+        let ops = |line: &str| LoadGenerator::of(&words(line)).map(|one| (one.operation, one.ops));
+        let redis = |line: &str| ops(line).expect("a generator");
         assert_eq!(
             redis("redis-benchmark -q -t set -n 5000"),
             ("command", Some(5000))

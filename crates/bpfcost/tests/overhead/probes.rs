@@ -21,7 +21,6 @@ fn nothing_beside_a_command_runs_to_the_end() {
     }
     let tool = Tool::new();
     let asked = [
-        "--with",
         "builtin:nothing",
         "--budget",
         "90%",
@@ -62,12 +61,7 @@ fn two_objects_are_compared_with_none_and_with_each_other() {
     // Of a build that did pin it.
     let pin = Path::new("/sys/fs/bpf/bpfcost_ring");
     let _ = std::fs::remove_file(pin);
-    let asked = [
-        "--with",
-        "a=talkative.bpf.o",
-        "--with",
-        "x.bpf.o:leave + x.bpf.o:enter",
-    ];
+    let asked = ["a=talkative.bpf.o", "x.bpf.o:leave + x.bpf.o:enter"];
     let mut run = Measuring::start(&tool, &[&asked[..], &LOAD].concat());
     run.until_trials_of(&[0, 1, 2]);
     run.interrupt();
@@ -99,7 +93,7 @@ fn bpftrace_as_it_is_typed() {
     }
     let tool = Tool::new();
     let script = "bpftrace -e 'tracepoint:raw_syscalls:sys_enter { @ = count(); }'";
-    let mut run = Measuring::start(&tool, &[&["--with", script][..], &LOAD].concat());
+    let mut run = Measuring::start(&tool, &[&[script][..], &LOAD].concat());
     run.until_trials_of(&[0, 1]);
     run.interrupt();
     assert!(record(&tool).contains("\"hits\""));
@@ -115,7 +109,7 @@ fn a_tool_without_bpf_has_to_say_so() {
     // It starts a process that leaves its session and its parents.
     let stray = "sh -c 'echo $$ >> strays; while :; do :; done'";
     let with = format!("process:(setsid {stray} &); exec sleep 1234");
-    let mut run = Measuring::start(&tool, &[&["--with", &with][..], &LOAD].concat());
+    let mut run = Measuring::start(&tool, &[&[with.as_str()][..], &LOAD].concat());
     run.until_trials_of(&[0, 1]);
     run.interrupt();
     let record = record(&tool);
@@ -151,14 +145,7 @@ fn a_server_of_its_own_is_started_and_ended() {
     let tool = Tool::new();
     let server = "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no";
     let client = "redis-benchmark -p {port} -q -t set -n 5000";
-    let words = [
-        "--with",
-        "builtin:nothing",
-        "--server",
-        server,
-        "--client",
-        client,
-    ];
+    let words = ["builtin:nothing", "--server", server, "--client", client];
     let mut run = Measuring::start(&tool, &words);
     run.until_trials_of(&[0, 1]);
     run.interrupt();

@@ -96,9 +96,9 @@ impl Drop for Measuring<'_> {
     }
 }
 
-/// `bpfcost run --quick --out x.json` with these words.
+/// `bpfcost overhead --quick --out x.json` with these words.
 pub(crate) fn run(tool: &Tool, words: &[&str]) -> Command {
-    let mut command = tool.command("run --quick --out x.json");
+    let mut command = tool.command("overhead --quick --out x.json");
     command.args(words);
     command
 }

@@ -1,4 +1,4 @@
-//! What `--with` names, as variants of a workload: `name=PROBE`, and names for those that have none.
+//! The probes of a command line as variants of a workload. `name=PROBE` gives a name; others get one.
 
 use anyhow::Result;
 
@@ -9,11 +9,11 @@ use crate::{
 };
 
 /// The probes as variants; `off` comes first.
-pub(super) fn variants(with: &[String]) -> Result<Vec<Variant>> {
+pub(super) fn variants(probes: &[String]) -> Result<Vec<Variant>> {
     let mut variants = vec![Variant::off()];
-    for text in with {
+    for text in probes {
         let (label, text) = labelled(text);
-        let refused = |error: &dyn std::fmt::Display| usage(format!("--with {text}: {error}"));
+        let refused = |error: &dyn std::fmt::Display| usage(format!("{text}: {error}"));
         let spec: Spec = text.parse().map_err(|error| refused(&error))?;
         let spec = spec.absolute().map_err(|error| refused(&error))?;
         probe::there(&spec).map_err(|error| refused(&format!("{error:#}")))?;
@@ -21,12 +21,12 @@ pub(super) fn variants(with: &[String]) -> Result<Vec<Variant>> {
         let name = match label {
             Some(OFF) => {
                 return Err(usage(
-                    "off is the name of no probe at all: give another one",
+                    "off is the name of the runs without a probe\n  Give the probe another name",
                 ));
             }
             Some(label) if taken(label) => {
                 return Err(usage(format!(
-                    "two probes are named {label}: give them two names"
+                    "two probes are named {label}\n  Give them different names"
                 )));
             }
             Some(label) => label.to_owned(),

@@ -7,69 +7,98 @@ fn one_form_at_a_time() {
     let tool = Tool::new();
     for (line, words) in [
         (
-            "--with builtin:nothing",
-            &["nothing that it is to run beside", "--watch SERVICE|PID"][..],
+            "builtin:nothing",
+            &["needs something to be measured on", "--watch SERVICE|PID"][..],
         ),
         (
-            "--with builtin:nothing redis -- true",
+            "builtin:nothing --workload redis -- true",
             &["one thing at a time"],
         ),
         (
-            "--with builtin:nothing xdp-lb",
-            &["beside a workload", "Workloads: "],
+            "builtin:nothing --workload xdp-lb",
+            &["xdp-lb is not a workload", "Workloads: "],
         ),
         (
-            "--with builtin:nothing --server x --client y",
-            &["--server names no {port}"],
+            "builtin:nothing redis",
+            &["redis is a workload, not a probe", "--workload redis"],
         ),
         (
-            "--with builtin:nothing --client x",
-            &["--client goes with --server"],
+            "builtin:nothing my.toml -- true",
+            &["my.toml is a workload", "--workload my.toml"],
         ),
         (
-            "--with builtin:nothing -- redis-benchmark -p {port}",
-            &["none is named", "--server"],
+            "builtin:nothing --server x --client y",
+            &["--server has no {port}"],
+        ),
+        ("builtin:nothing --client x", &["--client needs --server"]),
+        (
+            "builtin:nothing -- redis-benchmark -p {port}",
+            &["there is no --server", "redis-server --port"],
+        ),
+        ("builtin:nothing --ops x -- true", &["--ops needs --watch"]),
+        (
+            "builtin:nothing --abort-above 5% --workload redis",
+            &["--abort-above needs --watch"],
         ),
         (
-            "--with builtin:nothing --ops x -- true",
-            &["--ops goes with --watch"],
+            "builtin:nothing --metric [0-9] -- true",
+            &["0 capture groups", "parentheses"],
+        ),
+        ("builtin:nothing -- iperf3 -c 127.0.0.1", &["--json"]),
+        ("--watch 1", &["<PROBE>"]),
+        (
+            "builtin:nothing --server x{port}",
+            &["--server needs a load"],
         ),
         (
-            "--with builtin:nothing --abort-above 5% redis",
-            &["--abort-above goes with --watch"],
+            "off=builtin:nothing -- true",
+            &["off is the name of the runs without a probe"],
         ),
+        ("builtin:nothin -- true", &["no built-in probe nothin"]),
         (
-            "--with builtin:nothing --metric [0-9] -- true",
-            &["0 groups", "parentheses"],
-        ),
-        ("--with builtin:nothing -- iperf3 -c 127.0.0.1", &["--json"]),
-        ("--watch 1", &["no probe is named"]),
-        (
-            "--with off=builtin:nothing -- true",
-            &["off is the name of no probe"],
-        ),
-        (
-            "--with builtin:nothin -- true",
-            &["no built-in probe nothin"],
-        ),
-        (
-            "--with builtin:nothing+builtin:sslsniff -- true",
+            "builtin:nothing+builtin:sslsniff -- true",
             &["processes of a server", "--server CMD"],
         ),
         (
-            "--with no-such-tracer -- true",
+            "no-such-tracer -- true",
             &["there is no command no-such-tracer", ".bpf.o"],
         ),
         (
-            "--with nowhere.bpf.o -- true",
+            "nowhere.bpf.o -- true",
             &["there is no file", "nowhere.bpf.o"],
         ),
         (
-            "--with builtin:nothing --watch 4194303",
+            "builtin:nothing --watch 4194303",
             &["no process 4194303", "pidof"],
         ),
     ] {
-        tool.refuses(&format!("run {line}"), 2, words);
+        tool.refuses(&format!("overhead {line}"), 2, words);
+    }
+}
+
+/// How it was written until `overhead` became a command.
+#[test]
+fn the_former_form_answers_with_the_one_of_now() {
+    let tool = Tool::new();
+    for (line, now) in [
+        (
+            "--with builtin:nothing redis --quick",
+            "Type: bpfcost overhead builtin:nothing --workload redis --quick\n",
+        ),
+        (
+            "--quick --with a=x.bpf.o --with b=y.bpf.o -- make -j2",
+            "Type: bpfcost overhead 'a=x.bpf.o' 'b=y.bpf.o' --quick -- make -j2\n",
+        ),
+        (
+            "--with agent.service --watch nginx --abort-above 20%",
+            "Type: bpfcost overhead agent.service --watch nginx --abort-above 20%\n",
+        ),
+        (
+            "xdp-lb --ops x",
+            "Type: bpfcost overhead PROBE --workload xdp-lb --ops x\n",
+        ),
+    ] {
+        tool.refuses(&format!("run {line}"), 2, &["`bpfcost overhead`", now]);
     }
 }
 
@@ -79,7 +108,7 @@ fn commands_that_fail_end_the_run() {
         return;
     }
     let tool = Tool::new();
-    let nothing = ["--with", "builtin:nothing"];
+    let nothing = ["builtin:nothing"];
     for (load, words) in [
         (
             &["--", "sh", "-c", "echo no luck; exit 3"][..],
@@ -144,7 +173,7 @@ fn objects_that_cannot_be_had() {
             &["no:such", "--on vm:KERNEL"],
         ),
     ] {
-        let said = says(&tool, &["--with", probe, "--", "sleep", "0.1"]);
+        let said = says(&tool, &[probe, "--", "sleep", "0.1"]);
         assert_eq!(said.code, Some(4), "{said:?}");
         said.complains(words);
     }
@@ -160,7 +189,7 @@ fn a_probe_that_never_fires_was_not_measured() {
     // The kernel counts the runs of the one; the other counts its own.
     let own = "builtin:event:tracepoint:sched:sched_process_hang:null";
     for probe in ["x.bpf.o:never", own] {
-        let said = says(&tool, &["--with", probe, "--", "sleep", "0.1"]);
+        let said = says(&tool, &[probe, "--", "sleep", "0.1"]);
         assert_eq!(said.code, Some(3), "{said:?}");
         assert!(
             said.out
@@ -177,16 +206,10 @@ fn tools_that_do_not_stay_or_load_nothing() {
         return;
     }
     let tool = Tool::new();
-    let said = says(
-        &tool,
-        &["--with", "echo it is broken; exit 7", "--", "sleep", "0.1"],
-    );
+    let said = says(&tool, &["echo it is broken; exit 7", "--", "sleep", "0.1"]);
     assert_eq!(said.code, Some(4), "{said:?}");
     said.complains(&["exit code 7 while it was to run", "it is broken"]);
-    let said = says(&tool, &["--with", "sleep 100", "--", "sleep", "0.1"]);
+    let said = says(&tool, &["sleep 100", "--", "sleep", "0.1"]);
     assert_eq!(said.code, Some(4), "{said:?}");
-    said.complains(&[
-        "loaded no BPF program within 10 s",
-        "--with 'process:sleep 100'",
-    ]);
+    said.complains(&["loaded no BPF program within 10 s", "'process:sleep 100'"]);
 }

@@ -60,7 +60,7 @@ fn a_unit_after_a_run() {
     if !require::host() {
         return;
     }
-    let words = ["--with", "agent.service", "--", "sleep", "0.1"];
+    let words = ["agent.service", "--", "sleep", "0.1"];
     // At once, since both of them mostly wait.
     let tools = ["active", "inactive"].map(|before| (before, with_unit(before)));
     let runs = tools.each_ref().map(|(before, tool)| {
@@ -115,7 +115,7 @@ fn a_unit_after_a_kill() {
         return;
     }
     let tool = with_unit("active");
-    let words = ["--with", "agent.service", "--", "sleep", "0.1"];
+    let words = ["agent.service", "--", "sleep", "0.1"];
     let measuring = Measuring::started(&tool, beside(&tool, run(&tool, &words)));
     until(&tool, "state", "inactive");
     measuring.kill();
@@ -158,8 +158,8 @@ fn a_sysctl_after_a_kill() {
     let mut command = tool.wrapped("unshare", "--mount sh -c");
     command
         .arg(format!("mount --bind paranoid {setting} && exec \"$@\""))
-        .args(["sh", env!("CARGO_BIN_EXE_bpfcost"), "run", "--quick"])
-        .args(["--with", &probe, "--", "sleep", "0.1"]);
+        .args(["sh", env!("CARGO_BIN_EXE_bpfcost"), "overhead", "--quick"])
+        .args([&probe, "--", "sleep", "0.1"]);
     let measuring = Measuring::started(&tool, command);
     until(&tool, "paranoid", "4");
     measuring.kill();
@@ -171,7 +171,7 @@ fn a_sysctl_after_a_kill() {
 #[test]
 fn a_unit_that_is_not_there_is_told() {
     let tool = with_unit("active");
-    let words = ["--with", "agnet.service", "--", "true"];
+    let words = ["agnet.service", "--", "true"];
     let refused = said(
         &beside(&tool, run(&tool, &words))
             .output()

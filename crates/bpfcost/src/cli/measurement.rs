@@ -1,0 +1,271 @@
+//! What `run` and `overhead` have in common: their options, and the way from plans to what is shown.
+
+mod announce;
+mod dry_run;
+mod plan;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::Result;
+
+pub(super) use self::plan::{once, plans};
+use super::{
+    exit::{Exit, lacking},
+    interrupt,
+    output::{answer, note},
+    parse, place,
+    session::{Ended, Session},
+    store,
+};
+use crate::{
+    builtin::view,
+    experiment::Experiment,
+    measure::{Plan, Stop},
+    probe,
+    record::{self, Journal, Record, Status},
+    report::{
+        self,
+        matrix::{self, Matrix, Part},
+        rate::{self, Load},
+        section::Detail,
+        style::Style,
+    },
+    target::Host,
+};
+
+/// How to measure, where, and how to show it.
+#[derive(Debug, clap::Args)]
+pub(super) struct Options {
+    /// Where: host, vm:KERNEL or exact:KERNEL [repeatable]
+    ///
+    /// vm:KERNEL is a guest with that kernel; exact:KERNEL is a guest that counts instructions instead of time. See
+    /// `bpfcost kernel list`. Several targets are shown side by side.
+    #[arg(long, value_name = "TARGET", default_value = "host")]
+    pub(super) on: Vec<String>,
+    /// Take a rough measurement: short batches, few epochs
+    #[arg(long)]
+    pub(super) quick: bool,
+    /// Stop after this time; 60s if --precision is not given either
+    ///
+    /// Exact targets ignore it: they run as many loads as their counts need.
+    #[arg(long, value_name = "TIME", value_parser = parse::time, allow_hyphen_values = true)]
+    pub(super) time: Option<Duration>,
+    /// Stop when every interval is within ± this share of its value
+    ///
+    /// An interval of ±0.1 ns is always narrow enough. Default, if --time is not given either: 1%.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::precision, allow_hyphen_values = true)]
+    pub(super) precision: Option<f64>,
+    /// Give a factor other values, e.g. threads=1,3,16 [repeatable]
+    ///
+    /// `bpfcost list EXPERIMENT` shows the factors.
+    #[arg(long, value_name = "FACTOR=VALUES", value_parser = parse::setting)]
+    pub(super) set: Vec<(String, String)>,
+    /// Run each case on all of these CPUs at once, e.g. 0-3,8
+    ///
+    /// Default: one CPU; all CPUs for kretprobe and pool. In a guest these are the guest's CPUs.
+    #[arg(long, value_name = "LIST", hide_short_help = true)]
+    pub(super) cpus: Option<String>,
+    /// Draw every order and every packet from this seed
+    ///
+    /// Default: a new seed for each run; 1 on exact targets.
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub(super) seed: Option<u64>,
+    /// Only show the cases, the expected time and the smallest visible effect
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Show all columns and all warnings; of a single case, its details
+    #[arg(long, short)]
+    pub(super) verbose: bool,
+    /// Save the record to this file or folder
+    ///
+    /// Default: $XDG_STATE_HOME/bpfcost/records, or ~/.local/state/bpfcost/records.
+    #[arg(long, value_name = "FILE")]
+    pub(super) out: Option<PathBuf>,
+    /// Print the result in this format
+    #[arg(long, value_enum, default_value_t)]
+    pub(super) format: Format,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// The record itself; an array if there are several.
+    Json,
+    /// For a pull request.
+    Markdown,
+    /// One line per case, for spreadsheets.
+    Csv,
+}
+
+/// Runs all plans and shows their results.
+pub(super) fn run(
+    options: &Options,
+    load: Load,
+    plans: Vec<(Box<dyn Experiment>, Plan)>,
+    host: &Host,
+) -> Result<Exit> {
+    if options.dry_run {
+        for (experiment, plan) in &plans {
+            dry_run::show(&**experiment, plan, host)?;
+        }
+        return Ok(Exit::Done);
+    }
+    for (experiment, _) in plans.iter().filter(|(_, plan)| plan.target == "host") {
+        place::able(host, &**experiment)?;
+    }
+    let several = plans.len() > 1;
+    let mut jobs = Vec::new();
+    for (experiment, plan) in plans {
+        let out = store::record_path(
+            options.out.as_deref(),
+            &plan.experiment,
+            &plan.target,
+            several,
+        )?;
+        // Better now than after the runs before it.
+        record::writable(&out)?;
+        Journal::vacant(&out)?;
+        jobs.push((experiment, plan, out));
+    }
+    let interrupted = interrupt::on_signal()?;
+    let mut ended: Vec<Ended> = Vec::new();
+    for (experiment, plan, out) in jobs {
+        announce::announce(&*experiment, &plan);
+        let session = Session::start(experiment, plan, &out, &interrupted);
+        match session.and_then(|session| session.run(&interrupted)) {
+            Ok(one) => ended.push(one),
+            // What was measured before it is shown all the same.
+            Err(error) => return finish(options, load, ended, Some(error)),
+        }
+        if ended.last().is_some_and(Ended::early) {
+            break;
+        }
+    }
+    finish(options, load, ended, None)
+}
+
+/// Refuses a case that this kernel cannot have.
+pub(super) fn supported(experiment: &dyn Experiment, plan: &Plan) -> Result<()> {
+    for case in &plan.cases {
+        if let Some(reason) = experiment.unsupported(case)? {
+            return Err(lacking(format!(
+                "{}: {reason}\n  Where another kernel has it, run it there: --on vm:KERNEL; see: bpfcost kernel list",
+                case.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Shows the results of the runs, and returns how they ended. `error` is why the last one has no record.
+pub(super) fn finish(
+    options: &Options,
+    load: Load,
+    ended: Vec<Ended>,
+    error: Option<anyhow::Error>,
+) -> Result<Exit> {
+    let mut exit = Exit::Done;
+    if ended.iter().any(Ended::interrupted) {
+        exit = Exit::Interrupted;
+    }
+    // Guests are gone with all that was in them.
+    let probed =
+        |one: &Ended| one.record.layout.workload().is_some() && one.record.target == "host";
+    let probed = ended.iter().any(probed);
+    let notes: Vec<String> = ended.iter().filter_map(Ended::note).collect();
+    let (records, troubles): (Vec<Record>, Vec<_>) = ended
+        .into_iter()
+        .map(|one| (one.record, one.trouble))
+        .unzip();
+    let shown = if records.is_empty() {
+        Ok(())
+    } else {
+        show(options, load, &records)
+    };
+    if probed {
+        note_leftovers();
+    }
+    notes.iter().for_each(|line| note!("{line}"));
+    shown?;
+    if let Some(trouble) = troubles.into_iter().flatten().next().or(error) {
+        return Err(trouble);
+    }
+    let invalid = |record: &Record| {
+        record
+            .cases
+            .iter()
+            .any(|case| case.status == Status::Invalid)
+    };
+    if records.iter().any(|record| record.stop == Stop::Aborted) {
+        exit = exit.max(Exit::Gate);
+    }
+    if records.iter().any(invalid) {
+        exit = exit.max(Exit::Invalid);
+    }
+    Ok(exit)
+}
+
+/// Reports whether anything is left of the probes.
+fn note_leftovers() {
+    let left = probe::leftovers();
+    if left.is_empty() {
+        note!("detached; nothing left")
+    } else {
+        note!(
+            "left behind: {}\n  See them with bpftool prog list and ps; end what is not meant to stay",
+            left.join(", ")
+        )
+    }
+}
+
+fn show(options: &Options, load: Load, records: &[Record]) -> Result<()> {
+    let text = match options.format {
+        Format::Json => {
+            if load.rate.is_some() {
+                note!("JSON is the record itself, which holds costs and no rates");
+            }
+            report::json::render(records)?
+        }
+        Format::Csv => view::csv(records, load)?,
+        Format::Markdown => view::markdown(records, load),
+        Format::Table => {
+            let style = Style::for_stdout();
+            let tables =
+                |records: &[&Record]| each(records, |record| table(options, record, load, style));
+            let across = |matrix: &Matrix<'_>, detail| {
+                report::terminal::render(&matrix::view(matrix, detail), style)
+            };
+            matrix::parts(records)
+                .iter()
+                .map(|part| match part {
+                    // A table a target only repeats what the matrix says, and is long.
+                    Part::Matrix(matrix, records) if !options.verbose => {
+                        let rates = each(records, |record| rate::terminal(record, load, style));
+                        across(matrix, Detail::Brief) + &rates
+                    }
+                    Part::Matrix(matrix, records) => {
+                        across(matrix, Detail::Full) + "\n" + &tables(records)
+                    }
+                    Part::Alone(records) => tables(records),
+                })
+                .collect()
+        }
+    };
+    answer(format_args!("{text}"))
+}
+
+/// Records one after the other.
+fn each(records: &[&Record], show: impl Fn(&Record) -> String) -> String {
+    records.iter().map(|record| show(record)).collect()
+}
+
+fn table(options: &Options, record: &Record, load: Load, style: Style) -> String {
+    let detail = if options.verbose {
+        Detail::Full
+    } else {
+        Detail::Brief
+    };
+    report::terminal::render(&view::of(record, detail, load), style)
+}

@@ -1,0 +1,268 @@
+//! `bpfcost overhead`: what a probe costs a server, a command or a service. The command line becomes the definition of
+//! a workload, and is measured like every workload.
+
+mod command;
+mod load_generator;
+mod variants;
+mod watched;
+mod workload;
+
+use anyhow::Result;
+
+use self::variants::variants;
+use super::{
+    exit::{Exit, usage},
+    measurement::{self, Options},
+    parse, place,
+};
+use crate::{
+    builtin::workload::Workload,
+    experiment::Experiment,
+    probe,
+    process::program::find,
+    report::rate::Load,
+    target::Host,
+    workload::{Definition, Variant},
+};
+
+/// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
+const WINDOW_MS: u64 = 1000;
+/// The same with `--quick`.
+const QUICK_WINDOW_MS: u64 = 300;
+
+/// Measure what a probe costs a command, a server, a workload or a running service
+///
+/// The probe is switched on and off while the same load runs, in random order. The result is the CPU time that it adds
+/// to each operation, with a 95 % interval and a verdict. Several probes are compared with no probe and with each
+/// other. The server is restarted every few seconds; a service given by --watch is not.
+#[derive(Debug, clap::Args)]
+#[command(
+    override_usage = USAGE,
+    after_help = "\
+Examples:
+  bpfcost overhead count.bpf.o --budget 5% -- make
+  bpfcost overhead agent.service --watch nginx.service --abort-above 20%
+How to write a PROBE, and all options: bpfcost overhead --help",
+    after_long_help = "\
+Examples:
+  bpfcost overhead count.bpf.o -- make -j2               a BPF object, on a command
+  bpfcost overhead a.bpf.o b.bpf.o --workload redis      two objects, on a built-in workload
+  bpfcost overhead \"bpftrace -e 'tracepoint:raw_syscalls:sys_enter { @ = count(); }'\" \\
+      --server 'redis-server --port {port}' --client 'redis-benchmark -p {port} -q -t set'
+  bpfcost overhead agent.service --watch nginx.service --abort-above 20%
+  bpfcost overhead builtin:nothing -- make               no probe: what this machine can resolve"
+)]
+pub(super) struct Args {
+    /// The probe: FILE.bpf.o, NAME.service, builtin:NAME or a command [repeatable]
+    ///
+    /// FILE.bpf.o[:PROGRAM] is a BPF object, or one program of it. A helper process drains its ring and perf buffers;
+    /// the helper's CPU time is reported as the tool's. NAME.service is a systemd unit. builtin:NAME is a probe that
+    /// bpfcost brings. process:COMMAND is a tool without BPF. Anything else is a command that loads BPF programs.
+    /// 'A + B' joins probes into one; NAME=PROBE names a probe.
+    #[arg(value_name = "PROBE", required = true)]
+    probes: Vec<String>,
+    /// Measure on this command: one run of it is one operation
+    ///
+    /// bpfcost reads the number of operations from the output of redis-benchmark, wrk, iperf3, ab and hey.
+    #[arg(last = true, value_name = "COMMAND", help_heading = SUBJECT)]
+    command: Vec<String>,
+    /// Measure on this server, started on a free {port}
+    #[arg(long, value_name = "CMD", help_heading = SUBJECT)]
+    server: Option<String>,
+    /// The load for the server
+    #[arg(long, value_name = "CMD", help_heading = SUBJECT)]
+    client: Option<String>,
+    /// Measure on a workload of `bpfcost list`, or of a FILE.toml of yours
+    #[arg(long, value_name = "NAME|FILE", help_heading = SUBJECT)]
+    workload: Option<String>,
+    /// Measure on a service or process that is running; it is not restarted
+    #[arg(long, value_name = "SERVICE|PID", help_heading = SUBJECT)]
+    watch: Option<String>,
+    /// With --watch: a command that prints the service's operation count
+    ///
+    /// Default: compare its CPU usage.
+    #[arg(long, value_name = "CMD", help_heading = SUBJECT)]
+    ops: Option<String>,
+    /// Also compare a number of the output: this pattern's capture group
+    ///
+    /// A regular expression with one capture group. With --ops, it picks the operation count.
+    #[arg(long, value_name = "REGEX", help_heading = SUBJECT)]
+    metric: Vec<String>,
+    /// With --watch: detach when operations cost this much more
+    ///
+    /// Also when the machine spends this share of a CPU more than without the probe.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    #[arg(help_heading = SUBJECT)]
+    abort_above: Option<f64>,
+    /// Show whether each probe stays within this relative cost
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    budget: Option<f64>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// The heading of the options that say what the probe is measured on.
+const SUBJECT: &str = "What it is measured on (one of these)";
+
+/// The four forms.
+const USAGE: &str = "\
+bpfcost overhead [OPTIONS] PROBE... -- COMMAND...
+       bpfcost overhead [OPTIONS] PROBE... --server CMD --client CMD
+       bpfcost overhead [OPTIONS] PROBE... --workload NAME|FILE.toml
+       bpfcost overhead [OPTIONS] PROBE... --watch SERVICE|PID";
+
+pub(super) fn run(args: &Args) -> Result<Exit> {
+    let options = &args.options;
+    let host = Host::default();
+    let definition = definition(args)?;
+    let experiment =
+        || -> Result<Box<dyn Experiment>> { Ok(Box::new(Workload::of(definition.clone()))) };
+    let plans = measurement::plans(options, &[], experiment, args.budget, &host)?;
+    if !options.dry_run {
+        for (experiment, plan) in plans.iter().filter(|(_, plan)| plan.target == "host") {
+            place::able(&host, &**experiment)?;
+            measurement::supported(&**experiment, plan)?;
+        }
+    }
+    let load = Load {
+        rate: None,
+        budget: args.budget,
+    };
+    measurement::run(options, load, plans, &host)
+}
+
+/// The workload that the command line describes.
+fn definition(args: &Args) -> Result<Definition> {
+    workload::none_among(&args.probes)?;
+    let variants = variants(&args.probes)?;
+    let subjects = [
+        args.workload.is_some(),
+        !args.command.is_empty() || args.client.is_some() || args.server.is_some(),
+        args.watch.is_some(),
+    ];
+    match subjects.iter().filter(|given| **given).count() {
+        1 => {}
+        0 => {
+            return Err(usage(format!(
+                "{} needs something to be measured on\n  \
+                 Add one of: -- COMMAND, --server CMD --client CMD, --workload NAME, --watch SERVICE|PID",
+                args.probes.join(", ")
+            )));
+        }
+        _ => {
+            return Err(usage(
+                "a probe is measured on one thing at a time, and several are given\n  \
+                 Keep one of: -- COMMAND, --server CMD --client CMD, --workload NAME, --watch SERVICE|PID",
+            ));
+        }
+    }
+    matching(args)?;
+    let definition = if let Some(watched) = &args.watch {
+        watched::definition(args, watched)?
+    } else if let Some(name) = &args.workload {
+        workload::definition(name)?
+    } else {
+        let definition = command::definition(args)?;
+        for program in definition.programs() {
+            find(program)?;
+        }
+        definition
+    };
+    let mut probes = variants.iter().filter_map(|one| one.probe.as_ref());
+    if definition.server.is_none()
+        && let Some(spec) = probes.find(|spec| probe::is_of_server(spec))
+    {
+        return Err(usage(format!(
+            "{spec} watches the processes of a server, and a command after -- has no server\n  \
+             Start one with --server CMD --client CMD, or name one that is running with --watch SERVICE|PID",
+        )));
+    }
+    let window_ms = if args.options.quick && args.workload.is_none() {
+        QUICK_WINDOW_MS
+    } else {
+        definition.window_ms
+    };
+    let (window_ms, rounds) = suited(window_ms, definition.rounds, &variants);
+    Ok(Definition {
+        // Part of the record's file name.
+        name: definition.name.replace(
+            |letter: char| !(letter.is_alphanumeric() || "._-".contains(letter)),
+            "-",
+        ),
+        against_each_other: true,
+        variants,
+        window_ms,
+        rounds,
+        ..definition
+    })
+}
+
+/// How long a window is, in milliseconds, and how many windows a server has. A probe that takes long to attach needs long
+/// windows; then a server has the fewest windows that are allowed, of the same total time.
+fn suited(window_ms: u64, rounds: u32, variants: &[Variant]) -> (u64, u32) {
+    let mut probes = variants.iter().filter_map(|one| one.probe.as_ref());
+    if probes.any(|spec| spec.start_s() > 0.0) {
+        (window_ms * u64::from(rounds) / 2, 2)
+    } else {
+        (window_ms, rounds)
+    }
+}
+
+/// Refuses options that mean nothing for this form.
+fn matching(args: &Args) -> Result<()> {
+    let workload = args.workload.is_some();
+    let watch = args.watch.is_some();
+    let guest = args.options.on.iter().any(|target| target != "host");
+    /// An option a line: when it is wrong, and why.
+    macro_rules! list {
+        ($($option:literal: $wrong:expr => $why:literal;)+) => { [$(($option, $wrong, $why)),+] };
+    }
+    let options = list! {
+        "--ops": args.ops.is_some() && !watch => "needs --watch: other loads report their own operations";
+        "--abort-above": args.abort_above.is_some() && !watch => "needs --watch: a server that is started for the measurement has no users to protect";
+        "--metric": !args.metric.is_empty() && workload => "reads the output of your command; a workload has its own numbers";
+        "--metric": !args.metric.is_empty() && watch && args.ops.is_none() => "reads the output of --ops, which is missing";
+        "--server": args.server.is_some() && (workload || watch) => "needs --client or a command after --";
+        "--server": args.server.is_some() && args.client.is_none() && args.command.is_empty() => "needs a load: --client CMD, or a command after --";
+        "--client": args.client.is_some() && !args.command.is_empty() => "and a command after -- are two loads: keep one";
+        "--client": args.client.is_some() && args.server.is_none() => "needs --server; without a server, write the command after --";
+        "--on": watch && guest => "names a guest, where no service of this machine runs";
+    };
+    match options.into_iter().find(|(_, wrong, _)| *wrong) {
+        None => Ok(()),
+        Some((option, _, why)) => Err(usage(format!(
+            "{option} {why}\n  See: bpfcost overhead --help"
+        ))),
+    }
+}
+
+/// A definition of nothing.
+fn empty() -> Definition {
+    Definition {
+        operation: "run".to_owned(),
+        window_ms: WINDOW_MS,
+        rounds: 2,
+        network: "here".to_owned(),
+        ..Definition::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_to_switch_has_few_long_windows() {
+        let variants = |probe: &str| {
+            let line = format!("name = 'x'\nabout = ''\nprobe = '{probe}'");
+            [toml::from_str::<Variant>(&line).expect("a variant")]
+        };
+        for (probe, expected) in [
+            ("builtin:nothing", (200, 6)),
+            ("bpftrace -e x", (600, 2)),
+            ("builtin:nothing + x.bpf.o", (600, 2)),
+        ] {
+            assert_eq!(suited(200, 6, &variants(probe)), expected, "{probe}");
+        }
+    }
+}
