@@ -1,5 +1,5 @@
-//! Experiments that are data: a workload of `experiments/*.toml`, or one of the command line. Their cases are
-//! variants (probes) times factor values; each variant is compared with `off` where all else is the same.
+//! Workloads as experiments: a definition (`experiments/*.toml`, or a command line). Cases are variants (probes) times
+//! factor values; each variant is compared with `off` at equal factors.
 //!
 //! An epoch is a server. Probes go on and off on it in adjacent windows, in random order.
 

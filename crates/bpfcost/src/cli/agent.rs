@@ -1,4 +1,4 @@
-//! `bpfcost agent`, hidden: what this program does as a probe of its own, in a process of its own.
+//! `bpfcost agent` (hidden): the process of an agent.
 
 use anyhow::Result;
 

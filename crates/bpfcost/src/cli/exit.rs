@@ -1,4 +1,4 @@
-//! Exit codes, and how an error finds its own.
+//! Exit codes, and how errors map to them.
 
 use std::{io, process::ExitCode};
 

@@ -1,4 +1,4 @@
-//! How commands that only tell something answer.
+//! Output formats of commands that measure nothing.
 
 /// For people or for programs.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]

@@ -1,4 +1,4 @@
-//! `bpfcost guest`, hidden: what this program does for its own guests, inside them and beside them.
+//! `bpfcost guest` (hidden): the guest's side of a run, and the launcher of QEMU.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,4 +1,4 @@
-//! `bpfcost load`, hidden: what this program does as the client of a workload.
+//! `bpfcost load` (hidden): the load generator.
 
 use std::time::Duration;
 

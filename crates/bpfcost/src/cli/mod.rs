@@ -1,4 +1,4 @@
-//! The command line: one thin file per subcommand, each with its arguments and a `run`.
+//! The command line: one file per subcommand, with its arguments and a `run`.
 
 mod agent;
 mod check;
@@ -56,10 +56,6 @@ Exit codes:
   3 a case was invalid   4 the machine lacks what was asked   130 interrupted";
 
 #[derive(Debug, Subcommand)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "it is made once, and clap wants arguments unboxed"
-)]
 enum Command {
     Check(check::Args),
     List(list::Args),
@@ -70,16 +66,16 @@ enum Command {
     Report(report::Args),
     Kernel(kernel::Args),
     SelfTest(self_test::Args),
-    /// What this program does for its own guests.
+    /// The guest's side of a run, and the launcher of QEMU.
     #[command(hide = true)]
     Guest(guest::Args),
-    /// What this program does as a probe of its own.
+    /// The process of a built-in probe.
     #[command(hide = true)]
     Agent(agent::Args),
-    /// What this program does as the client of a workload.
+    /// The load generator.
     #[command(hide = true)]
     Load(load::Args),
-    /// What this program does to clean up after itself.
+    /// Cleans up when the process that started it ends.
     #[command(hide = true)]
     Reaper(reaper::Args),
 }
@@ -98,12 +94,12 @@ pub fn main() -> ExitCode {
             };
         }
     };
-    // What this program starts for itself leaves that to the one that people start.
-    let own = matches!(
+    // Not in the processes that bpfcost starts itself.
+    let helper = matches!(
         cli.command,
         Command::Guest(_) | Command::Agent(_) | Command::Load(_) | Command::Reaper(_)
     );
-    if !own {
+    if !helper {
         restore::after_the_dead()
             .iter()
             .for_each(|line| output::note!("{line}"));

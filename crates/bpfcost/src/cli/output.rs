@@ -1,5 +1,4 @@
-//! What the program says: its answer on stdout, everything else on stderr. Colours are taken out
-//! where that is no terminal, or where `NO_COLOR` asks for it.
+//! Results go to stdout, everything else to stderr. No colour if the output is no terminal, or with `NO_COLOR`.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! Load that comes into a guest from outside: its clients run here, while the guest waits.
+//! The host's side of load from outside a guest: runs the client while the guest waits.
 
 use std::sync::Arc;
 

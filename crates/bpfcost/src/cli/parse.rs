@@ -1,4 +1,4 @@
-//! Values on the command line: shares, times, and their mistakes in words.
+//! Parses shares and times on the command line; error messages for both.
 
 use std::time::Duration;
 

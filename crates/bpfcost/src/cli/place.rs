@@ -1,5 +1,5 @@
-//! Where a run takes place: in this process, or in a guest that tells what happens in it. Whichever it
-//! is, events come to the same [`Observer`], so that journal, progress and record have one way.
+//! Where a run takes place: in this process, or in a guest that reports its events. Both end in the same
+//! [`Observer`].
 
 use std::{
     path::Path,

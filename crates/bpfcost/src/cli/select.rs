@@ -1,4 +1,4 @@
-//! What the user means: experiments and cases by name, with the nearest name where there is none.
+//! Selects experiments and cases by name; suggests the nearest name.
 
 use std::{collections::BTreeMap, path::Path};
 

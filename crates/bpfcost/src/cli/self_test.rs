@@ -1,5 +1,4 @@
-//! `bpfcost self-test`: is this tool right, here? Known answers, A/A runs, and how far sessions
-//! differ, which `compare` needs to know.
+//! `bpfcost self-test`: known costs, A/A runs, and the spread between sessions, which `compare` uses.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,4 @@
-//! `bpfcost top`: what the BPF programs that are loaded on this machine cost now.
+//! `bpfcost top`: the cost of the BPF programs that are loaded now.
 
 use std::{
     io::{IsTerminal as _, stdout},

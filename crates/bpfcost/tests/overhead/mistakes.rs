@@ -87,7 +87,7 @@ fn the_former_form_answers_with_the_one_of_now() {
         ),
         (
             "--quick --with a=x.bpf.o --with b=y.bpf.o -- make -j2",
-            "Type: bpfcost overhead 'a=x.bpf.o' 'b=y.bpf.o' --quick -- make -j2\n",
+            "Type: bpfcost overhead a=x.bpf.o b=y.bpf.o --quick -- make -j2\n",
         ),
         (
             "--with agent.service --watch nginx --abort-above 20%",

@@ -1,5 +1,5 @@
 //! What probes that count calls saw: the most frequent kinds, how often one was made for an operation, and how
-//! long it took. They tell it as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
+//! long it took. They report it as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
 
 use crate::{
     record::{CaseRecord, Part, Status},

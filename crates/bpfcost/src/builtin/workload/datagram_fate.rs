@@ -1,5 +1,4 @@
-//! Where datagrams went, and what of its time a server needed: both from what was measured in the windows without a
-//! probe.
+//! Where datagrams were lost, and the share of its time that a server needed: from windows without a probe.
 
 use crate::{
     record::{CaseRecord, State, Status},

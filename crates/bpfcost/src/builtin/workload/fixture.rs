@@ -1,4 +1,4 @@
-//! An epoch of a workload: a server that runs, its clients, and the probes that go on and off beside it.
+//! An epoch of a workload: starts the servers (one for each network and start command), opens the probes, runs windows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,5 +1,5 @@
-//! Whether a probe fires at all, and how often, by the kernel's count of its programs' runs (`bpf_stats`). That count is
-//! not free, so it is read in a window of its own, of which no result is used.
+//! Checks that a probe fires, by the kernel's run counts (`bpf_stats`). Counting costs time, so it is done in a window whose
+//! results are not used.
 
 use std::{
     collections::BTreeMap,

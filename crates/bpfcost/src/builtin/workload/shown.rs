@@ -1,4 +1,4 @@
-//! What workloads show of their own.
+//! Sections that only workloads show.
 
 use super::{calls, datagram_fate};
 use crate::{

@@ -1,5 +1,5 @@
-//! A window beside a service that runs already: nothing is started and nothing ended, its work is what comes. The
-//! service is let go at once where it ends, or where the probe costs it more than was allowed.
+//! A window on a service that is running. Nothing is started or stopped. The probe is detached if the service ends, or if
+//! the probe costs more than `--abort-above`.
 
 use std::{
     thread::sleep,

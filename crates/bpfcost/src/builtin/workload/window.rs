@@ -1,5 +1,4 @@
-//! A window: the probe goes on, the client makes its load, the probe goes off; and what that cost, and whether
-//! everything that had to be seen was seen.
+//! A window: attaches the probe, runs the client, detaches the probe; then its cost, and the check of the probe's counts.
 
 use std::{
     collections::BTreeMap,

@@ -1,5 +1,4 @@
-//! Before a workload runs: what will be measured, how long that takes, what it can show, and what `--quick` left
-//! out. A workload takes minutes, so this is printed before they are spent.
+//! Printed before a workload runs: what is measured, how long it takes, what it can detect, what `--quick` leaves out.
 
 use crate::{
     cli::output::note,

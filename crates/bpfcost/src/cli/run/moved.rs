@@ -73,11 +73,16 @@ fn rewritten(words: &[String], experiments: &[String]) -> String {
     }
     let words = ["bpfcost", "overhead"].map(str::to_owned);
     let words = words.into_iter().chain(probes).chain(others);
-    let quoted = words.map(|word| match shlex::try_quote(&word) {
-        Ok(quoted) => quoted.into_owned(),
-        Err(_) => word,
-    });
-    quoted.collect::<Vec<_>>().join(" ")
+    words.map(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// The word as a shell takes it. More letters need no quotes than shlex allows for, and the line is for people.
+fn quoted(word: String) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:=%,+{}@".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word;
+    }
+    shlex::try_quote(&word).map_or_else(|_| word.clone(), std::borrow::Cow::into_owned)
 }
 
 #[cfg(test)]
