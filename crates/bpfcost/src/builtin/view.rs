@@ -6,7 +6,9 @@ use super::REGISTRY;
 use crate::{
     record::Record,
     report::{
-        self, csv, html,
+        self, csv,
+        figure::picture,
+        html,
         matrix::{self, Part},
         rate::{self, Load},
         section::{Detail, Section, View, table_sections},
@@ -32,6 +34,11 @@ pub fn page(records: &[Record], load: Load) -> Result<String> {
     let across: Vec<View> = across.collect();
     let views = records.iter().map(|record| of(record, Detail::Page, load));
     html::render(&across, &views.collect::<Vec<View>>())
+}
+
+/// A record as a picture; `None` where none of its cases has a cost, or too many have.
+pub fn picture(record: &Record) -> Option<String> {
+    picture::render(record, &of(record, Detail::Page, Load::default()))
 }
 
 /// Records as CSV, a line for each case.

@@ -1,4 +1,4 @@
-//! `bpfcost report`: records as one HTML page, or as Markdown.
+//! `bpfcost report`: records as one HTML page, as Markdown, or as a picture.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::{
     report::rate::Load,
 };
 
-/// Write records as one self-contained HTML page, or as Markdown
+/// Write records as one self-contained HTML page, as Markdown, or as an SVG picture
 ///
 /// The page needs no network and no server. The same records always give the same file. Records of `attach` become an
 /// atlas: the cost of each way to attach, on each kernel.
@@ -30,7 +30,7 @@ pub(super) struct Args {
     /// Records, or folders of records
     #[arg(required = true, value_name = "RECORD")]
     records: Vec<PathBuf>,
-    /// Write to this file: Markdown if its name ends in .md, otherwise HTML
+    /// Write to this file: Markdown for .md, a picture for .svg, otherwise HTML
     #[arg(short, long, value_name = "FILE", default_value = "report.html")]
     out: PathBuf,
     /// Show the share of a core that this rate takes, e.g. 200k/s (attach, map)
@@ -56,15 +56,30 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         budget: args.budget,
     };
     answerable(&records, load)?;
-    let markdown = args.out.extension().is_some_and(|ending| ending == "md");
-    let page = if markdown {
-        view::document(&records, load)
-    } else {
-        view::page(&records, load)?
+    let page = match args.out.extension().and_then(|ending| ending.to_str()) {
+        Some("md") => view::document(&records, load),
+        Some("svg") => picture(&records)?,
+        _ => view::page(&records, load)?,
     };
     write(&args.out, &page)?;
     note!("wrote {}", args.out.display());
     Ok(Exit::Done)
+}
+
+/// The one record as a picture.
+fn picture(records: &[Record]) -> Result<String> {
+    let [record] = records else {
+        return Err(usage(format!(
+            "a picture shows one record, and these are {}\n  Name one, or write a page: -o report.html",
+            records.len()
+        )));
+    };
+    view::picture(record).ok_or_else(|| {
+        usage(
+            "a picture shows 1 to 40 cases that have a cost, and this record has none or more\n  \
+             Write a page: -o report.html",
+        )
+    })
 }
 
 /// Refuses a question about rates that none of the records can answer.

@@ -31,6 +31,7 @@ mod synthetic;
 mod answers;
 mod attached;
 mod disk;
+mod docs;
 mod finished;
 mod help;
 mod interrupts;

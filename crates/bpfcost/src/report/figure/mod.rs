@@ -10,6 +10,7 @@ pub(super) mod forest;
 pub(super) mod grid;
 pub(super) mod heat;
 pub(super) mod interval;
+pub(crate) mod picture;
 pub(super) mod stack;
 mod svg;
 mod tiles;
