@@ -55,30 +55,30 @@ pub enum Error {
 }
 
 /// What the kernel answered, as [`Error::Failed`] holds it.
-pub(crate) trait Answer {
+pub(crate) trait IntoSource {
     fn into_source(self) -> libbpf_rs::Error;
 }
 
-impl Answer for libbpf_rs::Error {
+impl IntoSource for libbpf_rs::Error {
     fn into_source(self) -> libbpf_rs::Error {
         self
     }
 }
 
-impl Answer for io::Error {
+impl IntoSource for io::Error {
     fn into_source(self) -> libbpf_rs::Error {
         self.into()
     }
 }
 
-impl Answer for Errno {
+impl IntoSource for Errno {
     fn into_source(self) -> libbpf_rs::Error {
         libbpf_rs::Error::from_raw_os_error(self.raw_os_error())
     }
 }
 
 /// What could not be done, and to what.
-pub(crate) fn failed<E: Answer>(
+pub(crate) fn failed<E: IntoSource>(
     what: impl Into<String>,
     action: &'static str,
 ) -> impl FnOnce(E) -> Error {
@@ -90,7 +90,7 @@ pub(crate) fn failed<E: Answer>(
 }
 
 /// The same of a map.
-pub(crate) fn map_failed<E: Answer>(
+pub(crate) fn map_failed<E: IntoSource>(
     map: &'static str,
     action: &'static str,
 ) -> impl FnOnce(E) -> Error {

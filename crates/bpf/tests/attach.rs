@@ -13,7 +13,7 @@ use std::{
 
 use bpfcost_bpf::{
     Pinned, allowed_cpus,
-    attach::{Ask, Attach, Body, Driver, Events, Maps, Probe, others},
+    attach::{Attach, BatchRequest, Body, Driver, Events, Maps, Probe, others},
     feature::Version,
     loaded_programs,
 };
@@ -96,8 +96,8 @@ fn of(driver: Driver) -> impl Iterator<Item = Attach> {
         .filter(move |attach| attach.driver() == driver)
 }
 
-fn ask(events: u64) -> Ask {
-    Ask {
+fn ask(events: u64) -> BatchRequest {
+    BatchRequest {
         events,
         cpu: allowed_cpus()[0],
         after_tick: false,

@@ -13,7 +13,7 @@ use std::{
 
 use bpfcost_bpf::{
     Pinned,
-    attach::{Ask, Attach, Body, Driver, Maps, Probe, ProbeCounts},
+    attach::{Attach, BatchRequest, Body, Driver, Maps, Probe, ProbeCounts},
     current_cpu, loaded_programs,
 };
 
@@ -116,7 +116,7 @@ fn every_packet_is_seen_once() {
     }
     let _alone = alone();
     let before = State::now();
-    let ask = Ask {
+    let ask = BatchRequest {
         events: EVENTS,
         cpu: current_cpu(),
         after_tick: false,
@@ -130,7 +130,9 @@ fn every_packet_is_seen_once() {
         }
         let mut events = driver.start().expect("events");
         for after_tick in [false, true] {
-            let driven = events.batch(&Ask { after_tick, ..ask }).expect("a batch");
+            let driven = events
+                .batch(&BatchRequest { after_tick, ..ask })
+                .expect("a batch");
             assert!(driven.events >= EVENTS && driven.made >= driven.events);
             assert!(driven.elapsed_ns > 0.0, "{driven:?}");
         }

@@ -5,7 +5,7 @@ mod require;
 use std::{fs, os::unix::fs::FileExt as _, sync::Mutex};
 
 use bpfcost_bpf::{
-    attach::{Ask, Attach, Body, Driver, Events, Maps, Placed, Probe},
+    attach::{Attach, BatchRequest, Body, Driver, Events, Maps, Placed, Probe},
     current_cpu,
 };
 
@@ -68,7 +68,7 @@ fn hits_every_event(
 ) {
     let attach = probe.attach();
     let name = format!("{attach} {body}");
-    let ask = Ask {
+    let ask = BatchRequest {
         events: EVENTS,
         cpu: current_cpu(),
         after_tick: false,
@@ -166,7 +166,7 @@ fn the_largest_batch_of_page_faults_is_whole() {
     let mut probe = Probe::load(Attach::PerfEvent, &[Body::Empty], &maps).expect("load");
     let _attached = probe.attach_to(&mut *events, Body::Empty).expect("attach");
     let most = Driver::PageFault.most().expect("a limit");
-    let ask = Ask {
+    let ask = BatchRequest {
         events: most,
         cpu: current_cpu(),
         after_tick: false,

@@ -198,7 +198,7 @@ impl Driver {
 
 /// What a batch should be.
 #[derive(Clone, Copy, Debug)]
-pub struct Ask {
+pub struct BatchRequest {
     /// Events, at least 1.
     pub events: u64,
     /// Where: the calling thread is on it already, and stays.
@@ -229,7 +229,7 @@ pub trait Events {
     fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>>;
 
     /// Makes events, and times them.
-    fn batch(&mut self, ask: &Ask) -> Result<Driven>;
+    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven>;
 }
 
 /// A program that is attached. Dropping it detaches the program, and puts back every setting.

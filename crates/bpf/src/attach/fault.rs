@@ -23,7 +23,8 @@ use rustix::{
 };
 
 use super::{
-    Ask, Attach, Attached, Driven, Driver, Events, driver::MOST_FAULTS, kernel::perf, stopwatch,
+    Attach, Attached, BatchRequest, Driven, Driver, Events, driver::MOST_FAULTS, kernel::perf,
+    stopwatch,
 };
 use crate::{
     error::{Result, failed},
@@ -88,9 +89,9 @@ impl Events for Faults {
         }))
     }
 
-    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
         let pages = usize::try_from(ask.events).map_or(PAGES, |events| events.min(PAGES));
-        let ask = Ask {
+        let ask = BatchRequest {
             events: pages as u64,
             ..*ask
         };

@@ -27,7 +27,7 @@ pub(crate) use attach_method::{Held, Toolbox};
 pub use body::Body;
 pub use buffers::Drained;
 pub use counter::{Counted, Counter, Work};
-pub use driver::{Ask, Attached, Driven, Driver, Events, Trouble};
+pub use driver::{Attached, BatchRequest, Driven, Driver, Events, Trouble};
 pub use kernel::others::{attached_at, others};
 pub use maps::Maps;
 pub use probe::{Probe, ProbeCounts};

@@ -5,11 +5,11 @@
 
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
-use super::{Ask, Driven};
+use super::{BatchRequest, Driven};
 use crate::{cpu, error::Result, timing::wait_for_tick};
 
 /// Does the work, which makes as many events as asked for.
-pub(super) fn time(ask: &Ask, work: impl FnOnce() -> Result<()>) -> Result<Driven> {
+pub(super) fn time(ask: &BatchRequest, work: impl FnOnce() -> Result<()>) -> Result<Driven> {
     let tick_ns = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1);
     if ask.after_tick {
         wait_for_tick();

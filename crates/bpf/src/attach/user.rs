@@ -10,7 +10,9 @@ use std::{
 
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
-use super::{Ask, Attach, Attached, Driven, Driver, Events, ProgramKind, Trouble, stopwatch};
+use super::{
+    Attach, Attached, BatchRequest, Driven, Driver, Events, ProgramKind, Trouble, stopwatch,
+};
 use crate::{
     error::{Error, Result, failed},
     routine::{self, PROGRAM, Routine, SITE_BYTES},
@@ -136,7 +138,7 @@ impl Events for Calls {
         Ok(Box::new(site))
     }
 
-    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
         self.untouched()?;
         stopwatch::time(ask, || {
             routine::call(self.routine, ask.events);

@@ -57,7 +57,7 @@ const LOCKED_DOWN: &str =
     "the kernel is in lockdown: boot without lockdown=confidentiality, or measure in a guest";
 
 /// What came of asking.
-enum Answer {
+enum Support {
     There,
     No(No),
     Off(&'static str),
@@ -66,9 +66,9 @@ enum Answer {
 /// What is missing of a feature.
 pub(super) fn missing(feature: Feature) -> Result<Option<Missing>> {
     let no = match ask(feature) {
-        Answer::There => return Ok(None),
-        Answer::Off(how) => return Ok(Some(Missing::of(feature, Why::Off(how)))),
-        Answer::No(no) => no,
+        Support::There => return Ok(None),
+        Support::Off(how) => return Ok(Some(Missing::of(feature, Why::Off(how)))),
+        Support::No(no) => no,
     };
     match no.errno {
         libc::EPERM | libc::EACCES => Ok(Some(Missing::refused(
@@ -111,7 +111,7 @@ impl Feature {
     }
 }
 
-fn ask(feature: Feature) -> Answer {
+fn ask(feature: Feature) -> Support {
     let xdp = sys::BPF_PROG_TYPE_XDP;
     match feature {
         Feature::Btf => answer(btf().ok_or(No::of(libc::ENOENT))),
@@ -138,7 +138,7 @@ fn ask(feature: Feature) -> Answer {
         Feature::RingBuffer => map(sys::BPF_MAP_TYPE_RINGBUF, [0, 0, 1 << 16], 0),
         Feature::Arena => map(sys::BPF_MAP_TYPE_ARENA, [0, 0, 1], sys::BPF_F_MMAPABLE),
         Feature::StackMap => match map(sys::BPF_MAP_TYPE_STACK_TRACE, [4, 8, 1], 0) {
-            Answer::There => helper(sys::BPF_PROG_TYPE_RAW_TRACEPOINT, sys::BPF_FUNC_get_stackid),
+            Support::There => helper(sys::BPF_PROG_TYPE_RAW_TRACEPOINT, sys::BPF_FUNC_get_stackid),
             other => other,
         },
         Feature::Tracefs => tracefs(),
@@ -146,7 +146,7 @@ fn ask(feature: Feature) -> Answer {
         Feature::RawTracepoint => load(returns_0(sys::BPF_PROG_TYPE_RAW_TRACEPOINT)),
         Feature::TpBtf => tracing(sys::BPF_TRACE_RAW_TP, btf_number(TRACEPOINT)),
         // Perf knows them still, and refuses each.
-        Feature::Kprobe if lockdown::forbids_looking() => Answer::Off(LOCKED_DOWN),
+        Feature::Kprobe if lockdown::forbids_looking() => Support::Off(LOCKED_DOWN),
         Feature::Kprobe => perf_probe("kprobe"),
         Feature::Uprobe => perf_probe("uprobe"),
         Feature::KprobeMulti => probes(sys::BPF_TRACE_KPROBE_MULTI, false),
@@ -156,7 +156,7 @@ fn ask(feature: Feature) -> Answer {
             Ok(offset) => {
                 answer(perf_type("uprobe").and_then(|number| kernel::uprobe(number, offset)))
             }
-            Err(error) => Answer::No(No::of(error.raw_os_error().unwrap_or(ENOTSUPP))),
+            Err(error) => Support::No(No::of(error.raw_os_error().unwrap_or(ENOTSUPP))),
         },
         Feature::UprobeSession => probes(sys::BPF_TRACE_UPROBE_SESSION, true),
         // Loading tells: attaching would patch the kernel's code and wait for every CPU to see it.
@@ -173,7 +173,7 @@ fn ask(feature: Feature) -> Answer {
         Feature::FsessionMulti => tracing(TRACE_FSESSION_MULTI, Some(0)),
         Feature::Lsm => lsm(),
         Feature::PerfEvent => match load(returns_0(sys::BPF_PROG_TYPE_PERF_EVENT)) {
-            Answer::There => answer(kernel::page_faults()),
+            Support::There => answer(kernel::page_faults()),
             other => other,
         },
         Feature::CgroupSkb => load(Program {
@@ -216,25 +216,25 @@ fn ask(feature: Feature) -> Answer {
     }
 }
 
-fn answer<T>(said: std::result::Result<T, No>) -> Answer {
+fn answer<T>(said: std::result::Result<T, No>) -> Support {
     match said {
-        Ok(_) => Answer::There,
-        Err(no) => Answer::No(no),
+        Ok(_) => Support::There,
+        Err(no) => Support::No(no),
     }
 }
 
-fn load(program: Program<'_>) -> Answer {
+fn load(program: Program<'_>) -> Support {
     answer(kernel::load(program))
 }
 
-fn map(kind: sys::bpf_map_type, shape: [u32; 3], flags: u32) -> Answer {
+fn map(kind: sys::bpf_map_type, shape: [u32; 3], flags: u32) -> Support {
     answer(kernel::map(kind, shape, flags))
 }
 
 /// A program that attaches to something of the kernel's BTF.
-fn tracing(attach: sys::bpf_attach_type, target: Option<u32>) -> Answer {
+fn tracing(attach: sys::bpf_attach_type, target: Option<u32>) -> Support {
     let Some(target) = target else {
-        return Answer::No(No::of(libc::ENOENT));
+        return Support::No(No::of(libc::ENOENT));
     };
     load(Program {
         attach,
@@ -248,15 +248,15 @@ fn link<T>(
     program: Program<'_>,
     ask: impl FnOnce(&std::os::fd::OwnedFd) -> std::result::Result<T, No>,
     knows: &[i32],
-) -> Answer {
+) -> Support {
     match kernel::load(program).and_then(|program| ask(&program)) {
-        Err(no) if knows.contains(&no.errno) => Answer::There,
+        Err(no) if knows.contains(&no.errno) => Support::There,
         said => answer(said),
     }
 }
 
 /// A link of many probes, in user space or in the kernel.
-fn probes(attach: sys::bpf_attach_type, user: bool) -> Answer {
+fn probes(attach: sys::bpf_attach_type, user: bool) -> Support {
     let program = Program {
         attach,
         ..returns_0(sys::BPF_PROG_TYPE_KPROBE)
@@ -272,27 +272,27 @@ fn perf_type(kind: &str) -> std::result::Result<u32, No> {
     number.ok_or_else(|| No::of(libc::ENOENT))
 }
 
-fn perf_probe(kind: &str) -> Answer {
+fn perf_probe(kind: &str) -> Support {
     match perf_type(kind).and_then(kernel::probe_nowhere) {
         Err(no) if no.errno == libc::EFAULT => load(returns_0(sys::BPF_PROG_TYPE_KPROBE)),
         said => answer(said),
     }
 }
 
-fn percpu_batch() -> Answer {
+fn percpu_batch() -> Support {
     let Ok(cpus) = num_possible_cpus() else {
-        return Answer::No(No::of(libc::EIO));
+        return Support::No(No::of(libc::EIO));
     };
     let map = kernel::map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, [4, 8, 1], 0);
     match map.and_then(|map| kernel::read_batch(&map, cpus)) {
         // So it says that it has come to the end of the map.
-        Err(no) if no.errno == libc::ENOENT => Answer::There,
+        Err(no) if no.errno == libc::ENOENT => Support::There,
         said => answer(said),
     }
 }
 
 /// The verifier refuses a helper without its arguments; one that it doesn't know, it names.
-fn helper(kind: sys::bpf_prog_type, helper: sys::bpf_func_id) -> Answer {
+fn helper(kind: sys::bpf_prog_type, helper: sys::bpf_func_id) -> Support {
     let call = Program {
         instructions: &[
             instruction(CALL, 0, helper as i32),
@@ -313,7 +313,7 @@ fn helper(kind: sys::bpf_prog_type, helper: sys::bpf_func_id) -> Answer {
                 && !no.log.is_empty()
                 && !unknown(&no.log) =>
         {
-            Answer::There
+            Support::There
         }
         said => answer(said),
     }
@@ -321,42 +321,42 @@ fn helper(kind: sys::bpf_prog_type, helper: sys::bpf_func_id) -> Answer {
 
 /// In a namespace that ends with its thread, a pair is asked for with an address that no interface can have:
 /// a kernel with veth says so of the address.
-fn veth() -> Answer {
+fn veth() -> Support {
     let asked = std::thread::Builder::new().spawn(net::refused_veth);
     let error = match asked.map(std::thread::JoinHandle::join) {
         Ok(Ok(Err(error))) | Err(error) => error,
         // It was made after all, and is gone with the thread.
-        Ok(Ok(Ok(()))) => return Answer::There,
+        Ok(Ok(Ok(()))) => return Support::There,
         Ok(Err(panic)) => std::panic::resume_unwind(panic),
     };
     match error.raw_os_error().unwrap_or(libc::EIO) {
-        libc::EADDRNOTAVAIL => Answer::There,
-        errno => Answer::No(No::of(errno)),
+        libc::EADDRNOTAVAIL => Support::There,
+        errno => Support::No(No::of(errno)),
     }
 }
 
-fn tracefs() -> Answer {
+fn tracefs() -> Support {
     match Opened::ask("tracefs") {
-        Ok(tracefs) if tracefs.path("events").exists() => Answer::There,
+        Ok(tracefs) if tracefs.path("events").exists() => Support::There,
         // In lockdown it is there, and empty.
-        Ok(_) if lockdown::forbids_looking() => Answer::Off(LOCKED_DOWN),
+        Ok(_) if lockdown::forbids_looking() => Support::Off(LOCKED_DOWN),
         // A kernel without it says so with a word for devices.
-        Ok(_) | Err(Errno::NODEV) => Answer::No(No::of(libc::ENOENT)),
-        Err(errno) => Answer::No(No::of(errno.raw_os_error())),
+        Ok(_) | Err(Errno::NODEV) => Support::No(No::of(libc::ENOENT)),
+        Err(errno) => Support::No(No::of(errno.raw_os_error())),
     }
 }
 
 /// Programs load and attach whether or not the hooks call them: that takes `bpf` among the modules.
-fn lsm() -> Answer {
+fn lsm() -> Support {
     let Some(target) = btf_number(HOOK) else {
-        return Answer::No(No::of(libc::ENOENT));
+        return Support::No(No::of(libc::ENOENT));
     };
     let loaded = load(Program {
         attach: sys::BPF_LSM_MAC,
         target,
         ..returns_0(sys::BPF_PROG_TYPE_LSM)
     });
-    if !matches!(loaded, Answer::There) {
+    if !matches!(loaded, Support::There) {
         return loaded;
     }
     let by_name = || {
@@ -368,12 +368,12 @@ fn lsm() -> Answer {
         None => by_name().map(|names| names.trim().split(',').any(|name| name == "bpf")),
     };
     match on {
-        Some(true) => Answer::There,
+        Some(true) => Support::There,
         Some(false) => {
-            Answer::Off("boot with bpf in lsm=, beside what /sys/kernel/security/lsm says")
+            Support::Off("boot with bpf in lsm=, beside what /sys/kernel/security/lsm says")
         }
         None => {
-            Answer::Off("or can't be told: mount -t securityfs securityfs /sys/kernel/security")
+            Support::Off("or can't be told: mount -t securityfs securityfs /sys/kernel/security")
         }
     }
 }

@@ -8,7 +8,7 @@ use super::exit::sentence;
 use crate::{
     measure::Plan,
     reaper::Reaper,
-    target::guest::Answer,
+    target::guest::LoadReply,
     workload::{Made, outside::Order},
 };
 
@@ -38,7 +38,7 @@ impl<'a> Clients<'a> {
     }
 
     /// Makes the load that the guest orders, and tells what came of it.
-    pub(super) fn answer(&self, order: &Order) -> Answer {
+    pub(super) fn answer(&self, order: &Order) -> LoadReply {
         self.made(order).map_err(|error| sentence(&error))
     }
 

@@ -17,7 +17,7 @@ use rustls::{
 };
 
 use super::{
-    answer::{Answer, Answered},
+    response::{Response, ResponseParser},
     target::Target,
 };
 
@@ -32,7 +32,7 @@ pub(super) struct Connection {
     tls: Option<Box<ClientConnection>>,
     /// What is written once the socket takes it; without TLS.
     out: Vec<u8>,
-    answer: Answer,
+    answer: ResponseParser,
     waits: bool,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Turn {
     /// Nothing new.
     Waits,
     /// The answer is here.
-    Answered(Answered),
+    Answered(Response),
     /// The server has closed it while nothing was asked.
     Closed,
 }
@@ -65,7 +65,7 @@ impl Connection {
             socket,
             tls,
             out: Vec::new(),
-            answer: Answer::new(target.protocol),
+            answer: ResponseParser::new(target.protocol),
             waits: false,
         })
     }
@@ -122,7 +122,7 @@ impl Connection {
     /// The server has closed the connection, after what came in this turn.
     fn closed(&mut self, turn: Turn) -> Result<Turn> {
         match turn {
-            Turn::Answered(answered) => Ok(Turn::Answered(Answered {
+            Turn::Answered(answered) => Ok(Turn::Answered(Response {
                 closes: true,
                 ..answered
             })),
@@ -135,7 +135,7 @@ impl Connection {
     }
 
     /// Gives what was read to the answer, through TLS where there is any.
-    fn take(&mut self, mut read: &[u8], bytes: &mut u64) -> Result<Option<Answered>> {
+    fn take(&mut self, mut read: &[u8], bytes: &mut u64) -> Result<Option<Response>> {
         let Some(tls) = &mut self.tls else {
             *bytes += read.len() as u64;
             return self.answer.take(read);

@@ -11,11 +11,11 @@
 //! HTTP and cost as much CPU as the servers here (a runtime with threads, and a task per request). None speaks both
 //! RESP and HTTPS on one schedule. This one is one thread, one epoll, and at most one request per connection.
 
-mod answer;
 mod connection;
 mod drive;
 mod pace;
 mod report;
+mod response;
 mod target;
 
 pub(crate) use drive::drive;

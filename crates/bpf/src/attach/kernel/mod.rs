@@ -31,7 +31,7 @@ pub(super) use self::{
     link::{missed, perf},
     tracepoint::{explain as explain_tracepoint, name as tracepoint_name, open as open_tracepoint},
 };
-use super::{Ask, Attach, Attached, Driven, Driver, Events, Trouble, driver::Called};
+use super::{Attach, Attached, BatchRequest, Driven, Driver, Events, Trouble, driver::Called};
 use crate::{
     error::{Result, failed, no_area},
     feature,
@@ -100,7 +100,7 @@ impl Events for Kernel {
         }
     }
 
-    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
         let Some(area) = self.skeleton.maps.bss_data.as_deref_mut() else {
             return Err(no_area("driver"));
         };

@@ -13,7 +13,7 @@ use super::{
     veth::{HERE, RECEIVING, Receiver, SENDING, STRANGER, THERE, Veth},
 };
 use crate::{
-    attach::{Ask, Attach, Attached, Driven, Driver, Events},
+    attach::{Attach, Attached, BatchRequest, Driven, Driver, Events},
     error::{Result, failed, no_area},
     feature::Feature,
     object::Owned,
@@ -84,7 +84,7 @@ impl Events for Frames {
         Ok(Box::new(link))
     }
 
-    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
         let events = ask
             .events
             .clamp(1, MOST_EVENTS)
@@ -188,7 +188,7 @@ mod tests {
         let _link = frames.veth.within(link).expect("a counter");
         // A softirq delayed by other work is no fault of the driver: once must do.
         let came = (0..20).any(|_| {
-            let ask = Ask {
+            let ask = BatchRequest {
                 events: 1000,
                 cpu,
                 after_tick: true,

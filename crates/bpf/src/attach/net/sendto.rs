@@ -15,7 +15,7 @@ use super::{
     veth::{HERE, RECEIVING, Receiver, SENDING, THERE, Veth},
 };
 use crate::{
-    attach::{Ask, Attach, Attached, Driven, Driver, Events, Trouble, stopwatch},
+    attach::{Attach, Attached, BatchRequest, Driven, Driver, Events, Trouble, stopwatch},
     error::{Result, failed},
 };
 
@@ -130,7 +130,7 @@ impl Events for Sendto {
         Ok(Box::new(link))
     }
 
-    fn batch(&mut self, ask: &Ask) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
         let arrived = self.veth.arrived()?;
         let driven = stopwatch::time(ask, || (0..ask.events).try_for_each(|_| push(&self.socket)))?;
         self.veth.settle(arrived, ask.events)?;

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
     Pinned,
     attach::{
-        self, Ask, Attach, Attached, Body, Driven, Driver, Events, Maps, Probe, ProbeCounts,
-        Trouble,
+        self, Attach, Attached, BatchRequest, Body, Driven, Driver, Events, Maps, Probe,
+        ProbeCounts, Trouble,
     },
     stats::{self, RunStats, StatsOn},
 };
@@ -131,7 +131,7 @@ impl Epoch {
 
     /// Has events made. Just after a tick where instructions are counted.
     fn events(&mut self, way: Way, events: u64) -> Result<Driven, Fault> {
-        let ask = Ask {
+        let ask = BatchRequest {
             events,
             cpu: self.cpu,
             after_tick: self.exact,

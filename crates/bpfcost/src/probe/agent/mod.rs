@@ -2,7 +2,7 @@
 //! the built-in ones, and the reader of a BPF object's buffers. `bpfcost agent NAME ARGUMENT…` (hidden) is that process;
 //! `Remote` is the other end.
 //!
-//! The protocol is lines of JSON: `Ask` on the agent's standard input, `Answer` on its standard output. The agent ends
+//! The protocol is lines of JSON: `AgentRequest` on the agent's standard input, `AgentReply` on its standard output. The agent ends
 //! when its input does, so it never outlives its parent.
 //!
 //! To add a built-in one: a file here with an [`Agent`] and its entry, and its line in `registry.rs`.
@@ -62,7 +62,7 @@ pub(super) const OBJECT: &str = "object";
 /// What an agent is asked.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Ask {
+enum AgentRequest {
     /// To switch itself on.
     Attach(Box<RunContext>),
     /// To switch itself off.
@@ -72,7 +72,7 @@ enum Ask {
 /// What an agent answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Answer {
+enum AgentReply {
     /// Its programs are loaded.
     Loaded(Loaded),
     /// It is on.

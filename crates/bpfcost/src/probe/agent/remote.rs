@@ -12,7 +12,7 @@ use rustix::{
     io::retry_on_intr,
 };
 
-use super::{Answer, Ask, Loaded};
+use super::{AgentReply, AgentRequest, Loaded};
 use crate::{
     fault::Fault,
     probe::{Probe, WindowCounts, leftovers},
@@ -51,15 +51,15 @@ impl Remote {
             loaded: Loaded::default(),
         };
         match remote.hear()? {
-            Answer::Loaded(loaded) => remote.loaded = loaded,
-            Answer::Failed(why) => return Err(anyhow!("{why}")),
+            AgentReply::Loaded(loaded) => remote.loaded = loaded,
+            AgentReply::Failed(why) => return Err(anyhow!("{why}")),
             other => return Err(anyhow!("the agent {name} began with {other:?}")),
         }
         leftovers::remember(&remote.loaded.programs, &remote.process.pids());
         Ok(remote)
     }
 
-    fn hear(&mut self) -> Result<Answer> {
+    fn hear(&mut self) -> Result<AgentReply> {
         let heard = heard(&self.answers, PATIENCE);
         if !heard.with_context(|| format!("can't hear the agent {}", self.name))? {
             bail!(
@@ -83,7 +83,7 @@ impl Remote {
         serde_json::from_str(&line).with_context(|| format!("the agent {} said {line}", self.name))
     }
 
-    fn say(&mut self, ask: &Ask) -> Result<Answer, Fault> {
+    fn say(&mut self, ask: &AgentRequest) -> Result<AgentReply, Fault> {
         let mut line = serde_json::to_vec(ask).context("asking an agent")?;
         line.push(b'\n');
         let input = self.ask.as_mut().context("the agent has no input")?;
@@ -92,8 +92,8 @@ impl Remote {
             .and_then(|()| input.flush())
             .with_context(|| format!("the agent {} does not listen", self.name))?;
         match self.hear()? {
-            Answer::Invalid(problem) => Err(Fault::Invalid(problem)),
-            Answer::Failed(why) => Err(Fault::Broken(anyhow!("{why}"))),
+            AgentReply::Invalid(problem) => Err(Fault::Invalid(problem)),
+            AgentReply::Failed(why) => Err(Fault::Broken(anyhow!("{why}"))),
             answer => Ok(answer),
         }
     }
@@ -101,13 +101,13 @@ impl Remote {
 
 impl Probe for Remote {
     fn attach(&mut self, context: &RunContext) -> Result<(), Fault> {
-        self.say(&Ask::Attach(Box::new(context.clone())))
+        self.say(&AgentRequest::Attach(Box::new(context.clone())))
             .map(|_| ())
     }
 
     fn detach(&mut self) -> Result<WindowCounts, Fault> {
-        match self.say(&Ask::Detach)? {
-            Answer::Detached(seen) => Ok(seen),
+        match self.say(&AgentRequest::Detach)? {
+            AgentReply::Detached(seen) => Ok(seen),
             other => Err(Fault::Broken(anyhow!(
                 "the agent {} said {other:?}",
                 self.name

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Agent, Answer, Ask};
+use super::{Agent, AgentReply, AgentRequest};
 
 /// How long an agent waits for events before it looks whether it is asked something.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -23,10 +23,10 @@ pub(crate) fn serve(open: impl FnOnce() -> Result<Box<dyn Agent>>) -> Result<()>
     });
     let (mut agent, loaded) = match opened {
         Ok(opened) => opened,
-        Err(error) => return say(&Answer::Failed(format!("{error:#}"))),
+        Err(error) => return say(&AgentReply::Failed(format!("{error:#}"))),
     };
     let idle = loaded.idle;
-    say(&Answer::Loaded(loaded))?;
+    say(&AgentReply::Loaded(loaded))?;
     let mut attached = false;
     loop {
         let ask = if attached && !idle {
@@ -45,24 +45,24 @@ pub(crate) fn serve(open: impl FnOnce() -> Result<Box<dyn Agent>>) -> Result<()>
             }
         };
         let answer = answer(&mut *agent, &ask);
-        attached = matches!(answer, Answer::Attached);
+        attached = matches!(answer, AgentReply::Attached);
         say(&answer)?;
     }
 }
 
-fn answer(agent: &mut dyn Agent, ask: &Ask) -> Answer {
+fn answer(agent: &mut dyn Agent, ask: &AgentRequest) -> AgentReply {
     let done = match ask {
-        Ask::Attach(context) => agent.attach(context).map(|()| Answer::Attached),
-        Ask::Detach => agent.detach().map(Answer::Detached),
+        AgentRequest::Attach(context) => agent.attach(context).map(|()| AgentReply::Attached),
+        AgentRequest::Detach => agent.detach().map(AgentReply::Detached),
     };
     done.unwrap_or_else(|error| match error.downcast() {
-        Ok(problem) => Answer::Invalid(problem),
-        Err(error) => Answer::Failed(format!("{error:#}")),
+        Ok(problem) => AgentReply::Invalid(problem),
+        Err(error) => AgentReply::Failed(format!("{error:#}")),
     })
 }
 
 /// Hears what is asked, in a thread of its own: waiting for events must not keep it waiting.
-fn listen() -> Receiver<Ask> {
+fn listen() -> Receiver<AgentRequest> {
     let (heard, asked) = channel();
     thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
@@ -77,7 +77,7 @@ fn listen() -> Receiver<Ask> {
     asked
 }
 
-fn say(answer: &Answer) -> Result<()> {
+fn say(answer: &AgentReply) -> Result<()> {
     let mut line = serde_json::to_vec(answer).context("answering")?;
     line.push(b'\n');
     let mut out = std::io::stdout().lock();

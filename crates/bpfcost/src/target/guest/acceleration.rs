@@ -50,7 +50,7 @@ impl Acceleration {
 
 /// The answer, as the cache keeps it.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Answer {
+struct KvmCacheEntry {
     /// What it holds for.
     key: String,
     /// Why KVM can't be used; null where it can.
@@ -69,12 +69,12 @@ impl Known {
     fn read(file: &Path, key: &str) -> Known {
         let answer = fs::read(file)
             .ok()
-            .and_then(|bytes| serde_json::from_slice::<Answer>(&bytes).ok())
+            .and_then(|bytes| serde_json::from_slice::<KvmCacheEntry>(&bytes).ok())
             .filter(|answer| answer.key == key);
         match answer {
             None => Known::Untried,
-            Some(Answer { why: None, .. }) => Known::Usable,
-            Some(Answer { why: Some(why), .. }) => Known::Unusable(why),
+            Some(KvmCacheEntry { why: None, .. }) => Known::Usable,
+            Some(KvmCacheEntry { why: Some(why), .. }) => Known::Unusable(why),
         }
     }
 
@@ -85,7 +85,7 @@ impl Known {
             Known::Usable => None,
             Known::Unusable(why) => Some(why.clone()),
         };
-        let answer = Answer {
+        let answer = KvmCacheEntry {
             key: key(tools),
             why,
         };
@@ -121,7 +121,7 @@ mod tests {
         let folder = tempfile::TempDir::new().expect("a folder");
         let file = folder.path().join("kvm.json");
         let keep = |why: Option<&str>| {
-            let answer = Answer {
+            let answer = KvmCacheEntry {
                 key: "boot 1".into(),
                 why: why.map(str::to_owned),
             };

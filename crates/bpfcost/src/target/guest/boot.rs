@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Answer, Console, GuestError, Hooks, HostChannel, Job, Message, Shape, Tail, Tools,
+    Console, GuestError, Hooks, HostChannel, Job, LoadReply, Message, Shape, Tail, Tools,
     command::READY, qemu::Qemu, snapshot::Snapshot, trouble,
 };
 
@@ -118,7 +118,7 @@ impl Guest {
     }
 
     /// Tells it what came of the load that it wanted. It was waiting for that, so that its silence meanwhile is none.
-    pub fn answer(&mut self, number: u32, answer: &Answer) -> Result<(), GuestError> {
+    pub fn answer(&mut self, number: u32, answer: &LoadReply) -> Result<(), GuestError> {
         self.heard = Instant::now();
         self.channel.answer(number, answer)
     }

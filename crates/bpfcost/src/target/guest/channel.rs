@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Answer, GuestError, Hooks, HostLoad, Job, Message, command::SHARED};
+use super::{GuestError, Hooks, HostLoad, Job, LoadReply, Message, command::SHARED};
 use crate::reaper::Scratch;
 
 /// The journal of the run's earlier parts.
@@ -109,7 +109,7 @@ impl HostChannel {
     }
 
     /// Answers what the guest asked for.
-    pub fn answer(&self, number: u32, answer: &Answer) -> Result<(), GuestError> {
+    pub fn answer(&self, number: u32, answer: &LoadReply) -> Result<(), GuestError> {
         put_answer(self.folder(), number, answer)
             .map_err(|error| self.unwritten(&answer_name(number), error))
     }
@@ -137,7 +137,7 @@ pub(super) fn answer_name(number: u32) -> String {
 }
 
 /// Writes an answer: whole at once, and never through what the guest may have put there.
-pub(super) fn put_answer(folder: &Path, number: u32, answer: &Answer) -> io::Result<()> {
+pub(super) fn put_answer(folder: &Path, number: u32, answer: &LoadReply) -> io::Result<()> {
     let partial = folder.join("partial");
     File::create_new(&partial)?.write_all(&serde_json::to_vec(answer)?)?;
     fs::rename(&partial, folder.join(answer_name(number)))?;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Answer, GuestChannel, Message, channel::answer_name};
+use super::{GuestChannel, LoadReply, Message, channel::answer_name};
 use crate::workload::{
     Error, Made,
     outside::{Order, Outside},
@@ -64,7 +64,7 @@ impl Outside for HostLoad {
             sleep(LOOK);
         }
         let answer = fs::read(&file).context("the host's answer can't be read")?;
-        let answer: Answer =
+        let answer: LoadReply =
             serde_json::from_slice(&answer).context("the host's answer can't be read")?;
         Ok(answer.map_err(Error::Client)?)
     }
@@ -101,7 +101,7 @@ mod tests {
             },
             client_ns: None,
         };
-        let answers: [Answer; 3] = [
+        let answers: [LoadReply; 3] = [
             Ok(None),
             Ok(Some(made.clone())),
             Err("nothing is there".into()),

@@ -27,7 +27,7 @@ pub enum Message {
     Event(Event),
     /// What disturbed the run so far.
     Disturbed(Disturbance),
-    /// It wants load from outside, and waits for the [`Answer`].
+    /// It wants load from outside, and waits for the [`LoadReply`].
     Load {
         /// How many it has wanted before.
         number: u32,
@@ -50,7 +50,7 @@ pub enum Message {
 }
 
 /// What came of load that a guest wanted: of a window, of what only warms; or why there is none.
-pub type Answer = Result<Option<Made>, String>;
+pub type LoadReply = Result<Option<Made>, String>;
 
 /// Why a run in the guest failed, in the guest's own words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]

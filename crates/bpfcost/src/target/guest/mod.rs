@@ -30,5 +30,5 @@ pub use error::GuestError;
 pub use hooks::{HOOKS, Hooks};
 pub use host_load::HostLoad;
 pub use launch::launch;
-pub use message::{Answer, Failure, Job, Message};
+pub use message::{Failure, Job, LoadReply, Message};
 pub use tools::Tools;

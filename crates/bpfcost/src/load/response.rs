@@ -13,18 +13,18 @@ const MOST_HELD: usize = 64 << 10;
 
 /// An answer that is on its way.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct ResponseParser {
     protocol: Protocol,
     /// What came and could not be understood yet, for more is to come.
     held: Vec<u8>,
-    state: State,
+    state: ParserState,
     error: Option<String>,
     closes: bool,
 }
 
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ParserState {
     /// A status line and headers.
     Head,
     /// So many bytes, then nothing.
@@ -39,26 +39,26 @@ enum State {
 
 /// An answer that is here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Answered {
+pub(super) struct Response {
     /// What the server refused it with.
     pub(super) error: Option<String>,
     /// Whether the connection is of no further use.
     pub(super) closes: bool,
 }
 
-impl Answer {
+impl ResponseParser {
     pub(super) fn new(protocol: Protocol) -> Self {
-        Answer {
+        ResponseParser {
             protocol,
             held: Vec::new(),
-            state: State::Head,
+            state: ParserState::Head,
             error: None,
             closes: false,
         }
     }
 
     /// Takes in what came.
-    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Option<Answered>> {
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Option<Response>> {
         if self.held.is_empty() {
             return self.advance(bytes);
         }
@@ -67,10 +67,10 @@ impl Answer {
         self.advance(&all)
     }
 
-    fn advance(&mut self, mut bytes: &[u8]) -> Result<Option<Answered>> {
+    fn advance(&mut self, mut bytes: &[u8]) -> Result<Option<Response>> {
         loop {
             match &mut self.state {
-                State::Body(left) | State::Chunk(left) if *left > 0 => {
+                ParserState::Body(left) | ParserState::Chunk(left) if *left > 0 => {
                     let passed = (*left).min(bytes.len() as u64);
                     *left -= passed;
                     bytes = &bytes[passed as usize..];
@@ -78,14 +78,14 @@ impl Answer {
                         return Ok(None);
                     }
                 }
-                State::Body(_) => self.state = State::Over,
-                State::Rest => return Ok(None),
-                State::Over if bytes.is_empty() => return Ok(Some(self.finish())),
-                State::Over => bail!("the server says more than it was asked"),
-                State::Head | State::Chunk(_) => {
+                ParserState::Body(_) => self.state = ParserState::Over,
+                ParserState::Rest => return Ok(None),
+                ParserState::Over if bytes.is_empty() => return Ok(Some(self.finish())),
+                ParserState::Over => bail!("the server says more than it was asked"),
+                ParserState::Head | ParserState::Chunk(_) => {
                     let understood = match (self.protocol, self.state) {
                         (Protocol::Redis, _) => self.line(bytes),
-                        (Protocol::Http, State::Head) => self.head(bytes)?,
+                        (Protocol::Http, ParserState::Head) => self.head(bytes)?,
                         (Protocol::Http, _) => self.chunk(bytes)?,
                     };
                     match understood {
@@ -104,9 +104,9 @@ impl Answer {
     }
 
     /// The server has hung up. That is an end for an answer without a length.
-    pub(super) fn hung_up(&mut self) -> Result<Answered> {
+    pub(super) fn hung_up(&mut self) -> Result<Response> {
         match self.state {
-            State::Rest => {
+            ParserState::Rest => {
                 self.closes = true;
                 Ok(self.finish())
             }
@@ -114,12 +114,12 @@ impl Answer {
         }
     }
 
-    fn finish(&mut self) -> Answered {
-        let answered = Answered {
+    fn finish(&mut self) -> Response {
+        let answered = Response {
             error: self.error.take(),
             closes: self.closes,
         };
-        *self = Answer::new(self.protocol);
+        *self = ResponseParser::new(self.protocol);
         answered
     }
 
@@ -130,7 +130,7 @@ impl Answer {
         if !line.starts_with('+') {
             self.error = Some(line.into_owned());
         }
-        self.state = State::Over;
+        self.state = ParserState::Over;
         Some(end + 2)
     }
 
@@ -162,11 +162,11 @@ impl Answer {
         }
         self.closes = closes;
         self.state = match (code, length) {
-            (100..200, _) => State::Head,
-            (204 | 304, _) => State::Over,
-            _ if chunked => State::Chunk(0),
-            (_, Some(length)) => State::Body(length),
-            (_, None) => State::Rest,
+            (100..200, _) => ParserState::Head,
+            (204 | 304, _) => ParserState::Over,
+            _ if chunked => ParserState::Chunk(0),
+            (_, Some(length)) => ParserState::Body(length),
+            (_, None) => ParserState::Rest,
         };
         if (100..200).contains(&code) {
             self.error = None;
@@ -182,13 +182,13 @@ impl Answer {
             Err(_) => bail!("what the server says is not HTTP: a chunk has no size"),
         };
         if size > 0 {
-            self.state = State::Chunk(size.saturating_add(2));
+            self.state = ParserState::Chunk(size.saturating_add(2));
             return Ok(Some(end));
         }
         if bytes.len() < end + 2 {
             return Ok(None);
         }
-        self.state = State::Over;
+        self.state = ParserState::Over;
         Ok(Some(end + 2))
     }
 }
@@ -200,12 +200,14 @@ mod tests {
     const CHUNKED: &[u8] =
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nabcd\r\n1\r\ne\r\n0\r\n\r\n";
 
-    fn whole(protocol: Protocol, bytes: &[u8]) -> Option<Answered> {
-        Answer::new(protocol).take(bytes).expect("an answer")
+    fn whole(protocol: Protocol, bytes: &[u8]) -> Option<Response> {
+        ResponseParser::new(protocol)
+            .take(bytes)
+            .expect("an answer")
     }
 
-    fn good() -> Option<Answered> {
-        Some(Answered {
+    fn good() -> Option<Response> {
+        Some(Response {
             error: None,
             closes: false,
         })
@@ -227,7 +229,7 @@ mod tests {
             (Protocol::Http, CHUNKED),
         ] {
             assert_eq!(whole(protocol, bytes), good());
-            let mut answer = Answer::new(protocol);
+            let mut answer = ResponseParser::new(protocol);
             for (at, byte) in bytes.iter().enumerate() {
                 let answered = answer.take(&[*byte]).expect("an answer");
                 assert_eq!(answered.is_some(), at + 1 == bytes.len(), "{at}");
@@ -257,13 +259,13 @@ mod tests {
     fn a_server_may_close_after_an_answer_and_not_before() {
         let closing = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx";
         assert!(whole(Protocol::Http, closing).expect("an answer").closes);
-        let mut endless = Answer::new(Protocol::Http);
+        let mut endless = ResponseParser::new(Protocol::Http);
         assert_eq!(
             endless.take(b"HTTP/1.0 200 ok\r\n\r\nabc").expect("a head"),
             None
         );
         assert!(endless.hung_up().expect("its end").closes);
-        let mut cut = Answer::new(Protocol::Http);
+        let mut cut = ResponseParser::new(Protocol::Http);
         cut.take(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
             .expect("a head");
         assert!(cut.hung_up().is_err());
@@ -271,13 +273,17 @@ mod tests {
 
     #[test]
     fn nonsense_is_an_error() {
-        assert!(Answer::new(Protocol::Http).take(b"\0\x01\x02\r\n").is_err());
         assert!(
-            Answer::new(Protocol::Redis)
+            ResponseParser::new(Protocol::Http)
+                .take(b"\0\x01\x02\r\n")
+                .is_err()
+        );
+        assert!(
+            ResponseParser::new(Protocol::Redis)
                 .take(b"+OK\r\n+OK\r\n")
                 .is_err()
         );
         let long = vec![b'a'; MOST_HELD + 1];
-        assert!(Answer::new(Protocol::Redis).take(&long).is_err());
+        assert!(ResponseParser::new(Protocol::Redis).take(&long).is_err());
     }
 }
