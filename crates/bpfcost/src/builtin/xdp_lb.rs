@@ -250,33 +250,33 @@ fn factors<const N: usize>(pairs: [(&str, &str); N]) -> BTreeMap<String, String>
 
 /// What a case runs.
 #[derive(Clone)]
-enum Target {
+enum CaseKind {
     Floor(Reset),
     Scenario(Scenario),
 }
 
-impl Target {
+impl CaseKind {
     /// The table of the instance that it runs on.
     fn table(&self) -> LruState {
         match self {
-            Target::Floor(_) => LruState::Warm,
-            Target::Scenario(scenario) => scenario.table,
+            CaseKind::Floor(_) => LruState::Warm,
+            CaseKind::Scenario(scenario) => scenario.table,
         }
     }
 }
 
-fn target_of(case: &Case) -> Result<Target> {
+fn case_kind(case: &Case) -> Result<CaseKind> {
     let reset = RESETS
         .into_iter()
         .find(|&reset| floor_name(reset) == case.name);
     if let Some(reset) = reset {
-        return Ok(Target::Floor(reset));
+        return Ok(CaseKind::Floor(reset));
     }
     let scenario = scenario::all()
         .into_iter()
         .find(|scenario| scenario.name == case.name);
     scenario
-        .map(Target::Scenario)
+        .map(CaseKind::Scenario)
         .with_context(|| format!("xdp-lb has no case {}", case.name))
 }
 

@@ -8,7 +8,7 @@ use super::{
     exit::{Exit, usage},
     output::say,
 };
-use crate::load::{Pace, Target, drive};
+use crate::load::{LoadTarget, Pace, drive};
 
 /// Requests that one call makes at most.
 const MOST_REQUESTS: f64 = 1e8;
@@ -37,7 +37,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
-    let target = Target::parse(&args.url).map_err(|error| usage(format!("{error:#}")))?;
+    let target = LoadTarget::parse(&args.url).map_err(|error| usage(format!("{error:#}")))?;
     let report = drive(&target, pace(args)?, args.connections.into())?;
     say!("{}", serde_json::to_string(&report)?)?;
     Ok(Exit::Done)

@@ -18,7 +18,7 @@ use rustls::{
 
 use super::{
     response::{Response, ResponseParser},
-    target::Target,
+    target::LoadTarget,
 };
 
 /// How long a server may take to accept.
@@ -48,7 +48,7 @@ pub(super) enum Turn {
 
 impl Connection {
     /// Connects. The handshake of TLS goes with the first request.
-    pub(super) fn open(target: &Target, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
+    pub(super) fn open(target: &LoadTarget, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
         let address = target.address;
         let socket = TcpStream::connect_timeout(&address, ACCEPT)
             .with_context(|| format!("nobody accepts connections at {address}"))?;

@@ -14,7 +14,7 @@ use rustix::{
 use rustls::ClientConfig;
 
 use super::{
-    Pace, Report, Target,
+    LoadTarget, Pace, Report,
     connection::{self, Connection, Turn},
     report::Latencies,
 };
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const BUFFER: usize = 64 << 10;
 
 /// Makes the load and waits for all answers.
-pub(crate) fn drive(target: &Target, pace: Pace, connections: usize) -> Result<Report> {
+pub(crate) fn drive(target: &LoadTarget, pace: Pace, connections: usize) -> Result<Report> {
     // Timers may be late by 50 µs otherwise, to be taken together with others.
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
         .context("can't ask for exact timers")?;
@@ -37,7 +37,7 @@ pub(crate) fn drive(target: &Target, pace: Pace, connections: usize) -> Result<R
 }
 
 struct Drive<'a> {
-    target: &'a Target,
+    target: &'a LoadTarget,
     tls: Option<Arc<ClientConfig>>,
     epoll: OwnedFd,
     connections: Vec<Connection>,
@@ -57,7 +57,7 @@ struct Drive<'a> {
 }
 
 impl<'a> Drive<'a> {
-    fn new(target: &'a Target, connections: usize) -> Result<Self> {
+    fn new(target: &'a LoadTarget, connections: usize) -> Result<Self> {
         let tls = target.tls.then(connection::tls).transpose()?;
         let mut drive = Drive {
             target,

@@ -21,4 +21,4 @@ mod target;
 pub(crate) use drive::drive;
 pub(crate) use pace::Pace;
 pub(crate) use report::Report;
-pub(crate) use target::Target;
+pub(crate) use target::LoadTarget;

@@ -9,7 +9,7 @@ const MOST_BYTES: usize = 16 << 20;
 
 /// A server and a request to it.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Target {
+pub(crate) struct LoadTarget {
     /// Where it listens.
     pub(super) address: SocketAddr,
     /// What it speaks.
@@ -29,7 +29,7 @@ pub(super) enum Protocol {
     Http,
 }
 
-impl Target {
+impl LoadTarget {
     /// Of `redis://127.0.0.1:PORT/set/BYTES`, `http://127.0.0.1:PORT/PATH` or the same with `https`.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").with_context(|| {
@@ -42,7 +42,7 @@ impl Target {
             "redis" => (Protocol::Redis, false, set(path)?),
             _ => bail!("{scheme} is not spoken here: there is http, https and redis"),
         };
-        Ok(Target {
+        Ok(LoadTarget {
             address,
             protocol,
             tls,
@@ -104,20 +104,20 @@ mod tests {
 
     #[test]
     fn urls() {
-        let redis = Target::parse("redis://127.0.0.1:6379/set/3").expect("a target");
+        let redis = LoadTarget::parse("redis://127.0.0.1:6379/set/3").expect("a target");
         assert_eq!((redis.protocol, redis.tls), (Protocol::Redis, false));
         assert_eq!(
             redis.request,
             b"*3\r\n$3\r\nSET\r\n$7\r\nbpfcost\r\n$3\r\nxxx\r\n"
         );
-        let https = Target::parse("https://[::1]:443/a/b?c=d").expect("a target");
+        let https = LoadTarget::parse("https://[::1]:443/a/b?c=d").expect("a target");
         assert_eq!((https.protocol, https.tls), (Protocol::Http, true));
         assert!(
             https
                 .request
                 .starts_with(b"GET /a/b?c=d HTTP/1.1\r\nHost: [::1]:443\r\n")
         );
-        let bare = Target::parse("http://localhost:80").expect("a target");
+        let bare = LoadTarget::parse("http://localhost:80").expect("a target");
         assert!(bare.request.starts_with(b"GET / HTTP/1.1\r\n"));
     }
 
@@ -135,7 +135,7 @@ mod tests {
             ("redis://127.0.0.1:80/set/99999999", "no request"),
             ("http://127.0.0.1:80/a b", "no path"),
         ] {
-            let error = Target::parse(url).expect_err(url);
+            let error = LoadTarget::parse(url).expect_err(url);
             assert!(format!("{error:#}").contains(word), "{url}: {error:#}");
         }
     }

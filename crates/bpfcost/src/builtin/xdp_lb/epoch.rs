@@ -10,11 +10,10 @@ use bpfcost_bpf::{
 };
 
 use super::{
-    Target, check, floor_packet, model, packet,
+    CaseKind, case_kind, check, floor_packet, model, packet,
     proof::{expected_packet, first_packet, outcome_problem, table_problem},
     scenario::{Flows, LruState, Scenario},
     sequence::{Sequence, low_word},
-    target_of,
 };
 use crate::builtin::{
     batch::{self, WARM_UP_SHARE, mean_ns_per_op, trial},
@@ -47,7 +46,7 @@ pub(super) struct Epoch {
 /// A case in this epoch.
 struct Entry {
     name: String,
-    target: Target,
+    target: CaseKind,
     /// Batches and replays so far: gives each a sequence of its own.
     runs: u32,
     /// When its flows were put into the tables, by the datapath's clock.
@@ -76,7 +75,7 @@ impl Epoch {
             .cases
             .iter()
             .map(|case| {
-                let target = target_of(case)?;
+                let target = case_kind(case)?;
                 Ok(Entry {
                     name: case.name.clone(),
                     target,
@@ -171,8 +170,8 @@ impl Epoch {
     /// Runs a batch to warm caches and predictors; nothing is timed or proved.
     fn warm_up(&mut self, entry: usize, ops: u64) -> Result<(), Fault> {
         match self.entries[entry].target.clone() {
-            Target::Floor(reset) => self.floor(entry, reset, ops, 1).map(drop),
-            Target::Scenario(scenario) => {
+            CaseKind::Floor(reset) => self.floor(entry, reset, ops, 1).map(drop),
+            CaseKind::Scenario(scenario) => {
                 self.keep_warm(entry, &scenario)?;
                 let traffic = self.traffic(entry, &scenario, 1);
                 self.instance(scenario.table)?.batch(
@@ -190,8 +189,8 @@ impl Epoch {
     /// One proved batch of a case.
     fn batch(&mut self, entry: usize, ops: u64, resets: u64) -> Result<Proved, Fault> {
         let once = || match self.entries[entry].target.clone() {
-            Target::Floor(reset) => self.floor(entry, reset, ops, resets),
-            Target::Scenario(scenario) => self.scenario(entry, &scenario, ops, resets),
+            CaseKind::Floor(reset) => self.floor(entry, reset, ops, resets),
+            CaseKind::Scenario(scenario) => self.scenario(entry, &scenario, ops, resets),
         };
         batch::overlapping(once, |proved| &proved.seen)
     }
@@ -349,7 +348,7 @@ impl Epoch {
 impl Loaded for Epoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let entry = self.entry(case)?;
-        let Target::Scenario(scenario) = self.entries[entry].target.clone() else {
+        let CaseKind::Scenario(scenario) = self.entries[entry].target.clone() else {
             return Ok(());
         };
         self.keep_warm(entry, &scenario)?;
@@ -366,8 +365,8 @@ impl Loaded for Epoch {
         // A floor's reset is all that it has, and nothing can't be done twice. What comes first
         // meets other caches than what comes second, so chance decides.
         let doubles = match &self.entries[entry].target {
-            Target::Scenario(scenario) => scenario.reset() != Reset::None,
-            Target::Floor(_) => false,
+            CaseKind::Scenario(scenario) => scenario.reset() != Reset::None,
+            CaseKind::Floor(_) => false,
         };
         let doubled_first = mix(self.seed ^ u64::from(self.entries[entry].runs)) & 1 == 1;
         let mut doubled = None;
