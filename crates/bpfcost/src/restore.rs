@@ -26,7 +26,7 @@ use crate::{
 /// Something of the machine, and how it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "of")]
-pub enum State {
+pub enum SavedState {
     /// A systemd unit.
     Unit {
         /// Its name, `agent.service`.
@@ -45,30 +45,30 @@ pub enum State {
 
 /// What is written down of a state.
 #[derive(Debug, Serialize, Deserialize)]
-struct Note {
+struct SavedStateFile {
     /// The process that changes it, and when that was started, in ticks since the boot: numbers are used again.
     pid: u32,
     started: u64,
     /// The boot; the next one begins anew.
     boot: String,
-    state: State,
+    state: SavedState,
 }
 
 /// A state that is put back when this is dropped; else by the reaper, or by the next start of this program.
 #[derive(Debug)]
-pub struct Kept {
-    state: State,
+pub struct RestoreGuard {
+    state: SavedState,
     note: PathBuf,
     reaper: Arc<Reaper>,
 }
 
-impl Note {
+impl SavedStateFile {
     fn read(path: &Path) -> Option<Self> {
         serde_json::from_str(&fs::read_to_string(path).ok()?).ok()
     }
 }
 
-impl State {
+impl SavedState {
     /// How a unit is now.
     pub fn of_unit(name: &str) -> Result<Self> {
         let known = systemctl(&["show", "--property", "LoadState", "--value", name]);
@@ -83,7 +83,7 @@ impl State {
             );
         }
         let active = systemctl(&["show", "--property", "ActiveState", "--value", name])?;
-        Ok(State::Unit {
+        Ok(SavedState::Unit {
             name: name.to_owned(),
             active: matches!(active.trim(), "active" | "activating" | "reloading"),
         })
@@ -91,7 +91,7 @@ impl State {
 
     /// How a sysctl is now; `None` where there is none of that name.
     pub fn of_setting(name: &str) -> Option<Self> {
-        Some(State::Setting {
+        Some(SavedState::Setting {
             name: name.to_owned(),
             value: fs::read_to_string(setting(name)).ok()?.trim().to_owned(),
         })
@@ -100,8 +100,8 @@ impl State {
     /// Whether it is so now.
     fn holds(&self) -> Result<bool> {
         Ok(match self {
-            State::Unit { name, .. } => State::of_unit(name)? == *self,
-            State::Setting { name, .. } => State::of_setting(name).as_ref() == Some(self),
+            SavedState::Unit { name, .. } => SavedState::of_unit(name)? == *self,
+            SavedState::Setting { name, .. } => SavedState::of_setting(name).as_ref() == Some(self),
         })
     }
 
@@ -111,39 +111,39 @@ impl State {
             return Ok(false);
         }
         match self {
-            State::Unit { name, active } => {
+            SavedState::Unit { name, active } => {
                 systemctl(&[if *active { "start" } else { "stop" }, name]).map(drop)?;
             }
-            State::Setting { name, value } => fs::write(setting(name), value)
+            SavedState::Setting { name, value } => fs::write(setting(name), value)
                 .with_context(|| format!("can't set {name} to {value} again"))?,
         }
         Ok(true)
     }
 }
 
-impl std::fmt::Display for State {
+impl std::fmt::Display for SavedState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            State::Unit { name, active: true } => write!(f, "{name} is started"),
-            State::Unit {
+            SavedState::Unit { name, active: true } => write!(f, "{name} is started"),
+            SavedState::Unit {
                 name,
                 active: false,
             } => write!(f, "{name} is stopped"),
-            State::Setting { name, value } => write!(f, "{name} is {value}"),
+            SavedState::Setting { name, value } => write!(f, "{name} is {value}"),
         }
     }
 }
 
-impl Kept {
+impl RestoreGuard {
     /// Writes a state down. What changes it comes after.
-    pub fn of(state: State) -> Result<Self> {
+    pub fn of(state: SavedState) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let reaper = Reaper::of_process()?;
         let folder = folder()?;
         fs::create_dir_all(&folder)
             .with_context(|| format!("can't make the folder {}", folder.display()))?;
         let pid = std::process::id();
-        let note = Note {
+        let note = SavedStateFile {
             pid,
             started: started(pid).unwrap_or(0),
             boot: boot(),
@@ -159,7 +159,7 @@ impl Kept {
         file.persist(&path)
             .with_context(|| format!("can't write {}", path.display()))?;
         reaper.owe(Duty::PutBack(path.clone()))?;
-        Ok(Kept {
+        Ok(RestoreGuard {
             state,
             note: path,
             reaper,
@@ -167,7 +167,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for RestoreGuard {
     fn drop(&mut self) {
         // Where it fails the file stays, and the next start tries again.
         if self.state.put_back().is_ok() {
@@ -180,7 +180,7 @@ impl Drop for Kept {
 /// Puts back what a note says, whose writer is gone; that can't be told to anybody.
 pub(crate) fn put_back(note: &Path) {
     // Where it fails the file stays, and the next start tells it.
-    if let Some(read) = Note::read(note)
+    if let Some(read) = SavedStateFile::read(note)
         && read.state.put_back().is_ok()
     {
         let _ = fs::remove_file(note);
@@ -199,7 +199,7 @@ pub(crate) fn after_the_dead() -> Vec<String> {
 /// The same of one note.
 fn after(path: &Path) -> Option<String> {
     path.extension().filter(|extension| *extension == "json")?;
-    let note = Note::read(path)?;
+    let note = SavedStateFile::read(path)?;
     if started(note.pid) == Some(note.started) && note.boot == boot() {
         return None; // the process that changed it is alive, and restores it
     }
@@ -272,12 +272,12 @@ mod tests {
 
     fn note(folder: &Path, pid: u32, started: u64, boot: &str) -> PathBuf {
         let path = folder.join("1-0.json");
-        let note = Note {
+        let note = SavedStateFile {
             pid,
             started,
             boot: boot.to_owned(),
             // Of a sysctl that can't be set: restoring it fails and is reported.
-            state: State::Setting {
+            state: SavedState::Setting {
                 name: "kernel.osrelease".to_owned(),
                 value: "0.1".to_owned(),
             },
@@ -309,8 +309,8 @@ mod tests {
 
     #[test]
     fn what_is_as_it_was_needs_nothing() {
-        let state = State::of_setting("kernel.osrelease").expect("every kernel has one");
+        let state = SavedState::of_setting("kernel.osrelease").expect("every kernel has one");
         assert!(!state.put_back().expect("nothing is written"));
-        assert_eq!(State::of_setting("kernel.there_is_none"), None);
+        assert_eq!(SavedState::of_setting("kernel.there_is_none"), None);
     }
 }

@@ -23,7 +23,9 @@ use super::{
 };
 use crate::{
     report::number::{bytes, plain_spaces},
-    target::kernel::{Added, Error, Kept, Manifest, Observer, Origin, State, Store},
+    target::kernel::{
+        Addition, Error, KernelEntry, KernelStatus, Manifest, Observer, Origin, Store,
+    },
 };
 
 /// Add, build, list and remove kernels for guests
@@ -105,11 +107,11 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn told(added: Result<Added, Error>, shown: &Shown) -> Result<()> {
+fn told(added: Result<Addition, Error>, shown: &Shown) -> Result<()> {
     shown.bar.finish_and_clear();
     match added? {
-        Added::New(kernel) => say!("added {}\n  use it: {}", words(&kernel), usage(&kernel)),
-        Added::Already(kernel) => say!("{} is already there, as new as it gets", words(&kernel)),
+        Addition::New(kernel) => say!("added {}\n  use it: {}", words(&kernel), usage(&kernel)),
+        Addition::Already(kernel) => say!("{} is already there, as new as it gets", words(&kernel)),
     }
 }
 
@@ -154,9 +156,9 @@ fn list(store: &Store, format: Format) -> Result<()> {
             .map(|kernel| Listed {
                 release: &kernel.release,
                 state: match kernel.state {
-                    State::Ok => "ok",
-                    State::Damaged(_) => "damaged",
-                    State::OfTheSystem => "system",
+                    KernelStatus::Ok => "ok",
+                    KernelStatus::Damaged(_) => "damaged",
+                    KernelStatus::OfTheSystem => "system",
                 },
                 problem: problem(kernel),
                 bytes: kernel.bytes,
@@ -181,7 +183,7 @@ fn list(store: &Store, format: Format) -> Result<()> {
     for kernel in &kernels {
         let (from, added) = match (&kernel.manifest, &kernel.state) {
             (Some(manifest), _) => (manifest.origin.to_string(), &*manifest.added),
-            (None, State::OfTheSystem) => ("/boot".to_owned(), ""),
+            (None, KernelStatus::OfTheSystem) => ("/boot".to_owned(), ""),
             (None, _) => ("unknown".to_owned(), ""),
         };
         table.add_row([
@@ -197,10 +199,10 @@ fn list(store: &Store, format: Format) -> Result<()> {
     say!("\nUse one: --on vm:NAME, --on exact:NAME; a part of a name is enough, e.g. 6.12")
 }
 
-fn problem(kernel: &Kept) -> Option<&str> {
+fn problem(kernel: &KernelEntry) -> Option<&str> {
     match &kernel.state {
-        State::Damaged(what) => Some(what),
-        State::Ok | State::OfTheSystem => None,
+        KernelStatus::Damaged(what) => Some(what),
+        KernelStatus::Ok | KernelStatus::OfTheSystem => None,
     }
 }
 

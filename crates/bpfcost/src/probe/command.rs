@@ -21,7 +21,7 @@ use super::{
 use crate::{
     fault::Fault,
     process::{Process, RunContext, tail, told},
-    restore::{Kept, State},
+    restore::{RestoreGuard, SavedState},
 };
 
 /// How long a tool may take to load its programs: bpftrace needs one second, bcc's compiler some five.
@@ -53,7 +53,7 @@ pub(super) struct Tool {
     plain: bool,
     running: Option<Running>,
     /// Put back when it is gone.
-    _settings: Vec<Kept>,
+    _settings: Vec<RestoreGuard>,
 }
 
 /// A tool that runs.
@@ -67,8 +67,8 @@ impl Tool {
     pub(super) fn new(command: &str, plain: bool) -> Result<Self> {
         let settings = SETTINGS
             .into_iter()
-            .filter_map(State::of_setting)
-            .map(Kept::of);
+            .filter_map(SavedState::of_setting)
+            .map(RestoreGuard::of);
         Ok(Tool {
             command: command.to_owned(),
             plain: plain || WITHOUT_BPF.contains(&program(command)),

@@ -82,7 +82,7 @@ pub(crate) fn there(spec: &Spec) -> Result<()> {
         Spec::Object { path, .. } if !path.is_file() => {
             bail!("there is no file {}", path.display())
         }
-        Spec::Unit(name) => crate::restore::State::of_unit(name).map(drop),
+        Spec::Unit(name) => crate::restore::SavedState::of_unit(name).map(drop),
         Spec::Command(command) | Spec::Process(command) => command::there(command),
         _ => Ok(()),
     })

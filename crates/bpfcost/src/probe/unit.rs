@@ -16,7 +16,7 @@ use super::{
 use crate::{
     fault::Fault,
     process::{RunContext, process_tree},
-    restore::{Kept, State, systemctl},
+    restore::{RestoreGuard, SavedState, systemctl},
 };
 
 /// How long a unit's BPF programs are waited for; systemd says that it is started only when it is ready, and
@@ -30,13 +30,13 @@ pub(super) struct Unit {
     /// Its control group while it runs.
     group: Option<PathBuf>,
     /// Starts or stops it when this is gone.
-    _before: Kept,
+    _before: RestoreGuard,
 }
 
 impl Unit {
     /// Stops it, so that windows without it can come.
     pub(super) fn open(name: &str) -> Result<Self> {
-        let before = Kept::of(State::of_unit(name)?)?;
+        let before = RestoreGuard::of(SavedState::of_unit(name)?)?;
         systemctl(&["stop", name])?;
         Ok(Unit {
             name: name.to_owned(),

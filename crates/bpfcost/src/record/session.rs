@@ -43,7 +43,7 @@ pub struct SessionFile {
 
 /// The file's content.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Kept {
+struct SessionFileContent {
     schema: u32,
     /// By CPU and kernel.
     machines: BTreeMap<String, SessionSpread>,
@@ -79,7 +79,9 @@ impl SessionFile {
     pub fn save(&self, machine: &Machine, spread: &SessionSpread) -> Result<(), FileError> {
         let mut kept = match self.read() {
             // What can't be read is only a cache: measured again, it is written anew.
-            Err(FileError::Damaged { .. } | FileError::NotARecord(..)) => Kept::default(),
+            Err(FileError::Damaged { .. } | FileError::NotARecord(..)) => {
+                SessionFileContent::default()
+            }
             kept => kept?,
         };
         kept.schema = SCHEMA;
@@ -94,15 +96,17 @@ impl SessionFile {
         })
     }
 
-    fn read(&self) -> Result<Kept, FileError> {
+    fn read(&self) -> Result<SessionFileContent, FileError> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Kept::default()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(SessionFileContent::default());
+            }
             Err(source) => {
                 return Err(FileError::Read(self.path.clone(), source));
             }
         };
-        let kept: Kept = serde_json::from_slice(&bytes)
+        let kept: SessionFileContent = serde_json::from_slice(&bytes)
             .map_err(|error| super::file::error_at(&error, &self.path))?;
         if kept.schema > SCHEMA {
             return Err(FileError::Newer(

@@ -8,7 +8,7 @@ use super::{
     link,
     optimisation::{Keeper, Turned},
     peek::Peek,
-    state::{List, State, trouble},
+    state::{KprobeList, KprobeState, trouble},
 };
 use crate::{
     attach::{
@@ -30,7 +30,7 @@ const BETWEEN_ASKS: Duration = Duration::from_millis(10);
 
 /// What it takes to be there, made once.
 pub(in crate::attach) struct Tools {
-    list: List,
+    list: KprobeList,
     keeper: Option<Rc<Keeper>>,
     peek: Rc<RefCell<Peek>>,
     /// Where in the function the kernel took a kprobe.
@@ -40,7 +40,7 @@ pub(in crate::attach) struct Tools {
 impl Tools {
     pub(in crate::attach) fn make() -> Result<Self> {
         Ok(Tools {
-            list: List::open()?,
+            list: KprobeList::open()?,
             keeper: Keeper::start()?,
             peek: Rc::new(RefCell::new(Peek::load()?)),
             offset: None,
@@ -55,8 +55,8 @@ pub(in crate::attach) struct Inside {
     _turned: Option<Turned>,
     function: String,
     offset: u32,
-    expected: State,
-    list: List,
+    expected: KprobeState,
+    list: KprobeList,
     peek: Rc<RefCell<Peek>>,
 }
 
@@ -88,9 +88,9 @@ pub(in crate::attach) fn attach(
         function: function.to_owned(),
         offset,
         expected: if optimised {
-            State::Optimised
+            KprobeState::Optimised
         } else {
-            State::Breakpoint
+            KprobeState::Breakpoint
         },
         list: tools.list.clone(),
         peek: Rc::clone(&tools.peek),
@@ -113,7 +113,7 @@ fn place(
         match link::inside(program, function, offset as usize) {
             Ok(link) => {
                 let listed = tools.list.find(function, offset..=offset)?;
-                if listed.is_some_and(|listed| listed.state != State::Ftrace) {
+                if listed.is_some_and(|listed| listed.state != KprobeState::Ftrace) {
                     return Ok((link, offset));
                 }
             }
@@ -151,7 +151,12 @@ impl Inside {
 impl Attached for Inside {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         let got = match self.list.find(&self.function, self.offset..=self.offset)? {
-            Some(listed) if matches!(listed.state, State::Breakpoint | State::Optimised) => {
+            Some(listed)
+                if matches!(
+                    listed.state,
+                    KprobeState::Breakpoint | KprobeState::Optimised
+                ) =>
+            {
                 self.peek.borrow_mut().state(listed.address)?
             }
             listed => listed.map(|listed| listed.state),

@@ -22,7 +22,7 @@ use libbpf_rs::{
 
 use self::{
     all::All,
-    state::{List, State, trouble},
+    state::{KprobeList, KprobeState, trouble},
 };
 pub(super) use self::{
     event::Event,
@@ -54,7 +54,7 @@ pub(super) struct Kernel {
     skeleton: Owned<DriverSkel<'static>>,
     /// Dropped behind the program.
     _quiet: Option<printk::Quiet>,
-    kprobes: Option<List>,
+    kprobes: Option<KprobeList>,
     inside: Option<inside::Tools>,
     all: Option<All>,
     tracepoint: Option<u64>,
@@ -78,7 +78,7 @@ impl Kernel {
             program: skeleton.runnable(&name)?,
             skeleton,
             _quiet: quiet,
-            kprobes: List::open().ok(),
+            kprobes: KprobeList::open().ok(),
             inside: None,
             all: None,
             tracepoint: None,
@@ -228,13 +228,16 @@ impl Attached for Everywhere {
 struct OnEntry {
     link: Link,
     function: &'static str,
-    list: List,
+    list: KprobeList,
 }
 
 impl Attached for OnEntry {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         let listed = self.list.find(self.function, 0..=ENTRY_BYTES)?;
-        Ok(trouble(State::Ftrace, listed.map(|listed| listed.state)))
+        Ok(trouble(
+            KprobeState::Ftrace,
+            listed.map(|listed| listed.state),
+        ))
     }
 
     fn missed(&mut self) -> Result<u64> {

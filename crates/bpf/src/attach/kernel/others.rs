@@ -5,7 +5,7 @@ use std::{fs, io};
 use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, PerfEventType};
 
 use super::{
-    state::{self, State},
+    state::{self, KprobeState},
     tracepoint,
 };
 use crate::{
@@ -93,7 +93,7 @@ fn where_there(text: io::Result<String>) -> io::Result<String> {
 /// Kprobes that take hits. One that is off costs nothing, such as the event of a process that was killed.
 fn probed(list: &str, functions: &[&str]) -> Vec<String> {
     state::all(list)
-        .filter(|kprobe| kprobe.state != State::Off)
+        .filter(|kprobe| kprobe.state != KprobeState::Off)
         .filter(|kprobe| functions.contains(&kprobe.function.as_str()))
         .map(|kprobe| format!("a kprobe at {}+{:#x}", kprobe.function, kprobe.offset))
         .collect()

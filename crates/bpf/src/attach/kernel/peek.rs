@@ -3,7 +3,7 @@
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
-use super::state::State;
+use super::state::KprobeState;
 use crate::{
     cpu::current_cpu,
     error::{Result, no_area},
@@ -31,7 +31,7 @@ impl Peek {
     }
 
     /// What takes hits at that address; `None` where it is neither.
-    pub(super) fn state(&mut self, address: u64) -> Result<Option<State>> {
+    pub(super) fn state(&mut self, address: u64) -> Result<Option<KprobeState>> {
         let area = || no_area("driver");
         let skeleton = &mut *self.0;
         let bss = skeleton.maps.bss_data.as_deref_mut().ok_or_else(area)?;
@@ -39,8 +39,8 @@ impl Peek {
         run::on_cpu(&Program::of(&skeleton.progs.peek)?, current_cpu(), &[])?;
         let [first, ..] = fetch(&bss.peeked).to_ne_bytes();
         Ok(match first {
-            BREAKPOINT => Some(State::Breakpoint),
-            JUMP => Some(State::Optimised),
+            BREAKPOINT => Some(KprobeState::Breakpoint),
+            JUMP => Some(KprobeState::Optimised),
             _ => None,
         })
     }

@@ -10,7 +10,7 @@ use crate::{
 
 /// How a kprobe takes its hits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum KprobeState {
     /// By a breakpoint.
     Breakpoint,
     /// By a jump in the breakpoint's place, or soon to be.
@@ -21,35 +21,35 @@ pub(super) enum State {
     Off,
 }
 
-impl State {
+impl KprobeState {
     fn name(self) -> &'static str {
         match self {
-            State::Breakpoint => "a breakpoint",
-            State::Optimised => "optimised to a jump",
-            State::Ftrace => "on ftrace's call",
-            State::Off => "off",
+            KprobeState::Breakpoint => "a breakpoint",
+            KprobeState::Optimised => "optimised to a jump",
+            KprobeState::Ftrace => "on ftrace's call",
+            KprobeState::Off => "off",
         }
     }
 }
 
 /// A kprobe of the machine, anyone's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct KprobeEntry {
     pub(super) address: u64,
     pub(super) function: String,
     pub(super) offset: u32,
-    pub(super) state: State,
+    pub(super) state: KprobeState,
 }
 
 /// All kprobes of the machine.
-pub(super) struct List(Rc<Opened>);
+pub(super) struct KprobeList(Rc<Opened>);
 
-impl List {
+impl KprobeList {
     pub(super) fn open() -> Result<Self> {
-        Ok(List(Rc::new(Opened::new("debugfs")?)))
+        Ok(KprobeList(Rc::new(Opened::new("debugfs")?)))
     }
 
-    pub(super) fn read(&self) -> Result<Vec<Listed>> {
+    pub(super) fn read(&self) -> Result<Vec<KprobeEntry>> {
         let text = fs::read_to_string(self.0.path("kprobes/list"));
         let text = text.map_err(failed(
             "debugfs",
@@ -63,46 +63,46 @@ impl List {
         &self,
         function: &str,
         offsets: RangeInclusive<u32>,
-    ) -> Result<Option<Listed>> {
+    ) -> Result<Option<KprobeEntry>> {
         let all = self.read()?;
-        let is_it = |one: &Listed| one.function == function && offsets.contains(&one.offset);
+        let is_it = |one: &KprobeEntry| one.function == function && offsets.contains(&one.offset);
         Ok(all.into_iter().find(is_it))
     }
 }
 
 /// What is wrong, where a kprobe should be in one state and is in another, or not there.
-pub(super) fn trouble(expected: State, got: Option<State>) -> Option<Trouble> {
+pub(super) fn trouble(expected: KprobeState, got: Option<KprobeState>) -> Option<Trouble> {
     (got != Some(expected)).then(|| Trouble {
         check: "the kprobe's state",
         expected: expected.name().to_owned(),
-        got: got.map_or("not there", State::name).to_owned(),
+        got: got.map_or("not there", KprobeState::name).to_owned(),
     })
 }
 
-impl Clone for List {
+impl Clone for KprobeList {
     fn clone(&self) -> Self {
-        List(Rc::clone(&self.0))
+        KprobeList(Rc::clone(&self.0))
     }
 }
 
 /// The kprobes in the text of `kprobes/list`.
-pub(super) fn all(text: &str) -> impl Iterator<Item = Listed> {
+pub(super) fn all(text: &str) -> impl Iterator<Item = KprobeEntry> {
     text.lines().filter_map(listed)
 }
 
 /// A line such as `ffffffff8c1ff6b9  k  bpf_get_numa_node_id+0x9    [OPTIMIZED]`.
-fn listed(line: &str) -> Option<Listed> {
+fn listed(line: &str) -> Option<KprobeEntry> {
     let mut words = line.split_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok()?;
     let place = words.nth(1)?;
     let (function, offset) = place.rsplit_once("+0x")?;
     let state = match line {
-        _ if line.contains("[DISABLED]") || line.contains("[GONE]") => State::Off,
-        _ if line.contains("[FTRACE]") => State::Ftrace,
-        _ if line.contains("[OPTIMIZED]") => State::Optimised,
-        _ => State::Breakpoint,
+        _ if line.contains("[DISABLED]") || line.contains("[GONE]") => KprobeState::Off,
+        _ if line.contains("[FTRACE]") => KprobeState::Ftrace,
+        _ if line.contains("[OPTIMIZED]") => KprobeState::Optimised,
+        _ => KprobeState::Breakpoint,
     };
-    Some(Listed {
+    Some(KprobeEntry {
         address,
         function: function.to_owned(),
         offset: u32::from_str_radix(offset, 16).ok()?,
@@ -120,14 +120,17 @@ mod tests {
         let optimised = "ffffffff8c1ff6b9  k  bpf_get_numa_node_id+0x9    [OPTIMIZED]";
         assert_eq!(
             of(optimised),
-            Some(("bpf_get_numa_node_id".into(), 9, State::Optimised))
+            Some(("bpf_get_numa_node_id".into(), 9, KprobeState::Optimised))
         );
         let ftrace = "ffffffff8c1ff6b4  r  security_bpf+0x4    [FTRACE]";
-        assert_eq!(of(ftrace), Some(("security_bpf".into(), 4, State::Ftrace)));
+        assert_eq!(
+            of(ftrace),
+            Some(("security_bpf".into(), 4, KprobeState::Ftrace))
+        );
         let plain = "ffffffff8c1ff6b9  k  f+0x1f  veth  ";
-        assert_eq!(of(plain), Some(("f".into(), 0x1f, State::Breakpoint)));
+        assert_eq!(of(plain), Some(("f".into(), 0x1f, KprobeState::Breakpoint)));
         let off = "ffffffff8c1ff6b9  k  f+0x0    [DISABLED][FTRACE]";
-        assert_eq!(of(off), Some(("f".into(), 0, State::Off)));
+        assert_eq!(of(off), Some(("f".into(), 0, KprobeState::Off)));
         assert_eq!(of(""), None);
         assert_eq!(of("one two three"), None);
     }

@@ -71,7 +71,7 @@ pub(super) struct Apt<'a> {
 
 /// What the lists say of a package.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Listed {
+pub(super) struct PackageEntry {
     pub(super) version: String,
     /// Names of the packages that it depends on.
     pub(super) depends: Vec<String>,
@@ -138,7 +138,7 @@ impl<'a> Apt<'a> {
     }
 
     /// The newest version of a package; `None` where the suite lacks it.
-    pub(super) fn show(&self, package: &str) -> Result<Option<Listed>, Error> {
+    pub(super) fn show(&self, package: &str) -> Result<Option<PackageEntry>, Error> {
         let said = self.run(APT_CACHE, &["--no-all-versions", "show", package])?;
         if said.ok {
             return Ok(listed(&said.out));
@@ -287,7 +287,7 @@ fn share(line: &str) -> Option<f64> {
 }
 
 /// The first stanza of `apt-cache show`.
-fn listed(text: &str) -> Option<Listed> {
+fn listed(text: &str) -> Option<PackageEntry> {
     let stanza = text.split("\n\n").next()?;
     let field = |key: &str| {
         stanza
@@ -295,7 +295,7 @@ fn listed(text: &str) -> Option<Listed> {
             .find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))
     };
     let depends = field("Depends").unwrap_or_default();
-    Some(Listed {
+    Some(PackageEntry {
         version: field("Version")?.to_owned(),
         depends: depends
             .split(',')

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Added, Error, Observer, Origin, Package, Store,
+    Addition, Error, Observer, Origin, Package, Store,
     command::{self, Program},
     debian::Suite,
     error::{failed, no_architecture, program_failed},
@@ -60,7 +60,7 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Builds it, unless it is there from the same source and configuration.
-pub(super) fn build(store: &Store, observer: &dyn Observer) -> Result<Added, Error> {
+pub(super) fn build(store: &Store, observer: &dyn Observer) -> Result<Addition, Error> {
     if env::consts::ARCH != "x86_64" {
         return Err(no_architecture(env::consts::ARCH));
     }
@@ -73,14 +73,14 @@ pub(super) fn build(store: &Store, observer: &dyn Observer) -> Result<Added, Err
         config_sha256: hex(&Sha256::digest(CONFIG)),
     };
     if let Some(manifest) = store.whole(|one| *one == origin)? {
-        return Ok(Added::Already(manifest));
+        return Ok(Addition::Already(manifest));
     }
     staging.need_room(ROOM_BYTES)?;
     let tree = unpack(&suite, source, &staging, observer)?;
     let built = make(&tree, &staging, observer)?;
     let release = image::release(&built)?;
     fs::rename(&built, staging.image(&release)?).map_err(failed("move", &built))?;
-    staging.keep(&release, origin).map(Added::New)
+    staging.keep(&release, origin).map(Addition::New)
 }
 
 /// Names everything that is missing at once.

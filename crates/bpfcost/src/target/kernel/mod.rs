@@ -28,7 +28,7 @@ pub use debian::KNOWN_SUITES;
 pub use error::Error;
 pub use manifest::{Manifest, Origin, Package};
 pub use observer::{Observer, Quiet};
-pub use store::{Added, Kept, State, Store};
+pub use store::{Addition, KernelEntry, KernelStatus, Store};
 
 /// A kernel that a guest can boot.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -25,7 +25,7 @@ pub struct Store {
 
 /// What became of an addition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Added {
+pub enum Addition {
     /// It is new, or was made anew.
     New(Manifest),
     /// It was there, and is whole.
@@ -34,7 +34,7 @@ pub enum Added {
 
 /// A kernel, as a list shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct KernelEntry {
     /// Its release, which is its name.
     pub release: String,
     /// What is known of it; `None` for one of the system, and where that can't be read.
@@ -42,12 +42,12 @@ pub struct Kept {
     /// Image and modules together.
     pub bytes: u64,
     /// Whether it can be used.
-    pub state: State,
+    pub state: KernelStatus,
 }
 
 /// Whether a kernel can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum KernelStatus {
     /// It is as it was added.
     Ok,
     /// It is not, and how it differs.
@@ -87,8 +87,8 @@ impl Store {
     }
 
     /// All kernels, each looked at: those that were added, oldest first, then those of the system.
-    pub fn list(&self) -> Result<Vec<Kept>, Error> {
-        let mut kernels: Vec<Kept> = self
+    pub fn list(&self) -> Result<Vec<KernelEntry>, Error> {
+        let mut kernels: Vec<KernelEntry> = self
             .releases()?
             .into_iter()
             .map(|one| self.kept(one))
@@ -96,11 +96,11 @@ impl Store {
         for kernel in place::of_system(&self.system) {
             if kernels.iter().all(|kept| kept.release != kernel.release) {
                 let image = fs::metadata(&kernel.image).map_or(0, |image| image.len());
-                kernels.push(Kept {
+                kernels.push(KernelEntry {
                     bytes: image + kernel.modules.as_deref().map_or(0, modules::size),
                     release: kernel.release,
                     manifest: None,
-                    state: State::OfTheSystem,
+                    state: KernelStatus::OfTheSystem,
                 });
             }
         }
@@ -174,7 +174,7 @@ impl Store {
     }
 
     /// Adds the newest kernel of a Debian suite, or the kernel at a path.
-    pub fn add(&self, word: &str, observer: &dyn Observer) -> Result<Added, Error> {
+    pub fn add(&self, word: &str, observer: &dyn Observer) -> Result<Addition, Error> {
         if word.contains('/') || Path::new(word).is_file() {
             return self.add_path(Path::new(word), observer);
         }
@@ -191,7 +191,7 @@ impl Store {
     }
 
     /// Builds the kernel with frame pointers, `6.12-fp`.
-    pub fn build_frame_pointer(&self, observer: &dyn Observer) -> Result<Added, Error> {
+    pub fn build_frame_pointer(&self, observer: &dyn Observer) -> Result<Addition, Error> {
         frame_pointer::build(self, observer)
     }
 
@@ -204,22 +204,22 @@ impl Store {
         }))
     }
 
-    fn add_suite(&self, suite: &str, observer: &dyn Observer) -> Result<Added, Error> {
+    fn add_suite(&self, suite: &str, observer: &dyn Observer) -> Result<Addition, Error> {
         let staging = Staging::begin(&self.folder, observer)?;
         let open = Suite::open(suite, &self.system, &staging, observer)?;
         let packages = open.newest()?;
         let same = |origin: &Origin| matches!(origin, Origin::Debian { packages: own, .. } if *own == packages);
         if let Some(manifest) = self.whole(same)? {
-            return Ok(Added::Already(manifest));
+            return Ok(Addition::Already(manifest));
         }
         let release = open.unpack(&packages)?;
         drop(open);
         staging
             .keep(&release, debian::origin(suite, packages))
-            .map(Added::New)
+            .map(Addition::New)
     }
 
-    fn add_path(&self, path: &Path, observer: &dyn Observer) -> Result<Added, Error> {
+    fn add_path(&self, path: &Path, observer: &dyn Observer) -> Result<Addition, Error> {
         let release = image::release(path)?;
         let path = fs::canonicalize(path).map_err(failed("read", path))?;
         let folder = self.folder.join(&release);
@@ -229,7 +229,7 @@ impl Store {
             && manifest.modules.is_some() == modules.is_some()
             && manifest.differs(&folder).is_none()
         {
-            return Ok(Added::Already(manifest));
+            return Ok(Addition::Already(manifest));
         }
         let staging = Staging::begin(&self.folder, observer)?;
         observer.doing(&format!("copying {release}"));
@@ -247,7 +247,9 @@ impl Store {
                  have all that a guest needs in its image"
             )),
         }
-        staging.keep(&release, Origin::Path(path)).map(Added::New)
+        staging
+            .keep(&release, Origin::Path(path))
+            .map(Addition::New)
     }
 
     /// Removes a kernel that was added; gives its release.
@@ -339,16 +341,18 @@ impl Store {
         })
     }
 
-    fn kept(&self, release: String) -> Kept {
+    fn kept(&self, release: String) -> KernelEntry {
         let folder = self.folder.join(&release);
         let (manifest, state) = match Manifest::read(&folder) {
             Ok(manifest) => {
-                let state = manifest.differs(&folder).map_or(State::Ok, State::Damaged);
+                let state = manifest
+                    .differs(&folder)
+                    .map_or(KernelStatus::Ok, KernelStatus::Damaged);
                 (Some(manifest), state)
             }
-            Err(what) => (None, State::Damaged(what)),
+            Err(what) => (None, KernelStatus::Damaged(what)),
         };
-        Kept {
+        KernelEntry {
             bytes: modules::size(&folder),
             release,
             manifest,

@@ -47,7 +47,7 @@ impl Lab {
     fn add(&self, release: &str) {
         let image = self.tree("elsewhere", release);
         let added = self.store.add(image.to_str().unwrap(), &Quiet).unwrap();
-        assert!(matches!(added, Added::New(kernel) if kernel.release == release));
+        assert!(matches!(added, Addition::New(kernel) if kernel.release == release));
     }
 
     /// Says that a kept kernel came from elsewhere.
@@ -160,7 +160,7 @@ fn kernels_of_the_system_are_there_too() {
     let image = lab.tree("system", "6.1.0-50-amd64");
     lab.write("system/boot/vmlinuz-6.1.0-60-amd64", b"not one");
     lab.write("system/boot/initrd.img-6.1.0-50-amd64", b"");
-    let releases = |kernels: Vec<Kept>| -> Vec<String> {
+    let releases = |kernels: Vec<KernelEntry>| -> Vec<String> {
         kernels.into_iter().map(|kernel| kernel.release).collect()
     };
     assert_eq!(
@@ -249,14 +249,14 @@ fn damage_is_seen_and_told() {
     ] {
         let lab = Lab::new();
         lab.add(release);
-        assert_eq!(lab.store.list().unwrap()[0].state, State::Ok);
+        assert_eq!(lab.store.list().unwrap()[0].state, KernelStatus::Ok);
         harm(lab.path("store").join(release).join(&what));
         let error = lab.store.find("6.12").unwrap_err();
         assert!(matches!(error, Error::Damaged { .. }), "{error}");
         assert!(error.to_string().contains(words), "{what}: {error}");
         assert!(error.to_string().contains("bpfcost kernel"), "{error}");
         let listed = lab.store.list().unwrap();
-        assert!(matches!(&listed[0].state, State::Damaged(what) if what.contains(words)));
+        assert!(matches!(&listed[0].state, KernelStatus::Damaged(what) if what.contains(words)));
         // It did not come from Debian, so it can't be fetched; but it can be added again.
         assert!(matches!(
             lab.store.ensure("6.12", &Quiet),
@@ -354,12 +354,15 @@ fn additions_by_path() {
     let lab = Lab::new();
     let image = lab.tree("elsewhere", "6.1.5");
     let word = image.to_str().unwrap();
-    assert!(matches!(lab.store.add(word, &Quiet), Ok(Added::New(_))));
-    assert!(matches!(lab.store.add(word, &Quiet), Ok(Added::Already(_))));
+    assert!(matches!(lab.store.add(word, &Quiet), Ok(Addition::New(_))));
+    assert!(matches!(
+        lab.store.add(word, &Quiet),
+        Ok(Addition::Already(_))
+    ));
     // Another build of the same release takes its place.
     fs::write(&image, [bz_image("6.1.5"), vec![1]].concat()).unwrap();
     let before = lab.store.find("6.1").unwrap();
-    assert!(matches!(lab.store.add(word, &Quiet), Ok(Added::New(_))));
+    assert!(matches!(lab.store.add(word, &Quiet), Ok(Addition::New(_))));
     assert_eq!(lab.store.find("6.1").unwrap(), before);
     // One without modules says so.
     let built = lab.write("linux/bzImage", &bz_image("6.9.0-y"));
