@@ -32,17 +32,17 @@ pub(crate) struct Layout {
 #[derive(Debug)]
 struct Variable {
     section: String,
-    place: Place,
+    place: ByteRange,
     /// Bytes from one element to the next, where it is an array.
     stride: usize,
     elements: usize,
     /// Members of a structure, or of the array's.
-    members: BTreeMap<String, Place>,
+    members: BTreeMap<String, ByteRange>,
 }
 
 /// Bytes of a section, of a structure.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct ByteRange {
     offset: usize,
     bytes: usize,
 }
@@ -69,7 +69,7 @@ impl Layout {
                     named.unwrap_or_default().into_owned(),
                     Variable {
                         section: name.to_string_lossy().into_owned(),
-                        place: Place {
+                        place: ByteRange {
                             offset: entry.offset as usize,
                             bytes: entry.size,
                         },
@@ -104,7 +104,7 @@ impl Layout {
     }
 
     /// The place of a member in the section, of one element of an array.
-    fn member(&self, name: &str, index: usize, member: &str) -> Result<(&str, Place)> {
+    fn member(&self, name: &str, index: usize, member: &str) -> Result<(&str, ByteRange)> {
         let variable = self.variable(name)?;
         let place = variable.members.get(member).copied();
         let place = place
@@ -112,7 +112,7 @@ impl Layout {
             .ok_or_else(|| self.no(&format!("{name}[{index}].{member}")))?;
         Ok((
             &variable.section,
-            Place {
+            ByteRange {
                 offset: variable.place.offset + index * variable.stride + place.offset,
                 ..place
             },
@@ -125,7 +125,7 @@ impl Layout {
 }
 
 /// Integers of a structure. Bit fields are left out.
-fn members(btf: &Btf<'_>, of: &Struct<'_>) -> BTreeMap<String, Place> {
+fn members(btf: &Btf<'_>, of: &Struct<'_>) -> BTreeMap<String, ByteRange> {
     let place = |member: StructMember<'_>| {
         let MemberAttr::Normal { offset } = member.attr else {
             return None;
@@ -135,7 +135,7 @@ fn members(btf: &Btf<'_>, of: &Struct<'_>) -> BTreeMap<String, Place> {
         let bytes = Int::try_from(ty.skip_mods_and_typedefs()).ok()?.size();
         Some((
             name,
-            Place {
+            ByteRange {
                 offset: offset as usize / 8,
                 bytes,
             },
@@ -200,7 +200,7 @@ impl Globals {
         self.write(&section, place, value, name)
     }
 
-    fn read(&self, section: &str, place: Place, name: &str) -> Result<u64> {
+    fn read(&self, section: &str, place: ByteRange, name: &str) -> Result<u64> {
         let bytes = self.sections.get(section).and_then(|section| {
             let bytes = section.get(place.offset..place.offset + place.bytes)?;
             let mut word = [0; 8];
@@ -210,7 +210,7 @@ impl Globals {
         bytes.ok_or_else(|| self.layout.no(name))
     }
 
-    fn write(&mut self, section: &str, place: Place, value: u64, name: &str) -> Result<()> {
+    fn write(&mut self, section: &str, place: ByteRange, value: u64, name: &str) -> Result<()> {
         let section = self.sections.get_mut(section);
         if section.is_some_and(|section| write(section, place, value)) {
             Ok(())
@@ -221,7 +221,7 @@ impl Globals {
 }
 
 /// Whether there was such a place, of at most a word.
-fn write(section: &mut [u8], place: Place, value: u64) -> bool {
+fn write(section: &mut [u8], place: ByteRange, value: u64) -> bool {
     let word = value.to_le_bytes();
     let Some(value) = word.get(..place.bytes) else {
         return false;

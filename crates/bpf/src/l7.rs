@@ -87,7 +87,7 @@ pub struct Call<'a> {
 
 /// Where the functions of a Go program are, in bytes from the start of its file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct FunctionOffsets {
     /// Entry of `crypto/tls.(*Conn).Read`, and its return instructions.
     pub read: (usize, Vec<usize>),
     /// The same of `Write`.
@@ -145,7 +145,7 @@ impl L7 {
 
     /// Attaches them for these processes; each with the functions of its program, where more than sockets
     /// are watched.
-    pub fn attach(&mut self, processes: &[(u32, Places)]) -> Result<()> {
+    pub fn attach(&mut self, processes: &[(u32, FunctionOffsets)]) -> Result<()> {
         links::close(&mut self.links);
         let maps = &self.skeleton.maps;
         maps::empty(&maps.l7_processes, "l7_processes")?;
@@ -171,7 +171,7 @@ impl L7 {
         Ok(())
     }
 
-    fn link(&mut self, processes: &[(u32, Places)]) -> Result<()> {
+    fn link(&mut self, processes: &[(u32, FunctionOffsets)]) -> Result<()> {
         let programs = &self.skeleton.progs;
         // Exits before entries, so that no call is begun that is not ended.
         for (program, call) in [

@@ -5,7 +5,7 @@ mod require;
 use std::{fs, os::unix::fs::FileExt as _, sync::Mutex};
 
 use bpfcost_bpf::{
-    attach::{Attach, BatchRequest, Body, Driver, Events, Maps, Placed, Probe},
+    attach::{Attach, BatchRequest, Body, Driver, Events, Maps, Probe, SiteCode},
     current_cpu,
 };
 
@@ -102,19 +102,19 @@ fn hits_every_event(
 }
 
 /// What was put into the code of this program, as `/proc/self/mem` has it.
-fn placed_in(code: &[u8], attach: Attach) -> Option<Placed> {
+fn placed_in(code: &[u8], attach: Attach) -> Option<SiteCode> {
     let now = code_of_this_program();
     let place = code.iter().zip(&now).position(|(was, is)| was != is)?;
     let may_be = match attach.driver() {
-        Driver::UserNop5 => Placed::Call,
-        Driver::UserNop10 => Placed::LeaCall,
-        _ => Placed::Int3,
+        Driver::UserNop5 => SiteCode::Call,
+        Driver::UserNop10 => SiteCode::LeaCall,
+        _ => SiteCode::Int3,
     };
     match now[place] {
-        0xcc => Some(Placed::Int3),
-        0xe8 if may_be == Placed::Call => Some(may_be),
+        0xcc => Some(SiteCode::Int3),
+        0xe8 if may_be == SiteCode::Call => Some(may_be),
         // The first byte of `lea`.
-        0x48 if may_be == Placed::LeaCall => Some(may_be),
+        0x48 if may_be == SiteCode::LeaCall => Some(may_be),
         other => panic!("{attach}: {other:#x} at {place:#x}"),
     }
 }

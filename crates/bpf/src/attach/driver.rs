@@ -9,7 +9,7 @@ use super::{
     fault::Faults,
     kernel::{self, Kernel},
     net::{Frames, Sendto},
-    user::{Calls, Placed},
+    user::{Calls, SiteCode},
 };
 use crate::{
     error::{Error, Result},
@@ -245,7 +245,7 @@ pub trait Attached {
     }
 
     /// What the kernel put at the probe's site, where that is code of user space.
-    fn placed(&self) -> Option<Placed> {
+    fn placed(&self) -> Option<SiteCode> {
         None
     }
 

@@ -33,7 +33,7 @@ pub use maps::Maps;
 pub use probe::{Probe, ProbeCounts};
 pub use types::Attach;
 use types::ProgramKind;
-pub use user::Placed;
+pub use user::SiteCode;
 pub use user_object::UserObject;
 
 use crate::error::{Result, failed};

@@ -26,7 +26,7 @@ const FIRST_CALLS: u64 = 10;
 
 /// What the kernel puts at a probe's site while it is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Placed {
+pub enum SiteCode {
     /// A breakpoint.
     Int3,
     /// A call, in place of a `nop` of five bytes: Linux 6.18 puts it there after the first hit. Later kernels do
@@ -36,26 +36,26 @@ pub enum Placed {
     LeaCall,
 }
 
-impl Placed {
+impl SiteCode {
     /// All of them.
-    pub const ALL: [Placed; 3] = [Placed::Int3, Placed::Call, Placed::LeaCall];
+    pub const ALL: [SiteCode; 3] = [SiteCode::Int3, SiteCode::Call, SiteCode::LeaCall];
 
     /// As a disassembler would write it.
     pub fn name(self) -> &'static str {
         match self {
-            Placed::Int3 => "int3",
-            Placed::Call => "call",
-            Placed::LeaCall => "lea+call",
+            SiteCode::Int3 => "int3",
+            SiteCode::Call => "call",
+            SiteCode::LeaCall => "lea+call",
         }
     }
 
     /// By the code that stands there; `None` where the kernel placed nothing that is known.
     fn at(code: &[u8]) -> Option<Self> {
         match code {
-            [0xcc, ..] => Some(Placed::Int3),
-            [0xe8, ..] => Some(Placed::Call),
+            [0xcc, ..] => Some(SiteCode::Int3),
+            [0xe8, ..] => Some(SiteCode::Call),
             // lea rsp, [rsp - 0x80]; call
-            [0x48, 0x8d, 0x64, 0x24, 0x80, 0xe8, ..] => Some(Placed::LeaCall),
+            [0x48, 0x8d, 0x64, 0x24, 0x80, 0xe8, ..] => Some(SiteCode::LeaCall),
             _ => None,
         }
     }
@@ -152,7 +152,7 @@ struct Site {
     _link: Link,
     alive: Rc<()>,
     routine: Routine,
-    placed: Placed,
+    placed: SiteCode,
 }
 
 impl Site {
@@ -163,7 +163,7 @@ impl Site {
             _link: link,
             alive: Rc::new(()),
             routine,
-            placed: Placed::at(&routine::code(routine)).unwrap_or(Placed::Int3),
+            placed: SiteCode::at(&routine::code(routine)).unwrap_or(SiteCode::Int3),
         }
     }
 }
@@ -171,7 +171,7 @@ impl Site {
 impl Attached for Site {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         let code = routine::code(self.routine);
-        let got = Placed::at(&code);
+        let got = SiteCode::at(&code);
         Ok((got != Some(self.placed)).then(|| Trouble {
             check: "the instruction that the kernel placed",
             expected: self.placed.name().to_owned(),
@@ -179,7 +179,7 @@ impl Attached for Site {
         }))
     }
 
-    fn placed(&self) -> Option<Placed> {
+    fn placed(&self) -> Option<SiteCode> {
         Some(self.placed)
     }
 }
@@ -191,9 +191,12 @@ mod tests {
     #[test]
     fn what_the_kernel_placed_is_known_by_its_bytes() {
         let lea_call = [0x48, 0x8d, 0x64, 0x24, 0x80, 0xe8, 1, 2, 3, 4];
-        assert_eq!(Placed::at(&lea_call), Some(Placed::LeaCall));
-        assert_eq!(Placed::at(&lea_call[5..]), Some(Placed::Call));
-        assert_eq!(Placed::at(&[0xcc, 0x1f, 0x44, 0, 0]), Some(Placed::Int3));
-        assert_eq!(Placed::at(&[0x90, 0xc3]), None);
+        assert_eq!(SiteCode::at(&lea_call), Some(SiteCode::LeaCall));
+        assert_eq!(SiteCode::at(&lea_call[5..]), Some(SiteCode::Call));
+        assert_eq!(
+            SiteCode::at(&[0xcc, 0x1f, 0x44, 0, 0]),
+            Some(SiteCode::Int3)
+        );
+        assert_eq!(SiteCode::at(&[0x90, 0xc3]), None);
     }
 }

@@ -9,7 +9,7 @@ use crate::{
         self, csv,
         figure::picture,
         html,
-        matrix::{self, Part},
+        matrix::{self, ReportPart},
         rate::{self, Load},
         section::{Detail, Section, View, table_sections},
         view,
@@ -28,8 +28,8 @@ pub fn of(record: &Record, detail: Detail, load: Load) -> View {
 pub fn page(records: &[Record], load: Load) -> Result<String> {
     let parts = matrix::parts(records);
     let across = parts.iter().filter_map(|part| match part {
-        Part::Matrix(matrix, _) => Some(matrix::view(matrix, Detail::Page)),
-        Part::Alone(_) => None,
+        ReportPart::Matrix(matrix, _) => Some(matrix::view(matrix, Detail::Page)),
+        ReportPart::Alone(_) => None,
     });
     let across: Vec<View> = across.collect();
     let views = records.iter().map(|record| of(record, Detail::Page, load));
@@ -59,8 +59,8 @@ pub fn markdown(records: &[Record], load: Load) -> String {
 /// Records as one Markdown document: as [`markdown()`], or what their experiment writes of its own.
 pub fn document(records: &[Record], load: Load) -> String {
     let parts = matrix::parts(records);
-    let document = |part: &Part<'_>| {
-        let (Part::Matrix(_, records) | Part::Alone(records)) = part;
+    let document = |part: &ReportPart<'_>| {
+        let (ReportPart::Matrix(_, records) | ReportPart::Alone(records)) = part;
         let rates = || records.iter().map(|record| rate::markdown(record, load));
         let mut documents = REGISTRY
             .iter()
@@ -73,10 +73,10 @@ pub fn document(records: &[Record], load: Load) -> String {
     parts.iter().map(document).collect()
 }
 
-fn part_markdown(part: &Part<'_>, load: Load) -> String {
+fn part_markdown(part: &ReportPart<'_>, load: Load) -> String {
     let (across, records) = match part {
-        Part::Matrix(matrix, records) => (Some(matrix), records),
-        Part::Alone(records) => (None, records),
+        ReportPart::Matrix(matrix, records) => (Some(matrix), records),
+        ReportPart::Alone(records) => (None, records),
     };
     let across = across.map(|matrix| matrix::view(matrix, Detail::Document));
     let records = records

@@ -25,7 +25,7 @@ use crate::{
     record::{self, Journal, Record, Status},
     report::{
         self,
-        matrix::{self, Matrix, Part},
+        matrix::{self, Matrix, ReportPart},
         rate::{self, Load},
         section::Detail,
         style::Style,
@@ -241,14 +241,14 @@ fn show(options: &Options, load: Load, records: &[Record]) -> Result<()> {
                 .iter()
                 .map(|part| match part {
                     // A table a target only repeats what the matrix says, and is long.
-                    Part::Matrix(matrix, records) if !options.verbose => {
+                    ReportPart::Matrix(matrix, records) if !options.verbose => {
                         let rates = each(records, |record| rate::terminal(record, load, style));
                         across(matrix, Detail::Brief) + &rates
                     }
-                    Part::Matrix(matrix, records) => {
+                    ReportPart::Matrix(matrix, records) => {
                         across(matrix, Detail::Full) + "\n" + &tables(records)
                     }
-                    Part::Alone(records) => tables(records),
+                    ReportPart::Alone(records) => tables(records),
                 })
                 .collect()
         }

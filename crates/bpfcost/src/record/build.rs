@@ -11,7 +11,7 @@ use bpfcost_stats::{
 use super::{
     Asked, BudgetVerdict, CaseRecord, Comparison, Cost, Machine, MetricRecord, MetricValue, Mode,
     Raw, Record, SCHEMA, Spread, Status, Verdict, exact,
-    net::{Parts, net, second_reset},
+    net::{NetInputs, net, second_reset},
     noise::noise,
 };
 use crate::{
@@ -209,7 +209,7 @@ impl RunData {
             Some(name) => Some(self.valid(plan, name)?),
             None => None,
         };
-        net(&Parts {
+        net(&NetInputs {
             raw: &self.medians[index],
             floor: &self.medians[floor],
             empty: empty.map(|index| self.medians[index].as_slice()),

@@ -12,11 +12,11 @@ pub struct Cells<'a> {
     pub rows: Vec<&'a str>,
     /// Values of the second.
     pub columns: Vec<&'a str>,
-    cells: Vec<(Place<'a>, &'a CaseRecord)>,
+    cells: Vec<(CellKey<'a>, &'a CaseRecord)>,
 }
 
 /// A row and a column.
-type Place<'a> = (&'a str, &'a str);
+type CellKey<'a> = (&'a str, &'a str);
 
 impl Grid {
     /// Where a case stands. Floors stand nowhere, nor do cases in which a further factor is not as usual:
@@ -70,7 +70,7 @@ impl Record {
 
 impl<'a> Cells<'a> {
     /// The case at a place; `None` where it was no part of the run.
-    pub fn at(&self, place: Place<'_>) -> Option<&'a CaseRecord> {
+    pub fn at(&self, place: CellKey<'_>) -> Option<&'a CaseRecord> {
         let cell = self.cells.iter().find(|cell| cell.0 == place)?;
         Some(cell.1)
     }

@@ -6,7 +6,7 @@ use crate::experiment::Role;
 
 /// A value with its 95 % interval; counts have none, and neither have values of too few epochs.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Part {
+pub struct CostEstimate {
     /// The estimate, in the unit of what it is of.
     pub value: f64,
     /// Its interval.

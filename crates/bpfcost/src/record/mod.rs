@@ -30,7 +30,7 @@ pub use cells::Cells;
 pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
 pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;
-pub use cost::{Cost, Part};
+pub use cost::{Cost, CostEstimate};
 pub use cross_target::{
     Against, Cell, CrossTarget, CrossTargetRow, Difference, Standing, by_experiment,
 };

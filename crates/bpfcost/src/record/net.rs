@@ -22,7 +22,7 @@ use crate::{experiment::Role, measure::CaseData};
 pub const RESET_TWICE: &str = "reset_twice";
 
 /// What net is made of: values by epoch, NaN where an epoch has none.
-pub(super) struct Parts<'a> {
+pub(super) struct NetInputs<'a> {
     /// The case itself.
     pub(super) raw: &'a [f64],
     /// The loop with the case's reset.
@@ -54,7 +54,7 @@ pub(super) fn second_reset(data: &CaseData) -> Option<Vec<f64>> {
 }
 
 /// The bracket, and one number where its ends agree.
-pub(super) fn net(parts: &Parts) -> Option<Net> {
+pub(super) fn net(parts: &NetInputs) -> Option<Net> {
     let alone = minus(parts.raw, parts.floor);
     let context = match (parts.role, parts.empty, parts.second_reset) {
         // The cost of a reset on its own: there is one way to see it.
@@ -108,8 +108,8 @@ mod tests {
             .collect()
     }
 
-    fn parts<'a>(raw: &'a [f64], floor: &'a [f64]) -> Parts<'a> {
-        Parts {
+    fn parts<'a>(raw: &'a [f64], floor: &'a [f64]) -> NetInputs<'a> {
+        NetInputs {
             raw,
             floor,
             empty: None,
@@ -125,7 +125,7 @@ mod tests {
         // second reset adds 12.1.
         let raw = around(43.9, 0.1);
         let (floor, empty, second) = ([2.2; 12], [0.5; 12], [12.1; 12]);
-        let net = net(&Parts {
+        let net = net(&NetInputs {
             empty: Some(&empty),
             second_reset: Some(&second),
             ..parts(&raw, &floor)
@@ -145,7 +145,7 @@ mod tests {
         let raw = around(40.0, 0.1);
         let (floor, empty, second) = ([2.0; 12], [0.5; 12], [1.7; 12]);
         let with = |margin| {
-            net(&Parts {
+            net(&NetInputs {
                 empty: Some(&empty),
                 second_reset: Some(&second),
                 margin,
@@ -167,7 +167,7 @@ mod tests {
         let plain = net(&parts(&raw, &floor)).unwrap();
         assert_eq!((plain.bracket, plain.value), ([9.5, 9.5], Some(9.5)));
         let nothing = [0.0; 12];
-        let timed = Parts {
+        let timed = NetInputs {
             second_reset: Some(&nothing),
             ..parts(&raw, &floor)
         };
@@ -187,13 +187,13 @@ mod tests {
     #[test]
     fn half_a_bracket_is_none() {
         let (raw, floor, empty) = ([10.0; 12], [2.0; 12], [0.5; 12]);
-        let untimed = Parts {
+        let untimed = NetInputs {
             empty: Some(&empty),
             ..parts(&raw, &floor)
         };
         assert_eq!(net(&untimed), None);
         // A floor's own net is the reset alone.
-        let of_floor = Parts {
+        let of_floor = NetInputs {
             role: Role::Floor,
             ..untimed
         };

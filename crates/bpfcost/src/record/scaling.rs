@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use bpfcost_stats::{Differences, Estimate, Sample, hodges_lehmann, sample::epoch_medians};
 
-use super::{CaseRecord, Part, Record, Status};
+use super::{CaseRecord, CostEstimate, Record, Status};
 use crate::experiment::{Role, Scaling};
 
 /// The share of a curve's best rate that its knee reaches.
@@ -63,9 +63,9 @@ pub struct CurvePoint<'a> {
     /// What was measured.
     pub case: &'a CaseRecord,
     /// Operations per second of all threads together; `None` where the case has no result.
-    pub rate: Option<Part>,
+    pub rate: Option<CostEstimate>,
     /// `rate`, as a multiple of that of the curve's first point.
-    pub speed_up: Option<Part>,
+    pub speed_up: Option<CostEstimate>,
     /// `speed_up`, as a share of what more threads could give on these CPUs.
     pub efficiency: Option<f64>,
 }
@@ -144,7 +144,7 @@ impl<'a> Curves<'a> {
     }
 
     /// How many times what `of` does `case` does, within epochs.
-    pub fn times(&self, case: &CaseRecord, of: &CaseRecord) -> Option<Part> {
+    pub fn times(&self, case: &CaseRecord, of: &CaseRecord) -> Option<CostEstimate> {
         ratio(case, of, &self.scaling.rate)
     }
 }
@@ -230,9 +230,9 @@ impl CaseRecord {
     }
 
     /// The same with its interval.
-    pub fn secondary_part(&self, name: &str) -> Option<Part> {
+    pub fn secondary_part(&self, name: &str) -> Option<CostEstimate> {
         let epochs = medians(self, name)?;
-        Some(Part {
+        Some(CostEstimate {
             value: hodges_lehmann(&epochs)?,
             ci95: Estimate::of_case(&epochs).map(|e| [e.low, e.high]),
         })
@@ -274,9 +274,9 @@ impl Scaling {
 }
 
 /// How many times the other's a secondary value of a case is, within epochs.
-fn ratio(case: &CaseRecord, of: &CaseRecord, name: &str) -> Option<Part> {
+fn ratio(case: &CaseRecord, of: &CaseRecord, name: &str) -> Option<CostEstimate> {
     let found = Differences::pair(&medians(case, name)?, &medians(of, name)?);
-    Some(Part {
+    Some(CostEstimate {
         value: hodges_lehmann(&found.log_ratio)?.exp(),
         ci95: Estimate::of(&found.log_ratio).map(|e| [e.low.exp(), e.high.exp()]),
     })

@@ -5,7 +5,9 @@ use anyhow::Result;
 
 use crate::{
     experiment::Role,
-    record::{BudgetVerdict, CaseRecord, Comparison, Curves, Part, Raw, Record, Status, Verdict},
+    record::{
+        BudgetVerdict, CaseRecord, Comparison, CostEstimate, Curves, Raw, Record, Status, Verdict,
+    },
     report::{
         rate::{self, Load},
         text,
@@ -221,7 +223,7 @@ fn secondary(case: &CaseRecord, record: &Record) -> Vec<Column> {
 }
 
 /// Columns of a value and of its interval, which start with a name each.
-pub fn with_ends(name: &str, ends_name: &str, part: Option<Part>) -> [Column; 3] {
+pub fn with_ends(name: &str, ends_name: &str, part: Option<CostEstimate>) -> [Column; 3] {
     let [low, high] = interval(
         &format!("{ends_name}_ci95"),
         part.and_then(|part| part.ci95),
@@ -262,7 +264,7 @@ fn shown(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-fn value(part: Option<Part>) -> String {
+fn value(part: Option<CostEstimate>) -> String {
     plain(part.map(|part| part.value))
 }
 

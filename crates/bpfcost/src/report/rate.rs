@@ -3,7 +3,7 @@
 
 use crate::{
     experiment::Role,
-    record::{CaseRecord, Part, Record, Status},
+    record::{CaseRecord, CostEstimate, Record, Status},
     report::{
         number::{self, HOLD, MISSING},
         style::Style,
@@ -26,21 +26,21 @@ pub struct Load {
 }
 
 /// What a case costs without its events, in nanoseconds; `None` where it has no such number.
-fn cost(case: &CaseRecord, record: &Record) -> Option<Part> {
+fn cost(case: &CaseRecord, record: &Record) -> Option<CostEstimate> {
     let net = case.net.as_ref()?;
     let known = case.status == Status::Ok && case.role == Role::Case && !record.unit.is_counted();
     let value = net.value.filter(|value| value.is_finite())?;
-    known.then_some(Part {
+    known.then_some(CostEstimate {
         value,
         ci95: net.ci95,
     })
 }
 
 /// What a case costs of a core at `rate` operations a second; 1 is a whole core.
-pub fn share(case: &CaseRecord, record: &Record, rate: f64) -> Option<Part> {
+pub fn share(case: &CaseRecord, record: &Record, rate: f64) -> Option<CostEstimate> {
     let of_core = |ns: f64| rate * ns / CORE_NS;
     let cost = cost(case, record)?;
-    Some(Part {
+    Some(CostEstimate {
         value: of_core(cost.value),
         ci95: cost.ci95.map(|ends| ends.map(of_core)),
     })
@@ -129,7 +129,7 @@ fn table(
 }
 
 /// `0.402 ±0.007`, or `below 0.02` where the cost can't be told from none.
-fn percent(share: Part, case: &CaseRecord) -> String {
+fn percent(share: CostEstimate, case: &CaseRecord) -> String {
     let value = share.value * 100.0;
     let Some([low, high]) = share.ci95.map(|ends| ends.map(|end| end * 100.0)) else {
         return number::fixed(value, number::plain_decimals(value));

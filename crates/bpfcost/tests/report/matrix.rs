@@ -7,7 +7,7 @@ use bpfcost::{
     experiment::Role,
     record::{Against, Record, Status, Verdict},
     report::{
-        matrix::{self, Matrix, Part},
+        matrix::{self, Matrix, ReportPart},
         rows,
         style::Style,
         summary,
@@ -82,7 +82,7 @@ fn one_target_is_no_matrix() {
     assert!(Matrix::new(&[&record, &later]).is_none());
     let records = [record, later];
     let parts = matrix::parts(&records);
-    assert!(matches!(parts.as_slice(), [Part::Alone(two)] if two.len() == 2));
+    assert!(matches!(parts.as_slice(), [ReportPart::Alone(two)] if two.len() == 2));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn experiments_are_kept_apart() {
     other.experiment = "pool".to_owned();
     let records = [sample_exact::old(), other, sample_exact::new()];
     let parts = matrix::parts(&records);
-    let [Part::Matrix(first, both), Part::Alone(alone)] = parts.as_slice() else {
+    let [ReportPart::Matrix(first, both), ReportPart::Alone(alone)] = parts.as_slice() else {
         panic!("{parts:?}");
     };
     assert_eq!((first.heads.len(), both.len(), alone.len()), (2, 2, 1));

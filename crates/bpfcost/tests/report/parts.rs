@@ -13,7 +13,7 @@ use bpfcost::{
         view,
     },
     experiment::Layout,
-    record::{Part, Record},
+    record::{CostEstimate, Record},
     report::{
         rate::{self, Load},
         style::Style,
@@ -34,7 +34,7 @@ fn words(view: &str) -> String {
     view.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn near(part: Option<Part>, expected: f64) {
+fn near(part: Option<CostEstimate>, expected: f64) {
     let part = part.expect("it was measured");
     assert!((part.value - expected).abs() < 0.3, "{part:?}: {expected}");
     let [low, high] = part.ci95.expect("epochs enough");

@@ -10,9 +10,9 @@ use noise::Noise;
 use std::process::ExitCode;
 
 /// A part of the output, by the name that selects it.
-type Part = (&'static str, fn(&mut Ledger, usize));
+type OutputPart = (&'static str, fn(&mut Ledger, usize));
 
-const PARTS: [Part; 8] = [
+const PARTS: [OutputPart; 8] = [
     ("coverage", coverage),
     ("alarms", alarms),
     ("detectable", detectable),

@@ -4,7 +4,7 @@ use std::{ffi::CString, fs};
 
 use libbpf_rs::{Link, ProgramMut, query::LinkTypeInfo};
 
-use super::link::{self, Places};
+use super::link::{self, FprobeTargets};
 use crate::{
     attach::Attach,
     error::{Result, failed, unattachable},
@@ -41,11 +41,11 @@ const PATCHING: [&str; 12] = [
 
 /// The functions, and which of them is the one that counts.
 pub(super) struct All {
-    places: Found,
+    places: TraceableFunctions,
     pub(super) target: u64,
 }
 
-enum Found {
+enum TraceableFunctions {
     Names(Vec<CString>),
     /// Quicker: the kernel needs to look up nothing (Linux 6.5).
     Addresses(Vec<u64>),
@@ -56,14 +56,14 @@ impl All {
     pub(super) fn find(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<Self> {
         let tracefs = Opened::new("tracefs")?;
         let places = match fs::read_to_string(tracefs.path("available_filter_functions_addrs")) {
-            Ok(list) => Found::Addresses(addresses(&list)),
+            Ok(list) => TraceableFunctions::Addresses(addresses(&list)),
             Err(_) => {
                 let list = fs::read_to_string(tracefs.path("available_filter_functions"));
                 let list = list.map_err(failed(
                     attach.name(),
                     "listing the functions that can be traced, in tracefs",
                 ))?;
-                Found::Names(names(&list))
+                TraceableFunctions::Names(names(&list))
             }
         };
         Ok(All {
@@ -74,8 +74,8 @@ impl All {
 
     pub(super) fn attach(&self, program: &ProgramMut<'_>) -> libbpf_rs::Result<Link> {
         let places = match &self.places {
-            Found::Names(names) => Places::Names(names),
-            Found::Addresses(addresses) => Places::Addresses(addresses),
+            TraceableFunctions::Names(names) => FprobeTargets::Names(names),
+            TraceableFunctions::Addresses(addresses) => FprobeTargets::Addresses(addresses),
         };
         link::fprobe(program, &places, false)
     }
@@ -85,7 +85,7 @@ impl All {
 /// emulated guest seconds to read.
 fn address(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<u64> {
     let name = CString::new(function).unwrap_or_default();
-    let info = link::fprobe(program, &Places::Names(&[name]), false)
+    let info = link::fprobe(program, &FprobeTargets::Names(&[name]), false)
         .and_then(|link| link.info())
         .map_err(|source| super::function::explain(attach, function, source))?;
     let told = match info.info {

@@ -45,7 +45,7 @@ pub(super) fn inside(
 }
 
 /// What an fprobe is to be on.
-pub(super) enum Places<'a> {
+pub(super) enum FprobeTargets<'a> {
     Names(&'a [CString]),
     Addresses(&'a [u64]),
 }
@@ -53,12 +53,12 @@ pub(super) enum Places<'a> {
 /// Attaches an fprobe; with `session`, to entry and return in one.
 pub(super) fn fprobe(
     program: &ProgramMut<'_>,
-    places: &Places<'_>,
+    places: &FprobeTargets<'_>,
     session: bool,
 ) -> libbpf_rs::Result<Link> {
     let mut names: Vec<_> = match places {
-        Places::Names(names) => names.iter().map(|name| name.as_ptr()).collect(),
-        Places::Addresses(_) => Vec::new(),
+        FprobeTargets::Names(names) => names.iter().map(|name| name.as_ptr()).collect(),
+        FprobeTargets::Addresses(_) => Vec::new(),
     };
     let mut options = sys::bpf_kprobe_multi_opts {
         sz: size_of::<sys::bpf_kprobe_multi_opts>() as _,
@@ -66,11 +66,11 @@ pub(super) fn fprobe(
         ..Default::default()
     };
     match places {
-        Places::Names(_) => {
+        FprobeTargets::Names(_) => {
             options.syms = names.as_mut_ptr();
             options.cnt = names.len() as _;
         }
-        Places::Addresses(addresses) => {
+        FprobeTargets::Addresses(addresses) => {
             options.addrs = addresses.as_ptr();
             options.cnt = addresses.len() as _;
         }

@@ -134,7 +134,7 @@ impl Kernel {
             }
             Attach::KprobeSession => {
                 let name = CString::new(function).unwrap_or_default();
-                link::fprobe(program, &link::Places::Names(&[name]), true)
+                link::fprobe(program, &link::FprobeTargets::Names(&[name]), true)
             }
             Attach::RawTp | Attach::RawTpPrintk => program.attach_raw_tracepoint(tracepoint),
             Attach::Lsm => program.attach_lsm(),

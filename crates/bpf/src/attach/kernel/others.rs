@@ -20,7 +20,7 @@ use crate::{
 const KERNEL_BTF: u32 = 1;
 
 /// What events pass through.
-struct Places<'a> {
+struct EventPath<'a> {
     functions: &'a [&'a str],
     tracepoint: Option<&'static str>,
     /// As they are named in the kernel's BTF.
@@ -33,7 +33,7 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
     let Some(called) = driver.called() else {
         return Ok(None);
     };
-    let mut found = at(&Places {
+    let mut found = at(&EventPath {
         functions: called.functions,
         tracepoint: called.tracepoint.map(tracepoint::name),
         types: called.functions,
@@ -47,7 +47,7 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
 /// Describes all that is attached to one function, the caller's own included. A list that this kernel does not have or does
 /// not show counts as empty; any other failure to read one is an error.
 pub fn attached_at(function: &str) -> Result<Vec<String>> {
-    at(&Places {
+    at(&EventPath {
         functions: &[function],
         tracepoint: None,
         // Trampolines are seen by what ftrace calls.
@@ -55,7 +55,7 @@ pub fn attached_at(function: &str) -> Result<Vec<String>> {
     })
 }
 
-fn at(places: &Places<'_>) -> Result<Vec<String>> {
+fn at(places: &EventPath<'_>) -> Result<Vec<String>> {
     let mut found = linked(places);
     let kprobes = list("debugfs", "kprobes/list")?;
     found.extend(probed(&kprobes, places.functions));
@@ -100,7 +100,7 @@ fn probed(list: &str, functions: &[&str]) -> Vec<String> {
 }
 
 /// BPF programs, by their links.
-fn linked(places: &Places<'_>) -> Vec<String> {
+fn linked(places: &EventPath<'_>) -> Vec<String> {
     let numbers: Vec<u32> = places
         .types
         .iter()

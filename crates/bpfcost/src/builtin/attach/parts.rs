@@ -27,7 +27,7 @@ use bpfcost_stats::{
 use super::proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS};
 use crate::{
     experiment::Grid,
-    record::{CaseRecord, Cost, Part, Record, Status},
+    record::{CaseRecord, Cost, CostEstimate, Record, Status},
 };
 
 /// The body that does nothing: the mechanism alone.
@@ -54,13 +54,13 @@ pub struct AttachParts {
     /// Its name.
     pub attach: String,
     /// The empty program, less the events alone.
-    pub mechanism: Option<Part>,
+    pub mechanism: Option<CostEstimate>,
     /// What each of [`Parts::bodies`] adds to the empty program.
-    pub bodies: Vec<Option<Part>>,
+    pub bodies: Vec<Option<CostEstimate>>,
     /// What `bpf_stats` adds to the empty program.
-    pub tax: Option<Part>,
+    pub tax: Option<CostEstimate>,
     /// The kernel's account of a run of the empty program: about one reading of its clock.
-    pub kernel_empty: Option<Part>,
+    pub kernel_empty: Option<CostEstimate>,
     /// Bodies that ran with `bpf_stats` too.
     pub sums: Vec<PartsSum>,
     /// What it passed over, where it may.
@@ -73,13 +73,13 @@ pub struct PartsSum {
     /// Its body.
     pub body: String,
     /// What all of it costs together.
-    pub total: Part,
+    pub total: CostEstimate,
     /// What that is beyond mechanism, body and tax.
-    pub residual: Part,
+    pub residual: CostEstimate,
     /// Whether it is nothing.
     pub adds_up: Additive,
     /// The body by the kernel's own account, without the reading of its clock.
-    pub kernel: Option<Part>,
+    pub kernel: Option<CostEstimate>,
 }
 
 /// What a mechanism passed over, and ran beside.
@@ -115,7 +115,10 @@ impl Parts {
     }
 
     /// What a case is of them, and the sum where it is all of them together; `None` where it is none, or has no value.
-    pub fn role(&self, case: &CaseRecord) -> Option<(&'static str, Part, Option<&PartsSum>)> {
+    pub fn role(
+        &self,
+        case: &CaseRecord,
+    ) -> Option<(&'static str, CostEstimate, Option<&PartsSum>)> {
         let factor = |name: &str| case.factors.get(name).map(String::as_str);
         let (attach, body) = (factor(&self.grid.rows)?, factor(&self.grid.columns)?);
         let row = self.rows.iter().find(|row| row.attach == attach)?;
@@ -193,7 +196,7 @@ impl FactorTable<'_> {
     }
 
     /// One case less another.
-    fn difference(&self, case: &CaseRecord, baseline: &CaseRecord) -> Option<Part> {
+    fn difference(&self, case: &CaseRecord, baseline: &CaseRecord) -> Option<CostEstimate> {
         self.part(&minus(&self.values_of(case), &self.values_of(baseline)))
     }
 
@@ -207,12 +210,12 @@ impl FactorTable<'_> {
     }
 
     /// A value of which each epoch has one.
-    fn part(&self, epochs: &[f64]) -> Option<Part> {
+    fn part(&self, epochs: &[f64]) -> Option<CostEstimate> {
         if self.record.unit.is_counted() {
             let value = Sample::new(epochs)?.median();
-            return Some(Part { value, ci95: None });
+            return Some(CostEstimate { value, ci95: None });
         }
-        Some(Part {
+        Some(CostEstimate {
             value: hodges_lehmann(epochs)?,
             ci95: Estimate::of(epochs).map(|e| [e.low, e.high]),
         })
@@ -237,7 +240,11 @@ impl FactorTable<'_> {
             .collect()
     }
 
-    fn sum(&self, corners: &Corners<'_>, (residual, adds_up): (Part, Additive)) -> PartsSum {
+    fn sum(
+        &self,
+        corners: &Corners<'_>,
+        (residual, adds_up): (CostEstimate, Additive),
+    ) -> PartsSum {
         let kernel = || self.part(&minus(&kernel(corners.both)?, &kernel(corners.second)?));
         let body = corners.both.factors.get(&self.grid.columns);
         PartsSum {
@@ -271,9 +278,9 @@ impl FactorTable<'_> {
 }
 
 /// The net of a case, as other views show it.
-fn net(case: &CaseRecord) -> Option<Part> {
+fn net(case: &CaseRecord) -> Option<CostEstimate> {
     let net = case.net.as_ref()?;
-    Some(Part {
+    Some(CostEstimate {
         value: net.value?,
         ci95: net.ci95,
     })
@@ -299,13 +306,13 @@ struct Corners<'a> {
     /// Both.
     both: &'a CaseRecord,
     /// What `both` costs, less its events.
-    total: Part,
+    total: CostEstimate,
 }
 
 impl Corners<'_> {
     /// Without noise there is nothing to test: the residual is a number, or a range where a case's count
     /// differs from load to load.
-    fn counted(&self) -> (Part, Additive) {
+    fn counted(&self) -> (CostEstimate, Additive) {
         let cases = [self.both, self.neither, self.first, self.second];
         let costs = cases.map(|case| Cost::raw(case).expect("corners have values"));
         let [both, neither, first, second] = costs.map(|cost| cost.value);
@@ -320,7 +327,7 @@ impl Corners<'_> {
                 .into_iter()
                 .fold(0.0, f64::max);
         let tolerance = rounding.max(COUNTED_MARGIN * self.total.value.abs());
-        let part = Part {
+        let part = CostEstimate {
             value: residual,
             ci95: None,
         };
@@ -334,7 +341,10 @@ impl Corners<'_> {
 }
 
 /// Times: all sums together, each against a margin of its total.
-fn timed<'a>(all: impl Iterator<Item = &'a Corners<'a>>, margin: f64) -> Vec<(Part, Additive)> {
+fn timed<'a>(
+    all: impl Iterator<Item = &'a Corners<'a>>,
+    margin: f64,
+) -> Vec<(CostEstimate, Additive)> {
     let sum = |corners: &Corners<'_>| {
         let cases = [corners.neither, corners.first, corners.second, corners.both];
         let [neither, first, second, both] = cases.map(medians);
@@ -352,7 +362,7 @@ fn timed<'a>(all: impl Iterator<Item = &'a Corners<'a>>, margin: f64) -> Vec<(Pa
     let sums: Vec<Sum> = all.map(sum).collect();
     let judged = judge_sums(&sums).into_iter().zip(&sums);
     let part = |(judged, sum): (Judged, &Sum)| {
-        let part = Part {
+        let part = CostEstimate {
             value: hodges_lehmann(&sum.residuals).unwrap_or(f64::NAN),
             ci95: judged.residual.map(|e| [e.low, e.high]),
         };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost_bpf::{
-    attach::{Attach, Body, Driven, Placed, ProbeCounts, Trouble},
+    attach::{Attach, Body, Driven, ProbeCounts, SiteCode, Trouble},
     stats::RunStats,
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Proof {
     /// The kernel's account of the runs.
     pub(super) stats: RunStats,
     /// What stood at the site of a uprobe, before and after.
-    pub(super) placed: Option<Placed>,
+    pub(super) placed: Option<SiteCode>,
 }
 
 impl Proof {
@@ -272,7 +272,7 @@ mod tests {
     #[test]
     fn the_instruction_at_a_site_is_named() {
         let mut proof = good(Attach::UprobeNop10, Body::Empty, false);
-        for (placed, name) in Placed::ALL.into_iter().zip(["int3", "call", "lea+call"]) {
+        for (placed, name) in SiteCode::ALL.into_iter().zip(["int3", "call", "lea+call"]) {
             proof.placed = Some(placed);
             assert_eq!(proof.secondary(), [(format!("site_{name}"), 1.0)].into());
         }

@@ -6,7 +6,7 @@ use bpfcost_stats::Additive;
 use super::parts::{AttachParts, COUNTED_MARGIN, Parts, PartsSum};
 use crate::{
     experiment::Unit,
-    record::{Part, Record},
+    record::{CostEstimate, Record},
     report::{
         csv::{self, Columns},
         number,
@@ -98,7 +98,7 @@ fn sums(parts: &Parts, record: &Record) -> Table {
         let body = parts.bodies.iter().position(|body| *body == sum.body);
         row.bodies[body?]
     };
-    let of = |row: &PartsRow<'_>, value: fn(&PartsSum) -> Option<Part>| {
+    let of = |row: &PartsRow<'_>, value: fn(&PartsSum) -> Option<CostEstimate>| {
         part(row.1.and_then(value), unit)
     };
     let columns = vec![
@@ -152,9 +152,9 @@ fn sums(parts: &Parts, record: &Record) -> Table {
 }
 
 /// `20.1 ±0.3`.
-fn part(part: Option<Part>, unit: Unit) -> Cell {
+fn part(part: Option<CostEstimate>, unit: Unit) -> Cell {
     let part = part.filter(|part| part.value.is_finite());
-    part.map_or_else(Cell::default, |Part { value, ci95 }| {
+    part.map_or_else(Cell::default, |CostEstimate { value, ci95 }| {
         let text = if unit.is_counted() {
             words::value(value, ci95, unit)
         } else {
@@ -180,7 +180,7 @@ fn answer(sum: &PartsSum, unit: Unit) -> Cell {
 
 /// What is to say of a sum that doesn't add up, or can't be judged.
 fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> Option<Note> {
-    let Part { value, ci95 } = sum.residual;
+    let CostEstimate { value, ci95 } = sum.residual;
     let decimals = words::decimals(value, ci95, unit);
     let ends = ci95.map(|ends| number::signed_interval(ends, decimals));
     let left = format!(

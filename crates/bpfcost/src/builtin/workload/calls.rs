@@ -2,7 +2,7 @@
 //! long it took. They report it as `calls_NAME` and `calls_NAME_ns`, and all calls together as `syscalls`.
 
 use crate::{
-    record::{CaseRecord, Part, Status},
+    record::{CaseRecord, CostEstimate, Status},
     report::{
         number::{self, MISSING},
         section::{Detail, Section, table_sections},
@@ -29,7 +29,7 @@ struct CallStats<'a> {
     /// Over all windows.
     calls: f64,
     /// Nanoseconds of one.
-    took: Option<Part>,
+    took: Option<CostEstimate>,
 }
 
 /// A table for each probe that counted any; of several not where there is little room.

@@ -35,7 +35,7 @@ pub(super) struct Fixture {
     /// The probes that were opened, by variant. Gone before the server is.
     probes: BTreeMap<String, Box<dyn Probe>>,
     /// Servers, by the networks that they are on and how they are started.
-    instances: BTreeMap<Place, ServerInstance>,
+    instances: BTreeMap<InstanceKey, ServerInstance>,
     /// What runs already, where nothing is started.
     watched: Option<Watched>,
     /// What a preflight showed of a case's probe, by the case's name.
@@ -48,10 +48,10 @@ pub(super) struct Fixture {
 }
 
 /// A network, and what a server is started with there, where that is a variant's own.
-type Place = (String, Option<OwnServer>);
+type InstanceKey = (String, Option<OwnServer>);
 
 /// Where a case takes place.
-fn place(definition: &Definition, case: &Case) -> Result<Place> {
+fn instance_key(definition: &Definition, case: &Case) -> Result<InstanceKey> {
     let own = variant(definition, case).and_then(|variant| variant.server.clone());
     Ok((definition.network_of(&case.factors)?, own))
 }
@@ -65,15 +65,19 @@ impl Fixture {
         outside: Option<&Rc<dyn Outside>>,
     ) -> Result<Self> {
         let port = outside.map(|_| outside::END.port);
-        let places = setup.cases.iter().map(|case| place(definition, case));
-        let places: BTreeSet<Place> = places.collect::<Result<_>>()?;
+        let places = setup
+            .cases
+            .iter()
+            .map(|case| instance_key(definition, case));
+        let places: BTreeSet<InstanceKey> = places.collect::<Result<_>>()?;
         let mut instances = BTreeMap::new();
         for (own, base) in bases {
             let definition = definition.with_server(own.as_ref());
             let places = places.iter().filter(|(_, one)| one == own);
             instances.extend(base.on_a_port(&definition, port, |context| {
-                let open =
-                    |place: &Place| ServerInstance::open(&definition, context, &place.0, outside);
+                let open = |place: &InstanceKey| {
+                    ServerInstance::open(&definition, context, &place.0, outside)
+                };
                 let instances = places
                     .clone()
                     .map(|place| Ok((place.clone(), open(place)?)));
@@ -98,7 +102,7 @@ impl Fixture {
         };
         let mut warm = BTreeSet::new();
         for case in &setup.cases {
-            if watch.is_none() && warm.insert(place(definition, case)?) {
+            if watch.is_none() && warm.insert(instance_key(definition, case)?) {
                 fixture.warm_up(case).context("warming up")?;
             }
         }
@@ -127,7 +131,9 @@ impl Fixture {
 
     /// Where that case takes place.
     fn instance(&mut self, case: &Case) -> Result<&mut ServerInstance> {
-        let instance = self.instances.get_mut(&place(&self.definition, case)?);
+        let instance = self
+            .instances
+            .get_mut(&instance_key(&self.definition, case)?);
         instance.context("there is no server")
     }
 
@@ -146,7 +152,7 @@ impl Fixture {
     fn stir(&mut self, case: &Case) -> Result<(), Fault> {
         let variant = self.variant(case)?;
         let client = self.client(case)?;
-        let place = place(&self.definition, case)?;
+        let place = instance_key(&self.definition, case)?;
         let instance = self
             .instances
             .get_mut(&place)
@@ -224,7 +230,7 @@ impl Loaded for Fixture {
             let client = self.client(case);
             let instance = self.instance(case)?;
             instance.ready()?;
-            let place = place(&self.definition, case)?;
+            let place = instance_key(&self.definition, case)?;
             let instance = self.instances.get(&place).context("there is no server")?;
             let watched = &mut self.watched;
             let seen = preflight(
@@ -245,7 +251,7 @@ impl Loaded for Fixture {
         let variant = self.variant(case)?;
         let client = self.client(case);
         let context = self.context(case, batch.0)?;
-        let place = place(&self.definition, case)?;
+        let place = instance_key(&self.definition, case)?;
         let instance = self
             .instances
             .get_mut(&place)

@@ -20,7 +20,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
     Feature,
-    l7::{Counts, L7, Places, Watch},
+    l7::{Counts, FunctionOffsets, L7, Watch},
     real_time,
 };
 use serde::Serialize;
@@ -68,7 +68,7 @@ struct Programs {
     programs: L7,
     watch: Watch,
     /// Where the functions of a server are, by its process.
-    places: HashMap<u32, Places>,
+    places: HashMap<u32, FunctionOffsets>,
 }
 
 /// Its arguments: what to watch, and the file for what it sees, if any.
@@ -175,9 +175,9 @@ impl<S: Source> Agent for Sight<S> {
 
 impl Programs {
     /// Where the functions of a process's program are; nowhere, where none are watched.
-    fn places(&mut self, process: u32) -> Result<Places> {
+    fn places(&mut self, process: u32) -> Result<FunctionOffsets> {
         if self.watch == Watch::Sockets {
-            return Ok(Places::default());
+            return Ok(FunctionOffsets::default());
         }
         if let Some(places) = self.places.get(&process) {
             return Ok(places.clone());

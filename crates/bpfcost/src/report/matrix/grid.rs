@@ -1,7 +1,7 @@
 //! The order of cases on several targets: as they come, or, if they span a grid, a group per column with the
 //! cheapest row first.
 
-use super::{Placed, apart};
+use super::{RowPosition, apart};
 use crate::{
     experiment::{Grid, Role},
     record::{CaseRecord, CrossTarget, CrossTargetRow, Status},
@@ -12,19 +12,19 @@ use crate::{
 pub(super) fn placed(
     cross_target: &CrossTarget<'_>,
     grid: Option<&Grid>,
-) -> (Vec<Placed>, Vec<(String, String)>) {
+) -> (Vec<RowPosition>, Vec<(String, String)>) {
     let known = |row: &CrossTargetRow<'_>| -> Option<(String, String)> {
         let place = grid?.place(any(row)?).filter(|_| row.role == Role::Case);
         place.map(|(name, column)| (name.to_owned(), column.to_owned()))
     };
     let mut columns: Vec<String> = Vec::new();
-    let mut here: Vec<(Placed, (usize, f64))> = Vec::new();
+    let mut here: Vec<(RowPosition, (usize, f64))> = Vec::new();
     let mut absent: Vec<(String, String, String)> = Vec::new();
     for (index, row) in cross_target.rows.iter().enumerate() {
         let Some((name, column)) = known(row) else {
             let (group, name) = (row.group.to_owned(), text::line(row.name));
             let last = usize::MAX - usize::from(!apart(cross_target, index));
-            here.push((Placed { index, group, name }, (last, 0.0)));
+            here.push((RowPosition { index, group, name }, (last, 0.0)));
             continue;
         };
         if let Some(reason) = reason(row) {
@@ -41,14 +41,14 @@ pub(super) fn placed(
         let group = grid.map_or_else(String::new, |grid| format!("{} {column}", grid.columns));
         let name = text::line(&name);
         let cost = cost(row, cross_target).unwrap_or(f64::INFINITY);
-        here.push((Placed { index, group, name }, (place, cost)));
+        here.push((RowPosition { index, group, name }, (place, cost)));
     }
     here.sort_by(|(_, a), (_, b)| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    let here: Vec<Placed> = here.into_iter().map(|one| one.0).collect();
+    let here: Vec<RowPosition> = here.into_iter().map(|one| one.0).collect();
     // A row of which nothing runs is named once.
     let mut lines: Vec<(String, String)> = Vec::new();
     for (name, column, reason) in &absent {
-        let runs = |placed: &Placed| {
+        let runs = |placed: &RowPosition| {
             known(&cross_target.rows[placed.index]).is_some_and(|one| one.0 == *name)
         };
         let told = text::line(&if here.iter().any(runs) {

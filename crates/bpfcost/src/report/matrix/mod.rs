@@ -89,7 +89,7 @@ impl CellText {
 }
 
 /// Where a row stands.
-struct Placed {
+struct RowPosition {
     /// Its place in [`CrossTarget::rows`].
     index: usize,
     group: String,
@@ -113,7 +113,7 @@ pub struct DifferenceText {
 
 /// What is shown of some records: a matrix where an experiment has several targets, and every record.
 #[derive(Debug)]
-pub enum Part<'a> {
+pub enum ReportPart<'a> {
     /// One experiment on several targets.
     Matrix(Box<Matrix<'a>>, Vec<&'a Record>),
     /// Records of one experiment on one target.
@@ -121,10 +121,10 @@ pub enum Part<'a> {
 }
 
 /// Records by experiment.
-pub fn parts(records: &[Record]) -> Vec<Part<'_>> {
+pub fn parts(records: &[Record]) -> Vec<ReportPart<'_>> {
     let part = |records: Vec<_>| match Matrix::new(&records) {
-        Some(matrix) => Part::Matrix(Box::new(matrix), records),
-        None => Part::Alone(records),
+        Some(matrix) => ReportPart::Matrix(Box::new(matrix), records),
+        None => ReportPart::Alone(records),
     };
     by_experiment(records).into_iter().map(part).collect()
 }

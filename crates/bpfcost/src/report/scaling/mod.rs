@@ -10,7 +10,7 @@ mod verdict;
 pub use self::summary::sentence;
 use crate::{
     experiment::Role,
-    record::{CaseRecord, CurveGroup, CurvePoint, Curves, Part, Record},
+    record::{CaseRecord, CostEstimate, CurveGroup, CurvePoint, Curves, Record},
     report::{
         missed, number,
         rows::{self, Group, PairRow},
@@ -124,7 +124,7 @@ impl<'a> Chart<'a> {
     }
 
     /// A rate with how far its interval reaches.
-    pub fn rate(&self, rate: Part) -> String {
+    pub fn rate(&self, rate: CostEstimate) -> String {
         let size = self.rate_unit.size;
         let ci95 = rate.ci95.map(|ends| ends.map(|end| end / size));
         with_ends(rate.value / size, ci95)

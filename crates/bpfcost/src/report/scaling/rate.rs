@@ -7,7 +7,7 @@ use super::{
     share_cell, with_ends,
 };
 use crate::{
-    record::{Curve, CurveGroup, CurvePoint, Part, Status},
+    record::{CostEstimate, Curve, CurveGroup, CurvePoint, Status},
     report::{
         missed, number, rows,
         table::{Cell, Head, Table},
@@ -207,14 +207,14 @@ fn table(
         }
     };
     let (p50, p99, p999) = (latency(0), latency(1), latency(2));
-    let fast = |part: Option<Part>| {
-        let Part { value, ci95 } = part.filter(|_| chart.tells_speed)?;
+    let fast = |part: Option<CostEstimate>| {
+        let CostEstimate { value, ci95 } = part.filter(|_| chart.tells_speed)?;
         Some(Cell::number(with_ends(value, ci95), value))
     };
     let cost = |point: &CurvePoint<'_>| {
         let raw = point.case.raw.as_ref();
         let raw = raw.filter(|_| point.case.status == Status::Ok)?;
-        fast(Some(Part {
+        fast(Some(CostEstimate {
             value: raw.value,
             ci95: raw.ci95,
         }))

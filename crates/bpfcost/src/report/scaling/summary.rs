@@ -2,7 +2,7 @@
 
 use super::{Chart, misses_much, rate};
 use crate::{
-    record::{Curve, CurvePoint, Part},
+    record::{CostEstimate, Curve, CurvePoint},
     report::{missed, number, target, text},
 };
 
@@ -39,14 +39,15 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
     });
     let curves: Vec<_> = rated.collect();
     let (first, last) = (curves.first()?, curves.last()?);
-    let plain = |part: Part| chart.rate_unit.plain(part.value);
+    let plain = |part: CostEstimate| chart.rate_unit.plain(part.value);
     let unit = chart.rate_unit.of(&chart.operations());
     let unit = format!("{}{unit}", number::HOLD);
     let at = chart.at(threads);
-    let alike = |other: &(&&Curve<'_>, &CurvePoint<'_>, Part)| match (first.2.ci95, other.2.ci95) {
-        (Some([low, _]), Some([_, high])) => low <= high,
-        _ => false,
-    };
+    let alike =
+        |other: &(&&Curve<'_>, &CurvePoint<'_>, CostEstimate)| match (first.2.ci95, other.2.ci95) {
+            (Some([low, _]), Some([_, high])) => low <= high,
+            _ => false,
+        };
     let best = match curves[1..].iter().take_while(|other| alike(other)).count() {
         0 => format!("{} does", text::line(first.0.series)),
         more => format!("{} that are not told apart do", more + 1),
@@ -54,7 +55,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
     if curves.len() == 1 || alike(last) {
         return Some(format!("{at} {best} {}{unit}", plain(first.2)));
     }
-    let Part { value, ci95 } = chart.curves.times(first.1.case, last.1.case)?;
+    let CostEstimate { value, ci95 } = chart.curves.times(first.1.case, last.1.case)?;
     let decimals = number::estimate_decimals(value, ci95).min(1);
     let interval = ci95.map_or_else(String::new, |ends| {
         format!(" {}", number::interval(ends, decimals))

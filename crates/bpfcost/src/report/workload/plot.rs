@@ -5,7 +5,7 @@ use super::{
     quantity::{self, Scale},
 };
 use crate::{
-    record::{CaseRecord, Part, State, Status},
+    record::{CaseRecord, CostEstimate, State, Status},
     report::{
         figure::{
             curve::{CurveSource, Plot, Point, Series},
@@ -195,7 +195,7 @@ fn case_of<'a>(state: &State<'a>, name: &str) -> Option<&'a CaseRecord> {
 }
 
 /// A point that has yet to find its place.
-fn point(part: Part) -> Point {
+fn point(part: CostEstimate) -> Point {
     Point {
         at: 1.0,
         place: String::new(),

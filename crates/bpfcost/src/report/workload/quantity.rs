@@ -4,7 +4,7 @@
 use super::tables::no_result;
 use crate::{
     experiment::ProbedWorkload,
-    record::{CaseRecord, Comparison, MetricRecord, Part, States, Status, Verdict},
+    record::{CaseRecord, Comparison, CostEstimate, MetricRecord, States, Status, Verdict},
     report::{
         number::{self, HOLD},
         scaling::with_ends,
@@ -193,8 +193,8 @@ impl<'a> Quantity<'a> {
     }
 
     /// Its value of a case; `None` where it has none.
-    pub(crate) fn value(&self, case: &CaseRecord) -> Option<Part> {
-        let part = |value, ci95| Part { value, ci95 };
+    pub(crate) fn value(&self, case: &CaseRecord) -> Option<CostEstimate> {
+        let part = |value, ci95| CostEstimate { value, ci95 };
         let found = match self.source {
             Source::Own => {
                 let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok)?;
@@ -300,15 +300,15 @@ impl Scale {
     }
 
     /// A value alone, with the digits that its interval supports.
-    pub(crate) fn plain(&self, part: Part) -> String {
+    pub(crate) fn plain(&self, part: CostEstimate) -> String {
         let ci95 = part.ci95.map(|ends| ends.map(|end| end / self.size));
         let value = part.value / self.size;
         number::fixed(value, number::estimate_decimals(value, ci95))
     }
 
     /// A value with how far its interval reaches.
-    pub(crate) fn shown(&self, part: Part) -> String {
-        shown(Part {
+    pub(crate) fn shown(&self, part: CostEstimate) -> String {
+        shown(CostEstimate {
             value: part.value / self.size,
             ci95: part.ci95.map(|ends| ends.map(|end| end / self.size)),
         })
@@ -331,7 +331,7 @@ impl Change<'_> {
 }
 
 /// A value as it is, with how far its interval reaches.
-pub(crate) fn shown(part: Part) -> String {
+pub(crate) fn shown(part: CostEstimate) -> String {
     let value = part.value;
     match part.ci95 {
         Some([low, high]) if high > low => with_ends(value, Some([low, high])),

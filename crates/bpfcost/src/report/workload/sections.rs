@@ -3,7 +3,7 @@
 
 use super::{Overhead, plot, quantity::shown};
 use crate::{
-    record::{CaseRecord, Part},
+    record::{CaseRecord, CostEstimate},
     report::{
         figure::{curve, stack},
         section::{Detail, Fact, Facts, Figure, Figures, Order, Prose, Section, table_sections},
@@ -87,7 +87,7 @@ impl Overhead<'_> {
             let own = |case: &CaseRecord| {
                 let raw = case.raw.as_ref()?;
                 let (value, ci95) = (raw.value, raw.ci95);
-                Some(Part { value, ci95 })
+                Some(CostEstimate { value, ci95 })
             };
             // `None` is the value of the case itself.
             type Name<'a> = Option<&'a str>;
@@ -98,7 +98,7 @@ impl Overhead<'_> {
             columns.extend(cases.iter().map(|case| {
                 Head::number(text::line(&case.name)).of(move |name: &Name<'_>| {
                     let part = name.map_or_else(|| own(case), |name| case.secondary_part(name));
-                    let cell = |part: Part| Cell::number(shown(part), part.value);
+                    let cell = |part: CostEstimate| Cell::number(shown(part), part.value);
                     part.map_or_else(Cell::default, cell)
                 })
             }));

@@ -16,11 +16,14 @@ pub(super) fn names(version: &str, release: &str) -> bool {
 
 /// Which of two releases is newer: numbers by value, and a release candidate before its release.
 pub(super) fn order(one: &str, other: &str) -> Ordering {
-    let (mut one, mut other) = (Parts(one), Parts(other));
+    let (mut one, mut other) = (ReleaseComponents(one), ReleaseComponents(other));
     loop {
         match (one.next(), other.next()) {
             (None, None) => return Ordering::Equal,
-            (a, b) => match a.unwrap_or(Part::End).cmp(&b.unwrap_or(Part::End)) {
+            (a, b) => match a
+                .unwrap_or(ReleaseComponent::End)
+                .cmp(&b.unwrap_or(ReleaseComponent::End))
+            {
                 Ordering::Equal => {}
                 unequal => return unequal,
             },
@@ -39,7 +42,7 @@ pub(super) fn is_valid(release: &str) -> bool {
 
 /// A piece of a release; the order of the variants is the order of versions.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Part<'a> {
+enum ReleaseComponent<'a> {
     /// `rc`, after which comes a number: before the end, as 6.13-rc1 is before 6.13.
     Candidate,
     End,
@@ -47,12 +50,12 @@ enum Part<'a> {
     Number(u64),
 }
 
-struct Parts<'a>(&'a str);
+struct ReleaseComponents<'a>(&'a str);
 
-impl<'a> Iterator for Parts<'a> {
-    type Item = Part<'a>;
+impl<'a> Iterator for ReleaseComponents<'a> {
+    type Item = ReleaseComponent<'a>;
 
-    fn next(&mut self) -> Option<Part<'a>> {
+    fn next(&mut self) -> Option<ReleaseComponent<'a>> {
         let text = self
             .0
             .trim_start_matches(|one: char| !one.is_ascii_alphanumeric());
@@ -64,9 +67,12 @@ impl<'a> Iterator for Parts<'a> {
         self.0 = rest;
         match part {
             "" => None,
-            "rc" => Some(Part::Candidate),
+            "rc" => Some(ReleaseComponent::Candidate),
             // More digits than a number holds are no number; as a word they still have an order.
-            _ => Some(part.parse().map_or(Part::Word(part), Part::Number)),
+            _ => Some(
+                part.parse()
+                    .map_or(ReleaseComponent::Word(part), ReleaseComponent::Number),
+            ),
         }
     }
 }

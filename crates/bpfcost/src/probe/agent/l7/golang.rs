@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, Result, bail};
-use bpfcost_bpf::l7::Places;
+use bpfcost_bpf::l7::FunctionOffsets;
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::{
     Architecture, Object as _, ObjectSection as _, ObjectSegment as _,
@@ -33,13 +33,13 @@ const MODULE: &str = ".go.module";
 const START_IN_MODULE: usize = 22 * size_of::<u64>();
 
 /// Where the functions are that an agent watches.
-pub(super) fn places(file: &Path) -> Result<Places> {
+pub(super) fn places(file: &Path) -> Result<FunctionOffsets> {
     let bytes = fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
     let program = fs::read_link(file).unwrap_or_else(|_| file.to_owned());
     find(&bytes).with_context(|| format!("looking for Go functions in {}", program.display()))
 }
 
-fn find(bytes: &[u8]) -> Result<Places> {
+fn find(bytes: &[u8]) -> Result<FunctionOffsets> {
     let file: ElfFile64<'_> = ElfFile64::parse(bytes).context("it is no ELF program of 64 bits")?;
     if file.architecture() != Architecture::X86_64 {
         bail!(
@@ -57,7 +57,7 @@ fn find(bytes: &[u8]) -> Result<Places> {
         let returns = returns(code).with_context(|| format!("decoding {name}"))?;
         Ok::<_, anyhow::Error>((offset, returns.into_iter().map(|at| offset + at).collect()))
     };
-    Ok(Places {
+    Ok(FunctionOffsets {
         read: place(READ)?,
         write: place(WRITE)?,
         close: place(CLOSE)?.0,
