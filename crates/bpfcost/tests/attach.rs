@@ -12,7 +12,7 @@ use std::{
 };
 
 use bpfcost::builtin::attach::AttachTypes;
-use bpfcost::experiment::{Batch, Case, Experiment, Fault, Loaded, Problem, Setup, Trial};
+use bpfcost::experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Trial};
 use bpfcost_bpf::{attach::Attach, loaded_maps, loaded_programs, stats::StatsOn};
 
 /// Enough for the sets of 64 in which frames come.
@@ -41,7 +41,7 @@ fn is(names: &[&str]) -> impl Fn(&Case) -> bool {
 }
 
 #[track_caller]
-fn trial(epoch: &mut dyn Loaded, case: &Case) -> Trial {
+fn trial(epoch: &mut dyn LoadedEpoch, case: &Case) -> Trial {
     let trial = epoch.prepare(case).and_then(|()| epoch.trial(case, BATCH));
     trial.unwrap_or_else(|fault| panic!("{}: {fault:?}", case.name))
 }

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
 
 use crate::experiment::{
-    Batch, Case, Description, Experiment, Fault, Layout, Loaded, Pair, Sentinel, Setup, Trial,
+    Batch, Case, Description, Experiment, Fault, Layout, LoadedEpoch, Pair, Sentinel, Setup, Trial,
 };
 
 /// Suffix of the second entry's name.
@@ -101,7 +101,7 @@ impl Experiment for AaTest {
         self.inner.programs()
     }
 
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let inner = self
             .inner
             .load(&AaTest::inner_setup(setup))
@@ -115,10 +115,10 @@ impl Experiment for AaTest {
 }
 
 struct LoadedAa {
-    inner: Box<dyn Loaded>,
+    inner: Box<dyn LoadedEpoch>,
 }
 
-impl Loaded for LoadedAa {
+impl LoadedEpoch for LoadedAa {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         if case.name.ends_with(AGAIN) {
             Ok(())

@@ -23,7 +23,8 @@ use bpfcost_bpf::{Feature, timing::Loop};
 
 use super::{Own, ladder};
 use crate::experiment::{
-    Case, Description, Experiment, Grid, Layout, Loaded, Overhead, Pair, Sentinel, Setup, missing,
+    Case, Description, Experiment, Grid, Layout, LoadedEpoch, Overhead, Pair, Sentinel, Setup,
+    missing,
 };
 use crate::report::section::table_sections;
 use case::Way;
@@ -96,8 +97,8 @@ impl Experiment for AttachTypes {
         ladder::programs(Loop::probe()?).map(Some)
     }
 
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(epoch::Epoch::load(setup)?))
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
+        Ok(Box::new(epoch::AttachEpoch::load(setup)?))
     }
 
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {

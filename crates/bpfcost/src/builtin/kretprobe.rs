@@ -20,10 +20,10 @@ mod proof;
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
 
-use self::{case::Way, epoch::Epoch};
+use self::{case::Way, epoch::KretprobeEpoch};
 use crate::builtin::ladder;
 use crate::experiment::{
-    Case, Description, Experiment, Layout, Loaded, Overhead, Pair, Scaling, Sentinel, Setup,
+    Case, Description, Experiment, Layout, LoadedEpoch, Overhead, Pair, Scaling, Sentinel, Setup,
 };
 
 /// The experiment.
@@ -102,8 +102,8 @@ impl Experiment for Kretprobes {
         ladder::programs(Loop::probe()?).map(Some)
     }
 
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(Epoch::load(setup)))
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
+        Ok(Box::new(KretprobeEpoch::load(setup)))
     }
 
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {

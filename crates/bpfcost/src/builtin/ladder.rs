@@ -15,8 +15,8 @@ use bpfcost_bpf::{
 
 use super::batch;
 use crate::experiment::{
-    Batch, Case, Description, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role, Sentinel,
-    Setup, Sizing, Trial, differs, prove,
+    Batch, Case, Description, Experiment, Fault, LoadedEpoch, Overhead, Pair, Problem, Role,
+    Sentinel, Setup, Sizing, Trial, differs, prove,
 };
 
 /// The rung that serves as sentinel, and how often it runs: about 1 ms.
@@ -75,7 +75,7 @@ impl Experiment for KnownAnswers {
         programs(Loop::probe()?).map(Some)
     }
 
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let [cpu] = setup.cpus[..] else {
             anyhow::bail!("the ladder runs on one CPU at a time: give one with --cpus");
         };
@@ -150,7 +150,7 @@ struct Rungs {
     _pinned: Pinned,
 }
 
-impl Loaded for Rungs {
+impl LoadedEpoch for Rungs {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         self.trial(case, Batch(16)).map(drop)
     }

@@ -29,8 +29,8 @@ use crate::builtin::{
     memory::KernelMemory,
 };
 use crate::experiment::{
-    Batch, Case, Description, Experiment, Fault, Grid, Layout, Loaded, Overhead, Pair, Sentinel,
-    Setup, Trial, differs, missing, prove,
+    Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
+    Sentinel, Setup, Trial, differs, missing, prove,
 };
 
 /// The experiment.
@@ -136,7 +136,7 @@ impl Experiment for Maps {
         ladder::programs(Loop::probe()?).map(Some)
     }
 
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let first = *setup.cpus.first().context("no CPU was chosen")?;
         let (memory_before, pinned) = (KernelMemory::now(), Pinned::to(first)?);
         let mut by_size: BTreeMap<Size, Vec<Work>> = BTreeMap::new();
@@ -153,7 +153,7 @@ impl Experiment for Maps {
         } else {
             setup.epoch as u64 + 1
         };
-        Ok(Box::new(Epoch {
+        Ok(Box::new(MapEpoch {
             by_size: by_size.into_iter().map(tables).collect::<Result<_>>()?,
             seed: setup.seed ^ epoch,
             exact: setup.exact,
@@ -169,7 +169,7 @@ impl Experiment for Maps {
 }
 
 /// The tables of each size, filled.
-struct Epoch {
+struct MapEpoch {
     by_size: BTreeMap<Size, Tables>,
     seed: u64,
     exact: bool,
@@ -179,7 +179,7 @@ struct Epoch {
     _pinned: Pinned,
 }
 
-impl Epoch {
+impl MapEpoch {
     fn tables(&mut self, size: Size) -> Result<&mut Tables> {
         let tables = self.by_size.get_mut(&size);
         tables.context("tables of this size were not loaded")
@@ -222,7 +222,7 @@ impl Epoch {
     }
 }
 
-impl Loaded for Epoch {
+impl LoadedEpoch for MapEpoch {
     /// All that user space can count is counted, and looked at.
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let work = Work::of(case)?;

@@ -29,7 +29,7 @@ use self::{
     spin::Spin,
 };
 use crate::experiment::{
-    Case, Description, Experiment, Layout, Loaded, Overhead, Pair, Scaling, Sentinel, Setup,
+    Case, Description, Experiment, Layout, LoadedEpoch, Overhead, Pair, Scaling, Sentinel, Setup,
 };
 
 /// A batch's length where each thread has a CPU: shorter than a time slice. A thread that is alone because
@@ -149,8 +149,8 @@ impl Experiment for Pools {
         Ok(players(line, &seats).err())
     }
 
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
-        Ok(Box::new(epoch::Epoch::load(setup, &self.space)?))
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
+        Ok(Box::new(epoch::PoolEpoch::load(setup, &self.space)?))
     }
 
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {

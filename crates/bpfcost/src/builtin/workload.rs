@@ -22,8 +22,8 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
 
 use crate::experiment::{
-    Case, Description, Experiment, Layout, Loaded, Metric, Overhead, Pair, ProbedWorkload, Role,
-    Setup, Sizing, Subject, missing,
+    Case, Description, Experiment, Layout, LoadedEpoch, Metric, Overhead, Pair, ProbedWorkload,
+    Role, Setup, Sizing, Subject, missing,
 };
 use crate::{
     probe::{self, Spec},
@@ -387,7 +387,7 @@ impl Experiment for Workload {
         Ok(Some(workload::sources()))
     }
 
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let starting = || format!("starting the workload {}", self.definition.name);
         let mut bases = self.bases.borrow_mut();
         for case in &setup.cases {

@@ -24,12 +24,12 @@ use bpfcost_bpf::{
 };
 
 use self::{
-    epoch::Epoch,
+    epoch::XdpLbEpoch,
     scenario::{Action, Layer4, LruState, Scenario, Shape},
 };
 use crate::builtin::ladder;
 use crate::experiment::{
-    Case, Description, Experiment, Loaded, Overhead, Pair, Role, Sentinel, Setup, Sizing,
+    Case, Description, Experiment, LoadedEpoch, Overhead, Pair, Role, Sentinel, Setup, Sizing,
 };
 
 /// The experiment. Its datapath is the right one, and its loop the cheapest, but in tests.
@@ -154,12 +154,12 @@ impl Experiment for XdpLb {
         ladder::programs(self.variant()?.looping).map(Some)
     }
 
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let variant = Variant {
             exact: setup.exact,
             ..self.variant()?
         };
-        Ok(Box::new(Epoch::load(setup, variant)?))
+        Ok(Box::new(XdpLbEpoch::load(setup, variant)?))
     }
 
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {

@@ -16,7 +16,7 @@ pub(crate) use crate::fault::{differs, prove};
 pub use case::{Batch, Case, Metric, Pair, Role, Sizing};
 pub use description::{Description, Overhead, Subject};
 pub use layout::{CellNote, Grid, Layout, ProbedWorkload, Scaling};
-pub use trial::{Loaded, Sentinel, Trial};
+pub use trial::{LoadedEpoch, Sentinel, Trial};
 pub use unit::Unit;
 
 /// A named question: its cases, what they are compared with, and how they are loaded.
@@ -64,7 +64,7 @@ pub trait Experiment {
     }
 
     /// Opens an epoch: programs, maps and servers made afresh for `setup.cases`.
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>>;
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>>;
 
     /// The program that stays loaded through the whole run, to tell drift from the luck of a load.
     fn sentinel(&self, _setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
@@ -126,7 +126,7 @@ mod tests {
             self.0.clone()
         }
 
-        fn load(&self, _setup: &Setup) -> Result<Box<dyn Loaded>> {
+        fn load(&self, _setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
             anyhow::bail!("nothing to load")
         }
     }

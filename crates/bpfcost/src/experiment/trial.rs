@@ -1,4 +1,4 @@
-//! A trial: one timed observation of a case; and [`Loaded`], the epoch that runs it.
+//! A trial: one timed observation of a case; and [`LoadedEpoch`], the epoch that runs it.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn none(count: &u64) -> bool {
 
 /// An epoch: everything that the cases need, loaded. Dropping it detaches, stops and frees
 /// everything that it made.
-pub trait Loaded {
+pub trait LoadedEpoch {
     /// Brings a case into the state that is measured and proves it once, untimed: fills tables,
     /// replays the sequence and compares every result.
     fn prepare(&mut self, case: &Case) -> Result<(), Fault>;

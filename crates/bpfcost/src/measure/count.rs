@@ -12,7 +12,7 @@ use super::{
     calibrate::calibrate,
     run::{Halt, Run},
 };
-use crate::experiment::{Batch, Fault, Loaded, Problem, Sizing, Trial};
+use crate::experiment::{Batch, Fault, LoadedEpoch, Problem, Sizing, Trial};
 
 /// Batches of one trial until one without a tick is found; the one with the fewest counts else. Batches
 /// begin just after a tick where the experiment can have it so, and then the first try will do.
@@ -69,7 +69,7 @@ impl Run<'_> {
     /// a table leave the same traces in it in every load, and what is attached for a case stays so.
     pub(super) fn count_rounds(
         &mut self,
-        loaded: &mut dyn Loaded,
+        loaded: &mut dyn LoadedEpoch,
         rounds: usize,
     ) -> Result<(), Halt> {
         for case in self.due_now() {
@@ -92,7 +92,7 @@ impl Run<'_> {
     /// One trial of a case: what an operation costs. `None` where that made the case invalid.
     fn count(
         &mut self,
-        loaded: &mut dyn Loaded,
+        loaded: &mut dyn LoadedEpoch,
         case: usize,
         batch: Batch,
     ) -> Result<Option<Trial>, Halt> {
@@ -130,7 +130,7 @@ impl Run<'_> {
     /// A case's batch for counting. Never in doubt by noise, so that every run finds the same.
     pub(super) fn calibrate_count(
         &mut self,
-        loaded: &mut dyn Loaded,
+        loaded: &mut dyn LoadedEpoch,
         case: usize,
     ) -> Result<Option<Calibration>, Halt> {
         let plan = self.plan;
@@ -168,7 +168,7 @@ impl Run<'_> {
     /// The first of `tries` batches without a tick, or else the one with the fewest.
     fn quiet(
         &mut self,
-        loaded: &mut dyn Loaded,
+        loaded: &mut dyn LoadedEpoch,
         case: usize,
         batch: Batch,
         tries: u32,

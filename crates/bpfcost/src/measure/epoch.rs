@@ -8,7 +8,7 @@ use super::{
     schedule::{Turn, turns},
     stopping::rounds,
 };
-use crate::experiment::{Batch, Loaded, Sentinel, Sizing};
+use crate::experiment::{Batch, LoadedEpoch, Sentinel, Sizing};
 
 /// The warm-up trial is the batch divided by this: 1 ms at the usual goal fills caches and trains
 /// branch predictors, and adds 3 % to an epoch of three rounds.
@@ -32,7 +32,7 @@ impl Run<'_> {
     /// Loads everything, does `inside`, and unloads it, whatever came of it.
     pub(super) fn with_load<T>(
         &mut self,
-        inside: impl FnOnce(&mut Self, &mut dyn Loaded) -> Result<T, Halt>,
+        inside: impl FnOnce(&mut Self, &mut dyn LoadedEpoch) -> Result<T, Halt>,
     ) -> Result<T, Halt> {
         let epoch = self.measured.epochs();
         self.epoch = epoch;
@@ -56,7 +56,7 @@ impl Run<'_> {
     fn inside(
         &mut self,
         begun: f64,
-        loaded: &mut dyn Loaded,
+        loaded: &mut dyn LoadedEpoch,
         sentinel: Option<&mut (dyn Sentinel + '_)>,
     ) -> Result<f64, Halt> {
         self.tell(Event::EpochStarted {
@@ -93,7 +93,7 @@ impl Run<'_> {
     /// Rounds of timed trials: each case once in each, in an order of its own.
     fn time_rounds(
         &mut self,
-        loaded: &mut dyn Loaded,
+        loaded: &mut dyn LoadedEpoch,
         rounds: usize,
         mut sentinel: Option<&mut (dyn Sentinel + '_)>,
     ) -> Result<(), Halt> {
@@ -132,7 +132,11 @@ impl Run<'_> {
     }
 
     /// Finds a case's batch in the state that is measured, and tells what is odd about it.
-    pub(super) fn calibrate(&mut self, loaded: &mut dyn Loaded, case: usize) -> Result<(), Halt> {
+    pub(super) fn calibrate(
+        &mut self,
+        loaded: &mut dyn LoadedEpoch,
+        case: usize,
+    ) -> Result<(), Halt> {
         let plan = self.plan;
         let of = &plan.cases[case];
         if plan.counts() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{Result as AnyResult, anyhow};
 
 use super::{Clock, Error, Event, Measured, Plan, Warning};
-use crate::experiment::{Batch, Experiment, Fault, Loaded, Problem, Sentinel, Trial};
+use crate::experiment::{Batch, Experiment, Fault, LoadedEpoch, Problem, Sentinel, Trial};
 
 /// A run under way.
 pub(super) struct Run<'a> {
@@ -82,7 +82,7 @@ impl Run<'_> {
     /// Prepares a case, unless the run is to end. `None` where that made the case invalid.
     pub(super) fn prepare(
         &mut self,
-        loaded: &mut dyn Loaded,
+        loaded: &mut dyn LoadedEpoch,
         case: usize,
     ) -> Result<Option<()>, Halt> {
         let plan = self.plan;
@@ -94,7 +94,7 @@ impl Run<'_> {
     /// Times one batch of a case, unless the run is to end. `None` where that made the case invalid.
     pub(super) fn trial(
         &mut self,
-        loaded: &mut dyn Loaded,
+        loaded: &mut dyn LoadedEpoch,
         case: usize,
         batch: Batch,
     ) -> Result<Option<Trial>, Halt> {

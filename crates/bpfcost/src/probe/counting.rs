@@ -139,7 +139,7 @@ impl Counting {
 
     /// Loads the program.
     fn load(&self) -> Result<Box<dyn Probe>> {
-        Ok(Box::new(Loaded(Counter::load(
+        Ok(Box::new(CounterProbe(Counter::load(
             self.method,
             &self.event,
             self.work,
@@ -153,9 +153,9 @@ fn usage_of_event() -> &'static str {
 }
 
 /// A program that is loaded, and goes on and off.
-struct Loaded(Counter);
+struct CounterProbe(Counter);
 
-impl Probe for Loaded {
+impl Probe for CounterProbe {
     fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
         Ok(self.0.attach()?)
     }

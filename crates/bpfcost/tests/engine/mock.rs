@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Result, anyhow};
 use bpfcost::{
     experiment::{
-        Batch, Case, Description, Experiment, Fault, Loaded, Overhead, Pair, Problem, Role,
+        Batch, Case, Description, Experiment, Fault, LoadedEpoch, Overhead, Pair, Problem, Role,
         Sentinel, Setup, Sizing, Trial, Unit,
     },
     measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measured, Plan, measure},
@@ -250,7 +250,7 @@ impl Experiment for Mock {
             .then(|| "needs Linux 9".to_owned()))
     }
 
-    fn load(&self, setup: &Setup) -> Result<Box<dyn Loaded>> {
+    fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let lab = &self.lab;
         lab.pass_s(LOAD_S);
         let epoch = self.first_epoch + lab.loads.borrow().len();
@@ -299,7 +299,7 @@ impl Held {
     }
 }
 
-impl Loaded for Held {
+impl LoadedEpoch for Held {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let prepared = (self.epoch, case.name.clone());
         self.lab.prepared.borrow_mut().push(prepared);

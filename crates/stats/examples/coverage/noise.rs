@@ -90,7 +90,7 @@ pub(crate) struct Machine {
 }
 
 /// One epoch as the engine would hand it on.
-pub(crate) struct Epoch {
+pub(crate) struct SimulatedEpoch {
     /// All trials, by case.
     pub(crate) trials: Vec<Vec<f64>>,
     /// The machine's level in the middle of the epoch: the part of the values that moves with time.
@@ -115,7 +115,7 @@ impl Machine {
     }
 
     /// Measures cases of these true `levels`, `trials` times each.
-    pub(crate) fn epoch(&mut self, levels: &[f64], trials: usize) -> Epoch {
+    pub(crate) fn epoch(&mut self, levels: &[f64], trials: usize) -> SimulatedEpoch {
         let loads: Vec<f64> = levels.iter().map(|level| level * self.load()).collect();
         let mut values = vec![Vec::with_capacity(trials); levels.len()];
         let mut order: Vec<usize> = (0..levels.len()).collect();
@@ -132,7 +132,7 @@ impl Machine {
                 }
             }
         }
-        Epoch {
+        SimulatedEpoch {
             trials: values,
             level: middle,
         }

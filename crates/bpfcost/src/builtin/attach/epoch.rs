@@ -17,7 +17,7 @@ use super::{
     case::Way,
     proof::{self, Proof},
 };
-use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, prove};
+use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
 
 /// Events between attaching and the first batch that counts: the kernel may change how a probe works at
 /// its first hits, and maps get their entries.
@@ -32,8 +32,8 @@ type Probes = BTreeMap<Attach, bpfcost_bpf::Result<Probe>>;
 type Drivers = BTreeMap<Driver, Result<Box<dyn Events>, Problem>>;
 
 /// What is loaded. The field that is attached goes first, for it hangs on the others.
-pub(super) struct Epoch {
-    now: Option<Now>,
+pub(super) struct AttachEpoch {
+    now: Option<ActiveCase>,
     probes: Probes,
     drivers: Drivers,
     maps: Maps,
@@ -43,13 +43,13 @@ pub(super) struct Epoch {
 }
 
 /// What is attached just now.
-struct Now {
+struct ActiveCase {
     way: Way,
     attached: Option<Box<dyn Attached>>,
     _stats: Option<StatsOn>,
 }
 
-impl Epoch {
+impl AttachEpoch {
     pub(super) fn load(setup: &Setup) -> Result<Self> {
         let [cpu] = setup.cpus[..] else {
             anyhow::bail!("attach runs on one CPU at a time: give one with --cpus");
@@ -73,7 +73,7 @@ impl Epoch {
             .into_iter()
             .map(|(attach, bodies)| (attach, Probe::load(attach, &bodies, &maps)))
             .collect();
-        Ok(Epoch {
+        Ok(AttachEpoch {
             now: None,
             probes,
             drivers,
@@ -92,7 +92,7 @@ impl Epoch {
         // What was attached goes first: the two may share an event.
         self.now = None;
         let events = events(&mut self.drivers, way.driver())?;
-        let mut now = Now {
+        let mut now = ActiveCase {
             way,
             attached: None,
             _stats: None,
@@ -260,7 +260,7 @@ fn invalid(check: &str, error: &bpfcost_bpf::Error) -> Fault {
     Fault::Invalid(problem(check, error))
 }
 
-impl Loaded for Epoch {
+impl LoadedEpoch for AttachEpoch {
     /// Nothing: each trial attaches what it is about, and proves itself.
     fn prepare(&mut self, _case: &Case) -> Result<(), Fault> {
         Ok(())
@@ -288,7 +288,7 @@ impl Loaded for Epoch {
     }
 }
 
-impl Epoch {
+impl AttachEpoch {
     fn problem(&mut self, batch: Batch, proof: &Proof) -> Result<Option<Problem>> {
         let trouble = self.trouble()?;
         Ok(trouble

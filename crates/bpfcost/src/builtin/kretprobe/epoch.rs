@@ -4,13 +4,13 @@ use anyhow::{Context, Result};
 use bpfcost_bpf::attach::{AttachMethod, Counter, Work, attached_at};
 
 use super::{call::Calls, case::Way, proof::Proof};
-use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, differs, prove};
+use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, differs, prove};
 
 /// Calls of each thread between attaching and the first batch that counts, at least.
 const FIRST_CALLS: Batch = Batch(1);
 
 /// What is there for a case. The program goes first, so that no call is made while it goes.
-struct Now {
+struct LoadedCase {
     way: Way,
     counter: Option<Counter>,
     /// What is attached without other processes.
@@ -19,21 +19,21 @@ struct Now {
 }
 
 /// What all cases have in common.
-pub(super) struct Epoch {
-    now: Option<Now>,
+pub(super) struct KretprobeEpoch {
+    now: Option<LoadedCase>,
     cpus: Vec<u32>,
 }
 
-impl Epoch {
+impl KretprobeEpoch {
     pub(super) fn load(setup: &Setup) -> Self {
-        Epoch {
+        KretprobeEpoch {
             now: None,
             cpus: setup.cpus.clone(),
         }
     }
 
     /// Attaches what a case means, and nothing else.
-    fn turn_to(&mut self, way: Way) -> Result<&mut Now, Fault> {
+    fn turn_to(&mut self, way: Way) -> Result<&mut LoadedCase, Fault> {
         let there = self.now.take().filter(|now| now.way == way);
         let now = match there {
             Some(now) => now,
@@ -48,7 +48,7 @@ impl Epoch {
                     .map_err(|error| refused("attached", &error))?;
                 let own = counter.as_ref().map(|_| attached(function)).transpose()?;
                 calls.make(way.call.whole(FIRST_CALLS))?;
-                Now {
+                LoadedCase {
                     way,
                     counter,
                     own: own.unwrap_or_default(),
@@ -103,7 +103,7 @@ fn refused(check: &str, error: &bpfcost_bpf::Error) -> Fault {
     })
 }
 
-impl Loaded for Epoch {
+impl LoadedEpoch for KretprobeEpoch {
     /// Nothing: each trial attaches what it is about, and proves itself.
     fn prepare(&mut self, _case: &Case) -> Result<(), Fault> {
         Ok(())

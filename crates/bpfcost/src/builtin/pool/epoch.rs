@@ -15,7 +15,7 @@ use super::{
     line::{self, Seat},
     space::Space,
 };
-use crate::experiment::{Batch, Case, Fault, Loaded, Setup, Trial, prove};
+use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Setup, Trial, prove};
 
 /// Pairs of a thread, at least: with fewer, the threads' start is measured.
 const LEAST_PAIRS: u64 = 64;
@@ -27,7 +27,7 @@ const CLOCK_LOOKS: u32 = 1000;
 type Key = (Option<PoolKind>, usize);
 
 /// Pools, made as they are needed.
-pub(super) struct Epoch {
+pub(super) struct PoolEpoch {
     ways: HashMap<String, Way>,
     cpus: Vec<u32>,
     seats: Vec<Seat>,
@@ -35,10 +35,10 @@ pub(super) struct Epoch {
     clock_ns: f64,
 }
 
-impl Epoch {
+impl PoolEpoch {
     pub(super) fn load(setup: &Setup, space: &Space) -> Result<Self> {
         may_pin(&setup.cpus)?;
-        Ok(Epoch {
+        Ok(PoolEpoch {
             ways: all(space)
                 .into_iter()
                 .map(|way| (way.name(), way))
@@ -91,7 +91,7 @@ impl Epoch {
     }
 }
 
-impl Loaded for Epoch {
+impl LoadedEpoch for PoolEpoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         self.trial(case, Batch(LEAST_PAIRS)).map(drop)
     }

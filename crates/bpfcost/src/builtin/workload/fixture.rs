@@ -17,7 +17,7 @@ use super::{
     window,
 };
 use crate::{
-    experiment::{Batch, Case, Fault, Loaded, Setup, Trial},
+    experiment::{Batch, Case, Fault, LoadedEpoch, Setup, Trial},
     probe::{self, Probe},
     process::RunContext,
     workload::{
@@ -209,7 +209,7 @@ fn stirred(setup: &Setup) -> Option<String> {
     Some(probes[turn].name.clone())
 }
 
-impl Loaded for Fixture {
+impl LoadedEpoch for Fixture {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let variant = self.variant(case)?;
         let Some(spec) = variant.probe else {

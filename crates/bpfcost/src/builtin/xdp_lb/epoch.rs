@@ -19,14 +19,14 @@ use crate::builtin::{
     batch::{self, WARM_UP_SHARE, mean_ns_per_op, trial},
     memory::KernelMemory,
 };
-use crate::experiment::{Batch, Case, Fault, Loaded, Problem, Setup, Trial, prove};
+use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
 
 /// How long flows are taken to be fresh in a table, a third of the life of a UDP entry: a program that
 /// was stopped for a while, or a slow machine, must not let them expire unnoticed.
 const WARM_NS: u64 = 10_000_000_000;
 
 /// Loaded instances, one per table that the cases need.
-pub(super) struct Epoch {
+pub(super) struct XdpLbEpoch {
     instances: Vec<(LruState, LoadBalancer)>,
     cpus: Vec<u32>,
     /// The run's seed and, unless instructions are counted, the epoch, mixed.
@@ -66,7 +66,7 @@ struct Proved {
     misses: Option<f64>,
 }
 
-impl Epoch {
+impl XdpLbEpoch {
     pub(super) fn load(setup: &Setup, variant: Variant) -> Result<Self> {
         let first = *setup.cpus.first().context("no CPU was chosen")?;
         let memory_before = KernelMemory::now();
@@ -92,7 +92,7 @@ impl Epoch {
             let first = instances.first().map(|(_, first)| first);
             instances.push((table, instance(table, &setup.cpus, variant, first)?));
         }
-        Ok(Epoch {
+        Ok(XdpLbEpoch {
             instances,
             cpus: setup.cpus.clone(),
             seed: if setup.exact {
@@ -345,7 +345,7 @@ impl Epoch {
     }
 }
 
-impl Loaded for Epoch {
+impl LoadedEpoch for XdpLbEpoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let entry = self.entry(case)?;
         let CaseKind::Scenario(scenario) = self.entries[entry].target.clone() else {

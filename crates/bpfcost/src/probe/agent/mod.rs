@@ -38,14 +38,14 @@ pub trait Agent {
     fn detach(&mut self) -> Result<WindowCounts>;
 
     /// What is known of it once it is loaded.
-    fn loaded(&self) -> Result<Loaded> {
-        Ok(Loaded::default())
+    fn loaded(&self) -> Result<AgentInfo> {
+        Ok(AgentInfo::default())
     }
 }
 
 /// What is known of an agent once it is loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loaded {
+pub struct AgentInfo {
     /// The kernel's numbers of its programs, where it does not count its hits itself.
     pub programs: Vec<u32>,
     /// Whether nothing comes that it would have to take in: then it sleeps while it is on, and costs no CPU time.
@@ -74,7 +74,7 @@ enum AgentRequest {
 #[serde(rename_all = "kebab-case")]
 enum AgentReply {
     /// Its programs are loaded.
-    Loaded(Loaded),
+    Loaded(AgentInfo),
     /// It is on.
     Attached,
     /// It is off, and saw this.

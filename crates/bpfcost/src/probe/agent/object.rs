@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use anyhow::{Result, bail};
 use bpfcost_bpf::attach::{Drained, UserObject};
 
-use super::{Agent, Loaded};
+use super::{Agent, AgentInfo};
 use crate::{probe::WindowCounts, process::RunContext};
 
 struct Object {
@@ -53,8 +53,8 @@ impl Agent for Object {
         })
     }
 
-    fn loaded(&self) -> Result<Loaded> {
-        Ok(Loaded {
+    fn loaded(&self) -> Result<AgentInfo> {
+        Ok(AgentInfo {
             programs: self.object.ids()?,
             idle: !self.object.has_buffers(),
         })

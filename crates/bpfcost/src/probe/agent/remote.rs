@@ -12,7 +12,7 @@ use rustix::{
     io::retry_on_intr,
 };
 
-use super::{AgentReply, AgentRequest, Loaded};
+use super::{AgentInfo, AgentReply, AgentRequest};
 use crate::{
     fault::Fault,
     probe::{Probe, WindowCounts, leftovers},
@@ -32,7 +32,7 @@ pub(crate) struct Remote {
     /// Closing it ends the agent.
     ask: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    loaded: Loaded,
+    loaded: AgentInfo,
 }
 
 impl Remote {
@@ -48,7 +48,7 @@ impl Remote {
             process,
             ask: Some(ask),
             answers: BufReader::new(answers),
-            loaded: Loaded::default(),
+            loaded: AgentInfo::default(),
         };
         match remote.hear()? {
             AgentReply::Loaded(loaded) => remote.loaded = loaded,

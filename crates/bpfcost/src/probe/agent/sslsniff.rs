@@ -21,7 +21,7 @@ use bpfcost_bpf::{
 };
 use twox_hash::XxHash3_64;
 
-use super::{Agent, EVERY, Loaded};
+use super::{Agent, AgentInfo, EVERY};
 use crate::{
     probe::{BuiltIn, WindowCounts},
     process::RunContext,
@@ -102,10 +102,10 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
 }
 
 impl Agent for SslSniff {
-    fn loaded(&self) -> Result<Loaded> {
-        Ok(Loaded {
+    fn loaded(&self) -> Result<AgentInfo> {
+        Ok(AgentInfo {
             idle: self.capture == Capture::Nothing,
-            ..Loaded::default()
+            ..AgentInfo::default()
         })
     }
 
