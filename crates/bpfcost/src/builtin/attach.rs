@@ -27,7 +27,7 @@ use crate::experiment::{
     missing,
 };
 use crate::report::section::table_sections;
-use case::Way;
+use case::AttachCase;
 
 /// What it shows of its own: the parts of costs, and an atlas of kernels.
 pub(super) const OWN: Own = Own {
@@ -82,11 +82,11 @@ impl Experiment for AttachTypes {
     }
 
     fn needs(&self, case: &Case) -> Vec<Feature> {
-        Way::of(case).map_or_else(Vec::new, Way::needs)
+        AttachCase::of(case).map_or_else(Vec::new, AttachCase::needs)
     }
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
-        let never = Way::of(case).and_then(Way::never);
+        let never = AttachCase::of(case).and_then(AttachCase::never);
         match never {
             Some(reason) => Ok(Some(reason.to_owned())),
             None => missing(&self.needs(case)),
@@ -124,7 +124,7 @@ mod tests {
     fn names_lead_back_to_what_they_mean() {
         let cases = AttachTypes.cases();
         for (way, case) in case::all().zip(&cases) {
-            assert_eq!(Way::of(case), Some(way), "{}", case.name);
+            assert_eq!(AttachCase::of(case), Some(way), "{}", case.name);
         }
         let name = |at: usize| cases[at].name.as_str();
         assert_eq!(

@@ -20,7 +20,7 @@ mod proof;
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
 
-use self::{case::Way, epoch::KretprobeEpoch};
+use self::{case::KretprobeCase, epoch::KretprobeEpoch};
 use crate::builtin::ladder;
 use crate::experiment::{
     Case, Description, Experiment, Layout, LoadedEpoch, Overhead, Pair, Scaling, Sentinel, Setup,
@@ -84,18 +84,21 @@ impl Experiment for Kretprobes {
     }
 
     fn cases(&self) -> Vec<Case> {
-        case::all(self.cpus).into_iter().map(Way::case).collect()
+        case::all(self.cpus)
+            .into_iter()
+            .map(KretprobeCase::case)
+            .collect()
     }
 
     fn pairs(&self) -> Vec<Pair> {
         case::all(self.cpus)
             .into_iter()
-            .flat_map(Way::pairs)
+            .flat_map(KretprobeCase::pairs)
             .collect()
     }
 
     fn needs(&self, case: &Case) -> Vec<Feature> {
-        Way::of(case).map_or_else(Vec::new, Way::needs)
+        KretprobeCase::of(case).map_or_else(Vec::new, KretprobeCase::needs)
     }
 
     fn programs(&self) -> Result<Option<String>> {
@@ -120,7 +123,7 @@ mod tests {
         for cpus in [1, 2, 16] {
             let cases = Kretprobes { cpus }.cases();
             for (way, case) in case::all(cpus).into_iter().zip(&cases) {
-                assert_eq!(Way::of(case), Some(way), "{}", case.name);
+                assert_eq!(KretprobeCase::of(case), Some(way), "{}", case.name);
             }
         }
     }

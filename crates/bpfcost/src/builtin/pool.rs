@@ -23,7 +23,7 @@ mod spin;
 use anyhow::{Context, Result};
 
 use self::{
-    case::Way,
+    case::PoolCase,
     line::{Seat, players},
     space::Space,
     spin::Spin,
@@ -61,10 +61,10 @@ impl Default for Pools {
 
 impl Pools {
     /// How long a batch is to be, in nanoseconds.
-    fn batch_ns(&self, way: Way) -> f64 {
+    fn batch_ns(&self, way: PoolCase) -> f64 {
         let threads = match way {
-            Way::Pool(_, point) | Way::Alone(point) => point.threads,
-            Way::Line(_) => 1,
+            PoolCase::Pool(_, point) | PoolCase::Alone(point) => point.threads,
+            PoolCase::Line(_) => 1,
         };
         match threads.div_ceil(self.cpus.len().max(1)) {
             0 | 1 => BATCH_NS,
@@ -129,7 +129,7 @@ impl Experiment for Pools {
     }
 
     fn cases(&self) -> Vec<Case> {
-        let case = |way: Way| Case {
+        let case = |way: PoolCase| Case {
             batch_ns: Some(self.batch_ns(way)),
             ..way.case()
         };
@@ -142,7 +142,7 @@ impl Experiment for Pools {
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
         let mut ways = case::all(&self.space).into_iter();
-        let Some(Way::Line(line)) = ways.find(|way| way.name() == case.name) else {
+        let Some(PoolCase::Line(line)) = ways.find(|way| way.name() == case.name) else {
             return Ok(None);
         };
         let seats: Vec<Seat> = self.cpus.iter().copied().map(Seat::of).collect();

@@ -16,7 +16,7 @@ const STACK_LOADS: usize = 8;
 
 /// What a case means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum AttachCase {
     /// A driver's events with nothing attached.
     Alone(Driver),
     /// A program attached to them.
@@ -31,20 +31,20 @@ pub(super) enum Way {
 }
 
 /// Every case, in the order of tables: families together, their floors last.
-pub(super) fn all() -> impl Iterator<Item = Way> {
+pub(super) fn all() -> impl Iterator<Item = AttachCase> {
     let programs = Attach::ALL.into_iter().flat_map(|attach| {
         Body::ALL.into_iter().flat_map(move |body| {
             let stats = [false, true]
                 .into_iter()
                 .filter(move |&on| !on || taxed(body));
-            stats.map(move |stats| Way::Program {
+            stats.map(move |stats| AttachCase::Program {
                 attach,
                 body,
                 stats,
             })
         })
     });
-    programs.chain(Driver::ALL.into_iter().map(Way::Alone))
+    programs.chain(Driver::ALL.into_iter().map(AttachCase::Alone))
 }
 
 /// Bodies that run with `bpf_stats` too: those of study 003. The tax is one of the mechanism, so that two
@@ -53,7 +53,7 @@ fn taxed(body: Body) -> bool {
     matches!(body, Body::Empty | Body::Map)
 }
 
-impl Way {
+impl AttachCase {
     /// What a case means; `None` where it is none of this experiment.
     pub(super) fn of(case: &Case) -> Option<Self> {
         let factor = |name: &str| case.factors.get(name).map(String::as_str);
@@ -61,10 +61,10 @@ impl Way {
             .into_iter()
             .find(|driver| Some(driver.name()) == factor("driver"))?;
         if case.role == Role::Floor {
-            return Some(Way::Alone(driver));
+            return Some(AttachCase::Alone(driver));
         }
         let named = |attach: &Attach| Some(attach.name()) == factor("attach");
-        Some(Way::Program {
+        Some(AttachCase::Program {
             attach: Attach::ALL.into_iter().find(named)?,
             body: Body::ALL
                 .into_iter()
@@ -75,15 +75,15 @@ impl Way {
 
     pub(super) fn driver(self) -> Driver {
         match self {
-            Way::Alone(driver) => driver,
-            Way::Program { attach, .. } => attach.driver(),
+            AttachCase::Alone(driver) => driver,
+            AttachCase::Program { attach, .. } => attach.driver(),
         }
     }
 
     fn name(self) -> String {
         match self {
-            Way::Alone(driver) => format!("none/{driver}"),
-            Way::Program {
+            AttachCase::Alone(driver) => format!("none/{driver}"),
+            AttachCase::Program {
                 attach,
                 body,
                 stats,
@@ -94,29 +94,31 @@ impl Way {
     /// What the kernel must have, what tells most of it first.
     pub(super) fn needs(self) -> Vec<Feature> {
         match self {
-            Way::Alone(driver) => driver.needs().to_vec(),
-            Way::Program { attach, body, .. } => [attach.needs(), body.needs().to_vec()].concat(),
+            AttachCase::Alone(driver) => driver.needs().to_vec(),
+            AttachCase::Program { attach, body, .. } => {
+                [attach.needs(), body.needs().to_vec()].concat()
+            }
         }
     }
 
     /// Why no kernel has it.
     pub(super) fn never(self) -> Option<&'static str> {
         match self {
-            Way::Program {
+            AttachCase::Program {
                 attach: Attach::KprobeMultiAll,
                 body,
                 ..
             } if !matches!(body, Body::Empty | Body::Map) => {
                 Some("not measured: attaching to all functions takes seconds each time")
             }
-            Way::Program {
+            AttachCase::Program {
                 attach: Attach::XdpNative,
                 stats: true,
                 ..
             } => Some(
                 "not measured: a BPF program feeds the frames, one run each, and bpf_stats would tax it too",
             ),
-            Way::Program { attach, body, .. } if !attach.takes(body) => {
+            AttachCase::Program { attach, body, .. } if !attach.takes(body) => {
                 Some("no kernel gives programs that see packets the helper for stacks")
             }
             _ => None,
@@ -125,12 +127,12 @@ impl Way {
 }
 
 /// The case of that meaning.
-pub(super) fn case(way: Way) -> Case {
+pub(super) fn case(way: AttachCase) -> Case {
     let driver = way.driver();
     let mut factors = BTreeMap::from([("driver".to_owned(), driver.name().to_owned())]);
     let (role, about, most) = match way {
-        Way::Alone(_) => (Role::Floor, driver.about().to_owned(), driver.most()),
-        Way::Program {
+        AttachCase::Alone(_) => (Role::Floor, driver.about().to_owned(), driver.most()),
+        AttachCase::Program {
             attach,
             body,
             stats,
@@ -155,10 +157,10 @@ pub(super) fn case(way: Way) -> Case {
         factors,
         about,
         role,
-        floor: (role == Role::Case).then(|| Way::Alone(driver).name()),
+        floor: (role == Role::Case).then(|| AttachCase::Alone(driver).name()),
         sizing: Sizing::Calibrated { most },
         loads: match way {
-            Way::Program {
+            AttachCase::Program {
                 body: Body::Stack, ..
             } => STACK_LOADS,
             _ => 0,
@@ -169,11 +171,11 @@ pub(super) fn case(way: Way) -> Case {
 
 /// What a case is compared with: a body with the empty one, `bpf_stats` on with off. What the empty one
 /// costs is its net.
-pub(super) fn pair(way: Way) -> Option<Pair> {
+pub(super) fn pair(way: AttachCase) -> Option<Pair> {
     if way.never().is_some() {
         return None;
     }
-    let Way::Program {
+    let AttachCase::Program {
         attach,
         body,
         stats,
@@ -188,7 +190,7 @@ pub(super) fn pair(way: Way) -> Option<Pair> {
     };
     Some(Pair {
         case: way.name(),
-        baseline: Way::Program {
+        baseline: AttachCase::Program {
             attach,
             body: baseline,
             stats: false,

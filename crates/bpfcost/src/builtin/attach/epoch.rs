@@ -14,7 +14,7 @@ use bpfcost_bpf::{
 };
 
 use super::{
-    case::Way,
+    case::AttachCase,
     proof::{self, Proof},
 };
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
@@ -44,7 +44,7 @@ pub(super) struct AttachEpoch {
 
 /// What is attached just now.
 struct ActiveCase {
-    way: Way,
+    way: AttachCase,
     attached: Option<Box<dyn Attached>>,
     _stats: Option<StatsOn>,
 }
@@ -58,11 +58,11 @@ impl AttachEpoch {
         let maps = Maps::make(setup.exact).context(MEMORY)?;
         let mut bodies: BTreeMap<Attach, Vec<Body>> = BTreeMap::new();
         let mut drivers = Drivers::new();
-        for way in setup.cases.iter().filter_map(Way::of) {
+        for way in setup.cases.iter().filter_map(AttachCase::of) {
             if let Entry::Vacant(place) = drivers.entry(way.driver()) {
                 place.insert(start(way.driver()));
             }
-            if let Way::Program { attach, body, .. } = way {
+            if let AttachCase::Program { attach, body, .. } = way {
                 let bodies = bodies.entry(attach).or_default();
                 if !bodies.contains(&body) {
                     bodies.push(body);
@@ -85,7 +85,7 @@ impl AttachEpoch {
     }
 
     /// Attaches what a case means, and nothing else.
-    fn turn_to(&mut self, way: Way) -> Result<(), Fault> {
+    fn turn_to(&mut self, way: AttachCase) -> Result<(), Fault> {
         if self.now.as_ref().is_some_and(|now| now.way == way) {
             return Ok(());
         }
@@ -97,18 +97,18 @@ impl AttachEpoch {
             attached: None,
             _stats: None,
         };
-        let taxed = matches!(way, Way::Program { stats: true, .. });
+        let taxed = matches!(way, AttachCase::Program { stats: true, .. });
         if !taxed && stats::enabled_by_sysctl() {
             return Err(Fault::Broken(anyhow!(
                 "kernel.bpf_stats_enabled is on, and would be part of every cost\n  \
                  Turn it off: sysctl kernel.bpf_stats_enabled=0"
             )));
         }
-        if let Way::Alone(driver) = way {
+        if let AttachCase::Alone(driver) = way {
             // Checked again and again: another process may attach meanwhile.
             nobody_else(driver).map_err(Fault::Invalid)?;
         }
-        if let Way::Program {
+        if let AttachCase::Program {
             attach,
             body,
             stats,
@@ -130,7 +130,7 @@ impl AttachEpoch {
     }
 
     /// Has events made. Just after a tick where instructions are counted.
-    fn events(&mut self, way: Way, events: u64) -> Result<Driven, Fault> {
+    fn events(&mut self, way: AttachCase, events: u64) -> Result<Driven, Fault> {
         let ask = BatchRequest {
             events,
             cpu: self.cpu,
@@ -152,11 +152,11 @@ impl AttachEpoch {
     }
 
     /// Lets all counts begin again, and says where those begin that can't.
-    fn begin(&mut self, way: Way) -> Result<Before, Fault> {
+    fn begin(&mut self, way: AttachCase) -> Result<Before, Fault> {
         if let Some(trouble) = self.trouble()? {
             return Err(Fault::Invalid(proof::trouble(&trouble)));
         }
-        let Way::Program { attach, body, .. } = way else {
+        let AttachCase::Program { attach, body, .. } = way else {
             return Ok(Before::default());
         };
         self.maps.take(body)?;
@@ -171,7 +171,7 @@ impl AttachEpoch {
     }
 
     /// What came of a batch.
-    fn proof(&mut self, way: Way, driven: Driven, before: Before) -> Result<Proof, Fault> {
+    fn proof(&mut self, way: AttachCase, driven: Driven, before: Before) -> Result<Proof, Fault> {
         let mut proof = Proof {
             way,
             driven,
@@ -182,7 +182,7 @@ impl AttachEpoch {
             stats: RunStats::default(),
             placed: None,
         };
-        if let Way::Program { attach, body, .. } = way {
+        if let AttachCase::Program { attach, body, .. } = way {
             proof.seen = probe(&mut self.probes, attach)?.seen();
             proof.missed = self.missed()?.saturating_sub(before.missed);
             let attached = self.now.as_ref().and_then(|now| now.attached.as_ref());
@@ -267,7 +267,8 @@ impl LoadedEpoch for AttachEpoch {
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let way = Way::of(case).with_context(|| format!("attach has no case {}", case.name))?;
+        let way =
+            AttachCase::of(case).with_context(|| format!("attach has no case {}", case.name))?;
         self.turn_to(way)?;
         let before = self.begin(way)?;
         let driven = self.events(way, batch.0)?;

@@ -7,7 +7,7 @@ use bpfcost_bpf::{
     stats::RunStats,
 };
 
-use super::case::Way;
+use super::case::AttachCase;
 use crate::experiment::{Batch, Problem, differs};
 
 /// Nanoseconds a run by the kernel's own account, where `bpf_stats` is on and all runs are the driver's.
@@ -25,7 +25,7 @@ pub const SITE: &str = "site_";
 /// All that a batch left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Proof {
-    pub(super) way: Way,
+    pub(super) way: AttachCase,
     pub(super) driven: Driven,
     pub(super) exact: bool,
     pub(super) seen: ProbeCounts,
@@ -53,8 +53,8 @@ impl Proof {
                 differs("waits", 0, waits, "the thread that makes the events gave up its CPU, and the clock may have leapt")
             })
             .or_else(|| match self.way {
-                Way::Alone(_) => None,
-                Way::Program { attach, body, stats } => self.program(attach, body, stats),
+                AttachCase::Alone(_) => None,
+                AttachCase::Program { attach, body, stats } => self.program(attach, body, stats),
             })
     }
 
@@ -109,7 +109,7 @@ impl Proof {
     /// What else the trial tells.
     pub(super) fn secondary(&self) -> BTreeMap<String, f64> {
         let mut values = BTreeMap::new();
-        if let Way::Program { attach, stats, .. } = self.way {
+        if let AttachCase::Program { attach, stats, .. } = self.way {
             if stats && !attach.sees_others() {
                 let runs = self.stats.run_cnt.max(1) as f64;
                 values.insert(KERNEL_NS.to_owned(), self.stats.run_time_ns as f64 / runs);
@@ -157,7 +157,7 @@ mod tests {
     fn good(attach: Attach, body: Body, stats: bool) -> Proof {
         let runs = EVENTS * attach.runs_per_event();
         Proof {
-            way: Way::Program {
+            way: AttachCase::Program {
                 attach,
                 body,
                 stats,

@@ -20,7 +20,7 @@ const MOST: u32 = 4096;
 
 /// What is on the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Probe {
+pub(super) enum ProbeKind {
     None,
     Kprobe,
     Kretprobe {
@@ -33,28 +33,28 @@ pub(super) enum Probe {
 
 /// What a case means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
-    pub(super) probe: Probe,
+pub(super) struct KretprobeCase {
+    pub(super) probe: ProbeKind,
     pub(super) threads: u32,
     pub(super) call: Call,
 }
 
-impl Probe {
+impl ProbeKind {
     fn all() -> impl Iterator<Item = Self> {
-        let kretprobes = MAXACTIVE.map(|maxactive| Probe::Kretprobe { maxactive });
-        [Probe::None, Probe::Kprobe]
+        let kretprobes = MAXACTIVE.map(|maxactive| ProbeKind::Kretprobe { maxactive });
+        [ProbeKind::None, ProbeKind::Kprobe]
             .into_iter()
             .chain(kretprobes)
-            .chain([Probe::KretprobeMulti, Probe::Fexit])
+            .chain([ProbeKind::KretprobeMulti, ProbeKind::Fexit])
     }
 
     fn name(self) -> &'static str {
         match self {
-            Probe::None => "none",
-            Probe::Kprobe => "kprobe",
-            Probe::Kretprobe { .. } => "kretprobe",
-            Probe::KretprobeMulti => "kretprobe.multi",
-            Probe::Fexit => "fexit",
+            ProbeKind::None => "none",
+            ProbeKind::Kprobe => "kprobe",
+            ProbeKind::Kretprobe { .. } => "kretprobe",
+            ProbeKind::KretprobeMulti => "kretprobe.multi",
+            ProbeKind::Fexit => "fexit",
         }
     }
 
@@ -62,20 +62,20 @@ impl Probe {
     pub(super) fn method(self, cpus: usize) -> Option<AttachMethod> {
         let cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
         match self {
-            Probe::None => None,
-            Probe::Kprobe => Some(AttachMethod::Kprobe),
-            Probe::Kretprobe { maxactive } => Some(AttachMethod::Kretprobe {
+            ProbeKind::None => None,
+            ProbeKind::Kprobe => Some(AttachMethod::Kprobe),
+            ProbeKind::Kretprobe { maxactive } => Some(AttachMethod::Kretprobe {
                 maxactive: maxactive.saturating_mul(cpus).min(MOST),
             }),
-            Probe::KretprobeMulti => Some(AttachMethod::KretprobeMulti),
-            Probe::Fexit => Some(AttachMethod::Fexit),
+            ProbeKind::KretprobeMulti => Some(AttachMethod::KretprobeMulti),
+            ProbeKind::Fexit => Some(AttachMethod::Fexit),
         }
     }
 
     /// `/maxactive-4x`, where it is not the usual.
     fn suffix(self) -> String {
         match self {
-            Probe::Kretprobe { maxactive } if maxactive != USUAL => {
+            ProbeKind::Kretprobe { maxactive } if maxactive != USUAL => {
                 format!("/maxactive-{maxactive}x")
             }
             _ => String::new(),
@@ -84,37 +84,37 @@ impl Probe {
 }
 
 /// Every case on so many CPUs, in the order of tables.
-pub(super) fn all(cpus: usize) -> Vec<Way> {
+pub(super) fn all(cpus: usize) -> Vec<KretprobeCase> {
     let cpus = u32::try_from(cpus).unwrap_or(u32::MAX).max(1);
     let mut threads = vec![1, cpus, cpus.saturating_mul(4)];
     threads.dedup();
     let many = threads[threads.len() - 1];
-    let way = |probe, threads, call| Way {
+    let way = |probe, threads, call| KretprobeCase {
         probe,
         threads,
         call,
     };
     let quick = threads
         .iter()
-        .flat_map(|&threads| Probe::all().map(move |probe| way(probe, threads, Call::Flock)));
+        .flat_map(|&threads| ProbeKind::all().map(move |probe| way(probe, threads, Call::Flock)));
     // Waiting is all that these take, whatever is attached: what counts is who is missed.
-    let asleep = Probe::all()
-        .filter(|probe| !matches!(probe, Probe::None | Probe::Kprobe))
+    let asleep = ProbeKind::all()
+        .filter(|probe| !matches!(probe, ProbeKind::None | ProbeKind::Kprobe))
         .map(|probe| way(probe, many, Call::Sleep));
     quick.chain(asleep).collect()
 }
 
-impl Way {
+impl KretprobeCase {
     /// What a case means; `None` where it is none of this experiment.
     pub(super) fn of(case: &Case) -> Option<Self> {
         let factor = |name: &str| case.factors.get(name).map(String::as_str);
         let maxactive =
             factor("maxactive").map_or(Some(USUAL), |text| text.strip_suffix('x')?.parse().ok())?;
         let probe = match factor("probe")? {
-            "kretprobe" => Probe::Kretprobe { maxactive },
-            name => Probe::all().find(|probe| probe.name() == name)?,
+            "kretprobe" => ProbeKind::Kretprobe { maxactive },
+            name => ProbeKind::all().find(|probe| probe.name() == name)?,
         };
-        Some(Way {
+        Some(KretprobeCase {
             probe,
             threads: factor("threads")?.parse().ok()?,
             call: Call::ALL
@@ -128,7 +128,7 @@ impl Way {
             Call::Flock => "",
             Call::Sleep => "/sleep",
         };
-        let Way { probe, threads, .. } = self;
+        let KretprobeCase { probe, threads, .. } = self;
         format!("{}/{threads}{call}{}", probe.name(), probe.suffix())
     }
 
@@ -145,9 +145,9 @@ impl Way {
             ("call".to_owned(), self.call.name().to_owned()),
         ]);
         let about = match self.probe {
-            Probe::None => "nothing attached".to_owned(),
-            Probe::Kprobe => "a kprobe at its entry".to_owned(),
-            Probe::Kretprobe { maxactive } => {
+            ProbeKind::None => "nothing attached".to_owned(),
+            ProbeKind::Kprobe => "a kprobe at its entry".to_owned(),
+            ProbeKind::Kretprobe { maxactive } => {
                 // The usual one is left out, so that its cases make one curve's family with the others.
                 if maxactive != USUAL {
                     factors.insert("maxactive".into(), format!("{maxactive}x"));
@@ -157,8 +157,8 @@ impl Way {
                     more => format!("a kretprobe with {more} instances for each CPU"),
                 }
             }
-            Probe::KretprobeMulti => "an fprobe on its return".to_owned(),
-            Probe::Fexit => "a trampoline around it".to_owned(),
+            ProbeKind::KretprobeMulti => "an fprobe on its return".to_owned(),
+            ProbeKind::Fexit => "a trampoline around it".to_owned(),
         };
         let threads = match self.threads {
             1 => "one thread".to_owned(),
@@ -181,17 +181,17 @@ impl Way {
     /// What it is compared with: with nothing attached; and a kretprobe with what does the same in other ways.
     pub(super) fn pairs(self) -> Vec<Pair> {
         // Those that sleep cost what they sleep.
-        if self.call == Call::Sleep || self.probe == Probe::None {
+        if self.call == Call::Sleep || self.probe == ProbeKind::None {
             return Vec::new();
         }
-        let mut baselines = vec![(Probe::None, "the probe")];
-        if self.probe == (Probe::Kretprobe { maxactive: USUAL }) {
-            baselines.push((Probe::KretprobeMulti, "kretprobe against fprobe"));
-            baselines.push((Probe::Fexit, "kretprobe against trampoline"));
+        let mut baselines = vec![(ProbeKind::None, "the probe")];
+        if self.probe == (ProbeKind::Kretprobe { maxactive: USUAL }) {
+            baselines.push((ProbeKind::KretprobeMulti, "kretprobe against fprobe"));
+            baselines.push((ProbeKind::Fexit, "kretprobe against trampoline"));
         }
-        let pair = |(probe, about): (Probe, &str)| Pair {
+        let pair = |(probe, about): (ProbeKind, &str)| Pair {
             case: self.name(),
-            baseline: Way { probe, ..self }.name(),
+            baseline: KretprobeCase { probe, ..self }.name(),
             about: about.to_owned(),
         };
         baselines.into_iter().map(pair).collect()

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use bpfcost_bpf::attach::{AttachMethod, Counter, Work, attached_at};
 
-use super::{call::Calls, case::Way, proof::Proof};
+use super::{call::Calls, case::KretprobeCase, proof::Proof};
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, differs, prove};
 
 /// Calls of each thread between attaching and the first batch that counts, at least.
@@ -11,7 +11,7 @@ const FIRST_CALLS: Batch = Batch(1);
 
 /// What is there for a case. The program goes first, so that no call is made while it goes.
 struct LoadedCase {
-    way: Way,
+    way: KretprobeCase,
     counter: Option<Counter>,
     /// What is attached without other processes.
     own: Vec<String>,
@@ -33,7 +33,7 @@ impl KretprobeEpoch {
     }
 
     /// Attaches what a case means, and nothing else.
-    fn turn_to(&mut self, way: Way) -> Result<&mut LoadedCase, Fault> {
+    fn turn_to(&mut self, way: KretprobeCase) -> Result<&mut LoadedCase, Fault> {
         let there = self.now.take().filter(|now| now.way == way);
         let now = match there {
             Some(now) => now,
@@ -110,7 +110,8 @@ impl LoadedEpoch for KretprobeEpoch {
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let way = Way::of(case).with_context(|| format!("kretprobe has no case {}", case.name))?;
+        let way = KretprobeCase::of(case)
+            .with_context(|| format!("kretprobe has no case {}", case.name))?;
         let batch = way.call.whole(batch);
         let now = self.turn_to(way)?;
         let mut counted = || now.counter.as_mut().map(Counter::counted).transpose();

@@ -8,20 +8,20 @@ use crate::experiment::{Case, Pair, Role, Sizing};
 
 /// What a case means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum PoolCase {
     /// A pool under a load.
-    Pool(PoolKind, Point),
+    Pool(PoolKind, PoolLoad),
     /// The same loop, each thread with an object of its own.
-    Alone(Point),
+    Alone(PoolLoad),
     /// A cache line that is changed.
     Line(CacheLine),
 }
 
 /// A load: who wants how many objects for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Point {
+pub(super) struct PoolLoad {
     pub(super) threads: usize,
-    pub(super) objects: Objects,
+    pub(super) objects: ObjectCount,
     /// Multiplications while an object is held, each of which needs the one before.
     pub(super) hold: u32,
     /// Objects that are taken before they are returned.
@@ -30,7 +30,7 @@ pub(super) struct Point {
 
 /// How many objects a pool has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Objects {
+pub(super) enum ObjectCount {
     /// For each CPU, and each object that is taken at a time.
     PerCpu(usize),
     /// In all.
@@ -49,23 +49,23 @@ pub(super) enum CacheLine {
 }
 
 /// What names leave out: two objects a CPU, returned at once, one by one.
-const USUAL: (Objects, u32, usize) = (Objects::PerCpu(2), 0, 1);
+const USUAL: (ObjectCount, u32, usize) = (ObjectCount::PerCpu(2), 0, 1);
 
-impl Objects {
+impl ObjectCount {
     /// Objects in all.
     pub(super) fn count(self, cpus: usize, bulk: usize) -> usize {
         match self {
-            Objects::PerCpu(each) => each.saturating_mul(cpus).saturating_mul(bulk),
-            Objects::Total(all) => all,
+            ObjectCount::PerCpu(each) => each.saturating_mul(cpus).saturating_mul(bulk),
+            ObjectCount::Total(all) => all,
         }
     }
 }
 
-impl fmt::Display for Objects {
+impl fmt::Display for ObjectCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Objects::PerCpu(each) => write!(f, "{each}x"),
-            Objects::Total(all) => write!(f, "{all}"),
+            ObjectCount::PerCpu(each) => write!(f, "{each}x"),
+            ObjectCount::Total(all) => write!(f, "{all}"),
         }
     }
 }
@@ -85,7 +85,7 @@ const LINES: [(CacheLine, &str, &str); 3] = [
     ),
 ];
 
-impl Point {
+impl PoolLoad {
     /// The factors in which a load is not the usual one, as names have them.
     fn unusual(&self) -> Vec<String> {
         let (objects, hold, bulk) = USUAL;
@@ -117,23 +117,23 @@ impl Point {
 
     /// The same without objects: what a floor knows of a load.
     fn bare(self) -> Self {
-        Point {
+        PoolLoad {
             objects: USUAL.0,
             ..self
         }
     }
 }
 
-impl Way {
+impl PoolCase {
     pub(super) fn name(self) -> String {
-        let named = |first: &str, point: Point| {
+        let named = |first: &str, point: PoolLoad| {
             let head = format!("{first}/{}", point.threads);
             [vec![head], point.unusual()].concat().join("/")
         };
         match self {
-            Way::Pool(kind, point) => named(kind.name(), point),
-            Way::Alone(point) => named("none", point),
-            Way::Line(line) => format!("line/{}", LINES[line as usize].1),
+            PoolCase::Pool(kind, point) => named(kind.name(), point),
+            PoolCase::Alone(point) => named("none", point),
+            PoolCase::Line(line) => format!("line/{}", LINES[line as usize].1),
         }
     }
 
@@ -144,18 +144,18 @@ impl Way {
             more => format!("{more} threads"),
         };
         let (group, factors, about) = match self {
-            Way::Pool(kind, point) => {
+            PoolCase::Pool(kind, point) => {
                 let mut factors = point.factors();
                 factors.insert("pool".into(), kind.name().into());
                 factors.insert("objects".into(), point.objects.to_string());
                 let about = format!("{}: {}", threads(point.threads), kind.about());
                 (point.group(), factors, about)
             }
-            Way::Alone(point) => {
+            PoolCase::Alone(point) => {
                 let about = format!("{}, each with its own object", threads(point.threads));
                 ("no pool".to_owned(), point.factors(), about)
             }
-            Way::Line(line) => {
+            PoolCase::Line(line) => {
                 let (_, name, about) = LINES[line as usize];
                 let factors = BTreeMap::from([("line".to_owned(), name.to_owned())]);
                 ("cache lines".to_owned(), factors, about.to_owned())
@@ -167,12 +167,12 @@ impl Way {
             factors,
             about,
             role: match self {
-                Way::Alone(_) => Role::Floor,
-                Way::Pool(..) | Way::Line(_) => Role::Case,
+                PoolCase::Alone(_) => Role::Floor,
+                PoolCase::Pool(..) | PoolCase::Line(_) => Role::Case,
             },
             floor: match self {
-                Way::Pool(_, point) => Some(Way::Alone(point.bare()).name()),
-                Way::Alone(_) | Way::Line(_) => None,
+                PoolCase::Pool(_, point) => Some(PoolCase::Alone(point.bare()).name()),
+                PoolCase::Alone(_) | PoolCase::Line(_) => None,
             },
             sizing: Sizing::Calibrated { most: None },
             ..Case::default()
@@ -181,20 +181,20 @@ impl Way {
 }
 
 /// Every case: pools load by load, cache lines, floors.
-pub(super) fn all(space: &Space) -> Vec<Way> {
+pub(super) fn all(space: &Space) -> Vec<PoolCase> {
     let mut ways = Vec::new();
-    let mut floors: Vec<Way> = Vec::new();
+    let mut floors: Vec<PoolCase> = Vec::new();
     for (kinds, points) in space.loads() {
         for &kind in kinds {
-            ways.extend(points.iter().map(|&point| Way::Pool(kind, point)));
+            ways.extend(points.iter().map(|&point| PoolCase::Pool(kind, point)));
         }
-        for floor in points.iter().map(|point| Way::Alone(point.bare())) {
+        for floor in points.iter().map(|point| PoolCase::Alone(point.bare())) {
             if !floors.contains(&floor) {
                 floors.push(floor);
             }
         }
     }
-    ways.extend(LINES.map(|line| Way::Line(line.0)));
+    ways.extend(LINES.map(|line| PoolCase::Line(line.0)));
     ways.extend(floors);
     ways
 }
@@ -222,8 +222,8 @@ pub(super) fn pairs(space: &Space) -> Vec<Pair> {
         .filter(there)
         .flat_map(|&(kind, against)| {
             points.iter().map(move |&point| Pair {
-                case: Way::Pool(kind, point).name(),
-                baseline: Way::Pool(against, point).name(),
+                case: PoolCase::Pool(kind, point).name(),
+                baseline: PoolCase::Pool(against, point).name(),
                 about: format!("{} against {}", kind.name(), against.name()),
             })
         })

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 
 use super::{
     super::thread_group::{PATIENCE, ThreadGroup, may_pin},
-    case::{Point, Way, all},
+    case::{PoolCase, PoolLoad, all},
     fixture::{Fixture, Floor, Use},
     kind::PoolKind,
     line::{self, Seat},
@@ -28,7 +28,7 @@ type Key = (Option<PoolKind>, usize);
 
 /// Pools, made as they are needed.
 pub(super) struct PoolEpoch {
-    ways: HashMap<String, Way>,
+    ways: HashMap<String, PoolCase>,
     cpus: Vec<u32>,
     seats: Vec<Seat>,
     fixtures: BTreeMap<Key, Box<dyn Fixture>>,
@@ -50,7 +50,12 @@ impl PoolEpoch {
         })
     }
 
-    fn pool(&mut self, kind: Option<PoolKind>, point: Point, batch: Batch) -> Result<Trial, Fault> {
+    fn pool(
+        &mut self,
+        kind: Option<PoolKind>,
+        point: PoolLoad,
+        batch: Batch,
+    ) -> Result<Trial, Fault> {
         let cpus = self.cpus.len();
         let count = match kind {
             Some(_) => point.objects.count(cpus, point.bulk),
@@ -101,9 +106,9 @@ impl LoadedEpoch for PoolEpoch {
         let way = self.ways.get(&case.name);
         let way = way.with_context(|| format!("pool has no case {}", case.name))?;
         match *way {
-            Way::Pool(kind, point) => self.pool(Some(kind), point, batch),
-            Way::Alone(point) => self.pool(None, point, batch),
-            Way::Line(line) => {
+            PoolCase::Pool(kind, point) => self.pool(Some(kind), point, batch),
+            PoolCase::Alone(point) => self.pool(None, point, batch),
+            PoolCase::Line(line) => {
                 let players = line::players(line, &self.seats).map_err(anyhow::Error::msg)?;
                 line::trial(&players, batch)
             }

@@ -5,7 +5,7 @@ use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::{
-    case::{Objects, Point},
+    case::{ObjectCount, PoolLoad},
     kind::PoolKind,
 };
 use crate::did_you_mean::suggest;
@@ -37,7 +37,7 @@ pub(super) struct Space {
     varied: Vec<PoolKind>,
     /// `None`: in powers of two, up to four a CPU.
     threads: Option<Vec<usize>>,
-    objects: Vec<Objects>,
+    objects: Vec<ObjectCount>,
     hold: Vec<u32>,
     bulk: Vec<usize>,
     cpus: usize,
@@ -50,7 +50,7 @@ impl Space {
             pools: PoolKind::all().collect(),
             varied: PoolKind::VARIED.into(),
             threads: None,
-            objects: [2, 1, 4].map(Objects::PerCpu).into(),
+            objects: [2, 1, 4].map(ObjectCount::PerCpu).into(),
             hold: vec![0, 100],
             bulk: vec![1, 4],
             cpus: cpus.max(1),
@@ -76,8 +76,8 @@ impl Space {
 
     /// Loads with the pools that are measured under them: the first, and those that differ from it in one
     /// factor.
-    pub(super) fn loads(&self) -> Vec<(&[PoolKind], Vec<Point>)> {
-        let first = Point {
+    pub(super) fn loads(&self) -> Vec<(&[PoolKind], Vec<PoolLoad>)> {
+        let first = PoolLoad {
             threads: 1,
             objects: self.objects[0],
             hold: self.hold[0],
@@ -85,13 +85,17 @@ impl Space {
         };
         let objects = self.objects[1..]
             .iter()
-            .map(|&objects| Point { objects, ..first });
-        let hold = self.hold[1..].iter().map(|&hold| Point { hold, ..first });
-        let bulk = self.bulk[1..].iter().map(|&bulk| Point { bulk, ..first });
+            .map(|&objects| PoolLoad { objects, ..first });
+        let hold = self.hold[1..]
+            .iter()
+            .map(|&hold| PoolLoad { hold, ..first });
+        let bulk = self.bulk[1..]
+            .iter()
+            .map(|&bulk| PoolLoad { bulk, ..first });
         let others = objects.chain(hold).chain(bulk);
         let threads = self.threads();
-        let points = |load: Point| {
-            let with = |&threads: &usize| Point { threads, ..load };
+        let points = |load: PoolLoad| {
+            let with = |&threads: &usize| PoolLoad { threads, ..load };
             threads.iter().map(with).collect()
         };
         [(&self.pools[..], points(first))]
@@ -147,10 +151,10 @@ fn pool(name: &str) -> Result<PoolKind> {
     })
 }
 
-fn objects(text: &str) -> Result<Objects> {
+fn objects(text: &str) -> Result<ObjectCount> {
     match text.strip_suffix('x') {
-        Some(each) => within(each, &OBJECTS_PER_CPU).map(Objects::PerCpu),
-        None => within(text, &OBJECTS).map(Objects::Total),
+        Some(each) => within(each, &OBJECTS_PER_CPU).map(ObjectCount::PerCpu),
+        None => within(text, &OBJECTS).map(ObjectCount::Total),
     }
     .context("objects are a number in all, or a number per CPU and object at a time, like 2x")
 }
