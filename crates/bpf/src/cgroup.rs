@@ -28,12 +28,12 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// A control group, locked while this lives; its folder goes with it, unless a process is still in there.
 #[derive(Debug)]
-pub struct Cgroup {
+pub struct LockedCgroup {
     path: PathBuf,
     folder: File,
 }
 
-impl Cgroup {
+impl LockedCgroup {
     /// Makes one in the group at `parent`, and removes those that processes left there which were killed.
     pub fn make_in(parent: &Path) -> io::Result<Self> {
         static MADE: AtomicU32 = AtomicU32::new(0);
@@ -46,7 +46,7 @@ impl Cgroup {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
                 Err(error) => refused = error,
                 Ok(()) => match lock(&path) {
-                    Ok(folder) => return Ok(Cgroup { path, folder }),
+                    Ok(folder) => return Ok(LockedCgroup { path, folder }),
                     Err(error) => {
                         let _ = fs::remove_dir(&path);
                         refused = error;
@@ -68,7 +68,7 @@ impl Cgroup {
     }
 }
 
-impl Drop for Cgroup {
+impl Drop for LockedCgroup {
     fn drop(&mut self) {
         // Where it stays after all, the next one to be made removes it.
         let _ = fs::remove_dir(&self.path);
@@ -189,9 +189,9 @@ mod tests {
         for other in &others {
             fs::create_dir(other).expect("a group of somebody");
         }
-        let one = Cgroup::make_in(parent.path()).expect("a group");
+        let one = LockedCgroup::make_in(parent.path()).expect("a group");
         assert!(!left.exists());
-        let two = Cgroup::make_in(parent.path()).expect("another one");
+        let two = LockedCgroup::make_in(parent.path()).expect("another one");
         assert!(one.path().exists() && two.path().exists());
         assert!(others.iter().all(|other| other.exists()));
         let paths = [one.path().to_owned(), two.path().to_owned()];

@@ -19,7 +19,7 @@ use crate::{
     experiment::Experiment,
     record::Record,
     report::{
-        csv::Columns,
+        csv::CsvColumns,
         section::{Detail, Section},
     },
 };
@@ -29,7 +29,7 @@ pub(crate) struct Own {
     /// Sections of a record; none where it is of another experiment.
     sections: fn(&Record, Detail) -> Vec<Section>,
     /// Columns of CSV for a record's cases; `None` where it is of another experiment.
-    columns: for<'a> fn(&'a Record) -> Option<Columns<'a>>,
+    columns: for<'a> fn(&'a Record) -> Option<CsvColumns<'a>>,
     /// The one Markdown document of records on several targets; `None` where they are of another experiment.
     document: fn(&[&Record]) -> Option<String>,
 }

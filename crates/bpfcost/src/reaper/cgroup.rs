@@ -13,7 +13,7 @@ use bpfcost_bpf::cgroup;
 pub(crate) struct Cgroup {
     path: PathBuf,
     /// Tells others that it is in use; those within it are, as long as it is.
-    _lock: Option<cgroup::Cgroup>,
+    _lock: Option<cgroup::LockedCgroup>,
 }
 
 impl Cgroup {
@@ -22,7 +22,7 @@ impl Cgroup {
     pub(crate) fn of_process() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let made = cgroup::Cgroup::make_in(&place(&mounts, &own)?).ok()?;
+        let made = cgroup::LockedCgroup::make_in(&place(&mounts, &own)?).ok()?;
         Some(Cgroup {
             path: made.path().to_owned(),
             _lock: Some(made),

@@ -39,8 +39,8 @@ use super::{
     compat, exact,
     session::spread_between,
     sides::{
-        Group, costs, distinct, estimates, failed, groups, judged, named, one_sided, run, sessions,
-        sessions_needed, side,
+        RecordGroup, costs, distinct, estimates, failed, groups, judged, named, one_sided, run,
+        sessions, sessions_needed, side,
     },
 };
 use crate::{experiment::Role, measure::Warning};
@@ -96,7 +96,7 @@ pub fn compare(
     }
 
     let groups = groups(&old, &new);
-    if !groups.iter().any(Group::is_shared) {
+    if !groups.iter().any(RecordGroup::is_shared) {
         return Err(CompareError::NothingInCommon(named(&old), named(&new)));
     }
     let mut changes = Changes {
@@ -170,7 +170,7 @@ fn beyond(interval: Option<[f64; 2]>, threshold: f64) -> Option<Outcome> {
     }
 }
 
-impl Group<'_> {
+impl RecordGroup<'_> {
     /// Whether instructions were counted.
     fn counts(&self) -> bool {
         let mut records = self.new.iter().chain(&self.old);

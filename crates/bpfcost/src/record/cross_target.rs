@@ -30,7 +30,7 @@ use crate::experiment::{Grid, Role, Unit};
 #[derive(Debug)]
 pub struct CrossTarget<'a> {
     /// The targets, in the order given.
-    pub columns: Vec<Standing<'a>>,
+    pub columns: Vec<CrossTargetColumn<'a>>,
     /// Every case of every record once, in the experiment's order, floors last; of a grid, its cells.
     pub rows: Vec<CrossTargetRow<'a>>,
     /// The spread between sessions that widened the intervals of times, as a share, and whether all
@@ -42,18 +42,18 @@ pub struct CrossTarget<'a> {
 
 /// One target and what it is held against.
 #[derive(Debug)]
-pub struct Standing<'a> {
+pub struct CrossTargetColumn<'a> {
     /// Its record.
     pub record: &'a Record,
     /// What it is compared with.
-    pub against: Against,
+    pub against: Reference,
     /// What else than the kernel differs from that: the programs, the CPU, ….
     pub also_differs: Vec<String>,
 }
 
 /// What a target is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Against {
+pub enum Reference {
     /// The first of its kind: others are compared with it.
     First,
     /// The target in this column.
@@ -72,12 +72,12 @@ pub struct CrossTargetRow<'a> {
     /// `case`, or `floor` for a part of the harness.
     pub role: Role,
     /// A cell for each column.
-    pub cells: Vec<Cell<'a>>,
+    pub cells: Vec<CrossTargetCell<'a>>,
 }
 
 /// One case on one target.
 #[derive(Debug)]
-pub struct Cell<'a> {
+pub struct CrossTargetCell<'a> {
     /// What was measured; `None` where it was no part of that run.
     pub case: Option<&'a CaseRecord>,
     /// How it differs from the target that this one is compared with.
@@ -158,18 +158,18 @@ fn kind(record: &Record) -> (Unit, Option<&str>) {
     )
 }
 
-fn standings<'a>(records: &[&'a Record]) -> Vec<Standing<'a>> {
+fn standings<'a>(records: &[&'a Record]) -> Vec<CrossTargetColumn<'a>> {
     let standing = |(index, &record): (usize, &&'a Record)| {
         let alike = |other: &&Record| kind(other) == kind(record);
         let first = records[..index].iter().position(alike);
         let (against, also_differs) = match first {
-            None => (Against::First, Vec::new()),
+            None => (Reference::First, Vec::new()),
             Some(first) => (
                 against(record, first, records[first]),
                 differences(records[first], record),
             ),
         };
-        Standing {
+        CrossTargetColumn {
             record,
             against,
             also_differs,
@@ -179,16 +179,16 @@ fn standings<'a>(records: &[&'a Record]) -> Vec<Standing<'a>> {
 }
 
 /// What a record is held against: the first of its kind, in that column, where the two can be compared.
-fn against(record: &Record, column: usize, first: &Record) -> Against {
+fn against(record: &Record, column: usize, first: &Record) -> Reference {
     match compat::compatible(&[first, record]) {
         // Refused in a gate; the very question here.
-        Ok(_) | Err(CompareError::Exact(..)) => Against::Column(column),
-        Err(CompareError::Quick(..)) => Against::Nothing(
+        Ok(_) | Err(CompareError::Exact(..)) => Reference::Column(column),
+        Err(CompareError::Quick(..)) => Reference::Nothing(
             "one was measured with --quick and the other not; batches of different lengths cost \
              differently wherever data is cold"
                 .to_owned(),
         ),
-        Err(error) => Against::Nothing(error.to_string()),
+        Err(error) => Reference::Nothing(error.to_string()),
     }
 }
 
@@ -246,7 +246,7 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CrossTargetRow<'a>> {
         }
     }
     order.sort_by_key(|case| case.role == Role::Floor);
-    let cell = |record: &&'a Record, case: &CaseRecord| Cell {
+    let cell = |record: &&'a Record, case: &CaseRecord| CrossTargetCell {
         case: record.case(&case.name),
         difference: None,
     };
@@ -260,7 +260,10 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CrossTargetRow<'a>> {
 }
 
 /// Fills in the differences; returns the spread between sessions that times were judged with.
-fn judge(columns: &[Standing<'_>], rows: &mut [CrossTargetRow<'_>]) -> Option<(f64, bool)> {
+fn judge(
+    columns: &[CrossTargetColumn<'_>],
+    rows: &mut [CrossTargetRow<'_>],
+) -> Option<(f64, bool)> {
     let mut timed: Vec<(usize, usize, [Cost; 2])> = Vec::new();
     let mut spread: Option<(f64, bool)> = None;
     let margin = columns
@@ -268,7 +271,7 @@ fn judge(columns: &[Standing<'_>], rows: &mut [CrossTargetRow<'_>]) -> Option<(f
         .map(|column| column.record.asked.margin)
         .fold(0.0, f64::max);
     for (place, column) in columns.iter().enumerate() {
-        let Against::Column(first) = column.against else {
+        let Reference::Column(first) = column.against else {
             continue;
         };
         let unit = column.record.unit;
@@ -330,7 +333,7 @@ fn told_spread(records: [&Record; 2]) -> Option<f64> {
 }
 
 /// A case whose cost can be compared. Of what can't be told from nothing, no share is worth telling.
-fn comparable(cell: &Cell<'_>, record: &Record) -> Option<Cost> {
+fn comparable(cell: &CrossTargetCell<'_>, record: &Record) -> Option<Cost> {
     let cost = record.cost(cell.case?)?;
     (record.layout.grid().is_none() || cost.is_something()).then_some(cost)
 }

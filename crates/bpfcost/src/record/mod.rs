@@ -32,7 +32,8 @@ pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;
 pub use cost::{Cost, CostEstimate};
 pub use cross_target::{
-    Against, Cell, CrossTarget, CrossTargetRow, Difference, Standing, by_experiment,
+    CrossTarget, CrossTargetCell, CrossTargetColumn, CrossTargetRow, Difference, Reference,
+    by_experiment,
 };
 pub use disturbance::Disturbance;
 pub(crate) use exact::recorded_rounding;

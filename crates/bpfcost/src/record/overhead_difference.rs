@@ -18,14 +18,14 @@ use bpfcost_stats::{
 use super::{
     Basis, CaseRecord, Change, Comparison, Record, Side,
     compat::what,
-    sides::{Group, costs, estimates, exact_suffices, judged, sessions, sessions_needed},
+    sides::{RecordGroup, costs, estimates, exact_suffices, judged, sessions, sessions_needed},
 };
 use crate::{
     measure::Warning,
     workload::{OFF, VARIANT},
 };
 
-impl Group<'_> {
+impl RecordGroup<'_> {
     /// Whether these are runs of a workload.
     pub(super) fn are_of_a_workload(&self) -> bool {
         let mut records = self.new.iter().chain(&self.old);

@@ -8,13 +8,13 @@ use super::{CaseRecord, CompareError, Cost, OneSided, Record, Side, Status, comp
 use crate::{experiment::Role, measure::Warning};
 
 /// The records of one experiment on one target.
-pub(super) struct Group<'a> {
+pub(super) struct RecordGroup<'a> {
     pub(super) old: Vec<&'a Record>,
     pub(super) new: Vec<&'a Record>,
 }
 
 /// All groups, in the order of the new records, then of the old ones.
-pub(super) fn groups<'a>(old: &[&'a Record], new: &[&'a Record]) -> Vec<Group<'a>> {
+pub(super) fn groups<'a>(old: &[&'a Record], new: &[&'a Record]) -> Vec<RecordGroup<'a>> {
     let key = |record: &Record| (record.experiment.clone(), record.target.clone());
     let mut seen = HashSet::new();
     new.iter()
@@ -25,7 +25,7 @@ pub(super) fn groups<'a>(old: &[&'a Record], new: &[&'a Record]) -> Vec<Group<'a
                 let same = side.iter().filter(|record| key(record) == key(first));
                 same.copied().collect()
             };
-            Group {
+            RecordGroup {
                 old: of(old),
                 new: of(new),
             }
@@ -33,7 +33,7 @@ pub(super) fn groups<'a>(old: &[&'a Record], new: &[&'a Record]) -> Vec<Group<'a
         .collect()
 }
 
-impl Group<'_> {
+impl RecordGroup<'_> {
     pub(super) fn is_shared(&self) -> bool {
         !self.old.is_empty() && !self.new.is_empty()
     }

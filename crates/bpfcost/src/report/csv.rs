@@ -16,10 +16,10 @@ use crate::{
 };
 
 /// A column of a line: its name, and what stands there.
-pub type Column = (String, String);
+pub type CsvField = (String, String);
 
 /// Further columns of a record's cases.
-pub type Columns<'a> = Box<dyn Fn(&CaseRecord) -> Vec<Column> + 'a>;
+pub type CsvColumns<'a> = Box<dyn Fn(&CaseRecord) -> Vec<CsvField> + 'a>;
 
 /// A column of [`comparisons`].
 type PairColumn = (&'static str, fn(&Record, &Comparison) -> String);
@@ -60,7 +60,7 @@ const COMPARISONS: [PairColumn; 17] = [
 pub fn render<'a>(
     records: &'a [Record],
     load: Load,
-    own: impl Fn(&'a Record) -> Vec<Columns<'a>>,
+    own: impl Fn(&'a Record) -> Vec<CsvColumns<'a>>,
 ) -> Result<String> {
     let mut head: Vec<String> = Vec::new();
     let mut lines: Vec<Vec<String>> = Vec::new();
@@ -103,12 +103,12 @@ pub fn render<'a>(
     finish(writer)
 }
 
-fn named(name: &str, cell: impl Into<String>) -> Column {
+fn named(name: &str, cell: impl Into<String>) -> CsvField {
     (name.to_owned(), cell.into())
 }
 
 /// The ends of an interval.
-fn interval(name: &str, ends: Option<[f64; 2]>) -> [Column; 2] {
+fn interval(name: &str, ends: Option<[f64; 2]>) -> [CsvField; 2] {
     [
         (format!("{name}_low"), low(ends)),
         (format!("{name}_high"), high(ends)),
@@ -116,7 +116,7 @@ fn interval(name: &str, ends: Option<[f64; 2]>) -> [Column; 2] {
 }
 
 /// The columns of every case.
-fn measured(case: &CaseRecord, record: &Record) -> Vec<Column> {
+fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
     let net = raw.and(case.net.as_ref());
     let of = |value: fn(&Raw) -> f64| plain(raw.map(value));
@@ -165,7 +165,7 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<Column> {
 }
 
 /// What a case costs at the rate that was asked, or how many events a share pays for.
-fn rates(case: &CaseRecord, record: &Record, load: Load) -> Vec<Column> {
+fn rates(case: &CaseRecord, record: &Record, load: Load) -> Vec<CsvField> {
     if load == Load::default() || record.layout.grid().is_none() {
         return Vec::new();
     }
@@ -187,7 +187,7 @@ fn rates(case: &CaseRecord, record: &Record, load: Load) -> Vec<Column> {
 }
 
 /// Where a case stands on a curve; `None` where it is on none.
-fn on_curve(case: &CaseRecord, curves: &Curves<'_>) -> Option<Vec<Column>> {
+fn on_curve(case: &CaseRecord, curves: &Curves<'_>) -> Option<Vec<CsvField>> {
     let mut points = curves.points();
     let found = points.find(|(_, _, point)| std::ptr::eq(point.case, case));
     let (group, curve, point) = found?;
@@ -205,7 +205,7 @@ fn on_curve(case: &CaseRecord, curves: &Curves<'_>) -> Option<Vec<Column>> {
 }
 
 /// The further values of a case's trials, where its layout shows them.
-fn secondary(case: &CaseRecord, record: &Record) -> Vec<Column> {
+fn secondary(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let names = case.secondary.keys();
     let names = names.map(|name| (text::line(name), case.secondary_part(name)));
     if record.layout.scaling().is_some() {
@@ -223,7 +223,7 @@ fn secondary(case: &CaseRecord, record: &Record) -> Vec<Column> {
 }
 
 /// Columns of a value and of its interval, which start with a name each.
-pub fn with_ends(name: &str, ends_name: &str, part: Option<CostEstimate>) -> [Column; 3] {
+pub fn with_ends(name: &str, ends_name: &str, part: Option<CostEstimate>) -> [CsvField; 3] {
     let [low, high] = interval(
         &format!("{ends_name}_ci95"),
         part.and_then(|part| part.ci95),

@@ -27,14 +27,14 @@ const WRAP: usize = 24;
 #[derive(Serialize)]
 struct HtmlTable<'a> {
     title: &'a str,
-    columns: Vec<Column>,
+    columns: Vec<PageColumn>,
     rows: Vec<Vec<PageCell<'a>>>,
     notes: &'a [Note],
     captions: &'a [String],
 }
 
 #[derive(Serialize)]
-struct Column {
+struct PageColumn {
     name: String,
     number: bool,
 }
@@ -110,15 +110,15 @@ fn shown<'a>(kind: &'a str, views: &'a [View]) -> impl Iterator<Item = Value> {
 /// A table; headings between rows become a column, so that rows can be sorted.
 fn html_table(table: &Table) -> HtmlTable<'_> {
     let places = table.columns();
-    let column = |at: &usize| Column {
+    let column = |at: &usize| PageColumn {
         name: table.head[*at].line(),
         number: table.head[*at].number,
     };
-    let mut columns: Vec<Column> = places.iter().map(column).collect();
+    let mut columns: Vec<PageColumn> = places.iter().map(column).collect();
     let grouped = !table.groups.is_empty();
     if grouped {
         let (name, number) = ("group".to_owned(), false);
-        columns.insert(1, Column { name, number });
+        columns.insert(1, PageColumn { name, number });
     }
     let mut rows = Vec::with_capacity(table.rows.len());
     for (name, own) in table.grouped() {

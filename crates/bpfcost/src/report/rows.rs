@@ -14,7 +14,7 @@ use crate::{
 
 /// The cases of one heading, in the record's order.
 #[derive(Clone, Debug)]
-pub struct Group<'a> {
+pub struct RowGroup<'a> {
     /// The heading.
     pub name: String,
     /// Its cases.
@@ -74,12 +74,12 @@ pub struct PairRow<'a> {
 }
 
 /// The cases by heading; headings in the order of their first case.
-pub fn groups(record: &Record) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
+pub fn groups(record: &Record) -> Vec<RowGroup<'_>> {
+    let mut groups: Vec<RowGroup<'_>> = Vec::new();
     let mut places: HashMap<&str, usize> = HashMap::new();
     for case in &record.cases {
         let place = *places.entry(&case.group).or_insert_with(|| {
-            groups.push(Group {
+            groups.push(RowGroup {
                 name: heading(&case.group),
                 rows: Vec::new(),
             });

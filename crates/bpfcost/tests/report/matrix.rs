@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::common::{sample_exact, sample_record, views};
 use bpfcost::{
     experiment::Role,
-    record::{Against, Record, Status, Verdict},
+    record::{Record, Reference, Status, Verdict},
     report::{
         matrix::{self, Matrix, ReportPart},
         rows,
@@ -218,8 +218,8 @@ fn only_what_is_measured_alike_is_compared() {
     ];
     records[2].asked.quick = true;
     let matrix = of(&records);
-    assert_eq!(matrix.cross_target.columns[1].against, Against::Column(0));
-    let Against::Nothing(why) = &matrix.cross_target.columns[2].against else {
+    assert_eq!(matrix.cross_target.columns[1].against, Reference::Column(0));
+    let Reference::Nothing(why) = &matrix.cross_target.columns[2].against else {
         panic!("compared");
     };
     assert!(why.contains("--quick"), "{why}");

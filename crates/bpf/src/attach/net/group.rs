@@ -12,7 +12,7 @@ use std::{
 use rustix::fs::{FsWord, statfs};
 
 use crate::{
-    cgroup::Cgroup,
+    cgroup::LockedCgroup,
     error::{Result, failed},
     mount::Opened,
 };
@@ -20,18 +20,18 @@ use crate::{
 const WHAT: &str = "a control group (cgroup2)";
 
 /// A control group, directly below the root.
-pub(super) struct Group {
+pub(super) struct SenderCgroup {
     // Removed first: the path to it goes through the hierarchy.
-    cgroup: Cgroup,
+    cgroup: LockedCgroup,
     hierarchy: Hierarchy,
 }
 
-impl Group {
+impl SenderCgroup {
     /// Makes one, and removes those that are left of processes that were killed.
     pub(super) fn make() -> Result<Self> {
         let hierarchy = Hierarchy::find()?;
-        let cgroup = Cgroup::make_in(&hierarchy.0).map_err(failed(WHAT, "making one"))?;
-        Ok(Group { cgroup, hierarchy })
+        let cgroup = LockedCgroup::make_in(&hierarchy.0).map_err(failed(WHAT, "making one"))?;
+        Ok(SenderCgroup { cgroup, hierarchy })
     }
 
     /// Does `work` with this process in it. What is made there, as a socket, belongs to it for good.
@@ -51,7 +51,7 @@ impl Group {
     }
 }
 
-impl AsFd for Group {
+impl AsFd for SenderCgroup {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.cgroup.folder().as_fd()
     }
@@ -115,8 +115,10 @@ mod tests {
     use crate::require;
 
     /// One, or why there is none.
-    fn made() -> Option<Group> {
-        Group::make().inspect_err(|error| require::skip(error)).ok()
+    fn made() -> Option<SenderCgroup> {
+        SenderCgroup::make()
+            .inspect_err(|error| require::skip(error))
+            .ok()
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::{
 };
 
 use super::{
-    group::Group,
+    group::SenderCgroup,
     hook::{self, Hook},
     veth::{HERE, RECEIVING, Receiver, SENDING, THERE, Veth},
 };
@@ -33,14 +33,14 @@ pub(in crate::attach) struct Sendto {
     // Closed first: what it sent can't be under way any more.
     socket: OwnedFd,
     /// The socket's; `None` where none could be made, for only one attach type needs it.
-    group: Option<Group>,
+    group: Option<SenderCgroup>,
     veth: Veth,
 }
 
 impl Sendto {
     pub(in crate::attach) fn start() -> Result<Self> {
         let veth = Veth::make(Driver::Sendto, Receiver::Plain)?;
-        let grouped = Group::make().and_then(|group| {
+        let grouped = SenderCgroup::make().and_then(|group| {
             let socket = group.inside(|| socket(&veth))?;
             Ok((socket, Some(group)))
         });
@@ -60,11 +60,11 @@ impl Sendto {
     }
 
     /// The socket's control group. Where there is none yet, the error says why, or there is one now.
-    fn group(&mut self) -> Result<&Group> {
+    fn group(&mut self) -> Result<&SenderCgroup> {
         let group = match self.group.take() {
             Some(group) => group,
             None => {
-                let group = Group::make()?;
+                let group = SenderCgroup::make()?;
                 self.socket = group.inside(|| socket(&self.veth))?;
                 group
             }

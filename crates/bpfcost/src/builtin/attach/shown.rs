@@ -8,7 +8,7 @@ use crate::{
     experiment::Unit,
     record::{CostEstimate, Record},
     report::{
-        csv::{self, Columns},
+        csv::{self, CsvColumns},
         number,
         style::Tone,
         table::{Cell, Head, Note, Table},
@@ -27,7 +27,7 @@ pub fn tables(record: &Record) -> Vec<Table> {
 }
 
 /// What each case is of a cost's parts, for CSV.
-pub(in crate::builtin) fn columns(record: &Record) -> Option<Columns<'_>> {
+pub(in crate::builtin) fn columns(record: &Record) -> Option<CsvColumns<'_>> {
     let parts = Parts::of(record)?;
     Some(Box::new(move |case| {
         let role = parts.role(case);

@@ -11,7 +11,7 @@ use crate::{
     builtin::Own,
     record::{Curve, Record},
     report::{
-        csv::{self, Columns},
+        csv::{self, CsvColumns},
         figure::curve,
         number,
         scaling::{Chart, RateUnit},
@@ -84,7 +84,7 @@ fn shown(
 }
 
 /// The rates of cases as the model has them, for CSV.
-pub(in crate::builtin) fn columns(record: &Record) -> Option<Columns<'_>> {
+pub(in crate::builtin) fn columns(record: &Record) -> Option<CsvColumns<'_>> {
     let scaling = record.layout.scaling()?;
     let prediction = Prediction::of(record).ok()??;
     Some(Box::new(move |case| {

@@ -317,8 +317,8 @@ fn other_circumstances_are_told_or_refused() {
         let codes = codes(&found).join(" ");
         codes.replace("sessions", "").trim().to_owned()
     };
-    type Change = fn(&mut Record);
-    let cases: [(Change, &str); 6] = [
+    type Edit = fn(&mut Record);
+    let cases: [(Edit, &str); 6] = [
         (|_| {}, ""),
         (
             |record| record.machine.kernel = "6.18".into(),

@@ -4,7 +4,7 @@
 use super::tiles::{self, Tile};
 use crate::report::{
     absent::mark,
-    view::grid::{Cell, GridTable},
+    view::grid::{GridCell, GridTable},
 };
 
 /// Shades, from the cheapest to the dearest.
@@ -47,7 +47,7 @@ fn ends(grid_table: &GridTable<'_>) -> (f64, f64) {
 }
 
 fn tile(
-    cell: &Cell<'_>,
+    cell: &GridCell<'_>,
     column: &str,
     grid_table: &GridTable<'_>,
     (low, high): (f64, f64),

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     record::Verdict,
-    report::matrix::{CellText, Head, Matrix},
+    report::matrix::{CellText, Matrix, MatrixHead},
 };
 
 /// More targets than this make several figures, or a cell would not hold its words on a phone.
@@ -42,7 +42,7 @@ pub(crate) fn render(matrix: &Matrix<'_>, columns: &[usize]) -> String {
 }
 
 /// A cell: how it differs, where it is compared, else what it costs.
-fn tile(cell: &CellText, head: &Head) -> Tile {
+fn tile(cell: &CellText, head: &MatrixHead) -> Tile {
     let of =
         |class: String, more: &[&str]| Tile::of(&head.label, &head.unit, &cell.text, class, more);
     let Some(found) = &cell.difference else {

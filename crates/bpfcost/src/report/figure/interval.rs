@@ -9,7 +9,7 @@ use crate::{
     record::{Raw, Record, Status},
     report::{
         number,
-        rows::{CaseRow, Group},
+        rows::{CaseRow, RowGroup},
         text, words,
     },
 };
@@ -39,7 +39,7 @@ pub(crate) fn key(record: &Record) -> String {
 }
 
 /// The figure of one group.
-pub(crate) fn render(group: &Group<'_>, record: &Record) -> String {
+pub(crate) fn render(group: &RowGroup<'_>, record: &Record) -> String {
     let unit = record.unit.to_string();
     let reach = group.rows.iter().flat_map(reach).fold(0.0, f64::max);
     let axis = Axis::from_zero(reach);

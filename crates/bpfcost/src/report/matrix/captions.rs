@@ -2,7 +2,7 @@
 
 use super::Matrix;
 use crate::{
-    record::Against,
+    record::Reference,
     report::{missed, number, target, text, view::grid::note_caption},
 };
 
@@ -30,7 +30,7 @@ impl Matrix<'_> {
                           every load.";
             captions.push(differ.to_owned());
         }
-        let firsts = columns.iter().filter(|one| one.against == Against::First);
+        let firsts = columns.iter().filter(|one| one.against == Reference::First);
         if firsts.count() > 1 {
             captions.push("Targets that measure differently are not compared.".to_owned());
         }
@@ -52,15 +52,15 @@ impl Matrix<'_> {
         for (column, head) in columns.iter().zip(&self.heads) {
             let label = &head.label;
             captions.extend(match &column.against {
-                Against::Nothing(reason) => {
+                Reference::Nothing(reason) => {
                     Some(format!("{label} is not compared: {}.", text::line(reason)))
                 }
-                Against::Column(first) if !column.also_differs.is_empty() => Some(format!(
+                Reference::Column(first) if !column.also_differs.is_empty() => Some(format!(
                     "{label} differs from {} in more than the kernel: {}.",
                     self.heads[*first].label,
                     text::line(&column.also_differs.join("; "))
                 )),
-                Against::First | Against::Column(_) => None,
+                Reference::First | Reference::Column(_) => None,
             });
         }
         if self.cross_target.left_out > 0 {

@@ -29,7 +29,7 @@ pub fn changes(matrix: &Matrix<'_>) -> Vec<Table> {
 }
 
 /// A case that two targets have.
-struct Change<'a> {
+struct CaseChange<'a> {
     row: &'a str,
     column: &'a str,
     name: &'a str,
@@ -38,7 +38,7 @@ struct Change<'a> {
     difference: Difference,
 }
 
-impl Change<'_> {
+impl CaseChange<'_> {
     fn is_large(&self) -> bool {
         let differs = matches!(self.difference.verdict, Verdict::Slower | Verdict::Faster);
         differs && self.difference.relative.abs() > NAMED
@@ -52,7 +52,7 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
         let case = &matrix.cross_target.rows[row.index];
         let cell = &case.cells[columns[1]];
         let (grid_row, column) = grid.place(cell.case?)?;
-        Some(Change {
+        Some(CaseChange {
             row: grid_row,
             column,
             name: case.name,
@@ -60,17 +60,17 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
             difference: cell.difference?,
         })
     });
-    let all: Vec<Change<'_>> = changes.collect();
+    let all: Vec<CaseChange<'_>> = changes.collect();
     let first = all.first().map_or("", |one| one.column);
     // A row that changes in its first column is named by that alone.
     let firsts = all
         .iter()
         .filter(|one| one.column == first && one.is_large());
     let known: HashSet<&str> = firsts.map(|one| one.row).collect();
-    let named = |one: &&Change<'_>| one.column == first || !known.contains(one.row);
+    let named = |one: &&CaseChange<'_>| one.column == first || !known.contains(one.row);
     let large = all.iter().filter(|one| one.is_large()).filter(named);
-    let mut large: Vec<&Change<'_>> = large.collect();
-    let size = |one: &Change<'_>| one.difference.relative.abs();
+    let mut large: Vec<&CaseChange<'_>> = large.collect();
+    let size = |one: &CaseChange<'_>| one.difference.relative.abs();
     large.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let named = large.len().min(MOST);
     let caption = match large.len() - named {
@@ -85,17 +85,17 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
     };
     large.truncate(named);
     large.sort_by(|a, b| b.difference.relative.total_cmp(&a.difference.relative));
-    let cost = |at: usize, head: &super::Head| {
+    let cost = |at: usize, head: &super::MatrixHead| {
         Head::number(format!("{}\n{}", head.label, head.unit))
-            .of(move |change: &&Change<'_>| Cell::words(&change.costs[at].text.value))
+            .of(move |change: &&CaseChange<'_>| Cell::words(&change.costs[at].text.value))
     };
-    let relative = |change: &&Change<'_>| {
+    let relative = |change: &&CaseChange<'_>| {
         let relative = change.difference.relative;
         let percent = number::signed(relative * 100.0, 0);
         Cell::number(format!("{percent}{}%", number::HOLD), relative)
     };
     let columns = vec![
-        Head::words("case").of(|change: &&Change<'_>| Cell::words(text::line(change.name))),
+        Head::words("case").of(|change: &&CaseChange<'_>| Cell::words(text::line(change.name))),
         cost(0, there),
         cost(1, here),
         Head::number("change").of(relative),

@@ -11,7 +11,10 @@ mod view;
 pub use self::{changes::changes, summary::sentence, view::view};
 use crate::{
     experiment::{Grid, Role},
-    record::{Against, Cell, CrossTarget, Difference, Record, Standing, Verdict, by_experiment},
+    record::{
+        CrossTarget, CrossTargetCell, CrossTargetColumn, Difference, Record, Reference, Verdict,
+        by_experiment,
+    },
     report::{absent, cost::CostText, number, rows, style::Tone, target, text, words},
 };
 
@@ -26,9 +29,9 @@ pub struct Matrix<'a> {
     /// The experiment's name.
     pub experiment: String,
     /// The targets.
-    pub heads: Vec<Head>,
+    pub heads: Vec<MatrixHead>,
     /// The cases by heading.
-    pub groups: Vec<Group>,
+    pub groups: Vec<MatrixGroup>,
     /// Groups of a short view: of a grid its first column, of curves the usual circumstances.
     short: usize,
     /// The factors whose values are groups and rows, where cases span a grid.
@@ -41,7 +44,7 @@ pub struct Matrix<'a> {
 
 /// One target.
 #[derive(Debug)]
-pub struct Head {
+pub struct MatrixHead {
     /// `vm:6.1 (emulated)`.
     pub label: String,
     /// `ns/op`.
@@ -52,7 +55,7 @@ pub struct Head {
 
 /// The cases of one heading.
 #[derive(Debug)]
-pub struct Group {
+pub struct MatrixGroup {
     /// The heading.
     pub name: String,
     /// Its cases.
@@ -148,7 +151,7 @@ impl<'a> Matrix<'a> {
         let grid = first.record.layout.grid();
         let (placed, absent) = grid::placed(&cross_target, grid);
         let mut footnotes = Vec::new();
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<MatrixGroup> = Vec::new();
         let mut short = 0;
         let mut places = std::collections::HashMap::new();
         for placed in placed {
@@ -159,7 +162,7 @@ impl<'a> Matrix<'a> {
             let place = *places.entry(key).or_insert_with(|| {
                 let name = rows::heading(&placed.group);
                 let rows = Vec::new();
-                groups.push(Group { name, rows });
+                groups.push(MatrixGroup { name, rows });
                 if !apart {
                     short = groups.len();
                 }
@@ -189,7 +192,7 @@ impl<'a> Matrix<'a> {
     }
 
     /// All groups, or those of a short view.
-    pub fn shown(&self, all: bool) -> &[Group] {
+    pub fn shown(&self, all: bool) -> &[MatrixGroup] {
         if all {
             &self.groups
         } else {
@@ -235,18 +238,18 @@ fn apart(cross_target: &CrossTarget<'_>, row: usize) -> bool {
     )
 }
 
-fn head(column: &Standing<'_>) -> Head {
-    Head {
+fn head(column: &CrossTargetColumn<'_>) -> MatrixHead {
+    MatrixHead {
         label: target::label(column.record),
         unit: column.record.unit.to_string(),
         against: match column.against {
-            Against::Column(first) => Some(first),
-            Against::First | Against::Nothing(_) => None,
+            Reference::Column(first) => Some(first),
+            Reference::First | Reference::Nothing(_) => None,
         },
     }
 }
 
-fn cell_text(cell: &Cell<'_>, record: &Record, footnotes: &mut Vec<String>) -> CellText {
+fn cell_text(cell: &CrossTargetCell<'_>, record: &Record, footnotes: &mut Vec<String>) -> CellText {
     let text = match cell.case {
         Some(case) => CostText::new(case, record),
         None => CostText {

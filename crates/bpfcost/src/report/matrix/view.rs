@@ -2,7 +2,7 @@
 
 use super::{DifferenceText, Matrix, MatrixRow, changes, sentence};
 use crate::{
-    record::{Against, Record, Standing, Status},
+    record::{CrossTargetColumn, Record, Reference, Status},
     report::{
         figure::heat,
         section::{Detail, Figures, Problem, Section, View, Warnings, table_sections},
@@ -47,9 +47,9 @@ pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
 
 /// What each target is.
 fn targets(matrix: &Matrix<'_>) -> Table {
-    let first = |standing: &Standing<'_>| match standing.against {
-        Against::Column(first) => matrix.heads[first].label.clone(),
-        Against::First | Against::Nothing(_) => String::new(),
+    let first = |standing: &CrossTargetColumn<'_>| match standing.against {
+        Reference::Column(first) => matrix.heads[first].label.clone(),
+        Reference::First | Reference::Nothing(_) => String::new(),
     };
     let numbers = |record: &Record| {
         let (machine, counted) = (&record.machine, record.unit.is_counted());
@@ -62,10 +62,12 @@ fn targets(matrix: &Matrix<'_>) -> Table {
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     };
     let columns = vec![
-        Head::words("target").of(|one: &Standing<'_>| Cell::words(target::label(one.record))),
-        Head::words("kernel").of(|one: &Standing<'_>| Cell::words(target::kernel(one.record))),
-        Head::words("compared with").of(|one: &Standing<'_>| Cell::words(first(one))),
-        Head::words("costs are").of(|one: &Standing<'_>| Cell::words(numbers(one.record))),
+        Head::words("target")
+            .of(|one: &CrossTargetColumn<'_>| Cell::words(target::label(one.record))),
+        Head::words("kernel")
+            .of(|one: &CrossTargetColumn<'_>| Cell::words(target::kernel(one.record))),
+        Head::words("compared with").of(|one: &CrossTargetColumn<'_>| Cell::words(first(one))),
+        Head::words("costs are").of(|one: &CrossTargetColumn<'_>| Cell::words(numbers(one.record))),
     ];
     Table {
         title: "Targets".to_owned(),

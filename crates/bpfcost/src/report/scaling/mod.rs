@@ -13,7 +13,7 @@ use crate::{
     record::{CaseRecord, CostEstimate, CurveGroup, CurvePoint, Curves, Record},
     report::{
         missed, number,
-        rows::{self, Group, PairRow},
+        rows::{self, PairRow, RowGroup},
         table::{Cell, Table},
         target, text,
     },
@@ -68,7 +68,7 @@ impl<'a> Chart<'a> {
     }
 
     /// The cases that are on no curve, by heading; no floors.
-    pub fn others(&self) -> Vec<Group<'a>> {
+    pub fn others(&self) -> Vec<RowGroup<'a>> {
         let mut groups = rows::groups(self.record);
         for group in &mut groups {
             group.rows.retain(|row| {

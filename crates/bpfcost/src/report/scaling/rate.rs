@@ -190,7 +190,7 @@ pub(super) fn points(chart: &Chart<'_>) -> Table {
 }
 
 /// A column of [`table`]: its heading, and the cell of a point where it has one.
-type Column<'f> = (&'f str, &'f dyn Fn(&CurvePoint<'_>) -> Option<Cell>);
+type RateColumn<'f> = (&'f str, &'f dyn Fn(&CurvePoint<'_>) -> Option<Cell>);
 
 /// All that is known of some points.
 fn table(
@@ -234,7 +234,7 @@ fn table(
         let rate = point.rate?;
         Some(Cell::number(chart.rate(rate), rate.value))
     };
-    let columns: [Column<'_>; 9] = [
+    let columns: [RateColumn<'_>; 9] = [
         (RATE, &rate),
         (&unit, &cost),
         ("speed-up", &speed_up),
@@ -245,18 +245,18 @@ fn table(
         ("p99 ns", &p99),
         ("p99.9 ns", &p999),
     ];
-    let filled = |column: &&Column<'_>| {
+    let filled = |column: &&RateColumn<'_>| {
         let mut points = rows.iter().filter_map(|row| row.1);
         wanted(column.0) && points.any(|point| column.1(point).is_some())
     };
-    let columns: Vec<&Column<'_>> = columns.iter().filter(filled).collect();
+    let columns: Vec<&RateColumn<'_>> = columns.iter().filter(filled).collect();
     let rates = chart.rate_unit.of(&chart.operations());
     let heads = columns.iter().map(|column| match column.0 {
         RATE => Head::number(rates.clone()),
         head => Head::number(head),
     });
     let cells = |(name, point): &(String, Option<&CurvePoint<'_>>)| {
-        let cell = |column: &&Column<'_>| point.and_then(column.1);
+        let cell = |column: &&RateColumn<'_>| point.and_then(column.1);
         row((name.clone(), columns.iter().map(cell).collect()))
     };
     Table {
@@ -271,7 +271,7 @@ fn table(
 }
 
 /// What the columns of [`table`] mean.
-fn point_caption(chart: &Chart<'_>, columns: &[&Column<'_>]) -> String {
+fn point_caption(chart: &Chart<'_>, columns: &[&RateColumn<'_>]) -> String {
     let unit = chart.record.unit.to_string();
     let over = text::line(&chart.curves.scaling.over);
     let cases = &mut chart.record.cases.iter();

@@ -6,7 +6,7 @@ use crate::{
     record::{CaseRecord, Raw, Record, Status},
     report::{
         figure, number,
-        rows::{CaseRow, Group, PairRow},
+        rows::{CaseRow, PairRow, RowGroup},
         section::{Detail, Figure, Figures, Order, Section},
         style::Tone,
         table::{Cell, Column, Head, Table},
@@ -30,7 +30,7 @@ fn raw<'a>(row: &CaseRow<'a>) -> Option<&'a Raw> {
 }
 
 /// The tables of groups.
-fn grouped<'a>(columns: Vec<Column<'_, CaseRow<'a>>>, groups: &[Group<'a>]) -> Table {
+fn grouped<'a>(columns: Vec<Column<'_, CaseRow<'a>>>, groups: &[RowGroup<'a>]) -> Table {
     let groups = groups.iter();
     Table::by_group(
         columns,
@@ -39,7 +39,7 @@ fn grouped<'a>(columns: Vec<Column<'_, CaseRow<'a>>>, groups: &[Group<'a>]) -> T
 }
 
 /// What cases cost.
-pub(super) fn costs(groups: &[Group<'_>], record: &Record, detail: Detail) -> Option<Table> {
+pub(super) fn costs(groups: &[RowGroup<'_>], record: &Record, detail: Detail) -> Option<Table> {
     let (unit, page) = (record.unit, detail == Detail::Page);
     let low = |raw: &Raw| Some(raw.ci95.or(raw.loads)?[0]);
     let net = |row: &CaseRow<'_>| {
@@ -151,7 +151,7 @@ pub(super) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
 }
 
 /// How the batch means of every case lie.
-pub(super) fn batches(groups: &[Group<'_>], record: &Record, detail: Detail) -> Option<Table> {
+pub(super) fn batches(groups: &[RowGroup<'_>], record: &Record, detail: Detail) -> Option<Table> {
     let counted = record.unit.is_counted();
     // What ticks add to some trials has no spread worth telling on a terminal.
     let spread = !counted || detail == Detail::Page;
@@ -256,8 +256,8 @@ pub(super) fn pairs(pairs: &[PairRow<'_>], record: &Record, detail: Detail) -> O
 }
 
 /// What cases cost, as figures: one a heading, for they differ in size.
-pub(super) fn intervals(groups: &[Group<'_>], record: &Record) -> Option<Section> {
-    let figure = |group: &Group<'_>| Figure {
+pub(super) fn intervals(groups: &[RowGroup<'_>], record: &Record) -> Option<Section> {
+    let figure = |group: &RowGroup<'_>| Figure {
         title: group.name.clone(),
         markup: figure::interval::render(group, record),
     };

@@ -44,12 +44,12 @@ pub struct GridRow<'a> {
     /// The case that is taken off all its cells.
     pub floor: String,
     /// A cell a column.
-    pub cells: Vec<Cell<'a>>,
+    pub cells: Vec<GridCell<'a>>,
 }
 
 /// One cell.
 #[derive(Debug)]
-pub struct Cell<'a> {
+pub struct GridCell<'a> {
     /// What was measured; `None` where it was no part of the run.
     pub case: Option<&'a CaseRecord>,
     /// What it costs.
@@ -95,7 +95,7 @@ impl<'a> GridTable<'a> {
         Some(grid_table)
     }
 
-    fn cells(&self) -> impl Iterator<Item = &Cell<'a>> {
+    fn cells(&self) -> impl Iterator<Item = &GridCell<'a>> {
         self.rows.iter().flat_map(|row| &row.cells)
     }
 
@@ -244,7 +244,7 @@ impl GridRow<'_> {
     }
 }
 
-impl Cell<'_> {
+impl GridCell<'_> {
     /// The number, and how far it is open: half the interval where there is little room, else both ends. A count has
     /// the range that it takes over loads; a document shows that in place of it.
     fn texts(&self, record: &Record, detail: Detail) -> (String, String) {
@@ -268,14 +268,14 @@ impl Cell<'_> {
 fn row<'a>(name: &str, cells: &Cells<'a>, record: &'a Record) -> GridRow<'a> {
     let cell = |column: &&str| {
         let case = cells.at((name, column));
-        Cell {
+        GridCell {
             case,
             cost: case.and_then(|case| record.cost(case)),
             text: case.map_or_else(CostText::default, |case| CostText::new(case, record)),
             footnote: None,
         }
     };
-    let cells: Vec<Cell<'a>> = cells.columns.iter().map(cell).collect();
+    let cells: Vec<GridCell<'a>> = cells.columns.iter().map(cell).collect();
     let floor = cells.iter().find_map(|cell| cell.case?.floor.as_deref());
     GridRow {
         name: text::line(name),

@@ -12,7 +12,7 @@ use crate::{
     record::{Record, Status},
     report::{
         number::MISSING,
-        rows::{self, Group, PairRow},
+        rows::{self, PairRow, RowGroup},
         scaling::{self, Chart},
         scenario,
         section::{Detail, Problem, Prose, Section, View, table_sections},
@@ -65,7 +65,7 @@ impl<'a> Layout<'a> {
     }
 
     /// The cases and comparisons that stand by themselves, in a short view or where `all` is shown.
-    fn others(&self, record: &'a Record, all: bool) -> (Vec<Group<'a>>, Vec<PairRow<'a>>) {
+    fn others(&self, record: &'a Record, all: bool) -> (Vec<RowGroup<'a>>, Vec<PairRow<'a>>) {
         match self {
             // Its own tables have every value.
             Layout::Workload(_) => (Vec::new(), Vec::new()),

@@ -7,7 +7,7 @@ mod sections;
 mod sentence;
 mod tables;
 
-use self::quantity::{Change, Quantity};
+use self::quantity::{ChangeText, Quantity};
 pub(crate) use self::quantity::{Scale, held};
 pub(super) use self::sentence::sentence;
 use crate::{
@@ -87,7 +87,7 @@ impl<'a> Overhead<'a> {
         quantity: &Quantity<'a>,
         case: &CaseRecord,
         baseline: Option<&CaseRecord>,
-    ) -> Option<Change<'a>> {
+    ) -> Option<ChangeText<'a>> {
         quantity.change(&self.states, &case.name, &baseline?.name)
     }
 

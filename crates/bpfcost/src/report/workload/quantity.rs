@@ -73,7 +73,7 @@ pub(crate) struct Scale {
 
 /// How two cases compare, as text.
 #[derive(Debug)]
-pub(crate) struct Change<'a> {
+pub(crate) struct ChangeText<'a> {
     /// What it was made from.
     pub(crate) comparison: &'a Comparison,
     /// `+1.9 % [+1.1, +2.7]`.
@@ -219,7 +219,7 @@ impl<'a> Quantity<'a> {
         states: &States<'a>,
         case: &str,
         baseline: &str,
-    ) -> Option<Change<'a>> {
+    ) -> Option<ChangeText<'a>> {
         let metric = match self.source {
             Source::Own => None,
             Source::Metric(metric) => Some(metric),
@@ -234,7 +234,7 @@ impl<'a> Quantity<'a> {
             (_, Some(_)) => (if more { "more" } else { "less" }, tone),
         };
         let (relative, interval) = words::relative(comparison);
-        Some(Change {
+        Some(ChangeText {
             comparison,
             difference: format!("{relative} {interval}").trim_end().to_owned(),
             verdict,
@@ -315,7 +315,7 @@ impl Scale {
     }
 }
 
-impl Change<'_> {
+impl ChangeText<'_> {
     /// `more +1.9 % [+1.1, +2.7]`: all of it in one cell, what is read first in front.
     pub(crate) fn cell(&self) -> Cell {
         let words = format!("{} {}", self.verdict, self.difference);

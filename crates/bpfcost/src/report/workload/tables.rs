@@ -1,7 +1,7 @@
 //! The tables of a workload: for one probe a row per value, for several a row per probe, and along a factor a row
 //! per size, as study 004 shows it.
 
-use super::{Change, Overhead, Quantity};
+use super::{ChangeText, Overhead, Quantity};
 use crate::{
     record::{CaseRecord, State, Status},
     report::{
@@ -72,7 +72,8 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Ta
         }
     };
     let difference = |row: &ValueRow<'a, '_>| {
-        let cell = |change: Change<'_>| Cell::number(change.difference, change.comparison.relative);
+        let cell =
+            |change: ChangeText<'_>| Cell::number(change.difference, change.comparison.relative);
         change(row).map_or_else(Cell::default, cell)
     };
     let verdict = |row: &ValueRow<'a, '_>| {

@@ -7,7 +7,7 @@ use crate::{
     experiment::Role,
     record::{Record, Verdict},
     report::{
-        matrix::{Group, Matrix, MatrixRow},
+        matrix::{Matrix, MatrixGroup, MatrixRow},
         table::{Cell, Head, Table},
         target, text,
         view::grid::note_caption,
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// How a case changed on a kernel, by the kernel's place and the case's name.
-type Changes = HashMap<(usize, String), String>;
+type KernelChanges = HashMap<(usize, String), String>;
 
 impl Atlas<'_> {
     /// The tables; none where there is one kernel.
@@ -44,7 +44,7 @@ impl Atlas<'_> {
         tables
     }
 
-    fn table(&self, group: &Group, matrix: &Matrix<'_>, changes: &Changes) -> Table {
+    fn table(&self, group: &MatrixGroup, matrix: &Matrix<'_>, changes: &KernelChanges) -> Table {
         let cross_target = |row: &MatrixRow| &matrix.cross_target.rows[row.index];
         let case = |row: &MatrixRow| cross_target(row).cells.iter().find_map(|cell| cell.case);
         let about =
@@ -94,8 +94,8 @@ impl Atlas<'_> {
 }
 
 /// What changed from each kernel to the next.
-fn changes(kernels: &[&Record]) -> Changes {
-    let mut changes = Changes::new();
+fn changes(kernels: &[&Record]) -> KernelChanges {
+    let mut changes = KernelChanges::new();
     for (before, pair) in kernels.windows(2).enumerate() {
         let Some(matrix) = Matrix::new(pair) else {
             continue;
