@@ -39,7 +39,7 @@ pub use cpu::{Pinned, allowed_cpus, current_cpu, real_time};
 pub use error::{Error, Result};
 pub use feature::Feature;
 pub use programs::{
-    Account, LoadedProgram, accounts, loaded_maps, loaded_programs, pins, program_of,
+    LoadedProgram, ProgramStats, loaded_maps, loaded_programs, pins, program_of, program_stats,
 };
 
 /// Tells one build of the BPF programs from another: a hash of their sources and their compiler.

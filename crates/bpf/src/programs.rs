@@ -33,7 +33,7 @@ pub struct LoadedProgram {
 
 /// A BPF program in the kernel, and what the kernel has written down of its runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
+pub struct ProgramStats {
     /// The program.
     pub program: LoadedProgram,
     /// Its runs while the account was kept.
@@ -41,9 +41,9 @@ pub struct Account {
 }
 
 /// Every BPF program in the kernel with its runs, by id. Empty without the privilege to ask.
-pub fn accounts() -> Vec<Account> {
+pub fn program_stats() -> Vec<ProgramStats> {
     ProgInfoIter::default()
-        .map(|info| Account {
+        .map(|info| ProgramStats {
             program: LoadedProgram {
                 id: info.id,
                 kind: format!("{:?}", info.ty),
@@ -60,7 +60,7 @@ pub fn accounts() -> Vec<Account> {
 
 /// Every BPF program in the kernel, by id. Empty without the privilege to ask.
 pub fn loaded_programs() -> Vec<LoadedProgram> {
-    accounts().into_iter().map(|one| one.program).collect()
+    program_stats().into_iter().map(|one| one.program).collect()
 }
 
 /// The kernel's number of every BPF map, in order. Empty without the privilege to ask.

@@ -16,7 +16,7 @@ use std::{
 };
 
 use bpfcost_bpf::{
-    Account, accounts,
+    ProgramStats, program_stats,
     stats::{RunStats, StatsOn},
 };
 
@@ -41,14 +41,14 @@ impl Watcher {
             _on: on,
             tax,
             since: Instant::now(),
-            before: by_program(&accounts()),
+            before: by_program(&program_stats()),
             held: Held::default(),
         })
     }
 
     /// What ran since the last look.
     pub(crate) fn look(&mut self) -> View {
-        let now = accounts();
+        let now = program_stats();
         let time = self.since.elapsed();
         self.since += time;
         let ids: Vec<u32> = now.iter().map(|one| one.program.id).collect();
@@ -58,7 +58,7 @@ impl Watcher {
         view
     }
 
-    fn view(&self, now: &[Account], time: Duration) -> View {
+    fn view(&self, now: &[ProgramStats], time: Duration) -> View {
         let cpus = available_parallelism().map_or(1, usize::from);
         let ran = now.iter().map(|one| {
             // One that is new has run since it is there.
@@ -71,8 +71,8 @@ impl Watcher {
     }
 }
 
-fn by_program(accounts: &[Account]) -> BTreeMap<u32, RunStats> {
-    accounts
+fn by_program(stats: &[ProgramStats]) -> BTreeMap<u32, RunStats> {
+    stats
         .iter()
         .map(|one| (one.program.id, one.stats))
         .collect()

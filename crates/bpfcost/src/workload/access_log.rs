@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Lines and sums of a log.
 #[derive(Debug, PartialEq)]
-struct Account {
+struct LogTotals {
     /// Operations: lines.
     ops: u64,
     /// What the numbers on them come to, by name.
@@ -74,7 +74,7 @@ impl AccessLog {
 
     /// What was logged since this was last asked. The log is moved away and opened anew by the server, by
     /// which it gives out what it had not written yet; the old one is whole when no process has it open.
-    fn account(&self, context: &RunContext) -> Result<Account> {
+    fn account(&self, context: &RunContext) -> Result<LogTotals> {
         let log = PathBuf::from(context.fill(&self.log)?);
         let log = context.dir.join(log);
         // The name by which the kernel knows it, too.
@@ -117,8 +117,8 @@ fn busy(local: SocketAddr, state: &TcpState, port: u16) -> bool {
 }
 
 /// Sums the columns of a log.
-fn read(names: &[String], text: &str) -> Result<Account> {
-    let mut account = Account {
+fn read(names: &[String], text: &str) -> Result<LogTotals> {
+    let mut account = LogTotals {
         ops: 0,
         sums: names.iter().map(|name| (name.clone(), 0.0)).collect(),
     };

@@ -1,10 +1,9 @@
 //! Workloads: servers and load generators, described as data. They end with the run in every case.
 //!
 //! A [`Definition`] comes from `experiments/*.toml` or from the command line. [`Server`] and [`Load`] are its
-//! processes; [`Accounts`] measures the CPU time of each. Everything listens only on loopback.
+//! processes; [`UsageReader`] measures the CPU time of each. Everything listens only on loopback.
 
 mod access_log;
-mod accounts;
 mod base;
 mod busy;
 mod definition;
@@ -16,8 +15,8 @@ mod parse;
 mod reading;
 mod server;
 mod source;
+mod usage;
 
-pub use accounts::{Account, Accounts, Spent, sources};
 pub use base::Base;
 pub(crate) use definition::allowed;
 pub use definition::{
@@ -31,3 +30,4 @@ pub use parse::Wrong;
 pub use reading::Reading;
 pub(crate) use reading::text::find;
 pub use server::Server;
+pub use usage::{Usage, UsageReader, UsageSnapshot, sources};

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use bpfcost::workload::Accounts;
+use bpfcost::workload::UsageReader;
 
 use crate::require;
 
@@ -42,7 +42,7 @@ fn what_a_process_burns_is_read() {
     if burner.scheduled_ns().is_none() {
         return require::skip("this kernel has no /proc/PID/schedstat");
     }
-    let accounts = Accounts::default();
+    let accounts = UsageReader::default();
     let pids = [burner.0.id()];
     let ns = || burner.scheduled_ns().expect("it is there");
     // Each reading is taken between two of the scheduler's.

@@ -8,7 +8,7 @@ use crate::{
     experiment::Case,
     process::RunContext,
     workload::{
-        Accounts, Client, Definition, Load, Made, Network, Path, Server,
+        Client, Definition, Load, Made, Network, Path, Server, UsageReader,
         outside::{Order, Outside},
     },
 };
@@ -103,8 +103,8 @@ impl ServerInstance {
     }
 
     /// What is spent on it.
-    pub(super) fn accounts(&self) -> Accounts<'_> {
-        Accounts::of(self.server.as_ref())
+    pub(super) fn accounts(&self) -> UsageReader<'_> {
+        UsageReader::of(self.server.as_ref())
     }
 
     /// The context of one case, for a window of so many milliseconds.

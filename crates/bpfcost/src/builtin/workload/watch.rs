@@ -13,7 +13,7 @@ use crate::{
     probe::unit_pids,
     process::{Process, RunContext, process_tree, tail, told},
     restore::started,
-    workload::{Accounts, Made, Reading, Watch, find},
+    workload::{Made, Reading, UsageReader, Watch, find},
 };
 
 /// How often the service is looked at while the probe is on.
@@ -75,7 +75,7 @@ impl Watched {
 
     /// Waits for a window, looking after the service meanwhile; what it did.
     pub(super) fn window(&mut self, context: &RunContext, on: bool) -> Result<Made, Fault> {
-        let accounts = Accounts::default();
+        let accounts = UsageReader::default();
         let window = Duration::from_millis(context.window_ms);
         let ops = self.ops()?;
         let before = accounts.spent(&context.pids, &[], None)?;

@@ -65,7 +65,7 @@ const WRITES: [Sysno; 7] = [
 ];
 
 /// The agent.
-struct Counting {
+struct SyscountAgent {
     counter: Syscount,
     filter: Filter,
     /// A sleeping process, where one is needed.
@@ -80,14 +80,14 @@ struct Window {
     /// Who is asked about.
     asked: Vec<u32>,
     /// The server's account just before it was attached, and just after.
-    before: [Account; 2],
+    before: [TaskIo; 2],
     /// The server's threads: each can be in a call when it is attached, and in another when it is detached.
     threads: u64,
 }
 
 /// Reads and writes by the kernel's own account.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Account {
+struct TaskIo {
     reads: u64,
     writes: u64,
 }
@@ -121,7 +121,7 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
              numbers of its own\n  Run it outside of the container, or take builtin:syscount:all"
         );
     }
-    Ok(Box::new(Counting {
+    Ok(Box::new(SyscountAgent {
         counter: Syscount::load(filter)?,
         filter,
         sleeper: None,
@@ -129,7 +129,7 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     }))
 }
 
-impl Agent for Counting {
+impl Agent for SyscountAgent {
     fn attach(&mut self, context: &RunContext) -> Result<()> {
         let server = context.pids.clone();
         let asked = if context
@@ -151,10 +151,10 @@ impl Agent for Counting {
                 asked.len()
             );
         }
-        let before = Account::of(&server);
+        let before = TaskIo::of(&server);
         self.counter.attach(&asked)?;
         self.window = Window {
-            before: [before, Account::of(&server)],
+            before: [before, TaskIo::of(&server)],
             threads: server.iter().map(|pid| threads(*pid).count() as u64).sum(),
             server,
             asked,
@@ -172,9 +172,9 @@ impl Agent for Counting {
     }
 
     fn detach(&mut self) -> Result<WindowCounts> {
-        let before = Account::of(&self.window.server);
+        let before = TaskIo::of(&self.window.server);
         let calls = self.counter.detach()?;
-        let after = Account::of(&self.window.server);
+        let after = TaskIo::of(&self.window.server);
         if let Some(problem) = self.window.problem(self.filter, &calls, [before, after]) {
             return Err(problem.into());
         }
@@ -188,7 +188,7 @@ impl Agent for Counting {
 
 impl Window {
     /// What can't be right, where the kernel's own account says otherwise than what was counted.
-    fn problem(&self, filter: Filter, calls: &Calls, after: [Account; 2]) -> Option<Problem> {
+    fn problem(&self, filter: Filter, calls: &Calls, after: [TaskIo; 2]) -> Option<Problem> {
         let [outer, inner] = self.before;
         let [soon, late] = after;
         // The account may have a call that was begun before, or was not over then, and is not counted for it.
@@ -214,7 +214,7 @@ impl Window {
         if filter != Filter::All && self.asked != self.server {
             return None;
         }
-        let counted = Account {
+        let counted = TaskIo {
             reads: self.calls_of(calls, &READS),
             writes: self.calls_of(calls, &WRITES),
         };
@@ -269,10 +269,10 @@ impl Window {
     }
 }
 
-impl Account {
+impl TaskIo {
     /// Of all these processes together; one that is gone counts nothing.
     fn of(processes: &[u32]) -> Self {
-        let mut all = Account::default();
+        let mut all = TaskIo::default();
         for &process in processes {
             if let Ok(io) = Process::new(process.cast_signed()).and_then(|process| process.io()) {
                 all.reads += io.syscr;
@@ -283,14 +283,14 @@ impl Account {
     }
 
     fn since(self, before: Self) -> Self {
-        Account {
+        TaskIo {
             reads: self.reads.saturating_sub(before.reads),
             writes: self.writes.saturating_sub(before.writes),
         }
     }
 
     fn less(self, calls: u64) -> Self {
-        Account {
+        TaskIo {
             reads: self.reads.saturating_sub(calls),
             writes: self.writes.saturating_sub(calls),
         }
@@ -359,8 +359,8 @@ mod tests {
         }
     }
 
-    fn account(reads: u64, writes: u64) -> Account {
-        Account { reads, writes }
+    fn account(reads: u64, writes: u64) -> TaskIo {
+        TaskIo { reads, writes }
     }
 
     /// Of a server with process 7, that was asked about.

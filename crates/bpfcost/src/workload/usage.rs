@@ -16,13 +16,13 @@ const TICK_NS: f64 = 1e7;
 
 /// Reads CPU times.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Accounts<'a> {
+pub struct UsageReader<'a> {
     server: Option<&'a Server>,
 }
 
 /// What was spent up to a moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Account {
+pub struct UsageSnapshot {
     server: Party,
     tool: Party,
     machine_ns: f64,
@@ -32,7 +32,7 @@ pub struct Account {
 
 /// What was spent between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Spent {
+pub struct Usage {
     /// CPU time of the server's processes, in nanoseconds.
     pub server_ns: f64,
     /// The same of the probe's own programs in user space.
@@ -63,15 +63,20 @@ pub fn sources() -> String {
     )
 }
 
-impl<'a> Accounts<'a> {
+impl<'a> UsageReader<'a> {
     /// Those of a server that was started here.
     pub fn of(server: Option<&'a Server>) -> Self {
-        Accounts { server }
+        UsageReader { server }
     }
 
     /// What was spent so far by the server (where none was started here, by these processes), by the processes of
     /// a tool, and by the machine. `tool_ns` is what all processes ever spent that the tool had, where known.
-    pub fn spent(&self, server: &[u32], tool: &[u32], tool_ns: Option<f64>) -> Result<Account> {
+    pub fn spent(
+        &self,
+        server: &[u32],
+        tool: &[u32],
+        tool_ns: Option<f64>,
+    ) -> Result<UsageSnapshot> {
         let pids = match self.server {
             Some(server) => server.pids(),
             None => server.iter().flat_map(|pid| process_tree(*pid)).collect(),
@@ -82,7 +87,7 @@ impl<'a> Accounts<'a> {
         } else {
             pids.iter().map(|pid| switches(*pid)).sum()
         };
-        Ok(Account {
+        Ok(UsageSnapshot {
             server: Party {
                 clocks: clocks(&pids),
                 group_ns: self.server.and_then(Server::cpu_ns),
@@ -98,10 +103,10 @@ impl<'a> Accounts<'a> {
     }
 }
 
-impl Account {
+impl UsageSnapshot {
     /// What was spent since then.
-    pub fn since(&self, before: &Account) -> Spent {
-        Spent {
+    pub fn since(&self, before: &UsageSnapshot) -> Usage {
+        Usage {
             server_ns: self.server.since(&before.server),
             tool_ns: self.tool.since(&before.tool),
             machine_ns: self.machine_ns - before.machine_ns,
