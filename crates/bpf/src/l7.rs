@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// What is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Watch {
+pub enum L7Scope {
     /// System calls on sockets.
     Sockets,
     /// Also Go's `crypto/tls`.
@@ -48,7 +48,7 @@ pub enum Watch {
 
 /// What a call did with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
+pub enum CallKind {
     /// Got bytes from it.
     Read,
     /// Sent bytes.
@@ -59,7 +59,7 @@ pub enum Act {
 
 /// A connection, as long as it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Connection {
+pub struct ConnectionId {
     /// Its process.
     pub process: u32,
     /// Whether it is one of `crypto/tls`; the socket under it is another.
@@ -70,14 +70,14 @@ pub struct Connection {
 
 /// A call.
 #[derive(Clone, Copy, Debug)]
-pub struct Call<'a> {
+pub struct L7Call<'a> {
     /// On what.
-    pub connection: Connection,
+    pub connection: ConnectionId,
     /// What it did.
-    pub act: Act,
+    pub act: CallKind,
     /// When it returned (CLOCK_MONOTONIC).
     pub time_ns: u64,
-    /// Who made it, where that is known: always in `crypto/tls`, else with [`Watch::Goroutines`].
+    /// Who made it, where that is known: always in `crypto/tls`, else with [`L7Scope::Goroutines`].
     pub goroutine: Option<u64>,
     /// Bytes that it moved.
     pub length: u64,
@@ -100,10 +100,10 @@ pub struct FunctionOffsets {
 
 /// What was counted in the kernel since the programs were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct L7Counts {
     /// Calls that are not told, for want of room, or because a program was passed over.
     pub lost: u64,
-    /// Times that a goroutine began to run, with [`Watch::Goroutines`].
+    /// Times that a goroutine began to run, with [`L7Scope::Goroutines`].
     pub switches: u64,
 }
 
@@ -111,15 +111,15 @@ pub struct Counts {
 pub struct L7 {
     /// Dropped before what they feed.
     links: Vec<Link>,
-    watch: Watch,
+    watch: L7Scope,
     ring: RingBuffer<'static>,
-    before: Counts,
+    before: L7Counts,
     skeleton: Owned<L7Skel<'static>>,
 }
 
 impl L7 {
     /// Loads them; `take` is given every call, in [`L7::take`].
-    pub fn load(watch: Watch, mut take: impl FnMut(&Call<'_>) + 'static) -> Result<Self> {
+    pub fn load(watch: L7Scope, mut take: impl FnMut(&L7Call<'_>) + 'static) -> Result<Self> {
         let skeleton = Owned::new("l7", |storage| {
             let mut open = L7SkelBuilder::default().open(storage)?;
             choose(open.open_object_mut(), |name| wanted(name, watch));
@@ -138,7 +138,7 @@ impl L7 {
             links: Vec::new(),
             watch,
             ring,
-            before: Counts::default(),
+            before: L7Counts::default(),
             skeleton,
         })
     }
@@ -186,12 +186,12 @@ impl L7 {
             self.links.push(link);
         }
         for (process, places) in processes {
-            if self.watch >= Watch::Goroutines {
+            if self.watch >= L7Scope::Goroutines {
                 let status = [(places.status, 0)];
                 let link = uprobes(&programs.l7_goroutine, *process, &status)?;
                 self.links.push(link);
             }
-            if self.watch >= Watch::Tls {
+            if self.watch >= L7Scope::Tls {
                 let (read, write) = (&places.read, &places.write);
                 let returns = read.1.iter().chain(&write.1);
                 let returns: Vec<_> = returns.map(|offset| (*offset, 0)).collect();
@@ -220,7 +220,7 @@ impl L7 {
     /// Detaches them, takes in what is left, and tells what was counted since they were attached. Waits a
     /// while for connections that were accepted meanwhile to be closed: what was asked by a client that has
     /// gone is read and answered all the same.
-    pub fn detach(&mut self) -> Result<Counts> {
+    pub fn detach(&mut self) -> Result<L7Counts> {
         let begun = Instant::now();
         while begun.elapsed() < FAREWELL && self.serves() {
             sleep(LOOK);
@@ -229,7 +229,7 @@ impl L7 {
         links::close(&mut self.links);
         self.take()?;
         let now = self.counted()?;
-        Ok(Counts {
+        Ok(L7Counts {
             lost: now.lost - self.before.lost,
             switches: now.switches - self.before.switches,
         })
@@ -245,8 +245,8 @@ impl L7 {
         })
     }
 
-    fn counted(&self) -> Result<Counts> {
-        let mut all = Counts::default();
+    fn counted(&self) -> Result<L7Counts> {
+        let mut all = L7Counts::default();
         for count in maps::of_cpus(&self.skeleton.maps.l7_counts, "l7_counts")? {
             if let Some(count) = plain::read::<types::l7_count>(&count) {
                 all.lost += count.lost;
@@ -262,10 +262,10 @@ impl L7 {
 }
 
 /// Whether a program is one of what is watched.
-fn wanted(program: &str, watch: Watch) -> bool {
+fn wanted(program: &str, watch: L7Scope) -> bool {
     match program {
-        "l7_tls_enter" | "l7_tls_return" => watch >= Watch::Tls,
-        "l7_goroutine" => watch >= Watch::Goroutines,
+        "l7_tls_enter" | "l7_tls_return" => watch >= L7Scope::Tls,
+        "l7_goroutine" => watch >= L7Scope::Goroutines,
         _ => true,
     }
 }
@@ -307,17 +307,17 @@ fn sockets(process: u32) -> Vec<u32> {
 }
 
 /// An event as a call.
-fn call(event: &types::l7_event) -> Call<'_> {
-    Call {
-        connection: Connection {
+fn call(event: &types::l7_event) -> L7Call<'_> {
+    L7Call {
+        connection: ConnectionId {
             process: event.process,
             tls: event.tls != 0,
             number: event.connection,
         },
         act: match event.kind {
-            types::l7_kind::L7_READ => Act::Read,
-            types::l7_kind::L7_WRITE => Act::Write,
-            _ => Act::Close,
+            types::l7_kind::L7_READ => CallKind::Read,
+            types::l7_kind::L7_WRITE => CallKind::Write,
+            _ => CallKind::Close,
         },
         time_ns: event.time_ns,
         goroutine: (event.goroutine != 0).then_some(event.goroutine),

@@ -146,7 +146,7 @@ pub struct Replayed {
 
 /// Every counter of one CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counters {
+pub struct LbCounters {
     /// By `enum counter`: VIP packets, LRU misses, TCP misses, floods.
     pub events: Vec<u64>,
     /// By XDP action.
@@ -280,7 +280,7 @@ impl LoadBalancer {
     }
 
     /// Every counter of a CPU.
-    pub fn counters(&self, cpu: u32) -> Result<Counters> {
+    pub fn counters(&self, cpu: u32) -> Result<LbCounters> {
         let maps = &self.skeleton.maps;
         let pairs = |traffic: Vec<Traffic>| {
             traffic
@@ -288,7 +288,7 @@ impl LoadBalancer {
                 .map(|traffic| [traffic.packets, traffic.bytes])
                 .collect()
         };
-        Ok(Counters {
+        Ok(LbCounters {
             events: read_cpu(&maps.counters, "counters", cpu)?,
             actions: read_cpu(&maps.actions, "actions", cpu)?,
             vips: pairs(read_cpu(&maps.vip_traffic, "vip_traffic", cpu)?),

@@ -37,7 +37,7 @@ pub enum Direction {
 
 /// A payload, or the next 16 KiB of one.
 #[derive(Clone, Copy, Debug)]
-pub struct Record<'a> {
+pub struct SslPayload<'a> {
     /// Which way it went.
     pub direction: Direction,
     /// The process.
@@ -52,18 +52,18 @@ pub struct Record<'a> {
 
 /// What was counted in the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SslCounts {
     /// Runs of a program: two a call.
     pub hits: u64,
     /// What was read.
-    pub read: Moved,
+    pub read: DirectionCounts,
     /// What was written.
-    pub written: Moved,
+    pub written: DirectionCounts,
 }
 
 /// What was counted in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
+pub struct DirectionCounts {
     /// Calls that moved something.
     pub calls: u64,
     /// Bytes that they moved.
@@ -72,15 +72,15 @@ pub struct Moved {
     pub lost: u64,
 }
 
-impl Counts {
+impl SslCounts {
     /// What was added since those before.
     pub fn since(self, before: Self) -> Self {
-        let since = |now: Moved, before: Moved| Moved {
+        let since = |now: DirectionCounts, before: DirectionCounts| DirectionCounts {
             calls: now.calls - before.calls,
             bytes: now.bytes - before.bytes,
             lost: now.lost - before.lost,
         };
-        Counts {
+        SslCounts {
             hits: self.hits - before.hits,
             read: since(self.read, before.read),
             written: since(self.written, before.written),
@@ -106,7 +106,7 @@ const WRITE_EX: &str = "SSL_write_ex";
 
 impl Sniffer {
     /// Loads the programs; `take` is given every record, in [`Sniffer::take`].
-    pub fn load(capture: Capture, mut take: impl FnMut(Record<'_>) + 'static) -> Result<Self> {
+    pub fn load(capture: Capture, mut take: impl FnMut(SslPayload<'_>) + 'static) -> Result<Self> {
         let multi = Feature::UprobeMulti.missing()?.is_none();
         let skeleton = Owned::new("sslsniff", |storage| {
             let mut open = SslsniffSkelBuilder::default().open(storage)?;
@@ -187,8 +187,8 @@ impl Sniffer {
     }
 
     /// What was counted since they were loaded.
-    pub fn counts(&self) -> Result<Counts> {
-        let mut all = Counts::default();
+    pub fn counts(&self) -> Result<SslCounts> {
+        let mut all = SslCounts::default();
         for one in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
             let Some(one) = plain::read::<types::sslsniff_counts>(&one) else {
                 continue;
@@ -231,10 +231,10 @@ fn link(
 }
 
 /// A record as it lies in the ring buffer; behind its payload there may be room that is not used.
-fn record(bytes: &[u8]) -> Option<Record<'_>> {
+fn record(bytes: &[u8]) -> Option<SslPayload<'_>> {
     let head = plain::read::<types::sslsniff_head>(bytes)?;
     let (_, rest) = bytes.split_at_checked(size_of::<types::sslsniff_head>())?;
-    Some(Record {
+    Some(SslPayload {
         direction: match head.written {
             0 => Direction::Read,
             _ => Direction::Written,

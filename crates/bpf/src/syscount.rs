@@ -47,7 +47,7 @@ pub struct SyscallKey {
 
 /// Calls of a kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct SyscallSum {
     /// How many.
     pub calls: u64,
     /// How long they took together, in nanoseconds.
@@ -56,9 +56,9 @@ pub struct Sum {
 
 /// What was seen while it was attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Calls {
+pub struct SyscallCounts {
     /// Calls that began and ended in that time, by kind.
-    pub sums: BTreeMap<SyscallKey, Sum>,
+    pub sums: BTreeMap<SyscallKey, SyscallSum>,
     /// Runs of the program where calls begin, for anyone.
     pub entered: u64,
     /// Runs of the program where they end.
@@ -69,13 +69,13 @@ pub struct Calls {
 
 /// Sums of what came by the ring.
 #[derive(Default)]
-struct Heard {
+struct RingSums {
     /// Whose calls count.
     picked: Vec<u32>,
-    sums: BTreeMap<SyscallKey, Sum>,
+    sums: BTreeMap<SyscallKey, SyscallSum>,
 }
 
-impl Heard {
+impl RingSums {
     /// Sums a call where its process is one that counts.
     fn take(&mut self, call: &[u8]) {
         let told = words::<u32, 2>(call).zip(call.get(8..).and_then(words::<u64, 1>));
@@ -94,7 +94,7 @@ pub struct Syscount {
     /// Exit first: a call that is seen to begin is seen to end.
     held: Option<(Held, Held)>,
     filter: Filter,
-    heard: Rc<RefCell<Heard>>,
+    heard: Rc<RefCell<RingSums>>,
     ring: RingBuffer<'static>,
     skeleton: Owned<SyscountSkel<'static>>,
 }
@@ -118,7 +118,7 @@ impl Syscount {
             }
             open.load()
         })?;
-        let heard = Rc::new(RefCell::new(Heard::default()));
+        let heard = Rc::new(RefCell::new(RingSums::default()));
         let told = Rc::clone(&heard);
         let ring = maps::ring(&skeleton.maps.calls, "calls", move |call| {
             told.borrow_mut().take(call);
@@ -143,7 +143,7 @@ impl Syscount {
             }
             store(&mut bss.picked_count, picked.len() as u32);
         }
-        *self.heard.borrow_mut() = Heard {
+        *self.heard.borrow_mut() = RingSums {
             picked: picked.to_vec(),
             sums: BTreeMap::new(),
         };
@@ -172,7 +172,7 @@ impl Syscount {
     }
 
     /// Detaches it, and tells what it saw.
-    pub fn detach(&mut self) -> Result<Calls> {
+    pub fn detach(&mut self) -> Result<SyscallCounts> {
         let Some((mut enter, mut exit)) = self.held.take() else {
             return Err(Error::NotLoaded("syscount is off, and so".to_owned()));
         };
@@ -193,7 +193,7 @@ impl Syscount {
             }
             Filter::Kernel | Filter::All => self.sums()?,
         };
-        Ok(Calls {
+        Ok(SyscallCounts {
             sums,
             entered,
             left,
@@ -201,16 +201,16 @@ impl Syscount {
         })
     }
 
-    fn sums(&self) -> Result<BTreeMap<SyscallKey, Sum>> {
+    fn sums(&self) -> Result<BTreeMap<SyscallKey, SyscallSum>> {
         let map = &self.skeleton.maps.sums;
-        let read = |key: Vec<u8>| -> Result<Option<(SyscallKey, Sum)>> {
+        let read = |key: Vec<u8>| -> Result<Option<(SyscallKey, SyscallSum)>> {
             let value = map
                 .lookup(&key, MapFlags::ANY)
                 .map_err(map_failed("sums", "reading it"))?;
             Ok(value.and_then(|value| {
                 let [process, number] = words(&key)?;
                 let [calls, ns] = words(&value)?;
-                Some((SyscallKey { process, number }, Sum { calls, ns }))
+                Some((SyscallKey { process, number }, SyscallSum { calls, ns }))
             }))
         };
         map.keys().filter_map(|key| read(key).transpose()).collect()

@@ -5,7 +5,7 @@ mod require;
 
 use std::{fs, time::Instant};
 
-use bpfcost_bpf::attach::{AttachMethod, Counter, Work, attached_at};
+use bpfcost_bpf::attach::{AttachMethod, Counter, CounterBody, attached_at};
 use rustix::fs::{FlockOperation, MemfdFlags, flock, memfd_create};
 
 const EVENTS: u64 = 100;
@@ -34,7 +34,7 @@ const ON_FUNCTIONS: [AttachMethod; 7] = [
 ];
 
 /// Whether this kernel can have it; says why not.
-fn can(method: AttachMethod, work: Work) -> bool {
+fn can(method: AttachMethod, work: CounterBody) -> bool {
     for feature in Counter::needs(method, work) {
         if let Some(missing) = feature.missing().expect("an answer") {
             require::skip_as("features", format!("{method:?}: {missing}"));
@@ -90,7 +90,7 @@ fn each_event_is_counted_once_and_only_while_it_is_attached() {
         return;
     }
     for method in ON_TRACEPOINTS.into_iter().chain(ON_FUNCTIONS) {
-        for work in [Work::Null, Work::Map, Work::Calls]
+        for work in [CounterBody::Null, CounterBody::Map, CounterBody::Calls]
             .into_iter()
             .filter(|work| can(method, *work))
         {
@@ -121,7 +121,7 @@ fn each_event_is_counted_once_and_only_while_it_is_attached() {
 
 /// Timing decides nothing here but what can't be faster: so many spells last at least as long.
 fn busy_events_take_their_time() {
-    let work = Work::Busy { ns: 100_000 };
+    let work = CounterBody::Busy { ns: 100_000 };
     if !can(AttachMethod::RawTp, work) {
         return;
     }
@@ -153,10 +153,10 @@ fn an_event_that_is_not_there_is_told() {
         }
     };
     for method in ON_TRACEPOINTS.into_iter().chain(ON_FUNCTIONS) {
-        if !can(method, Work::Null) {
+        if !can(method, CounterBody::Null) {
             continue;
         }
-        let error = Counter::load(method, name(method), Work::Null)
+        let error = Counter::load(method, name(method), CounterBody::Null)
             .and_then(|mut counter| counter.attach())
             .expect_err("there is none");
         assert!(
@@ -169,12 +169,16 @@ fn an_event_that_is_not_there_is_told() {
 
 #[test]
 fn a_system_call_of_its_own_is_no_raw_tracepoint_and_this_is_told() {
-    if !require::host() || !can(AttachMethod::RawTp, Work::Null) {
+    if !require::host() || !can(AttachMethod::RawTp, CounterBody::Null) {
         return;
     }
-    let error = Counter::load(AttachMethod::RawTp, "syscalls:sys_enter_read", Work::Null)
-        .and_then(|mut counter| counter.attach())
-        .expect_err("there is none");
+    let error = Counter::load(
+        AttachMethod::RawTp,
+        "syscalls:sys_enter_read",
+        CounterBody::Null,
+    )
+    .and_then(|mut counter| counter.attach())
+    .expect_err("there is none");
     assert!(
         error.to_string().contains("raw_syscalls:sys_enter"),
         "{error}"

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfcost_bpf::sslsniff::{Capture, Counts, Direction, Sniffer};
+use bpfcost_bpf::sslsniff::{Capture, Direction, Sniffer, SslCounts};
 
 /// Longer than a record of the ring buffer, and no multiple of anything.
 const FILE_BYTES: usize = 300_001;
@@ -214,7 +214,7 @@ fn what_has_no_openssl_in_it_is_told() {
     let mut sniffer = Sniffer::load(Capture::Payload, |_| ()).expect("load");
     let own = Path::new("/proc/self/exe");
     assert!(!sniffer.attach(std::process::id(), own).expect("asked"));
-    assert_eq!(sniffer.counts().expect("counts"), Counts::default());
+    assert_eq!(sniffer.counts().expect("counts"), SslCounts::default());
     let missing = Path::new("/no/libssl.so");
     assert!(sniffer.attach(std::process::id(), missing).is_err());
 }

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use bpfcost_bpf::syscount::{Calls, Filter, Syscount};
+use bpfcost_bpf::syscount::{Filter, SyscallCounts, Syscount};
 
 const BLOCKS: u64 = 1000;
 
@@ -39,14 +39,14 @@ fn account(process: u32) -> [u64; 2] {
     })
 }
 
-fn calls_of(calls: &Calls, process: u32, number: i64) -> u64 {
+fn calls_of(calls: &SyscallCounts, process: u32, number: i64) -> u64 {
     let kinds = calls.sums.iter();
     let of = kinds.filter(|(kind, _)| kind.process == process && i64::from(kind.number) == number);
     of.map(|(_, sum)| sum.calls).sum()
 }
 
 /// What is counted of a `dd`, and of everyone.
-fn count(filter: Filter, pick: impl Fn(&Child) -> u32) -> (u32, [u64; 2], Calls) {
+fn count(filter: Filter, pick: impl Fn(&Child) -> u32) -> (u32, [u64; 2], SyscallCounts) {
     let mut counter = Syscount::load(filter).expect("loaded");
     let mut child = copier();
     let process = child.id();

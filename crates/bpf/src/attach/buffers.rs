@@ -10,7 +10,7 @@ use libbpf_rs::{
 
 /// What was taken out of buffers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drained {
+pub struct BufferCounts {
     /// Records.
     pub records: u64,
     /// Records that had no room in perf buffers. Ring buffers do not count theirs.
@@ -23,13 +23,13 @@ pub(super) struct Buffers {
     /// All ring buffers, which are waited for together.
     rings: Option<RingBuffer<'static>>,
     perf: Vec<PerfBuffer<'static>>,
-    taken: Rc<Cell<Drained>>,
+    taken: Rc<Cell<BufferCounts>>,
 }
 
 impl Buffers {
     /// Opens the buffers of a loaded object; `None` where it has none.
     pub(super) fn open(object: &Object) -> libbpf_rs::Result<Option<Self>> {
-        let taken = Rc::new(Cell::new(Drained::default()));
+        let taken = Rc::new(Cell::new(BufferCounts::default()));
         let of_type = |wanted: MapType| -> Vec<Map<'_>> {
             // What is pinned belongs to others too: taking from it would rob them.
             let own = |map: &Map<'_>| map.map_type() == wanted && !map.is_pinned();
@@ -39,9 +39,9 @@ impl Buffers {
         if rings.is_empty() && perf.is_empty() {
             return Ok(None);
         }
-        let add = |taken: &Cell<Drained>, records, lost| {
+        let add = |taken: &Cell<BufferCounts>, records, lost| {
             let before = taken.get();
-            taken.set(Drained {
+            taken.set(BufferCounts {
                 records: before.records + records,
                 lost: before.lost + lost,
             });
@@ -79,7 +79,7 @@ impl Buffers {
     }
 
     /// Takes what is there; all that was taken so far.
-    pub(super) fn take(&self) -> libbpf_rs::Result<Drained> {
+    pub(super) fn take(&self) -> libbpf_rs::Result<BufferCounts> {
         if let Some(rings) = &self.rings {
             rings.consume()?;
         }

@@ -28,7 +28,7 @@ const TIMINGS: u32 = 32;
 
 /// What each run does beside being counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum CounterBody {
     /// Nothing.
     Null,
     /// Writes the process into a per-CPU array.
@@ -42,14 +42,14 @@ pub enum Work {
     Calls,
 }
 
-impl Work {
+impl CounterBody {
     /// Its number, and the program that user space runs for it.
     fn known(self) -> (u32, Option<&'static str>) {
         match self {
-            Work::Null => (NULL, None),
-            Work::Map => (MAP, None),
-            Work::Busy { .. } => (BUSY, Some(TIME_SPELLS)),
-            Work::Calls => (CALLS, Some(NOTE_CALLER)),
+            CounterBody::Null => (NULL, None),
+            CounterBody::Map => (MAP, None),
+            CounterBody::Busy { .. } => (BUSY, Some(TIME_SPELLS)),
+            CounterBody::Calls => (CALLS, Some(NOTE_CALLER)),
         }
     }
 }
@@ -59,7 +59,7 @@ const NOTE_CALLER: &str = "note_caller";
 
 /// What a counter counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct HitCounts {
     /// Runs of the program, on all CPUs: for anyone, or for this process where others are told apart.
     pub hits: u64,
     /// Runs for others, where they are told apart.
@@ -71,11 +71,11 @@ pub struct Counted {
     pub busy_ns: u64,
 }
 
-impl Counted {
+impl HitCounts {
     /// What was added since `before`.
     pub fn since(self, before: Self) -> Self {
         let missed = self.missed.zip(before.missed);
-        Counted {
+        HitCounts {
             hits: self.hits.saturating_sub(before.hits),
             strangers: self.strangers.saturating_sub(before.strangers),
             missed: missed.map(|(now, before)| now.saturating_sub(before)),
@@ -90,18 +90,18 @@ pub struct Counter {
     event: String,
     held: Option<Held>,
     /// What was counted before it was attached: counts of a program begin when it is loaded.
-    before: Counted,
+    before: HitCounts,
     tools: Toolbox,
     skeleton: Owned<CounterSkel<'static>>,
 }
 
 impl Counter {
     /// What the kernel must have, what tells most of it first.
-    pub fn needs(method: AttachMethod, work: Work) -> Vec<Feature> {
+    pub fn needs(method: AttachMethod, work: CounterBody) -> Vec<Feature> {
         let further: &[Feature] = match work {
-            Work::Busy { .. } => &[Feature::BpfLoop, Feature::SyscallProgram],
-            Work::Calls => &[Feature::SyscallProgram],
-            Work::Null | Work::Map => &[],
+            CounterBody::Busy { .. } => &[Feature::BpfLoop, Feature::SyscallProgram],
+            CounterBody::Calls => &[Feature::SyscallProgram],
+            CounterBody::Null | CounterBody::Map => &[],
         };
         [&method.needs(), further].concat()
     }
@@ -119,7 +119,7 @@ impl Counter {
     }
 
     /// Loads the program, for a tracepoint `category:name` or a function of the kernel.
-    pub fn load(method: AttachMethod, event: &str, work: Work) -> Result<Self> {
+    pub fn load(method: AttachMethod, event: &str, work: CounterBody) -> Result<Self> {
         let (number, helper) = work.known();
         let skeleton = Owned::new("counter", |storage| {
             let mut open = CounterSkelBuilder::default().open(storage)?;
@@ -142,14 +142,14 @@ impl Counter {
             method,
             event: event.to_owned(),
             held: None,
-            before: Counted::default(),
+            before: HitCounts::default(),
             tools: Toolbox::default(),
             skeleton,
         };
         match work {
-            Work::Busy { ns } => counter.calibrate(ns)?,
-            Work::Calls => counter.run(NOTE_CALLER)?,
-            Work::Null | Work::Map => {}
+            CounterBody::Busy { ns } => counter.calibrate(ns)?,
+            CounterBody::Calls => counter.run(NOTE_CALLER)?,
+            CounterBody::Null | CounterBody::Map => {}
         }
         Ok(counter)
     }
@@ -167,26 +167,26 @@ impl Counter {
         let program = self.skeleton.program(name(self.method))?;
         let held = Held::attach(self.method, &program, &self.event, &mut self.tools)?;
         let missed = self.held.insert(held).missed(&program)?;
-        self.before = Counted { missed, ..before };
+        self.before = HitCounts { missed, ..before };
         Ok(())
     }
 
     /// What it counted since it was attached.
-    pub fn counted(&mut self) -> Result<Counted> {
+    pub fn counted(&mut self) -> Result<HitCounts> {
         let missed = self.missed()?;
         self.since_attached(missed)
     }
 
     /// Detaches it, and tells what it counted meanwhile.
-    pub fn detach(&mut self) -> Result<Counted> {
+    pub fn detach(&mut self) -> Result<HitCounts> {
         let missed = self.missed()?;
         self.held = None;
         self.since_attached(missed)
     }
 
-    fn since_attached(&self, missed: Option<u64>) -> Result<Counted> {
+    fn since_attached(&self, missed: Option<u64>) -> Result<HitCounts> {
         let sum = self.sum()?;
-        Ok(Counted { missed, ..sum }.since(self.before))
+        Ok(HitCounts { missed, ..sum }.since(self.before))
     }
 
     fn missed(&mut self) -> Result<Option<u64>> {
@@ -198,8 +198,8 @@ impl Counter {
     }
 
     /// What all CPUs have counted since it was loaded.
-    fn sum(&self) -> Result<Counted> {
-        let mut sum = Counted::default();
+    fn sum(&self) -> Result<HitCounts> {
+        let mut sum = HitCounts::default();
         for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
             let count: counter_counts = plain::read(&value).unwrap_or_default();
             sum.hits += count.hits;

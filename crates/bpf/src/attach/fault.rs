@@ -83,7 +83,7 @@ impl Events for Faults {
         switch(&ours, false).map_err(failed(attach.name(), "switching it off"))?;
         let ours = Rc::new(ours);
         self.event = Rc::downgrade(&ours);
-        Ok(Box::new(Counted {
+        Ok(Box::new(FaultAttachment {
             _link: link,
             _event: ours,
         }))
@@ -114,12 +114,12 @@ impl Events for Faults {
 }
 
 /// A program on the event, which goes with both.
-struct Counted {
+struct FaultAttachment {
     _link: Link,
     _event: Rc<OwnedFd>,
 }
 
-impl Attached for Counted {}
+impl Attached for FaultAttachment {}
 
 /// Addresses that can be read, and have no memory of their own.
 struct Memory {

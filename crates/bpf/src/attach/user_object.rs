@@ -14,7 +14,7 @@ use libbpf_rs::{Link, Object, ObjectBuilder, Program, ProgramMut};
 
 use super::{
     Attach,
-    buffers::{Buffers, Drained},
+    buffers::{BufferCounts, Buffers},
     kernel,
 };
 use crate::{
@@ -97,10 +97,10 @@ impl UserObject {
     }
 
     /// Takes what is in its buffers; all that was taken since it was loaded.
-    pub fn take(&self) -> Result<Drained> {
+    pub fn take(&self) -> Result<BufferCounts> {
         match &self.buffers {
             Some(buffers) => buffers.take().map_err(|error| self.unread(&error)),
-            None => Ok(Drained::default()),
+            None => Ok(BufferCounts::default()),
         }
     }
 

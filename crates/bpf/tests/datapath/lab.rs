@@ -8,7 +8,7 @@ use std::{
 use bpfcost_bpf::{
     allowed_cpus,
     lb::{
-        Address, Control, Counters, Datapath, FlowKey, LoadBalancer, LruEntry, REAL_IPV6, REALS,
+        Address, Control, Datapath, FlowKey, LbCounters, LoadBalancer, LruEntry, REAL_IPV6, REALS,
         RING_SIZE, RINGS, Real, Reset, Sources, VIP_BYPASS_LRU, Variant, Vip, VipKey, Work,
     },
 };
@@ -92,7 +92,7 @@ pub(crate) fn server_v6(server: u32) -> [u8; 16] {
 pub(crate) struct Observation {
     pub(crate) action: u32,
     pub(crate) packet: Vec<u8>,
-    pub(crate) gained: Counters,
+    pub(crate) gained: LbCounters,
 }
 
 impl Observation {
@@ -235,14 +235,14 @@ impl Lab {
     }
 }
 
-fn gained(before: &Counters, after: &Counters) -> Counters {
+fn gained(before: &LbCounters, after: &LbCounters) -> LbCounters {
     let each =
         |after: &[u64], before: &[u64]| iter::zip(after, before).map(|(a, b)| a - b).collect();
     let pairs = |after: &[[u64; 2]], before: &[[u64; 2]]| {
         let pairs = iter::zip(after, before);
         pairs.map(|(a, b)| [a[0] - b[0], a[1] - b[1]]).collect()
     };
-    Counters {
+    LbCounters {
         events: each(&after.events, &before.events),
         actions: each(&after.actions, &before.actions),
         vips: pairs(&after.vips, &before.vips),

@@ -10,7 +10,7 @@
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
     Feature,
-    attach::{AttachMethod, Counter, Work},
+    attach::{AttachMethod, Counter, CounterBody},
 };
 
 use super::{Arguments, BuiltIn, Probe, Runs, WindowCounts};
@@ -41,30 +41,30 @@ const BUSY_LIMITS_NS: std::ops::RangeInclusive<u64> = 200..=1_000_000;
 /// The entry of `builtin:event`.
 pub(super) const EVENT: BuiltIn = BuiltIn {
     form: "event:KIND:EVENT:BODY",
-    needs: |arguments| Ok(Counting::event(arguments)?.needs()),
-    absent: |arguments| Counting::event(arguments)?.absent(),
+    needs: |arguments| Ok(CounterSpec::event(arguments)?.needs()),
+    absent: |arguments| CounterSpec::event(arguments)?.absent(),
     switch_s: 0.08,
-    runs: Runs::Here(|arguments| Counting::event(arguments)?.load()),
+    runs: Runs::Here(|arguments| CounterSpec::event(arguments)?.load()),
 };
 
 /// The entry of `builtin:busy`.
 pub(super) const BUSY: BuiltIn = BuiltIn {
     form: "busy:EVENT:NANOSECONDS",
-    needs: |arguments| Ok(Counting::busy(arguments)?.needs()),
-    absent: |arguments| Counting::busy(arguments)?.absent(),
+    needs: |arguments| Ok(CounterSpec::busy(arguments)?.needs()),
+    absent: |arguments| CounterSpec::busy(arguments)?.absent(),
     switch_s: 0.08,
-    runs: Runs::Here(|arguments| Counting::busy(arguments)?.load()),
+    runs: Runs::Here(|arguments| CounterSpec::busy(arguments)?.load()),
 };
 
 /// What is counted, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Counting {
+struct CounterSpec {
     method: AttachMethod,
     event: String,
-    work: Work,
+    work: CounterBody,
 }
 
-impl Counting {
+impl CounterSpec {
     /// Reads the arguments of `builtin:event`.
     fn event(arguments: &Arguments) -> Result<Self> {
         let [kind, event @ .., work] = arguments else {
@@ -80,8 +80,8 @@ impl Counting {
             );
         };
         let work = match work.as_str() {
-            "null" => Work::Null,
-            "map" => Work::Map,
+            "null" => CounterBody::Null,
+            "map" => CounterBody::Map,
             other => bail!("builtin:event has no work {other}\n  It has null and map"),
         };
         let named = if method.takes_tracepoints() {
@@ -92,7 +92,7 @@ impl Counting {
         if !named || event.iter().any(String::is_empty) {
             bail!(usage_of_event());
         }
-        Ok(Counting {
+        Ok(CounterSpec {
             method: *method,
             event: event.join(":"),
             work,
@@ -120,10 +120,10 @@ impl Counting {
                 BUSY_LIMITS_NS.end()
             );
         }
-        Ok(Counting {
+        Ok(CounterSpec {
             method: AttachMethod::Tracepoint,
             event: event.map(String::as_str).join(":"),
-            work: Work::Busy { ns },
+            work: CounterBody::Busy { ns },
         })
     }
 
@@ -183,8 +183,8 @@ mod tests {
         text.split(':').map(str::to_owned).collect()
     }
 
-    fn event(text: &str) -> Result<Counting> {
-        Counting::event(&words(text))
+    fn event(text: &str) -> Result<CounterSpec> {
+        CounterSpec::event(&words(text))
     }
 
     #[test]
@@ -192,11 +192,11 @@ mod tests {
         let read = event("tracepoint:sock:sock_recv_length:map").unwrap();
         assert_eq!(read.method, AttachMethod::Tracepoint);
         assert_eq!(read.event, "sock:sock_recv_length");
-        assert_eq!(read.work, Work::Map);
+        assert_eq!(read.work, CounterBody::Map);
         let read = event("kprobe.multi:udp_recvmsg:null").unwrap();
         assert_eq!(read.method, AttachMethod::KprobeMulti);
         assert_eq!(read.event, "udp_recvmsg");
-        assert_eq!(read.work, Work::Null);
+        assert_eq!(read.work, CounterBody::Null);
     }
 
     #[test]
@@ -221,10 +221,10 @@ mod tests {
 
     #[test]
     fn busy_is_read() {
-        let busy = |text| Counting::busy(&words(text));
+        let busy = |text| CounterSpec::busy(&words(text));
         let ns = |text| busy(text).unwrap().work;
-        assert_eq!(ns("irq:softirq_entry"), Work::Busy { ns: 1000 });
-        assert_eq!(ns("irq:softirq_entry:5000"), Work::Busy { ns: 5000 });
+        assert_eq!(ns("irq:softirq_entry"), CounterBody::Busy { ns: 1000 });
+        assert_eq!(ns("irq:softirq_entry:5000"), CounterBody::Busy { ns: 5000 });
         assert!(busy("irq:softirq_entry:1us").is_err());
         assert!(
             busy("irq:softirq_entry:10")

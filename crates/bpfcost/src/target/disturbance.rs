@@ -24,23 +24,23 @@ pub(super) fn write_down(machine: &mut Machine, seen: &Disturbance, other_tracer
 
 /// Watches a machine from its creation on.
 #[derive(Debug)]
-pub struct Watch {
+pub struct DisturbanceWatch {
     host: Host,
     cpus: Vec<u32>,
     online: f64,
     begun: Instant,
-    first: Counters,
+    first: KernelCounters,
     mhz: Option<[f64; 2]>,
 }
 
-impl Watch {
+impl DisturbanceWatch {
     /// Begins; `cpus` are those whose frequency matters.
     pub(super) fn start(host: Host, cpus: &[u32]) -> Self {
-        Watch {
+        DisturbanceWatch {
             online: host.online_cpus().len().max(1) as f64,
             cpus: cpus.to_vec(),
             begun: Instant::now(),
-            first: Counters::read(&host),
+            first: KernelCounters::read(&host),
             mhz: frequencies(&host, cpus),
             host,
         }
@@ -50,7 +50,7 @@ impl Watch {
     /// frequencies are known only as of the calls.
     pub fn look(&mut self) -> Disturbance {
         self.mhz = Disturbance::widest(self.mhz, frequencies(&self.host, &self.cpus));
-        let now = Counters::read(&self.host);
+        let now = KernelCounters::read(&self.host);
         let wall_ms = self.begun.elapsed().as_secs_f64() * 1e3;
         Disturbance {
             wall_ms,
@@ -64,14 +64,14 @@ impl Watch {
 
 /// Counters of the kernel at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Counters {
+struct KernelCounters {
     busy: u64,
     steal: u64,
     own: u64,
     migrations: BTreeMap<String, u64>,
 }
 
-impl Counters {
+impl KernelCounters {
     fn read(host: &Host) -> Self {
         let (busy, steal) = cpu_ticks(&host.read("/proc/stat").unwrap_or_default());
         let migrations = host
@@ -83,7 +83,7 @@ impl Counters {
                 Some((thread, count))
             })
             .collect();
-        Counters {
+        KernelCounters {
             busy,
             steal,
             own: process_ticks(&host.read("/proc/self/stat").unwrap_or_default()),
@@ -92,7 +92,7 @@ impl Counters {
     }
 
     /// What happened between two moments. Counters that run backwards count as still.
-    fn until(&self, later: &Counters) -> Disturbance {
+    fn until(&self, later: &KernelCounters) -> Disturbance {
         let busy = later.busy.saturating_sub(self.busy);
         let own = later.own.saturating_sub(self.own);
         let steal = later.steal.saturating_sub(self.steal);
@@ -200,13 +200,13 @@ mod tests {
 
     #[test]
     fn what_others_used_is_what_this_process_did_not() {
-        let first = Counters {
+        let first = KernelCounters {
             busy: 100,
             steal: 5,
             own: 40,
             migrations: [("1".into(), 3)].into(),
         };
-        let later = Counters {
+        let later = KernelCounters {
             busy: 400,
             steal: 7,
             own: 240,

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Watch, checks, cpus, disturbance, machine};
+use super::{DisturbanceWatch, checks, cpus, disturbance, machine};
 use crate::record::{Disturbance, Machine};
 
 /// The machine that this program runs on, seen through its `/proc` and `/sys`.
@@ -101,8 +101,8 @@ impl Host {
     }
 
     /// Starts watching what disturbs a run on `cpus`.
-    pub fn watch(&self, cpus: &[u32]) -> Watch {
-        Watch::start(self.clone(), cpus)
+    pub fn watch(&self, cpus: &[u32]) -> DisturbanceWatch {
+        DisturbanceWatch::start(self.clone(), cpus)
     }
 
     /// Writes down in a fingerprint what disturbed the run.

@@ -16,7 +16,7 @@ mod tests;
 
 pub use checks::{Check, CheckState, OLDEST_KERNEL};
 pub use cpus::{CpuError, format_cpus, parse_cpus, usable_cpus};
-pub use disturbance::Watch;
+pub use disturbance::DisturbanceWatch;
 pub use host::Host;
 pub use name::Target;
 pub use warnings::{

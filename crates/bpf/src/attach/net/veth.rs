@@ -55,7 +55,7 @@ pub(super) struct Veth {
 
 /// A count of packets; `None` where the kernel keeps none.
 #[derive(Clone, Copy)]
-pub(super) struct Arrived(Option<u64>);
+pub(super) struct PacketCount(Option<u64>);
 
 impl Veth {
     /// Makes one, both ends up.
@@ -97,16 +97,16 @@ impl Veth {
     }
 
     /// Packets that have come to the end of their way so far; asked before a batch.
-    pub(super) fn arrived(&self) -> Result<Arrived> {
-        self.dropped().map(Arrived)
+    pub(super) fn arrived(&self) -> Result<PacketCount> {
+        self.dropped().map(PacketCount)
     }
 
     /// Waits until `sent` packets have come to the end of their way since `before`. They have, as a rule:
     /// the softirq that takes them runs on the same CPU before the sender goes on.
-    pub(super) fn settle(&self, before: Arrived, sent: u64) -> Result<()> {
+    pub(super) fn settle(&self, before: PacketCount, sent: u64) -> Result<()> {
         let begun = Instant::now();
         loop {
-            let (Arrived(Some(before)), Some(now)) = (before, self.dropped()?) else {
+            let (PacketCount(Some(before)), Some(now)) = (before, self.dropped()?) else {
                 return Ok(());
             };
             let arrived = now.saturating_sub(before);

@@ -152,16 +152,16 @@ impl AttachEpoch {
     }
 
     /// Lets all counts begin again, and says where those begin that can't.
-    fn begin(&mut self, way: AttachCase) -> Result<Before, Fault> {
+    fn begin(&mut self, way: AttachCase) -> Result<CountsBefore, Fault> {
         if let Some(trouble) = self.trouble()? {
             return Err(Fault::Invalid(proof::trouble(&trouble)));
         }
         let AttachCase::Program { attach, body, .. } = way else {
-            return Ok(Before::default());
+            return Ok(CountsBefore::default());
         };
         self.maps.take(body)?;
         let stats = probe(&mut self.probes, attach)?.run_stats(body);
-        let before = Before {
+        let before = CountsBefore {
             stats: stats?,
             missed: self.missed()?,
         };
@@ -171,7 +171,12 @@ impl AttachEpoch {
     }
 
     /// What came of a batch.
-    fn proof(&mut self, way: AttachCase, driven: Driven, before: Before) -> Result<Proof, Fault> {
+    fn proof(
+        &mut self,
+        way: AttachCase,
+        driven: Driven,
+        before: CountsBefore,
+    ) -> Result<Proof, Fault> {
         let mut proof = Proof {
             way,
             driven,
@@ -198,7 +203,7 @@ impl AttachEpoch {
 
 /// Counts that begin somewhere.
 #[derive(Default)]
-struct Before {
+struct CountsBefore {
     missed: u64,
     stats: RunStats,
 }

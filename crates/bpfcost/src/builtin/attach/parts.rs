@@ -64,7 +64,7 @@ pub struct AttachParts {
     /// Bodies that ran with `bpf_stats` too.
     pub sums: Vec<PartsSum>,
     /// What it passed over, where it may.
-    pub passed: Option<Passed>,
+    pub passed: Option<OtherRuns>,
 }
 
 /// Whether a body's parts add up to what it costs with `bpf_stats`.
@@ -84,7 +84,7 @@ pub struct PartsSum {
 
 /// What a mechanism passed over, and ran beside.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Passed {
+pub struct OtherRuns {
     /// Calls that it passed over, an event.
     pub missed_per_event: f64,
     /// Runs for other functions, an event.
@@ -268,9 +268,9 @@ impl FactorTable<'_> {
         })
     }
 
-    fn passed(&self, case: &CaseRecord) -> Option<Passed> {
+    fn passed(&self, case: &CaseRecord) -> Option<OtherRuns> {
         let mean = |name: &str| Some(Sample::new(&case.secondary.get(name)?.concat())?.mean());
-        Some(Passed {
+        Some(OtherRuns {
             missed_per_event: mean(MISSED)?,
             others_per_event: mean(OTHER_FUNCTIONS)?,
         })

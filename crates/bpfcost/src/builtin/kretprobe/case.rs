@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfcost_bpf::{
     Feature,
-    attach::{AttachMethod, Counter, Work},
+    attach::{AttachMethod, Counter, CounterBody},
 };
 
 use super::call::Call;
@@ -135,7 +135,9 @@ impl KretprobeCase {
     /// What the kernel must have, what tells most of it first.
     pub(super) fn needs(self) -> Vec<Feature> {
         let method = self.probe.method(1);
-        method.map_or_else(Vec::new, |method| Counter::needs(method, Work::Calls))
+        method.map_or_else(Vec::new, |method| {
+            Counter::needs(method, CounterBody::Calls)
+        })
     }
 
     pub(super) fn case(self) -> Case {

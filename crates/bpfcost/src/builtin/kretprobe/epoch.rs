@@ -1,7 +1,7 @@
 //! An epoch of `kretprobe`: one program is attached at a time, only for its own trials.
 
 use anyhow::{Context, Result};
-use bpfcost_bpf::attach::{AttachMethod, Counter, Work, attached_at};
+use bpfcost_bpf::attach::{AttachMethod, Counter, CounterBody, attached_at};
 
 use super::{call::Calls, case::KretprobeCase, proof::Proof};
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, differs, prove};
@@ -62,7 +62,7 @@ impl KretprobeEpoch {
 
 /// A counter of calls that is attached.
 fn counting(method: AttachMethod, function: &str) -> bpfcost_bpf::Result<Counter> {
-    let mut counter = Counter::load(method, function, Work::Calls)?;
+    let mut counter = Counter::load(method, function, CounterBody::Calls)?;
     counter.attach()?;
     Ok(counter)
 }

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, ops::RangeInclusive};
 
-use bpfcost_bpf::attach::{AttachMethod, Counted};
+use bpfcost_bpf::attach::{AttachMethod, HitCounts};
 
 use super::call::{Call, Made};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) struct Proof {
     pub(super) threads: u32,
     pub(super) made: Made,
     /// How the program was attached, and what it and the kernel counted; `None` where nothing was.
-    pub(super) probed: Option<(AttachMethod, Counted)>,
+    pub(super) probed: Option<(AttachMethod, HitCounts)>,
 }
 
 impl Proof {
@@ -64,7 +64,7 @@ impl Proof {
     }
 
     /// What is wrong with the account of a program's runs.
-    fn accounted(&self, method: AttachMethod, counts: Counted, batch: Batch) -> Option<Problem> {
+    fn accounted(&self, method: AttachMethod, counts: HitCounts, batch: Batch) -> Option<Problem> {
         let calls = self.made.calls;
         let missed = calls.saturating_sub(counts.hits);
         let alone = counts.strangers == 0;
@@ -156,11 +156,11 @@ mod tests {
             },
             probed: Some((
                 method,
-                Counted {
+                HitCounts {
                     hits: calls - missed,
                     strangers: 0,
                     missed: Some(missed),
-                    ..Counted::default()
+                    ..HitCounts::default()
                 },
             )),
         }
@@ -195,7 +195,7 @@ mod tests {
     }
 
     /// A batch with its counts changed: what is found.
-    fn spoilt(call: Call, method: AttachMethod, spoil: fn(&mut Proof, &mut Counted)) -> String {
+    fn spoilt(call: Call, method: AttachMethod, spoil: fn(&mut Proof, &mut HitCounts)) -> String {
         let mut proof = good(call, method);
         let (_, mut counts) = proof.probed.expect("counts");
         spoil(&mut proof, &mut counts);
@@ -204,7 +204,7 @@ mod tests {
     }
 
     /// Calls that are missed, and told of.
-    fn miss(counts: &mut Counted, calls: u64) {
+    fn miss(counts: &mut HitCounts, calls: u64) {
         counts.hits -= calls;
         counts.missed = counts.missed.map(|missed| missed + calls);
     }
@@ -228,7 +228,7 @@ mod tests {
             "rounds in which all threads slept at once"
         );
         assert_eq!(asleep(|_, counts| miss(counts, 1)), "misses");
-        let too_few = |_: &mut Proof, counts: &mut Counted| {
+        let too_few = |_: &mut Proof, counts: &mut HitCounts| {
             counts.hits += 1;
             counts.missed = counts.missed.map(|missed| missed - 1);
         };
@@ -252,13 +252,13 @@ mod tests {
     #[test]
     fn strangers_are_told_apart() {
         let seen = |spoil| spoilt(Call::Sleep, kretprobe(2), spoil);
-        let more = |_: &mut Proof, counts: &mut Counted| {
+        let more = |_: &mut Proof, counts: &mut HitCounts| {
             counts.strangers = 1;
             miss(counts, 5);
             counts.missed = counts.missed.map(|missed| missed + 7);
         };
         assert_eq!(seen(more), "");
-        let untold = |_: &mut Proof, counts: &mut Counted| {
+        let untold = |_: &mut Proof, counts: &mut HitCounts| {
             counts.strangers = 1;
             counts.hits -= 1;
         };
@@ -271,11 +271,11 @@ mod tests {
         let mut proof = good(Call::Sleep, AttachMethod::KretprobeMulti);
         let calls = proof.made.calls;
         let mut saw = |hits, strangers| {
-            let counts = Counted {
+            let counts = HitCounts {
                 hits,
                 strangers,
                 missed: None,
-                ..Counted::default()
+                ..HitCounts::default()
             };
             proof.probed = Some((AttachMethod::KretprobeMulti, counts));
             proof

@@ -38,7 +38,7 @@ pub(super) struct Tables {
 
 /// What one CPU counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
+pub(super) struct CpuCounts {
     done: u64,
     failed: u64,
     sum: u64,
@@ -134,7 +134,7 @@ impl Tables {
     }
 
     /// Runs an untimed program over a range: its first key, its step and its length.
-    fn over(&mut self, program: &str, base: u64, range: [u64; 3], cpu: u32) -> Result<Counts> {
+    fn over(&mut self, program: &str, base: u64, range: [u64; 3], cpu: u32) -> Result<CpuCounts> {
         self.object.set_variable("range_base", base)?;
         for (name, value) in ["range_first", "range_step", "range_count"]
             .into_iter()
@@ -162,15 +162,15 @@ impl Tables {
         Ok(self.object.set_members("walks", cpu, &members)?)
     }
 
-    pub(super) fn counts(&self, cpu: u32) -> Result<Counts> {
+    pub(super) fn counts(&self, cpu: u32) -> Result<CpuCounts> {
         let [done, failed, sum] = self
             .object
             .members("walks", cpu, ["done", "failed", "sum"])?;
-        Ok(Counts { done, failed, sum })
+        Ok(CpuCounts { done, failed, sum })
     }
 
     /// What a CPU, the `at`th of the run, must count in a batch.
-    pub(super) fn expected(&self, work: Work, walk: &Walk, ops: u64, at: usize) -> Counts {
+    pub(super) fn expected(&self, work: Work, walk: &Walk, ops: u64, at: usize) -> CpuCounts {
         let indexes = walk.indexes(ops);
         let sum = match (work.kind.1, work.operation) {
             (_, Operation::None) | (Class::Bloom, Miss) => 0,
@@ -185,7 +185,7 @@ impl Tables {
             }
             _ => indexes.sum(),
         };
-        Counts {
+        CpuCounts {
             done: ops,
             failed: 0,
             sum,
@@ -260,9 +260,9 @@ impl Tables {
     }
 }
 
-impl Counts {
+impl CpuCounts {
     /// What is wrong with the counts of a CPU.
-    pub(super) fn problem(self, work: Work, got: Counts) -> Option<Problem> {
+    pub(super) fn problem(self, work: Work, got: CpuCounts) -> Option<Problem> {
         let detail = "the operations did not do what their number would stand for";
         let check = match work.operation {
             Hit => "hits",

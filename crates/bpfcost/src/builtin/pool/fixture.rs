@@ -17,7 +17,7 @@ use hdrhistogram::Histogram;
 
 use super::{
     super::thread_group::{Member, PATIENCE, ThreadGroup},
-    proof::{Drained, TrialCounts},
+    proof::{PoolContents, TrialCounts},
 };
 use crate::experiment::Fault;
 
@@ -190,10 +190,10 @@ impl<P: Pool + 'static> PoolFixture<P> {
     }
 
     /// Takes all objects out and puts them back as they lay at first.
-    fn drain(&self) -> Drained {
+    fn drain(&self) -> PoolContents {
         let mut out: Vec<Option<Object>> = Vec::new();
         out.resize_with(self.stamps.len(), || None);
-        let mut drained = Drained::default();
+        let mut drained = PoolContents::default();
         // One more than there can be, to see whether there is.
         for _ in 0..=out.len() {
             let Some(object) = self.pool.pop(0) else {

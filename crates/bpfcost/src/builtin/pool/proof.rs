@@ -21,12 +21,12 @@ pub(super) struct TrialCounts {
     /// How many objects there are.
     pub(super) objects: usize,
     /// What came out of the pool afterwards; `None` where there is none.
-    pub(super) drained: Option<Drained>,
+    pub(super) drained: Option<PoolContents>,
 }
 
 /// What came out of a pool that was emptied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Drained {
+pub(super) struct PoolContents {
     /// Objects that came out.
     pub(super) once: u64,
     /// Objects that came out though they were out.
@@ -42,9 +42,9 @@ impl TrialCounts {
         let done = self.counts.iter().map(|one| one.pairs).min().unwrap_or(0);
         let used = sum(|one| one.pairs + one.single);
         let objects = self.objects as u64;
-        let whole = Drained {
+        let whole = PoolContents {
             once: objects,
-            ..Drained::default()
+            ..PoolContents::default()
         };
         let out = self.drained.unwrap_or(whole);
         let moved = u64::from(!self.elapsed().is_zero());
@@ -180,7 +180,7 @@ mod tests {
             counts: vec![count(1000), count(500)],
             uses: 240,
             objects: 4,
-            drained: Some(Drained {
+            drained: Some(PoolContents {
                 once: 4,
                 again: 0,
                 strange: 0,
@@ -215,7 +215,7 @@ mod tests {
             let problem = seen.problem(Batch(PAIRS));
             problem.map(|problem| problem.check).unwrap_or_default()
         };
-        let drained = |spoil: fn(&mut Drained)| {
+        let drained = |spoil: fn(&mut PoolContents)| {
             let mut seen = good();
             seen.drained.as_mut().map(spoil);
             let problem = seen.problem(Batch(PAIRS));

@@ -1,6 +1,6 @@
 //! Compares what a batch did with what was expected, and reports each difference.
 
-use bpfcost_bpf::lb::{Counters, LruEntry};
+use bpfcost_bpf::lb::{LbCounters, LruEntry};
 
 use super::{model::Expected, packet};
 use crate::experiment::Problem;
@@ -143,11 +143,11 @@ fn hex_diff(expected: &[u8], got: &[u8]) -> String {
 /// Every counter of a CPU between `before` and `after`.
 pub(super) fn counters(
     expected: &Expected,
-    before: &Counters,
-    after: &Counters,
+    before: &LbCounters,
+    after: &LbCounters,
     ops: u64,
 ) -> Option<Problem> {
-    let flat = |counters: &Counters| -> Vec<(String, u64)> {
+    let flat = |counters: &LbCounters| -> Vec<(String, u64)> {
         let events = counters.events.iter().enumerate();
         let actions = counters.actions.iter().enumerate();
         let misses = counters.real_misses.iter().enumerate();
@@ -195,7 +195,7 @@ pub(super) fn counters(
 }
 
 /// What each counter gained; `None` where their numbers differ.
-fn gained(before: &Counters, after: &Counters) -> Option<Counters> {
+fn gained(before: &LbCounters, after: &LbCounters) -> Option<LbCounters> {
     fn minus(before: &[u64], after: &[u64]) -> Option<Vec<u64>> {
         (before.len() == after.len()).then(|| {
             after
@@ -212,7 +212,7 @@ fn gained(before: &Counters, after: &Counters) -> Option<Counters> {
                 .collect()
         })
     }
-    Some(Counters {
+    Some(LbCounters {
         events: minus(&before.events, &after.events)?,
         actions: minus(&before.actions, &after.actions)?,
         vips: minus2(&before.vips, &after.vips)?,

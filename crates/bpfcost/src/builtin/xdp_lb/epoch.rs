@@ -432,7 +432,7 @@ fn instance(
     Ok(instance)
 }
 
-fn counters(instance: &LoadBalancer, cpus: &[u32]) -> Result<Vec<lb::Counters>> {
+fn counters(instance: &LoadBalancer, cpus: &[u32]) -> Result<Vec<lb::LbCounters>> {
     cpus.iter()
         .map(|&cpu| Ok(instance.counters(cpu)?))
         .collect()

@@ -4,7 +4,7 @@
 use std::{collections::HashMap, net::IpAddr};
 
 use bpfcost_bpf::lb::{
-    Address, Control, Counters, FlowKey, LruEntry, REAL_IPV6, REALS, RING_SIZE, RINGS, Real,
+    Address, Control, FlowKey, LbCounters, LruEntry, REAL_IPV6, REALS, RING_SIZE, RINGS, Real,
     VIP_BYPASS_LRU, VIPS, Vip, VipKey,
 };
 
@@ -234,13 +234,13 @@ pub(super) fn foreign(count: u32) -> (Vec<FlowKey>, Vec<LruEntry>) {
 /// What the counters must have gained, and how many of the operations missed the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
-    pub(super) counters: Counters,
+    pub(super) counters: LbCounters,
     pub(super) misses: u64,
 }
 
 /// What `ops` operations of a scenario do to every counter of their CPU.
 pub(super) fn expected(scenario: &Scenario, sequence: &Sequence, cpu: u32, ops: u64) -> Expected {
-    let mut gained = Counters {
+    let mut gained = LbCounters {
         events: vec![0; 4],
         actions: vec![0; 5],
         vips: vec![[0; 2]; VIPS],

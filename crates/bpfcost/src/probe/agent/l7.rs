@@ -20,7 +20,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
     Feature,
-    l7::{Counts, FunctionOffsets, L7, Watch},
+    l7::{FunctionOffsets, L7, L7Counts, L7Scope},
     real_time,
 };
 use serde::Serialize;
@@ -36,16 +36,16 @@ use crate::{
 pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("l7:MODE", needs, open);
 
 /// What an agent can be told to watch.
-const MODES: [(&str, Watch); 3] = [
-    ("kernel", Watch::Sockets),
-    ("uprobe", Watch::Tls),
-    ("goroutine", Watch::Goroutines),
+const MODES: [(&str, L7Scope); 3] = [
+    ("kernel", L7Scope::Sockets),
+    ("uprobe", L7Scope::Tls),
+    ("goroutine", L7Scope::Goroutines),
 ];
 
 /// The agent.
 struct Sight<S> {
     source: S,
-    watch: Watch,
+    watch: L7Scope,
     exchanges: Rc<RefCell<Exchanges>>,
     file: Option<PathBuf>,
 }
@@ -60,19 +60,19 @@ trait Source {
     fn poll(&mut self, patience: Duration) -> Result<()>;
 
     /// Detaches, hands over what is left, and returns what was counted since it was attached.
-    fn detach(&mut self) -> Result<Counts>;
+    fn detach(&mut self) -> Result<L7Counts>;
 }
 
 /// The programs.
 struct Programs {
     programs: L7,
-    watch: Watch,
+    watch: L7Scope,
     /// Where the functions of a server are, by its process.
     places: HashMap<u32, FunctionOffsets>,
 }
 
 /// Its arguments: what to watch, and the file for what it sees, if any.
-fn told(arguments: &[String]) -> Result<(Watch, Option<PathBuf>)> {
+fn told(arguments: &[String]) -> Result<(L7Scope, Option<PathBuf>)> {
     let (mode, file) = match arguments {
         [mode] => (mode, None),
         [mode, file] => (mode, Some(PathBuf::from(file))),
@@ -88,7 +88,7 @@ fn told(arguments: &[String]) -> Result<(Watch, Option<PathBuf>)> {
 /// What the kernel must have.
 fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     let mut needs = vec![Feature::Tracefs, Feature::Tracepoint, Feature::RingBuffer];
-    if told(arguments)?.0 > Watch::Sockets {
+    if told(arguments)?.0 > L7Scope::Sockets {
         needs.push(Feature::UprobeMulti);
     }
     Ok(needs)
@@ -128,7 +128,7 @@ impl Source for Programs {
         Ok(())
     }
 
-    fn detach(&mut self) -> Result<Counts> {
+    fn detach(&mut self) -> Result<L7Counts> {
         Ok(self.programs.detach()?)
     }
 }
@@ -161,7 +161,7 @@ impl<S: Source> Agent for Sight<S> {
         for (class, count) in counted.statuses.iter().enumerate().skip(1) {
             counts_by_name.insert(format!("status_{class}xx"), *count);
         }
-        if self.watch >= Watch::Goroutines {
+        if self.watch >= L7Scope::Goroutines {
             counts_by_name.insert("by_one_goroutine".to_owned(), counted.by_one_goroutine);
             counts_by_name.insert("goroutine_switches".to_owned(), counts.switches);
         }
@@ -176,7 +176,7 @@ impl<S: Source> Agent for Sight<S> {
 impl Programs {
     /// Where the functions of a process's program are; nowhere, where none are watched.
     fn places(&mut self, process: u32) -> Result<FunctionOffsets> {
-        if self.watch == Watch::Sockets {
+        if self.watch == L7Scope::Sockets {
             return Ok(FunctionOffsets::default());
         }
         if let Some(places) = self.places.get(&process) {
@@ -210,14 +210,14 @@ fn write(file: &Path, endpoints: &BTreeMap<Endpoint, Latency>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use bpfcost_bpf::l7::{Act, Call, Connection};
+    use bpfcost_bpf::l7::{CallKind, ConnectionId, L7Call};
 
     use super::*;
 
     /// Calls from nowhere: one comes by each poll, the others at the end.
     struct MadeUp {
-        take: Box<dyn FnMut(&Call<'_>)>,
-        calls: std::vec::IntoIter<(Act, &'static str)>,
+        take: Box<dyn FnMut(&L7Call<'_>)>,
+        calls: std::vec::IntoIter<(CallKind, &'static str)>,
         process: u32,
     }
 
@@ -226,8 +226,8 @@ mod tests {
             let Some((act, payload)) = self.calls.next() else {
                 return false;
             };
-            (self.take)(&Call {
-                connection: Connection {
+            (self.take)(&L7Call {
+                connection: ConnectionId {
                     process: self.process,
                     tls: false,
                     number: 0,
@@ -253,9 +253,9 @@ mod tests {
             Ok(())
         }
 
-        fn detach(&mut self) -> Result<Counts> {
+        fn detach(&mut self) -> Result<L7Counts> {
             while self.next() {}
-            Ok(Counts {
+            Ok(L7Counts {
                 lost: 3,
                 switches: 0,
             })
@@ -265,11 +265,11 @@ mod tests {
     #[test]
     fn requests_are_the_same_wherever_their_calls_come_from() {
         let calls = vec![
-            (Act::Read, "GET /a HTTP/1.1\r\n\r\n"),
-            (Act::Write, "HTTP/1.1 204 No Content\r\n\r\n"),
-            (Act::Read, "GET /b HTTP/1.1\r\n\r\n"),
+            (CallKind::Read, "GET /a HTTP/1.1\r\n\r\n"),
+            (CallKind::Write, "HTTP/1.1 204 No Content\r\n\r\n"),
+            (CallKind::Read, "GET /b HTTP/1.1\r\n\r\n"),
             (
-                Act::Write,
+                CallKind::Write,
                 "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n",
             ),
         ];
@@ -281,7 +281,7 @@ mod tests {
                 calls: calls.into_iter(),
                 process: 0,
             },
-            watch: Watch::Sockets,
+            watch: L7Scope::Sockets,
             exchanges,
             file: None,
         };

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Result, bail};
-use bpfcost_bpf::attach::{Drained, UserObject};
+use bpfcost_bpf::attach::{BufferCounts, UserObject};
 
 use super::{Agent, AgentInfo};
 use crate::{probe::WindowCounts, process::RunContext};
@@ -12,7 +12,7 @@ use crate::{probe::WindowCounts, process::RunContext};
 struct Object {
     object: UserObject,
     /// What was taken when it was attached.
-    before: Drained,
+    before: BufferCounts,
 }
 
 /// Loads the object of that file, or the one program of it that is named.
@@ -24,7 +24,7 @@ pub(in crate::probe) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     };
     Ok(Box::new(Object {
         object: UserObject::load(path.as_ref(), program)?,
-        before: Drained::default(),
+        before: BufferCounts::default(),
     }))
 }
 

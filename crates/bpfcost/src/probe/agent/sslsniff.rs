@@ -17,7 +17,7 @@ use std::{cell::RefCell, hash::Hasher as _, rc::Rc, thread::sleep, time::Duratio
 use anyhow::{Result, bail};
 use bpfcost_bpf::{
     Feature, real_time,
-    sslsniff::{Capture, Counts, Direction, Record, Sniffer},
+    sslsniff::{Capture, Direction, Sniffer, SslCounts, SslPayload},
 };
 use twox_hash::XxHash3_64;
 
@@ -37,14 +37,14 @@ const BREAKPOINTS: &str = "breakpoints";
 struct SslSniff {
     sniffer: Sniffer,
     /// What the kernel had counted when it was attached.
-    before: Counts,
+    before: SslCounts,
     capture: Capture,
-    taken: Rc<RefCell<Captured>>,
+    taken: Rc<RefCell<CaptureCounts>>,
 }
 
 /// What was taken since it was attached.
 #[derive(Default)]
-struct Captured {
+struct CaptureCounts {
     read: Stream,
     written: Stream,
 }
@@ -56,8 +56,8 @@ struct Stream {
     hash: XxHash3_64,
 }
 
-impl Captured {
-    fn take(&mut self, record: Record<'_>) {
+impl CaptureCounts {
+    fn take(&mut self, record: SslPayload<'_>) {
         let stream = match record.direction {
             Direction::Read => &mut self.read,
             Direction::Written => &mut self.written,
@@ -90,12 +90,12 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     if capture == Capture::Payload {
         real_time();
     }
-    let taken = Rc::new(RefCell::new(Captured::default()));
+    let taken = Rc::new(RefCell::new(CaptureCounts::default()));
     let into = Rc::clone(&taken);
     let sniffer = Sniffer::load(capture, move |record| into.borrow_mut().take(record))?;
     Ok(Box::new(SslSniff {
         sniffer,
-        before: Counts::default(),
+        before: SslCounts::default(),
         capture,
         taken,
     }))
@@ -110,7 +110,7 @@ impl Agent for SslSniff {
     }
 
     fn attach(&mut self, context: &RunContext) -> Result<()> {
-        *self.taken.borrow_mut() = Captured::default();
+        *self.taken.borrow_mut() = CaptureCounts::default();
         self.before = self.sniffer.counts()?;
         let attached = library::attach(&mut self.sniffer, &context.pids);
         if attached.is_err() {

@@ -20,7 +20,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
     Feature,
-    syscount::{Calls, Filter, MOST_PROCESSES, Sum, Syscount},
+    syscount::{Filter, MOST_PROCESSES, SyscallCounts, SyscallSum, Syscount},
 };
 use procfs::process::Process;
 use syscalls::Sysno;
@@ -188,7 +188,12 @@ impl Agent for SyscountAgent {
 
 impl Window {
     /// What can't be right, where the kernel's own account says otherwise than what was counted.
-    fn problem(&self, filter: Filter, calls: &Calls, after: [TaskIo; 2]) -> Option<Problem> {
+    fn problem(
+        &self,
+        filter: Filter,
+        calls: &SyscallCounts,
+        after: [TaskIo; 2],
+    ) -> Option<Problem> {
         let [outer, inner] = self.before;
         let [soon, late] = after;
         // The account may have a call that was begun before, or was not over then, and is not counted for it.
@@ -237,7 +242,7 @@ impl Window {
     }
 
     /// The server's calls of these kinds.
-    fn calls_of(&self, calls: &Calls, kinds: &[Sysno]) -> u64 {
+    fn calls_of(&self, calls: &SyscallCounts, kinds: &[Sysno]) -> u64 {
         let of = calls.sums.iter().filter(|(kind, _)| {
             self.server.contains(&kind.process)
                 && kinds.iter().any(|one| one.id() == kind.number as i32)
@@ -247,8 +252,8 @@ impl Window {
 
     /// The calls that were asked about, and the kinds that there are most of: `calls_NAME`, and how long one
     /// took on average, `calls_NAME_ns`.
-    fn counts(&self, filter: Filter, calls: &Calls) -> BTreeMap<String, u64> {
-        let mut by_number: BTreeMap<u32, Sum> = BTreeMap::new();
+    fn counts(&self, filter: Filter, calls: &SyscallCounts) -> BTreeMap<String, u64> {
+        let mut by_number: BTreeMap<u32, SyscallSum> = BTreeMap::new();
         let asked = |process| filter == Filter::All || self.asked.contains(&process);
         for (kind, one) in calls.sums.iter().filter(|(kind, _)| asked(kind.process)) {
             let sum = by_number.entry(kind.number).or_default();
@@ -256,7 +261,7 @@ impl Window {
             sum.ns += one.ns;
         }
         let syscalls = by_number.values().map(|sum| sum.calls).sum();
-        let mut top: Vec<(u32, Sum)> = by_number.into_iter().collect();
+        let mut top: Vec<(u32, SyscallSum)> = by_number.into_iter().collect();
         top.sort_by_key(|(number, sum)| (std::cmp::Reverse(sum.calls), *number));
         let mut counts = BTreeMap::from([("syscalls".to_owned(), syscalls)]);
         for (number, sum) in top.into_iter().take(TOP) {
@@ -337,7 +342,7 @@ mod tests {
 
     use super::*;
 
-    fn calls(sums: &[(u32, Sysno, u64)], runs: u64) -> Calls {
+    fn calls(sums: &[(u32, Sysno, u64)], runs: u64) -> SyscallCounts {
         let sum = |(process, number, calls): &(u32, Sysno, u64)| {
             let kind = SyscallKey {
                 process: *process,
@@ -345,13 +350,13 @@ mod tests {
             };
             (
                 kind,
-                Sum {
+                SyscallSum {
                     calls: *calls,
                     ns: calls * 300,
                 },
             )
         };
-        Calls {
+        SyscallCounts {
             sums: sums.iter().map(sum).collect(),
             entered: runs,
             left: runs,
@@ -373,7 +378,7 @@ mod tests {
         }
     }
 
-    fn told(calls: &Calls) -> Option<String> {
+    fn told(calls: &SyscallCounts) -> Option<String> {
         let after = [account(111, 70), account(112, 70)];
         let problem = window().problem(Filter::Kernel, calls, after);
         problem.map(|problem| problem.to_string())

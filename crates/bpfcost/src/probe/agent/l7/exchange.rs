@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-use bpfcost_bpf::l7::{Act, Call, Connection};
+use bpfcost_bpf::l7::{CallKind, ConnectionId, L7Call};
 use serde::Serialize;
 
 use super::flow::{Flow, Missed, Parsed, request, response};
@@ -10,14 +10,14 @@ use super::flow::{Flow, Missed, Parsed, request, response};
 /// What happened on all connections.
 #[derive(Debug, Default)]
 pub(super) struct Exchanges {
-    connections: HashMap<Connection, Exchange>,
-    counted: Counted,
+    connections: HashMap<ConnectionId, Exchange>,
+    counted: ExchangeCounts,
     endpoints: BTreeMap<Endpoint, Latency>,
 }
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counted {
+pub(super) struct ExchangeCounts {
     /// Calls that moved bytes.
     pub(super) calls: u64,
     /// Those of them in which no message was recognised.
@@ -57,11 +57,11 @@ struct Exchange {
     requests: Flow,
     responses: Flow,
     /// Requests without an answer, the oldest first.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<PendingRequest>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct PendingRequest {
     method: String,
     path: String,
     since_ns: u64,
@@ -70,15 +70,15 @@ struct Waiting {
 
 impl Exchanges {
     /// Takes a call in.
-    pub(super) fn take(&mut self, call: &Call<'_>) {
-        if call.act == Act::Close {
+    pub(super) fn take(&mut self, call: &L7Call<'_>) {
+        if call.act == CallKind::Close {
             self.connections.remove(&call.connection);
             return;
         }
         self.counted.calls += 1;
         let exchange = self.connections.entry(call.connection).or_default();
         let taken = match call.act {
-            Act::Read => exchange.read(call, &mut self.counted),
+            CallKind::Read => exchange.read(call, &mut self.counted),
             _ => exchange.write(call, &mut self.counted, &mut self.endpoints),
         };
         match taken {
@@ -89,18 +89,18 @@ impl Exchanges {
     }
 
     /// What was counted since it was asked last; connections are forgotten too.
-    pub(super) fn tell(&mut self) -> (Counted, BTreeMap<Endpoint, Latency>) {
+    pub(super) fn tell(&mut self) -> (ExchangeCounts, BTreeMap<Endpoint, Latency>) {
         let all = std::mem::take(self);
         (all.counted, all.endpoints)
     }
 }
 
 impl Exchange {
-    fn read(&mut self, call: &Call<'_>, counted: &mut Counted) -> Result<(), Missed> {
+    fn read(&mut self, call: &L7Call<'_>, counted: &mut ExchangeCounts) -> Result<(), Missed> {
         self.requests.take(call.payload, call.length, |bytes| {
             request(bytes, |method, path| {
                 counted.requests += 1;
-                self.waiting.push_back(Waiting {
+                self.waiting.push_back(PendingRequest {
                     method: method.to_owned(),
                     path: path.to_owned(),
                     since_ns: call.time_ns,
@@ -112,8 +112,8 @@ impl Exchange {
 
     fn write(
         &mut self,
-        call: &Call<'_>,
-        counted: &mut Counted,
+        call: &L7Call<'_>,
+        counted: &mut ExchangeCounts,
         endpoints: &mut BTreeMap<Endpoint, Latency>,
     ) -> Result<(), Missed> {
         self.responses.take(call.payload, call.length, |bytes| {
@@ -134,12 +134,12 @@ impl Exchange {
     }
 }
 
-impl Waiting {
+impl PendingRequest {
     fn answered(
         self,
         status: u16,
-        call: &Call<'_>,
-        counted: &mut Counted,
+        call: &L7Call<'_>,
+        counted: &mut ExchangeCounts,
         endpoints: &mut BTreeMap<Endpoint, Latency>,
     ) {
         counted.answered += 1;

@@ -2,7 +2,7 @@
 
 use super::*;
 
-const CONNECTION: Connection = Connection {
+const CONNECTION: ConnectionId = ConnectionId {
     process: 1,
     tls: false,
     number: 7,
@@ -18,9 +18,9 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn call(&mut self, act: Act, payload: &[u8], length: usize) {
+    fn call(&mut self, act: CallKind, payload: &[u8], length: usize) {
         self.time_ns += 1000;
-        self.exchanges.take(&Call {
+        self.exchanges.take(&L7Call {
             connection: CONNECTION,
             act,
             time_ns: self.time_ns,
@@ -31,14 +31,14 @@ impl Fixture {
     }
 
     fn read(&mut self, payload: &[u8]) {
-        self.call(Act::Read, payload, payload.len());
+        self.call(CallKind::Read, payload, payload.len());
     }
 
     fn write(&mut self, payload: &[u8]) {
-        self.call(Act::Write, payload, payload.len());
+        self.call(CallKind::Write, payload, payload.len());
     }
 
-    fn told(mut self) -> (Counted, Vec<(String, Latency)>) {
+    fn told(mut self) -> (ExchangeCounts, Vec<(String, Latency)>) {
         let (counted, endpoints) = self.exchanges.tell();
         let endpoint = |(endpoint, latency): (Endpoint, Latency)| {
             let Endpoint {
@@ -58,13 +58,13 @@ fn a_request_and_its_answer() {
     fixture.read(GET);
     fixture.write(&[OK, b"hello"].concat());
     let (counted, endpoints) = fixture.told();
-    let expected = Counted {
+    let expected = ExchangeCounts {
         calls: 2,
         requests: 1,
         answered: 1,
         by_one_goroutine: 1,
         statuses: [0, 0, 1, 0, 0, 0],
-        ..Counted::default()
+        ..ExchangeCounts::default()
     };
     assert_eq!(counted, expected);
     let latency = Latency {
@@ -102,8 +102,8 @@ fn bodies_are_passed_over_by_their_length() {
     fixture.read(&body[9..]);
     let answer = format!("HTTP/1.1 201 Made\r\nContent-Length: {}\r\n\r\n", 100_000);
     // What is kept of a call ends in the body.
-    fixture.call(Act::Write, answer.as_bytes(), answer.len() + 60_000);
-    fixture.call(Act::Write, b"HTTP/1.1 500 No\r\n\r\n", 40_000);
+    fixture.call(CallKind::Write, answer.as_bytes(), answer.len() + 60_000);
+    fixture.call(CallKind::Write, b"HTTP/1.1 500 No\r\n\r\n", 40_000);
     fixture.read(GET);
     fixture.write(&[OK, b"hello"].concat());
     let (counted, endpoints) = fixture.told();
@@ -161,7 +161,7 @@ fn what_is_encrypted_is_no_request() {
 #[test]
 fn a_head_longer_than_what_is_kept_is_told() {
     let mut fixture = Fixture::default();
-    fixture.call(Act::Read, &GET[..20], 2000);
+    fixture.call(CallKind::Read, &GET[..20], 2000);
     fixture.read(GET);
     let (counted, _) = fixture.told();
     assert_eq!((counted.truncated, counted.requests), (1, 1));
@@ -171,7 +171,7 @@ fn a_head_longer_than_what_is_kept_is_told() {
 fn a_connection_that_is_closed_is_forgotten() {
     let mut fixture = Fixture::default();
     fixture.read(&GET[..10]);
-    fixture.call(Act::Close, b"", 0);
+    fixture.call(CallKind::Close, b"", 0);
     fixture.read(GET);
     let (counted, _) = fixture.told();
     assert_eq!((counted.calls, counted.requests), (2, 1));
