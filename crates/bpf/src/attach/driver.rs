@@ -9,7 +9,7 @@ use super::{
     fault::Faults,
     kernel::{self, Kernel},
     net::{Frames, Sendto},
-    user::{Calls, SiteCode},
+    user::{SiteCode, UserCalls},
 };
 use crate::{
     error::{Error, Result},
@@ -188,7 +188,7 @@ impl Driver {
     pub fn start(self) -> Result<Box<dyn Events>> {
         Ok(match self.known().source {
             Source::Kernel(called) => Box::new(Kernel::load(self, called)?),
-            Source::Calls(routine) => Box::new(Calls::of(self, routine)?),
+            Source::Calls(routine) => Box::new(UserCalls::of(self, routine)?),
             Source::Sendto => Box::new(Sendto::start()?),
             Source::Frames => Box::new(Frames::start()?),
             Source::PageFaults => Box::new(Faults::map()?),

@@ -62,7 +62,7 @@ impl SiteCode {
 }
 
 /// A driver that calls a routine.
-pub(super) struct Calls {
+pub(super) struct UserCalls {
     driver: Driver,
     routine: Routine,
     /// Where the routine lies in the program's file.
@@ -72,7 +72,7 @@ pub(super) struct Calls {
     attached: Weak<()>,
 }
 
-impl Calls {
+impl UserCalls {
     pub(super) fn of(driver: Driver, routine: Routine) -> Result<Self> {
         if !cfg!(target_arch = "x86_64") {
             return Err(Error::Refused(format!(
@@ -85,7 +85,7 @@ impl Calls {
             "looking its function up in /proc/self/maps",
         ))?;
         routine::call(routine, FIRST_CALLS);
-        Ok(Calls {
+        Ok(UserCalls {
             driver,
             routine,
             offset,
@@ -109,7 +109,7 @@ impl Calls {
     }
 }
 
-impl Events for Calls {
+impl Events for UserCalls {
     fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
         self.driver.owns(attach)?;
         let pid = process::id() as i32;

@@ -20,7 +20,7 @@ use bpfcost_bpf::{
 
 use self::{
     tables::{Tables, Walk},
-    work::{Class, MapKind, Size, Work},
+    work::{Class, MapCase, MapKind, Size},
 };
 
 use crate::builtin::{
@@ -78,7 +78,7 @@ impl Experiment for Maps {
     }
 
     fn cases(&self) -> Vec<Case> {
-        Work::all().map(Work::case).collect()
+        MapCase::all().map(MapCase::case).collect()
     }
 
     fn pairs(&self) -> Vec<Pair> {
@@ -117,7 +117,7 @@ impl Experiment for Maps {
     fn needs(&self, case: &Case) -> Vec<Feature> {
         // The loop is can_loop where there is one.
         let mut needs = vec![Feature::Btf, Feature::XdpTestRun, Feature::BpfLoop];
-        match Work::of(case).map(|work| work.kind) {
+        match MapCase::of(case).map(|work| work.kind) {
             Ok(MapKind(_, Class::Arena, _)) => needs.extend([Feature::Arena, Feature::CanLoop]),
             Ok(MapKind("lru-hash", ..)) => needs.push(Feature::LruHash),
             Ok(MapKind(_, Class::Storage, _)) => needs.push(Feature::RawTracepoint),
@@ -129,7 +129,7 @@ impl Experiment for Maps {
 
     fn unsupported(&self, case: &Case) -> Result<Option<String>> {
         let lacking = missing(&self.needs(case))?;
-        Ok(lacking.or(Work::of(case)?.size.lacks_memory()))
+        Ok(lacking.or(MapCase::of(case)?.size.lacks_memory()))
     }
 
     fn programs(&self) -> Result<Option<String>> {
@@ -139,12 +139,12 @@ impl Experiment for Maps {
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let first = *setup.cpus.first().context("no CPU was chosen")?;
         let (memory_before, pinned) = (KernelMemory::now(), Pinned::to(first)?);
-        let mut by_size: BTreeMap<Size, Vec<Work>> = BTreeMap::new();
+        let mut by_size: BTreeMap<Size, Vec<MapCase>> = BTreeMap::new();
         for case in &setup.cases {
-            let work = Work::of(case)?;
+            let work = MapCase::of(case)?;
             by_size.entry(work.size).or_default().push(work);
         }
-        let tables = |(size, work): (Size, Vec<Work>)| {
+        let tables = |(size, work): (Size, Vec<MapCase>)| {
             Ok((size, Tables::load(size, &work, setup, self.faulty)?))
         };
         // Where instructions are counted, each load walks the same keys.
@@ -186,7 +186,7 @@ impl MapEpoch {
     }
 
     /// One batch, proved.
-    fn batch(&mut self, work: Work, ops: u64) -> Result<Vec<Observation>, Fault> {
+    fn batch(&mut self, work: MapCase, ops: u64) -> Result<Vec<Observation>, Fault> {
         self.batches += 1;
         let (salt, seed, exact) = (self.batches, self.seed, self.exact);
         // Batches that count instructions repeat the same keys, whatever ran before them.
@@ -225,8 +225,8 @@ impl MapEpoch {
 impl LoadedEpoch for MapEpoch {
     /// All that user space can count is counted, and looked at.
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
-        let work = Work::of(case)?;
-        let Work { kind, size, .. } = work;
+        let work = MapCase::of(case)?;
+        let MapCase { kind, size, .. } = work;
         let tables = self.tables(size)?;
         if matches!(kind.1, Class::Hash | Class::Trie) && size.0 == 1_000 {
             let entries = tables.object.entries(&work.map());
@@ -241,7 +241,7 @@ impl LoadedEpoch for MapEpoch {
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        let work = Work::of(case)?;
+        let work = MapCase::of(case)?;
         if !self.exact {
             self.batch(work, (batch.0 / WARM_UP_SHARE).max(1))?;
         }

@@ -15,7 +15,7 @@ use bpfcost_bpf::{
 
 use super::{
     case::AttachCase,
-    proof::{self, Proof},
+    proof::{self, AttachProof},
 };
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, prove};
 
@@ -176,8 +176,8 @@ impl AttachEpoch {
         way: AttachCase,
         driven: Driven,
         before: CountsBefore,
-    ) -> Result<Proof, Fault> {
-        let mut proof = Proof {
+    ) -> Result<AttachProof, Fault> {
+        let mut proof = AttachProof {
             way,
             driven,
             exact: self.exact,
@@ -295,7 +295,7 @@ impl LoadedEpoch for AttachEpoch {
 }
 
 impl AttachEpoch {
-    fn problem(&mut self, batch: Batch, proof: &Proof) -> Result<Option<Problem>> {
+    fn problem(&mut self, batch: Batch, proof: &AttachProof) -> Result<Option<Problem>> {
         let trouble = self.trouble()?;
         Ok(trouble
             .as_ref()

@@ -24,7 +24,7 @@ pub const SITE: &str = "site_";
 
 /// All that a batch left.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Proof {
+pub(super) struct AttachProof {
     pub(super) way: AttachCase,
     pub(super) driven: Driven,
     pub(super) exact: bool,
@@ -39,7 +39,7 @@ pub(super) struct Proof {
     pub(super) placed: Option<SiteCode>,
 }
 
-impl Proof {
+impl AttachProof {
     /// What is wrong, if anything is.
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
         let driven = &self.driven;
@@ -154,9 +154,9 @@ mod tests {
     const EVENTS: u64 = 100;
 
     /// A batch that went well.
-    fn good(attach: Attach, body: Body, stats: bool) -> Proof {
+    fn good(attach: Attach, body: Body, stats: bool) -> AttachProof {
         let runs = EVENTS * attach.runs_per_event();
-        Proof {
+        AttachProof {
             way: AttachCase::Program {
                 attach,
                 body,
@@ -190,7 +190,7 @@ mod tests {
         }
     }
 
-    fn check(proof: &Proof) -> Option<String> {
+    fn check(proof: &AttachProof) -> Option<String> {
         proof.problem(Batch(EVENTS)).map(|problem| problem.check)
     }
 
@@ -208,7 +208,7 @@ mod tests {
     /// Each check fails for its own reason: one value that is not as it should be.
     #[test]
     fn each_fault_is_found() {
-        let spoilt = |body: Body, stats: bool, spoil: fn(&mut Proof)| {
+        let spoilt = |body: Body, stats: bool, spoil: fn(&mut AttachProof)| {
             let mut proof = good(Attach::Kprobe, body, stats);
             spoil(&mut proof);
             check(&proof).unwrap_or_default()

@@ -36,64 +36,66 @@ const SET: u64 = 256;
 
 /// A system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(super) enum Syscall {
     /// Returns at once.
     Flock,
     /// Waits inside, until all threads do.
     Sleep,
 }
 
-impl Call {
-    pub(super) const ALL: [Call; 2] = [Call::Flock, Call::Sleep];
+impl Syscall {
+    pub(super) const ALL: [Syscall; 2] = [Syscall::Flock, Syscall::Sleep];
 
     /// As cases are named.
     pub(super) fn name(self) -> &'static str {
         match self {
-            Call::Flock => "flock",
-            Call::Sleep => "sleep",
+            Syscall::Flock => "flock",
+            Syscall::Sleep => "sleep",
         }
     }
 
     pub(super) fn about(self) -> &'static str {
         match self {
-            Call::Flock => "a call that returns at once: flock(2)",
-            Call::Sleep => "a call in which all threads wait at once: read(2) of an event counter",
+            Syscall::Flock => "a call that returns at once: flock(2)",
+            Syscall::Sleep => {
+                "a call in which all threads wait at once: read(2) of an event counter"
+            }
         }
     }
 
     /// The function of the kernel that each call enters once.
     pub(super) fn function(self) -> &'static str {
         match self {
-            Call::Flock if cfg!(target_arch = "aarch64") => "__arm64_sys_flock",
-            Call::Flock => "__x64_sys_flock",
-            Call::Sleep => "eventfd_read",
+            Syscall::Flock if cfg!(target_arch = "aarch64") => "__arm64_sys_flock",
+            Syscall::Flock => "__x64_sys_flock",
+            Syscall::Sleep => "eventfd_read",
         }
     }
 
     /// A batch of whole sets.
     pub(super) fn whole(self, batch: Batch) -> Batch {
         match self {
-            Call::Flock => Batch(batch.0.next_multiple_of(SET)),
-            Call::Sleep => batch,
+            Syscall::Flock => Batch(batch.0.next_multiple_of(SET)),
+            Syscall::Sleep => batch,
         }
     }
 
     /// The largest batch, where there is one.
     pub(super) fn most(self) -> Option<u64> {
-        (self == Call::Sleep).then_some(MOST_ROUNDS)
+        (self == Syscall::Sleep).then_some(MOST_ROUNDS)
     }
 }
 
 /// What threads call, a descriptor each.
-pub(super) struct Calls {
-    call: Call,
+pub(super) struct CallThreads {
+    call: Syscall,
     files: Vec<OwnedFd>,
     cpus: Vec<u32>,
 }
 
 /// What came of calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Made {
+pub(super) struct CallResult {
     /// Calls of all threads that returned as they should.
     pub(super) calls: u64,
     /// Rounds in which all threads were asleep at once.
@@ -102,15 +104,15 @@ pub(super) struct Made {
     pub(super) elapsed: Duration,
 }
 
-impl Calls {
+impl CallThreads {
     /// Opens what so many threads call, on those CPUs in turn.
-    pub(super) fn open(call: Call, threads: u32, cpus: &[u32]) -> Result<Self> {
+    pub(super) fn open(call: Syscall, threads: u32, cpus: &[u32]) -> Result<Self> {
         let open = |_| match call {
-            Call::Flock => memfd_create("bpfcost", MemfdFlags::CLOEXEC),
-            Call::Sleep => eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE),
+            Syscall::Flock => memfd_create("bpfcost", MemfdFlags::CLOEXEC),
+            Syscall::Sleep => eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::SEMAPHORE),
         };
         let files: Result<_, Errno> = (0..threads).map(open).collect();
-        Ok(Calls {
+        Ok(CallThreads {
             call,
             files: files.with_context(|| {
                 format!("opening a file for each of {threads} threads (ulimit -n says how many there may be)")
@@ -120,13 +122,13 @@ impl Calls {
     }
 
     /// Has every thread make a batch of calls.
-    pub(super) fn make(&self, batch: Batch) -> Result<Made, Fault> {
+    pub(super) fn make(&self, batch: Batch) -> Result<CallResult, Fault> {
         match self.call {
-            Call::Flock => {
+            Syscall::Flock => {
                 let unlock = |file: &OwnedFd| flock(file, FlockOperation::Unlock);
                 self.together(batch, |_| {}, unlock)
             }
-            Call::Sleep => self.asleep(batch),
+            Syscall::Sleep => self.asleep(batch),
         }
     }
 
@@ -135,7 +137,7 @@ impl Calls {
         batch: Batch,
         before: impl Fn(usize) + Sync,
         one: impl Fn(&OwnedFd) -> Result<(), Errno> + Sync,
-    ) -> Result<Made, Fault> {
+    ) -> Result<CallResult, Fault> {
         let group = ThreadGroup {
             cpus: &self.cpus,
             threads: self.files.len(),
@@ -151,7 +153,7 @@ impl Calls {
         let threads: Vec<_> = threads.into_iter().flatten().collect();
         let begun = threads.iter().map(|(begun, _, _)| *begun).min();
         let ended = threads.iter().map(|(_, ended, _)| *ended).max();
-        Ok(Made {
+        Ok(CallResult {
             calls: threads.iter().map(|(_, _, calls)| calls).sum(),
             rounds: 0,
             elapsed: begun
@@ -160,7 +162,7 @@ impl Calls {
         })
     }
 
-    fn asleep(&self, batch: Batch) -> Result<Made, Fault> {
+    fn asleep(&self, batch: Batch) -> Result<CallResult, Fault> {
         let numbers: Vec<AtomicI32> = self.files.iter().map(|_| AtomicI32::new(0)).collect();
         let over = AtomicBool::new(false);
         let tell = |index: usize| {
@@ -173,7 +175,7 @@ impl Calls {
             over.store(true, Ordering::Relaxed);
             let rounds = waker.join().unwrap_or(Ok(0));
             let (made, rounds) = (made?, rounds.context("waking the threads that sleep")?);
-            Ok(Made { rounds, ..made })
+            Ok(CallResult { rounds, ..made })
         })
     }
 
@@ -239,29 +241,29 @@ fn is_asleep(number: i32) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn made(call: Call, threads: u32, calls: u64) -> Made {
+    fn made(call: Syscall, threads: u32, calls: u64) -> CallResult {
         let cpus = bpfcost_bpf::allowed_cpus();
-        let opened = Calls::open(call, threads, &cpus).expect("files");
+        let opened = CallThreads::open(call, threads, &cpus).expect("files");
         opened.make(Batch(calls)).expect("calls")
     }
 
     #[test]
     fn every_thread_makes_its_calls() {
-        let flock = made(Call::Flock, 3, 50);
+        let flock = made(Syscall::Flock, 3, 50);
         assert_eq!((flock.calls, flock.rounds), (150, 0));
         assert!(flock.elapsed > Duration::ZERO);
     }
 
     #[test]
     fn all_sleep_at_once_in_each_round() {
-        let sleep = made(Call::Sleep, 5, 20);
+        let sleep = made(Syscall::Sleep, 5, 20);
         assert_eq!((sleep.calls, sleep.rounds), (100, 20));
     }
 
     /// No thread is left asleep where another never comes.
     #[test]
     fn waking_ends_with_the_threads() {
-        let calls = Calls::open(Call::Sleep, 1, &[0]).expect("files");
+        let calls = CallThreads::open(Syscall::Sleep, 1, &[0]).expect("files");
         let over = AtomicBool::new(true);
         let rounds = calls.wake(Batch(3), &[AtomicI32::new(0)], &over);
         assert_eq!(rounds.expect("an answer"), 0);

@@ -8,7 +8,7 @@ use bpfcost_bpf::{
     attach::{AttachMethod, Counter, CounterBody},
 };
 
-use super::call::Call;
+use super::call::Syscall;
 use crate::experiment::{Case, Pair, Role, Sizing};
 
 /// Instances of a kretprobe, by CPU: those of the study. The second is what the kernel itself takes.
@@ -36,7 +36,7 @@ pub(super) enum ProbeKind {
 pub(super) struct KretprobeCase {
     pub(super) probe: ProbeKind,
     pub(super) threads: u32,
-    pub(super) call: Call,
+    pub(super) call: Syscall,
 }
 
 impl ProbeKind {
@@ -94,13 +94,13 @@ pub(super) fn all(cpus: usize) -> Vec<KretprobeCase> {
         threads,
         call,
     };
-    let quick = threads
-        .iter()
-        .flat_map(|&threads| ProbeKind::all().map(move |probe| way(probe, threads, Call::Flock)));
+    let quick = threads.iter().flat_map(|&threads| {
+        ProbeKind::all().map(move |probe| way(probe, threads, Syscall::Flock))
+    });
     // Waiting is all that these take, whatever is attached: what counts is who is missed.
     let asleep = ProbeKind::all()
         .filter(|probe| !matches!(probe, ProbeKind::None | ProbeKind::Kprobe))
-        .map(|probe| way(probe, many, Call::Sleep));
+        .map(|probe| way(probe, many, Syscall::Sleep));
     quick.chain(asleep).collect()
 }
 
@@ -117,7 +117,7 @@ impl KretprobeCase {
         Some(KretprobeCase {
             probe,
             threads: factor("threads")?.parse().ok()?,
-            call: Call::ALL
+            call: Syscall::ALL
                 .into_iter()
                 .find(|call| Some(call.name()) == factor("call"))?,
         })
@@ -125,8 +125,8 @@ impl KretprobeCase {
 
     fn name(self) -> String {
         let call = match self.call {
-            Call::Flock => "",
-            Call::Sleep => "/sleep",
+            Syscall::Flock => "",
+            Syscall::Sleep => "/sleep",
         };
         let KretprobeCase { probe, threads, .. } = self;
         format!("{}/{threads}{call}{}", probe.name(), probe.suffix())
@@ -183,7 +183,7 @@ impl KretprobeCase {
     /// What it is compared with: with nothing attached; and a kretprobe with what does the same in other ways.
     pub(super) fn pairs(self) -> Vec<Pair> {
         // Those that sleep cost what they sleep.
-        if self.call == Call::Sleep || self.probe == ProbeKind::None {
+        if self.call == Syscall::Sleep || self.probe == ProbeKind::None {
             return Vec::new();
         }
         let mut baselines = vec![(ProbeKind::None, "the probe")];

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use bpfcost_bpf::attach::{AttachMethod, Counter, CounterBody, attached_at};
 
-use super::{call::Calls, case::KretprobeCase, proof::Proof};
+use super::{call::CallThreads, case::KretprobeCase, proof::KretprobeProof};
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, differs, prove};
 
 /// Calls of each thread between attaching and the first batch that counts, at least.
@@ -15,7 +15,7 @@ struct LoadedCase {
     counter: Option<Counter>,
     /// What is attached without other processes.
     own: Vec<String>,
-    calls: Calls,
+    calls: CallThreads,
 }
 
 /// What all cases have in common.
@@ -40,7 +40,7 @@ impl KretprobeEpoch {
             None => {
                 let function = way.call.function();
                 nobody_but(&[], function)?;
-                let calls = Calls::open(way.call, way.threads, &self.cpus)?;
+                let calls = CallThreads::open(way.call, way.threads, &self.cpus)?;
                 let method = way.probe.method(self.cpus.len());
                 let counter = method.map(|method| counting(method, function));
                 let counter = counter
@@ -121,7 +121,7 @@ impl LoadedEpoch for KretprobeEpoch {
             .zip(counted()?)
             .map(|(before, after)| after.since(before));
         nobody_but(&now.own, way.call.function())?;
-        let proof = Proof {
+        let proof = KretprobeProof {
             call: way.call,
             threads: way.threads,
             made,

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use bpfcost_bpf::attach::{AttachMethod, HitCounts};
 
-use super::call::{Call, Made};
+use super::call::{CallResult, Syscall};
 use crate::{
     experiment::{Batch, Problem, Trial, differs},
     record::MISSED_SHARE,
@@ -18,21 +18,21 @@ const HITS: &str = "hits";
 
 /// All that a batch left.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Proof {
-    pub(super) call: Call,
+pub(super) struct KretprobeProof {
+    pub(super) call: Syscall,
     pub(super) threads: u32,
-    pub(super) made: Made,
+    pub(super) made: CallResult,
     /// How the program was attached, and what it and the kernel counted; `None` where nothing was.
     pub(super) probed: Option<(AttachMethod, HitCounts)>,
 }
 
-impl Proof {
+impl KretprobeProof {
     /// What is wrong, if anything is.
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
         let made = &self.made;
         let rounds = match self.call {
-            Call::Flock => 0,
-            Call::Sleep => batch.0,
+            Syscall::Flock => 0,
+            Syscall::Sleep => batch.0,
         };
         differs(
             "calls",
@@ -96,8 +96,8 @@ impl Proof {
         let lacking = u64::from(self.threads.saturating_sub(maxactive));
         match self.call {
             _ if lacking == 0 => Some(0..=0),
-            Call::Flock => None,
-            Call::Sleep => Some(lacking * batch.0..=lacking * batch.0),
+            Syscall::Flock => None,
+            Syscall::Sleep => Some(lacking * batch.0..=lacking * batch.0),
         }
     }
 
@@ -138,20 +138,20 @@ mod tests {
     const BATCH: Batch = Batch(10);
 
     /// A batch of eight threads that went well: where instances are too few, the rest is missed each time.
-    fn good(call: Call, method: AttachMethod) -> Proof {
+    fn good(call: Syscall, method: AttachMethod) -> KretprobeProof {
         let calls = 8 * BATCH.0;
         let missed = match (call, method) {
-            (Call::Sleep, AttachMethod::Kretprobe { maxactive }) if maxactive < 8 => {
+            (Syscall::Sleep, AttachMethod::Kretprobe { maxactive }) if maxactive < 8 => {
                 u64::from(8 - maxactive) * BATCH.0
             }
             _ => 0,
         };
-        Proof {
+        KretprobeProof {
             call,
             threads: 8,
-            made: Made {
+            made: CallResult {
                 calls,
-                rounds: if call == Call::Sleep { BATCH.0 } else { 0 },
+                rounds: if call == Syscall::Sleep { BATCH.0 } else { 0 },
                 elapsed: Duration::from_millis(1),
             },
             probed: Some((
@@ -166,7 +166,7 @@ mod tests {
         }
     }
 
-    fn check(proof: &Proof) -> Option<String> {
+    fn check(proof: &KretprobeProof) -> Option<String> {
         proof.problem(BATCH).map(|problem| problem.check)
     }
 
@@ -182,20 +182,24 @@ mod tests {
             AttachMethod::Fexit,
         ];
         for method in methods.into_iter().chain([2, 4, 8].map(kretprobe)) {
-            for call in Call::ALL {
+            for call in Syscall::ALL {
                 assert_eq!(check(&good(call, method)), None, "{method:?} {call:?}");
             }
         }
-        let alone = Proof {
+        let alone = KretprobeProof {
             probed: None,
-            ..good(Call::Flock, AttachMethod::Kprobe)
+            ..good(Syscall::Flock, AttachMethod::Kprobe)
         };
         assert_eq!(check(&alone), None);
         assert_eq!(alone.trial(BATCH).secondary.len(), 1);
     }
 
     /// A batch with its counts changed: what is found.
-    fn spoilt(call: Call, method: AttachMethod, spoil: fn(&mut Proof, &mut HitCounts)) -> String {
+    fn spoilt(
+        call: Syscall,
+        method: AttachMethod,
+        spoil: fn(&mut KretprobeProof, &mut HitCounts),
+    ) -> String {
         let mut proof = good(call, method);
         let (_, mut counts) = proof.probed.expect("counts");
         spoil(&mut proof, &mut counts);
@@ -211,7 +215,7 @@ mod tests {
 
     #[test]
     fn each_fault_is_found() {
-        let flock = |spoil| spoilt(Call::Flock, kretprobe(8), spoil);
+        let flock = |spoil| spoilt(Syscall::Flock, kretprobe(8), spoil);
         assert_eq!(flock(|proof, _| proof.made.calls -= 1), "calls");
         assert_eq!(
             flock(|proof, _| proof.made.elapsed = Duration::ZERO),
@@ -222,18 +226,18 @@ mod tests {
         assert_eq!(flock(|_, counts| counts.hits -= 1), sum);
         assert_eq!(flock(|_, counts| counts.missed = Some(1)), sum);
         assert_eq!(flock(|_, counts| miss(counts, 1)), "misses");
-        let asleep = |spoil| spoilt(Call::Sleep, kretprobe(2), spoil);
+        let asleep = |spoil| spoilt(Syscall::Sleep, kretprobe(2), spoil);
         assert_eq!(
             asleep(|proof, _| proof.made.rounds -= 1),
             "rounds in which all threads slept at once"
         );
         assert_eq!(asleep(|_, counts| miss(counts, 1)), "misses");
-        let too_few = |_: &mut Proof, counts: &mut HitCounts| {
+        let too_few = |_: &mut KretprobeProof, counts: &mut HitCounts| {
             counts.hits += 1;
             counts.missed = counts.missed.map(|missed| missed - 1);
         };
         assert_eq!(asleep(too_few), "misses");
-        let kprobe = spoilt(Call::Flock, AttachMethod::Kprobe, |_, counts| {
+        let kprobe = spoilt(Syscall::Flock, AttachMethod::Kprobe, |_, counts| {
             miss(counts, 1)
         });
         assert_eq!(kprobe, "misses");
@@ -242,7 +246,7 @@ mod tests {
     /// Threads that are preempted inside flock(2) keep their instances, so that others may find none.
     #[test]
     fn a_quick_call_may_be_missed_where_instances_are_fewer_than_threads() {
-        let missed = |method| spoilt(Call::Flock, method, |_, counts| miss(counts, 3));
+        let missed = |method| spoilt(Syscall::Flock, method, |_, counts| miss(counts, 3));
         assert_eq!(missed(kretprobe(4)), "");
         assert_eq!(missed(AttachMethod::KretprobeMulti), "");
         assert_eq!(missed(kretprobe(8)), "misses");
@@ -251,14 +255,14 @@ mod tests {
     /// What others do is neither proof nor fault, but their misses must cover ours.
     #[test]
     fn strangers_are_told_apart() {
-        let seen = |spoil| spoilt(Call::Sleep, kretprobe(2), spoil);
-        let more = |_: &mut Proof, counts: &mut HitCounts| {
+        let seen = |spoil| spoilt(Syscall::Sleep, kretprobe(2), spoil);
+        let more = |_: &mut KretprobeProof, counts: &mut HitCounts| {
             counts.strangers = 1;
             miss(counts, 5);
             counts.missed = counts.missed.map(|missed| missed + 7);
         };
         assert_eq!(seen(more), "");
-        let untold = |_: &mut Proof, counts: &mut HitCounts| {
+        let untold = |_: &mut KretprobeProof, counts: &mut HitCounts| {
             counts.strangers = 1;
             counts.hits -= 1;
         };
@@ -268,7 +272,7 @@ mod tests {
     /// A kernel that does not say what it missed can't be contradicted, unless all was.
     #[test]
     fn misses_that_are_not_told_are_what_was_not_seen() {
-        let mut proof = good(Call::Sleep, AttachMethod::KretprobeMulti);
+        let mut proof = good(Syscall::Sleep, AttachMethod::KretprobeMulti);
         let calls = proof.made.calls;
         let mut saw = |hits, strangers| {
             let counts = HitCounts {

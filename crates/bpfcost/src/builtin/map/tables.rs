@@ -9,9 +9,9 @@ use bpfcost_bpf::{
 };
 
 use super::work::{
-    Class, MapKind,
+    Class, MapCase, MapKind,
     Operation::{self, Hit, InsertDelete, Miss},
-    RING_BYTES, Size, Work,
+    RING_BYTES, Size,
 };
 use crate::experiment::{Fault, Problem, Setup, differs, prove};
 
@@ -45,7 +45,7 @@ pub(super) struct CpuCounts {
 }
 
 impl Tables {
-    pub(super) fn load(size: Size, work: &[Work], setup: &Setup, faulty: bool) -> Result<Self> {
+    pub(super) fn load(size: Size, work: &[MapCase], setup: &Setup, faulty: bool) -> Result<Self> {
         let cpus = setup.cpus.len() as u64;
         // The same for all that hash, so that they have as many buckets.
         let capacity = (size.0 + ROOM * cpus).next_power_of_two();
@@ -170,7 +170,7 @@ impl Tables {
     }
 
     /// What a CPU, the `at`th of the run, must count in a batch.
-    pub(super) fn expected(&self, work: Work, walk: &Walk, ops: u64, at: usize) -> CpuCounts {
+    pub(super) fn expected(&self, work: MapCase, walk: &Walk, ops: u64, at: usize) -> CpuCounts {
         let indexes = walk.indexes(ops);
         let sum = match (work.kind.1, work.operation) {
             (_, Operation::None) | (Class::Bloom, Miss) => 0,
@@ -195,7 +195,7 @@ impl Tables {
     /// Proves what a batch left: values that were written, keys that are there and keys that are not.
     pub(super) fn check_left(
         &mut self,
-        work: Work,
+        work: MapCase,
         walks: &[Walk],
         ops: u64,
         salt: u64,
@@ -240,7 +240,7 @@ impl Tables {
     }
 
     /// Proves that resident keys are there, with the values that they must have: all, or a part that moves on.
-    pub(super) fn check_residents(&mut self, work: Work, salt: u64) -> Result<(), Fault> {
+    pub(super) fn check_residents(&mut self, work: MapCase, salt: u64) -> Result<(), Fault> {
         let (entries, count) = (work.size.0, CHECKED.min(work.size.0));
         let first = salt.wrapping_mul(count) % entries;
         for (at, cpu) in self.own_cpus(work.kind).into_iter().enumerate() {
@@ -262,7 +262,7 @@ impl Tables {
 
 impl CpuCounts {
     /// What is wrong with the counts of a CPU.
-    pub(super) fn problem(self, work: Work, got: CpuCounts) -> Option<Problem> {
+    pub(super) fn problem(self, work: MapCase, got: CpuCounts) -> Option<Problem> {
         let detail = "the operations did not do what their number would stand for";
         let check = match work.operation {
             Hit => "hits",

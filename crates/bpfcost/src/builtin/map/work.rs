@@ -161,19 +161,19 @@ impl Size {
 
 /// What a case does.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Work {
+pub(super) struct MapCase {
     pub(super) kind: &'static MapKind,
     pub(super) size: Size,
     pub(super) operation: Operation,
 }
 
-impl Work {
+impl MapCase {
     /// All of them, in the order of tables.
-    pub(super) fn all() -> impl Iterator<Item = Work> {
+    pub(super) fn all() -> impl Iterator<Item = MapCase> {
         KINDS.iter().flat_map(|kind| {
             SIZES[..kind.2].iter().flat_map(move |&size| {
                 let operations = kind.1.operations().iter();
-                operations.map(move |&operation| Work {
+                operations.map(move |&operation| MapCase {
                     kind,
                     size,
                     operation,
@@ -182,8 +182,8 @@ impl Work {
         })
     }
 
-    pub(super) fn of(case: &Case) -> Result<Work> {
-        let found = Work::all().find(|work| work.name() == case.name);
+    pub(super) fn of(case: &Case) -> Result<MapCase> {
+        let found = MapCase::all().find(|work| work.name() == case.name);
         found.with_context(|| format!("map has no case {}", case.name))
     }
 
@@ -220,7 +220,7 @@ impl Work {
     }
 
     pub(super) fn case(self) -> Case {
-        let Work {
+        let MapCase {
             kind: &MapKind(kind, class, _),
             size: Size(entries, bytes),
             operation,
