@@ -11,7 +11,7 @@ use std::{hint::black_box, time::Instant};
 use bpfcost::{
     builtin::view,
     record::Record,
-    report::{json, rate::Load, style::Style},
+    report::{json, rate::EventLoad, style::Style},
 };
 use common::{sample_record, sample_workload, views};
 
@@ -53,7 +53,9 @@ fn views(record: Record) {
     });
     time("markdown", against, || views::markdown(&records[0]).len());
     time("csv", against, || {
-        view::csv(&records, Load::default()).expect("csv").len()
+        view::csv(&records, EventLoad::default())
+            .expect("csv")
+            .len()
     });
     time("html", against, || {
         views::html(&records).expect("html").len()

@@ -10,14 +10,14 @@ use crate::{
         figure::picture,
         html,
         matrix::{self, ReportPart},
-        rate::{self, Load},
+        rate::{self, EventLoad},
         section::{Detail, Section, View, table_sections},
         view,
     },
 };
 
 /// A record as it is shown; with what its cases cost at a rate, where `load` asks for it.
-pub fn of(record: &Record, detail: Detail, load: Load) -> View {
+pub fn of(record: &Record, detail: Detail, load: EventLoad) -> View {
     let own = REGISTRY.iter().map(|(_, own)| own);
     let mut sections: Vec<Section> = own.flat_map(|own| (own.sections)(record, detail)).collect();
     sections.extend(table_sections(rate::tables(record, load)));
@@ -25,7 +25,7 @@ pub fn of(record: &Record, detail: Detail, load: Load) -> View {
 }
 
 /// Records as one page.
-pub fn page(records: &[Record], load: Load) -> Result<String> {
+pub fn page(records: &[Record], load: EventLoad) -> Result<String> {
     let parts = matrix::parts(records);
     let across = parts.iter().filter_map(|part| match part {
         ReportPart::Matrix(matrix, _) => Some(matrix::view(matrix, Detail::Page)),
@@ -42,7 +42,7 @@ pub fn picture(record: &Record) -> Option<String> {
 }
 
 /// Records as CSV, a line for each case.
-pub fn csv(records: &[Record], load: Load) -> Result<String> {
+pub fn csv(records: &[Record], load: EventLoad) -> Result<String> {
     let own = |record| {
         let own = REGISTRY.iter().map(|(_, own)| (own.columns)(record));
         own.flatten().collect()
@@ -51,13 +51,13 @@ pub fn csv(records: &[Record], load: Load) -> Result<String> {
 }
 
 /// Records as Markdown: side by side where there are several targets, then each.
-pub fn markdown(records: &[Record], load: Load) -> String {
+pub fn markdown(records: &[Record], load: EventLoad) -> String {
     let parts = matrix::parts(records);
     parts.iter().map(|part| part_markdown(part, load)).collect()
 }
 
 /// Records as one Markdown document: as [`markdown()`], or what their experiment writes of its own.
-pub fn document(records: &[Record], load: Load) -> String {
+pub fn document(records: &[Record], load: EventLoad) -> String {
     let parts = matrix::parts(records);
     let document = |part: &ReportPart<'_>| {
         let (ReportPart::Matrix(_, records) | ReportPart::Alone(records)) = part;
@@ -73,7 +73,7 @@ pub fn document(records: &[Record], load: Load) -> String {
     parts.iter().map(document).collect()
 }
 
-fn part_markdown(part: &ReportPart<'_>, load: Load) -> String {
+fn part_markdown(part: &ReportPart<'_>, load: EventLoad) -> String {
     let (across, records) = match part {
         ReportPart::Matrix(matrix, records) => (Some(matrix), records),
         ReportPart::Alone(records) => (None, records),

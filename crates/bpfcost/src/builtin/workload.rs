@@ -398,7 +398,7 @@ impl Experiment for Workload {
             }
         }
         let outside = self.outside.as_ref();
-        let fixture = fixture::Fixture::open(&bases, &self.definition, setup, outside)
+        let fixture = fixture::WorkloadFixture::open(&bases, &self.definition, setup, outside)
             .with_context(starting)?;
         Ok(Box::new(fixture))
     }

@@ -26,7 +26,7 @@ use crate::{
     report::{
         self,
         matrix::{self, Matrix, ReportPart},
-        rate::{self, Load},
+        rate::{self, EventLoad},
         section::Detail,
         style::Style,
     },
@@ -102,7 +102,7 @@ pub(super) enum Format {
 /// Runs all plans and shows their results.
 pub(super) fn run(
     options: &Options,
-    load: Load,
+    load: EventLoad,
     plans: Vec<(Box<dyn Experiment>, Plan)>,
     host: &Host,
 ) -> Result<Exit> {
@@ -162,7 +162,7 @@ pub(super) fn supported(experiment: &dyn Experiment, plan: &Plan) -> Result<()> 
 /// Shows the results of the runs, and returns how they ended. `error` is why the last one has no record.
 pub(super) fn finish(
     options: &Options,
-    load: Load,
+    load: EventLoad,
     ended: Vec<Ended>,
     error: Option<anyhow::Error>,
 ) -> Result<Exit> {
@@ -220,7 +220,7 @@ fn note_leftovers() {
     }
 }
 
-fn show(options: &Options, load: Load, records: &[Record]) -> Result<()> {
+fn show(options: &Options, load: EventLoad, records: &[Record]) -> Result<()> {
     let text = match options.format {
         Format::Json => {
             if load.rate.is_some() {
@@ -261,7 +261,7 @@ fn each(records: &[&Record], show: impl Fn(&Record) -> String) -> String {
     records.iter().map(|record| show(record)).collect()
 }
 
-fn table(options: &Options, record: &Record, load: Load, style: Style) -> String {
+fn table(options: &Options, record: &Record, load: EventLoad, style: Style) -> String {
     let detail = if options.verbose {
         Detail::Full
     } else {

@@ -9,7 +9,7 @@ use crate::{
     measure::Plan,
     reaper::Reaper,
     target::guest::LoadReply,
-    workload::{Made, outside::Order},
+    workload::{LoadResult, outside::LoadOrder},
 };
 
 /// Whether some case of a plan has such load.
@@ -38,12 +38,12 @@ impl<'a> Clients<'a> {
     }
 
     /// Makes the load that the guest orders, and tells what came of it.
-    pub(super) fn answer(&self, order: &Order) -> LoadReply {
+    pub(super) fn answer(&self, order: &LoadOrder) -> LoadReply {
         self.made(order).map_err(|error| sentence(&error))
     }
 
     /// By this program's own plan: a guest says which of its cases is due, and no more.
-    fn made(&self, order: &Order) -> Result<Option<Made>> {
+    fn made(&self, order: &LoadOrder) -> Result<Option<LoadResult>> {
         const ASKED: &str =
             "the guest asks for load that is not part of this run; please report it";
         let definition = self.plan.subject.workload().context(ASKED)?;

@@ -20,7 +20,7 @@ use crate::{
     experiment::Experiment,
     probe,
     process::program::find,
-    report::rate::Load,
+    report::rate::EventLoad,
     target::Host,
     workload::{Definition, Variant},
 };
@@ -124,7 +124,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             measurement::supported(&**experiment, plan)?;
         }
     }
-    let load = Load {
+    let load = EventLoad {
         rate: None,
         budget: args.budget,
     };

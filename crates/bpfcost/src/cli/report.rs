@@ -15,7 +15,7 @@ use super::{
 use crate::{
     builtin::{example_of_a_grid, view},
     record::{self, Record},
-    report::rate::Load,
+    report::rate::EventLoad,
 };
 
 /// Write records as one self-contained HTML page, as Markdown, or as an SVG picture
@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             "these folders hold no record; make one with: bpfcost run xdp-lb",
         ));
     }
-    let load = Load {
+    let load = EventLoad {
         rate: args.rate,
         budget: args.budget,
     };
@@ -83,8 +83,8 @@ fn picture(records: &[Record]) -> Result<String> {
 }
 
 /// Refuses a question about rates that none of the records can answer.
-fn answerable(records: &[Record], load: Load) -> Result<()> {
-    if load == Load::default() {
+fn answerable(records: &[Record], load: EventLoad) -> Result<()> {
+    if load == EventLoad::default() {
         return Ok(());
     }
     let mut gridded = records

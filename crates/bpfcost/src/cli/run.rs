@@ -14,7 +14,7 @@ use super::{
     session::Session,
 };
 use crate::{
-    builtin::example_of_a_grid, experiment::Experiment, measure::Plan, report::rate::Load,
+    builtin::example_of_a_grid, experiment::Experiment, measure::Plan, report::rate::EventLoad,
     target::Host,
 };
 
@@ -96,7 +96,7 @@ const DECIDED: [&str; 18] = [
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     args.moved.refuse(&args.experiments)?;
-    let load = Load {
+    let load = EventLoad {
         rate: args.rate,
         budget: args.budget,
     };

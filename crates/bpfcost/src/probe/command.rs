@@ -51,14 +51,14 @@ pub(super) struct Tool {
     command: String,
     /// Whether it does without BPF programs.
     plain: bool,
-    running: Option<Running>,
+    running: Option<RunningTool>,
     /// Put back when it is gone.
     _settings: Vec<RestoreGuard>,
 }
 
 /// A tool that runs.
 #[derive(Debug)]
-struct Running {
+struct RunningTool {
     process: Process,
     programs: Vec<u32>,
 }
@@ -121,7 +121,7 @@ impl Probe for Tool {
         let mut process = Process::start(&wrapped(&command), &[], &[])?;
         let programs = self.ready(&mut process, loading)?;
         super::leftovers::remember(&programs, &process.pids());
-        self.running = Some(Running { process, programs });
+        self.running = Some(RunningTool { process, programs });
         Ok(())
     }
 

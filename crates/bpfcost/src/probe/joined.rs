@@ -4,9 +4,9 @@ use super::{Probe, WindowCounts};
 use crate::{fault::Fault, process::RunContext};
 
 /// Several probes.
-pub(super) struct Joined(pub(super) Vec<Box<dyn Probe>>);
+pub(super) struct JoinedProbes(pub(super) Vec<Box<dyn Probe>>);
 
-impl Probe for Joined {
+impl Probe for JoinedProbes {
     fn attach(&mut self, context: &RunContext) -> Result<(), Fault> {
         let attached = self
             .0

@@ -12,7 +12,7 @@ use crate::restore::started;
 
 /// BPF programs, and processes with their start times, since PIDs are reused.
 #[derive(Debug)]
-struct Started {
+struct StartedSet {
     programs: BTreeSet<u32>,
     processes: BTreeMap<u32, u64>,
 }
@@ -22,7 +22,7 @@ const ENDED: Duration = Duration::from_secs(2);
 /// How often that is checked.
 const LOOK: Duration = Duration::from_millis(5);
 
-static STARTED: Mutex<Started> = Mutex::new(Started {
+static STARTED: Mutex<StartedSet> = Mutex::new(StartedSet {
     programs: BTreeSet::new(),
     processes: BTreeMap::new(),
 });

@@ -31,7 +31,7 @@ pub(crate) use registry::open_agent;
 pub use spec::Spec;
 pub(crate) use unit::unit_pids;
 
-use self::joined::Joined;
+use self::joined::JoinedProbes;
 use crate::{fault::Fault, process::RunContext};
 
 /// Something that can be switched on and off while a server runs.
@@ -107,13 +107,13 @@ pub(crate) fn switch_s(spec: &Spec) -> f64 {
 pub fn open(spec: &Spec) -> Result<Box<dyn Probe>> {
     Ok(match spec {
         Spec::BuiltIn { name, arguments } => registry::open(name, arguments)?,
-        Spec::Joined(all) => Box::new(Joined(all.iter().map(open).collect::<Result<_>>()?)),
+        Spec::Joined(all) => Box::new(JoinedProbes(all.iter().map(open).collect::<Result<_>>()?)),
         Spec::Object { path, program } => {
             let file = path.display().to_string();
             let arguments: Vec<String> = [file].into_iter().chain(program.clone()).collect();
             Box::new(agent::Remote::start(agent::OBJECT, &arguments)?)
         }
-        Spec::Unit(name) => Box::new(unit::Unit::open(name)?),
+        Spec::Unit(name) => Box::new(unit::SystemdUnit::open(name)?),
         Spec::Command(command) => Box::new(command::Tool::new(command, false)?),
         Spec::Process(command) => Box::new(command::Tool::new(command, true)?),
     })

@@ -24,7 +24,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
-pub(super) struct Unit {
+pub(super) struct SystemdUnit {
     name: String,
     programs: Vec<u32>,
     /// Its control group while it runs.
@@ -33,12 +33,12 @@ pub(super) struct Unit {
     _before: RestoreGuard,
 }
 
-impl Unit {
+impl SystemdUnit {
     /// Stops it, so that windows without it can come.
     pub(super) fn open(name: &str) -> Result<Self> {
         let before = RestoreGuard::of(SavedState::of_unit(name)?)?;
         systemctl(&["stop", name])?;
-        Ok(Unit {
+        Ok(SystemdUnit {
             name: name.to_owned(),
             programs: Vec::new(),
             group: None,
@@ -47,7 +47,7 @@ impl Unit {
     }
 }
 
-impl Probe for Unit {
+impl Probe for SystemdUnit {
     fn attach(&mut self, _scene: &RunContext) -> Result<(), Fault> {
         let mut loading = Loading::begin();
         systemctl(&["start", &self.name])?;

@@ -45,4 +45,4 @@ pub use net::RESET_TWICE;
 pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE, MISSED_SHARE};
 pub use schema::*;
 pub use session::{SessionFile, SessionSpread, spread_between};
-pub use states::{Probed, State, States};
+pub use states::{ProbedCase, State, States};

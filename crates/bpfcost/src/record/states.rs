@@ -27,12 +27,12 @@ pub struct State<'a> {
     /// The case without a probe.
     pub off: Option<&'a CaseRecord>,
     /// The cases with one, in the record's order.
-    pub probes: Vec<Probed<'a>>,
+    pub probes: Vec<ProbedCase<'a>>,
 }
 
 /// A case with a probe.
 #[derive(Clone, Copy, Debug)]
-pub struct Probed<'a> {
+pub struct ProbedCase<'a> {
     /// The probe's name.
     pub variant: &'a str,
     /// What was measured.
@@ -63,7 +63,7 @@ impl<'a> States<'a> {
             });
             match variant.as_str() {
                 OFF => all[place].off = Some(case),
-                variant => all[place].probes.push(Probed { variant, case }),
+                variant => all[place].probes.push(ProbedCase { variant, case }),
             }
         }
         (!all.is_empty()).then_some(States {
@@ -134,7 +134,7 @@ impl<'a> State<'a> {
     }
 
     /// The case with a probe.
-    pub fn probed(&self, variant: &str) -> Option<Probed<'a>> {
+    pub fn probed(&self, variant: &str) -> Option<ProbedCase<'a>> {
         let mut probes = self.probes.iter();
         probes.find(|probed| probed.variant == variant).copied()
     }

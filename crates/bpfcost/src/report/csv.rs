@@ -9,7 +9,7 @@ use crate::{
         BudgetVerdict, CaseRecord, Comparison, CostEstimate, Curves, Raw, Record, Status, Verdict,
     },
     report::{
-        rate::{self, Load},
+        rate::{self, EventLoad},
         text,
     },
     workload::VARIANT,
@@ -59,7 +59,7 @@ const COMPARISONS: [PairColumn; 17] = [
 /// `load` asks for it; and with the columns that their experiments have of their own.
 pub fn render<'a>(
     records: &'a [Record],
-    load: Load,
+    load: EventLoad,
     own: impl Fn(&'a Record) -> Vec<CsvColumns<'a>>,
 ) -> Result<String> {
     let mut head: Vec<String> = Vec::new();
@@ -165,8 +165,8 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
 }
 
 /// What a case costs at the rate that was asked, or how many events a share pays for.
-fn rates(case: &CaseRecord, record: &Record, load: Load) -> Vec<CsvField> {
-    if load == Load::default() || record.layout.grid().is_none() {
+fn rates(case: &CaseRecord, record: &Record, load: EventLoad) -> Vec<CsvField> {
+    if load == EventLoad::default() || record.layout.grid().is_none() {
         return Vec::new();
     }
     let share = load.rate.and_then(|rate| rate::share(case, record, rate));

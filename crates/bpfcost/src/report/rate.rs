@@ -18,7 +18,7 @@ const CORE_NS: f64 = 1e9;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Load {
+pub struct EventLoad {
     /// Events a second.
     pub rate: Option<f64>,
     /// The share of one core that they may cost; 0.01 is 1 %.
@@ -55,8 +55,8 @@ pub fn most(case: &CaseRecord, record: &Record, budget: f64) -> Option<f64> {
 }
 
 /// The answers for a record whose cases span a grid; none where nothing is asked, or it has none.
-pub fn tables(record: &Record, load: Load) -> Vec<Table> {
-    let Some(grid_table) = GridTable::new(record).filter(|_| load != Load::default()) else {
+pub fn tables(record: &Record, load: EventLoad) -> Vec<Table> {
+    let Some(grid_table) = GridTable::new(record).filter(|_| load != EventLoad::default()) else {
         return Vec::new();
     };
     if record.unit.is_counted() {
@@ -172,14 +172,14 @@ pub fn per_second(rate: f64, round: impl Fn(f64) -> f64) -> String {
 }
 
 /// The answers for a terminal.
-pub fn terminal(record: &Record, load: Load, style: Style) -> String {
+pub fn terminal(record: &Record, load: EventLoad, style: Style) -> String {
     super::table::plain(&tables(record, load), |table, out| {
         table.terminal(out, style)
     })
 }
 
 /// The answers as Markdown, below a text that ends with its last line.
-pub fn markdown(record: &Record, load: Load) -> String {
+pub fn markdown(record: &Record, load: EventLoad) -> String {
     match table::plain(&tables(record, load), Table::markdown) {
         text if text.is_empty() => text,
         text => format!("\n{text}"),

@@ -92,7 +92,7 @@ pub struct ServerSpec {
     #[serde(default)]
     pub command: Vec<String>,
     /// What runs already and is only watched.
-    pub watch: Option<Watch>,
+    pub watch: Option<RunningServer>,
     /// When it is ready.
     pub ready: Option<Ready>,
     /// Environment variables beside those of this program.
@@ -106,7 +106,7 @@ pub struct ServerSpec {
 /// A server that runs already.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Watch {
+pub struct RunningServer {
     /// Its processes, children and threads included.
     #[serde(default)]
     pub pids: Vec<u32>,
@@ -239,7 +239,7 @@ pub struct Variant {
     pub against: Vec<String>,
     /// What must come of each window.
     #[serde(default, rename = "check")]
-    pub checks: Vec<Check>,
+    pub checks: Vec<CountCheck>,
 }
 
 /// A server that runs beside that of the other variants, in a folder of its own and on a port of its own.
@@ -257,7 +257,7 @@ pub struct OwnServer {
 /// Two counts of a window that must agree: one of the probe's, one of the workload's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Check {
+pub struct CountCheck {
     /// A count of the probe: `hits`, `bytes_written`.
     pub probe: String,
     /// What it must equal: `ops`, or a count of client, server or network.

@@ -18,13 +18,13 @@ const SHORTEST: Duration = Duration::from_millis(50);
 
 /// A client of a workload.
 #[derive(Debug)]
-pub struct Load<'a> {
+pub struct LoadClient<'a> {
     client: &'a Client,
 }
 
 /// A client that runs.
 #[derive(Debug)]
-pub struct Running<'a> {
+pub struct RunningClient<'a> {
     client: &'a Client,
     process: Process,
     command: String,
@@ -36,7 +36,7 @@ pub struct Running<'a> {
 
 /// What came of the load of a window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Made {
+pub struct LoadResult {
     /// How long it took: by the client's own clock where it tells, else from its start to its end.
     pub took: Duration,
     /// What the client says.
@@ -64,18 +64,18 @@ impl Client {
     }
 }
 
-impl<'a> Load<'a> {
+impl<'a> LoadClient<'a> {
     /// That client.
     pub fn of(client: &'a Client) -> Self {
-        Load { client }
+        LoadClient { client }
     }
 
     /// Starts it, to make the load of one window.
-    pub fn start(&self, context: &RunContext) -> Result<Running<'a>> {
+    pub fn start(&self, context: &RunContext) -> Result<RunningClient<'a>> {
         let command = context.command(&self.client.command)?;
         let earlier_ns = children_ns()?;
         let begun = Instant::now();
-        Ok(Running {
+        Ok(RunningClient {
             client: self.client,
             process: Process::start(&command, &context.client_cpus, &[])?,
             command: command.join(" "),
@@ -86,10 +86,10 @@ impl<'a> Load<'a> {
     }
 
     /// Makes the load of one window.
-    pub fn run(&self, context: &RunContext) -> Result<Made> {
+    pub fn run(&self, context: &RunContext) -> Result<LoadResult> {
         let window = Duration::from_millis(context.window_ms);
         let mut runs = vec![self.start(context)?.end()?];
-        let took = |runs: &[Made]| runs.iter().map(|run| run.took).sum::<Duration>();
+        let took = |runs: &[LoadResult]| runs.iter().map(|run| run.took).sum::<Duration>();
         while self.client.repeat && took(&runs) < window {
             runs.push(self.start(context)?.end()?);
         }
@@ -106,7 +106,7 @@ impl<'a> Load<'a> {
         }
         let client_ns = runs.iter().map(|run| run.client_ns).sum();
         let readings: Vec<Reading> = runs.into_iter().map(|run| run.reading).collect();
-        Ok(Made {
+        Ok(LoadResult {
             took,
             client_ns,
             reading: Reading::together(&readings),
@@ -132,9 +132,9 @@ impl<'a> Load<'a> {
     }
 }
 
-impl Running<'_> {
+impl RunningClient<'_> {
     /// Waits for its end, and reads what it printed.
-    pub fn end(mut self) -> Result<Made> {
+    pub fn end(mut self) -> Result<LoadResult> {
         let command = self.command.clone();
         let status = match self.process.wait(self.limit) {
             Ok(status) => status,
@@ -177,7 +177,7 @@ impl Running<'_> {
                 ));
             }
         };
-        Ok(Made {
+        Ok(LoadResult {
             took,
             reading,
             client_ns: Some(client_ns),

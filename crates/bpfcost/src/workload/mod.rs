@@ -1,6 +1,6 @@
 //! Workloads: servers and load generators, described as data. They end with the run in every case.
 //!
-//! A [`Definition`] comes from `experiments/*.toml` or from the command line. [`Server`] and [`Load`] are its
+//! A [`Definition`] comes from `experiments/*.toml` or from the command line. [`Server`] and [`LoadClient`] are its
 //! processes; [`UsageReader`] measures the CPU time of each. Everything listens only on loopback.
 
 mod access_log;
@@ -20,13 +20,13 @@ mod usage;
 pub use base::Base;
 pub(crate) use definition::allowed;
 pub use definition::{
-    AccessLog, Check, Client, Definition, Factor, Headline, LOAD, OFF, Output, OwnServer, Ready,
-    SECOND, ServerSpec, VARIANT, Variant, Watch,
+    AccessLog, Client, CountCheck, Definition, Factor, Headline, LOAD, OFF, Output, OwnServer,
+    Ready, RunningServer, SECOND, ServerSpec, VARIANT, Variant,
 };
 pub use error::Error;
-pub use load::{Load, Made, Running};
+pub use load::{LoadClient, LoadResult, RunningClient};
 pub use network::{Network, Path};
-pub use parse::Wrong;
+pub use parse::DefinitionProblem;
 pub use reading::Reading;
 pub(crate) use reading::text::find;
 pub use server::Server;

@@ -75,7 +75,7 @@ impl Network {
         let link = match path {
             Path::Here => return Ok(Network(NetworkKind::Shared)),
             Path::Forwarded => {
-                let outside::End {
+                let outside::GuestEndpoint {
                     mac, address, bits, ..
                 } = outside::END;
                 let card = Card::up(mac, address, bits);

@@ -13,12 +13,12 @@ use std::{
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-use super::{Definition, Error, Load, Made, server};
+use super::{Definition, Error, LoadClient, LoadResult, server};
 use crate::process::RunContext;
 
 /// The guest's end: a card, its address in QEMU's network, and the port that servers have.
 #[derive(Clone, Copy, Debug)]
-pub struct End {
+pub struct GuestEndpoint {
     /// What the card is known by.
     pub mac: [u8; 6],
     /// Its address.
@@ -31,7 +31,7 @@ pub struct End {
 
 /// QEMU's user-mode network gives the first guest this address by custom (-netdev user), and cards of guests such
 /// names; the port is iperf3's.
-pub const END: End = End {
+pub const END: GuestEndpoint = GuestEndpoint {
     mac: [0x52, 0x54, 0x00, 0x12, 0x34, 0x56],
     address: Ipv4Addr::new(10, 0, 2, 15),
     bits: 24,
@@ -45,7 +45,7 @@ const PORTS: usize = 20;
 
 /// The load of a window, as a guest asks for it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Order {
+pub struct LoadOrder {
     /// Factor values of the case.
     pub factors: BTreeMap<String, String>,
     /// Milliseconds of the window.
@@ -58,17 +58,17 @@ pub struct Order {
 pub trait Outside: Debug {
     /// Makes it, and tells what came of a window; nothing of what only warms. One run of its client may take as
     /// long as `limit`.
-    fn load(&self, order: &Order, limit: Duration) -> Result<Option<Made>>;
+    fn load(&self, order: &LoadOrder, limit: Duration) -> Result<Option<LoadResult>>;
 }
 
-impl Order {
+impl LoadOrder {
     /// Does it, on the host, with the server behind `port`. `factors` are those of the host's own plan.
     pub fn carry_out(
         &self,
         definition: &Definition,
         factors: &BTreeMap<String, String>,
         port: u16,
-    ) -> Result<Option<Made>> {
+    ) -> Result<Option<LoadResult>> {
         let client = definition.client(factors)?;
         let mut words = client.command.iter().chain(&client.warm_up);
         if words.any(|word| word.contains("{dir}")) {
@@ -92,7 +92,7 @@ impl Order {
             factors: factors.clone(),
             ..RunContext::default()
         };
-        let load = Load::of(client);
+        let load = LoadClient::of(client);
         if self.warm_up {
             return load.warm_up(&context).map(|()| None);
         }
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn what_a_guest_may_not_ask_for_is_not_done() {
-        let order = |window_ms| Order {
+        let order = |window_ms| LoadOrder {
             factors: on("forwarded"),
             window_ms,
             warm_up: false,
@@ -193,14 +193,14 @@ mod tests {
 
     #[test]
     fn orders_and_answers_survive_the_way() {
-        let order = Order {
+        let order = LoadOrder {
             factors: on("forwarded"),
             window_ms: 1000,
             warm_up: true,
         };
         let text = serde_json::to_string(&order).expect("JSON");
         assert_eq!(
-            serde_json::from_str::<Order>(&text).expect("an order"),
+            serde_json::from_str::<LoadOrder>(&text).expect("an order"),
             order
         );
     }

@@ -11,8 +11,8 @@ use thiserror::Error as ThisError;
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    Definition, Error, Factor, LOAD, OFF, OwnServer, SECOND, Variant, Watch, network::FORWARDED,
-    source,
+    Definition, Error, Factor, LOAD, OFF, OwnServer, RunningServer, SECOND, Variant,
+    network::FORWARDED, source,
 };
 use crate::{did_you_mean::suggest, probe};
 
@@ -26,7 +26,7 @@ const FILLED: [&str; 8] = [
 /// What is wrong with a definition, and where.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 #[error("line {line}: {what}")]
-pub struct Wrong {
+pub struct DefinitionProblem {
     /// The line, from 1.
     pub line: usize,
     /// What it is, and what may have been meant.
@@ -39,18 +39,18 @@ impl Definition {
         let file_name = file.display();
         let text = fs::read_to_string(file)
             .map_err(|error| Error::Definition(format!("can't read {file_name}: {error}")))?;
-        Definition::parse(&text).map_err(|Wrong { line, what }| {
+        Definition::parse(&text).map_err(|DefinitionProblem { line, what }| {
             Error::Definition(format!("{file_name}:{line}: {what}"))
         })
     }
 
     /// Reads the text of one.
-    pub fn parse(text: &str) -> Result<Self, Wrong> {
+    pub fn parse(text: &str) -> Result<Self, DefinitionProblem> {
         let mut definition: Definition =
             toml::from_str(text).map_err(|error| malformed(text, &error))?;
         let sourced = definition.take_sources();
         let checked = sourced.and_then(|()| definition.check());
-        checked.map_err(|found| Wrong {
+        checked.map_err(|found| DefinitionProblem {
             line: line_of(text, &found),
             what: found.what,
         })?;
@@ -59,7 +59,7 @@ impl Definition {
     }
 
     /// Puts the text of its sources among its files.
-    fn take_sources(&mut self) -> Result<(), Found> {
+    fn take_sources(&mut self) -> Result<(), DocumentProblem> {
         for (index, path) in self.sources.iter().enumerate() {
             let Some((name, text)) = source::find(path) else {
                 return Err(wrong(
@@ -77,7 +77,7 @@ impl Definition {
     }
 
     /// What no type says.
-    fn check(&self) -> Result<(), Found> {
+    fn check(&self) -> Result<(), DocumentProblem> {
         if self.variants.is_empty() {
             return Err(wrong(
                 [],
@@ -106,7 +106,7 @@ impl Definition {
         if self.clients.is_empty() && self.server.as_ref().is_none_or(|one| one.watch.is_none()) {
             return Err(wrong([], "there is no [[client]], so nothing makes load"));
         }
-        let counts = |watch: &Watch| !watch.ops.is_empty();
+        let counts = |watch: &RunningServer| !watch.ops.is_empty();
         let watched = self.server.as_ref().and_then(|one| one.watch.as_ref());
         if self.operation == SECOND && watched.is_none_or(counts) {
             return Err(wrong(
@@ -162,7 +162,7 @@ impl Definition {
                 .find(|name| !FILLED.contains(&name.as_str()) && !factors.contains(&name.as_str()))
             {
                 let near = suggest(&name, FILLED.into_iter().chain(factors.iter().copied()));
-                return Err(Found {
+                return Err(DocumentProblem {
                     way,
                     near: format!("{{{name}}}"),
                     what: format!(
@@ -176,7 +176,7 @@ impl Definition {
     }
 
     /// The same of one variant.
-    fn check_variant(&self, index: usize, variant: &Variant) -> Result<(), Found> {
+    fn check_variant(&self, index: usize, variant: &Variant) -> Result<(), DocumentProblem> {
         let refused = |key: &str, what: String| Err(wrong([&"variant", &index, &key], what));
         let name = &variant.name;
         if name == OFF {
@@ -259,14 +259,14 @@ fn under<'a, K: ToString>(
 }
 
 /// Something wrong, the way to its key from the top of the document, and a text that stands behind that.
-struct Found {
+struct DocumentProblem {
     way: Vec<String>,
     near: String,
     what: String,
 }
 
-fn wrong<const N: usize>(way: [&dyn ToString; N], what: impl Into<String>) -> Found {
-    Found {
+fn wrong<const N: usize>(way: [&dyn ToString; N], what: impl Into<String>) -> DocumentProblem {
+    DocumentProblem {
         way: way.map(ToString::to_string).to_vec(),
         near: String::new(),
         what: what.into(),
@@ -274,7 +274,7 @@ fn wrong<const N: usize>(way: [&dyn ToString; N], what: impl Into<String>) -> Fo
 }
 
 /// The line on which something stands: as much of the way to it as there is.
-fn line_of(text: &str, found: &Found) -> usize {
+fn line_of(text: &str, found: &DocumentProblem) -> usize {
     let Ok(document) = DeTable::parse(text) else {
         return 1;
     };
@@ -307,7 +307,7 @@ fn known_factors<const N: usize>(
     whose: &str,
     only: &BTreeMap<String, Vec<String>>,
     factors: &[&str],
-) -> Result<(), Found> {
+) -> Result<(), DocumentProblem> {
     let Some(factor) = only.keys().find(|name| !factors.contains(&name.as_str())) else {
         return Ok(());
     };
@@ -318,7 +318,7 @@ fn known_factors<const N: usize>(
     Err(found)
 }
 
-fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Found> {
+fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), DocumentProblem> {
     let mut seen = BTreeSet::new();
     for (index, name) in names.enumerate() {
         if !seen.insert(name) {
@@ -345,7 +345,7 @@ fn braced(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// What TOML or a type does not allow.
-fn malformed(text: &str, error: &toml::de::Error) -> Wrong {
+fn malformed(text: &str, error: &toml::de::Error) -> DefinitionProblem {
     let at = error.span().map(|span| span.start.min(text.len()));
     let before = at.map(|at| &text[..at]);
     let line = before.map(|before| before.matches('\n').count() + 1);
@@ -374,7 +374,7 @@ fn malformed(text: &str, error: &toml::de::Error) -> Wrong {
         (Some("missing"), Some(key)) => format!("the key `{key}` is missing{part}"),
         _ => format!("{message}{part}"),
     };
-    Wrong {
+    DefinitionProblem {
         line: line.unwrap_or(1),
         what,
     }

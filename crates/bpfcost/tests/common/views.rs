@@ -7,7 +7,7 @@ use bpfcost::{
     report::{
         compare, markdown as document,
         matrix::{self, Matrix},
-        rate::Load,
+        rate::EventLoad,
         section::Detail,
         style::Style,
         terminal,
@@ -15,11 +15,14 @@ use bpfcost::{
 };
 
 pub fn table(record: &Record, style: Style) -> String {
-    terminal::render(&view::of(record, Detail::Brief, Load::default()), style)
+    terminal::render(
+        &view::of(record, Detail::Brief, EventLoad::default()),
+        style,
+    )
 }
 
 pub fn verbose(record: &Record, style: Style) -> String {
-    terminal::render(&view::of(record, Detail::Full, Load::default()), style)
+    terminal::render(&view::of(record, Detail::Full, EventLoad::default()), style)
 }
 
 /// One case alone with its floors, in full.
@@ -32,19 +35,19 @@ pub fn alone(record: &Record, name: &str, style: Style) -> String {
 }
 
 pub fn markdown(record: &Record) -> String {
-    document::render(&view::of(record, Detail::Document, Load::default()))
+    document::render(&view::of(record, Detail::Document, EventLoad::default()))
 }
 
 pub fn html(records: &[Record]) -> anyhow::Result<String> {
-    view::page(records, Load::default())
+    view::page(records, EventLoad::default())
 }
 
 pub fn csv(records: &[Record]) -> String {
-    view::csv(records, Load::default()).expect("it renders")
+    view::csv(records, EventLoad::default()).expect("it renders")
 }
 
 pub fn atlas(records: &[Record]) -> String {
-    view::document(records, Load::default())
+    view::document(records, EventLoad::default())
 }
 
 pub fn across(matrix: &Matrix<'_>, style: Style, verbose: bool) -> String {

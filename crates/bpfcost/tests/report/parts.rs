@@ -15,7 +15,7 @@ use bpfcost::{
     experiment::Layout,
     record::{CostEstimate, Record},
     report::{
-        rate::{self, Load},
+        rate::{self, EventLoad},
         style::Style,
         summary,
         table::{self, Table},
@@ -177,7 +177,7 @@ fn every_view_has_the_parts() {
     }
 }
 
-const LOAD: Load = Load {
+const LOAD: EventLoad = EventLoad {
     rate: Some(200e3),
     budget: Some(0.01),
 };
@@ -206,7 +206,7 @@ fn rates_and_budgets() {
     let page = view::page(std::slice::from_ref(&record), LOAD).unwrap();
     assert!(page.contains("CPU of one core at 200k"));
     assert_eq!(
-        rate::terminal(&record, Load::default(), Style::default()),
+        rate::terminal(&record, EventLoad::default(), Style::default()),
         ""
     );
 }

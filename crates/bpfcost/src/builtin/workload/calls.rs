@@ -8,7 +8,7 @@ use crate::{
         section::{Detail, Section, table_sections},
         table::{Cell, Head, Table},
         text,
-        workload::{Overhead, Scale, held},
+        workload::{Scale, WorkloadReport, held},
     },
 };
 
@@ -33,7 +33,7 @@ struct CallStats<'a> {
 }
 
 /// A table for each probe that counted any; of several not where there is little room.
-pub(super) fn sections(overhead: &Overhead<'_>, detail: Detail) -> Vec<Section> {
+pub(super) fn sections(overhead: &WorkloadReport<'_>, detail: Detail) -> Vec<Section> {
     let mut tables = Vec::new();
     for state in &overhead.states.all {
         for probed in &state.probes {
@@ -72,7 +72,7 @@ fn kinds<'a>(case: &'a CaseRecord) -> Vec<CallStats<'a>> {
 }
 
 fn table(
-    overhead: &Overhead<'_>,
+    overhead: &WorkloadReport<'_>,
     title: String,
     case: &CaseRecord,
     kinds: &[CallStats<'_>],

@@ -7,17 +7,17 @@ use crate::{
         section::{Section, table_sections},
         table::{Cell, Head, Table},
         text,
-        workload::{Overhead, Scale, held},
+        workload::{Scale, WorkloadReport, held},
     },
 };
 
 /// A table for each state whose client tells what it sent.
-pub(super) fn sections(overhead: &Overhead<'_>) -> Vec<Section> {
+pub(super) fn sections(overhead: &WorkloadReport<'_>) -> Vec<Section> {
     let states = overhead.states.all.iter();
     table_sections(states.filter_map(|state| table(overhead, state)))
 }
 
-fn table(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Table> {
+fn table(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Table> {
     let off = state.off.filter(|off| off.status == Status::Ok)?;
     let operation = text::line(&overhead.states.workload.operation);
     let sent = off.secondary_value("sent").filter(|sent| *sent > 0.0)?;

@@ -13,7 +13,7 @@ use super::{
     preflight::{Preflight, preflight},
     server_instance::ServerInstance,
     variant,
-    watch::Watched,
+    watch::WatchedService,
     window,
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     probe::{self, Probe},
     process::RunContext,
     workload::{
-        Base, Client, Definition, Load, Made, OFF, Output, OwnServer, Variant,
+        Base, Client, Definition, LoadClient, LoadResult, OFF, Output, OwnServer, Variant,
         outside::{self, Outside},
     },
 };
@@ -30,14 +30,14 @@ use crate::{
 const SHARE_OF_ATTACHING: u32 = 3;
 
 /// A running workload.
-pub(super) struct Fixture {
+pub(super) struct WorkloadFixture {
     definition: Definition,
     /// The probes that were opened, by variant. Gone before the server is.
     probes: BTreeMap<String, Box<dyn Probe>>,
     /// Servers, by the networks that they are on and how they are started.
     instances: BTreeMap<InstanceKey, ServerInstance>,
     /// What runs already, where nothing is started.
-    watched: Option<Watched>,
+    watched: Option<WatchedService>,
     /// What a preflight showed of a case's probe, by the case's name.
     preflights: BTreeMap<String, Preflight>,
     /// The case whose probe is switched under load in this epoch, and how long an operation took then at most,
@@ -56,7 +56,7 @@ fn instance_key(definition: &Definition, case: &Case) -> Result<InstanceKey> {
     Ok((definition.network_of(&case.factors)?, own))
 }
 
-impl Fixture {
+impl WorkloadFixture {
     /// Starts each server that there are cases for, and warms it.
     pub(super) fn open(
         bases: &Bases,
@@ -90,11 +90,11 @@ impl Fixture {
         let tells_latency = definition.clients.first().is_some_and(|client| {
             client.output != Output::Text || client.metrics.contains_key("latency_max_us")
         });
-        let mut fixture = Fixture {
+        let mut fixture = WorkloadFixture {
             definition: definition.clone(),
             probes: BTreeMap::new(),
             instances,
-            watched: watch.map(Watched::open).transpose()?,
+            watched: watch.map(WatchedService::open).transpose()?,
             preflights: BTreeMap::new(),
             stirred: stirred(setup).filter(|_| tells_latency),
             hiccup_ms: None,
@@ -163,7 +163,7 @@ impl Fixture {
             return Ok(());
         }
         if let Some(probe) = self.probes.get_mut(&variant.name) {
-            let stirred = window::stir(instance, &context, &Load::of(&client), &mut **probe);
+            let stirred = window::stir(instance, &context, &LoadClient::of(&client), &mut **probe);
             self.hiccup_ms = instance.answer(stirred)?;
         }
         Ok(())
@@ -185,12 +185,12 @@ fn long_enough(window_ms: u64, attach: Duration) -> u64 {
 
 /// Makes the load of one window, or watches what comes; `on` tells whether the probe is.
 fn make(
-    watched: Option<&mut Watched>,
+    watched: Option<&mut WatchedService>,
     client: &Result<Client>,
     instance: &ServerInstance,
     context: &RunContext,
     on: bool,
-) -> Result<Made, Fault> {
+) -> Result<LoadResult, Fault> {
     match (watched, client) {
         (Some(watched), _) => watched.window(context, on),
         (None, Ok(client)) => Ok(instance.load(client, context)?),
@@ -209,7 +209,7 @@ fn stirred(setup: &Setup) -> Option<String> {
     Some(probes[turn].name.clone())
 }
 
-impl LoadedEpoch for Fixture {
+impl LoadedEpoch for WorkloadFixture {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         let variant = self.variant(case)?;
         let Some(spec) = variant.probe else {

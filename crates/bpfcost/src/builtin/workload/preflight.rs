@@ -12,11 +12,11 @@ use crate::{
     experiment::{Fault, Problem},
     probe::Probe,
     process::RunContext,
-    workload::Made,
+    workload::LoadResult,
 };
 
 /// Makes the load of a window, or watches the load of others.
-pub(super) type Make<'a> = &'a mut dyn FnMut(&RunContext) -> Result<Made, Fault>;
+pub(super) type LoadMaker<'a> = &'a mut dyn FnMut(&RunContext) -> Result<LoadResult, Fault>;
 
 /// The result of a probe's preflight.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,7 +30,7 @@ pub(super) struct Preflight {
 /// Attaches a probe for one window. A probe that never fires makes the case invalid.
 pub(super) fn preflight(
     context: &RunContext,
-    make: Make<'_>,
+    make: LoadMaker<'_>,
     probe: &mut dyn Probe,
 ) -> Result<Preflight, Fault> {
     let begun = Instant::now();
@@ -69,7 +69,7 @@ pub(super) fn silent() -> Fault {
 /// Runs of these programs and operations in a window; `None` if there are no programs.
 fn count(
     context: &RunContext,
-    make: Make<'_>,
+    make: LoadMaker<'_>,
     programs: &[u32],
 ) -> Result<Option<(u64, f64)>, Fault> {
     if programs.is_empty() {

@@ -8,8 +8,8 @@ use crate::{
     experiment::Case,
     process::RunContext,
     workload::{
-        Client, Definition, Load, Made, Network, Path, Server, UsageReader,
-        outside::{Order, Outside},
+        Client, Definition, LoadClient, LoadResult, Network, Path, Server, UsageReader,
+        outside::{LoadOrder, Outside},
     },
 };
 
@@ -67,12 +67,14 @@ impl ServerInstance {
     }
 
     /// Makes the load of one window, where clients are.
-    pub(super) fn load(&self, client: &Client, context: &RunContext) -> Result<Made> {
+    pub(super) fn load(&self, client: &Client, context: &RunContext) -> Result<LoadResult> {
         match &self.outside {
             Some(outside) => outside
                 .load(&order(context, false), client.limit(context.window_ms))?
                 .context("nothing is told of the load from outside"),
-            None => self.network.at_client(|| Load::of(client).run(context))?,
+            None => self
+                .network
+                .at_client(|| LoadClient::of(client).run(context))?,
         }
     }
 
@@ -87,7 +89,7 @@ impl ServerInstance {
                 .map(drop),
             None => self
                 .network
-                .at_client(|| Load::of(client).warm_up(context))?,
+                .at_client(|| LoadClient::of(client).warm_up(context))?,
         }
     }
 
@@ -119,8 +121,8 @@ impl ServerInstance {
 }
 
 /// What is asked for from outside.
-fn order(context: &RunContext, warm_up: bool) -> Order {
-    Order {
+fn order(context: &RunContext, warm_up: bool) -> LoadOrder {
+    LoadOrder {
         factors: context.factors.clone(),
         window_ms: context.window_ms,
         warm_up,

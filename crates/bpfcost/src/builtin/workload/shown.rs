@@ -6,7 +6,7 @@ use crate::{
     record::Record,
     report::{
         section::{Detail, Section},
-        workload::Overhead,
+        workload::WorkloadReport,
     },
 };
 
@@ -18,7 +18,7 @@ pub(in crate::builtin) const OWN: Own = Own {
 
 /// Where datagrams went, and which calls probes counted; nothing of other records.
 fn sections(record: &Record, detail: Detail) -> Vec<Section> {
-    let Some(overhead) = Overhead::new(record) else {
+    let Some(overhead) = WorkloadReport::new(record) else {
         return Vec::new();
     };
     let calls = calls::sections(&overhead, detail);

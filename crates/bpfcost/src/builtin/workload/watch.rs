@@ -13,7 +13,7 @@ use crate::{
     probe::unit_pids,
     process::{Process, RunContext, process_tree, tail, told},
     restore::started,
-    workload::{Made, Reading, UsageReader, Watch, find},
+    workload::{LoadResult, Reading, RunningServer, UsageReader, find},
 };
 
 /// How often the service is looked at while the probe is on.
@@ -27,31 +27,31 @@ const ALONE: &str = r"\A\s*([0-9][0-9_,.]*)\s*\z";
 
 /// A service that is watched.
 #[derive(Debug)]
-pub(super) struct Watched {
-    watch: Watch,
+pub(super) struct WatchedService {
+    watch: RunningServer,
     /// Its first process, and when that was started.
     root: (u32, u64),
     /// What windows without a probe cost.
-    off: Vec<Cost>,
+    off: Vec<ServiceCost>,
 }
 
 /// What a stretch of time cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Cost {
+struct ServiceCost {
     /// CPU time of the service, in nanoseconds an operation, or a second where operations are not told.
     service_ns: f64,
     /// CPUs that the machine was busy with.
     cpus: f64,
 }
 
-impl Watched {
-    pub(super) fn open(watch: &Watch) -> Result<Self> {
+impl WatchedService {
+    pub(super) fn open(watch: &RunningServer) -> Result<Self> {
         let pids = pids(watch)?;
         let root = *pids
             .first()
             .with_context(|| format!("{} does not run", named(watch)))?;
         let start = started(root).with_context(|| format!("{} does not run", named(watch)))?;
-        Ok(Watched {
+        Ok(WatchedService {
             watch: watch.clone(),
             root: (root, start),
             off: Vec::new(),
@@ -74,7 +74,7 @@ impl Watched {
     }
 
     /// Waits for a window, looking after the service meanwhile; what it did.
-    pub(super) fn window(&mut self, context: &RunContext, on: bool) -> Result<Made, Fault> {
+    pub(super) fn window(&mut self, context: &RunContext, on: bool) -> Result<LoadResult, Fault> {
         let accounts = UsageReader::default();
         let window = Duration::from_millis(context.window_ms);
         let ops = self.ops()?;
@@ -97,7 +97,7 @@ impl Watched {
                 took.as_secs_f64()
             };
             let spent = accounts.spent(&context.pids, &[], None)?.since(&before);
-            let cost = Cost {
+            let cost = ServiceCost {
                 service_ns: spent.server_ns / done,
                 cpus: spent.machine_ns / took.as_secs_f64() / 1e9,
             };
@@ -128,7 +128,7 @@ impl Watched {
             if !on {
                 self.off.push(cost);
             }
-            return Ok(Made {
+            return Ok(LoadResult {
                 took,
                 client_ns: None,
                 reading: Reading {
@@ -142,9 +142,9 @@ impl Watched {
     }
 
     /// Why a cost is more than was allowed, if it is.
-    fn too_dear(&self, cost: Cost) -> Option<String> {
+    fn too_dear(&self, cost: ServiceCost) -> Option<String> {
         let most = self.watch.abort_above?;
-        let usual = |of: fn(&Cost) -> f64| {
+        let usual = |of: fn(&ServiceCost) -> f64| {
             let mut seen: Vec<f64> = self.off.iter().map(of).collect();
             seen.sort_by(f64::total_cmp);
             seen.get(seen.len() / 2).copied()
@@ -221,7 +221,7 @@ impl Watched {
 }
 
 /// The service's name, for people.
-fn named(watch: &Watch) -> String {
+fn named(watch: &RunningServer) -> String {
     match (&watch.unit, watch.pids.first()) {
         (Some(unit), _) => unit.clone(),
         (None, Some(pid)) => format!("process {pid}"),
@@ -230,7 +230,7 @@ fn named(watch: &Watch) -> String {
 }
 
 /// The processes of a service: those of its unit, or those named with all that they started.
-fn pids(watch: &Watch) -> Result<Vec<u32>> {
+fn pids(watch: &RunningServer) -> Result<Vec<u32>> {
     match &watch.unit {
         Some(unit) => unit_pids(unit),
         None => Ok(watch
@@ -245,9 +245,9 @@ fn pids(watch: &Watch) -> Result<Vec<u32>> {
 mod tests {
     use super::*;
 
-    fn watched(abort_above: Option<f64>, ops: &[&str], off: &[(f64, f64)]) -> Watched {
-        Watched {
-            watch: Watch {
+    fn watched(abort_above: Option<f64>, ops: &[&str], off: &[(f64, f64)]) -> WatchedService {
+        WatchedService {
+            watch: RunningServer {
                 pids: vec![7],
                 unit: None,
                 ops: ops.iter().map(|&word| word.to_owned()).collect(),
@@ -257,7 +257,7 @@ mod tests {
             root: (7, 0),
             off: off
                 .iter()
-                .map(|&(service_ns, cpus)| Cost { service_ns, cpus })
+                .map(|&(service_ns, cpus)| ServiceCost { service_ns, cpus })
                 .collect(),
         }
     }
@@ -269,7 +269,7 @@ mod tests {
             &["ops"],
             &[(100.0, 0.9), (90.0, 1.0), (1000.0, 1.1)],
         );
-        let why = |service_ns, cpus| watched.too_dear(Cost { service_ns, cpus });
+        let why = |service_ns, cpus| watched.too_dear(ServiceCost { service_ns, cpus });
         assert_eq!(
             why(119.0, 1.19),
             None,
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_or_a_reference_nothing_is_too_dear() {
-        let dear = Cost {
+        let dear = ServiceCost {
             service_ns: 1e9,
             cpus: 64.0,
         };

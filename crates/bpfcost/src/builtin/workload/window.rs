@@ -11,14 +11,14 @@ use std::{
 use anyhow::Result;
 
 use super::{
-    preflight::{Make, silent},
+    preflight::{LoadMaker, silent},
     server_instance::ServerInstance,
 };
 use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, WindowCounts},
     process::RunContext,
-    workload::{Check, Definition, Headline, Load, Reading, SECOND, Variant, allowed},
+    workload::{CountCheck, Definition, Headline, LoadClient, Reading, SECOND, Variant, allowed},
 };
 
 /// Minimum length of load, in milliseconds, in the middle of which a probe is switched: a slow detach still meets load.
@@ -30,7 +30,7 @@ pub(super) fn run(
     variant: &Variant,
     instance: &ServerInstance,
     context: &RunContext,
-    make: Make<'_>,
+    make: LoadMaker<'_>,
     hits_per_op: Option<f64>,
     mut probe: Option<&mut Box<dyn Probe>>,
 ) -> Result<Trial, Fault> {
@@ -144,7 +144,7 @@ fn idle(busy_ns: f64, lasted: Duration) -> f64 {
 pub(super) fn stir(
     instance: &mut ServerInstance,
     context: &RunContext,
-    load: &Load<'_>,
+    load: &LoadClient<'_>,
     probe: &mut dyn Probe,
 ) -> Result<Option<f64>, Fault> {
     let context = &RunContext {
@@ -212,11 +212,11 @@ fn check(
             name => reading.counts.get(name).map(|count| *count as u64),
         };
         let (expected, right, of) = match check {
-            Check { at_least, .. } if !at_least.is_empty() => {
+            CountCheck { at_least, .. } if !at_least.is_empty() => {
                 let least = count(at_least);
                 (least, got >= least, format!("at least {at_least}"))
             }
-            Check { equals, beyond, .. } => {
+            CountCheck { equals, beyond, .. } => {
                 let expected = count(equals);
                 let right = expected
                     .zip(got)

@@ -6,7 +6,7 @@ use super::{Args, command::metrics, empty};
 use crate::{
     cli::exit::usage,
     restore::{started, systemctl},
-    workload::{Definition, Headline, SECOND, ServerSpec, Watch},
+    workload::{Definition, Headline, RunningServer, SECOND, ServerSpec},
 };
 
 /// The service or process as a workload.
@@ -58,7 +58,7 @@ pub(super) fn definition(args: &Args, watched: &str) -> Result<Definition> {
         operation: if ops.is_some() { "operation" } else { SECOND }.to_owned(),
         headline: Headline::Server,
         server: Some(ServerSpec {
-            watch: Some(Watch {
+            watch: Some(RunningServer {
                 pids,
                 unit,
                 ops: ops.map_or(Vec::new(), |ops| {

@@ -18,7 +18,7 @@ use crate::{
         section::{Detail, Problem, Prose, Section, View, table_sections},
         style::Tone,
         summary, target, text, warnings, words,
-        workload::{self, Overhead},
+        workload::{self, WorkloadReport},
     },
 };
 
@@ -31,13 +31,13 @@ pub(super) enum Layout<'a> {
     /// As curves.
     Curves(Chart<'a>),
     /// As the states of a server, with probes and without.
-    Workload(Overhead<'a>),
+    Workload(WorkloadReport<'a>),
 }
 
 impl<'a> Layout<'a> {
     /// That of a record; flat where its cases do not fit what it declares.
     pub(super) fn of(record: &'a Record) -> Self {
-        let workload = || Overhead::new(record).map(Layout::Workload);
+        let workload = || WorkloadReport::new(record).map(Layout::Workload);
         let grid = || GridTable::new(record).map(Layout::Grid);
         let curves = || Chart::new(record).map(Layout::Curves);
         let known = workload().or_else(grid).or_else(curves);

@@ -17,7 +17,7 @@ use crate::{
 
 /// A record of a workload.
 #[derive(Debug)]
-pub struct Overhead<'a> {
+pub struct WorkloadReport<'a> {
     /// Its cases, by the states of the server.
     pub states: States<'a>,
     headline: Quantity<'a>,
@@ -25,11 +25,11 @@ pub struct Overhead<'a> {
     of_probes: Vec<Quantity<'a>>,
 }
 
-impl<'a> Overhead<'a> {
+impl<'a> WorkloadReport<'a> {
     /// What a record tells of a workload; `None` where none ran.
     pub fn new(record: &'a Record) -> Option<Self> {
         let states = States::of(record)?;
-        Some(Overhead {
+        Some(WorkloadReport {
             headline: Quantity::headline(states.workload),
             metrics: Quantity::metrics(&states),
             of_probes: Quantity::of_probes(&states),
@@ -92,13 +92,13 @@ impl<'a> Overhead<'a> {
     }
 
     /// CPU time and each rate along `over`, for each set of states that differ in it alone.
-    fn along(&self, over: &str) -> Vec<Along<'_, 'a>> {
+    fn along(&self, over: &str) -> Vec<FactorSlice<'_, 'a>> {
         let curves = self.states.curves_over(over);
         let several = curves.len() > 1;
         let rates = || self.metrics.iter().filter(|one| one.is_throughput());
         let along = curves.into_iter().flat_map(|states| {
             let quantities = std::iter::once(&self.headline).chain(rates());
-            quantities.map(move |quantity| Along {
+            quantities.map(move |quantity| FactorSlice {
                 quantity,
                 scale: quantity.scale(states.iter().flat_map(|state| state.cases())),
                 apart: if several {
@@ -130,7 +130,7 @@ impl<'a> Overhead<'a> {
 }
 
 /// A value in states that differ in one factor alone.
-struct Along<'o, 'a> {
+struct FactorSlice<'o, 'a> {
     quantity: &'o Quantity<'a>,
     scale: Scale,
     states: Vec<&'o State<'a>>,

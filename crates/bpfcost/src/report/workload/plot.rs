@@ -1,7 +1,7 @@
 //! A workload's figures: curves along a factor, CPU time by part, the distribution of latencies.
 
 use super::{
-    Along, Overhead,
+    FactorSlice, WorkloadReport,
     quantity::{self, Scale},
 };
 use crate::{
@@ -36,12 +36,12 @@ const PARTS: [(&str, &str); 3] = [
 ];
 
 /// CPU time and throughput along a factor, a figure each; none where its values are no sizes.
-pub(super) fn curves(overhead: &Overhead<'_>) -> Vec<Plot> {
+pub(super) fn curves(overhead: &WorkloadReport<'_>) -> Vec<Plot> {
     let Some(over) = overhead.states.over() else {
         return Vec::new();
     };
     let along = overhead.along(over).into_iter();
-    let plot = |along: Along<'_, '_>| {
+    let plot = |along: FactorSlice<'_, '_>| {
         let mut sized = Vec::new();
         for state in &along.states {
             sized.push((size(state.factors[over])?, *state));
@@ -75,7 +75,7 @@ pub(super) fn curves(overhead: &Overhead<'_>) -> Vec<Plot> {
 }
 
 /// A line for off and one for every probe, of those with points.
-fn lines(overhead: &Overhead<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Series> {
+fn lines(overhead: &WorkloadReport<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Series> {
     let names = names(overhead).into_iter().enumerate();
     let lines = names.map(|(hue, name)| Series {
         series: text::line(name),
@@ -87,12 +87,12 @@ fn lines(overhead: &Overhead<'_>, points: impl Fn(&str) -> Vec<Point>) -> Vec<Se
 }
 
 /// The distribution of latencies in each state, at the percentiles that the client tells.
-pub(super) fn latencies(overhead: &Overhead<'_>) -> Vec<Plot> {
+pub(super) fn latencies(overhead: &WorkloadReport<'_>) -> Vec<Plot> {
     let all = overhead.states.all.iter();
     all.filter_map(|state| latency(overhead, state)).collect()
 }
 
-fn latency(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Plot> {
+fn latency(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Plot> {
     let mut lines = lines(overhead, |name| {
         let case = case_of(state, name);
         let at = |(value, place, share): (&str, &str, f64)| {
@@ -129,12 +129,12 @@ fn latency(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Plot> {
 }
 
 /// CPU time of the whole machine per operation by where it goes, in each state.
-pub(super) fn stacks(overhead: &Overhead<'_>) -> Vec<Stack> {
+pub(super) fn stacks(overhead: &WorkloadReport<'_>) -> Vec<Stack> {
     let all = overhead.states.all.iter();
     all.filter_map(|state| stack(overhead, state)).collect()
 }
 
-fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
+fn stack(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Stack> {
     let values = |part: &'static str| {
         state
             .cases()
@@ -181,7 +181,7 @@ fn stack(overhead: &Overhead<'_>, state: &State<'_>) -> Option<Stack> {
 }
 
 /// Off, and every probe.
-fn names<'a>(overhead: &Overhead<'a>) -> Vec<&'a str> {
+fn names<'a>(overhead: &WorkloadReport<'a>) -> Vec<&'a str> {
     let off = std::iter::once(crate::workload::OFF);
     off.chain(overhead.states.variants()).collect()
 }

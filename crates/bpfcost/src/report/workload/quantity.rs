@@ -25,33 +25,33 @@ pub(crate) const PERCENT_NS: f64 = 1e7;
 pub(crate) struct Quantity<'a> {
     /// In a few words: `CPU per command`.
     pub(crate) name: String,
-    source: Source<'a>,
-    base: Base,
+    source: ValueSource<'a>,
+    base: ValueUnit,
     /// `None` where it merely differs.
     more_is_better: Option<bool>,
 }
 
 /// Where its values are.
 #[derive(Clone, Copy, Debug)]
-enum Source<'a> {
+enum ValueSource<'a> {
     /// The case's own value.
     Own,
     /// A value that is compared too.
     Metric(&'a MetricRecord),
     /// A secondary value of cases with a probe alone: of a window, or of all of them.
-    Probe(&'static str, Of),
+    Probe(&'static str, WindowSet),
 }
 
 /// Which windows a value is of.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Of {
+enum WindowSet {
     Window,
     All,
 }
 
 /// What its values are counted in.
 #[derive(Clone, Debug)]
-enum Base {
+enum ValueUnit {
     /// So many nanoseconds.
     Nanos(f64),
     /// Nanoseconds a second, which are a share of a CPU.
@@ -84,13 +84,13 @@ pub(crate) struct ChangeText<'a> {
     pub(crate) tone: Tone,
 }
 
-impl Base {
+impl ValueUnit {
     /// What CPU time of a workload is counted in.
     fn of_cpu(workload: &ProbedWorkload) -> Self {
         if is_share(workload) {
-            Base::Share
+            ValueUnit::Share
         } else {
-            Base::Nanos(1.0)
+            ValueUnit::Nanos(1.0)
         }
     }
 }
@@ -104,8 +104,8 @@ impl<'a> Quantity<'a> {
             } else {
                 format!("{} per {}", cpu(workload), text::line(&workload.operation))
             },
-            source: Source::Own,
-            base: Base::of_cpu(workload),
+            source: ValueSource::Own,
+            base: ValueUnit::of_cpu(workload),
             more_is_better: Some(false),
         }
     }
@@ -121,14 +121,14 @@ impl<'a> Quantity<'a> {
         let told = metrics.filter(|metric| !metric.cases.is_empty() && !leads(metric));
         told.map(|metric| Quantity {
             name: text::line(&metric.metric.about),
-            source: Source::Metric(metric),
+            source: ValueSource::Metric(metric),
             base: match metric.metric.unit.as_str() {
-                "ns/op" => Base::of_cpu(states.workload),
-                "ns" => Base::Nanos(1.0),
-                "us" => Base::Nanos(1e3),
-                "ms" => Base::Nanos(1e6),
-                "op/s" => Base::PerSecond(operations.clone()),
-                unit => Base::Other(text::line(unit)),
+                "ns/op" => ValueUnit::of_cpu(states.workload),
+                "ns" => ValueUnit::Nanos(1.0),
+                "us" => ValueUnit::Nanos(1e3),
+                "ms" => ValueUnit::Nanos(1e6),
+                "op/s" => ValueUnit::PerSecond(operations.clone()),
+                unit => ValueUnit::Other(text::line(unit)),
             },
             more_is_better: metric.metric.more_is_better,
         })
@@ -138,21 +138,45 @@ impl<'a> Quantity<'a> {
     /// The quantities of probes themselves, as far as a probe has them.
     pub(crate) fn of_probes(states: &States<'a>) -> Vec<Self> {
         let hits = format!("hits per {}", text::line(&states.workload.operation));
-        let (plain, ms) = (|| Base::Other(String::new()), || Base::Nanos(1e6));
-        let cpu = Base::of_cpu(states.workload);
+        let (plain, ms) = (|| ValueUnit::Other(String::new()), || ValueUnit::Nanos(1e6));
+        let cpu = ValueUnit::of_cpu(states.workload);
         let all = [
             (
                 "the tool's own CPU",
-                Source::Probe("tool_ns", Of::Window),
+                ValueSource::Probe("tool_ns", WindowSet::Window),
                 cpu,
             ),
-            (&hits, Source::Probe("hits", Of::Window), plain()),
-            ("records read", Source::Probe("records", Of::All), plain()),
-            ("lost", Source::Probe("lost", Of::All), plain()),
-            ("dropped", Source::Probe("drops", Of::All), plain()),
-            ("attach", Source::Probe("attach_ms", Of::Window), ms()),
-            ("detach", Source::Probe("detach_ms", Of::Window), ms()),
-            ("hiccup", Source::Probe("hiccup_ms", Of::Window), ms()),
+            (
+                &hits,
+                ValueSource::Probe("hits", WindowSet::Window),
+                plain(),
+            ),
+            (
+                "records read",
+                ValueSource::Probe("records", WindowSet::All),
+                plain(),
+            ),
+            ("lost", ValueSource::Probe("lost", WindowSet::All), plain()),
+            (
+                "dropped",
+                ValueSource::Probe("drops", WindowSet::All),
+                plain(),
+            ),
+            (
+                "attach",
+                ValueSource::Probe("attach_ms", WindowSet::Window),
+                ms(),
+            ),
+            (
+                "detach",
+                ValueSource::Probe("detach_ms", WindowSet::Window),
+                ms(),
+            ),
+            (
+                "hiccup",
+                ValueSource::Probe("hiccup_ms", WindowSet::Window),
+                ms(),
+            ),
         ];
         let mut all = Vec::from(all.map(|(name, source, base)| Quantity {
             name: name.to_owned(),
@@ -165,7 +189,8 @@ impl<'a> Quantity<'a> {
             let mut values = probes.filter_map(|probed| quantity.value(probed.case));
             match quantity.source {
                 // No drops are no news; nothing lost is.
-                Source::Probe("tool_ns", Of::Window) | Source::Probe("drops", Of::All) => {
+                ValueSource::Probe("tool_ns", WindowSet::Window)
+                | ValueSource::Probe("drops", WindowSet::All) => {
                     values.any(|part| part.value > 0.0)
                 }
                 _ => values.next().is_some(),
@@ -177,35 +202,35 @@ impl<'a> Quantity<'a> {
     /// What counts as the same, of a value that is compared too.
     pub(crate) fn margin(&self) -> Option<f64> {
         match self.source {
-            Source::Metric(metric) => Some(metric.metric.margin),
+            ValueSource::Metric(metric) => Some(metric.metric.margin),
             _ => None,
         }
     }
 
     /// Whether cases without a probe have none.
     pub(crate) fn is_of_probes(&self) -> bool {
-        matches!(self.source, Source::Probe(..))
+        matches!(self.source, ValueSource::Probe(..))
     }
 
     /// Whether it counts operations by time.
     pub(crate) fn is_throughput(&self) -> bool {
-        matches!(self.base, Base::PerSecond(_))
+        matches!(self.base, ValueUnit::PerSecond(_))
     }
 
     /// Its value of a case; `None` where it has none.
     pub(crate) fn value(&self, case: &CaseRecord) -> Option<CostEstimate> {
         let part = |value, ci95| CostEstimate { value, ci95 };
         let found = match self.source {
-            Source::Own => {
+            ValueSource::Own => {
                 let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok)?;
                 part(raw.value, raw.ci95)
             }
-            Source::Metric(metric) => {
+            ValueSource::Metric(metric) => {
                 let known = metric.cases.get(&case.name)?;
                 part(known.value, known.ci95)
             }
-            Source::Probe(name, Of::Window) => case.secondary_part(name)?,
-            Source::Probe(name, Of::All) => {
+            ValueSource::Probe(name, WindowSet::Window) => case.secondary_part(name)?,
+            ValueSource::Probe(name, WindowSet::All) => {
                 case.secondary_value(name)?;
                 part(case.secondary.get(name)?.iter().flatten().sum(), None)
             }
@@ -221,9 +246,9 @@ impl<'a> Quantity<'a> {
         baseline: &str,
     ) -> Option<ChangeText<'a>> {
         let metric = match self.source {
-            Source::Own => None,
-            Source::Metric(metric) => Some(metric),
-            Source::Probe(..) => return None,
+            ValueSource::Own => None,
+            ValueSource::Metric(metric) => Some(metric),
+            ValueSource::Probe(..) => return None,
         };
         let comparison = states.comparison(metric, case, baseline)?;
         let (word, tone) = words::of_verdict(comparison.verdict);
@@ -253,17 +278,17 @@ impl<'a> Quantity<'a> {
             unit: unit.to_owned(),
         };
         match &self.base {
-            Base::Nanos(of) => {
+            ValueUnit::Nanos(of) => {
                 let nanos = Scale::of_nanos(least * of);
                 scale(nanos.size / of, &nanos.unit)
             }
-            Base::Share => scale(PERCENT_NS, SHARE),
-            Base::PerSecond(operations) => match least {
+            ValueUnit::Share => scale(PERCENT_NS, SHARE),
+            ValueUnit::PerSecond(operations) => match least {
                 rate if rate >= 1e7 => scale(1e6, &format!("M {operations}/s")),
                 rate if rate >= 1e4 => scale(1e3, &format!("k {operations}/s")),
                 _ => scale(1.0, &format!("{operations}/s")),
             },
-            Base::Other(unit) => scale(1.0, unit),
+            ValueUnit::Other(unit) => scale(1.0, unit),
         }
     }
 

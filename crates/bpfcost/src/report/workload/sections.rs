@@ -1,7 +1,7 @@
 //! A workload as sections: curves along a factor, tables, CPU time by part, latencies, how to read them; and every
 //! value of every case.
 
-use super::{Overhead, plot, quantity::shown};
+use super::{WorkloadReport, plot, quantity::shown};
 use crate::{
     record::{CaseRecord, CostEstimate},
     report::{
@@ -24,7 +24,7 @@ const STACKS: &str = "All of the machine while the load ran, by whose processes 
 const LATENCIES: &str = "Read at the percentiles that the client reports, with 95 % intervals over epochs. A client that waits for \
                          each answer before it asks again hides the longest; one at a fixed rate does not.";
 
-impl Overhead<'_> {
+impl WorkloadReport<'_> {
     /// What leads a view.
     pub(in crate::report) fn sections(&self, detail: Detail) -> Vec<Section> {
         let all = detail >= Detail::Full;

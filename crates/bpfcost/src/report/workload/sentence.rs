@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Overhead, named};
+use super::{WorkloadReport, named};
 use crate::{
     record::{BudgetVerdict, Comparison, State, Verdict},
     report::{
@@ -17,14 +17,14 @@ use crate::{
 const MOST_S: f64 = 86_400.0;
 
 /// What a probe costs in a state of the server.
-struct Cost<'a> {
+struct ProbeCost<'a> {
     variant: &'a str,
     state: &'a State<'a>,
     found: &'a Comparison,
 }
 
 /// The record in a sentence without its end; `None` where nothing was compared.
-pub(in crate::report) fn sentence(overhead: &Overhead<'_>) -> Option<String> {
+pub(in crate::report) fn sentence(overhead: &WorkloadReport<'_>) -> Option<String> {
     let costs = costs(overhead);
     let dearest = costs.first()?;
     let of = match probes(&costs, |_| true) {
@@ -36,7 +36,7 @@ pub(in crate::report) fn sentence(overhead: &Overhead<'_>) -> Option<String> {
 }
 
 /// What every probe costs in every state, dearest first.
-fn costs<'a>(overhead: &'a Overhead<'_>) -> Vec<Cost<'a>> {
+fn costs<'a>(overhead: &'a WorkloadReport<'_>) -> Vec<ProbeCost<'a>> {
     let mut costs = Vec::new();
     for state in &overhead.states.all {
         for probed in &state.probes {
@@ -45,7 +45,7 @@ fn costs<'a>(overhead: &'a Overhead<'_>) -> Vec<Cost<'a>> {
             costs.extend(
                 found
                     .filter(|found| found.relative.is_finite())
-                    .map(|found| Cost {
+                    .map(|found| ProbeCost {
                         variant: probed.variant,
                         state,
                         found,
@@ -58,7 +58,7 @@ fn costs<'a>(overhead: &'a Overhead<'_>) -> Vec<Cost<'a>> {
 }
 
 /// How many probes are in some of these.
-fn probes(costs: &[Cost<'_>], wanted: impl Fn(&Comparison) -> bool) -> usize {
+fn probes(costs: &[ProbeCost<'_>], wanted: impl Fn(&Comparison) -> bool) -> usize {
     let costs = costs.iter().filter(|cost| wanted(cost.found));
     costs
         .map(|cost| cost.variant)
@@ -67,7 +67,7 @@ fn probes(costs: &[Cost<'_>], wanted: impl Fn(&Comparison) -> bool) -> usize {
 }
 
 /// What the budget says of all, or what the verdict does; nothing where there is a cost.
-fn lead(overhead: &Overhead<'_>, costs: &[Cost<'_>]) -> String {
+fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
     let any = |wanted| costs.iter().any(|cost| cost.found.budget == Some(wanted));
     let every = |wanted| costs.iter().all(|cost| cost.found.verdict == wanted);
     let asked = &overhead.states.record.asked;
@@ -95,7 +95,7 @@ fn lead(overhead: &Overhead<'_>, costs: &[Cost<'_>]) -> String {
 }
 
 /// How long it would take to resolve what is not.
-fn remedy(costs: &[Cost<'_>]) -> String {
+fn remedy(costs: &[ProbeCost<'_>]) -> String {
     // Who keeps to the budget, or does not, need not wait.
     let waits = costs.iter().filter_map(|cost| match cost.found.budget {
         Some(BudgetVerdict::CantTell) => cost.found.budget_s,
@@ -110,7 +110,7 @@ fn remedy(costs: &[Cost<'_>]) -> String {
 }
 
 /// `bpftrace costs redis 1.9 % more CPU per command (95 %: 1.1 to 2.7), target bystander`.
-fn clause(overhead: &Overhead<'_>, cost: &Cost<'_>) -> String {
+fn clause(overhead: &WorkloadReport<'_>, cost: &ProbeCost<'_>) -> String {
     let found = cost.found;
     // Load is as usual, where there is one state alone.
     let place = match overhead.states.all.len() {

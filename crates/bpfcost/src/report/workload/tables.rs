@@ -1,7 +1,7 @@
 //! The tables of a workload: for one probe a row per value, for several a row per probe, and along a factor a row
 //! per size, as study 004 shows it.
 
-use super::{ChangeText, Overhead, Quantity};
+use super::{ChangeText, Quantity, WorkloadReport};
 use crate::{
     record::{CaseRecord, State, Status},
     report::{
@@ -28,7 +28,7 @@ struct ValueRow<'a, 'q> {
 }
 
 /// The tables of a state of the server.
-pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Table> {
+pub(super) fn of_state<'a>(overhead: &WorkloadReport<'a>, state: &State<'a>) -> Vec<Table> {
     let cell = |quantity: &Quantity<'_>, case: &CaseRecord| {
         quantity.cell(case, &quantity.scale(state.cases()))
     };
@@ -134,7 +134,7 @@ pub(super) fn of_state<'a>(overhead: &Overhead<'a>, state: &State<'a>) -> Vec<Ta
 }
 
 /// Off, every probe, and the probes that were compared with each other.
-fn rows<'a, 'q>(overhead: &'q Overhead<'a>, state: &State<'a>) -> Vec<ValueRow<'a, 'q>> {
+fn rows<'a, 'q>(overhead: &'q WorkloadReport<'a>, state: &State<'a>) -> Vec<ValueRow<'a, 'q>> {
     let row = |name: &str, case, off, of_two| ValueRow {
         name: text::line(name),
         quantity: &overhead.headline,
@@ -158,7 +158,7 @@ fn rows<'a, 'q>(overhead: &'q Overhead<'a>, state: &State<'a>) -> Vec<ValueRow<'
 }
 
 /// A table of CPU time and one of each rate, for all states that differ in `over` alone.
-pub(super) fn along(overhead: &Overhead<'_>, over: &str) -> Vec<Table> {
+pub(super) fn along(overhead: &WorkloadReport<'_>, over: &str) -> Vec<Table> {
     let along = overhead.along(over).into_iter().map(|along| {
         let (quantity, scale) = (along.quantity, &along.scale);
         let place = |state: &&State<'_>| Cell::words(text::line(state.factors[over]));

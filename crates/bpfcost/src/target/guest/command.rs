@@ -249,7 +249,7 @@ fn start_by(initramfs: &Path) -> std::io::Result<()> {
 /// `restrict` it would let no datagram out again, and iperf3 waits for the first answer to each flow. The guest has
 /// no route to anywhere else.)
 fn network(port: u16) -> [String; 4] {
-    let outside::End {
+    let outside::GuestEndpoint {
         mac,
         address,
         port: inside,

@@ -12,8 +12,8 @@ use anyhow::{Context, Result};
 
 use super::{GuestChannel, LoadReply, Message, channel::answer_name};
 use crate::workload::{
-    Error, Made,
-    outside::{Order, Outside},
+    Error, LoadResult,
+    outside::{LoadOrder, Outside},
 };
 
 /// Interval at which the guest looks for an answer once the window is over. Each look is a message to the host and takes
@@ -43,7 +43,7 @@ impl HostLoad {
 }
 
 impl Outside for HostLoad {
-    fn load(&self, order: &Order, limit: Duration) -> Result<Option<Made>> {
+    fn load(&self, order: &LoadOrder, limit: Duration) -> Result<Option<LoadResult>> {
         let number = self.asked.get();
         self.asked.set(number.wrapping_add(1));
         let order = order.clone();
@@ -82,8 +82,8 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    fn order(warm_up: bool) -> Order {
-        Order {
+    fn order(warm_up: bool) -> LoadOrder {
+        LoadOrder {
             factors: BTreeMap::from([("path".to_owned(), "forwarded".to_owned())]),
             window_ms: 1,
             warm_up,
@@ -93,7 +93,7 @@ mod tests {
     /// The answers to a guest's requests, by a host that gives these one after the other.
     #[test]
     fn each_order_gets_its_own_answer() {
-        let made = Made {
+        let made = LoadResult {
             took: Duration::from_millis(1500),
             reading: Reading {
                 ops: 7,

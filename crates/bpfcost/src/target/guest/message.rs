@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     measure::{Event, Plan, Warning},
     record::{Disturbance, Machine},
-    workload::{Made, outside::Order},
+    workload::{LoadResult, outside::LoadOrder},
 };
 
 /// What the guest is to do: the one thing that the host writes before it boots.
@@ -32,7 +32,7 @@ pub enum Message {
         /// How many it has wanted before.
         number: u32,
         /// What it wants.
-        order: Order,
+        order: LoadOrder,
     },
     /// The run came to its end. Nothing comes after it.
     Ended {
@@ -50,7 +50,7 @@ pub enum Message {
 }
 
 /// What came of load that a guest wanted: of a window, of what only warms; or why there is none.
-pub type LoadReply = Result<Option<Made>, String>;
+pub type LoadReply = Result<Option<LoadResult>, String>;
 
 /// Why a run in the guest failed, in the guest's own words.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]

@@ -12,7 +12,7 @@ use super::Reading;
 /// What the script prints.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Done {
+struct WrkOutput {
     /// Requests whose answer has come.
     requests: u64,
     /// Bytes that came.
@@ -28,7 +28,7 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
         .lines()
         .rfind(|line| line.starts_with('{'))
         .context("it printed no line of JSON; does its script print one when it is done?")?;
-    let done: Done =
+    let done: WrkOutput =
         serde_json::from_str(line).with_context(|| format!("not as expected: {line}"))?;
     let failed: Vec<String> = done
         .errors
