@@ -12,11 +12,11 @@ const REAL_TIME: libc::c_int = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
 
 /// Keeps the calling thread on one CPU; drop it on the same thread to go back to what was.
 #[derive(Debug)]
-pub struct Pinned {
+pub struct CpuPin {
     before: CpuSet,
 }
 
-impl Pinned {
+impl CpuPin {
     /// Moves the calling thread to `cpu` and keeps it there.
     pub fn to(cpu: u32) -> Result<Self> {
         let failed = || failed(format!("CPU {cpu}"), "moving a thread there");
@@ -27,11 +27,11 @@ impl Pinned {
         let mut only = CpuSet::new();
         only.set(cpu as usize);
         sched_setaffinity(None, &only).map_err(failed())?;
-        Ok(Pinned { before })
+        Ok(CpuPin { before })
     }
 }
 
-impl Drop for Pinned {
+impl Drop for CpuPin {
     fn drop(&mut self) {
         // Going back can fail only where the CPUs from before are gone; then staying is right.
         let _ = sched_setaffinity(None, &self.before);
@@ -57,7 +57,7 @@ pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T> + Send) -> 
         return work();
     }
     thread::scope(|scope| {
-        let pinned = || Pinned::to(cpu).and_then(|_pinned| work());
+        let pinned = || CpuPin::to(cpu).and_then(|_pinned| work());
         scope
             .spawn(pinned)
             .join()

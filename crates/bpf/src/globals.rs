@@ -15,7 +15,7 @@ use memmap2::MmapMut;
 use crate::{
     error::{Error, Result, lacks, no_area},
     mapping,
-    timing::{Area, Request, Sample},
+    timing::{Area, Request, TimingSample},
 };
 
 /// Sections that user space may write to after loading.
@@ -23,7 +23,7 @@ const WRITABLE: [&str; 2] = [".bss", ".data"];
 
 /// Where the variables of an object are.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub(crate) struct GlobalsLayout {
     object: &'static str,
     variables: BTreeMap<String, Variable>,
 }
@@ -47,7 +47,7 @@ struct ByteRange {
     bytes: usize,
 }
 
-impl Layout {
+impl GlobalsLayout {
     pub(crate) fn of(object: &'static str, btf: &Btf<'_>) -> Self {
         let mut variables = BTreeMap::new();
         for section in btf.type_by_kind::<DataSec<'_>>() {
@@ -81,7 +81,7 @@ impl Layout {
                 );
             }
         }
-        Layout { object, variables }
+        GlobalsLayout { object, variables }
     }
 
     /// The section of a variable.
@@ -148,12 +148,12 @@ fn members(btf: &Btf<'_>, of: &Struct<'_>) -> BTreeMap<String, ByteRange> {
 /// them runs.
 #[derive(Debug)]
 pub(crate) struct Globals {
-    layout: Layout,
+    layout: GlobalsLayout,
     sections: BTreeMap<&'static str, MmapMut>,
 }
 
 impl Globals {
-    pub(crate) fn of(layout: Layout, object: &Object) -> Result<Self> {
+    pub(crate) fn of(layout: GlobalsLayout, object: &Object) -> Result<Self> {
         let mut sections = BTreeMap::new();
         for section in WRITABLE {
             // The name of such a map is the section's behind the object's.
@@ -252,12 +252,12 @@ impl Area for Globals {
         }
     }
 
-    fn sample(&self, cpu: u32) -> Sample {
+    fn sample(&self, cpu: u32) -> TimingSample {
         let word = |member| {
             self.member("timing_samples", cpu as usize, member)
                 .unwrap_or_default()
         };
-        Sample {
+        TimingSample {
             start_ns: word("start_ns"),
             end_ns: word("end_ns"),
             ops: word("ops"),

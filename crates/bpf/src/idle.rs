@@ -25,7 +25,7 @@ pub struct Idle(OwnedFd);
 
 /// What came of some runs of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Ran {
+pub struct IdleRuns {
     /// How long all of them took, with what the system call needs around them.
     pub elapsed: Duration,
     /// What the kernel wrote down of them.
@@ -42,7 +42,7 @@ impl Idle {
     }
 
     /// Runs it so many times in one system call. Again from the beginning where a signal comes between.
-    pub fn run(&self, times: u32) -> Result<Ran> {
+    pub fn run(&self, times: u32) -> Result<IdleRuns> {
         let packet = [0u8; 64];
         loop {
             let before = RunStats::of(&self.0)?;
@@ -51,7 +51,7 @@ impl Idle {
             let elapsed = begun.elapsed();
             match answer {
                 Ok(()) => {
-                    return Ok(Ran {
+                    return Ok(IdleRuns {
                         elapsed,
                         stats: RunStats::of(&self.0)?.since(before),
                     });

@@ -18,7 +18,7 @@ use crate::{
     attach::tracepoint,
     error::{Result, failed, map_failed},
     links, maps,
-    object::{Owned, choose},
+    object::{OwnedSkeleton, choose},
     plain,
     skel::l7::{L7Skel, L7SkelBuilder, types},
     stats::RunStats,
@@ -114,13 +114,13 @@ pub struct L7 {
     watch: L7Scope,
     ring: RingBuffer<'static>,
     before: L7Counts,
-    skeleton: Owned<L7Skel<'static>>,
+    skeleton: OwnedSkeleton<L7Skel<'static>>,
 }
 
 impl L7 {
     /// Loads them; `take` is given every call, in [`L7::take`].
     pub fn load(watch: L7Scope, mut take: impl FnMut(&L7Call<'_>) + 'static) -> Result<Self> {
-        let skeleton = Owned::new("l7", |storage| {
+        let skeleton = OwnedSkeleton::new("l7", |storage| {
             let mut open = L7SkelBuilder::default().open(storage)?;
             choose(open.open_object_mut(), |name| wanted(name, watch));
             if let (Some(space), Some(chosen)) = (namespace(), open.maps.rodata_data.as_deref_mut())

@@ -24,7 +24,7 @@ use crate::{
     cpu,
     error::{Result, cpu_number, map_failed, no_area},
     mapping, maps,
-    object::{Owned, choose},
+    object::{OwnedSkeleton, choose},
     percpu::read_cpu,
     plain::{bytes_of, bytes_of_slice, read},
     run,
@@ -68,7 +68,7 @@ pub enum Reset {
 
 /// What is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum TimedBody {
     /// The datapath.
     Datapath,
     /// Nothing: what is left is the harness.
@@ -92,7 +92,7 @@ pub enum Datapath {
 
 /// Which programs an instance loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Variant {
+pub struct LbVariant {
     /// The datapath.
     pub datapath: Datapath,
     /// How its timed programs loop.
@@ -102,10 +102,10 @@ pub struct Variant {
     pub exact: bool,
 }
 
-impl Variant {
+impl LbVariant {
     /// A datapath with the cheapest loop that this kernel has.
     pub fn of(datapath: Datapath) -> Result<Self> {
-        Ok(Variant {
+        Ok(LbVariant {
             datapath,
             looping: Loop::probe()?,
             exact: false,
@@ -126,7 +126,7 @@ pub struct Sources {
 
 /// A batch or replay on one CPU.
 #[derive(Clone, Debug)]
-pub struct Work {
+pub struct LbWork {
     /// Where.
     pub cpu: u32,
     /// The packet of the first operation.
@@ -137,7 +137,7 @@ pub struct Work {
 
 /// What a replay saw of one operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Replayed {
+pub struct ReplayResult {
     /// The XDP action.
     pub action: u32,
     /// The packet that it left.
@@ -160,22 +160,22 @@ pub struct LbCounters {
 }
 
 /// Maps that instances of one epoch share, made by the first of them.
-pub struct Shared {
+pub struct SharedMaps {
     rings: MapHandle,
     reals: MapHandle,
 }
 
 /// A loaded datapath with one LRU table for each of its CPUs.
 pub struct LoadBalancer {
-    skeleton: Owned<XdpLbSkel<'static>>,
+    skeleton: OwnedSkeleton<XdpLbSkel<'static>>,
     tables: Vec<(u32, MapHandle)>,
-    variant: Variant,
+    variant: LbVariant,
     replay: MmapMut,
 }
 
 impl LoadBalancer {
     /// Loads the datapath with tables for `cpus`, sharing rings and reals where they exist.
-    pub fn load(cpus: &[u32], variant: Variant, shared: Option<&Shared>) -> Result<Self> {
+    pub fn load(cpus: &[u32], variant: LbVariant, shared: Option<&SharedMaps>) -> Result<Self> {
         if let Some(&cpu) = cpus.iter().find(|&&cpu| cpu >= MAX_CPUS) {
             return Err(cpu_number(cpu, MAX_CPUS));
         }
@@ -186,7 +186,7 @@ impl LoadBalancer {
         let Some((_, first)) = tables.first() else {
             return Err(cpu_number(0, 0));
         };
-        let skeleton = Owned::new("xdp_lb", |storage| {
+        let skeleton = OwnedSkeleton::new("xdp_lb", |storage| {
             let mut open = XdpLbSkelBuilder::default().open(storage)?;
             choose(open.open_object_mut(), |program| wanted(program, variant));
             if variant.exact {
@@ -214,11 +214,11 @@ impl LoadBalancer {
     }
 
     /// The maps that further instances can share.
-    pub fn shared(&self) -> Result<Shared> {
+    pub fn shared(&self) -> Result<SharedMaps> {
         let handle = |map: &MapMut<'_>, name| {
             MapHandle::try_from(map).map_err(map_failed(name, "sharing it"))
         };
-        Ok(Shared {
+        Ok(SharedMaps {
             rings: handle(&self.skeleton.maps.rings, "rings")?,
             reals: handle(&self.skeleton.maps.reals, "reals")?,
         })
@@ -316,9 +316,9 @@ impl LoadBalancer {
     /// `resets` times between them.
     pub fn batch(
         &mut self,
-        body: Body,
+        body: TimedBody,
         reset: Reset,
-        work: &[Work],
+        work: &[LbWork],
         ops: u64,
         resets: u64,
     ) -> Result<Vec<Observation>> {
@@ -346,7 +346,7 @@ impl LoadBalancer {
     }
 
     /// Runs the first `ops` operations (at most [`REPLAY_OPS`]) and says what each of them left.
-    pub fn replay(&mut self, reset: Reset, work: &Work, ops: usize) -> Result<Vec<Replayed>> {
+    pub fn replay(&mut self, reset: Reset, work: &LbWork, ops: usize) -> Result<Vec<ReplayResult>> {
         self.ready(std::slice::from_ref(work));
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
             timing::store(&mut bss.replay_ops, ops.min(REPLAY_OPS) as u64);
@@ -361,7 +361,7 @@ impl LoadBalancer {
         Ok(entries
             .take(ran.code as usize)
             .filter_map(read::<types::replayed>)
-            .map(|seen| Replayed {
+            .map(|seen| ReplayResult {
                 action: seen.action,
                 packet: seen.packet[..seen.packet.len().min(seen.length as usize)].to_vec(),
             })
@@ -385,7 +385,7 @@ impl LoadBalancer {
     }
 
     /// Sets what the reset restores and where each CPU's sources begin.
-    fn ready(&mut self, work: &[Work]) {
+    fn ready(&mut self, work: &[LbWork]) {
         let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() else {
             return;
         };

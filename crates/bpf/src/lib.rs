@@ -35,7 +35,7 @@ mod table;
 pub mod timed;
 pub mod timing;
 
-pub use cpu::{Pinned, allowed_cpus, current_cpu, real_time};
+pub use cpu::{CpuPin, allowed_cpus, current_cpu, real_time};
 pub use error::{Error, Result};
 pub use feature::Feature;
 pub use programs::{

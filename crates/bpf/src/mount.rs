@@ -23,12 +23,12 @@ const CUSTOM: [(&str, &str, u64); 3] = [
 
 /// An opened file system (Linux 5.2; needs CAP_SYS_ADMIN, unless it is mounted by custom).
 #[derive(Debug)]
-pub(crate) struct Opened(OwnedFd);
+pub(crate) struct MountedFs(OwnedFd);
 
-impl Opened {
+impl MountedFs {
     /// The kernel's file system of that type, e.g. `tracefs`.
     pub(crate) fn new(kind: &'static str) -> Result<Self> {
-        Opened::ask(kind).map_err(failed(kind, "opening the file system"))
+        MountedFs::ask(kind).map_err(failed(kind, "opening the file system"))
     }
 
     /// The same, with the kernel's answer.
@@ -44,8 +44,8 @@ impl Opened {
         };
         // Opening it anew may set options of the one that is mounted.
         match mounted(kind) {
-            Some(mounted) => Ok(Opened(mounted)),
-            None => opened().map(Opened),
+            Some(mounted) => Ok(MountedFs(mounted)),
+            None => opened().map(MountedFs),
         }
     }
 

@@ -27,12 +27,12 @@ const LOG_LINES: usize = 12;
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// A loaded skeleton together with the storage that it borrows.
-pub(crate) struct Owned<S> {
+pub(crate) struct OwnedSkeleton<S> {
     skeleton: ManuallyDrop<S>,
     storage: NonNull<MaybeUninit<OpenObject>>,
 }
 
-impl<S> Owned<S> {
+impl<S> OwnedSkeleton<S> {
     /// Opens and loads through `load`, which is handed the storage.
     pub(crate) fn new(
         object: &'static str,
@@ -43,7 +43,7 @@ impl<S> Owned<S> {
         // SAFETY: freshly allocated and not referred to elsewhere; it is freed only in `drop`,
         // after the skeleton, or below, when there is no skeleton.
         match load(unsafe { &mut *storage.as_ptr() }) {
-            Ok(skeleton) => Ok(Owned {
+            Ok(skeleton) => Ok(OwnedSkeleton {
                 skeleton: ManuallyDrop::new(skeleton),
                 storage,
             }),
@@ -60,7 +60,7 @@ impl<S> Owned<S> {
     }
 }
 
-impl<S: Skel<'static>> Owned<S> {
+impl<S: Skel<'static>> OwnedSkeleton<S> {
     /// The loaded program of that name.
     pub(crate) fn program(&self, name: &str) -> Result<ProgramMut<'_>> {
         let mut programs = self.object().progs_mut();
@@ -70,8 +70,8 @@ impl<S: Skel<'static>> Owned<S> {
     }
 
     /// The same, to be run.
-    pub(crate) fn runnable(&self, name: &str) -> Result<run::Program> {
-        run::Program::of(&self.program(name)?)
+    pub(crate) fn runnable(&self, name: &str) -> Result<run::SharedProgram> {
+        run::SharedProgram::of(&self.program(name)?)
     }
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn choose(object: &mut OpenObject, wanted: impl Fn(&str) -> bool) {
     }
 }
 
-impl<S> Drop for Owned<S> {
+impl<S> Drop for OwnedSkeleton<S> {
     fn drop(&mut self) {
         // SAFETY: dropped once, here, before the storage that it borrows; the storage came from
         // a box.
@@ -94,7 +94,7 @@ impl<S> Drop for Owned<S> {
     }
 }
 
-impl<S> Deref for Owned<S> {
+impl<S> Deref for OwnedSkeleton<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -102,7 +102,7 @@ impl<S> Deref for Owned<S> {
     }
 }
 
-impl<S> DerefMut for Owned<S> {
+impl<S> DerefMut for OwnedSkeleton<S> {
     fn deref_mut(&mut self) -> &mut S {
         &mut self.skeleton
     }

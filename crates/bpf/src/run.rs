@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use libbpf_rs::{ProgramMut, libbpf_sys};
 
 use crate::{
-    cpu::{self, Pinned, current_cpu},
+    cpu::{self, CpuPin, current_cpu},
     error::{Result, failed},
 };
 
@@ -16,24 +16,24 @@ const OUTPUT_BYTES: usize = 2048;
 
 /// A loaded program; unlike libbpf-rs's own type, threads can share it.
 #[derive(Debug)]
-pub struct Program {
+pub struct SharedProgram {
     name: String,
     fd: OwnedFd,
 }
 
-impl Program {
+impl SharedProgram {
     /// One of libbpf-rs's, which it outlives.
     pub fn of(program: &ProgramMut<'_>) -> Result<Self> {
         let name = program.name().to_string_lossy().into_owned();
         let fd = program.as_fd().try_clone_to_owned();
         let fd = fd.map_err(failed(&*name, "keeping a descriptor of it"))?;
-        Ok(Program { name, fd })
+        Ok(SharedProgram { name, fd })
     }
 }
 
 /// What a program did in one run.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct TestRun {
     /// What it returned.
     pub code: u32,
     /// The packet that it left.
@@ -43,8 +43,8 @@ pub struct Ran {
 }
 
 /// Runs a program once on `cpu`: an XDP program on a packet, one of type `syscall` on none (an empty one).
-pub fn on_cpu(program: &Program, cpu: u32, packet: &[u8]) -> Result<Ran> {
-    let _pinned = Pinned::to(cpu)?;
+pub fn on_cpu(program: &SharedProgram, cpu: u32, packet: &[u8]) -> Result<TestRun> {
+    let _pinned = CpuPin::to(cpu)?;
     debug_assert_eq!(current_cpu(), cpu);
     let mut output = vec![0u8; if packet.is_empty() { 0 } else { OUTPUT_BYTES }];
     let mut options = libbpf_sys::bpf_test_run_opts {
@@ -71,7 +71,7 @@ pub fn on_cpu(program: &Program, cpu: u32, packet: &[u8]) -> Result<Ran> {
         return Err(failed(what, "running it")(answer));
     }
     output.truncate(options.data_size_out as usize);
-    Ok(Ran {
+    Ok(TestRun {
         code: options.retval,
         output,
         waits,

@@ -12,7 +12,7 @@ use crate::{
     Feature,
     error::{Result, failed, map_failed},
     links, maps,
-    object::Owned,
+    object::OwnedSkeleton,
     plain,
     skel::sslsniff::{SslsniffSkel, SslsniffSkelBuilder, types},
 };
@@ -95,7 +95,7 @@ pub struct Sniffer {
     /// Whether they go by `uprobe.multi`.
     multi: bool,
     ring: RingBuffer<'static>,
-    skeleton: Owned<SslsniffSkel<'static>>,
+    skeleton: OwnedSkeleton<SslsniffSkel<'static>>,
 }
 
 /// What every version of OpenSSL has, and what came with 1.1.1.
@@ -108,7 +108,7 @@ impl Sniffer {
     /// Loads the programs; `take` is given every record, in [`Sniffer::take`].
     pub fn load(capture: Capture, mut take: impl FnMut(SslPayload<'_>) + 'static) -> Result<Self> {
         let multi = Feature::UprobeMulti.missing()?.is_none();
-        let skeleton = Owned::new("sslsniff", |storage| {
+        let skeleton = OwnedSkeleton::new("sslsniff", |storage| {
             let mut open = SslsniffSkelBuilder::default().open(storage)?;
             if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
                 chosen.counts_only = u32::from(capture == Capture::Nothing);

@@ -9,11 +9,11 @@ use libbpf_rs::{
 };
 
 use crate::{
-    attach::{AttachMethod, Held, Toolbox},
+    attach::{AttachMethod, MethodAttachment, Toolbox},
     error::{Error, Result, map_failed},
     feature::Feature,
     maps,
-    object::Owned,
+    object::OwnedSkeleton,
     plain,
     skel::syscount::{SyscountSkel, SyscountSkelBuilder},
     timing::store,
@@ -92,11 +92,11 @@ impl RingSums {
 /// The counter. Dropping it detaches it.
 pub struct Syscount {
     /// Exit first: a call that is seen to begin is seen to end.
-    held: Option<(Held, Held)>,
+    held: Option<(MethodAttachment, MethodAttachment)>,
     filter: Filter,
     heard: Rc<RefCell<RingSums>>,
     ring: RingBuffer<'static>,
-    skeleton: Owned<SyscountSkel<'static>>,
+    skeleton: OwnedSkeleton<SyscountSkel<'static>>,
 }
 
 impl Syscount {
@@ -107,7 +107,7 @@ impl Syscount {
 
     /// Loads the programs.
     pub fn load(filter: Filter) -> Result<Self> {
-        let skeleton = Owned::new("syscount", |storage| {
+        let skeleton = OwnedSkeleton::new("syscount", |storage| {
             let mut open = SyscountSkelBuilder::default().open(storage)?;
             if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
                 chosen.filter = match filter {
@@ -148,13 +148,13 @@ impl Syscount {
             sums: BTreeMap::new(),
         };
         let programs = &self.skeleton.progs;
-        let exit = Held::attach(
+        let exit = MethodAttachment::attach(
             AttachMethod::Tracepoint,
             &programs.on_exit,
             EXIT,
             &mut Toolbox::default(),
         )?;
-        let enter = Held::attach(
+        let enter = MethodAttachment::attach(
             AttachMethod::Tracepoint,
             &programs.on_enter,
             ENTER,

@@ -26,10 +26,10 @@ use libbpf_rs::{
 
 use crate::{
     error::{Error, Result, lacks, no_area},
-    globals::{Globals, Layout},
+    globals::{Globals, GlobalsLayout},
     mapping,
     object::{listen, said},
-    run::{self, Ran},
+    run::{self, TestRun},
     timing::{self, Loop, Observation, Request},
 };
 
@@ -42,12 +42,12 @@ pub struct OpenObject {
     name: &'static str,
     looping: Loop,
     object: libbpf_rs::OpenObject,
-    layout: Layout,
+    layout: GlobalsLayout,
 }
 
 /// How a map differs from its definition.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shape {
+pub struct MapOverrides {
     /// The most entries that it can have; pages of an arena, bytes of a ring buffer.
     pub max_entries: Option<u32>,
     /// The size of a value.
@@ -77,7 +77,7 @@ impl OpenObject {
         // SAFETY: an open object is a valid `bpf_object`, and the borrow ends before it is used again.
         let btf = Btf::from_bpf_object(unsafe { object.as_libbpf_object().as_ref() });
         let layout = match btf.map_err(failed)? {
-            Some(btf) => Layout::of(name, &btf),
+            Some(btf) => GlobalsLayout::of(name, &btf),
             None => return Err(no_area(name)),
         };
         Ok(OpenObject {
@@ -103,7 +103,7 @@ impl OpenObject {
     }
 
     /// Has a map made, in this shape.
-    pub fn map(&mut self, map: &str, shape: Shape) -> Result<()> {
+    pub fn map(&mut self, map: &str, shape: MapOverrides) -> Result<()> {
         let found = self.object.maps_mut().find(|one| one.name() == map);
         let Some(mut found) = found else {
             return Err(self.lacks("map", map));
@@ -183,7 +183,7 @@ impl TimedObject {
     ) -> Result<Vec<Observation>> {
         let program = loaded(&self.object, &timed_name(program, self.looping))?;
         timing::batch(
-            &run::Program::of(&program)?,
+            &run::SharedProgram::of(&program)?,
             &mut self.globals,
             request,
             packets,
@@ -191,9 +191,9 @@ impl TimedObject {
     }
 
     /// Runs a program once, on a packet, or on none where it is empty.
-    pub fn run(&mut self, program: &str, cpu: u32, packet: &[u8]) -> Result<Ran> {
+    pub fn run(&mut self, program: &str, cpu: u32, packet: &[u8]) -> Result<TestRun> {
         let program = loaded(&self.object, program)?;
-        run::on_cpu(&run::Program::of(&program)?, cpu, packet)
+        run::on_cpu(&run::SharedProgram::of(&program)?, cpu, packet)
     }
 
     /// A global variable of at most 8 bytes.

@@ -22,10 +22,10 @@ use std::{
 use rustix::time::{ClockId, clock_getres, clock_gettime};
 
 use crate::{
-    cpu::Pinned,
+    cpu::CpuPin,
     error::{Error, Result, cpu_number, failed},
     feature::Feature,
-    run::{self, Program, Ran},
+    run::{self, SharedProgram, TestRun},
 };
 
 /// CPUs that a timed program keeps samples for (`TIMING_MAX_CPUS`).
@@ -122,7 +122,7 @@ impl Observation {
 
 /// One CPU's sample as it stands in `.bss`.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Sample {
+pub struct TimingSample {
     /// See [`Observation`].
     pub start_ns: u64,
     /// See [`Observation`].
@@ -142,7 +142,7 @@ pub trait Area {
     /// Writes a request, and forgets the samples of its CPUs.
     fn ask(&mut self, request: &Request<'_>);
     /// Reads the sample of a CPU.
-    fn sample(&self, cpu: u32) -> Sample;
+    fn sample(&self, cpu: u32) -> TimingSample;
 }
 
 /// Implements [`timing::Area`](crate::timing::Area) for a skeleton's `.bss` type.
@@ -164,11 +164,11 @@ macro_rules! timing_area {
                 }
             }
 
-            fn sample(&self, cpu: u32) -> $crate::timing::Sample {
+            fn sample(&self, cpu: u32) -> $crate::timing::TimingSample {
                 use $crate::timing::fetch;
                 match self.timing_samples.get(cpu as usize) {
                     None => Default::default(),
-                    Some(sample) => $crate::timing::Sample {
+                    Some(sample) => $crate::timing::TimingSample {
                         start_ns: fetch(&sample.start_ns),
                         end_ns: fetch(&sample.end_ns),
                         ops: fetch(&sample.ops),
@@ -200,7 +200,7 @@ pub fn fetch<T: Copy>(variable: &T) -> T {
 /// CPU saw, in that order. Several CPUs start together; where one of them is held up by something
 /// else, nothing runs and all try again, for some seconds.
 pub fn batch<A: Area>(
-    program: &Program,
+    program: &SharedProgram,
     area: &mut A,
     request: &Request<'_>,
     packets: &[Vec<u8>],
@@ -226,13 +226,13 @@ pub fn batch<A: Area>(
 }
 
 fn attempt<A: Area>(
-    program: &Program,
+    program: &SharedProgram,
     area: &mut A,
     request: &Request<'_>,
     packets: &[Vec<u8>],
 ) -> Result<Vec<Observation>> {
     area.ask(request);
-    let left: Vec<Ran> = match (request.cpus, packets) {
+    let left: Vec<TestRun> = match (request.cpus, packets) {
         (&[cpu], [packet]) => {
             if request.after_tick {
                 wait_for_tick();
@@ -282,7 +282,7 @@ pub(crate) fn wait_for_tick() {
 
 /// Runs the program on all CPUs at once, each from a thread that is there before any of them runs: a
 /// kernel that does not preempt itself would keep the others waiting behind the first.
-fn on_all(program: &Program, cpus: &[u32], packets: &[Vec<u8>]) -> Result<Vec<Ran>> {
+fn on_all(program: &SharedProgram, cpus: &[u32], packets: &[Vec<u8>]) -> Result<Vec<TestRun>> {
     let arrived = AtomicUsize::new(0);
     let given_up = AtomicBool::new(false);
     let (arrived, given_up) = (&arrived, &given_up);
@@ -290,7 +290,7 @@ fn on_all(program: &Program, cpus: &[u32], packets: &[Vec<u8>]) -> Result<Vec<Ra
         let start = |cpu: u32, packet: &'_ Vec<u8>| {
             let packet = packet.clone();
             let run = move || {
-                let pin = Pinned::to(cpu);
+                let pin = CpuPin::to(cpu);
                 arrived.fetch_add(1, Ordering::AcqRel);
                 while arrived.load(Ordering::Acquire) < cpus.len()
                     && !given_up.load(Ordering::Acquire)

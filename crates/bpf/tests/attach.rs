@@ -12,9 +12,9 @@ use std::{
 };
 
 use bpfcost_bpf::{
-    Pinned, allowed_cpus,
-    attach::{Attach, BatchRequest, Body, Driver, Events, Maps, Probe, others},
-    feature::Version,
+    CpuPin, allowed_cpus,
+    attach::{Attach, BatchRequest, Body, BodyMaps, Driver, Events, ProbePrograms, others},
+    feature::LinuxVersion,
     loaded_programs,
 };
 
@@ -105,7 +105,7 @@ fn ask(events: u64) -> BatchRequest {
 }
 
 /// Attaches the program with that body, makes events, and looks at all that came of them.
-fn check(events: &mut dyn Events, probe: &mut Probe, maps: &Maps, body: Body) {
+fn check(events: &mut dyn Events, probe: &mut ProbePrograms, maps: &BodyMaps, body: Body) {
     let attach = probe.attach();
     let mut attached = probe
         .attach_to(events, body)
@@ -159,10 +159,10 @@ fn check_driver(driver: Driver) {
     let mut events = driver.start().expect("events");
     let before = programs();
     for attach in of(driver).filter(|&attach| can(attach)) {
-        let maps = Maps::make(false).expect("maps");
+        let maps = BodyMaps::make(false).expect("maps");
         let all: Vec<Body> = bodies(attach).collect();
-        let mut probe =
-            Probe::load(attach, &all, &maps).unwrap_or_else(|error| panic!("{attach}: {error}"));
+        let mut probe = ProbePrograms::load(attach, &all, &maps)
+            .unwrap_or_else(|error| panic!("{attach}: {error}"));
         let loaded = &programs() - &before;
         assert!(loaded.len() >= all.len(), "{attach}: {loaded:?}");
         // Attaching to everything takes an emulated guest many seconds.
@@ -184,7 +184,7 @@ fn every_type_runs_for_every_event_and_leaves_nothing() {
     if !require::host() {
         return;
     }
-    let _pinned = Pinned::to(allowed_cpus()[0]).expect("a CPU");
+    let _pinned = CpuPin::to(allowed_cpus()[0]).expect("a CPU");
     let before = left();
     for driver in DRIVERS {
         check_driver(driver);
@@ -199,7 +199,7 @@ fn every_type_runs_for_every_event_and_leaves_nothing() {
 
 /// Another process's program on the tracepoint or the function is reported by its name.
 fn who_else_is_there_is_told() {
-    let maps = Maps::make(false).expect("maps");
+    let maps = BodyMaps::make(false).expect("maps");
     for attach in DRIVERS
         .into_iter()
         .flat_map(of)
@@ -212,7 +212,7 @@ fn who_else_is_there_is_told() {
         let driver = attach.driver();
         let alone = others(driver).expect("an answer");
         let mut events = driver.start().expect("events");
-        let mut probe = Probe::load(attach, &[Body::Empty], &maps).expect("a probe");
+        let mut probe = ProbePrograms::load(attach, &[Body::Empty], &maps).expect("a probe");
         let attached = probe
             .attach_to(&mut *events, Body::Empty)
             .expect("attached");
@@ -221,7 +221,10 @@ fn who_else_is_there_is_told() {
         let took = begun.elapsed();
         // Links of perf tell their tracepoints since Linux 6.6.
         let by_perf = matches!(attach, Attach::Tracepoint | Attach::TracepointPrintk);
-        if said == alone && by_perf && Version::of_release(&release()) < Some(Version((6, 6))) {
+        if said == alone
+            && by_perf
+            && LinuxVersion::of_release(&release()) < Some(LinuxVersion((6, 6)))
+        {
             continue;
         }
         assert_ne!(said, alone, "{attach} is not seen");
@@ -235,8 +238,9 @@ fn what_is_not_of_a_family_is_refused() {
     if !can(Attach::RawTpPrintk) || !can(Attach::RawTp) {
         return;
     }
-    let maps = Maps::make(false).expect("maps");
-    let mut probe = Probe::load(Attach::RawTpPrintk, &[Body::Empty], &maps).expect("a probe");
+    let maps = BodyMaps::make(false).expect("maps");
+    let mut probe =
+        ProbePrograms::load(Attach::RawTpPrintk, &[Body::Empty], &maps).expect("a probe");
     let mut events = Driver::Kfunc.start().expect("events");
     let refused = probe.attach_to(&mut *events, Body::Empty).map(|_| ());
     let words = refused.expect_err("another family").to_string();
@@ -288,8 +292,8 @@ fn attached_until_killed() {
     };
     let mut all = Attach::ALL.into_iter();
     let attach = all.find(|attach| *attach.name() == *name).expect("a type");
-    let maps = Maps::make(false).expect("maps");
-    let mut probe = Probe::load(attach, &[Body::Empty], &maps).expect("a probe");
+    let maps = BodyMaps::make(false).expect("maps");
+    let mut probe = ProbePrograms::load(attach, &[Body::Empty], &maps).expect("a probe");
     let mut events = attach.driver().start().expect("events");
     let _attached = probe
         .attach_to(&mut *events, Body::Empty)

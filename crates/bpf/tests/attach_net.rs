@@ -12,8 +12,8 @@ use std::{
 };
 
 use bpfcost_bpf::{
-    Pinned,
-    attach::{Attach, BatchRequest, Body, Driver, Maps, Probe, ProbeCounts},
+    CpuPin,
+    attach::{Attach, BatchRequest, Body, BodyMaps, Driver, ProbeCounts, ProbePrograms},
     current_cpu, loaded_programs,
 };
 
@@ -121,7 +121,7 @@ fn every_packet_is_seen_once() {
         cpu: current_cpu(),
         after_tick: false,
     };
-    let pinned = Pinned::to(ask.cpu).expect("pinned");
+    let pinned = CpuPin::to(ask.cpu).expect("pinned");
     for driver in [Driver::Sendto, Driver::Frames] {
         let types = TYPES.into_iter().filter(|attach| attach.driver() == driver);
         let types: Vec<Attach> = types.filter(|attach| here(*attach)).collect();
@@ -136,10 +136,10 @@ fn every_packet_is_seen_once() {
             assert!(driven.events >= EVENTS && driven.made >= driven.events);
             assert!(driven.elapsed_ns > 0.0, "{driven:?}");
         }
-        let maps = Maps::make(false).expect("maps");
+        let maps = BodyMaps::make(false).expect("maps");
         for attach in types {
             let bodies: Vec<Body> = Body::ALL.into_iter().filter(|b| attach.takes(*b)).collect();
-            let mut probe = Probe::load(attach, &bodies, &maps).expect("programs");
+            let mut probe = ProbePrograms::load(attach, &bodies, &maps).expect("programs");
             for body in bodies {
                 let case = format!("{attach}/{body}");
                 maps.take(body).expect("what was left");
@@ -168,7 +168,7 @@ fn every_packet_is_seen_once() {
                 assert_eq!(probe.seen(), expected, "{case}");
             }
         }
-        let foreign = Probe::load(Attach::PerfEvent, &[Body::Empty], &maps);
+        let foreign = ProbePrograms::load(Attach::PerfEvent, &[Body::Empty], &maps);
         let refused = foreign
             .expect("programs")
             .attach_to(&mut *events, Body::Empty);
@@ -268,10 +268,10 @@ fn what_a_kill_leaves_is_removed_by_the_next() {
 fn without_a_control_group_the_other_types_go_on() {
     let name = "without_a_control_group_the_other_types_go_on";
     if std::env::var_os(AGAIN).is_some() {
-        let maps = Maps::make(false).expect("maps");
+        let maps = BodyMaps::make(false).expect("maps");
         let mut events = Driver::Sendto.start().expect("events");
         for attach in [Attach::CgroupSkb, Attach::XdpGeneric] {
-            let mut probe = Probe::load(attach, &[Body::Empty], &maps).expect("programs");
+            let mut probe = ProbePrograms::load(attach, &[Body::Empty], &maps).expect("programs");
             match probe.attach_to(&mut *events, Body::Empty) {
                 Ok(_attached) => println!("said: {attach} is attached"),
                 Err(error) => println!("said: {attach}: {error}"),

@@ -5,7 +5,7 @@ mod require;
 use std::{fs, os::unix::fs::FileExt as _, sync::Mutex};
 
 use bpfcost_bpf::{
-    attach::{Attach, BatchRequest, Body, Driver, Events, Maps, Probe, SiteCode},
+    attach::{Attach, BatchRequest, Body, BodyMaps, Driver, Events, ProbePrograms, SiteCode},
     current_cpu,
 };
 
@@ -30,7 +30,7 @@ fn programs_run_for_every_event_and_are_gone_afterwards() {
         return;
     }
     let _alone = ALONE.lock();
-    let maps = Maps::make(false).expect("maps");
+    let maps = BodyMaps::make(false).expect("maps");
     let code = code_of_this_program();
     let mut attached = 0;
     for attach in Attach::ALL {
@@ -38,7 +38,7 @@ fn programs_run_for_every_event_and_are_gone_afterwards() {
             continue;
         }
         let mut events = attach.driver().start().expect("driver");
-        let mut probe = Probe::load(attach, &Body::ALL, &maps).expect("load");
+        let mut probe = ProbePrograms::load(attach, &Body::ALL, &maps).expect("load");
         for body in Body::ALL {
             hits_every_event(&mut *events, &mut probe, body, &maps, &code);
             assert_eq!(code_of_this_program(), code, "{attach} {body}: detached");
@@ -61,9 +61,9 @@ fn can(attach: Attach) -> bool {
 
 fn hits_every_event(
     events: &mut dyn Events,
-    probe: &mut Probe,
+    probe: &mut ProbePrograms,
     body: Body,
-    maps: &Maps,
+    maps: &BodyMaps,
     code: &[u8],
 ) {
     let attach = probe.attach();
@@ -161,9 +161,9 @@ fn the_largest_batch_of_page_faults_is_whole() {
         return;
     }
     let _alone = ALONE.lock();
-    let maps = Maps::make(false).expect("maps");
+    let maps = BodyMaps::make(false).expect("maps");
     let mut events = Driver::PageFault.start().expect("driver");
-    let mut probe = Probe::load(Attach::PerfEvent, &[Body::Empty], &maps).expect("load");
+    let mut probe = ProbePrograms::load(Attach::PerfEvent, &[Body::Empty], &maps).expect("load");
     let _attached = probe.attach_to(&mut *events, Body::Empty).expect("attach");
     let most = Driver::PageFault.most().expect("a limit");
     let ask = BatchRequest {
@@ -184,9 +184,9 @@ fn drivers_refuse_attach_types_of_others() {
         return;
     }
     let _alone = ALONE.lock();
-    let maps = Maps::make(false).expect("maps");
+    let maps = BodyMaps::make(false).expect("maps");
     let mut events = Driver::UserRet.start().expect("driver");
-    let mut probe = Probe::load(Attach::UprobeNop, &[Body::Empty], &maps).expect("load");
+    let mut probe = ProbePrograms::load(Attach::UprobeNop, &[Body::Empty], &maps).expect("load");
     let refused = probe.attach_to(&mut *events, Body::Empty);
     let words = refused.err().expect("an error").to_string();
     assert_eq!(words, "uprobe-nop is not attached to events of user-ret");

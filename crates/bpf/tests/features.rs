@@ -11,7 +11,7 @@ use std::{
 
 use bpfcost_bpf::{
     Feature,
-    feature::{Missing, Version, Why},
+    feature::{LinuxVersion, MissingFeature, MissingReason},
     loaded_maps, loaded_programs,
 };
 use nix::sys::resource::{Resource, setrlimit};
@@ -40,8 +40,8 @@ fn release() -> String {
     release.trim().to_owned()
 }
 
-fn version() -> Version {
-    Version::of_release(&release()).expect("a version")
+fn version() -> LinuxVersion {
+    LinuxVersion::of_release(&release()).expect("a version")
 }
 
 /// Whether the capability of that name is in effect, by the kernel's numbers.
@@ -64,31 +64,31 @@ fn capable(name: &str) -> bool {
 
 /// Fails where the reason does not hold.
 #[track_caller]
-fn assert_holds(missing: &Missing) {
+fn assert_holds(missing: &MissingFeature) {
     let feature = missing.feature;
     let said = missing.to_string();
     assert_eq!(missing.release, release());
     match &missing.why {
-        Why::TooOld => {
+        MissingReason::TooOld => {
             assert!(version() < feature.since(), "{said}");
             assert!(said.contains(&feature.since().to_string()), "{said}");
         }
-        Why::NotBuiltIn => {
+        MissingReason::NotBuiltIn => {
             let option = feature.config().expect("an option");
             assert!(version() >= feature.since(), "{said}");
             assert_ne!(built_with(option), Some(true), "{said}");
             assert!(said.contains(option), "{said}");
         }
-        Why::Unexplained(_) => panic!("{said}"),
-        Why::NotAllowed(lacks) => {
+        MissingReason::Unexplained(_) => panic!("{said}"),
+        MissingReason::NotAllowed(lacks) => {
             assert!(
                 !lacks.is_empty() && !lacks.iter().any(|one| capable(one)),
                 "{said}"
             );
         }
         // Only the kernel can say so, and it is not ours to test.
-        Why::Refused(words) => assert!(words.contains("ermi"), "{said}"),
-        Why::Off(_) => match feature {
+        MissingReason::Refused(words) => assert!(words.contains("ermi"), "{said}"),
+        MissingReason::Off(_) => match feature {
             Feature::Lsm => {
                 let modules = fs::read_to_string("/sys/kernel/security/lsm").unwrap_or_default();
                 assert!(

@@ -4,7 +4,7 @@ mod require;
 
 use bpfcost_bpf::{
     Error,
-    timed::{OpenObject, Shape},
+    timed::{MapOverrides, OpenObject},
     timing::{Loop, Request},
 };
 
@@ -61,7 +61,7 @@ fn what_an_object_lacks_is_named() {
     let lacks = [
         says(open.time("ladder_2").expect_err("no such program")),
         says(
-            open.map("rungs", Shape::default())
+            open.map("rungs", MapOverrides::default())
                 .expect_err("no such map"),
         ),
         says(open.set("product", 1).expect_err("no such variable")),

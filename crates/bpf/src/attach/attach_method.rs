@@ -3,17 +3,17 @@
 use libbpf_rs::{Link, OpenProgramMut, ProgramMut};
 
 use super::{
-    Attach, Attached,
+    Attach, Attachment,
     kernel::{self, Event, Inside, Tools, tracepoint_name},
 };
 use crate::{
     error::{Error, Result, failed},
-    feature::{self, Feature, Version},
+    feature::{self, Feature, LinuxVersion},
     stats::RunStats,
 };
 
 /// The kernel that first tells what a link to many functions missed (3acf8ace6823).
-const LINKS_TELL: Version = Version((6, 7));
+const LINKS_TELL: LinuxVersion = LinuxVersion((6, 7));
 
 /// How a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,12 +125,12 @@ impl AttachMethod {
 pub(crate) struct Toolbox(Option<Tools>);
 
 /// An attached program. Dropping it detaches the program.
-pub(crate) struct Held {
+pub(crate) struct MethodAttachment {
     method: AttachMethod,
-    by: By,
+    by: AttachPoint,
 }
 
-enum By {
+enum AttachPoint {
     Link(Link),
     /// The event is dropped behind the link, for one that is in use is not removed.
     Event(
@@ -140,7 +140,7 @@ enum By {
     Inside(Inside),
 }
 
-impl Held {
+impl MethodAttachment {
     /// Attaches a loaded program.
     pub(crate) fn attach(
         method: AttachMethod,
@@ -150,15 +150,15 @@ impl Held {
     ) -> Result<Self> {
         let attach = method.attach();
         let of_link = |link: libbpf_rs::Result<Link>| {
-            link.map(By::Link)
+            link.map(AttachPoint::Link)
                 .map_err(|source| method.explain(event, source))
         };
-        let of_event = |maxactive| -> Result<By> {
+        let of_event = |maxactive| -> Result<AttachPoint> {
             let (made, opened) = Event::open(event, maxactive)?
                 .map_err(|error| method.explain(event, error.into()))?;
             let link =
                 kernel::perf(program, opened).map_err(|source| method.explain(event, source));
-            Ok(By::Event(link?, made))
+            Ok(AttachPoint::Event(link?, made))
         };
         let by = match method {
             AttachMethod::Tracepoint => {
@@ -173,7 +173,7 @@ impl Held {
                     Some(tools) => tools,
                     none => none.insert(Tools::make()?),
                 };
-                By::Inside(kernel::inside(attach, program, event, tools)?)
+                AttachPoint::Inside(kernel::inside(attach, program, event, tools)?)
             }
             AttachMethod::KprobeMulti => of_link(kernel::multi(program, event, false))?,
             AttachMethod::KretprobeMulti => of_link(kernel::multi(program, event, true))?,
@@ -181,7 +181,7 @@ impl Held {
                 of_link(program.attach_trace())?
             }
         };
-        Ok(Held { method, by })
+        Ok(MethodAttachment { method, by })
     }
 
     /// Events that the kernel says were missed, since it was attached and, by the program itself, since it
@@ -192,13 +192,13 @@ impl Held {
             AttachMethod::KprobeMulti | AttachMethod::KretprobeMulti
         );
         let by_mechanism = match &mut self.by {
-            By::Event(_, event) => event.missed().map_err(failed(
+            AttachPoint::Event(_, event) => event.missed().map_err(failed(
                 self.method.attach().to_string(),
                 "asking what it missed, in tracefs's kprobe_profile",
             ))?,
-            By::Link(_) if multi && !links_tell() => return Ok(None),
-            By::Link(link) => kernel::missed(link)?,
-            By::Inside(inside) => inside.missed()?,
+            AttachPoint::Link(_) if multi && !links_tell() => return Ok(None),
+            AttachPoint::Link(link) => kernel::missed(link)?,
+            AttachPoint::Inside(inside) => inside.missed()?,
         };
         let passed_over = RunStats::of(program)?.recursion_misses;
         Ok(Some(by_mechanism + passed_over))
@@ -207,5 +207,5 @@ impl Held {
 
 /// Whether this kernel says what a link to many functions missed.
 fn links_tell() -> bool {
-    Version::of_release(&feature::release()).is_some_and(|version| version >= LINKS_TELL)
+    LinuxVersion::of_release(&feature::release()).is_some_and(|version| version >= LINKS_TELL)
 }

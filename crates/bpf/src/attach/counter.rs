@@ -4,13 +4,13 @@
 
 use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
-use super::attach_method::{AttachMethod, Held, Toolbox};
+use super::attach_method::{AttachMethod, MethodAttachment, Toolbox};
 use crate::{
     cpu::current_cpu,
     error::{Error, Result},
     feature::Feature,
     maps,
-    object::Owned,
+    object::OwnedSkeleton,
     plain, run,
     skel::counter::{CounterSkel, CounterSkelBuilder, types::counter_counts},
     timing::{fetch, store},
@@ -88,11 +88,11 @@ impl HitCounts {
 pub struct Counter {
     method: AttachMethod,
     event: String,
-    held: Option<Held>,
+    held: Option<MethodAttachment>,
     /// What was counted before it was attached: counts of a program begin when it is loaded.
     before: HitCounts,
     tools: Toolbox,
-    skeleton: Owned<CounterSkel<'static>>,
+    skeleton: OwnedSkeleton<CounterSkel<'static>>,
 }
 
 impl Counter {
@@ -121,7 +121,7 @@ impl Counter {
     /// Loads the program, for a tracepoint `category:name` or a function of the kernel.
     pub fn load(method: AttachMethod, event: &str, work: CounterBody) -> Result<Self> {
         let (number, helper) = work.known();
-        let skeleton = Owned::new("counter", |storage| {
+        let skeleton = OwnedSkeleton::new("counter", |storage| {
             let mut open = CounterSkelBuilder::default().open(storage)?;
             if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
                 chosen.work = number;
@@ -165,7 +165,7 @@ impl Counter {
         self.held = None;
         let before = self.sum()?;
         let program = self.skeleton.program(name(self.method))?;
-        let held = Held::attach(self.method, &program, &self.event, &mut self.tools)?;
+        let held = MethodAttachment::attach(self.method, &program, &self.event, &mut self.tools)?;
         let missed = self.held.insert(held).missed(&program)?;
         self.before = HitCounts { missed, ..before };
         Ok(())

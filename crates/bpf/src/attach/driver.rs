@@ -7,7 +7,7 @@ use libbpf_rs::{Link, ProgramMut};
 use super::{
     Attach,
     fault::Faults,
-    kernel::{self, Kernel},
+    kernel::{self, KernelDriver},
     net::{Frames, Sendto},
     user::{SiteCode, UserCalls},
 };
@@ -29,42 +29,42 @@ table! {
 /// Who makes the events of a family of attach types.
 pub enum Driver: Known {
     /// BPF calls `bpf_get_numa_node_id`.
-    Helper = in_kernel("helper", "a call of bpf_get_numa_node_id", IN_KERNEL, Called {
+    Helper = in_kernel("helper", "a call of bpf_get_numa_node_id", IN_KERNEL, DriverCall {
         program: "drive_helper",
         functions: &["bpf_get_numa_node_id"],
         tracepoint: None,
     });
     /// BPF calls `bpf_modify_return_test_tp`, which has a tracepoint in it.
-    Kfunc = in_kernel("kfunc", "a call of bpf_modify_return_test_tp, its tracepoint in it", BY_KFUNC, Called {
+    Kfunc = in_kernel("kfunc", "a call of bpf_modify_return_test_tp, its tracepoint in it", BY_KFUNC, DriverCall {
         program: "drive_kfunc",
         functions: &["bpf_modify_return_test_tp"],
         tracepoint: Some("bpf_test_run:bpf_trigger_tp"),
     });
     /// BPF calls `bpf_trace_printk`, which has a tracepoint in it.
-    Printk = in_kernel("printk", "a call of bpf_trace_printk, its tracepoint in it", IN_KERNEL, Called {
+    Printk = in_kernel("printk", "a call of bpf_trace_printk, its tracepoint in it", IN_KERNEL, DriverCall {
         program: "drive_printk",
         functions: &["bpf_trace_printk"],
         tracepoint: Some("bpf_trace:bpf_trace_printk"),
     });
     /// BPF calls bpf(2) from inside.
-    SysBpf = in_kernel("sys-bpf", "a call of bpf(2) from inside the kernel", IN_KERNEL, Called {
+    SysBpf = in_kernel("sys-bpf", "a call of bpf(2) from inside the kernel", IN_KERNEL, DriverCall {
         program: "drive_sys_bpf",
         functions: &["security_bpf", "bpf_lsm_bpf"],
         tracepoint: None,
     });
     /// A thread sends datagrams of one byte to a veth whose other end drops them.
-    Sendto = of("sendto", "a datagram sent into a veth, and dropped at its other end", &[Feature::Veth], Source::Sendto);
+    Sendto = of("sendto", "a datagram sent into a veth, and dropped at its other end", &[Feature::Veth], EventSource::Sendto);
     /// The kernel sends frames of its own to a veth, in batches of 64.
     Frames = of(
         "frames",
         "a frame redirected into a veth, and dropped at its other end",
         &[Feature::Btf, Feature::Veth, Feature::XdpFrames, Feature::BpfLoop],
-        Source::Frames,
+        EventSource::Frames,
     );
     /// A thread reads pages that are not there yet.
     PageFault = Known {
         most: Some(MOST_FAULTS),
-        ..of("page-fault", "a page read that was not there", &[], Source::PageFaults)
+        ..of("page-fault", "a page read that was not there", &[], EventSource::PageFaults)
     };
     /// A thread calls a function that begins with a `nop`.
     UserNop = calls("user-nop", "a call of a function that begins with a nop", Routine::Nop);
@@ -87,12 +87,12 @@ struct Known {
     about: &'static str,
     needs: &'static [Feature],
     most: Option<u64>,
-    source: Source,
+    source: EventSource,
 }
 
 /// What makes the events.
-enum Source {
-    Kernel(Called),
+enum EventSource {
+    Kernel(DriverCall),
     Calls(Routine),
     Sendto,
     Frames,
@@ -101,7 +101,7 @@ enum Source {
 
 /// What a program of `bpf/driver.bpf.c` calls in its timed loop.
 #[derive(Clone, Copy)]
-pub(super) struct Called {
+pub(super) struct DriverCall {
     /// The program's name, for the cheapest loop.
     pub(super) program: &'static str,
     /// The kernel's functions that each event passes through, the one that is called first.
@@ -122,7 +122,7 @@ const fn of(
     name: &'static str,
     about: &'static str,
     needs: &'static [Feature],
-    source: Source,
+    source: EventSource,
 ) -> Known {
     Known {
         name,
@@ -137,16 +137,16 @@ const fn in_kernel(
     name: &'static str,
     about: &'static str,
     needs: &'static [Feature],
-    called: Called,
+    called: DriverCall,
 ) -> Known {
     Known {
         most: Some(MOST_CALLS),
-        ..of(name, about, needs, Source::Kernel(called))
+        ..of(name, about, needs, EventSource::Kernel(called))
     }
 }
 
 const fn calls(name: &'static str, about: &'static str, routine: Routine) -> Known {
-    of(name, about, &[], Source::Calls(routine))
+    of(name, about, &[], EventSource::Calls(routine))
 }
 
 impl Driver {
@@ -166,9 +166,9 @@ impl Driver {
     }
 
     /// What is called in the kernel for each event, where that is known.
-    pub(super) fn called(self) -> Option<Called> {
+    pub(super) fn called(self) -> Option<DriverCall> {
         match self.known().source {
-            Source::Kernel(called) => Some(called),
+            EventSource::Kernel(called) => Some(called),
             _ => None,
         }
     }
@@ -187,11 +187,11 @@ impl Driver {
     /// Gets ready to make events: programs loaded, interfaces made. Dropping it undoes all of it.
     pub fn start(self) -> Result<Box<dyn Events>> {
         Ok(match self.known().source {
-            Source::Kernel(called) => Box::new(Kernel::load(self, called)?),
-            Source::Calls(routine) => Box::new(UserCalls::of(self, routine)?),
-            Source::Sendto => Box::new(Sendto::start()?),
-            Source::Frames => Box::new(Frames::start()?),
-            Source::PageFaults => Box::new(Faults::map()?),
+            EventSource::Kernel(called) => Box::new(KernelDriver::load(self, called)?),
+            EventSource::Calls(routine) => Box::new(UserCalls::of(self, routine)?),
+            EventSource::Sendto => Box::new(Sendto::start()?),
+            EventSource::Frames => Box::new(Frames::start()?),
+            EventSource::PageFaults => Box::new(Faults::map()?),
         })
     }
 }
@@ -209,7 +209,7 @@ pub struct BatchRequest {
 
 /// What came of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Driven {
+pub struct BatchResult {
     /// Events that were timed: as many as asked for, or more where they come in sets.
     pub events: u64,
     /// Events in all: those around the timed ones too, where there are some.
@@ -226,14 +226,14 @@ pub struct Driven {
 pub trait Events {
     /// Attaches a program to the events, which was [aimed](Attach::aim) at them before it was loaded: one of this
     /// crate or anyone's.
-    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>>;
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>>;
 
     /// Makes events, and times them.
-    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven>;
+    fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult>;
 }
 
 /// A program that is attached. Dropping it detaches the program, and puts back every setting.
-pub trait Attached {
+pub trait Attachment {
     /// What is wrong with how it is attached just now, asked before and after each batch.
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         Ok(None)
@@ -267,9 +267,9 @@ pub struct Trouble {
 }
 
 /// A link that libbpf knows nothing of. Closing it detaches the program.
-impl Attached for OwnedFd {}
+impl Attachment for OwnedFd {}
 
-impl Attached for Link {
+impl Attachment for Link {
     fn missed(&mut self) -> Result<u64> {
         kernel::missed(self)
     }

@@ -23,8 +23,8 @@ use rustix::{
 };
 
 use super::{
-    Attach, Attached, BatchRequest, Driven, Driver, Events, driver::MOST_FAULTS, kernel::perf,
-    stopwatch,
+    Attach, Attachment, BatchRequest, BatchResult, Driver, Events, driver::MOST_FAULTS,
+    kernel::perf, stopwatch,
 };
 use crate::{
     error::{Result, failed},
@@ -72,7 +72,7 @@ impl Faults {
 
 impl Events for Faults {
     /// Events of the calling thread are counted, so batches must be made by it too.
-    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         Driver::PageFault.owns(attach)?;
         let event = open_event().map_err(failed(attach.name(), "opening the event"))?;
         let ours = event
@@ -89,7 +89,7 @@ impl Events for Faults {
         }))
     }
 
-    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult> {
         let pages = usize::try_from(ask.events).map_or(PAGES, |events| events.min(PAGES));
         let ask = BatchRequest {
             events: pages as u64,
@@ -119,7 +119,7 @@ struct FaultAttachment {
     _event: Rc<OwnedFd>,
 }
 
-impl Attached for FaultAttachment {}
+impl Attachment for FaultAttachment {}
 
 /// Addresses that can be read, and have no memory of their own.
 struct Memory {

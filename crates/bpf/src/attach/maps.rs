@@ -29,7 +29,7 @@ const SPARE_EVENTS: u64 = 256;
 const UNWRITTEN: u8 = 0xff;
 
 /// Maps of all bodies.
-pub struct Maps {
+pub struct BodyMaps {
     last_pid: MapHandle,
     hits_by_pid: MapHandle,
     events: MapHandle,
@@ -40,7 +40,7 @@ pub struct Maps {
     whole: Rc<Cell<u64>>,
 }
 
-impl Maps {
+impl BodyMaps {
     /// Makes them. With `exact`, hashes have no seed, so that every load has the same buckets.
     pub fn make(exact: bool) -> Result<Self> {
         let seed = if exact { sys::BPF_F_ZERO_SEED } else { 0 };
@@ -56,7 +56,7 @@ impl Maps {
         let events = make("events", MapType::RingBuf, [0, 0, RING_BYTES], 0)?;
         let whole = Rc::new(Cell::new(0));
         let counted = Rc::clone(&whole);
-        Ok(Maps {
+        Ok(BodyMaps {
             reader: maps::ring(&events, "events", move |event| {
                 let right = event.len() == EVENT_BYTES;
                 counted.set(counted.get() + u64::from(right));

@@ -1,7 +1,7 @@
 //! Ways to attach a program to an event, and drivers that make the events.
 //!
 //! An attach type belongs to one [`Driver`]: the same events with nothing attached are its baseline.
-//! [`Probe`] holds the loaded programs of an attach type, one a [`Body`]; [`Events`] makes the events of a
+//! [`ProbePrograms`] holds the loaded programs of an attach type, one a [`Body`]; [`Events`] makes the events of a
 //! driver and attaches programs to them. What they measure and what is not in the number stands at the
 //! head of `bpf/probe.bpf.c` and `bpf/driver.bpf.c`.
 
@@ -23,14 +23,14 @@ mod user_object;
 use libbpf_rs::{Link, ProgramMut};
 
 pub use attach_method::AttachMethod;
-pub(crate) use attach_method::{Held, Toolbox};
+pub(crate) use attach_method::{MethodAttachment, Toolbox};
 pub use body::Body;
 pub use buffers::BufferCounts;
 pub use counter::{Counter, CounterBody, HitCounts};
-pub use driver::{Attached, BatchRequest, Driven, Driver, Events, Trouble};
+pub use driver::{Attachment, BatchRequest, BatchResult, Driver, Events, Trouble};
 pub use kernel::others::{attached_at, others};
-pub use maps::Maps;
-pub use probe::{Probe, ProbeCounts};
+pub use maps::BodyMaps;
+pub use probe::{ProbeCounts, ProbePrograms};
 pub use types::Attach;
 use types::ProgramKind;
 pub use user::SiteCode;

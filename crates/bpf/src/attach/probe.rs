@@ -5,19 +5,19 @@ use libbpf_rs::{
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
-use super::{Attach, Attached, Body, Events, Maps};
+use super::{Attach, Attachment, Body, BodyMaps, Events};
 use crate::{
     error::Result,
-    object::Owned,
+    object::OwnedSkeleton,
     skel::probe::{ProbeSkel, ProbeSkelBuilder, types},
     stats::RunStats,
     timing::{fetch, store},
 };
 
 /// Programs of one attach type, one a body.
-pub struct Probe {
+pub struct ProbePrograms {
     attach: Attach,
-    skeleton: Owned<ProbeSkel<'static>>,
+    skeleton: OwnedSkeleton<ProbeSkel<'static>>,
 }
 
 /// Counts of a program's runs, since they began.
@@ -35,11 +35,11 @@ pub struct ProbeCounts {
     pub strangers: u64,
 }
 
-impl Probe {
+impl ProbePrograms {
     /// Loads the programs with these bodies.
-    pub fn load(attach: Attach, bodies: &[Body], maps: &Maps) -> Result<Self> {
+    pub fn load(attach: Attach, bodies: &[Body], maps: &BodyMaps) -> Result<Self> {
         let names: Vec<String> = bodies.iter().map(|&body| name(attach, body)).collect();
-        let skeleton = Owned::new("probe", |storage| {
+        let skeleton = OwnedSkeleton::new("probe", |storage| {
             let mut open = ProbeSkelBuilder::default().open(storage)?;
             maps.lend(&mut open)?;
             for mut program in open.open_object_mut().progs_mut() {
@@ -51,7 +51,7 @@ impl Probe {
             }
             open.load()
         })?;
-        Ok(Probe { attach, skeleton })
+        Ok(ProbePrograms { attach, skeleton })
     }
 
     /// How its programs are attached.
@@ -65,7 +65,11 @@ impl Probe {
     }
 
     /// Attaches the program with that body to a driver's events.
-    pub fn attach_to(&mut self, events: &mut dyn Events, body: Body) -> Result<Box<dyn Attached>> {
+    pub fn attach_to(
+        &mut self,
+        events: &mut dyn Events,
+        body: Body,
+    ) -> Result<Box<dyn Attachment>> {
         let attached = events.attach(self.attach, &self.program(body)?)?;
         // Where it is attached to all functions, the hits of this one count.
         if let (Some(function), Some(bss)) = (attached.function(), self.bss()) {

@@ -5,11 +5,11 @@
 
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
-use super::{BatchRequest, Driven};
+use super::{BatchRequest, BatchResult};
 use crate::{cpu, error::Result, timing::wait_for_tick};
 
 /// Does the work, which makes as many events as asked for.
-pub(super) fn time(ask: &BatchRequest, work: impl FnOnce() -> Result<()>) -> Result<Driven> {
+pub(super) fn time(ask: &BatchRequest, work: impl FnOnce() -> Result<()>) -> Result<BatchResult> {
     let tick_ns = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1);
     if ask.after_tick {
         wait_for_tick();
@@ -21,7 +21,7 @@ pub(super) fn time(ask: &BatchRequest, work: impl FnOnce() -> Result<()>) -> Res
     let end = now(ClockId::Monotonic);
     // The coarse clock moves at ticks alone, by about their distance.
     let moved = now(ClockId::MonotonicCoarse).saturating_sub(coarse);
-    Ok(Driven {
+    Ok(BatchResult {
         events: ask.events,
         made: ask.events,
         elapsed_ns: end.saturating_sub(start) as f64,

@@ -11,7 +11,7 @@ use std::{
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
 use super::{
-    Attach, Attached, BatchRequest, Driven, Driver, Events, ProgramKind, Trouble, stopwatch,
+    Attach, Attachment, BatchRequest, BatchResult, Driver, Events, ProgramKind, Trouble, stopwatch,
 };
 use crate::{
     error::{Error, Result, failed},
@@ -110,7 +110,7 @@ impl UserCalls {
 }
 
 impl Events for UserCalls {
-    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         self.driver.owns(attach)?;
         let pid = process::id() as i32;
         let many = |retprobe, session| {
@@ -133,12 +133,12 @@ impl Events for UserCalls {
         };
         let link = link.map_err(failed(attach.name(), "attaching it"))?;
         routine::call(self.routine, FIRST_CALLS);
-        let site = Site::now(link, self.routine);
+        let site = RoutineProbe::now(link, self.routine);
         self.attached = Rc::downgrade(&site.alive);
         Ok(Box::new(site))
     }
 
-    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult> {
         self.untouched()?;
         stopwatch::time(ask, || {
             routine::call(self.routine, ask.events);
@@ -148,18 +148,18 @@ impl Events for UserCalls {
 }
 
 /// A probe at a routine.
-struct Site {
+struct RoutineProbe {
     _link: Link,
     alive: Rc<()>,
     routine: Routine,
     placed: SiteCode,
 }
 
-impl Site {
+impl RoutineProbe {
     /// After the first hits. What becomes of a site differs between kernels, so it is taken as it is, and has to
     /// stay.
     fn now(link: Link, routine: Routine) -> Self {
-        Site {
+        RoutineProbe {
             _link: link,
             alive: Rc::new(()),
             routine,
@@ -168,7 +168,7 @@ impl Site {
     }
 }
 
-impl Attached for Site {
+impl Attachment for RoutineProbe {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         let code = routine::code(self.routine);
         let got = SiteCode::at(&code);

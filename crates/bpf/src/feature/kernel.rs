@@ -20,23 +20,23 @@ const LOG_BYTES: usize = 4096;
 
 /// What the kernel answered instead of yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct No {
+pub(crate) struct KernelRefusal {
     /// The error's number.
     pub(crate) errno: i32,
     /// The verifier's words, where it was asked.
     pub(super) log: String,
 }
 
-impl No {
+impl KernelRefusal {
     pub(super) fn of(errno: i32) -> Self {
-        No {
+        KernelRefusal {
             errno,
             log: String::new(),
         }
     }
 }
 
-impl fmt::Display for No {
+impl fmt::Display for KernelRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // As the C library has no word for it.
         match self.errno {
@@ -51,7 +51,7 @@ pub(super) const ENOTSUPP: i32 = 524;
 
 /// A program to load.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Program<'a> {
+pub(crate) struct ProgramSpec<'a> {
     /// At most 15 characters.
     pub(super) name: Option<&'a CStr>,
     pub(super) kind: sys::bpf_prog_type,
@@ -85,19 +85,19 @@ pub(super) const fn instruction(code: u8, jump: i16, value: i32) -> bpf_insn {
 }
 
 /// The shortest program.
-pub(crate) fn returns_0(kind: sys::bpf_prog_type) -> Program<'static> {
+pub(crate) fn returns_0(kind: sys::bpf_prog_type) -> ProgramSpec<'static> {
     const RETURNS_0: &[bpf_insn] = &[instruction(MOVE, 0, 0), instruction(EXIT, 0, 0)];
-    Program {
+    ProgramSpec {
         kind,
         instructions: RETURNS_0,
-        ..Program::default()
+        ..ProgramSpec::default()
     }
 }
 
-impl<'a> Program<'a> {
+impl<'a> ProgramSpec<'a> {
     /// The same with a name, of at most 15 characters.
     pub(crate) fn named(self, name: &'a CStr) -> Self {
-        Program {
+        ProgramSpec {
             name: Some(name),
             ..self
         }
@@ -105,7 +105,7 @@ impl<'a> Program<'a> {
 }
 
 /// Loads a program.
-pub(crate) fn load(program: Program<'_>) -> Result<OwnedFd, No> {
+pub(crate) fn load(program: ProgramSpec<'_>) -> Result<OwnedFd, KernelRefusal> {
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = sys::bpf_prog_load_opts {
         sz: size_of::<sys::bpf_prog_load_opts>() as _,
@@ -131,7 +131,7 @@ pub(crate) fn load(program: Program<'_>) -> Result<OwnedFd, No> {
         )
     };
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
-    owned(answer).map_err(|no| No {
+    owned(answer).map_err(|no| KernelRefusal {
         log: String::from_utf8_lossy(&log[..end]).into_owned(),
         ..no
     })
@@ -142,7 +142,7 @@ pub(super) fn map(
     kind: sys::bpf_map_type,
     [key, value, entries]: [u32; 3],
     flags: u32,
-) -> Result<OwnedFd, No> {
+) -> Result<OwnedFd, KernelRefusal> {
     let options = sys::bpf_map_create_opts {
         sz: size_of::<sys::bpf_map_create_opts>() as _,
         map_flags: flags,
@@ -153,7 +153,7 @@ pub(super) fn map(
 }
 
 /// Reads the one entry of a per-CPU array of 8 bytes for each of `cpus`.
-pub(super) fn read_batch(map: &OwnedFd, cpus: usize) -> Result<(), No> {
+pub(super) fn read_batch(map: &OwnedFd, cpus: usize) -> Result<(), KernelRefusal> {
     let mut values = vec![0u64; cpus];
     let (mut key, mut position, mut count) = (0u32, 0u32, 1u32);
     // SAFETY: there is room for one key, and for one value of each possible CPU.
@@ -172,12 +172,12 @@ pub(super) fn read_batch(map: &OwnedFd, cpus: usize) -> Result<(), No> {
 }
 
 /// Runs a program on 64 bytes.
-pub(super) fn test_run(program: &OwnedFd) -> Result<(), No> {
+pub(super) fn test_run(program: &OwnedFd) -> Result<(), KernelRefusal> {
     run(program, &[0; 64], 1, 0, 0)
 }
 
 /// Asks for a run that passes frames on, in larger batches than there are: nothing runs.
-pub(super) fn run_frames(program: &OwnedFd) -> Result<(), No> {
+pub(super) fn run_frames(program: &OwnedFd) -> Result<(), KernelRefusal> {
     const TOO_MANY: u32 = 1 << 16;
     let flags = sys::BPF_F_TEST_XDP_LIVE_FRAMES;
     run(program, &[0; 64], 1, flags, TOO_MANY)
@@ -190,7 +190,7 @@ pub(crate) fn run(
     times: u32,
     flags: u32,
     batch_size: u32,
-) -> Result<(), No> {
+) -> Result<(), KernelRefusal> {
     let mut options = sys::bpf_test_run_opts {
         sz: size_of::<sys::bpf_test_run_opts>() as _,
         data_in: packet.as_ptr().cast(),
@@ -210,7 +210,7 @@ pub(crate) fn link_interface(
     interface: i32,
     attach: sys::bpf_attach_type,
     flags: u32,
-) -> Result<OwnedFd, No> {
+) -> Result<OwnedFd, KernelRefusal> {
     let options = sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as _,
         flags,
@@ -226,7 +226,7 @@ pub(super) fn link_nowhere(
     program: &OwnedFd,
     attach: sys::bpf_attach_type,
     user: bool,
-) -> Result<OwnedFd, No> {
+) -> Result<OwnedFd, KernelRefusal> {
     let mut options = sys::bpf_link_create_opts {
         sz: size_of::<sys::bpf_link_create_opts>() as _,
         ..Default::default()
@@ -251,7 +251,7 @@ pub(super) fn link_nowhere(
 }
 
 /// Asks perf for a probe of this type, at a function or in a file whose name stands [`NOWHERE`].
-pub(super) fn probe_nowhere(kind: u32) -> Result<OwnedFd, No> {
+pub(super) fn probe_nowhere(kind: u32) -> Result<OwnedFd, KernelRefusal> {
     let mut event = sys::perf_event_attr {
         type_: kind,
         ..Default::default()
@@ -261,7 +261,7 @@ pub(super) fn probe_nowhere(kind: u32) -> Result<OwnedFd, No> {
 }
 
 /// Places a uprobe in this program, at a site that nothing calls just now; perf's type of event is `kind`.
-pub(super) fn uprobe(kind: u32, offset: usize) -> Result<OwnedFd, No> {
+pub(super) fn uprobe(kind: u32, offset: usize) -> Result<OwnedFd, KernelRefusal> {
     let mut event = sys::perf_event_attr {
         type_: kind,
         ..Default::default()
@@ -272,7 +272,7 @@ pub(super) fn uprobe(kind: u32, offset: usize) -> Result<OwnedFd, No> {
 }
 
 /// Opens the event of this process that counts page faults, not started.
-pub(super) fn page_faults() -> Result<OwnedFd, No> {
+pub(super) fn page_faults() -> Result<OwnedFd, KernelRefusal> {
     open_disabled(sys::perf_event_attr {
         type_: sys::PERF_TYPE_SOFTWARE,
         config: sys::PERF_COUNT_SW_PAGE_FAULTS.into(),
@@ -280,10 +280,11 @@ pub(super) fn page_faults() -> Result<OwnedFd, No> {
     })
 }
 
-fn open_disabled(mut event: sys::perf_event_attr) -> Result<OwnedFd, No> {
+fn open_disabled(mut event: sys::perf_event_attr) -> Result<OwnedFd, KernelRefusal> {
     const ANY_CPU: i32 = -1;
     event.set_disabled(1);
-    open_event(event, 0, ANY_CPU).map_err(|error| No::of(error.raw_os_error().unwrap_or(0)))
+    open_event(event, 0, ANY_CPU)
+        .map_err(|error| KernelRefusal::of(error.raw_os_error().unwrap_or(0)))
 }
 
 /// Opens an event of perf, for a thread (0: this one, -1: all) on a CPU (-1: any).
@@ -324,16 +325,16 @@ pub(super) fn security_modules() -> Option<Vec<u64>> {
     Some(numbers)
 }
 
-fn owned(answer: i32) -> Result<OwnedFd, No> {
+fn owned(answer: i32) -> Result<OwnedFd, KernelRefusal> {
     done(answer)?;
     // SAFETY: not negative, it is a descriptor that the kernel has just opened for this call alone.
     Ok(unsafe { OwnedFd::from_raw_fd(answer) })
 }
 
 /// libbpf answers with the negative number of the error.
-fn done(answer: i32) -> Result<(), No> {
+fn done(answer: i32) -> Result<(), KernelRefusal> {
     match answer {
         0.. => Ok(()),
-        error => Err(No::of(-error)),
+        error => Err(KernelRefusal::of(-error)),
     }
 }

@@ -6,29 +6,29 @@ use super::Feature;
 
 /// A version of Linux: 6.12 is `(6, 12)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub (u32, u32));
+pub struct LinuxVersion(pub (u32, u32));
 
-impl Version {
+impl LinuxVersion {
     /// Of a release such as `6.12.107+deb13-amd64`.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut parts = release.split(|c: char| !c.is_ascii_digit());
-        Some(Version((
+        Some(LinuxVersion((
             parts.next()?.parse().ok()?,
             parts.next()?.parse().ok()?,
         )))
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for LinuxVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Version((major, minor)) = self;
+        let LinuxVersion((major, minor)) = self;
         write!(f, "{major}.{minor}")
     }
 }
 
 /// Why a feature is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum MissingReason {
     /// The kernel is older than the feature.
     TooOld,
     /// The kernel could have it, and was built without the option that it needs.
@@ -45,20 +45,20 @@ pub enum Why {
 
 /// A feature that is missing here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct MissingFeature {
     /// What.
     pub feature: Feature,
     /// Why.
-    pub why: Why,
+    pub why: MissingReason,
     /// This kernel's release.
     pub release: String,
 }
 
-impl Missing {
+impl MissingFeature {
     /// It is missing on this kernel.
-    pub(super) fn of(feature: Feature, why: Why) -> Self {
+    pub(super) fn of(feature: Feature, why: MissingReason) -> Self {
         let release = release();
-        Missing {
+        MissingFeature {
             feature,
             why,
             release,
@@ -67,13 +67,14 @@ impl Missing {
 
     /// The kernel has nothing of the kind, and said so with `words`: by its version, for what reason.
     pub(super) fn absent(feature: Feature, words: String) -> Self {
-        let old = Version::of_release(&release()).is_some_and(|version| version < feature.since());
+        let old =
+            LinuxVersion::of_release(&release()).is_some_and(|version| version < feature.since());
         let why = match (old, feature.config()) {
-            (true, _) => Why::TooOld,
-            (false, Some(_)) => Why::NotBuiltIn,
-            (false, None) => Why::Unexplained(words),
+            (true, _) => MissingReason::TooOld,
+            (false, Some(_)) => MissingReason::NotBuiltIn,
+            (false, None) => MissingReason::Unexplained(words),
         };
-        Missing::of(feature, why)
+        MissingFeature::of(feature, why)
     }
 
     /// The kernel forbids it, and said so with `words`; it takes capabilities of these bits.
@@ -92,11 +93,11 @@ impl Missing {
             .map(|(_, name)| *name)
             .collect();
         let why = if lacks.is_empty() {
-            Why::Refused(words)
+            MissingReason::Refused(words)
         } else {
-            Why::NotAllowed(lacks)
+            MissingReason::NotAllowed(lacks)
         };
-        Missing::of(feature, why)
+        MissingFeature::of(feature, why)
     }
 }
 
@@ -109,9 +110,9 @@ pub(crate) fn release() -> String {
     release.trim().to_owned()
 }
 
-impl fmt::Display for Missing {
+impl fmt::Display for MissingFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Missing {
+        let MissingFeature {
             feature,
             why,
             release,
@@ -122,31 +123,31 @@ impl fmt::Display for Missing {
             None => String::new(),
         };
         match why {
-            Why::TooOld => write!(
+            MissingReason::TooOld => write!(
                 f,
                 "this kernel has no {feature} (needs Linux {since}{with}; this is {release})"
             ),
-            Why::NotBuiltIn => write!(
+            MissingReason::NotBuiltIn => write!(
                 f,
                 "this kernel has no {feature} (needs Linux {since}{with}; this is {release} without it)"
             ),
-            Why::Unexplained(words) => write!(
+            MissingReason::Unexplained(words) => write!(
                 f,
                 "this kernel has no {feature} (Linux {since} brought it, and this is {release}: {words})"
             ),
-            Why::NotAllowed(lacks) => {
+            MissingReason::NotAllowed(lacks) => {
                 write!(
                     f,
                     "this process may not use {feature} (lacks {}; run it as root)",
                     lacks.join(", ")
                 )
             }
-            Why::Refused(words) => write!(
+            MissingReason::Refused(words) => write!(
                 f,
                 "this machine does not allow {feature} ({words}, though this process has the \
                  capabilities: lockdown, a security module or a container forbids it)"
             ),
-            Why::Off(how) => write!(f, "{feature} is off here ({how})"),
+            MissingReason::Off(how) => write!(f, "{feature} is off here ({how})"),
         }
     }
 }
@@ -155,8 +156,8 @@ impl fmt::Display for Missing {
 mod tests {
     use super::*;
 
-    fn said(why: Why) -> String {
-        let missing = Missing {
+    fn said(why: MissingReason) -> String {
+        let missing = MissingFeature {
             feature: Feature::KprobeMulti,
             why,
             release: "5.17.3-lab".into(),
@@ -167,22 +168,23 @@ mod tests {
     #[test]
     fn each_reason_has_its_words() {
         assert_eq!(
-            said(Why::TooOld),
+            said(MissingReason::TooOld),
             "this kernel has no kprobe.multi (needs Linux 5.18 with CONFIG_FPROBE; this is 5.17.3-lab)"
         );
-        assert!(said(Why::NotBuiltIn).ends_with("this is 5.17.3-lab without it)"));
+        assert!(said(MissingReason::NotBuiltIn).ends_with("this is 5.17.3-lab without it)"));
         assert!(
-            said(Why::NotAllowed(vec!["CAP_PERFMON"]))
+            said(MissingReason::NotAllowed(vec!["CAP_PERFMON"]))
                 .contains("lacks CAP_PERFMON; run it as root")
         );
     }
 
     #[test]
     fn releases_have_versions() {
-        let version = |release| Version::of_release(release).map(|Version(version)| version);
+        let version =
+            |release| LinuxVersion::of_release(release).map(|LinuxVersion(version)| version);
         assert_eq!(version("6.12.107+deb13-amd64"), Some((6, 12)));
         assert_eq!(version("7.0-rc1"), Some((7, 0)));
         assert_eq!(version("custom"), None);
-        assert!(Version((6, 9)) < Version((6, 12)));
+        assert!(LinuxVersion((6, 9)) < LinuxVersion((6, 12)));
     }
 }

@@ -12,7 +12,7 @@ mod probe;
 use std::sync::OnceLock;
 
 pub(crate) use missing::release;
-pub use missing::{Missing, Version, Why};
+pub use missing::{LinuxVersion, MissingFeature, MissingReason};
 pub(crate) use probe::{TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI, btf_number};
 
 use crate::{
@@ -146,7 +146,7 @@ pub enum Feature: Known {
 
 impl Feature {
     /// The version that brought it.
-    pub fn since(self) -> Version {
+    pub fn since(self) -> LinuxVersion {
         self.known().since
     }
 
@@ -165,8 +165,8 @@ impl Feature {
 
     /// What is missing here, or `None` where the feature is there. Asked once per process. An error says
     /// that the question had no answer: too little memory, no descriptor left.
-    pub fn missing(self) -> Result<Option<Missing>> {
-        static ANSWERS: [OnceLock<Option<Missing>>; Feature::ALL.len()] =
+    pub fn missing(self) -> Result<Option<MissingFeature>> {
+        static ANSWERS: [OnceLock<Option<MissingFeature>>; Feature::ALL.len()] =
             [const { OnceLock::new() }; Feature::ALL.len()];
         let answer = &ANSWERS[self as usize];
         if let Some(known) = answer.get() {
@@ -182,14 +182,14 @@ const TRAMPOLINES: &str = "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS";
 
 struct Known {
     name: &'static str,
-    since: Version,
+    since: LinuxVersion,
     config: Option<&'static str>,
 }
 
 const fn plain(name: &'static str, since: (u32, u32)) -> Known {
     Known {
         name,
-        since: Version(since),
+        since: LinuxVersion(since),
         config: None,
     }
 }

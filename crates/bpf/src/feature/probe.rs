@@ -10,15 +10,16 @@ use libbpf_rs::{Btf, btf::BtfType, libbpf_sys as sys, num_possible_cpus};
 use rustix::io::Errno;
 
 use super::{
-    Feature, Missing, Why,
+    Feature, MissingFeature, MissingReason,
     kernel::{
-        self, CALL, ENOTSUPP, EXIT, GOTO, MAY_GOTO, MOVE, No, Program, instruction, returns_0,
+        self, CALL, ENOTSUPP, EXIT, GOTO, KernelRefusal, MAY_GOTO, MOVE, ProgramSpec, instruction,
+        returns_0,
     },
 };
 use crate::{
     error::{Error, Result},
     lockdown,
-    mount::Opened,
+    mount::MountedFs,
     net,
     routine::{self, Routine},
 };
@@ -59,25 +60,25 @@ const LOCKED_DOWN: &str =
 /// What came of asking.
 enum Support {
     There,
-    No(No),
+    No(KernelRefusal),
     Off(&'static str),
 }
 
 /// What is missing of a feature.
-pub(super) fn missing(feature: Feature) -> Result<Option<Missing>> {
+pub(super) fn missing(feature: Feature) -> Result<Option<MissingFeature>> {
     let no = match ask(feature) {
         Support::There => return Ok(None),
-        Support::Off(how) => return Ok(Some(Missing::of(feature, Why::Off(how)))),
+        Support::Off(how) => return Ok(Some(MissingFeature::of(feature, MissingReason::Off(how)))),
         Support::No(no) => no,
     };
     match no.errno {
-        libc::EPERM | libc::EACCES => Ok(Some(Missing::refused(
+        libc::EPERM | libc::EACCES => Ok(Some(MissingFeature::refused(
             feature,
             no.to_string(),
             capabilities(feature),
         ))),
         libc::EINVAL | libc::E2BIG | libc::EOPNOTSUPP | ENOTSUPP | libc::ENOSYS | libc::ENOENT => {
-            Ok(Some(Missing::absent(feature, no.to_string())))
+            Ok(Some(MissingFeature::absent(feature, no.to_string())))
         }
         _ => Err(Error::Refused(format!(
             "whether this kernel has {feature} can't be told: {no}"
@@ -114,7 +115,7 @@ impl Feature {
 fn ask(feature: Feature) -> Support {
     let xdp = sys::BPF_PROG_TYPE_XDP;
     match feature {
-        Feature::Btf => answer(btf().ok_or(No::of(libc::ENOENT))),
+        Feature::Btf => answer(btf().ok_or(KernelRefusal::of(libc::ENOENT))),
         Feature::XdpTestRun => {
             answer(kernel::load(returns_0(xdp)).and_then(|program| kernel::test_run(&program)))
         }
@@ -123,7 +124,7 @@ fn ask(feature: Feature) -> Support {
         Feature::PercpuBatch => percpu_batch(),
         Feature::XdpLoadBytes => helper(xdp, sys::BPF_FUNC_xdp_load_bytes),
         Feature::BpfLoop => helper(xdp, sys::BPF_FUNC_loop),
-        Feature::CanLoop => load(Program {
+        Feature::CanLoop => load(ProgramSpec {
             instructions: &[
                 instruction(MOVE, 0, 0),
                 // Over the jump back, or on to it: a loop without another end.
@@ -132,7 +133,7 @@ fn ask(feature: Feature) -> Support {
                 instruction(EXIT, 0, 0),
             ],
             kind: xdp,
-            ..Program::default()
+            ..ProgramSpec::default()
         }),
         Feature::Ktime => helper(xdp, sys::BPF_FUNC_ktime_get_ns),
         Feature::RingBuffer => map(sys::BPF_MAP_TYPE_RINGBUF, [0, 0, 1 << 16], 0),
@@ -156,7 +157,7 @@ fn ask(feature: Feature) -> Support {
             Ok(offset) => {
                 answer(perf_type("uprobe").and_then(|number| kernel::uprobe(number, offset)))
             }
-            Err(error) => Support::No(No::of(error.raw_os_error().unwrap_or(ENOTSUPP))),
+            Err(error) => Support::No(KernelRefusal::of(error.raw_os_error().unwrap_or(ENOTSUPP))),
         },
         Feature::UprobeSession => probes(sys::BPF_TRACE_UPROBE_SESSION, true),
         // Loading tells: attaching would patch the kernel's code and wait for every CPU to see it.
@@ -176,27 +177,27 @@ fn ask(feature: Feature) -> Support {
             Support::There => answer(kernel::page_faults()),
             other => other,
         },
-        Feature::CgroupSkb => load(Program {
+        Feature::CgroupSkb => load(ProgramSpec {
             attach: sys::BPF_CGROUP_INET_EGRESS,
             ..returns_0(sys::BPF_PROG_TYPE_CGROUP_SKB)
         }),
         // No interface has this number.
         Feature::Tcx => link(
-            Program {
+            ProgramSpec {
                 attach: sys::BPF_TCX_INGRESS,
                 ..returns_0(sys::BPF_PROG_TYPE_SCHED_CLS)
             },
             |program| kernel::link_interface(program, i32::MAX, sys::BPF_TCX_INGRESS, 0),
             &[libc::ENODEV],
         ),
-        Feature::Netfilter => load(Program {
+        Feature::Netfilter => load(ProgramSpec {
             attach: sys::BPF_NETFILTER,
             ..returns_0(sys::BPF_PROG_TYPE_NETFILTER)
         }),
         // The loopback interface has no driver that could run XDP; where someone else has a program
         // there already, the kernel says that instead.
         Feature::XdpLink => link(
-            Program {
+            ProgramSpec {
                 attach: sys::BPF_XDP,
                 ..returns_0(xdp)
             },
@@ -205,25 +206,25 @@ fn ask(feature: Feature) -> Support {
             },
             &[libc::EOPNOTSUPP, libc::EEXIST, libc::EBUSY],
         ),
-        Feature::SyscallProgram => load(Program {
+        Feature::SyscallProgram => load(ProgramSpec {
             flags: sys::BPF_F_SLEEPABLE,
             ..returns_0(sys::BPF_PROG_TYPE_SYSCALL)
         }),
-        Feature::TriggerKfunc => answer(btf_number(TRIGGER).ok_or(No::of(libc::ENOENT))),
+        Feature::TriggerKfunc => answer(btf_number(TRIGGER).ok_or(KernelRefusal::of(libc::ENOENT))),
         Feature::Veth => veth(),
         // No kernel takes batches of so many; one without live frames takes no batch at all.
         Feature::XdpFrames => link(returns_0(xdp), kernel::run_frames, &[libc::E2BIG]),
     }
 }
 
-fn answer<T>(said: std::result::Result<T, No>) -> Support {
+fn answer<T>(said: std::result::Result<T, KernelRefusal>) -> Support {
     match said {
         Ok(_) => Support::There,
         Err(no) => Support::No(no),
     }
 }
 
-fn load(program: Program<'_>) -> Support {
+fn load(program: ProgramSpec<'_>) -> Support {
     answer(kernel::load(program))
 }
 
@@ -234,9 +235,9 @@ fn map(kind: sys::bpf_map_type, shape: [u32; 3], flags: u32) -> Support {
 /// A program that attaches to something of the kernel's BTF.
 fn tracing(attach: sys::bpf_attach_type, target: Option<u32>) -> Support {
     let Some(target) = target else {
-        return Support::No(No::of(libc::ENOENT));
+        return Support::No(KernelRefusal::of(libc::ENOENT));
     };
-    load(Program {
+    load(ProgramSpec {
         attach,
         target,
         ..returns_0(sys::BPF_PROG_TYPE_TRACING)
@@ -245,8 +246,8 @@ fn tracing(attach: sys::bpf_attach_type, target: Option<u32>) -> Support {
 
 /// A link that can't be: there, where the kernel says one of `knows` of it.
 fn link<T>(
-    program: Program<'_>,
-    ask: impl FnOnce(&std::os::fd::OwnedFd) -> std::result::Result<T, No>,
+    program: ProgramSpec<'_>,
+    ask: impl FnOnce(&std::os::fd::OwnedFd) -> std::result::Result<T, KernelRefusal>,
     knows: &[i32],
 ) -> Support {
     match kernel::load(program).and_then(|program| ask(&program)) {
@@ -257,7 +258,7 @@ fn link<T>(
 
 /// A link of many probes, in user space or in the kernel.
 fn probes(attach: sys::bpf_attach_type, user: bool) -> Support {
-    let program = Program {
+    let program = ProgramSpec {
         attach,
         ..returns_0(sys::BPF_PROG_TYPE_KPROBE)
     };
@@ -266,10 +267,10 @@ fn probes(attach: sys::bpf_attach_type, user: bool) -> Support {
 }
 
 /// Perf lists the kinds of probes that it makes, each with a number.
-fn perf_type(kind: &str) -> std::result::Result<u32, No> {
+fn perf_type(kind: &str) -> std::result::Result<u32, KernelRefusal> {
     let listed = fs::read_to_string(format!("/sys/bus/event_source/devices/{kind}/type"));
     let number = listed.ok().and_then(|text| text.trim().parse().ok());
-    number.ok_or_else(|| No::of(libc::ENOENT))
+    number.ok_or_else(|| KernelRefusal::of(libc::ENOENT))
 }
 
 fn perf_probe(kind: &str) -> Support {
@@ -281,7 +282,7 @@ fn perf_probe(kind: &str) -> Support {
 
 fn percpu_batch() -> Support {
     let Ok(cpus) = num_possible_cpus() else {
-        return Support::No(No::of(libc::EIO));
+        return Support::No(KernelRefusal::of(libc::EIO));
     };
     let map = kernel::map(sys::BPF_MAP_TYPE_PERCPU_ARRAY, [4, 8, 1], 0);
     match map.and_then(|map| kernel::read_batch(&map, cpus)) {
@@ -293,14 +294,14 @@ fn percpu_batch() -> Support {
 
 /// The verifier refuses a helper without its arguments; one that it doesn't know, it names.
 fn helper(kind: sys::bpf_prog_type, helper: sys::bpf_func_id) -> Support {
-    let call = Program {
+    let call = ProgramSpec {
         instructions: &[
             instruction(CALL, 0, helper as i32),
             instruction(MOVE, 0, 0),
             instruction(EXIT, 0, 0),
         ],
         kind,
-        ..Program::default()
+        ..ProgramSpec::default()
     };
     let unknown = |log: &str| {
         ["invalid func", "unknown func", "cannot use helper"]
@@ -331,27 +332,27 @@ fn veth() -> Support {
     };
     match error.raw_os_error().unwrap_or(libc::EIO) {
         libc::EADDRNOTAVAIL => Support::There,
-        errno => Support::No(No::of(errno)),
+        errno => Support::No(KernelRefusal::of(errno)),
     }
 }
 
 fn tracefs() -> Support {
-    match Opened::ask("tracefs") {
+    match MountedFs::ask("tracefs") {
         Ok(tracefs) if tracefs.path("events").exists() => Support::There,
         // In lockdown it is there, and empty.
         Ok(_) if lockdown::forbids_looking() => Support::Off(LOCKED_DOWN),
         // A kernel without it says so with a word for devices.
-        Ok(_) | Err(Errno::NODEV) => Support::No(No::of(libc::ENOENT)),
-        Err(errno) => Support::No(No::of(errno.raw_os_error())),
+        Ok(_) | Err(Errno::NODEV) => Support::No(KernelRefusal::of(libc::ENOENT)),
+        Err(errno) => Support::No(KernelRefusal::of(errno.raw_os_error())),
     }
 }
 
 /// Programs load and attach whether or not the hooks call them: that takes `bpf` among the modules.
 fn lsm() -> Support {
     let Some(target) = btf_number(HOOK) else {
-        return Support::No(No::of(libc::ENOENT));
+        return Support::No(KernelRefusal::of(libc::ENOENT));
     };
-    let loaded = load(Program {
+    let loaded = load(ProgramSpec {
         attach: sys::BPF_LSM_MAC,
         target,
         ..returns_0(sys::BPF_PROG_TYPE_LSM)
@@ -360,7 +361,7 @@ fn lsm() -> Support {
         return loaded;
     }
     let by_name = || {
-        let securityfs = Opened::ask("securityfs").ok()?;
+        let securityfs = MountedFs::ask("securityfs").ok()?;
         fs::read_to_string(securityfs.path("lsm")).ok()
     };
     let on = match kernel::security_modules() {

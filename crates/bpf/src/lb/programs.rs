@@ -1,6 +1,6 @@
 //! Which program of the object runs what.
 
-use super::{Body, Datapath, Reset, Variant};
+use super::{Datapath, LbVariant, Reset, TimedBody};
 use crate::timing::Loop;
 
 /// What the names of a datapath's programs begin with.
@@ -15,7 +15,7 @@ pub(super) fn prefix(datapath: Datapath) -> &'static str {
 }
 
 /// Whether a program is one that this kernel and this datapath need.
-pub(super) fn wanted(program: &str, variant: Variant) -> bool {
+pub(super) fn wanted(program: &str, variant: LbVariant) -> bool {
     let of = |prefix: &str| {
         program
             .strip_prefix(prefix)
@@ -27,11 +27,11 @@ pub(super) fn wanted(program: &str, variant: Variant) -> bool {
 }
 
 /// The timed program. A faulty datapath has one for IPv4 sources only.
-pub(super) fn timed(variant: Variant, body: Body, reset: Reset) -> String {
+pub(super) fn timed(variant: LbVariant, body: TimedBody, reset: Reset) -> String {
     let (prefix, reset) = match (variant.datapath, body) {
-        (_, Body::Empty) => ("floor", reset),
-        (Datapath::Right, Body::Datapath) => ("lb", reset),
-        (faulty, Body::Datapath) => (prefix(faulty), Reset::StripV4),
+        (_, TimedBody::Empty) => ("floor", reset),
+        (Datapath::Right, TimedBody::Datapath) => ("lb", reset),
+        (faulty, TimedBody::Datapath) => (prefix(faulty), Reset::StripV4),
     };
     let reset = match reset {
         Reset::None => "none",

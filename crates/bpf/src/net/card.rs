@@ -5,7 +5,7 @@ use std::{fs, io, net::Ipv4Addr, path::PathBuf};
 use super::{Mac, Netlink};
 use crate::{
     error::{Result, failed},
-    mount::Opened,
+    mount::MountedFs,
 };
 
 const WHAT: &str = "a network card";
@@ -13,7 +13,7 @@ const WHAT: &str = "a network card";
 /// A network card that sends and receives.
 #[derive(Debug)]
 pub struct Card {
-    sysfs: Opened,
+    sysfs: MountedFs,
     /// The name of its interface.
     name: String,
 }
@@ -22,7 +22,7 @@ impl Card {
     /// Finds the card with the address `mac`, gives it this address in a network of so many bits, and has it send
     /// and receive. It stays so.
     pub fn up(mac: Mac, address: Ipv4Addr, bits: u8) -> Result<Self> {
-        let sysfs = Opened::new("sysfs")?;
+        let sysfs = MountedFs::new("sysfs")?;
         let name = named(&sysfs, mac).map_err(failed(WHAT, "finding the one that was given"))?;
         let card = Card { sysfs, name };
         let index = card
@@ -60,12 +60,12 @@ impl Card {
 }
 
 /// The folder of all interfaces.
-fn interfaces(sysfs: &Opened) -> PathBuf {
+fn interfaces(sysfs: &MountedFs) -> PathBuf {
     sysfs.path("class/net")
 }
 
 /// The interface that has this address.
-fn named(sysfs: &Opened, mac: Mac) -> io::Result<String> {
+fn named(sysfs: &MountedFs, mac: Mac) -> io::Result<String> {
     let wanted = mac.map(|byte| format!("{byte:02x}")).join(":");
     for entry in fs::read_dir(interfaces(sysfs))? {
         let entry = entry?;

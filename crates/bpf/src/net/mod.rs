@@ -9,8 +9,8 @@ mod network;
 pub use card::Card;
 pub(crate) use namespace::Namespace;
 pub use netlink::Mac;
-pub(crate) use netlink::{End, Netlink};
-pub use network::{Link, Network};
+pub(crate) use netlink::{Netlink, VethEnd};
+pub use network::{Link, NetNamespaces};
 
 /// Asks for a veth that can't be, in a namespace that ends with the calling thread. The kernel's answer:
 /// EADDRNOTAVAIL where it knows what a veth is.

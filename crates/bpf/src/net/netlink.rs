@@ -26,7 +26,7 @@ pub type Mac = [u8; 6];
 
 /// One end of a veth.
 #[derive(Clone, Copy)]
-pub(crate) struct End {
+pub(crate) struct VethEnd {
     /// The kernel's number of the interface.
     pub(crate) index: u32,
     pub(crate) name: &'static str,
@@ -46,7 +46,11 @@ impl Netlink {
     }
 
     /// Makes a veth, its second end `beyond` where that is. Interfaces get the numbers of its ends.
-    pub(crate) fn make_veth(&self, ends: [End; 2], beyond: Option<&Namespace>) -> io::Result<()> {
+    pub(crate) fn make_veth(
+        &self,
+        ends: [VethEnd; 2],
+        beyond: Option<&Namespace>,
+    ) -> io::Result<()> {
         let [mut one, mut other] = ends.map(link);
         let beyond = beyond.map(|namespace| LinkAttribute::NetNsFd(namespace.as_fd().as_raw_fd()));
         other.attributes.extend(beyond);
@@ -149,7 +153,7 @@ impl Netlink {
     }
 }
 
-fn link(end: End) -> LinkMessage {
+fn link(end: VethEnd) -> LinkMessage {
     let mut message = LinkMessage::default();
     message.header.index = end.index;
     message.attributes = vec![

@@ -2,10 +2,10 @@
 
 use std::{fs, io, net::Ipv4Addr};
 
-use super::{End, Namespace, Netlink};
+use super::{Namespace, Netlink, VethEnd};
 use crate::{
     error::{Result, failed},
-    mount::Opened,
+    mount::MountedFs,
 };
 
 const WHAT: &str = "a network for server and client";
@@ -14,12 +14,12 @@ const WHAT: &str = "a network for server and client";
 const LOOPBACK: u32 = 1;
 
 /// The ends of a veth. Each is the first interface of its namespace after the loopback one.
-const SERVER: End = End {
+const SERVER: VethEnd = VethEnd {
     index: 2,
     name: "server",
     mac: [2, 0, 0, 0, 0, 1],
 };
-const CLIENT: End = End {
+const CLIENT: VethEnd = VethEnd {
     index: 2,
     name: "client",
     mac: [2, 0, 0, 0, 0, 2],
@@ -46,13 +46,13 @@ pub enum Link {
 
 /// A network for a server and a client. There as long as this, or a process that was started in it.
 #[derive(Debug)]
-pub struct Network {
+pub struct NetNamespaces {
     server: Namespace,
     /// Where the client has another one.
     client: Option<Namespace>,
 }
 
-impl Network {
+impl NetNamespaces {
     /// Makes one.
     pub fn make(link: Link) -> Result<Self> {
         let server = Namespace::make()?;
@@ -98,7 +98,7 @@ impl Network {
         {
             server.within(|| steer(SERVER, cpu))?;
         }
-        Ok(Network { server, client })
+        Ok(NetNamespaces { server, client })
     }
 
     /// Where the server is reached.
@@ -131,9 +131,9 @@ impl Network {
 }
 
 /// Has a CPU take what an end receives, in the calling thread's namespace.
-fn steer(end: End, cpu: u32) -> Result<()> {
+fn steer(end: VethEnd, cpu: u32) -> Result<()> {
     // What is mounted shows the interfaces of another namespace.
-    let sysfs = Opened::new("sysfs")?;
+    let sysfs = MountedFs::new("sysfs")?;
     let file = format!("class/net/{}/queues/rx-0/rps_cpus", end.name);
     let written = fs::write(sysfs.path(&file), mask(cpu));
     written.map_err(|error| {
@@ -170,7 +170,7 @@ mod tests {
     fn client_and_server_reach_each_other_and_nobody_else() {
         let veth = |receiver| Link::Veth { receiver };
         for link in [Link::Loopback, veth(None), veth(Some(0))] {
-            let network = match Network::make(link) {
+            let network = match NetNamespaces::make(link) {
                 Ok(network) => network,
                 Err(error) => {
                     require::skip(error);

@@ -8,8 +8,8 @@ use std::{
 use bpfcost_bpf::{
     allowed_cpus,
     lb::{
-        Address, Control, Datapath, FlowKey, LbCounters, LoadBalancer, LruEntry, REAL_IPV6, REALS,
-        RING_SIZE, RINGS, Real, Reset, Sources, VIP_BYPASS_LRU, Variant, Vip, VipKey, Work,
+        Address, Control, Datapath, FlowKey, LbCounters, LbVariant, LbWork, LoadBalancer, LruEntry,
+        REAL_IPV6, REALS, RING_SIZE, RINGS, Real, Reset, Sources, VIP_BYPASS_LRU, Vip, VipKey,
     },
 };
 use etherparse::{IpHeaders, Ipv4Header, Ipv6Header, PacketBuilder};
@@ -138,7 +138,7 @@ impl Lab {
             return None;
         }
         let cpus: Vec<u32> = allowed_cpus().into_iter().take(2).collect();
-        let right = Variant::of(Datapath::Right).expect("a loop that this kernel knows");
+        let right = LbVariant::of(Datapath::Right).expect("a loop that this kernel knows");
         let balancer = LoadBalancer::load(&cpus, right, None).expect("load");
         let control = Control {
             router_mac: ROUTER_MAC,
@@ -190,7 +190,7 @@ impl Lab {
     }
 
     pub(crate) fn send_on(&mut self, cpu: u32, packet: &[u8]) -> Observation {
-        let work = Work {
+        let work = LbWork {
             cpu,
             packet: packet.to_vec(),
             sources: Sources {

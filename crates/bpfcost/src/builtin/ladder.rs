@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, slice};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    Feature, Pinned, current_cpu,
+    CpuPin, Feature, current_cpu,
     ladder::{Ladder, RUNGS},
     timing::{Loop, Observation},
 };
@@ -84,7 +84,7 @@ impl Experiment for KnownAnswers {
             ladder: Ladder::load(&rungs, Loop::probe()?)?,
             cpu,
             exact: setup.exact,
-            _pinned: Pinned::to(cpu)?,
+            _pinned: CpuPin::to(cpu)?,
         }))
     }
 
@@ -147,7 +147,7 @@ struct Rungs {
     ladder: Ladder,
     cpu: u32,
     exact: bool,
-    _pinned: Pinned,
+    _pinned: CpuPin,
 }
 
 impl LoadedEpoch for Rungs {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    Feature, Pinned,
+    CpuPin, Feature,
     timing::{Loop, Observation, Request},
 };
 
@@ -138,7 +138,7 @@ impl Experiment for Maps {
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
         let first = *setup.cpus.first().context("no CPU was chosen")?;
-        let (memory_before, pinned) = (KernelMemory::now(), Pinned::to(first)?);
+        let (memory_before, pinned) = (KernelMemory::now(), CpuPin::to(first)?);
         let mut by_size: BTreeMap<Size, Vec<MapCase>> = BTreeMap::new();
         for case in &setup.cases {
             let work = MapCase::of(case)?;
@@ -176,7 +176,7 @@ struct MapEpoch {
     /// Batches so far: gives each keys of its own.
     batches: u64,
     memory_before: KernelMemory,
-    _pinned: Pinned,
+    _pinned: CpuPin,
 }
 
 impl MapEpoch {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::anyhow;
-use bpfcost_bpf::Pinned;
+use bpfcost_bpf::CpuPin;
 
 use crate::experiment::{Fault, Problem};
 
@@ -173,7 +173,7 @@ impl ThreadGroup<'_> {
                         place,
                         shared,
                     };
-                    let pinned = Pinned::to(cpu);
+                    let pinned = CpuPin::to(cpu);
                     if pinned.is_err() {
                         shared.off.store(true, Ordering::Relaxed);
                     }
@@ -238,7 +238,7 @@ pub(super) fn room(bytes: usize) -> bool {
 /// That threads may be kept on each of these CPUs; to be asked before anything is timed.
 pub(super) fn may_pin(cpus: &[u32]) -> anyhow::Result<()> {
     for &cpu in cpus {
-        Pinned::to(cpu).map(drop).map_err(|error| {
+        CpuPin::to(cpu).map(drop).map_err(|error| {
             anyhow!(
                 "{error}; threads can't be kept on their CPUs, and then nobody knows what contends with \
                  what\n  A container or a filter of system calls may forbid it (sched_setaffinity), or the \

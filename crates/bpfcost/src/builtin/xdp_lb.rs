@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     Feature,
-    lb::{Datapath, Reset, Variant},
+    lb::{Datapath, LbVariant, Reset},
     timing::Loop,
 };
 
@@ -62,9 +62,9 @@ impl XdpLb {
         }
     }
 
-    fn variant(&self) -> bpfcost_bpf::Result<Variant> {
-        let cheapest = Variant::of(self.datapath)?;
-        Ok(Variant {
+    fn variant(&self) -> bpfcost_bpf::Result<LbVariant> {
+        let cheapest = LbVariant::of(self.datapath)?;
+        Ok(LbVariant {
             looping: self.looping.unwrap_or(cheapest.looping),
             ..cheapest
         })
@@ -155,7 +155,7 @@ impl Experiment for XdpLb {
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
-        let variant = Variant {
+        let variant = LbVariant {
             exact: setup.exact,
             ..self.variant()?
         };

@@ -7,7 +7,7 @@ use std::{
 
 use anstyle::{AnsiColor, Style};
 use anyhow::Result;
-use bpfcost_bpf::{Feature, feature::Missing, timing::Loop};
+use bpfcost_bpf::{Feature, feature::MissingFeature, timing::Loop};
 use serde::Serialize;
 
 use super::{
@@ -90,7 +90,7 @@ fn features() -> Result<Vec<Told>> {
             name: feature.name(),
             since: feature.since().to_string(),
             config: feature.config(),
-            missing: feature.missing()?.as_ref().map(Missing::to_string),
+            missing: feature.missing()?.as_ref().map(MissingFeature::to_string),
         })
     };
     Feature::ALL.into_iter().map(told).collect()

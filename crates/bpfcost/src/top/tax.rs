@@ -4,7 +4,7 @@
 use std::{thread::sleep, time::Duration};
 
 use bpfcost_bpf::{
-    idle::{Idle, Ran},
+    idle::{Idle, IdleRuns},
     stats::StatsOn,
 };
 use serde::{Deserialize, Serialize};
@@ -32,7 +32,7 @@ pub(super) fn measured() -> bpfcost_bpf::Result<(StatsOn, Tax)> {
     let off = calls(&idle)?;
     let on = StatsOn::start()?;
     let counted = calls(&idle)?;
-    let each = |ran: &Ran| ran.elapsed.as_nanos() as f64 / f64::from(RUNS);
+    let each = |ran: &IdleRuns| ran.elapsed.as_nanos() as f64 / f64::from(RUNS);
     // Another process keeps the account, by a descriptor or for all (kernel.bpf_stats_enabled).
     let kept = off.iter().any(|ran| ran.stats.run_cnt > 0);
     let tax = Tax {
@@ -47,7 +47,7 @@ pub(super) fn measured() -> bpfcost_bpf::Result<(StatsOn, Tax)> {
     Ok((on, tax))
 }
 
-fn calls(idle: &Idle) -> bpfcost_bpf::Result<Vec<Ran>> {
+fn calls(idle: &Idle) -> bpfcost_bpf::Result<Vec<IdleRuns>> {
     // The first ones find nothing in caches.
     idle.run(RUNS)?;
     let call = |_| {

@@ -64,7 +64,7 @@ enum NetworkKind {
     #[default]
     Shared,
     /// Namespaces of its own.
-    Own(net::Network),
+    Own(net::NetNamespaces),
     /// The network card of a guest, for this alone.
     Card(Card),
 }
@@ -95,7 +95,7 @@ impl Network {
             Link::Loopback => Ok(()),
             Link::Veth { .. } => Feature::Veth.require(),
         };
-        let made = able.and_then(|()| net::Network::make(link));
+        let made = able.and_then(|()| net::NetNamespaces::make(link));
         made.map(|network| Network(NetworkKind::Own(network)))
             .context("making a network for the workload")
     }

@@ -8,7 +8,7 @@ use super::link::{self, FprobeTargets};
 use crate::{
     attach::Attach,
     error::{Result, failed, unattachable},
-    mount::Opened,
+    mount::MountedFs,
 };
 
 /// Functions that run where the kernel does not watch for RCU, or that change themselves: the kernel's own
@@ -40,7 +40,7 @@ const PATCHING: [&str; 12] = [
 ];
 
 /// The functions, and which of them is the one that counts.
-pub(super) struct All {
+pub(super) struct AllFunctions {
     places: TraceableFunctions,
     pub(super) target: u64,
 }
@@ -51,10 +51,10 @@ enum TraceableFunctions {
     Addresses(Vec<u64>),
 }
 
-impl All {
+impl AllFunctions {
     /// Lists them. The program lends itself to learn where `function` is.
     pub(super) fn find(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<Self> {
-        let tracefs = Opened::new("tracefs")?;
+        let tracefs = MountedFs::new("tracefs")?;
         let places = match fs::read_to_string(tracefs.path("available_filter_functions_addrs")) {
             Ok(list) => TraceableFunctions::Addresses(addresses(&list)),
             Err(_) => {
@@ -66,7 +66,7 @@ impl All {
                 TraceableFunctions::Names(names(&list))
             }
         };
-        Ok(All {
+        Ok(AllFunctions {
             places,
             target: address(attach, program, function)?,
         })

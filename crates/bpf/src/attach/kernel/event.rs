@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::link;
-use crate::{error::Result, mount::Opened};
+use crate::{error::Result, mount::MountedFs};
 
 /// The group of this tool's events.
 const GROUP: &str = "bpfcost";
@@ -22,7 +22,7 @@ const TRIES: u32 = 8;
 /// An event of a function's entry or return. The kernel removes none while perf has it open, so that what
 /// can be removed is left of a process that was killed, and [`sweep`] does so.
 pub(in crate::attach) struct Event {
-    tracefs: Opened,
+    tracefs: MountedFs,
     name: String,
 }
 
@@ -34,14 +34,14 @@ impl Event {
         maxactive: Option<u32>,
     ) -> Result<io::Result<(Self, OwnedFd)>> {
         static MADE: AtomicU32 = AtomicU32::new(0);
-        sweep(&Opened::new("tracefs")?.path(""));
+        sweep(&MountedFs::new("tracefs")?.path(""));
         let kind = maxactive.map_or("p".to_owned(), |most| format!("r{most}"));
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..TRIES {
             let count = MADE.fetch_add(1, Ordering::Relaxed);
             // Known by its name alone where misses are told, without its group.
             let name = format!("{GROUP}_{}_{count}", process::id());
-            let tracefs = Opened::new("tracefs")?;
+            let tracefs = MountedFs::new("tracefs")?;
             let line = format!("{kind}:{GROUP}/{name} {function}");
             if let Err(error) = tell(&tracefs.path(""), &line) {
                 return Ok(Err(error));

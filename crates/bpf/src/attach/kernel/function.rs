@@ -6,7 +6,7 @@ use crate::{
     attach::{Attach, ProgramKind},
     error::{Error, failed, unattachable},
     lockdown,
-    mount::Opened,
+    mount::MountedFs,
 };
 
 /// Turns the kernel's refusal to attach to a function into what is known of it. Reads the kernel's list of
@@ -72,7 +72,7 @@ fn count(function: &str) -> Option<usize> {
 }
 
 fn forbidden(function: &str) -> Option<bool> {
-    let debugfs = Opened::new("debugfs").ok()?;
+    let debugfs = MountedFs::new("debugfs").ok()?;
     let list = fs::read_to_string(debugfs.path("kprobes/blacklist")).ok()?;
     // Addresses and a name: `0xffffffff81000000-0xffffffff81000010\tdo_int3`.
     Some(
@@ -82,7 +82,7 @@ fn forbidden(function: &str) -> Option<bool> {
 }
 
 fn traceable(function: &str) -> Option<bool> {
-    let tracefs = Opened::new("tracefs").ok()?;
+    let tracefs = MountedFs::new("tracefs").ok()?;
     let list = fs::read_to_string(tracefs.path("available_filter_functions")).ok()?;
     Some(
         list.lines()

@@ -6,14 +6,14 @@ use libbpf_rs::{Link, ProgramMut};
 
 use super::{
     link,
-    optimisation::{Keeper, Turned},
-    peek::Peek,
+    optimisation::{OptimisationGuard, SwitchRestorer},
+    peek::MemoryReader,
     state::{KprobeList, KprobeState, trouble},
 };
 use crate::{
     attach::{
         Attach,
-        driver::{Attached, Trouble},
+        driver::{Attachment, Trouble},
     },
     error::{Result, unattachable},
 };
@@ -31,8 +31,8 @@ const BETWEEN_ASKS: Duration = Duration::from_millis(10);
 /// What it takes to be there, made once.
 pub(in crate::attach) struct Tools {
     list: KprobeList,
-    keeper: Option<Rc<Keeper>>,
-    peek: Rc<RefCell<Peek>>,
+    keeper: Option<Rc<SwitchRestorer>>,
+    peek: Rc<RefCell<MemoryReader>>,
     /// Where in the function the kernel took a kprobe.
     offset: Option<u32>,
 }
@@ -41,8 +41,8 @@ impl Tools {
     pub(in crate::attach) fn make() -> Result<Self> {
         Ok(Tools {
             list: KprobeList::open()?,
-            keeper: Keeper::start()?,
-            peek: Rc::new(RefCell::new(Peek::load()?)),
+            keeper: SwitchRestorer::start()?,
+            peek: Rc::new(RefCell::new(MemoryReader::load()?)),
             offset: None,
         })
     }
@@ -52,12 +52,12 @@ impl Tools {
 pub(in crate::attach) struct Inside {
     /// Dropped before the switch is turned back.
     link: Link,
-    _turned: Option<Turned>,
+    _turned: Option<OptimisationGuard>,
     function: String,
     offset: u32,
     expected: KprobeState,
     list: KprobeList,
-    peek: Rc<RefCell<Peek>>,
+    peek: Rc<RefCell<MemoryReader>>,
 }
 
 /// Attaches to the function where it was possible before, else at the first place that the kernel takes
@@ -148,7 +148,7 @@ impl Inside {
     }
 }
 
-impl Attached for Inside {
+impl Attachment for Inside {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         let got = match self.list.find(&self.function, self.offset..=self.offset)? {
             Some(listed)

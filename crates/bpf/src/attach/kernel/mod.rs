@@ -21,7 +21,7 @@ use libbpf_rs::{
 };
 
 use self::{
-    all::All,
+    all::AllFunctions,
     state::{KprobeList, KprobeState, trouble},
 };
 pub(super) use self::{
@@ -31,12 +31,14 @@ pub(super) use self::{
     link::{missed, perf},
     tracepoint::{explain as explain_tracepoint, name as tracepoint_name, open as open_tracepoint},
 };
-use super::{Attach, Attached, BatchRequest, Driven, Driver, Events, Trouble, driver::Called};
+use super::{
+    Attach, Attachment, BatchRequest, BatchResult, Driver, Events, Trouble, driver::DriverCall,
+};
 use crate::{
     error::{Result, failed, no_area},
     feature,
-    object::{Owned, choose},
-    run::Program,
+    object::{OwnedSkeleton, choose},
+    run::SharedProgram,
     skel::driver::{DriverSkel, DriverSkelBuilder, types},
     timing::{self, Loop, Request},
 };
@@ -47,24 +49,24 @@ crate::timing_area!(types::bss);
 const ENTRY_BYTES: u32 = 4;
 
 /// A driver that runs in the kernel, and what its attach types need and is dear to get.
-pub(super) struct Kernel {
+pub(super) struct KernelDriver {
     driver: Driver,
-    called: Called,
-    program: Program,
-    skeleton: Owned<DriverSkel<'static>>,
+    called: DriverCall,
+    program: SharedProgram,
+    skeleton: OwnedSkeleton<DriverSkel<'static>>,
     /// Dropped behind the program.
-    _quiet: Option<printk::Quiet>,
+    _quiet: Option<printk::PrintkGuard>,
     kprobes: Option<KprobeList>,
     inside: Option<inside::Tools>,
-    all: Option<All>,
+    all: Option<AllFunctions>,
     tracepoint: Option<u64>,
 }
 
-impl Kernel {
-    pub(super) fn load(driver: Driver, called: Called) -> Result<Self> {
+impl KernelDriver {
+    pub(super) fn load(driver: Driver, called: DriverCall) -> Result<Self> {
         let name = format!("{}{}", called.program, Loop::probe()?.suffix());
-        let quiet = (driver == Driver::Printk).then(printk::Quiet::note);
-        let skeleton = Owned::new("driver", |storage| {
+        let quiet = (driver == Driver::Printk).then(printk::PrintkGuard::note);
+        let skeleton = OwnedSkeleton::new("driver", |storage| {
             let mut open = DriverSkelBuilder::default().open(storage)?;
             choose(open.open_object_mut(), |program| program == name);
             open.load()
@@ -72,7 +74,7 @@ impl Kernel {
         if let Some(quiet) = &quiet {
             quiet.restore();
         }
-        Ok(Kernel {
+        Ok(KernelDriver {
             driver,
             called,
             program: skeleton.runnable(&name)?,
@@ -86,8 +88,8 @@ impl Kernel {
     }
 }
 
-impl Events for Kernel {
-    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+impl Events for KernelDriver {
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         self.driver.owns(attach)?;
         match attach {
             Attach::Tracepoint | Attach::TracepointPrintk => self.tracepoint(attach, program),
@@ -100,7 +102,7 @@ impl Events for Kernel {
         }
     }
 
-    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult> {
         let Some(area) = self.skeleton.maps.bss_data.as_deref_mut() else {
             return Err(no_area("driver"));
         };
@@ -111,7 +113,7 @@ impl Events for Kernel {
             after_tick: ask.after_tick,
         };
         let seen = timing::batch(&self.program, area, &request, &[Vec::new()])?.remove(0);
-        Ok(Driven {
+        Ok(BatchResult {
             events: seen.ops,
             made: seen.ops,
             elapsed_ns: seen.elapsed_ns(),
@@ -121,8 +123,8 @@ impl Events for Kernel {
     }
 }
 
-impl Kernel {
-    fn by_libbpf(&self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+impl KernelDriver {
+    fn by_libbpf(&self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         let function = self.called.functions[0];
         let tracepoint = tracepoint::name(self.called.tracepoint.unwrap_or_default());
         let link = match attach {
@@ -142,7 +144,7 @@ impl Kernel {
         };
         let link = link.map_err(|source| function::explain(attach, function, source))?;
         match (attach, &self.kprobes) {
-            (Attach::Kprobe | Attach::Kretprobe, Some(list)) => Ok(Box::new(OnEntry {
+            (Attach::Kprobe | Attach::Kretprobe, Some(list)) => Ok(Box::new(EntryKprobe {
                 link,
                 function,
                 list: list.clone(),
@@ -151,7 +153,7 @@ impl Kernel {
         }
     }
 
-    fn inside(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+    fn inside(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         let tools = match &mut self.inside {
             Some(tools) => tools,
             none => none.insert(inside::Tools::make()?),
@@ -165,13 +167,17 @@ impl Kernel {
         &mut self,
         attach: Attach,
         program: &ProgramMut<'_>,
-    ) -> Result<Box<dyn Attached>> {
+    ) -> Result<Box<dyn Attachment>> {
         let all = match &mut self.all {
             Some(all) => all,
-            none => none.insert(All::find(attach, program, self.called.functions[0])?),
+            none => none.insert(AllFunctions::find(
+                attach,
+                program,
+                self.called.functions[0],
+            )?),
         };
         match all.attach(program) {
-            Ok(link) => Ok(Box::new(Everywhere {
+            Ok(link) => Ok(Box::new(AllFunctionsProbe {
                 link,
                 function: all.target,
             })),
@@ -183,7 +189,7 @@ impl Kernel {
         &mut self,
         attach: Attach,
         program: &ProgramMut<'_>,
-    ) -> Result<Box<dyn Attached>> {
+    ) -> Result<Box<dyn Attachment>> {
         let number = match self.tracepoint {
             Some(number) => number,
             None => tracepoint::number(attach, self.called.tracepoint.unwrap_or_default())?,
@@ -195,7 +201,7 @@ impl Kernel {
         Ok(Box::new(link))
     }
 
-    fn trampoline(&self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+    fn trampoline(&self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         let function = self.called.functions[0];
         let Some(number) = feature::btf_number(function) else {
             let source = libbpf_rs::Error::from_raw_os_error(libc::ENOENT);
@@ -209,12 +215,12 @@ impl Kernel {
 }
 
 /// A program at all functions.
-struct Everywhere {
+struct AllFunctionsProbe {
     link: Link,
     function: u64,
 }
 
-impl Attached for Everywhere {
+impl Attachment for AllFunctionsProbe {
     fn missed(&mut self) -> Result<u64> {
         missed(&self.link)
     }
@@ -225,13 +231,13 @@ impl Attached for Everywhere {
 }
 
 /// A kprobe at the entry of a function, where ftrace has its call.
-struct OnEntry {
+struct EntryKprobe {
     link: Link,
     function: &'static str,
     list: KprobeList,
 }
 
-impl Attached for OnEntry {
+impl Attachment for EntryKprobe {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         let listed = self.list.find(self.function, 0..=ENTRY_BYTES)?;
         Ok(trouble(

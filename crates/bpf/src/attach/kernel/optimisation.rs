@@ -17,14 +17,14 @@ const SWITCH: &str = "/proc/sys/debug/kprobes-optimization";
 const KEEPER: &str = "read _; printf %s \"$1\" > \"$2\"";
 
 /// What the switch was, and who puts it back.
-pub(super) struct Keeper {
+pub(super) struct SwitchRestorer {
     before: String,
     child: Child,
     /// Open as long as this process is there: its closing is what the child waits for.
     lifeline: Option<ChildStdin>,
 }
 
-impl Keeper {
+impl SwitchRestorer {
     /// Notes what the switch is; `None` where the kernel has no such switch, and no optimised kprobes.
     pub(super) fn start() -> Result<Option<Rc<Self>>> {
         let Ok(before) = fs::read_to_string(SWITCH) else {
@@ -44,7 +44,7 @@ impl Keeper {
                 "starting the process that puts it back",
             ))?;
         let lifeline = child.stdin.take();
-        Ok(Some(Rc::new(Keeper {
+        Ok(Some(Rc::new(SwitchRestorer {
             before,
             child,
             lifeline,
@@ -52,8 +52,8 @@ impl Keeper {
     }
 
     /// Turns the switch. The kernel answers when every kprobe is as it says.
-    pub(super) fn turn(self: &Rc<Self>, on: bool) -> Result<Turned> {
-        let turned = Turned(Rc::clone(self));
+    pub(super) fn turn(self: &Rc<Self>, on: bool) -> Result<OptimisationGuard> {
+        let turned = OptimisationGuard(Rc::clone(self));
         let wanted = if on { "1" } else { "0" };
         if fs::read_to_string(SWITCH).is_ok_and(|now| now.trim() == wanted) {
             return Ok(turned);
@@ -63,7 +63,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for SwitchRestorer {
     fn drop(&mut self) {
         drop(self.lifeline.take());
         // It has nothing left to do but to write one byte.
@@ -72,9 +72,9 @@ impl Drop for Keeper {
 }
 
 /// The switch is turned until this is dropped.
-pub(super) struct Turned(Rc<Keeper>);
+pub(super) struct OptimisationGuard(Rc<SwitchRestorer>);
 
-impl Drop for Turned {
+impl Drop for OptimisationGuard {
     fn drop(&mut self) {
         // By this the kernel is made to finish with a kprobe that was optimised: it undoes the jump
         // some time after the kprobe is gone.

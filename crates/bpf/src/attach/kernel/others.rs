@@ -12,7 +12,7 @@ use crate::{
     attach::Driver,
     error::{Result, failed},
     feature,
-    mount::Opened,
+    mount::MountedFs,
     programs::loaded_programs,
 };
 
@@ -38,7 +38,7 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
         tracepoint: called.tracepoint.map(tracepoint::name),
         types: called.functions,
     })?;
-    if let (Some(event), Ok(tracefs)) = (called.tracepoint, Opened::new("tracefs")) {
+    if let (Some(event), Ok(tracefs)) = (called.tracepoint, MountedFs::new("tracefs")) {
         found.extend(enabled(&tracefs, event));
     }
     Ok((!found.is_empty()).then(|| found.join("; ")))
@@ -65,7 +65,7 @@ fn at(places: &EventPath<'_>) -> Result<Vec<String>> {
 }
 
 fn list(kind: &'static str, path: &str) -> Result<String> {
-    let text = Opened::ask(kind)
+    let text = MountedFs::ask(kind)
         .map_err(io::Error::from)
         .and_then(|opened| fs::read_to_string(opened.path(path)));
     where_there(text).map_err(failed(
@@ -169,7 +169,7 @@ fn traced(list: &str, functions: &[&str]) -> Vec<String> {
 }
 
 /// Whether the tracepoint is written to the trace buffer.
-fn enabled(tracefs: &Opened, event: &str) -> Option<String> {
+fn enabled(tracefs: &MountedFs, event: &str) -> Option<String> {
     let folder = tracepoint::folder(event);
     let text = fs::read_to_string(tracefs.path(&folder).join("enable")).ok()?;
     (text.trim() != "0").then(|| format!("tracing is on in tracefs's {folder}/enable"))

@@ -7,8 +7,8 @@ use super::state::KprobeState;
 use crate::{
     cpu::current_cpu,
     error::{Result, no_area},
-    object::{Owned, choose},
-    run::{self, Program},
+    object::{OwnedSkeleton, choose},
+    run::{self, SharedProgram},
     skel::driver::{DriverSkel, DriverSkelBuilder},
     timing::{fetch, store},
 };
@@ -18,16 +18,16 @@ const BREAKPOINT: u8 = 0xcc;
 const JUMP: u8 = 0xe9;
 
 /// A program that reads there.
-pub(super) struct Peek(Owned<DriverSkel<'static>>);
+pub(super) struct MemoryReader(OwnedSkeleton<DriverSkel<'static>>);
 
-impl Peek {
+impl MemoryReader {
     pub(super) fn load() -> Result<Self> {
         let load = |storage| {
             let mut open = DriverSkelBuilder::default().open(storage)?;
             choose(open.open_object_mut(), |program| program == "peek");
             open.load()
         };
-        Ok(Peek(Owned::new("driver", load)?))
+        Ok(MemoryReader(OwnedSkeleton::new("driver", load)?))
     }
 
     /// What takes hits at that address; `None` where it is neither.
@@ -36,7 +36,11 @@ impl Peek {
         let skeleton = &mut *self.0;
         let bss = skeleton.maps.bss_data.as_deref_mut().ok_or_else(area)?;
         store(&mut bss.peek_address, address);
-        run::on_cpu(&Program::of(&skeleton.progs.peek)?, current_cpu(), &[])?;
+        run::on_cpu(
+            &SharedProgram::of(&skeleton.progs.peek)?,
+            current_cpu(),
+            &[],
+        )?;
         let [first, ..] = fetch(&bss.peeked).to_ne_bytes();
         Ok(match first {
             BREAKPOINT => Some(KprobeState::Breakpoint),

@@ -3,7 +3,7 @@
 
 use std::{fs, thread, time::Duration};
 
-use crate::mount::Opened;
+use crate::mount::MountedFs;
 
 /// Where the tracepoint is switched on and off, in tracefs.
 const SWITCH: &str = "events/bpf_trace/bpf_trace_printk/enable";
@@ -15,12 +15,12 @@ const MOST_LOOKS: u32 = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// Remembers that the tracepoint was off, to switch it off again. If it was on before, it stays on.
-pub(super) struct Quiet(Option<Opened>);
+pub(super) struct PrintkGuard(Option<MountedFs>);
 
-impl Quiet {
+impl PrintkGuard {
     pub(super) fn note() -> Self {
-        let tracefs = Opened::new("tracefs").ok();
-        Quiet(tracefs.filter(|tracefs| is_on(tracefs) == Some(false)))
+        let tracefs = MountedFs::new("tracefs").ok();
+        PrintkGuard(tracefs.filter(|tracefs| is_on(tracefs) == Some(false)))
     }
 
     /// To be called once the program is loaded.
@@ -43,7 +43,7 @@ impl Quiet {
     }
 }
 
-impl Drop for Quiet {
+impl Drop for PrintkGuard {
     fn drop(&mut self) {
         if let Some(tracefs) = self
             .0
@@ -55,12 +55,12 @@ impl Drop for Quiet {
     }
 }
 
-fn switch_off(tracefs: &Opened) {
+fn switch_off(tracefs: &MountedFs) {
     // Where it can't be, others() tells of it.
     let _ = fs::write(tracefs.path(SWITCH), "0");
 }
 
-fn is_on(tracefs: &Opened) -> Option<bool> {
+fn is_on(tracefs: &MountedFs) -> Option<bool> {
     let text = fs::read_to_string(tracefs.path(SWITCH)).ok()?;
     Some(text.trim() != "0")
 }

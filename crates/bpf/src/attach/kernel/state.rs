@@ -5,7 +5,7 @@ use std::{fs, ops::RangeInclusive, rc::Rc};
 use crate::{
     attach::driver::Trouble,
     error::{Result, failed},
-    mount::Opened,
+    mount::MountedFs,
 };
 
 /// How a kprobe takes its hits.
@@ -42,11 +42,11 @@ pub(super) struct KprobeEntry {
 }
 
 /// All kprobes of the machine.
-pub(super) struct KprobeList(Rc<Opened>);
+pub(super) struct KprobeList(Rc<MountedFs>);
 
 impl KprobeList {
     pub(super) fn open() -> Result<Self> {
-        Ok(KprobeList(Rc::new(Opened::new("debugfs")?)))
+        Ok(KprobeList(Rc::new(MountedFs::new("debugfs")?)))
     }
 
     pub(super) fn read(&self) -> Result<Vec<KprobeEntry>> {

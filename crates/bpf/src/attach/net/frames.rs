@@ -13,10 +13,10 @@ use super::{
     veth::{HERE, RECEIVING, Receiver, SENDING, STRANGER, THERE, Veth},
 };
 use crate::{
-    attach::{Attach, Attached, BatchRequest, Driven, Driver, Events},
+    attach::{Attach, Attachment, BatchRequest, BatchResult, Driver, Events},
     error::{Result, failed, no_area},
     feature::Feature,
-    object::Owned,
+    object::OwnedSkeleton,
     skel::feeder::{FeederSkel, FeederSkelBuilder},
     timing::{fetch, store},
 };
@@ -33,7 +33,7 @@ const MOST_EVENTS: u64 = (i32::MAX as u64 - AROUND) / live::BATCH * live::BATCH;
 
 /// A veth, and the program that fills it.
 pub(in crate::attach) struct Frames {
-    feeder: Owned<FeederSkel<'static>>,
+    feeder: OwnedSkeleton<FeederSkel<'static>>,
     veth: Veth,
     frame: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl Frames {
     pub(in crate::attach) fn start() -> Result<Self> {
         Feature::XdpFrames.require()?;
         let veth = Veth::make(Driver::Frames, Receiver::Napi)?;
-        let feeder = Owned::new("feeder", |storage| {
+        let feeder = OwnedSkeleton::new("feeder", |storage| {
             let mut open = FeederSkelBuilder::default().open(storage)?;
             open.progs.feed.set_autoload(true);
             // Tests attach it.
@@ -75,7 +75,7 @@ impl Frames {
 }
 
 impl Events for Frames {
-    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         Driver::Frames.owns(attach)?;
         let link = self.veth.within(|| {
             hook::link(program, RECEIVING.index, Hook::XdpNative)
@@ -84,7 +84,7 @@ impl Events for Frames {
         Ok(Box::new(link))
     }
 
-    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult> {
         let events = ask
             .events
             .clamp(1, MOST_EVENTS)
@@ -116,7 +116,7 @@ impl Events for Frames {
 
 impl Frames {
     /// What the feeder read between whole batches.
-    fn driven(&self, events: u64, made: u64) -> Driven {
+    fn driven(&self, events: u64, made: u64) -> BatchResult {
         let read = self.feeder.maps.bss_data.as_deref().map(|bss| {
             let between = |before: &u64, after: &u64| fetch(after).saturating_sub(fetch(before));
             (
@@ -126,7 +126,7 @@ impl Frames {
             )
         });
         let (elapsed, ticks, waits) = read.unwrap_or_default();
-        Driven {
+        BatchResult {
             events,
             made,
             elapsed_ns: elapsed as f64,
@@ -179,7 +179,7 @@ mod tests {
             }
         };
         let cpu = crate::current_cpu();
-        let _pinned = crate::Pinned::to(cpu).expect("pinned");
+        let _pinned = crate::CpuPin::to(cpu).expect("pinned");
         let counter = &frames.feeder.progs.count_arrival;
         let link = || {
             hook::link(counter, RECEIVING.index, Hook::XdpNative)

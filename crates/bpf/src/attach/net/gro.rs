@@ -15,7 +15,7 @@ const SET_GRO: u32 = 0x2c;
 
 /// `struct ethtool_value`.
 #[repr(C)]
-struct Value {
+struct EthtoolValue {
     command: u32,
     data: u32,
 }
@@ -28,7 +28,7 @@ pub(super) fn turn_on(interface: &str) -> io::Result<()> {
         SocketFlags::CLOEXEC,
         None,
     )?;
-    let mut value = Value {
+    let mut value = EthtoolValue {
         command: SET_GRO,
         data: 1,
     };

@@ -14,7 +14,7 @@ use rustix::fs::{FsWord, statfs};
 use crate::{
     cgroup::LockedCgroup,
     error::{Result, failed},
-    mount::Opened,
+    mount::MountedFs,
 };
 
 const WHAT: &str = "a control group (cgroup2)";
@@ -60,7 +60,7 @@ impl AsFd for SenderCgroup {
 /// The root of the hierarchy, and what keeps it there.
 struct Hierarchy(
     PathBuf,
-    #[allow(dead_code, reason = "the path goes through it")] Option<Opened>,
+    #[allow(dead_code, reason = "the path goes through it")] Option<MountedFs>,
 );
 
 impl Hierarchy {
@@ -72,7 +72,7 @@ impl Hierarchy {
         if let Some(path) = mounts.lines().find_map(mounted_at) {
             return Ok(Hierarchy(path, None));
         }
-        let opened = Opened::new("cgroup2")?;
+        let opened = MountedFs::new("cgroup2")?;
         Ok(Hierarchy(opened.path(""), Some(opened)))
     }
 }

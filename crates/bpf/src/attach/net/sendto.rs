@@ -15,7 +15,7 @@ use super::{
     veth::{HERE, RECEIVING, Receiver, SENDING, THERE, Veth},
 };
 use crate::{
-    attach::{Attach, Attached, BatchRequest, Driven, Driver, Events, Trouble, stopwatch},
+    attach::{Attach, Attachment, BatchRequest, BatchResult, Driver, Events, Trouble, stopwatch},
     error::{Result, failed},
 };
 
@@ -97,14 +97,14 @@ fn push(socket: &OwnedFd) -> Result<()> {
 }
 
 impl Events for Sendto {
-    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attached>> {
+    fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         const ATTACHING: &str = "attaching it";
         Driver::Sendto.owns(attach)?;
         let (end, hook) = match attach {
             Attach::CgroupSkb => {
                 let group = self.group()?;
                 let link = program.attach_cgroup(group.as_fd().as_raw_fd());
-                return Ok(Box::new(OnGroup {
+                return Ok(Box::new(CgroupAttachment {
                     _link: link.map_err(failed(attach.name(), ATTACHING))?,
                     group: group
                         .as_fd()
@@ -130,7 +130,7 @@ impl Events for Sendto {
         Ok(Box::new(link))
     }
 
-    fn batch(&mut self, ask: &BatchRequest) -> Result<Driven> {
+    fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult> {
         let arrived = self.veth.arrived()?;
         let driven = stopwatch::time(ask, || (0..ask.events).try_for_each(|_| push(&self.socket)))?;
         self.veth.settle(arrived, ask.events)?;
@@ -139,12 +139,12 @@ impl Events for Sendto {
 }
 
 /// A program on a control group's packets.
-struct OnGroup {
+struct CgroupAttachment {
     _link: Link,
     group: OwnedFd,
 }
 
-impl Attached for OnGroup {
+impl Attachment for CgroupAttachment {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
         let programs = hook::programs_on(self.group.as_fd()).map_err(failed(
             "cgroup_skb",

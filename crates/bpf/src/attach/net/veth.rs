@@ -11,17 +11,17 @@ use crate::{
     attach::Driver,
     error::{Error, Result, failed},
     feature::Feature,
-    net::{End, Mac, Namespace, Netlink},
+    net::{Mac, Namespace, Netlink, VethEnd},
 };
 
 /// Where packets are sent, the first interface of its namespace after the loopback one.
-pub(super) const SENDING: End = End {
+pub(super) const SENDING: VethEnd = VethEnd {
     index: 2,
     name: "sending",
     mac: [2, 0, 0, 0, 0, 1],
 };
 /// Where they come out.
-pub(super) const RECEIVING: End = End {
+pub(super) const RECEIVING: VethEnd = VethEnd {
     index: 3,
     name: "receiving",
     mac: [2, 0, 0, 0, 0, 2],

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use bpfcost_bpf::{
     Feature,
-    attach::{Attach, Body, Driver, Maps},
+    attach::{Attach, Body, BodyMaps, Driver},
 };
 
 use crate::experiment::{Case, Pair, Role, Sizing};
@@ -141,7 +141,7 @@ pub(super) fn case(way: AttachCase) -> Case {
             factors.insert("body".into(), body.name().into());
             factors.insert("stats".into(), if stats { "on" } else { "off" }.into());
             let tax = if stats { ", bpf_stats on" } else { "" };
-            let most = [driver.most(), Maps::most(body)]
+            let most = [driver.most(), BodyMaps::most(body)]
                 .into_iter()
                 .flatten()
                 .min();

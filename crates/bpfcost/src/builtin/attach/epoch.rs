@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, btree_map::Entry};
 
 use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
-    Pinned,
+    CpuPin,
     attach::{
-        self, Attach, Attached, BatchRequest, Body, Driven, Driver, Events, Maps, Probe,
-        ProbeCounts, Trouble,
+        self, Attach, Attachment, BatchRequest, BatchResult, Body, BodyMaps, Driver, Events,
+        ProbeCounts, ProbePrograms, Trouble,
     },
     stats::{self, RunStats, StatsOn},
 };
@@ -28,7 +28,7 @@ const MEMORY: &str = "making the maps that programs write to: some 10 MiB that t
                       (where memory is short, or ulimit -l on kernels before 5.11: raise the limit)";
 
 /// What could be loaded and started, and why the rest could not: a finding about its cases alone.
-type Probes = BTreeMap<Attach, bpfcost_bpf::Result<Probe>>;
+type Probes = BTreeMap<Attach, bpfcost_bpf::Result<ProbePrograms>>;
 type Drivers = BTreeMap<Driver, Result<Box<dyn Events>, Problem>>;
 
 /// What is loaded. The field that is attached goes first, for it hangs on the others.
@@ -36,16 +36,16 @@ pub(super) struct AttachEpoch {
     now: Option<ActiveCase>,
     probes: Probes,
     drivers: Drivers,
-    maps: Maps,
+    maps: BodyMaps,
     cpu: u32,
     exact: bool,
-    _pinned: Pinned,
+    _pinned: CpuPin,
 }
 
 /// What is attached just now.
 struct ActiveCase {
     way: AttachCase,
-    attached: Option<Box<dyn Attached>>,
+    attached: Option<Box<dyn Attachment>>,
     _stats: Option<StatsOn>,
 }
 
@@ -54,8 +54,8 @@ impl AttachEpoch {
         let [cpu] = setup.cpus[..] else {
             anyhow::bail!("attach runs on one CPU at a time: give one with --cpus");
         };
-        let pinned = Pinned::to(cpu)?;
-        let maps = Maps::make(setup.exact).context(MEMORY)?;
+        let pinned = CpuPin::to(cpu)?;
+        let maps = BodyMaps::make(setup.exact).context(MEMORY)?;
         let mut bodies: BTreeMap<Attach, Vec<Body>> = BTreeMap::new();
         let mut drivers = Drivers::new();
         for way in setup.cases.iter().filter_map(AttachCase::of) {
@@ -71,7 +71,7 @@ impl AttachEpoch {
         }
         let probes = bodies
             .into_iter()
-            .map(|(attach, bodies)| (attach, Probe::load(attach, &bodies, &maps)))
+            .map(|(attach, bodies)| (attach, ProbePrograms::load(attach, &bodies, &maps)))
             .collect();
         Ok(AttachEpoch {
             now: None,
@@ -130,7 +130,7 @@ impl AttachEpoch {
     }
 
     /// Has events made. Just after a tick where instructions are counted.
-    fn events(&mut self, way: AttachCase, events: u64) -> Result<Driven, Fault> {
+    fn events(&mut self, way: AttachCase, events: u64) -> Result<BatchResult, Fault> {
         let ask = BatchRequest {
             events,
             cpu: self.cpu,
@@ -174,7 +174,7 @@ impl AttachEpoch {
     fn proof(
         &mut self,
         way: AttachCase,
-        driven: Driven,
+        driven: BatchResult,
         before: CountsBefore,
     ) -> Result<AttachProof, Fault> {
         let mut proof = AttachProof {
@@ -239,7 +239,7 @@ fn events(drivers: &mut Drivers, driver: Driver) -> Result<&mut dyn Events, Faul
     }
 }
 
-fn probe(probes: &mut Probes, attach: Attach) -> Result<&mut Probe, Fault> {
+fn probe(probes: &mut Probes, attach: Attach) -> Result<&mut ProbePrograms, Fault> {
     match probes.get_mut(&attach) {
         Some(Ok(probe)) => Ok(probe),
         Some(Err(error)) => Err(invalid("program", error)),

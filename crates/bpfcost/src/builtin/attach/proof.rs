@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost_bpf::{
-    attach::{Attach, Body, Driven, ProbeCounts, SiteCode, Trouble},
+    attach::{Attach, BatchResult, Body, ProbeCounts, SiteCode, Trouble},
     stats::RunStats,
 };
 
@@ -26,7 +26,7 @@ pub const SITE: &str = "site_";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AttachProof {
     pub(super) way: AttachCase,
-    pub(super) driven: Driven,
+    pub(super) driven: BatchResult,
     pub(super) exact: bool,
     pub(super) seen: ProbeCounts,
     /// What the body's map held.
@@ -162,7 +162,7 @@ mod tests {
                 body,
                 stats,
             },
-            driven: Driven {
+            driven: BatchResult {
                 events: EVENTS,
                 made: EVENTS,
                 elapsed_ns: 5e3,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 use bpfcost_bpf::{
-    timed::{OpenObject, Shape, TimedObject},
+    timed::{MapOverrides, OpenObject, TimedObject},
     timing::Loop,
 };
 
@@ -71,7 +71,7 @@ impl Tables {
                 Class::Storage => None,
             };
             let valued = class.is_table() && *class != Class::Arena;
-            let shape = Shape {
+            let shape = MapOverrides {
                 max_entries: max_entries.map(u32::try_from).transpose()?,
                 value_bytes: valued.then_some(u32::try_from(size.1)?),
                 zero_seed: setup.exact && matches!(class, Class::Hash | Class::Bloom),

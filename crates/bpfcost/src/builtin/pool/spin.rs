@@ -3,7 +3,7 @@
 use std::{hint::black_box, time::Instant};
 
 use anyhow::{Result, ensure};
-use bpfcost_bpf::Pinned;
+use bpfcost_bpf::CpuPin;
 
 use crate::experiment::Sentinel;
 
@@ -20,7 +20,7 @@ pub(super) struct Spin {
 
 impl Sentinel for Spin {
     fn trial(&mut self) -> Result<f64> {
-        let _pinned = Pinned::to(self.cpu)?;
+        let _pinned = CpuPin::to(self.cpu)?;
         let begun = Instant::now();
         let mut product = black_box(3u64);
         for _ in 0..OPS * MULTIPLICATIONS {

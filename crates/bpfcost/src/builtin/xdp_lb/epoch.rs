@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use anyhow::{Context, Result, anyhow};
 use bpfcost_bpf::{
-    Pinned,
-    lb::{self, Body, LRU_ENTRIES, LoadBalancer, Reset, Variant, Work},
+    CpuPin,
+    lb::{self, LRU_ENTRIES, LbVariant, LbWork, LoadBalancer, Reset, TimedBody},
     timing::Observation,
 };
 
@@ -40,7 +40,7 @@ pub(super) struct XdpLbEpoch {
     /// Kernel memory before anything was loaded.
     memory_before: KernelMemory,
     /// Keeps the engine's thread on the first CPU, so that trials don't move it.
-    _pinned: Pinned,
+    _pinned: CpuPin,
 }
 
 /// A case in this epoch.
@@ -56,7 +56,7 @@ struct Entry {
 /// Packets for every CPU: what goes in first, and what follows.
 struct Traffic {
     sequences: Vec<Sequence>,
-    works: Vec<Work>,
+    works: Vec<LbWork>,
 }
 
 /// What a proved batch came to.
@@ -67,10 +67,10 @@ struct Proved {
 }
 
 impl XdpLbEpoch {
-    pub(super) fn load(setup: &Setup, variant: Variant) -> Result<Self> {
+    pub(super) fn load(setup: &Setup, variant: LbVariant) -> Result<Self> {
         let first = *setup.cpus.first().context("no CPU was chosen")?;
         let memory_before = KernelMemory::now();
-        let pinned = Pinned::to(first)?;
+        let pinned = CpuPin::to(first)?;
         let entries = setup
             .cases
             .iter()
@@ -144,7 +144,7 @@ impl XdpLbEpoch {
         };
         let sequences: Vec<Sequence> = self.cpus.iter().map(sequence).collect();
         let input = packet::input(scenario);
-        let work = |(&cpu, sequence): (&u32, &Sequence)| Work {
+        let work = |(&cpu, sequence): (&u32, &Sequence)| LbWork {
             cpu,
             packet: first_packet(scenario, &input, sequence),
             sources: sequence.sources(),
@@ -175,7 +175,7 @@ impl XdpLbEpoch {
                 self.keep_warm(entry, &scenario)?;
                 let traffic = self.traffic(entry, &scenario, 1);
                 self.instance(scenario.table)?.batch(
-                    Body::Datapath,
+                    TimedBody::Datapath,
                     scenario.reset(),
                     &traffic.works,
                     ops,
@@ -209,7 +209,7 @@ impl XdpLbEpoch {
         let instance = self.instance(scenario.table)?;
         let before = counters(instance, &cpus)?;
         let begun_ns = lb::now_ns();
-        let seen = instance.batch(Body::Datapath, scenario.reset(), &works, ops, resets)?;
+        let seen = instance.batch(TimedBody::Datapath, scenario.reset(), &works, ops, resets)?;
         let after = counters(instance, &cpus)?;
 
         prove(batch::problem(&cpus, &seen, ops, exact))?;
@@ -241,9 +241,9 @@ impl XdpLbEpoch {
         let scenario = floor_packet(reset);
         let Traffic { sequences, works } = self.traffic(entry, &scenario, resets);
         let (cpus, exact) = (self.cpus.clone(), self.exact);
-        let seen = self
-            .instance(LruState::Warm)?
-            .batch(Body::Empty, reset, &works, ops, resets)?;
+        let seen =
+            self.instance(LruState::Warm)?
+                .batch(TimedBody::Empty, reset, &works, ops, resets)?;
         prove(batch::problem(&cpus, &seen, ops, exact))?;
         for (i, seen) in seen.iter().enumerate() {
             let last = sequences[i].address(sequences[i].last_word(ops));
@@ -410,7 +410,7 @@ impl LoadedEpoch for XdpLbEpoch {
 fn instance(
     table: LruState,
     cpus: &[u32],
-    variant: Variant,
+    variant: LbVariant,
     first: Option<&LoadBalancer>,
 ) -> Result<LoadBalancer> {
     let shared = first.map(LoadBalancer::shared).transpose()?;
