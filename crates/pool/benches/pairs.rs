@@ -28,9 +28,9 @@ const CHUNK: u64 = 64;
 const PEER: &str = "crossbeam-array";
 
 /// Runs a pool of so many objects with so many threads on so many CPUs.
-type Run = fn(objects: usize, group: ThreadGroup) -> Result<RaceResult, Error>;
+type PoolRunner = fn(objects: usize, group: RaceSetup) -> Result<RaceResult, Error>;
 
-const POOLS: [(&str, Run); 8] = [
+const POOLS: [(&str, PoolRunner); 8] = [
     ("freelist", |o, group| Ok(race(&Freelist::new(o)?, group))),
     ("array", |o, group| {
         Ok(race(
@@ -61,7 +61,7 @@ const POOLS: [(&str, Run); 8] = [
 
 /// So many threads on so many CPUs, for so long.
 #[derive(Clone, Copy)]
-struct ThreadGroup {
+struct RaceSetup {
     threads: usize,
     cpus: usize,
     window: Duration,
@@ -74,8 +74,8 @@ struct RaceResult {
     misses_per_pair: f64,
 }
 
-fn race(pool: &impl Pool, group: ThreadGroup) -> RaceResult {
-    let ThreadGroup {
+fn race(pool: &impl Pool, group: RaceSetup) -> RaceResult {
+    let RaceSetup {
         threads,
         cpus,
         window,
@@ -137,7 +137,7 @@ fn main() -> Result<(), Error> {
     println!("threads objects pool             ns a pair and thread   × {PEER}   misses a pair");
     for threads in [1, 2, 4, 8] {
         let (times, window) = if threads <= cpus { ALONE } else { SHARED };
-        let group = ThreadGroup {
+        let group = RaceSetup {
             threads,
             cpus,
             window,

@@ -7,7 +7,7 @@ use std::error::Error;
 
 use bpfcost_pool::{
     Stride,
-    model::{Machine, ModelPool, predict},
+    model::{ModelMachine, ModelPool, predict},
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ] {
         for threads in [1, 2, 4, 8, 16, 32, 64, 128] {
             let sockets = threads.min(2);
-            let machine = Machine::new(sockets, threads / sockets, own, near, far);
+            let machine = ModelMachine::new(sockets, threads / sockets, own, near, far);
             let rate = predict(kind, &machine, threads, 2 * threads as usize, 2.0)?;
             println!(
                 "{name:12} {threads:4} threads {:10.2} M pairs/s",

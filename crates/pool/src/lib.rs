@@ -34,7 +34,7 @@ pub mod primitive;
 pub use array::{ArrayQueue, Stride};
 pub use error::Error;
 pub use freelist::Freelist;
-pub use objects::{Objects, Taken};
+pub use objects::{ObjectGuard, Objects};
 pub use percpu::PerCpuPool;
 
 /// An object of a pool, while it is out: who has it owns it. Dropped instead of returned, it is lost to

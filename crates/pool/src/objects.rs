@@ -40,7 +40,7 @@ pub struct Objects<T, P: Pool> {
 /// share(cells.take(0));
 /// # Ok::<(), bpfcost_pool::Error>(())
 /// ```
-pub struct Taken<'a, T, P: Pool> {
+pub struct ObjectGuard<'a, T, P: Pool> {
     objects: &'a Objects<T, P>,
     index: u32,
     cpu: usize,
@@ -106,9 +106,9 @@ impl<T, P: Pool> Objects<T, P> {
 
     /// Takes a value out; `cpu` is a hint, as for [`Pool::pop`]. `None`, at once, where none is found.
     #[inline]
-    pub fn take(&self, cpu: usize) -> Option<Taken<'_, T, P>> {
+    pub fn take(&self, cpu: usize) -> Option<ObjectGuard<'_, T, P>> {
         let Object(index) = self.pool.pop(cpu)?;
-        Some(Taken {
+        Some(ObjectGuard {
             objects: self,
             index,
             cpu,
@@ -129,7 +129,7 @@ impl<T, P: Pool> Objects<T, P> {
 // never share one; the pool is shared as it allows it by itself.
 unsafe impl<T: Send, P: Pool> Sync for Objects<T, P> {}
 
-impl<T, P: Pool> Taken<'_, T, P> {
+impl<T, P: Pool> ObjectGuard<'_, T, P> {
     /// Gives the value back where another CPU finds it first: for threads that have moved since they took
     /// it, and do know where to.
     #[inline]
@@ -143,13 +143,13 @@ impl<T, P: Pool> Taken<'_, T, P> {
     }
 }
 
-impl<T: fmt::Debug, P: Pool> fmt::Debug for Taken<'_, T, P> {
+impl<T: fmt::Debug, P: Pool> fmt::Debug for ObjectGuard<'_, T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         (**self).fmt(f)
     }
 }
 
-impl<T, P: Pool> Deref for Taken<'_, T, P> {
+impl<T, P: Pool> Deref for ObjectGuard<'_, T, P> {
     type Target = T;
 
     #[inline]
@@ -159,7 +159,7 @@ impl<T, P: Pool> Deref for Taken<'_, T, P> {
     }
 }
 
-impl<T, P: Pool> DerefMut for Taken<'_, T, P> {
+impl<T, P: Pool> DerefMut for ObjectGuard<'_, T, P> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: as in `deref`; and this is borrowed mutably.
@@ -167,7 +167,7 @@ impl<T, P: Pool> DerefMut for Taken<'_, T, P> {
     }
 }
 
-impl<T, P: Pool> Drop for Taken<'_, T, P> {
+impl<T, P: Pool> Drop for ObjectGuard<'_, T, P> {
     /// To the CPU that it was taken for: it was there when this thread began with it, and asking anew would
     /// cost as much as the rest.
     #[inline]

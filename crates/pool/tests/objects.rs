@@ -16,9 +16,8 @@ use std::{
 };
 
 use bpfcost_pool::{
-    ArrayQueue, Error, Freelist, Objects, PerCpuPool, Pool,
+    ArrayQueue, Error, Freelist, ObjectGuard, Objects, PerCpuPool, Pool,
     Stride::{Compact, Padded},
-    Taken,
 };
 
 /// Turns of a thread. Miri takes thousands of times longer.
@@ -263,14 +262,14 @@ type Guard = MutexGuard<'static, u8>;
 bounds! {
     // Sent and shared.
     Objects<u8, Freelist>: true true;
-    Taken<'static, u8, Freelist>: true true;
+    ObjectGuard<'static, u8, Freelist>: true true;
     // Sent and not shared: but in a pool, one thread has it at a time.
     Objects<Cell<u8>, ArrayQueue>: true true;
-    Taken<'static, Cell<u8>, ArrayQueue>: true false;
+    ObjectGuard<'static, Cell<u8>, ArrayQueue>: true false;
     // Shared and not sent: the pool would send it.
     Objects<Guard, PerCpuPool>: false false;
-    Taken<'static, Guard, PerCpuPool>: false false;
+    ObjectGuard<'static, Guard, PerCpuPool>: false false;
     // Neither.
     Objects<Rc<u8>, PerCpuPool>: false false;
-    Taken<'static, Rc<u8>, PerCpuPool>: false false;
+    ObjectGuard<'static, Rc<u8>, PerCpuPool>: false false;
 }

@@ -24,7 +24,7 @@ use anyhow::{Context, Result};
 
 use self::{
     case::PoolCase,
-    line::{Seat, players},
+    line::{CpuLocation, players},
     space::Space,
     spin::Spin,
 };
@@ -145,7 +145,7 @@ impl Experiment for Pools {
         let Some(PoolCase::Line(line)) = ways.find(|way| way.name() == case.name) else {
             return Ok(None);
         };
-        let seats: Vec<Seat> = self.cpus.iter().copied().map(Seat::of).collect();
+        let seats: Vec<CpuLocation> = self.cpus.iter().copied().map(CpuLocation::of).collect();
         Ok(players(line, &seats).err())
     }
 

@@ -6,7 +6,7 @@
 
 use std::vec::Vec;
 
-use super::{Machine, random::Random};
+use super::{ModelMachine, random::Random};
 
 /// Picoseconds since the simulation began: whole numbers, so that nothing depends on the order of sums.
 pub(super) type Time = u64;
@@ -57,7 +57,7 @@ pub(super) struct SimulatedLine {
 
 /// What became of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Done {
+pub(super) enum AccessOutcome {
     /// The line was there; the access takes effect at once.
     Hit,
     /// It comes at that time, and the access takes effect then.
@@ -68,21 +68,21 @@ impl SimulatedLine {
     /// A core's access that begins at a time; no later access may begin earlier.
     pub(super) fn access(
         &mut self,
-        machine: &Machine,
+        machine: &ModelMachine,
         core: u32,
         at: Time,
         access: Access,
         random: &Random,
-    ) -> Done {
+    ) -> AccessOutcome {
         self.holds.retain(|hold| hold.until > at);
         let writes = access != Access::Load;
         let mine = |hold: &&Hold| hold.core == core && (hold.owned || !writes);
         if let Some(hold) = self.holds.iter().find(mine) {
             // Of two threads of a core, the second waits for what the first has asked for.
             return if hold.from <= at {
-                Done::Hit
+                AccessOutcome::Hit
             } else {
-                Done::Comes(hold.from)
+                AccessOutcome::Comes(hold.from)
             };
         }
         let others = self.holds.iter().filter(|hold| hold.until == OPEN);
@@ -103,7 +103,7 @@ impl SimulatedLine {
                 until: OPEN,
                 owned: true,
             });
-            return Done::Hit;
+            return AccessOutcome::Hit;
         };
         let transfer = distance * random.around_one(JITTER);
         let kept = distance * KEPT * random.around_one(1.0);
@@ -130,7 +130,7 @@ impl SimulatedLine {
         if writes || owned {
             self.free = comes;
         }
-        Done::Comes(comes)
+        AccessOutcome::Comes(comes)
     }
 
     /// The owner becomes one who shares it.

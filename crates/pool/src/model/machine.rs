@@ -2,7 +2,7 @@
 
 /// A machine that need not exist. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Machine {
+pub struct ModelMachine {
     /// Sockets.
     pub sockets: u32,
     /// Cores of a socket.
@@ -27,10 +27,10 @@ pub struct Machine {
 /// last ten years an L1 hit is 4 to 5 cycles, a locked change 18 to 20.
 const LOAD: f64 = 0.25;
 
-impl Machine {
+impl ModelMachine {
     /// Of so many sockets and cores with one thread each.
     pub fn new(sockets: u32, cores: u32, own_ns: f64, near_ns: f64, far_ns: f64) -> Self {
-        Machine {
+        ModelMachine {
             sockets,
             cores,
             threads_per_core: 1,

@@ -2,7 +2,7 @@
 //! each access to an atomic costs what its cache line costs: little where the core has it, a transfer where
 //! another has, and all that wait for one line wait for each other.
 //!
-//! What the model knows of a machine is in [`Machine`]. It knows nothing of prefetchers, of frequencies, of
+//! What the model knows of a machine is in [`ModelMachine`]. It knows nothing of prefetchers, of frequencies, of
 //! how far cores of one socket are from each other, and of the order in which a directory serves.
 
 mod line;
@@ -17,10 +17,10 @@ mod world;
 use core::cell::Cell;
 use std::rc::Rc;
 
-use self::{line::Time, primitive::Simulated, study::StudyArray, world::World};
+use self::{line::Time, primitive::Simulated, study::StudyArray, world::Simulation};
 use crate::{ArrayQueue, Error, Freelist, PerCpuPool, Pool, Stride};
 
-pub use machine::Machine;
+pub use machine::ModelMachine;
 
 /// A pool to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ const SEED: u64 = 1;
 /// Where there can't be such a pool, or no memory for it or for its threads.
 pub fn predict(
     kind: ModelPool,
-    machine: &Machine,
+    machine: &ModelMachine,
     threads: u32,
     objects: usize,
     work_ns: f64,
@@ -84,7 +84,7 @@ pub fn predict(
 
 /// How far a simulation is, all threads together.
 #[derive(Debug, Default)]
-struct Progress {
+struct SimulationProgress {
     pairs: Cell<u64>,
     /// When counting began, and ended.
     begun: Cell<Time>,
@@ -93,19 +93,19 @@ struct Progress {
 
 fn rate<P: Pool + 'static>(
     pool: P,
-    machine: &Machine,
+    machine: &ModelMachine,
     threads: u32,
     work_ns: f64,
 ) -> Result<f64, Error> {
     let warm_up = WARM_UP + WARM_UP_EACH * u64::from(threads);
     let all = warm_up + COUNTED + COUNTED_EACH * u64::from(threads);
-    let (pool, progress) = (Rc::new(pool), Rc::new(Progress::default()));
+    let (pool, progress) = (Rc::new(pool), Rc::new(SimulationProgress::default()));
     let seen = Rc::clone(&progress);
-    World::run(machine, threads, SEED, move |world, cpu| {
+    Simulation::run(machine, threads, SEED, move |world, cpu| {
         while progress.pairs.get() < all {
             world.pass(work_ns);
             let Some(object) = pool.pop(cpu) else {
-                World::relax();
+                Simulation::relax();
                 continue;
             };
             pool.push(cpu, object);

@@ -3,7 +3,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, Ordering::Relaxed};
 
-use super::{line::Access, world::World};
+use super::{line::Access, world::Simulation};
 use crate::primitive::{Atomic, Primitive};
 
 /// Atomics of simulated machines. Outside of a simulation they are plain values.
@@ -11,35 +11,35 @@ use crate::primitive::{Atomic, Primitive};
 pub(super) struct Simulated;
 
 impl Primitive for Simulated {
-    type U32 = Traced<AtomicU32>;
-    type U64 = Traced<AtomicU64>;
+    type U32 = TracedAtomic<AtomicU32>;
+    type U64 = TracedAtomic<AtomicU64>;
 
     fn relax() {
-        World::relax();
+        Simulation::relax();
     }
 }
 
 /// A value whose every access is traced.
 #[derive(Debug)]
 #[repr(transparent)]
-pub(super) struct Traced<T>(T);
+pub(super) struct TracedAtomic<T>(T);
 
 macro_rules! traced {
     ($atomic:ty, $value:ty) => {
-        impl Atomic<$value> for Traced<$atomic> {
+        impl Atomic<$value> for TracedAtomic<$atomic> {
             fn new(value: $value) -> Self {
-                Traced(<$atomic>::new(value))
+                TracedAtomic(<$atomic>::new(value))
             }
             fn load(&self, _order: Ordering) -> $value {
-                World::access(self, Access::Load);
+                Simulation::access(self, Access::Load);
                 self.0.load(Relaxed)
             }
             fn store(&self, value: $value, _order: Ordering) {
-                World::access(self, Access::Store);
+                Simulation::access(self, Access::Store);
                 self.0.store(value, Relaxed)
             }
             fn swap(&self, value: $value, _order: Ordering) -> $value {
-                World::access(self, Access::Change);
+                Simulation::access(self, Access::Change);
                 self.0.swap(value, Relaxed)
             }
             fn compare_exchange(
@@ -49,11 +49,11 @@ macro_rules! traced {
                 _success: Ordering,
                 _failure: Ordering,
             ) -> Result<$value, $value> {
-                World::access(self, Access::Change);
+                Simulation::access(self, Access::Change);
                 self.0.compare_exchange(current, new, Relaxed, Relaxed)
             }
             fn fetch_add(&self, value: $value, _order: Ordering) -> $value {
-                World::access(self, Access::Change);
+                Simulation::access(self, Access::Change);
                 self.0.fetch_add(value, Relaxed)
             }
         }

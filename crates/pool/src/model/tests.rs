@@ -4,13 +4,13 @@ use core::cell::{Cell, RefCell};
 use std::{rc::Rc, vec, vec::Vec};
 
 use super::{
-    Machine, ModelPool,
-    line::{Access, Done, SimulatedLine, time},
+    ModelMachine, ModelPool,
+    line::{Access, AccessOutcome, SimulatedLine, time},
     predict,
     primitive::Simulated,
     random::Random,
     study::StudyArray,
-    world::World,
+    world::Simulation,
 };
 use crate::{
     Pool, Stride,
@@ -23,12 +23,12 @@ const COMPACT: ModelPool = ModelPool::Array(Stride::Compact);
 const PADDED: ModelPool = ModelPool::Array(Stride::Padded);
 
 /// One socket, with what lines cost on the machine that this was written on.
-fn socket(cores: u32) -> Machine {
-    Machine::new(1, cores, 4.5, 57.0, 142.0)
+fn socket(cores: u32) -> ModelMachine {
+    ModelMachine::new(1, cores, 4.5, 57.0, 142.0)
 }
 
 /// Nanoseconds of one of `threads` for a pair, with two objects a CPU and no work.
-fn pair_ns(kind: ModelPool, machine: &Machine, threads: u32) -> f64 {
+fn pair_ns(kind: ModelPool, machine: &ModelMachine, threads: u32) -> f64 {
     let objects = 2 * machine.cpus() as usize;
     let rate = predict(kind, machine, threads, objects, 0.0).unwrap();
     f64::from(threads) * 1e9 / rate
@@ -40,7 +40,7 @@ fn alone_a_thread_pays_what_its_accesses_cost() {
     let value = Rc::new(<Simulated as Primitive>::U32::new(0));
     let ended = Rc::new(Cell::new(0));
     let last = Rc::clone(&ended);
-    World::run(&machine, 1, 3, move |world, _| {
+    Simulation::run(&machine, 1, 3, move |world, _| {
         for _ in 0..100 {
             let held = value.load(Relaxed);
             assert_eq!(value.swap(held + 1, Relaxed), held);
@@ -86,15 +86,15 @@ fn a_line_is_kept_a_moment_after_another_asked_for_it() {
     let (machine, random) = (socket(2), Random::new(7));
     let mut line = SimulatedLine::default();
     let mut change = |core, at| line.access(&machine, core, time(at), Access::Change, &random);
-    assert_eq!(change(0, 0.0), Done::Hit);
-    assert_eq!(change(0, 5.0), Done::Hit);
-    let Done::Comes(second) = change(1, 10.0) else {
+    assert_eq!(change(0, 0.0), AccessOutcome::Hit);
+    assert_eq!(change(0, 5.0), AccessOutcome::Hit);
+    let AccessOutcome::Comes(second) = change(1, 10.0) else {
         panic!("another core has it");
     };
     let transfer = second - time(10.0);
     assert!((time(57.0 * 0.8)..=time(57.0 * 1.2)).contains(&transfer));
     // Asked for again while it travels, it comes back after it has arrived.
-    let Done::Comes(third) = change(0, 10.0 + 57.0 * 0.5) else {
+    let AccessOutcome::Comes(third) = change(0, 10.0 + 57.0 * 0.5) else {
         panic!("it was given up by then");
     };
     assert!(third >= second + time(57.0 * 0.8));
@@ -102,38 +102,41 @@ fn a_line_is_kept_a_moment_after_another_asked_for_it() {
 
 #[test]
 fn readers_share_a_line_and_a_writer_takes_it_from_all() {
-    let (machine, random) = (Machine::new(2, 2, 4.5, 57.0, 142.0), Random::new(7));
+    let (machine, random) = (ModelMachine::new(2, 2, 4.5, 57.0, 142.0), Random::new(7));
     let mut line = SimulatedLine::default();
     let mut access = |core, at, kind| line.access(&machine, core, time(at), kind, &random);
     let near = time(57.0 * 0.8)..=time(57.0 * 1.2);
     let far = time(142.0 * 0.8)..=time(142.0 * 1.2);
-    assert_eq!(access(0, 0.0, Access::Change), Done::Hit);
+    assert_eq!(access(0, 0.0, Access::Change), AccessOutcome::Hit);
     // Core 2 is on the other socket; core 3 then finds the line in its own.
-    let Done::Comes(at) = access(2, 1000.0, Access::Load) else {
+    let AccessOutcome::Comes(at) = access(2, 1000.0, Access::Load) else {
         panic!("core 0 has it");
     };
     assert!(far.contains(&(at - time(1000.0))));
-    let Done::Comes(at) = access(3, 2000.0, Access::Load) else {
+    let AccessOutcome::Comes(at) = access(3, 2000.0, Access::Load) else {
         panic!("core 3 never had it");
     };
     assert!(near.contains(&(at - time(2000.0))));
     for core in [0, 2, 3] {
-        assert_eq!(access(core, 3000.0, Access::Load), Done::Hit);
+        assert_eq!(access(core, 3000.0, Access::Load), AccessOutcome::Hit);
     }
-    let Done::Comes(at) = access(0, 4000.0, Access::Change) else {
+    let AccessOutcome::Comes(at) = access(0, 4000.0, Access::Change) else {
         panic!("it is shared");
     };
     assert!(far.contains(&(at - time(4000.0))));
-    assert!(matches!(access(3, 5000.0, Access::Load), Done::Comes(_)));
+    assert!(matches!(
+        access(3, 5000.0, Access::Load),
+        AccessOutcome::Comes(_)
+    ));
 }
 
 /// Threads that do nothing but add to one value: who added, in order, and when the last was done.
-fn adders(machine: &Machine, threads: u32, each: usize) -> (Vec<usize>, u64) {
+fn adders(machine: &ModelMachine, threads: u32, each: usize) -> (Vec<usize>, u64) {
     let value = Rc::new(<Simulated as Primitive>::U64::new(0));
     let order = Rc::new(RefCell::new(Vec::new()));
     let ended = Rc::new(Cell::new(0));
     let (seen, last) = (Rc::clone(&order), Rc::clone(&ended));
-    World::run(machine, threads, 3, move |world, thread| {
+    Simulation::run(machine, threads, 3, move |world, thread| {
         for _ in 0..each {
             let before = value.fetch_add(1, Relaxed);
             assert_eq!(before as usize, order.borrow().len(), "no addition is lost");
@@ -162,7 +165,7 @@ fn two_that_fight_for_a_line_take_turns_and_wait_for_transfers() {
 
 #[test]
 fn siblings_share_a_core_and_its_lines() {
-    let machine = Machine {
+    let machine = ModelMachine {
         threads_per_core: 2,
         smt: 1.25,
         ..socket(1)
@@ -205,7 +208,7 @@ fn more_cores_help_the_padded_array_and_the_ring_and_hurt_the_freelist() {
 #[test]
 fn lines_of_half_the_size_hold_half_the_slots() {
     let wide = socket(16);
-    let narrow = Machine {
+    let narrow = ModelMachine {
         line_bytes: 32,
         ..wide
     };
@@ -263,10 +266,10 @@ fn the_studys_array_loses_nothing_and_hands_nothing_out_twice() {
     let out = Rc::new(RefCell::new(vec![false; objects]));
     let moved = Rc::new(Cell::new(0));
     let (shared, held, came) = (Rc::clone(&pool), Rc::clone(&out), Rc::clone(&moved));
-    World::run(&socket(6), 6, 3, move |world, cpu| {
+    Simulation::run(&socket(6), 6, 3, move |world, cpu| {
         for _ in 0..200 {
             let Some(object) = shared.pop(cpu) else {
-                World::relax();
+                Simulation::relax();
                 continue;
             };
             let twice = core::mem::replace(&mut held.borrow_mut()[object.index()], true);

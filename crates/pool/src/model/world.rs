@@ -16,8 +16,8 @@ use std::{
 use corosensei::{Coroutine, CoroutineResult, Yielder, stack::DefaultStack};
 
 use super::{
-    Machine,
-    line::{Access, Done, SimulatedLine, Time, time},
+    ModelMachine,
+    line::{Access, AccessOutcome, SimulatedLine, Time, time},
     random::Random,
 };
 use crate::Error;
@@ -32,13 +32,13 @@ type Switch = Yielder<(), ()>;
 
 thread_local! {
     /// The world that this thread simulates at the moment.
-    static WORLD: RefCell<Option<Rc<World>>> = const { RefCell::new(None) };
+    static WORLD: RefCell<Option<Rc<Simulation>>> = const { RefCell::new(None) };
 }
 
 /// That a world is simulated, which ends with this, also where a thread panics.
-struct Underway;
+struct SimulationGuard;
 
-impl Drop for Underway {
+impl Drop for SimulationGuard {
     fn drop(&mut self) {
         WORLD.set(None);
     }
@@ -55,8 +55,8 @@ struct Thread {
 }
 
 /// All that there is while a pool is simulated.
-pub(super) struct World {
-    machine: Machine,
+pub(super) struct Simulation {
+    machine: ModelMachine,
     threads: Vec<Thread>,
     lines: RefCell<HashMap<usize, SimulatedLine>>,
     current: Cell<usize>,
@@ -65,19 +65,24 @@ pub(super) struct World {
     random: Random,
 }
 
-impl World {
+impl Simulation {
     /// Runs a body in so many threads, each on a CPU of its own, until all have returned. A body gets
     /// its world and the number of its thread. Nothing runs where there is no memory for their stacks.
-    pub(super) fn run<F>(machine: &Machine, threads: u32, seed: u64, body: F) -> Result<(), Error>
+    pub(super) fn run<F>(
+        machine: &ModelMachine,
+        threads: u32,
+        seed: u64,
+        body: F,
+    ) -> Result<(), Error>
     where
-        F: Fn(&World, usize) + Clone + 'static,
+        F: Fn(&Simulation, usize) + Clone + 'static,
     {
         let thread = |cpu| Thread {
             slowdown: machine.slowdown(cpu, threads),
             core: machine.core(cpu),
             ..Thread::default()
         };
-        let world = Rc::new(World {
+        let world = Rc::new(Simulation {
             machine: *machine,
             threads: (0..threads).map(thread).collect(),
             lines: RefCell::default(),
@@ -100,7 +105,7 @@ impl World {
             .map(|index| Reverse((0, index)))
             .collect();
         WORLD.set(Some(Rc::clone(&world)));
-        let _underway = Underway;
+        let _underway = SimulationGuard;
         while let Some(Reverse((_, index))) = queue.pop() {
             world.current.set(index);
             let next = queue.peek().map_or(Time::MAX, |Reverse((clock, _))| *clock);
@@ -138,7 +143,7 @@ impl World {
             access,
             &self.random,
         );
-        if let Done::Comes(at) = done {
+        if let AccessOutcome::Comes(at) = done {
             thread.clock.set(at);
             self.turn();
         }

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, anyhow};
 use super::{
     super::thread_group::{PATIENCE, ThreadGroup, may_pin},
     case::{PoolCase, PoolLoad, all},
-    fixture::{Fixture, Floor, Use},
+    fixture::{Floor, TimedObjects, UsePattern},
     kind::PoolKind,
-    line::{self, Seat},
+    line::{self, CpuLocation},
     space::Space,
 };
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Setup, Trial, prove};
@@ -30,8 +30,8 @@ type Key = (Option<PoolKind>, usize);
 pub(super) struct PoolEpoch {
     ways: HashMap<String, PoolCase>,
     cpus: Vec<u32>,
-    seats: Vec<Seat>,
-    fixtures: BTreeMap<Key, Box<dyn Fixture>>,
+    seats: Vec<CpuLocation>,
+    fixtures: BTreeMap<Key, Box<dyn TimedObjects>>,
     clock_ns: f64,
 }
 
@@ -44,7 +44,7 @@ impl PoolEpoch {
                 .map(|way| (way.name(), way))
                 .collect(),
             cpus: setup.cpus.clone(),
-            seats: setup.cpus.iter().copied().map(Seat::of).collect(),
+            seats: setup.cpus.iter().copied().map(CpuLocation::of).collect(),
             fixtures: BTreeMap::new(),
             clock_ns: clock_ns(),
         })
@@ -80,7 +80,7 @@ impl PoolEpoch {
             threads: point.threads,
             patience: PATIENCE,
         };
-        let each = Use {
+        let each = UsePattern {
             pairs: batch.0,
             hold: point.hold,
             bulk: point.bulk,

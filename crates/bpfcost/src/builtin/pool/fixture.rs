@@ -34,7 +34,7 @@ const LOOKS_A_CLOCK: u64 = 1024;
 
 /// What a thread does with objects.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Use {
+pub(super) struct UsePattern {
     /// Pairs of pop and push.
     pub(super) pairs: u64,
     /// Multiplications while an object is held.
@@ -44,9 +44,9 @@ pub(super) struct Use {
 }
 
 /// What threads take objects from.
-pub(super) trait Fixture {
+pub(super) trait TimedObjects {
     /// Times all threads of a group; what was seen, latencies included.
-    fn time(&self, group: ThreadGroup, each: Use) -> Result<TrialCounts, Fault>;
+    fn time(&self, group: ThreadGroup, each: UsePattern) -> Result<TrialCounts, Fault>;
 }
 
 /// An object's own memory.
@@ -128,15 +128,15 @@ impl<P: Pool + 'static> PoolFixture<P> {
     }
 
     /// The same as a fixture of any kind.
-    pub(super) fn boxed(pool: P, cpus: usize) -> Result<Box<dyn Fixture>, Error> {
+    pub(super) fn boxed(pool: P, cpus: usize) -> Result<Box<dyn TimedObjects>, Error> {
         Ok(Box::new(PoolFixture::new(pool, cpus)?))
     }
 
     /// All of one thread.
-    fn work(&self, at: usize, member: &Member, each: Use) -> ThreadCount {
-        let Use { pairs, hold, bulk } = each;
+    fn work(&self, at: usize, member: &Member, each: UsePattern) -> ThreadCount {
+        let UsePattern { pairs, hold, bulk } = each;
         let mut held = Vec::with_capacity(bulk);
-        let mut hand = Hand {
+        let mut hand = ThreadPart {
             fixture: self,
             member,
             at,
@@ -173,7 +173,7 @@ impl<P: Pool + 'static> PoolFixture<P> {
     fn all(
         &self,
         group: ThreadGroup,
-        each: Use,
+        each: UsePattern,
         at: fn(&Member) -> usize,
     ) -> Result<TrialCounts, Fault> {
         for stamp in &self.stamps {
@@ -216,8 +216,8 @@ impl<P: Pool + 'static> PoolFixture<P> {
     }
 }
 
-impl<P: Pool + 'static> Fixture for PoolFixture<P> {
-    fn time(&self, group: ThreadGroup, each: Use) -> Result<TrialCounts, Fault> {
+impl<P: Pool + 'static> TimedObjects for PoolFixture<P> {
+    fn time(&self, group: ThreadGroup, each: UsePattern) -> Result<TrialCounts, Fault> {
         let seen = self.all(group, each, |member| member.place)?;
         Ok(TrialCounts {
             drained: Some(self.drain()),
@@ -227,7 +227,7 @@ impl<P: Pool + 'static> Fixture for PoolFixture<P> {
 }
 
 /// One thread's part.
-struct Hand<'a, P> {
+struct ThreadPart<'a, P> {
     fixture: &'a PoolFixture<P>,
     member: &'a Member<'a>,
     at: usize,
@@ -236,12 +236,12 @@ struct Hand<'a, P> {
     count: ThreadCount,
 }
 
-impl<P: Pool + 'static> Hand<'_, P> {
+impl<P: Pool + 'static> ThreadPart<'_, P> {
     /// Pairs one after the other: how many, which are fewer where no object came for too long.
     fn singly(&mut self, pairs: u64) -> u64 {
         let fixture = self.fixture;
         let (at, sign, hold) = (self.at, self.sign, self.hold);
-        let one = Use {
+        let one = UsePattern {
             pairs,
             hold,
             bulk: 1,
@@ -332,7 +332,7 @@ fn singly<P: Pool>(
     stamps: &[CachePadded<Stamp>],
     at: usize,
     sign: u32,
-    each: Use,
+    each: UsePattern,
     wait: &mut dyn FnMut() -> Option<Object>,
 ) -> (u64, u64) {
     let (mut done, mut foreign) = (0, 0);
@@ -352,9 +352,9 @@ fn singly<P: Pool>(
 
 /// No pool: each thread has an object of its own, which is always there.
 #[derive(Debug)]
-struct Own(usize);
+struct PrivateObjects(usize);
 
-impl Pool for Own {
+impl Pool for PrivateObjects {
     fn capacity(&self) -> usize {
         self.0
     }
@@ -370,17 +370,20 @@ impl Pool for Own {
 
 /// The same loop with objects and without a pool.
 #[derive(Debug)]
-pub(super) struct Floor(PoolFixture<Own>);
+pub(super) struct Floor(PoolFixture<PrivateObjects>);
 
 impl Floor {
     /// For so many threads.
-    pub(super) fn boxed(threads: usize) -> Result<Box<dyn Fixture>, Error> {
-        Ok(Box::new(Floor(PoolFixture::new(Own(threads), 1)?)))
+    pub(super) fn boxed(threads: usize) -> Result<Box<dyn TimedObjects>, Error> {
+        Ok(Box::new(Floor(PoolFixture::new(
+            PrivateObjects(threads),
+            1,
+        )?)))
     }
 }
 
-impl Fixture for Floor {
-    fn time(&self, group: ThreadGroup, each: Use) -> Result<TrialCounts, Fault> {
+impl TimedObjects for Floor {
+    fn time(&self, group: ThreadGroup, each: UsePattern) -> Result<TrialCounts, Fault> {
         self.0.all(group, each, |member| member.index)
     }
 }

@@ -4,7 +4,7 @@ use bpfcost_pool::{ArrayQueue, Error, Freelist, PerCpuPool, Stride, peer};
 
 use super::{
     super::thread_group::room,
-    fixture::{Fixture, PoolFixture},
+    fixture::{PoolFixture, TimedObjects},
 };
 
 /// A pool that is measured.
@@ -77,7 +77,11 @@ impl PoolKind {
     }
 
     /// One with so many objects, for so many CPUs.
-    pub(super) fn fixture(self, objects: usize, cpus: usize) -> Result<Box<dyn Fixture>, Error> {
+    pub(super) fn fixture(
+        self,
+        objects: usize,
+        cpus: usize,
+    ) -> Result<Box<dyn TimedObjects>, Error> {
         if matches!(self, CrossbeamArray | CrossbeamSeg | Concurrent | Mutex) {
             let bytes = objects.saturating_mul(PEER_BYTES);
             if !room(bytes) {

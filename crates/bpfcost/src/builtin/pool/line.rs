@@ -22,20 +22,20 @@ const SPINS: u32 = 1 << 14;
 
 /// Where a CPU sits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seat {
+pub(super) struct CpuLocation {
     pub(super) cpu: u32,
     pub(super) socket: u32,
     pub(super) core: u32,
 }
 
-impl Seat {
+impl CpuLocation {
     /// As the kernel tells it; where it does not, one socket, and each CPU a core.
     pub(super) fn of(cpu: u32) -> Self {
         let told = |name: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
             fs::read_to_string(path).ok()?.trim().parse().ok()
         };
-        Seat {
+        CpuLocation {
             cpu,
             socket: told("physical_package_id").unwrap_or(0),
             core: told("core_id").unwrap_or(cpu),
@@ -44,12 +44,12 @@ impl Seat {
 }
 
 /// The CPUs that change a line in turn, or why there are none.
-pub(super) fn players(line: CacheLine, seats: &[Seat]) -> Result<Vec<u32>, String> {
+pub(super) fn players(line: CacheLine, seats: &[CpuLocation]) -> Result<Vec<u32>, String> {
     let Some(first) = seats.first() else {
         return Err("needs a CPU to run on".to_owned());
     };
     let with =
-        |other: &dyn Fn(&&Seat) -> bool, what: &str| {
+        |other: &dyn Fn(&&CpuLocation) -> bool, what: &str| {
             let other = seats.iter().find(other);
             other.map(|other| vec![first.cpu, other.cpu]).ok_or_else(|| {
             format!("needs two CPUs of {what}, and this may not run on such; see lscpu, and --cpus")
@@ -137,8 +137,8 @@ fn in_turn(line: &AtomicU64, member: &Member, changes: u64) -> bool {
 mod tests {
     use super::*;
 
-    fn seat(cpu: u32, socket: u32, core: u32) -> Seat {
-        Seat { cpu, socket, core }
+    fn seat(cpu: u32, socket: u32, core: u32) -> CpuLocation {
+        CpuLocation { cpu, socket, core }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Runs the model of `bpfcost-pool` with the cost of cache lines on the machine of a record. Of its input, only
-//! [`Lines`] is measured.
+//! [`LineCosts`] is measured.
 //!
-//! Of each published curve, the point of one thread says how long all else takes that a call does; [`Told`]
+//! Of each published curve, the point of one thread says how long all else takes that a call does; [`PublishedMachine`]
 //! holds the model's input for a machine, and docs/evidence/pool-model.md says where that comes from, and which points
 //! decided any of it.
 
@@ -13,7 +13,7 @@ use std::{
 
 use bpfcost_pool::{
     Error, Stride,
-    model::{self, Machine as Model, ModelPool},
+    model::{self, ModelMachine as Model, ModelPool},
 };
 use serde::Deserialize;
 
@@ -78,7 +78,7 @@ pub(super) struct Published {
     pub(super) source: String,
     /// What its numbers are counted in, of all threads together.
     pub(super) unit: String,
-    machine: Told,
+    machine: PublishedMachine,
     /// Why all of its points are fitted, where they are: then none tests anything.
     fitted: Option<String>,
     /// What a reader should know of single points, by series and threads.
@@ -91,7 +91,7 @@ pub(super) struct Published {
 /// The model's input for a machine of a published measurement.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Told {
+struct PublishedMachine {
     sockets: u32,
     /// Of a socket.
     cores: u32,
@@ -102,7 +102,7 @@ struct Told {
 
 /// What moving a cache line costs, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Lines {
+pub(super) struct LineCosts {
     /// An atomic change of a line that this CPU owns.
     pub(super) own_ns: f64,
     /// The same, of a line that another CPU of the socket owned last.
@@ -117,14 +117,14 @@ pub(super) struct Lines {
 #[derive(Debug)]
 pub(super) struct Prediction {
     /// What the model was told.
-    pub(super) lines: Lines,
+    pub(super) lines: LineCosts,
     /// This machine's curves, and on to more CPUs. None where what the loop costs by itself was not measured.
-    pub(super) curves: Vec<Curve>,
+    pub(super) curves: Vec<PredictedCurve>,
     tables: OnceLock<Vec<PublishedTable>>,
 }
 
 /// A pool, and its pairs per second of so many [`THREADS`].
-pub(super) type Curve = (&'static str, [f64; THREADS.len()]);
+pub(super) type PredictedCurve = (&'static str, [f64; THREADS.len()]);
 /// A published table, and its points beside what the model says of its machine.
 pub(super) type PublishedTable = (&'static Published, Vec<PublishedPoint>);
 
@@ -162,14 +162,14 @@ impl Prediction {
     pub(super) fn of(record: &Record) -> Result<Option<Arc<Prediction>>, Error> {
         // What an emulator's lines cost says nothing of a machine's.
         let timed = !record.unit.is_counted() && !record.machine.emulates_time();
-        let Some(lines) = Lines::of(record).filter(|_| timed) else {
+        let Some(lines) = LineCosts::of(record).filter(|_| timed) else {
             return Ok(None);
         };
         // What the measured loop does beside the pool; it can't be guessed.
         let work_ns = raw(record, "none/1").map(|raw| raw.value);
         let inputs = (lines, work_ns.filter(plausible));
         // It takes seconds, and views are made of one record again and again.
-        type Known = Vec<((Lines, Option<f64>), Arc<Prediction>)>;
+        type Known = Vec<((LineCosts, Option<f64>), Arc<Prediction>)>;
         static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, found)) = known.iter().find(|(own, _)| *own == inputs) {
@@ -180,7 +180,7 @@ impl Prediction {
         Ok(Some(found))
     }
 
-    fn simulate(lines: Lines, work_ns: Option<f64>) -> Result<Prediction, Error> {
+    fn simulate(lines: LineCosts, work_ns: Option<f64>) -> Result<Prediction, Error> {
         let pools = work_ns
             .iter()
             .flat_map(|work| POOLS.map(|pool| (pool, *work)));
@@ -242,13 +242,13 @@ fn raw<'a>(record: &'a Record, name: &str) -> Option<&'a Raw> {
     found.raw.as_ref().filter(|_| found.status == Status::Ok)
 }
 
-impl Lines {
+impl LineCosts {
     /// What lines cost here: the smallest trials, for whatever disturbs a ping-pong only makes it longer.
-    fn of(record: &Record) -> Option<Lines> {
+    fn of(record: &Record) -> Option<LineCosts> {
         let cost = |name| Some(raw(record, name)?.min).filter(plausible);
         let (own_ns, near_ns) = (cost("line/own")?, cost("line/near")?);
         let far = cost("line/far");
-        Some(Lines {
+        Some(LineCosts {
             own_ns,
             near_ns,
             far_ns: far.unwrap_or(FAR * near_ns),
@@ -257,7 +257,7 @@ impl Lines {
     }
 }
 
-fn curve(kind: ModelPool, lines: &Lines, work_ns: f64) -> Result<[f64; THREADS.len()], Error> {
+fn curve(kind: ModelPool, lines: &LineCosts, work_ns: f64) -> Result<[f64; THREADS.len()], Error> {
     let mut rates = [0.0; THREADS.len()];
     for (threads, found) in THREADS.into_iter().zip(&mut rates) {
         let sockets = threads.div_ceil(SOCKET);
@@ -276,7 +276,7 @@ fn rate(kind: ModelPool, machine: &Model, threads: u32, work_ns: f64) -> Result<
 
 impl Published {
     /// Its points beside what the model says.
-    fn rows(&'static self, lines: &Lines) -> Result<Vec<PublishedPoint>, Error> {
+    fn rows(&'static self, lines: &LineCosts) -> Result<Vec<PublishedPoint>, Error> {
         let machine = self.machine.model(lines);
         let mut rows = Vec::new();
         for (series, points) in &self.curves {
@@ -301,7 +301,7 @@ impl Published {
 
     /// What the model was told of the machine, with all that is assumed, and what was simulated on it.
     pub(super) fn told(&self) -> String {
-        let Told {
+        let PublishedMachine {
             sockets,
             cores,
             threads_per_core,
@@ -327,8 +327,8 @@ impl Published {
     }
 }
 
-impl Told {
-    fn model(&self, lines: &Lines) -> Model {
+impl PublishedMachine {
+    fn model(&self, lines: &LineCosts) -> Model {
         let (near, far) = (lines.near_ns, lines.far_ns);
         let (near, far) = (near * self.transfers, far * self.transfers);
         Model {
@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     /// The machine that this was written on.
-    const HERE: Lines = Lines {
+    const HERE: LineCosts = LineCosts {
         own_ns: 4.5,
         near_ns: 55.0,
         far_ns: 137.5,
@@ -395,7 +395,7 @@ mod tests {
         // Half of its trials were disturbed: their median is 960 ns.
         let near = record.case("line/near").unwrap().raw.as_ref().unwrap();
         assert!(near.value > 10.0 * near.min);
-        let lines = Lines::of(&record).unwrap();
+        let lines = LineCosts::of(&record).unwrap();
         assert_eq!((lines.near_ns, lines.far_measured), (near.min, false));
         assert_eq!(lines.far_ns, FAR * near.min);
 

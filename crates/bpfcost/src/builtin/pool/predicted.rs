@@ -5,7 +5,9 @@ use bpfcost_pool::Error;
 
 use super::{
     plot,
-    predict::{Curve as Predicted, FAR, OFF, Prediction, PublishedPoint, PublishedTable, THREADS},
+    predict::{
+        FAR, OFF, PredictedCurve as Predicted, Prediction, PublishedPoint, PublishedTable, THREADS,
+    },
 };
 use crate::{
     builtin::Own,
