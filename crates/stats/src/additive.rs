@@ -73,7 +73,7 @@ pub enum Additive {
 
 /// What is known of one sum.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Judged {
+pub struct SumVerdict {
     /// Epochs that have all four cases.
     pub epochs: usize,
     /// The residual with its 95 % interval, for this sum alone; `None` below 6 epochs.
@@ -86,7 +86,7 @@ pub struct Judged {
 
 /// Judges all sums of a run together, once, at its end. The result keeps their order.
 #[must_use]
-pub fn judge_sums(sums: &[Sum]) -> Vec<Judged> {
+pub fn judge_sums(sums: &[Sum]) -> Vec<SumVerdict> {
     let p_values: Vec<f64> = sums
         .iter()
         .map(|sum| signed_rank_p(&sum.residuals))
@@ -101,7 +101,7 @@ pub fn judge_sums(sums: &[Sum]) -> Vec<Judged> {
                 && signed_rank_interval(&sum.residuals, EQUIVALENCE_CONFIDENCE)
                     .is_some_and(|i| -sum.tolerance <= i.low && i.high <= sum.tolerance);
             let holds_zero = residual.is_some_and(|e| e.interval().contains(0.0));
-            Judged {
+            SumVerdict {
                 epochs: sorted(&sum.residuals).len(),
                 residual,
                 p,

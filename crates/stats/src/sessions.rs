@@ -173,8 +173,8 @@ fn compare(sides: &Sides, session_spread: f64, family: usize) -> (Evidence, Basi
 /// The comparison from intervals widened by the session spread.
 fn widened(old: &[Estimate], new: &[Estimate], session_spread: f64, family: usize) -> Evidence {
     let (Some(old), Some(new)) = (
-        Pooled::of(old, session_spread),
-        Pooled::of(new, session_spread),
+        SideLevel::of(old, session_spread),
+        SideLevel::of(new, session_spread),
     ) else {
         return Evidence {
             shown: None,
@@ -209,13 +209,13 @@ fn widened(old: &[Estimate], new: &[Estimate], session_spread: f64, family: usiz
 
 /// One side's level: the mean of its sessions, with standard errors downwards and upwards that include
 /// the session spread.
-struct Pooled {
+struct SideLevel {
     value: f64,
     below: f64,
     above: f64,
 }
 
-impl Pooled {
+impl SideLevel {
     fn of(sessions: &[Estimate], session_spread: f64) -> Option<Self> {
         if sessions.is_empty() {
             return None;

@@ -10,8 +10,8 @@ mod sums;
 
 use bpfcost_stats::sessions::session_spread;
 use bpfcost_stats::{Spread, spread};
-use claims::Shape;
-use noise::{Dice, Machine, Noise};
+use claims::MedianDistribution;
+use noise::{Dice, Noise, NoisyMachine};
 
 #[test]
 fn intervals_cover_under_every_noise() {
@@ -77,13 +77,18 @@ fn an_effect_on_the_edge_is_rarely_misjudged() {
 #[test]
 fn two_modes_are_seen_where_they_are() {
     for epochs in [10, 15, 30, 60] {
-        for shape in [Shape::Normal, Shape::LogNormal(0.3), Shape::Heavy] {
+        for shape in [
+            MedianDistribution::Normal,
+            MedianDistribution::LogNormal(0.3),
+            MedianDistribution::Heavy,
+        ] {
             let seen = claims::two_modes_seen(shape, epochs, 2000, 17);
             assert!(seen <= 0.022, "{shape:?} at {epochs}: {seen}");
         }
     }
     for (distance, share, epochs) in [(5.0, 0.2, 60), (5.0, 0.5, 30), (8.0, 0.3, 15)] {
-        let seen = claims::two_modes_seen(Shape::Two(distance, share), epochs, 500, 18);
+        let seen =
+            claims::two_modes_seen(MedianDistribution::Two(distance, share), epochs, 500, 18);
         assert!(seen >= 0.9, "{distance} σ, {share} at {epochs}: {seen}");
     }
 }
@@ -123,7 +128,7 @@ fn sessions_cover() {
 /// The components that went into the noise come out again: loads 1 %, trials 2 %.
 #[test]
 fn spread_is_taken_apart() {
-    let mut machine = Machine::new(Noise::Normal, 20);
+    let mut machine = NoisyMachine::new(Noise::Normal, 20);
     let epochs: Vec<_> = (0..600)
         .map(|_| machine.epoch(&[50.0], 3).trials.remove(0))
         .collect();

@@ -1,6 +1,6 @@
 //! The claims of METHODOLOGY.md as experiments: each function simulates one and returns how often it held.
 
-use crate::noise::{Dice, Machine, Noise};
+use crate::noise::{Dice, Noise, NoisyMachine};
 use bpfcost_stats::sample::epoch_medians;
 use bpfcost_stats::sessions::{Basis, Sides, judge_sessions};
 use bpfcost_stats::{
@@ -12,13 +12,13 @@ use bpfcost_stats::{
 const TRIALS: usize = 3;
 
 /// Epoch medians by case, and the machine's level by epoch.
-struct Run {
+struct SimulatedRun {
     cases: Vec<Vec<f64>>,
     pooled: Vec<f64>,
     levels: Vec<f64>,
 }
 
-impl Run {
+impl SimulatedRun {
     fn new(cases: usize) -> Self {
         Self {
             cases: vec![Vec::new(); cases],
@@ -27,7 +27,7 @@ impl Run {
         }
     }
 
-    fn extend(&mut self, machine: &mut Machine, levels: &[f64], epochs: usize) {
+    fn extend(&mut self, machine: &mut NoisyMachine, levels: &[f64], epochs: usize) {
         while self.levels.len() < epochs {
             let epoch = machine.epoch(levels, TRIALS);
             for (case, median) in self.cases.iter_mut().zip(epoch_medians(&epoch.trials)) {
@@ -40,7 +40,7 @@ impl Run {
 
     fn simulate(noise: Noise, seed: u64, levels: &[f64], epochs: usize) -> Self {
         let mut run = Self::new(levels.len());
-        run.extend(&mut Machine::new(noise, seed), levels, epochs);
+        run.extend(&mut NoisyMachine::new(noise, seed), levels, epochs);
         run
     }
 
@@ -75,7 +75,7 @@ pub(crate) fn coverage(noise: Noise, epochs: usize, runs: usize, seed: u64) -> C
     let bank = Bank::new(noise, LEVELS.len(), seed);
     let mut counts = [0usize; 3];
     for run in 0..runs {
-        let run = Run::simulate(noise, seeded(seed, run), &LEVELS, epochs);
+        let run = SimulatedRun::simulate(noise, seeded(seed, run), &LEVELS, epochs);
         let centre = bank.centre(noise, &run.levels);
         for (case, level) in run.cases.iter().zip(LEVELS) {
             counts[0] += usize::from(holds(Estimate::of_case(case), centre * level));
@@ -107,8 +107,8 @@ impl Bank {
     fn new(noise: Noise, cases: usize, seed: u64) -> Self {
         // Of what moves, take the still version; the levels of each run are put back in `centre`.
         let still = if noise.moves() { Noise::Normal } else { noise };
-        let mut run = Run::new(cases);
-        let mut machine = Machine::new(still, seed ^ 0x5eed);
+        let mut run = SimulatedRun::new(cases);
+        let mut machine = NoisyMachine::new(still, seed ^ 0x5eed);
         run.extend(&mut machine, &vec![1.0; cases], 40_000 / cases);
         let mut all: Vec<f64> = run.cases.concat();
         all.sort_unstable_by(f64::total_cmp);
@@ -162,8 +162,8 @@ pub(crate) fn false_alarms(noise: Noise, comparisons: usize, runs: usize, seed: 
     for i in 0..runs {
         let first = looks::first_look(comparisons);
         let time = first + (Dice::new(seeded(!seed, i)).uniform() * (61 - first) as f64) as usize;
-        let mut machine = Machine::new(noise, seeded(seed, i));
-        let mut run = Run::new(levels.len());
+        let mut machine = NoisyMachine::new(noise, seeded(seed, i));
+        let mut run = SimulatedRun::new(levels.len());
         for look in looks::looks(comparisons) {
             run.extend(&mut machine, &levels, look.min(time));
             let precise = |case: &Vec<f64>| {
@@ -206,11 +206,12 @@ pub(crate) fn found_at_detectable(
     };
     let mut found = 0usize;
     for i in 0..runs {
-        let pairs = Run::simulate(noise, seeded(seed, 2 * i), &flat, epochs).differences();
+        let pairs = SimulatedRun::simulate(noise, seeded(seed, 2 * i), &flat, epochs).differences();
         let effect = power::detectable(&pairs[0].log_ratio, comparisons).unwrap();
         let mut levels = flat.clone();
         levels[1] = effect.exp();
-        let pairs = Run::simulate(noise, seeded(seed, 2 * i + 1), &levels, epochs).differences();
+        let pairs =
+            SimulatedRun::simulate(noise, seeded(seed, 2 * i + 1), &levels, epochs).differences();
         found += usize::from(judge(&pairs, &policy)[0].verdict == Verdict::Slower);
     }
     found as f64 / runs as f64
@@ -233,7 +234,7 @@ pub(crate) fn found_as_planned(comparisons: usize, epochs: usize, runs: usize, s
     let mut levels = vec![1.0; comparisons + 1];
     levels[1] = effect.exp();
     let found = (0..runs).filter(|&i| {
-        let run = Run::simulate(Noise::Normal, seeded(seed, i), &levels, epochs);
+        let run = SimulatedRun::simulate(Noise::Normal, seeded(seed, i), &levels, epochs);
         judge(&run.differences(), &policy)[0].verdict == Verdict::Slower
     });
     found.count() as f64 / runs as f64
@@ -257,12 +258,13 @@ pub(crate) fn found_when_resolved(
     };
     let (mut found, mut total) = (0usize, 0usize);
     for i in 0..runs {
-        let pairs = Run::simulate(noise, seeded(seed, 2 * i), &flat, pilot).differences();
+        let pairs = SimulatedRun::simulate(noise, seeded(seed, 2 * i), &flat, pilot).differences();
         let epochs =
             power::epochs_to_resolve(&pairs[0].log_ratio, effect.ln_1p(), comparisons).unwrap();
         let mut levels = flat.clone();
         levels[1] = 1.0 + effect;
-        let pairs = Run::simulate(noise, seeded(seed, 2 * i + 1), &levels, epochs).differences();
+        let pairs =
+            SimulatedRun::simulate(noise, seeded(seed, 2 * i + 1), &levels, epochs).differences();
         found += usize::from(judge(&pairs, &policy)[0].verdict == Verdict::Slower);
         total += epochs;
     }
@@ -279,7 +281,7 @@ pub(crate) fn on_the_edge(noise: Noise, epochs: usize, runs: usize, seed: u64) -
     };
     let mut counts = [0usize; 3];
     for i in 0..runs {
-        let run = Run::simulate(noise, seeded(seed, i), &[50.0, 51.0], epochs);
+        let run = SimulatedRun::simulate(noise, seeded(seed, i), &[50.0, 51.0], epochs);
         let judged = judge(&run.differences(), &policy)[0];
         counts[0] += usize::from(matches!(judged.verdict, Verdict::Same { .. }));
         counts[1] += usize::from(judged.budget == Some(Budget::Within));
@@ -290,7 +292,7 @@ pub(crate) fn on_the_edge(noise: Noise, epochs: usize, runs: usize, seed: u64) -
 
 /// Where epoch medians come from when two modes are looked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Shape {
+pub(crate) enum MedianDistribution {
     Normal,
     /// With this σ of the logarithm.
     LogNormal(f64),
@@ -301,16 +303,21 @@ pub(crate) enum Shape {
 }
 
 /// How often two modes are seen among `epochs` values of a shape with a spread of 1 %.
-pub(crate) fn two_modes_seen(shape: Shape, epochs: usize, runs: usize, seed: u64) -> f64 {
+pub(crate) fn two_modes_seen(
+    shape: MedianDistribution,
+    epochs: usize,
+    runs: usize,
+    seed: u64,
+) -> f64 {
     let mut dice = Dice::new(seed);
     let draw = |dice: &mut Dice| match shape {
-        Shape::Normal => 50.0 * (1.0 + 0.01 * dice.normal()),
-        Shape::LogNormal(sigma) => 50.0 * (sigma * dice.normal()).exp(),
-        Shape::Heavy => {
+        MedianDistribution::Normal => 50.0 * (1.0 + 0.01 * dice.normal()),
+        MedianDistribution::LogNormal(sigma) => 50.0 * (sigma * dice.normal()).exp(),
+        MedianDistribution::Heavy => {
             let chi: f64 = (0..5).map(|_| dice.normal().powi(2)).sum();
             50.0 * (1.0 + 0.01 * dice.normal() / (chi / 5.0).sqrt())
         }
-        Shape::Two(distance, share) => {
+        MedianDistribution::Two(distance, share) => {
             let upper = f64::from(u8::from(dice.uniform() < share));
             50.0 * (1.0 + 0.01 * (dice.normal() + upper * distance))
         }
@@ -340,7 +347,7 @@ pub(crate) fn sessions(sessions: usize, runs: usize, seed: u64) -> (f64, f64) {
             (0..sessions)
                 .map(|s| {
                     let level = 50.0 * (SPREAD * dice.normal()).exp();
-                    let run = Run::simulate(
+                    let run = SimulatedRun::simulate(
                         Noise::Normal,
                         seeded(seed, i * 64 + first + s),
                         &[level],

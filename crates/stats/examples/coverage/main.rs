@@ -5,12 +5,12 @@ mod claims;
 mod noise;
 mod sums;
 
-use claims::Shape;
+use claims::MedianDistribution;
 use noise::Noise;
 use std::process::ExitCode;
 
 /// A part of the output, by the name that selects it.
-type OutputPart = (&'static str, fn(&mut Ledger, usize));
+type OutputPart = (&'static str, fn(&mut BoundsCheck, usize));
 
 const PARTS: [OutputPart; 8] = [
     ("coverage", coverage),
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     let part = std::env::args().nth(2);
     println!("{runs} runs a figure unless said; percent; ! marks a broken bound");
 
-    let mut ledger = Ledger { broken: 0 };
+    let mut ledger = BoundsCheck { broken: 0 };
     for (name, print) in PARTS {
         if part.as_deref().is_none_or(|wanted| wanted == name) {
             println!();
@@ -47,11 +47,11 @@ fn main() -> ExitCode {
 }
 
 /// Prints figures and remembers how many broke their bounds.
-struct Ledger {
+struct BoundsCheck {
     broken: usize,
 }
 
-impl Ledger {
+impl BoundsCheck {
     /// A share in percent, marked where it is outside `low..=high`.
     fn figure(&mut self, share: f64, low: f64, high: f64) -> String {
         let fine = (low..=high).contains(&share);
@@ -60,7 +60,7 @@ impl Ledger {
     }
 }
 
-fn coverage(ledger: &mut Ledger, runs: usize) {
+fn coverage(ledger: &mut BoundsCheck, runs: usize) {
     println!("Coverage of 95 % intervals (own at least 93.5, difference 93.5 to 96.5)");
     println!("noise       epochs      own   difference  pooled trials");
     for noise in Noise::ALL {
@@ -77,7 +77,7 @@ fn coverage(ledger: &mut Ledger, runs: usize) {
     }
 }
 
-fn alarms(ledger: &mut Ledger, runs: usize) {
+fn alarms(ledger: &mut BoundsCheck, runs: usize) {
     println!("False alarms of whole A/A runs, family-wise (at most 5)");
     println!("noise       comparisons  family-wise  without same  epochs");
     for noise in Noise::ALL {
@@ -91,7 +91,7 @@ fn alarms(ledger: &mut Ledger, runs: usize) {
     }
 }
 
-fn detectable(ledger: &mut Ledger, runs: usize) {
+fn detectable(ledger: &mut BoundsCheck, runs: usize) {
     let runs = runs / 5;
     println!("An effect of the size called detectable is found (65 to 85; {runs} runs)");
     println!("noise       comparisons  epochs   found");
@@ -119,7 +119,7 @@ fn detectable(ledger: &mut Ledger, runs: usize) {
     }
 }
 
-fn planning(ledger: &mut Ledger, runs: usize) {
+fn planning(ledger: &mut BoundsCheck, runs: usize) {
     let runs = runs / 10;
     println!(
         "An effect of 2 % is found after the epochs that 14 said it takes (65 to 90; {runs} runs)"
@@ -137,7 +137,7 @@ fn planning(ledger: &mut Ledger, runs: usize) {
     }
 }
 
-fn edge(ledger: &mut Ledger, runs: usize) {
+fn edge(ledger: &mut BoundsCheck, runs: usize) {
     println!(
         "Wrong answers where the true cost is exactly the margin and the budget (at most 5.5)"
     );
@@ -151,7 +151,7 @@ fn edge(ledger: &mut Ledger, runs: usize) {
     }
 }
 
-fn modes(ledger: &mut Ledger, runs: usize) {
+fn modes(ledger: &mut BoundsCheck, runs: usize) {
     let epochs = [10, 12, 15, 20, 30, 45, 60, 120];
     let header: String = epochs.iter().map(|n| format!("{n:>7} ")).collect();
     println!(
@@ -160,10 +160,13 @@ fn modes(ledger: &mut Ledger, runs: usize) {
     );
     println!("{:<28}{header}", "shape");
     let one = [
-        ("normal", Shape::Normal),
-        ("log-normal, sigma 0.05", Shape::LogNormal(0.05)),
-        ("log-normal, sigma 0.5", Shape::LogNormal(0.5)),
-        ("heavy tails (t, 5 df)", Shape::Heavy),
+        ("normal", MedianDistribution::Normal),
+        (
+            "log-normal, sigma 0.05",
+            MedianDistribution::LogNormal(0.05),
+        ),
+        ("log-normal, sigma 0.5", MedianDistribution::LogNormal(0.5)),
+        ("heavy tails (t, 5 df)", MedianDistribution::Heavy),
     ];
     for (name, shape) in one {
         let seen = epochs.map(|n| claims::two_modes_seen(shape, n, 2 * runs, 5));
@@ -182,7 +185,7 @@ fn modes(ledger: &mut Ledger, runs: usize) {
         (8.0, 0.5),
     ] {
         let name = format!("{distance} sigma apart, share {share}");
-        let shape = Shape::Two(distance, share);
+        let shape = MedianDistribution::Two(distance, share);
         let seen = epochs.map(|n| claims::two_modes_seen(shape, n, runs / 4, 6));
         println!(
             "{name:<28}{}",
@@ -192,7 +195,7 @@ fn modes(ledger: &mut Ledger, runs: usize) {
     }
 }
 
-fn sessions(ledger: &mut Ledger, runs: usize) {
+fn sessions(ledger: &mut BoundsCheck, runs: usize) {
     println!("A difference between sessions whose level scatters by 1.5 %");
     println!("records a side  coverage  false alarms");
     for records in [1, 2, 3, 4, 5, 8] {
@@ -203,7 +206,7 @@ fn sessions(ledger: &mut Ledger, runs: usize) {
     }
 }
 
-fn parts_add_up(ledger: &mut Ledger, runs: usize) {
+fn parts_add_up(ledger: &mut BoundsCheck, runs: usize) {
     let runs = runs / 2;
     println!("Said not to add up, where costs do, family-wise (at most 5; {runs} runs)");
     println!("noise       types   alarms  without tolerance");

@@ -78,7 +78,7 @@ impl Dice {
 }
 
 /// A run under way.
-pub(crate) struct Machine {
+pub(crate) struct NoisyMachine {
     noise: Noise,
     dice: Dice,
     /// What the machine does to everyone now, as a factor.
@@ -97,7 +97,7 @@ pub(crate) struct SimulatedEpoch {
     pub(crate) level: f64,
 }
 
-impl Machine {
+impl NoisyMachine {
     pub(crate) fn new(noise: Noise, seed: u64) -> Self {
         let mut dice = Dice::new(seed);
         let slope = if noise == Noise::Drift {

@@ -1,7 +1,7 @@
 //! Simulated runs of attach types, each with an empty program and one that does something, either without
 //! and with `bpf_stats`: how often the report would say of a sum that it doesn't add up.
 
-use crate::noise::{Dice, Machine, Noise};
+use crate::noise::{Dice, Noise, NoisyMachine};
 use bpfcost_stats::additive::{Additive, Square, Sum, judge_sums};
 use bpfcost_stats::{hodges_lehmann, looks, sample::epoch_medians};
 
@@ -48,7 +48,7 @@ pub(crate) fn sums(
     for run in 0..runs {
         let seed = seed.wrapping_add((run as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let epochs = first + (Dice::new(!seed).uniform() * (61 - first) as f64) as usize;
-        let mut machine = Machine::new(noise, seed);
+        let mut machine = NoisyMachine::new(noise, seed);
         let mut cases = vec![Vec::with_capacity(epochs); levels.len()];
         for _ in 0..epochs {
             let trials = machine.epoch(&levels, TRIALS).trials;

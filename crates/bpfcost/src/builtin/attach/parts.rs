@@ -19,7 +19,7 @@
 
 use bpfcost_stats::{
     Additive, Estimate, Sample,
-    additive::{Judged, Square, Sum, judge_sums},
+    additive::{Square, Sum, SumVerdict, judge_sums},
     hodges_lehmann,
     sample::epoch_medians,
 };
@@ -361,7 +361,7 @@ fn timed<'a>(
     };
     let sums: Vec<Sum> = all.map(sum).collect();
     let judged = judge_sums(&sums).into_iter().zip(&sums);
-    let part = |(judged, sum): (Judged, &Sum)| {
+    let part = |(judged, sum): (SumVerdict, &Sum)| {
         let part = CostEstimate {
             value: hodges_lehmann(&sum.residuals).unwrap_or(f64::NAN),
             ci95: judged.residual.map(|e| [e.low, e.high]),
