@@ -21,7 +21,7 @@ pub use proof::{KERNEL_NS, MISSED, OTHER_FUNCTIONS, SITE};
 use anyhow::Result;
 use bpfcost_bpf::{Feature, timing::Loop};
 
-use super::{Own, ladder};
+use super::{Extras, ladder};
 use crate::experiment::{
     Case, Description, Experiment, Grid, Layout, LoadedEpoch, Overhead, Pair, Sentinel, Setup,
     missing,
@@ -30,7 +30,7 @@ use crate::report::section::table_sections;
 use case::AttachCase;
 
 /// What it shows of its own: the parts of costs, and an atlas of kernels.
-pub(super) const OWN: Own = Own {
+pub(super) const OWN: Extras = Extras {
     sections: |record, _| table_sections(shown::tables(record)),
     columns: shown::columns,
     document: |records| {

@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// What experiments show of their own, beside what their layout shows.
-pub(crate) struct Own {
+pub(crate) struct Extras {
     /// Sections of a record; none where it is of another experiment.
     sections: fn(&Record, Detail) -> Vec<Section>,
     /// Columns of CSV for a record's cases; `None` where it is of another experiment.
@@ -34,9 +34,9 @@ pub(crate) struct Own {
     document: fn(&[&Record]) -> Option<String>,
 }
 
-impl Own {
+impl Extras {
     /// Nothing.
-    const NOTHING: Own = Own {
+    const NOTHING: Extras = Extras {
         sections: |_, _| Vec::new(),
         columns: |_| None,
         document: |_| None,
@@ -46,17 +46,17 @@ impl Own {
 type Experiments = Vec<Box<dyn Experiment>>;
 
 /// Every experiment in the order of `bpfcost list`, with what it shows of its own.
-const REGISTRY: [(fn() -> Experiments, Own); 7] = [
-    (|| one(xdp_lb::XdpLb::default()), Own::NOTHING),
+const REGISTRY: [(fn() -> Experiments, Extras); 7] = [
+    (|| one(xdp_lb::XdpLb::default()), Extras::NOTHING),
     (|| one(attach::AttachTypes), attach::OWN),
-    (|| one(map::Maps::default()), Own::NOTHING),
+    (|| one(map::Maps::default()), Extras::NOTHING),
     (|| one(pool::Pools::default()), pool::predicted::OWN),
-    (|| one(kretprobe::Kretprobes::default()), Own::NOTHING),
+    (|| one(kretprobe::Kretprobes::default()), Extras::NOTHING),
     (
         || workload::built_in().flat_map(one).collect(),
         workload::shown::OWN,
     ),
-    (|| one(ladder::KnownAnswers), Own::NOTHING),
+    (|| one(ladder::KnownAnswers), Extras::NOTHING),
 ];
 
 fn one(experiment: impl Experiment + 'static) -> Experiments {

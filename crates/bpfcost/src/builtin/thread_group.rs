@@ -48,18 +48,18 @@ pub(super) struct ThreadGroup<'a> {
 
 /// What all of a group share.
 #[derive(Debug)]
-struct Shared {
+struct GroupState {
     threads: usize,
     /// Whether there are more threads than CPUs.
     crowded: bool,
     patience: Duration,
-    gates: [Gate; MEETINGS],
+    gates: [StartGate; MEETINGS],
     /// A thread can't go on, so no other must wait for it.
     off: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Gate {
+struct StartGate {
     here: AtomicUsize,
     begun: OnceLock<Instant>,
 }
@@ -71,7 +71,7 @@ pub(super) struct Member<'a> {
     pub(super) index: usize,
     /// Which of the run's CPUs it is on.
     pub(super) place: usize,
-    shared: &'a Shared,
+    shared: &'a GroupState,
 }
 
 impl Member<'_> {
@@ -131,9 +131,9 @@ impl Wait<'_> {
 }
 
 /// Calls all off where its thread panics.
-struct Watched<'a>(&'a Shared);
+struct PanicGuard<'a>(&'a GroupState);
 
-impl Drop for Watched<'_> {
+impl Drop for PanicGuard<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
             self.0.off.store(true, Ordering::Relaxed);
@@ -152,7 +152,7 @@ impl ThreadGroup<'_> {
         if !room(threads * THREAD_BYTES) {
             return Err(Fault::Broken(unspawned(0, threads, "out of memory")));
         }
-        let shared = Shared {
+        let shared = GroupState {
             threads,
             crowded: threads > cpus.len(),
             patience,
@@ -167,7 +167,7 @@ impl ThreadGroup<'_> {
                 let place = index % cpus.len();
                 let cpu = cpus[place];
                 let one = move || {
-                    let _watched = Watched(shared);
+                    let _watched = PanicGuard(shared);
                     let member = Member {
                         index,
                         place,

@@ -25,7 +25,7 @@ use bpfcost_bpf::{
 
 use self::{
     epoch::XdpLbEpoch,
-    scenario::{Action, Layer4, LruState, Scenario, Shape},
+    scenario::{Action, Layer4, LruState, PacketShape, Scenario},
 };
 use crate::builtin::ladder;
 use crate::experiment::{
@@ -210,7 +210,7 @@ fn floor_case(reset: Reset) -> Case {
 
 fn scenario_case(scenario: &Scenario) -> Case {
     let (protocol, family) = match (scenario.shape, scenario.layer4) {
-        (Shape::NotIp, _) => ("none", "none"),
+        (PacketShape::NotIp, _) => ("none", "none"),
         (_, layer4) => (
             match layer4 {
                 Layer4::Udp => "udp",

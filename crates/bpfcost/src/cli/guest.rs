@@ -17,7 +17,7 @@ use super::{
 use crate::{
     builtin::workload::Workload,
     experiment::Experiment,
-    measure::{self, Event, Measured},
+    measure::{self, Event, Measurements},
     record::{Disturbance, read_journal},
     target::{
         Host,
@@ -100,7 +100,7 @@ fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
     let resumed = if job.resumed {
         read_journal(&channel.journal())?.measured
     } else {
-        Measured::new(&job.plan)
+        Measurements::new(&job.plan)
     };
     let told = Message::Machine(Box::new(machine));
     channel.say(&told)?;

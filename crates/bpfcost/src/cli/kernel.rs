@@ -24,7 +24,7 @@ use super::{
 use crate::{
     report::number::{bytes, plain_spaces},
     target::kernel::{
-        Addition, Error, KernelEntry, KernelStatus, Manifest, Observer, Origin, Store,
+        Addition, Error, KernelEntry, KernelStatus, Manifest, Origin, StepObserver, Store,
     },
 };
 
@@ -236,7 +236,7 @@ fn bar() -> ProgressBar {
     ProgressBar::new(WHOLE).with_style(style)
 }
 
-impl Observer for Shown {
+impl StepObserver for Shown {
     fn doing(&self, step: &str) {
         if self.terminal {
             self.bar.set_message(step.to_owned());

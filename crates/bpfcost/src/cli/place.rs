@@ -19,12 +19,12 @@ use super::{
 };
 use crate::{
     experiment::Experiment,
-    measure::{self, Event, Measured, Monotonic, Plan, Stop, Warning},
+    measure::{self, Event, Measurements, Monotonic, Plan, Stop, Warning},
     record::{Disturbance, Feature, Machine},
     target::{
         CheckState, Host, Target,
         guest::{
-            Acceleration, Failure, Guest, GuestError, Hooks, Job, Known, Message, Shape, Tools,
+            Acceleration, Failure, Guest, GuestError, GuestSpec, Hooks, Job, Known, Message, Tools,
         },
         kernel::{Kernel, Store},
     },
@@ -49,7 +49,7 @@ pub(super) trait Observer {
 
 /// What came of measuring.
 pub(super) struct Outcome {
-    pub(super) measured: Measured,
+    pub(super) measured: Measurements,
     pub(super) disturbance: Disturbance,
     /// BPF programs of others that were loaded.
     pub(super) others: Vec<String>,
@@ -91,7 +91,7 @@ impl Place {
         &mut self,
         experiment: &dyn Experiment,
         plan: &Plan,
-        resumed: Measured,
+        resumed: Measurements,
         interrupt: &AtomicBool,
         observer: &mut dyn Observer,
     ) -> Result<Outcome> {
@@ -208,7 +208,7 @@ pub(super) fn measure_here(
     host: &Host,
     experiment: &dyn Experiment,
     plan: &Plan,
-    resumed: Measured,
+    resumed: Measurements,
     interrupt: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {
@@ -255,7 +255,7 @@ fn boot(
         plan: plan.clone(),
         resumed: journal.is_some(),
     };
-    let mut shape = Shape {
+    let mut shape = GuestSpec {
         cpus: guest_cpus(target, &plan.cpus),
         exact: target.is_exact(),
         port: if outside::wanted(plan) {
@@ -312,7 +312,7 @@ fn boot(
 /// Starts a guest and waits until it has told which machine it is.
 fn start(
     tools: &Tools,
-    shape: &Shape,
+    shape: &GuestSpec,
     job: &Job,
     journal: Option<&Path>,
     interrupt: &AtomicBool,
@@ -372,7 +372,7 @@ impl Stopwatch {
 fn measure_there(
     guest: &mut Guest,
     plan: &Plan,
-    mut measured: Measured,
+    mut measured: Measurements,
     interrupt: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<Outcome> {

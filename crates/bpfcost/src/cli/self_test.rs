@@ -19,7 +19,7 @@ use super::{
 use crate::{
     builtin::aa::AaTest,
     experiment::Experiment,
-    measure::{self, Measured, Monotonic, Plan, Stop},
+    measure::{self, Measurements, Monotonic, Plan, Stop},
     record::{self, Change, Outcome, Record, SessionFile, SessionSpread, Status, Verdict},
     target::Host,
 };
@@ -168,7 +168,7 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
             goal_ns: BATCH_NS,
             ..Plan::of(experiment.description())
         };
-        let empty = Measured::new(&plan);
+        let empty = Measurements::new(&plan);
         let measured = measure::measure(
             &experiment,
             &plan,

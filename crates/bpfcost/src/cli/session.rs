@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     experiment::Experiment,
-    measure::{self, Event, Measured, Plan, Stop},
+    measure::{self, Event, Measurements, Plan, Stop},
     record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionFile},
     target::{self, Host, guest::Failure},
 };
@@ -30,7 +30,7 @@ pub(super) struct Session {
     plan: Plan,
     started: String,
     machine: Machine,
-    measured: Measured,
+    measured: Measurements,
     earlier: Disturbance,
     journal: Journal,
     out: PathBuf,
@@ -93,7 +93,7 @@ impl Session {
         let journal = Journal::create(out, &Header::new(&plan, &started, &machine))?;
         Ok(Session {
             experiment,
-            measured: Measured::new(&plan),
+            measured: Measurements::new(&plan),
             plan,
             started,
             machine,

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     report::{self, style::Style},
     target::Host,
-    top::{View, Watcher},
+    top::{TopView, Watcher},
 };
 
 /// How often a signal is looked for.
@@ -114,7 +114,7 @@ impl Screen {
     }
 
     /// Shows an interval; returns whether the reader is still there.
-    fn show(&mut self, view: &View) -> Result<bool> {
+    fn show(&mut self, view: &TopView) -> Result<bool> {
         let style = Style::for_stdout();
         let height = terminal_size::terminal_size()
             .filter(|_| self.terminal)

@@ -37,7 +37,7 @@ pub(super) struct Connection {
 }
 
 /// What came of a connection's turn.
-pub(super) enum Turn {
+pub(super) enum ConnectionEvent {
     /// Nothing new.
     Waits,
     /// The answer is here.
@@ -92,9 +92,9 @@ impl Connection {
         hung_up: bool,
         buffer: &mut [u8],
         bytes: &mut u64,
-    ) -> Result<Turn> {
+    ) -> Result<ConnectionEvent> {
         self.flush()?;
-        let mut turn = Turn::Waits;
+        let mut turn = ConnectionEvent::Waits;
         loop {
             let read = match self.socket.read(buffer) {
                 Ok(read) => read,
@@ -109,7 +109,7 @@ impl Connection {
             }
             if let Some(answered) = self.take(&buffer[..read], bytes)? {
                 self.waits = false;
-                turn = Turn::Answered(answered);
+                turn = ConnectionEvent::Answered(answered);
             }
             // TLS may have to say something in its own name.
             self.flush()?;
@@ -120,17 +120,17 @@ impl Connection {
     }
 
     /// The server has closed the connection, after what came in this turn.
-    fn closed(&mut self, turn: Turn) -> Result<Turn> {
+    fn closed(&mut self, turn: ConnectionEvent) -> Result<ConnectionEvent> {
         match turn {
-            Turn::Answered(answered) => Ok(Turn::Answered(Response {
+            ConnectionEvent::Answered(answered) => Ok(ConnectionEvent::Answered(Response {
                 closes: true,
                 ..answered
             })),
             _ if self.waits => {
                 self.waits = false;
-                Ok(Turn::Answered(self.answer.hung_up()?))
+                Ok(ConnectionEvent::Answered(self.answer.hung_up()?))
             }
-            _ => Ok(Turn::Closed),
+            _ => Ok(ConnectionEvent::Closed),
         }
     }
 
@@ -197,16 +197,16 @@ pub(super) fn tls() -> Result<Arc<ClientConfig>> {
     let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anyone(provider)))
+        .with_custom_certificate_verifier(Arc::new(AnyCertificate(provider)))
         .with_no_client_auth();
     Ok(Arc::new(config))
 }
 
 /// Takes any certificate; that its owner speaks is checked all the same.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct AnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for AnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -15,7 +15,7 @@ use rustls::ClientConfig;
 
 use super::{
     LoadTarget, Pace, Report,
-    connection::{self, Connection, Turn},
+    connection::{self, Connection, ConnectionEvent},
     report::Latencies,
 };
 
@@ -169,9 +169,9 @@ impl<'a> Drive<'a> {
     fn turn(&mut self, at: usize, hung_up: bool, buffer: &mut [u8]) -> Result<()> {
         let owed = self.connections[at].waits();
         let closes = match self.connections[at].turn(hung_up, buffer, &mut self.bytes)? {
-            Turn::Waits => return Ok(()),
-            Turn::Closed => true,
-            Turn::Answered(answered) => {
+            ConnectionEvent::Waits => return Ok(()),
+            ConnectionEvent::Closed => true,
+            ConnectionEvent::Answered(answered) => {
                 if !owed {
                     bail!("the server says more than it was asked");
                 }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result as AnyResult;
 
 use super::{
-    Clock, Error, Event, Measured, Plan, Stop,
+    Clock, Error, Event, Measurements, Plan, Stop,
     run::{Halt, Run},
     stopping::imprecise,
 };
@@ -14,7 +14,7 @@ use crate::experiment::Experiment;
 
 /// Measures `plan`, and returns all that was seen.
 ///
-/// `resumed` is what earlier sessions of the same plan saw ([`Measured::new`] where there are none); the
+/// `resumed` is what earlier sessions of the same plan saw ([`Measurements::new`] where there are none); the
 /// run goes on with the next epoch, with their calibrations, and their time counts. `observe` receives
 /// each [`Event`] as it happens; where it fails, the run ends. Setting `interrupt` ends it after the
 /// trial under way.
@@ -25,9 +25,9 @@ pub fn measure(
     plan: &Plan,
     clock: &dyn Clock,
     interrupt: &AtomicBool,
-    resumed: Measured,
+    resumed: Measurements,
     observe: &mut dyn FnMut(&Event) -> AnyResult<()>,
-) -> Result<Measured, Error> {
+) -> Result<Measurements, Error> {
     if resumed.cases.len() != plan.cases.len() {
         return Err(Error::OtherPlan {
             expected: plan.cases.len(),

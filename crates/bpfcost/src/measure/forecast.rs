@@ -6,7 +6,7 @@ use bpfcost_stats::{
     rounds::DEFAULT_TRIALS,
 };
 
-use super::{LONGEST_S, Plan, Price, count};
+use super::{EpochTime, LONGEST_S, Plan, count};
 use crate::experiment::{Case, Description, Overhead, Role, Sizing};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
@@ -84,7 +84,7 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
             all(1.0, WARM_UP_BATCHES),
         )
     };
-    let price = Price {
+    let price = EpochTime {
         load_s: load_s + warm_up_s,
         round_s: all(1.0, 1.0),
     };

@@ -9,7 +9,7 @@ use crate::experiment::{Batch, Problem};
 
 /// What a run has seen so far. Built from events alone, live or from a journal.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Measured {
+pub struct Measurements {
     /// One per case of the plan, in its order.
     pub cases: Vec<CaseData>,
     /// The sentinel's values, by epoch.
@@ -84,12 +84,12 @@ impl Warning {
     }
 }
 
-impl Measured {
+impl Measurements {
     /// Nothing seen yet of this plan.
     pub fn new(plan: &Plan) -> Self {
-        Measured {
+        Measurements {
             cases: vec![CaseData::default(); plan.cases.len()],
-            ..Measured::default()
+            ..Measurements::default()
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! It knows no BPF: it uses only [`Experiment`](crate::experiment::Experiment),
 //! [`Loaded`](crate::experiment::Loaded) and [`Trial`](crate::experiment::Trial), and reports what happens as
-//! [`Event`]s. A journal is those events written down, so [`Measured`] can be rebuilt from one, to resume or to
+//! [`Event`]s. A journal is those events written down, so [`Measurements`] can be rebuilt from one, to resume or to
 //! report.
 
 mod calibrate;
@@ -27,7 +27,7 @@ pub use engine::measure;
 pub use error::Error;
 pub use event::{Event, Stop};
 pub use forecast::{Forecast, forecast};
-pub use measured::{Calibration, CaseData, Measured, Warning};
+pub use measured::{Calibration, CaseData, Measurements, Warning};
 pub use plan::Plan;
-pub use price::Price;
+pub use price::EpochTime;
 pub use stopping::{LONGEST_S, PRECISION};

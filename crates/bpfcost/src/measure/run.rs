@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result as AnyResult, anyhow};
 
-use super::{Clock, Error, Event, Measured, Plan, Warning};
+use super::{Clock, Error, Event, Measurements, Plan, Warning};
 use crate::experiment::{Batch, Experiment, Fault, LoadedEpoch, Problem, Sentinel, Trial};
 
 /// A run under way.
@@ -21,7 +21,7 @@ pub(super) struct Run<'a> {
     pub(super) calibrating_s: f64,
     /// The one under way.
     pub(super) epoch: usize,
-    pub(super) measured: Measured,
+    pub(super) measured: Measurements,
     pub(super) observe: &'a mut dyn FnMut(&Event) -> AnyResult<()>,
 }
 

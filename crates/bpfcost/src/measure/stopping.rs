@@ -10,7 +10,9 @@ use bpfcost_stats::{
     sample::epoch_medians,
 };
 
-use super::{CaseData, Error, Event, Measured, Plan, Price, Stop, Warning, count, run::Run};
+use super::{
+    CaseData, EpochTime, Error, Event, Measurements, Plan, Stop, Warning, count, run::Run,
+};
 use crate::experiment::Role;
 
 /// Seconds after which a run without a time limit ends. At the usual 2.4 s an epoch these are 1,500
@@ -109,7 +111,7 @@ impl Run<'_> {
 
     /// What the next epoch is expected to take, in seconds.
     fn epoch_s(&self) -> Option<f64> {
-        let mut price = Price::of(&self.measured, self.measured.epochs())?;
+        let mut price = EpochTime::of(&self.measured, self.measured.epochs())?;
         if self.measured.whole().count() == 1 {
             price.load_s = (price.load_s - self.calibrating_s).max(0.0);
         }
@@ -122,7 +124,7 @@ impl Run<'_> {
 ///
 /// Chosen by the width of noise alone, so the choice knows nothing of any effect; and from recorded data
 /// alone, so that a resumed run chooses the same.
-pub(super) fn rounds(plan: &Plan, measured: &Measured) -> u32 {
+pub(super) fn rounds(plan: &Plan, measured: &Measurements) -> u32 {
     if let Some(rounds) = plan.rounds {
         return rounds.max(1);
     }
@@ -137,7 +139,7 @@ pub(super) fn rounds(plan: &Plan, measured: &Measured) -> u32 {
             let spreads: Vec<Spread> = asked(plan, measured)
                 .filter_map(|(_, data)| Spread::of(data.samples.get(..=last)?))
                 .collect();
-            let price = Price::of(measured, last + 1).unwrap_or_default();
+            let price = EpochTime::of(measured, last + 1).unwrap_or_default();
             trials_per_epoch(
                 Spread::typical(&spreads).as_ref(),
                 price.load_s,
@@ -150,7 +152,7 @@ pub(super) fn rounds(plan: &Plan, measured: &Measured) -> u32 {
 /// The cases that are asked about and still run, by index into the plan: no floors.
 fn asked<'a>(
     plan: &'a Plan,
-    measured: &'a Measured,
+    measured: &'a Measurements,
 ) -> impl Iterator<Item = (usize, &'a CaseData)> {
     let cases = plan.cases.iter().zip(&measured.cases).enumerate();
     cases
@@ -162,7 +164,7 @@ fn asked<'a>(
 type Open = (usize, Option<Estimate>);
 
 /// The cases whose intervals are not narrow enough yet: all of them, if no precision was asked for.
-fn open(plan: &Plan, measured: &Measured) -> Vec<Open> {
+fn open(plan: &Plan, measured: &Measurements) -> Vec<Open> {
     asked(plan, measured)
         .map(|(index, data)| (index, Estimate::of_case(&epoch_medians(&data.samples))))
         .filter(|(_, raw)| match (raw, plan.precision) {
@@ -174,7 +176,7 @@ fn open(plan: &Plan, measured: &Measured) -> Vec<Open> {
 
 /// What to tell of a run whose time ended before its precision was reached: which cases, and the time
 /// that would do. `None` where it was reached, or none was asked for.
-pub(super) fn imprecise(plan: &Plan, measured: &Measured, spent_s: f64) -> Option<Warning> {
+pub(super) fn imprecise(plan: &Plan, measured: &Measurements, spent_s: f64) -> Option<Warning> {
     let precision = plan.precision?;
     let open = open(plan, measured);
     if open.is_empty() {

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// A program is not on this machine. Its text says what to do.
 #[derive(Debug, Error)]
 #[error("{0}")]
-pub(crate) struct Missing(String);
+pub(crate) struct MissingProgram(String);
 
 /// Programs of built-in workloads and usual probes, and the Debian packages that bring them.
 pub(crate) const KNOWN: [(&str, &str); 9] = [
@@ -30,7 +30,7 @@ pub(crate) const KNOWN: [(&str, &str); 9] = [
 const SYSTEM: [&str; 2] = ["/usr/sbin", "/sbin"];
 
 /// Where a program lies: what a shell would start, or a system administrator's shell.
-pub(crate) fn find(program: &str) -> Result<PathBuf, Missing> {
+pub(crate) fn find(program: &str) -> Result<PathBuf, MissingProgram> {
     let there = |path: &Path| {
         path.metadata()
             .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
@@ -40,7 +40,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, Missing> {
         return if there(&path) {
             Ok(path)
         } else {
-            Err(Missing(format!(
+            Err(MissingProgram(format!(
                 "there is no program {program}\n  Is the path right, and may it be executed?"
             )))
         };
@@ -56,7 +56,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, Missing> {
             ),
             None => "Is its name right? Give its path where it lies outside of PATH".to_owned(),
         };
-        Missing(format!("{program} is not installed here\n  {advice}"))
+        MissingProgram(format!("{program} is not installed here\n  {advice}"))
     })
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum Duty {
 /// A line to the reaper.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Word {
+enum ReaperMessage {
     /// This is to be done.
     Owed(Duty),
     /// It is done already.
@@ -119,15 +119,15 @@ impl Reaper {
 
     /// Registers a duty: the reaper does it if this process does not.
     pub(crate) fn owe(&self, duty: Duty) -> Result<()> {
-        self.say(&Word::Owed(duty))
+        self.say(&ReaperMessage::Owed(duty))
     }
 
     /// Withdraws a duty. A reaper that is gone does nothing anyway.
     pub(crate) fn done(&self, duty: Duty) {
-        let _ = self.say(&Word::Done(duty));
+        let _ = self.say(&ReaperMessage::Done(duty));
     }
 
-    fn say(&self, word: &Word) -> Result<()> {
+    fn say(&self, word: &ReaperMessage) -> Result<()> {
         let mut line = serde_json::to_vec(word)?;
         line.push(b'\n');
         let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,8 +153,8 @@ pub(crate) fn serve(put_back: fn(&Path)) {
     let mut owed: Vec<Duty> = Vec::new();
     for line in io::stdin().lock().lines() {
         match line.map(|line| serde_json::from_str(&line)) {
-            Ok(Ok(Word::Owed(duty))) => owed.push(duty),
-            Ok(Ok(Word::Done(duty))) => owed.retain(|one| *one != duty),
+            Ok(Ok(ReaperMessage::Owed(duty))) => owed.push(duty),
+            Ok(Ok(ReaperMessage::Done(duty))) => owed.retain(|one| *one != duty),
             // A line cut off by the end of who wrote it.
             Ok(Err(_)) | Err(_) => break,
         }

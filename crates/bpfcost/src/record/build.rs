@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     experiment::{Case, Metric, Pair, Role},
-    measure::{CaseData, Measured, PROPORTIONALITY, Plan, Stop, Warning},
+    measure::{CaseData, Measurements, PROPORTIONALITY, Plan, Stop, Warning},
 };
 
 impl Record {
@@ -24,7 +24,7 @@ impl Record {
     /// `session_spread` is the relative standard deviation of a session's level (0.01 is 1 %).
     pub fn build(
         plan: &Plan,
-        measured: &Measured,
+        measured: &Measurements,
         started: &str,
         machine: Machine,
         session_spread: Option<f64>,
@@ -77,7 +77,7 @@ fn usable(value: f64) -> bool {
 }
 
 /// The run's warnings, each once, for a resumed run warns again. `speechless`: its times tell nothing.
-fn warnings(measured: &Measured, dropped: usize, speechless: bool) -> Vec<Warning> {
+fn warnings(measured: &Measurements, dropped: usize, speechless: bool) -> Vec<Warning> {
     let mut kept: Vec<Warning> = Vec::new();
     for warning in &measured.warnings {
         // Times that tell nothing need not be proportional either.
@@ -114,7 +114,7 @@ struct RunData {
 
 impl RunData {
     /// Takes usable values alone and counts the others.
-    fn of(plan: &Plan, measured: &Measured) -> (Self, usize) {
+    fn of(plan: &Plan, measured: &Measurements) -> (Self, usize) {
         let epochs = measured
             .cases
             .iter()
@@ -223,7 +223,7 @@ impl RunData {
     fn comparisons(
         &self,
         plan: &Plan,
-        measured: &Measured,
+        measured: &Measurements,
         cases: &[CaseRecord],
     ) -> Vec<Comparison> {
         if plan.counts() {
@@ -246,7 +246,7 @@ impl RunData {
     fn family(
         &self,
         plan: &Plan,
-        measured: &Measured,
+        measured: &Measurements,
         medians: &[Vec<f64>],
         policy: &Policy,
     ) -> Vec<Comparison> {
@@ -276,7 +276,7 @@ impl RunData {
     }
 
     /// The further values that the plan names, of the cases that have them.
-    fn metrics(&self, plan: &Plan, measured: &Measured) -> Vec<MetricRecord> {
+    fn metrics(&self, plan: &Plan, measured: &Measurements) -> Vec<MetricRecord> {
         let of = |metric: &Metric| {
             let medians: Vec<Vec<f64>> = self
                 .cases
@@ -314,7 +314,7 @@ impl RunData {
         plan.metrics.iter().map(of).collect()
     }
 
-    fn spread(&self, plan: &Plan, measured: &Measured, session: Option<f64>) -> Spread {
+    fn spread(&self, plan: &Plan, measured: &Measurements, session: Option<f64>) -> Spread {
         let cases: Vec<spreads::Spread> = plan
             .cases
             .iter()
@@ -379,7 +379,7 @@ pub(super) fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
 }
 
 /// The mean time of a whole epoch; `None` before there is one.
-fn mean_epoch_s(measured: &Measured) -> Option<f64> {
+fn mean_epoch_s(measured: &Measurements) -> Option<f64> {
     // An epoch that was killed has no time of its own.
     let whole: Vec<f64> = measured
         .epoch_s

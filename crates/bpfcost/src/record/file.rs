@@ -240,7 +240,7 @@ fn load_file(path: &Path) -> Result<Vec<Record>, FileError> {
 
 /// What every version of a record has.
 #[derive(Deserialize)]
-struct Version {
+struct RecordVersion {
     schema: u32,
     #[serde(default)]
     bpfcost: String,
@@ -253,7 +253,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, FileError> {
         .is_some_and(|byte| *byte == b'[');
     let error = |error: serde_json::Error| error_at(&error, path);
     let versions = if array {
-        serde_json::from_slice::<Vec<Version>>(bytes).map_err(error)?
+        serde_json::from_slice::<Vec<RecordVersion>>(bytes).map_err(error)?
     } else {
         vec![serde_json::from_slice(bytes).map_err(error)?]
     };

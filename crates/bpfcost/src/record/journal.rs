@@ -1,6 +1,6 @@
 //! The journal: what happens in a run, one line of JSON each, written as it happens.
 //!
-//! The first line is the [`Header`]; each further one an [`Event`], or a [`Note`] of the journal's
+//! The first line is the [`Header`]; each further one an [`Event`], or a [`JournalNote`] of the journal's
 //! own. A line is handed to the kernel in one write, so that a kill at any moment loses at most
 //! the line under way; reading passes over a last line without an end. A lock on the file (flock)
 //! keeps a second process out.
@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Disturbance, Machine, SCHEMA, journal_error::JournalError};
-use crate::measure::{Event, Measured, Plan, Stop};
+use crate::measure::{Event, Measurements, Plan, Stop};
 
 /// The first line: all that decides the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ impl Header {
 /// What a journal holds besides events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Note {
+pub enum JournalNote {
     /// The run was continued.
     Resumed {
         /// When, RFC 3339 in UTC.
@@ -91,7 +91,7 @@ pub struct Contents {
     /// The first line.
     pub header: Header,
     /// The events, folded.
-    pub measured: Measured,
+    pub measured: Measurements,
     /// What disturbed all parts of the run.
     pub disturbance: Disturbance,
     /// Why the run had come to its own end, where only its record was still to be written.
@@ -175,7 +175,7 @@ impl Journal {
         contents.measured.stop = None;
         let mut journal = Journal { file, path, length };
         journal.cut()?;
-        journal.line(&Note::Resumed { at: at.to_owned() })?;
+        journal.line(&JournalNote::Resumed { at: at.to_owned() })?;
         Ok((journal, contents))
     }
 
@@ -202,7 +202,7 @@ impl Journal {
 
     /// Writes down what disturbed this part of the run so far; worth doing after every epoch.
     pub fn disturbed(&mut self, disturbance: &Disturbance) -> Result<(), JournalError> {
-        self.line(&Note::Disturbed(*disturbance))
+        self.line(&JournalNote::Disturbed(*disturbance))
     }
 
     /// Removes it, once the finished record is safe.
@@ -286,7 +286,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
         return Err(JournalError::Empty(path.to_owned()));
     };
     let header = header(first, path)?;
-    let mut measured = Measured::new(&header.plan);
+    let mut measured = Measurements::new(&header.plan);
     let mut earlier = Disturbance::default();
     let mut this_part = Disturbance::default();
     for (index, line) in lines {
@@ -295,11 +295,11 @@ fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
                 fits(&event, &header.plan, index).map_err(|what| damaged(index, what))?;
                 measured.apply(&event);
             }
-            JournalLine::Note(Note::Resumed { .. }) => {
+            JournalLine::Note(JournalNote::Resumed { .. }) => {
                 earlier = earlier.merge(this_part);
                 this_part = Disturbance::default();
             }
-            JournalLine::Note(Note::Disturbed(seen)) => this_part = seen,
+            JournalLine::Note(JournalNote::Disturbed(seen)) => this_part = seen,
         }
     }
     let contents = Contents {
@@ -313,14 +313,14 @@ fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
 
 enum JournalLine {
     Event(Event),
-    Note(Note),
+    Note(JournalNote),
 }
 
 fn read_line(line: &[u8]) -> Result<JournalLine, String> {
     serde_json::from_slice::<Event>(line)
         .map(JournalLine::Event)
         .or_else(|error| {
-            serde_json::from_slice::<Note>(line)
+            serde_json::from_slice::<JournalNote>(line)
                 .map(JournalLine::Note)
                 .map_err(|_| error.to_string())
         })
@@ -330,7 +330,7 @@ fn read_line(line: &[u8]) -> Result<JournalLine, String> {
 /// damage otherwise.
 fn header(line: &[u8], path: &Path) -> Result<Header, JournalError> {
     #[derive(Deserialize)]
-    struct Version {
+    struct HeaderVersion {
         schema: u32,
         bpfcost: String,
     }
@@ -339,7 +339,7 @@ fn header(line: &[u8], path: &Path) -> Result<Header, JournalError> {
         line: 1,
         what: error.to_string(),
     };
-    let version: Version = serde_json::from_slice(line).map_err(damaged)?;
+    let version: HeaderVersion = serde_json::from_slice(line).map_err(damaged)?;
     if version.schema > SCHEMA {
         return Err(JournalError::Newer(
             path.to_owned(),

@@ -7,7 +7,7 @@ use crate::{
         table::{Cell, Head, Note, Table},
         text,
     },
-    top::{Running, View},
+    top::{TopProgram, TopView},
 };
 
 /// Processes and pins that a line names.
@@ -18,25 +18,26 @@ const NOT_IN_IT: &str = "What it takes the kernel to come to a program is in no 
                          the call of a tracepoint, the list of a hook. bpfcost run attach measures those.";
 
 /// The interval as a table of at most so many programs.
-pub(crate) fn render(view: &View, most: usize, style: Style) -> String {
+pub(crate) fn render(view: &TopView, most: usize, style: Style) -> String {
     let number = |value: f64, small: usize, below: f64, large: usize| {
         let decimals = if value < below { small } else { large };
         Cell::number(fixed(value, decimals), value)
     };
     let columns = vec![
-        Head::number("% CPU").of(|one: &Running| number(one.of_cpu * 100.0, 3, 0.0995, 2)),
-        Head::number("share").of(|one: &Running| Cell::number(percent(one.share), one.share)),
-        Head::number("runs/s").of(|one: &Running| number(one.runs_per_s, 1, 10.0, 0)),
-        Head::number("ns/run").of(|one: &Running| number(one.ns_per_run, 1, 10.0, 0)),
-        Head::number("id").of(|one: &Running| Cell::number(one.id.to_string(), f64::from(one.id))),
-        Head::words("type").of(|one: &Running| Cell::words(text::line(&one.kind))),
-        Head::words("name").of(|one: &Running| {
+        Head::number("% CPU").of(|one: &TopProgram| number(one.of_cpu * 100.0, 3, 0.0995, 2)),
+        Head::number("share").of(|one: &TopProgram| Cell::number(percent(one.share), one.share)),
+        Head::number("runs/s").of(|one: &TopProgram| number(one.runs_per_s, 1, 10.0, 0)),
+        Head::number("ns/run").of(|one: &TopProgram| number(one.ns_per_run, 1, 10.0, 0)),
+        Head::number("id")
+            .of(|one: &TopProgram| Cell::number(one.id.to_string(), f64::from(one.id))),
+        Head::words("type").of(|one: &TopProgram| Cell::words(text::line(&one.kind))),
+        Head::words("name").of(|one: &TopProgram| {
             Cell::words(match one.name.as_str() {
                 "" => "(no name)".to_owned(),
                 name => text::line(name),
             })
         }),
-        Head::words("held by").of(|one: &Running| Cell::words(held_by(one))),
+        Head::words("held by").of(|one: &TopProgram| Cell::words(held_by(one))),
     ];
     let mut table = Table {
         title: title(view),
@@ -61,7 +62,7 @@ pub(crate) fn render(view: &View, most: usize, style: Style) -> String {
 }
 
 /// What cost how much, in a sentence.
-fn title(view: &View) -> String {
+fn title(view: &TopView) -> String {
     let loaded = view.programs.len() + view.did_not_run;
     let seconds = fixed(view.seconds, plain_decimals(view.seconds).min(1));
     if loaded == 0 {
@@ -81,7 +82,7 @@ fn title(view: &View) -> String {
 }
 
 /// Who holds it, in a few words.
-fn held_by(one: &Running) -> String {
+fn held_by(one: &TopProgram) -> String {
     let processes = one.held_by.processes.iter();
     let processes = processes.map(|holder| format!("{} ({})", holder.name, holder.pid));
     let pins = one.held_by.pins.iter().map(|pin| pin.display().to_string());
@@ -101,7 +102,7 @@ fn held_by(one: &Running) -> String {
 }
 
 /// What the table leaves out.
-fn total(view: &View, most: usize) -> String {
+fn total(view: &TopView, most: usize) -> String {
     let runs = Some(format!(
         "together {} runs a second",
         fixed(view.total.runs_per_s, 0)
@@ -116,14 +117,14 @@ fn total(view: &View, most: usize) -> String {
 }
 
 /// Runs that did not happen.
-fn missed(view: &View) -> Option<String> {
+fn missed(view: &TopView) -> Option<String> {
     let missed: u64 = view.programs.iter().map(|one| one.missed).sum();
     let runs = plural(missed as usize, "run");
     (missed > 0).then(|| format!("{runs} did not happen, for the program ran already on that CPU"))
 }
 
 /// What looking costs.
-fn account(view: &View) -> String {
+fn account(view: &TopView) -> String {
     match (view.tax.whole_ns, view.total.account_of_cpu) {
         (Some(ns), Some(share)) => format!(
             "Keeping that account costs besides, as long as this runs: {} ns a run, {} of a CPU.",
@@ -142,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    fn view(programs: serde_json::Value, whole_ns: Option<f64>, did_not_run: usize) -> View {
+    fn view(programs: serde_json::Value, whole_ns: Option<f64>, did_not_run: usize) -> TopView {
         let account_of_cpu = whole_ns.map(|ns| 64_010.5 * ns / 1e9);
         let view = json!({
             "seconds": 1.0004, "cpus": 2,

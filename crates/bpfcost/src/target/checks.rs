@@ -42,23 +42,23 @@ pub struct Check {
 }
 
 /// How something stands, what was seen, and what to do.
-pub(crate) type Stand = (CheckState, String, String);
+pub(crate) type CheckResult = (CheckState, String, String);
 
-pub(crate) fn ok(text: impl Into<String>) -> Stand {
+pub(crate) fn ok(text: impl Into<String>) -> CheckResult {
     (CheckState::Ok, text.into(), String::new())
 }
 
-pub(crate) fn warn(text: impl Into<String>, advice: impl Into<String>) -> Stand {
+pub(crate) fn warn(text: impl Into<String>, advice: impl Into<String>) -> CheckResult {
     (CheckState::Warn, text.into(), advice.into())
 }
 
-pub(crate) fn missing(text: impl Into<String>, advice: impl Into<String>) -> Stand {
+pub(crate) fn missing(text: impl Into<String>, advice: impl Into<String>) -> CheckResult {
     (CheckState::Missing, text.into(), advice.into())
 }
 
 impl Check {
     /// Of that name.
-    pub(crate) fn new(name: &str, (state, text, advice): Stand) -> Self {
+    pub(crate) fn new(name: &str, (state, text, advice): CheckResult) -> Self {
         Check {
             name: name.to_owned(),
             state,
@@ -125,7 +125,7 @@ pub(super) fn sees_others(status: &str) -> bool {
     capable(status, SYS_ADMIN)
 }
 
-fn privileges(status: &str) -> Stand {
+fn privileges(status: &str) -> CheckResult {
     let lacks = missing_capabilities(status);
     if lacks.is_empty() {
         ok("may load and run BPF programs")
@@ -138,7 +138,7 @@ fn privileges(status: &str) -> Stand {
 }
 
 /// Capabilities of a user namespace other than the first count for nothing where BPF is loaded.
-fn user_namespace(uid_map: Option<&str>) -> Stand {
+fn user_namespace(uid_map: Option<&str>) -> CheckResult {
     let words = uid_map.map(|map| map.split_whitespace().collect::<Vec<_>>());
     match words.as_deref() {
         None | Some(["0", "0", "4294967295"]) => ok("the first one"),
@@ -155,7 +155,7 @@ fn version(kernel: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-fn kernel(kernel: &str) -> Stand {
+fn kernel(kernel: &str) -> CheckResult {
     let (major, minor) = OLDEST_KERNEL;
     let needed = format!("Linux {major}.{minor} or newer is needed");
     match version(kernel) {
@@ -171,7 +171,7 @@ fn kernel(kernel: &str) -> Stand {
     }
 }
 
-fn btf(exists: bool) -> Stand {
+fn btf(exists: bool) -> CheckResult {
     if exists {
         ok("/sys/kernel/btf/vmlinux is there")
     } else {
@@ -182,7 +182,7 @@ fn btf(exists: bool) -> Stand {
     }
 }
 
-fn jit(enable: Option<&str>) -> Stand {
+fn jit(enable: Option<&str>) -> CheckResult {
     const ON: &str = "sysctl net.core.bpf_jit_enable=1";
     match enable {
         Some("1") => ok("on"),
@@ -198,7 +198,7 @@ fn jit(enable: Option<&str>) -> Stand {
     }
 }
 
-fn unprivileged(disabled: Option<&str>) -> Stand {
+fn unprivileged(disabled: Option<&str>) -> CheckResult {
     match disabled {
         Some("0") => warn(
             "allowed: programs without CAP_PERFMON run with extra checks, those here don't",
@@ -209,7 +209,7 @@ fn unprivileged(disabled: Option<&str>) -> Stand {
     }
 }
 
-fn bpf_stats(machine: &Machine) -> Stand {
+fn bpf_stats(machine: &Machine) -> CheckResult {
     if machine.bpf_stats {
         warn(
             "on: every run of a program reads the clock twice more",
@@ -220,7 +220,7 @@ fn bpf_stats(machine: &Machine) -> Stand {
     }
 }
 
-fn virtualised(machine: &Machine) -> Stand {
+fn virtualised(machine: &Machine) -> CheckResult {
     match machine.virtualised.as_deref() {
         None => ok(format!("{}, bare metal", machine.cpu)),
         Some(by) => warn(
@@ -230,7 +230,7 @@ fn virtualised(machine: &Machine) -> Stand {
     }
 }
 
-fn cpus(online: &[u32]) -> Stand {
+fn cpus(online: &[u32]) -> CheckResult {
     match online.len() {
         0 => warn("can't be told", "mount /sys"),
         1 => warn(
@@ -241,7 +241,7 @@ fn cpus(online: &[u32]) -> Stand {
     }
 }
 
-fn clocksource(machine: &Machine) -> Stand {
+fn clocksource(machine: &Machine) -> CheckResult {
     let clock = &machine.clocksource;
     // The same judgement as in a record's warnings.
     let slow = super::warnings(machine, &Disturbance::default())
@@ -257,7 +257,7 @@ fn clocksource(machine: &Machine) -> Stand {
     }
 }
 
-fn governor(machine: &Machine) -> Stand {
+fn governor(machine: &Machine) -> CheckResult {
     match machine.governor.as_deref() {
         None => ok("none here: the frequency is not this kernel's to set"),
         Some("performance") => ok("performance"),
@@ -268,7 +268,7 @@ fn governor(machine: &Machine) -> Stand {
     }
 }
 
-fn smt(machine: &Machine) -> Stand {
+fn smt(machine: &Machine) -> CheckResult {
     match machine.smt {
         Some(true) => warn(
             "on: a sibling thread takes its share of the core",
@@ -279,7 +279,7 @@ fn smt(machine: &Machine) -> Stand {
     }
 }
 
-fn steal(stat: &str) -> Stand {
+fn steal(stat: &str) -> CheckResult {
     let (_, steal) = cpu_ticks(stat);
     let share = steal as f64 / all_ticks(stat).max(1) as f64;
     let text = format!("{:.2} % of the CPU time since boot", share * 100.0);
@@ -293,7 +293,7 @@ fn steal(stat: &str) -> Stand {
     }
 }
 
-fn load(loadavg: Option<&str>) -> Stand {
+fn load(loadavg: Option<&str>) -> CheckResult {
     let one: Option<f64> = loadavg.and_then(|text| text.split_whitespace().next()?.parse().ok());
     match one {
         None => warn("can't be told", "mount /proc"),

@@ -33,13 +33,13 @@ pub(crate) struct Holder {
 /// What is known of who holds what. All processes are asked only when there is a program that was not there
 /// before, for that takes its time.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HolderCache {
     known: BTreeSet<u32>,
     processes: BTreeMap<u32, BTreeSet<Holder>>,
     pins: BTreeMap<u32, Vec<PathBuf>>,
 }
 
-impl Held {
+impl HolderCache {
     /// Makes sure that these programs are known.
     pub(super) fn know(&mut self, programs: &[u32]) {
         if programs.iter().all(|id| self.known.contains(id)) {

@@ -20,17 +20,17 @@ use bpfcost_bpf::{
     stats::{RunStats, StatsOn},
 };
 
-pub(crate) use view::{Running, View};
-use {holders::Held, tax::Tax};
+pub(crate) use view::{TopProgram, TopView};
+use {holders::HolderCache, tax::StatsOverhead};
 
 /// Keeps the kernel's account on, and looks at it.
 pub(crate) struct Watcher {
     _on: StatsOn,
-    tax: Tax,
+    tax: StatsOverhead,
     since: Instant,
     /// The account at the last look, by program.
     before: BTreeMap<u32, RunStats>,
-    held: Held,
+    held: HolderCache,
 }
 
 impl Watcher {
@@ -42,12 +42,12 @@ impl Watcher {
             tax,
             since: Instant::now(),
             before: by_program(&program_stats()),
-            held: Held::default(),
+            held: HolderCache::default(),
         })
     }
 
     /// What ran since the last look.
-    pub(crate) fn look(&mut self) -> View {
+    pub(crate) fn look(&mut self) -> TopView {
         let now = program_stats();
         let time = self.since.elapsed();
         self.since += time;
@@ -58,7 +58,7 @@ impl Watcher {
         view
     }
 
-    fn view(&self, now: &[ProgramStats], time: Duration) -> View {
+    fn view(&self, now: &[ProgramStats], time: Duration) -> TopView {
         let cpus = available_parallelism().map_or(1, usize::from);
         let ran = now.iter().map(|one| {
             // One that is new has run since it is there.
@@ -67,7 +67,7 @@ impl Watcher {
             let by = self.held.by(one.program.id);
             (one.program.clone(), stats, by)
         });
-        View::new(time, cpus, self.tax, ran)
+        TopView::new(time, cpus, self.tax, ran)
     }
 }
 

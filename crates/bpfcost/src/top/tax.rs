@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// What the account does to numbers, and to programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Tax {
+pub(crate) struct StatsOverhead {
     /// Nanoseconds a run in the account that are none of the program's: what it says of one that does nothing.
     pub(crate) inside_ns: f64,
     /// Nanoseconds by which a run is dearer while the account is kept. Absent where it was kept before, so that
@@ -27,7 +27,7 @@ pub(crate) struct Tax {
 }
 
 /// Switches the account on, and measures what that does.
-pub(super) fn measured() -> bpfcost_bpf::Result<(StatsOn, Tax)> {
+pub(super) fn measured() -> bpfcost_bpf::Result<(StatsOn, StatsOverhead)> {
     let idle = Idle::load()?;
     let off = calls(&idle)?;
     let on = StatsOn::start()?;
@@ -35,7 +35,7 @@ pub(super) fn measured() -> bpfcost_bpf::Result<(StatsOn, Tax)> {
     let each = |ran: &IdleRuns| ran.elapsed.as_nanos() as f64 / f64::from(RUNS);
     // Another process keeps the account, by a descriptor or for all (kernel.bpf_stats_enabled).
     let kept = off.iter().any(|ran| ran.stats.run_cnt > 0);
-    let tax = Tax {
+    let tax = StatsOverhead {
         inside_ns: median(
             counted
                 .iter()

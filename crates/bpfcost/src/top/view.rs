@@ -5,19 +5,19 @@ use std::{ops::Add as _, time::Duration};
 use bpfcost_bpf::{LoadedProgram, stats::RunStats};
 use serde::{Deserialize, Serialize};
 
-use super::{holders::Holders, tax::Tax};
+use super::{holders::Holders, tax::StatsOverhead};
 
 /// An interval.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct View {
+pub(crate) struct TopView {
     /// How long it was, in seconds.
     pub(crate) seconds: f64,
     /// CPUs of the machine.
     pub(crate) cpus: usize,
     /// What the kernel's account costs, and what of that is in its numbers.
-    pub(crate) tax: Tax,
+    pub(crate) tax: StatsOverhead,
     /// The programs that ran, what costs most first.
-    pub(crate) programs: Vec<Running>,
+    pub(crate) programs: Vec<TopProgram>,
     /// All of them together.
     pub(crate) total: Total,
     /// How many programs are loaded and did not run.
@@ -26,7 +26,7 @@ pub(crate) struct View {
 
 /// A program that ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Running {
+pub(crate) struct TopProgram {
     /// The kernel's number of it.
     pub(crate) id: u32,
     /// Its type, in the words of bpftool: `kprobe`, `sched_cls`.
@@ -65,12 +65,12 @@ pub(crate) struct Total {
     pub(crate) account_of_cpu: Option<f64>,
 }
 
-impl View {
+impl TopView {
     /// Of programs and what was added to their accounts.
     pub(super) fn new(
         time: Duration,
         cpus: usize,
-        tax: Tax,
+        tax: StatsOverhead,
         programs: impl Iterator<Item = (LoadedProgram, RunStats, Holders)>,
     ) -> Self {
         let seconds = time.as_secs_f64();
@@ -78,7 +78,7 @@ impl View {
         for (program, stats, held_by) in programs {
             match stats.run_cnt {
                 0 => did_not_run += 1,
-                _ => ran.push(Running::new(program, stats, held_by, seconds, tax)),
+                _ => ran.push(TopProgram::new(program, stats, held_by, seconds, tax)),
             }
         }
         ran.sort_by(|one, other| {
@@ -87,7 +87,7 @@ impl View {
                 .then(one.id.cmp(&other.id))
         });
         // From zero: the sum of nothing is a negative zero otherwise.
-        let sum = |of: fn(&Running) -> f64| ran.iter().map(of).fold(0.0, f64::add);
+        let sum = |of: fn(&TopProgram) -> f64| ran.iter().map(of).fold(0.0, f64::add);
         let runs_per_s = sum(|one| one.runs_per_s);
         let of_cpu = sum(|one| one.of_cpu);
         for one in &mut ran {
@@ -97,7 +97,7 @@ impl View {
                 0.0
             };
         }
-        View {
+        TopView {
             seconds,
             cpus,
             tax,
@@ -113,18 +113,18 @@ impl View {
     }
 }
 
-impl Running {
+impl TopProgram {
     fn new(
         program: LoadedProgram,
         stats: RunStats,
         held_by: Holders,
         seconds: f64,
-        tax: Tax,
+        tax: StatsOverhead,
     ) -> Self {
         let kernel_ns_per_run = stats.run_time_ns as f64 / stats.run_cnt as f64;
         let ns_per_run = (kernel_ns_per_run - tax.inside_ns).max(0.0);
         let runs_per_s = stats.run_cnt as f64 / seconds;
-        Running {
+        TopProgram {
             id: program.id,
             kind: snake(&program.kind),
             name: program.name,
@@ -156,7 +156,7 @@ fn snake(camel: &str) -> String {
 mod tests {
     use super::*;
 
-    const TAX: Tax = Tax {
+    const TAX: StatsOverhead = StatsOverhead {
         inside_ns: 20.0,
         whole_ns: Some(50.0),
     };
@@ -183,7 +183,7 @@ mod tests {
             program(3, 3000, 1_260_000),
             program(4, 10, 50),
         ];
-        let view = View::new(Duration::from_secs(2), 4, TAX, programs.into_iter());
+        let view = TopView::new(Duration::from_secs(2), 4, TAX, programs.into_iter());
         let ids: Vec<u32> = view.programs.iter().map(|one| one.id).collect();
         assert_eq!((ids, view.did_not_run), (vec![3, 1, 4], 1));
         let dearest = &view.programs[0];
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn nothing_that_runs_costs_nothing() {
-        let view = View::new(
+        let view = TopView::new(
             Duration::from_secs(1),
             2,
             TAX,

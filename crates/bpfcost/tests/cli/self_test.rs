@@ -5,7 +5,7 @@ use std::{fs, sync::atomic::AtomicBool};
 use bpfcost::{
     builtin::{aa::AaTest, all},
     experiment::Experiment,
-    measure::{self, Measured, Monotonic, Plan, Stop},
+    measure::{self, Measurements, Monotonic, Plan, Stop},
     record::{Record, Status},
     target::Host,
 };
@@ -37,7 +37,7 @@ fn cases_entered_twice_are_measured_twice() {
         };
         let clock = Monotonic::start();
         let interrupt = AtomicBool::new(false);
-        let empty = Measured::new(&plan);
+        let empty = Measurements::new(&plan);
         let measured =
             measure::measure(&doubled, &plan, &clock, &interrupt, empty, &mut |_| Ok(()));
         let measured = measured.expect("it is measured");

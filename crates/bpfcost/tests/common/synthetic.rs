@@ -2,7 +2,7 @@
 
 use bpfcost::{
     experiment::{Batch, Case, Trial},
-    measure::{Calibration, Event, Measured, Plan, Stop},
+    measure::{Calibration, Event, Measurements, Plan, Stop},
 };
 
 /// Trials of a case in an epoch.
@@ -15,8 +15,8 @@ pub fn measured(
     epochs: usize,
     calibration: Option<(u64, f64)>,
     trial: impl Fn(&Case, usize, f64) -> Trial,
-) -> Measured {
-    let mut measured = Measured::new(plan);
+) -> Measurements {
+    let mut measured = Measurements::new(plan);
     if let Some((batch, ns_per_op)) = calibration {
         for case in 0..plan.cases.len() {
             measured.apply(&Event::Calibrated {

@@ -2,7 +2,7 @@
 
 use bpfcost::{
     experiment::{Batch, Fault, Sizing},
-    measure::{Calibration, Event, Measured, PROPORTIONALITY, Warning},
+    measure::{Calibration, Event, Measurements, PROPORTIONALITY, Warning},
 };
 
 use crate::mock::{Ask, Lab, Mock, normal};
@@ -217,7 +217,7 @@ fn later_epochs_keep_the_batch() {
         .filter(|event| matches!(event, Event::Calibrated { .. }))
         .count();
     assert_eq!(calibrated, 2);
-    let measured: Measured = measured.unwrap();
+    let measured: Measurements = measured.unwrap();
     let batch = measured.cases[0].calibration.unwrap().batch.0;
     let asks = mock.lab.asks.borrow();
     let later: Vec<u64> = asks

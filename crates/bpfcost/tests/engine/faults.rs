@@ -5,7 +5,7 @@ use std::rc::Rc;
 use anyhow::anyhow;
 use bpfcost::{
     experiment::{Fault, Role},
-    measure::{Error, Event, Measured, Plan, Stop, measure},
+    measure::{Error, Event, Measurements, Plan, Stop, measure},
 };
 
 use crate::mock::{Mock, invalid, noisy};
@@ -205,7 +205,7 @@ fn an_observer_that_fails_ends_the_run_and_unloads() {
             &plan,
             &*mock.lab,
             &mock.lab.interrupt,
-            Measured::new(&plan),
+            Measurements::new(&plan),
             &mut |_| {
                 told += 1;
                 if told > after {
@@ -235,7 +235,7 @@ fn a_panic_loses_nothing_that_was_told_and_leaves_nothing_loaded() {
             &plan,
             &*mock.lab,
             &mock.lab.interrupt,
-            Measured::new(&plan),
+            Measurements::new(&plan),
             &mut |event| {
                 told += usize::from(matches!(event, Event::Trial { .. }));
                 Ok(())
@@ -279,7 +279,7 @@ fn an_interruption_keeps_the_trials_that_ended() {
             .map(|c| c.samples.concat().len())
             .sum();
         assert_eq!(told, kept);
-        let mut folded = Measured::new(&mock.plan());
+        let mut folded = Measurements::new(&mock.plan());
         events.iter().for_each(|event| folded.apply(event));
         assert_eq!(folded, measured);
     }
@@ -326,7 +326,7 @@ fn what_is_told_is_what_is_returned() {
         ..mock.plan()
     };
     let (measured, events) = mock.run(&plan);
-    let mut folded = Measured::new(&plan);
+    let mut folded = Measurements::new(&plan);
     events.iter().for_each(|event| folded.apply(event));
     assert_eq!(folded, measured.unwrap());
     // A journal's line holds each of them without loss.

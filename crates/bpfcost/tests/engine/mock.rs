@@ -14,7 +14,7 @@ use bpfcost::{
         Batch, Case, Description, Experiment, Fault, LoadedEpoch, Overhead, Pair, Problem, Role,
         Sentinel, Setup, Sizing, Trial, Unit,
     },
-    measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measured, Plan, measure},
+    measure::{COUNTING_GOAL_NS, Clock, Error, Event, Measurements, Plan, measure},
 };
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -148,15 +148,15 @@ impl Mock {
     }
 
     /// Runs it, with everything that was told.
-    pub(crate) fn run(&self, plan: &Plan) -> (Result<Measured, Error>, Vec<Event>) {
-        self.resume(plan, Measured::new(plan))
+    pub(crate) fn run(&self, plan: &Plan) -> (Result<Measurements, Error>, Vec<Event>) {
+        self.resume(plan, Measurements::new(plan))
     }
 
     pub(crate) fn resume(
         &self,
         plan: &Plan,
-        resumed: Measured,
-    ) -> (Result<Measured, Error>, Vec<Event>) {
+        resumed: Measurements,
+    ) -> (Result<Measurements, Error>, Vec<Event>) {
         let mut events = Vec::new();
         let lab = &self.lab;
         let outcome = measure(self, plan, &**lab, &lab.interrupt, resumed, &mut |event| {

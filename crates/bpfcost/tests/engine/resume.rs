@@ -1,6 +1,6 @@
 //! A run that was killed goes on as the whole run would have.
 
-use bpfcost::measure::{Error, Event, Measured, PRECISION, Plan, Stop, measure};
+use bpfcost::measure::{Error, Event, Measurements, PRECISION, Plan, Stop, measure};
 
 use crate::{
     mock::{Mock, noisy},
@@ -19,14 +19,14 @@ fn plan() -> Plan {
     }
 }
 
-fn folded(events: &[Event]) -> Measured {
-    let mut measured = Measured::new(&plan());
+fn folded(events: &[Event]) -> Measurements {
+    let mut measured = Measurements::new(&plan());
     events.iter().for_each(|event| measured.apply(event));
     measured
 }
 
 /// Resumes from these events; what happens then.
-fn resume(events: &[Event]) -> (Measured, Vec<Event>) {
+fn resume(events: &[Event]) -> (Measurements, Vec<Event>) {
     let measured = folded(events);
     let mut mock = mock();
     mock.first_epoch = measured.epochs();
@@ -72,7 +72,7 @@ fn killed_between_epochs_it_is_the_whole_run() {
     let mut compared = 0;
     for kill in ends {
         let (measured, _) = resume(&whole[..kill]);
-        let samples = |measured: &Measured| -> Vec<Vec<Vec<f64>>> {
+        let samples = |measured: &Measurements| -> Vec<Vec<Vec<f64>>> {
             measured.cases.iter().map(|c| c.samples.clone()).collect()
         };
         assert_eq!(samples(&measured), samples(&outcome), "killed at {kill}");
@@ -194,7 +194,7 @@ fn data_of_another_plan_is_refused() {
         &plan(),
         &*mock.lab,
         &mock.lab.interrupt,
-        Measured::default(),
+        Measurements::default(),
         &mut |_| Ok(()),
     );
     assert!(matches!(

@@ -4,12 +4,12 @@ use std::rc::Rc;
 
 use bpfcost::{
     experiment::{Description, Experiment, Role},
-    measure::{Error, Event, Measured, PRECISION, Plan, Stop, forecast},
+    measure::{Error, Event, Measurements, PRECISION, Plan, Stop, forecast},
 };
 
 use crate::mock::{Mock, noisy};
 
-fn epochs(measured: &Measured) -> usize {
+fn epochs(measured: &Measurements) -> usize {
     measured.whole().count()
 }
 

@@ -10,7 +10,7 @@ use super::{
     },
 };
 use crate::{
-    builtin::Own,
+    builtin::Extras,
     record::{Curve, Record},
     report::{
         csv::{self, CsvColumns},
@@ -25,10 +25,10 @@ use crate::{
 };
 
 /// What pools show of their own.
-pub(in crate::builtin) const OWN: Own = Own {
+pub(in crate::builtin) const OWN: Extras = Extras {
     sections,
     columns,
-    ..Own::NOTHING
+    ..Extras::NOTHING
 };
 
 /// What a model predicts of a record's curves, where it knows what cache lines cost there: this machine's, and where

@@ -2,7 +2,7 @@
 
 use super::{calls, datagram_fate};
 use crate::{
-    builtin::Own,
+    builtin::Extras,
     record::Record,
     report::{
         section::{Detail, Section},
@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// See above.
-pub(in crate::builtin) const OWN: Own = Own {
+pub(in crate::builtin) const OWN: Extras = Extras {
     sections,
-    ..Own::NOTHING
+    ..Extras::NOTHING
 };
 
 /// Where datagrams went, and which calls probes counted; nothing of other records.

@@ -60,7 +60,7 @@ struct Traffic {
 }
 
 /// What a proved batch came to.
-struct Proved {
+struct ProvedBatch {
     seen: Vec<Observation>,
     /// LRU misses, a mean over CPUs.
     misses: Option<f64>,
@@ -187,7 +187,7 @@ impl XdpLbEpoch {
     }
 
     /// One proved batch of a case.
-    fn batch(&mut self, entry: usize, ops: u64, resets: u64) -> Result<Proved, Fault> {
+    fn batch(&mut self, entry: usize, ops: u64, resets: u64) -> Result<ProvedBatch, Fault> {
         let once = || match self.entries[entry].target.clone() {
             CaseKind::Floor(reset) => self.floor(entry, reset, ops, resets),
             CaseKind::Scenario(scenario) => self.scenario(entry, &scenario, ops, resets),
@@ -202,7 +202,7 @@ impl XdpLbEpoch {
         scenario: &Scenario,
         ops: u64,
         resets: u64,
-    ) -> Result<Proved, Fault> {
+    ) -> Result<ProvedBatch, Fault> {
         self.keep_warm(entry, scenario)?;
         let Traffic { sequences, works } = self.traffic(entry, scenario, resets);
         let (cpus, exact) = (self.cpus.clone(), self.exact);
@@ -224,7 +224,7 @@ impl XdpLbEpoch {
             prove(table_problem(instance, scenario, last, seen.cpu, begun_ns)?)?;
         }
         self.forget(scenario, &sequences, ops)?;
-        Ok(Proved {
+        Ok(ProvedBatch {
             misses: Some(misses as f64 / seen.len() as f64),
             seen,
         })
@@ -237,7 +237,7 @@ impl XdpLbEpoch {
         reset: Reset,
         ops: u64,
         resets: u64,
-    ) -> Result<Proved, Fault> {
+    ) -> Result<ProvedBatch, Fault> {
         let scenario = floor_packet(reset);
         let Traffic { sequences, works } = self.traffic(entry, &scenario, resets);
         let (cpus, exact) = (self.cpus.clone(), self.exact);
@@ -250,7 +250,7 @@ impl XdpLbEpoch {
             let outcome = packet::with_source(&works[i].packet, last);
             prove(outcome_problem(&scenario, seen, &outcome))?;
         }
-        Ok(Proved { seen, misses: None })
+        Ok(ProvedBatch { seen, misses: None })
     }
 
     /// Takes what a batch brought into a table that must be empty out again.

@@ -9,7 +9,7 @@ use etherparse::{
     Ipv6Header, TcpHeader, UdpHeader,
 };
 
-use super::scenario::{Layer4, Scenario, Shape};
+use super::scenario::{Layer4, PacketShape, Scenario};
 
 const BALANCER_MAC: [u8; 6] = [0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff];
 const CLIENT_MAC: [u8; 6] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66];
@@ -26,7 +26,7 @@ const FRAGMENT_HEADER: IpNumber = IpNumber(44);
 pub(super) fn input(scenario: &Scenario) -> Vec<u8> {
     let mut layer4 = layer4(scenario);
     let (ether_type, ip) = match (scenario.shape, scenario.source, scenario.vip) {
-        (Shape::NotIp, ..) => {
+        (PacketShape::NotIp, ..) => {
             layer4 = PAYLOAD.to_vec();
             (EtherType::ARP, Vec::new())
         }
@@ -34,7 +34,7 @@ pub(super) fn input(scenario: &Scenario) -> Vec<u8> {
             (EtherType::IPV4, ipv4(scenario, source, vip, layer4.len()))
         }
         (_, source, vip) => {
-            let fragment = scenario.shape == Shape::FragmentHeader;
+            let fragment = scenario.shape == PacketShape::FragmentHeader;
             if fragment {
                 // Next header TCP, reserved, offset 0 with more fragments, an identification.
                 layer4.splice(0..0, [IpNumber::TCP.0, 0, 0, 1, 0, 0, 0, 1]);
@@ -181,8 +181,8 @@ fn v4_header(source: Ipv4Addr, to: Ipv4Addr, protocol: IpNumber, payload: usize)
 
 fn ipv4(scenario: &Scenario, source: Ipv4Addr, vip: Ipv4Addr, payload: usize) -> Vec<u8> {
     let mut header = v4_header(source, vip, protocol(scenario), payload);
-    header.more_fragments = scenario.shape == Shape::MoreFragments;
-    if scenario.shape == Shape::Options {
+    header.more_fragments = scenario.shape == PacketShape::MoreFragments;
+    if scenario.shape == PacketShape::Options {
         header.options = [1; 4].into(); // four NOPs
         header.total_len += 4;
     }

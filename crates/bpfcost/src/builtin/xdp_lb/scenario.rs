@@ -62,7 +62,7 @@ pub(super) enum Layer4 {
 
 /// What is unusual about the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum PacketShape {
     Plain,
     /// ARP's ethertype, payload only.
     NotIp,
@@ -93,7 +93,7 @@ pub(super) struct Scenario {
     pub(super) vip: IpAddr,
     pub(super) vip_port: u16,
     pub(super) layer4: Layer4,
-    pub(super) shape: Shape,
+    pub(super) shape: PacketShape,
     /// The bits of a source that vary; 0 for a single flow.
     pub(super) mask: u32,
     pub(super) table: LruState,
@@ -193,12 +193,12 @@ pub(super) fn all() -> Vec<Scenario> {
         early("pass-v4-no-vip", ("10.10.4.1", 33333), ("10.10.9.9", 80), Tcp, Action::Pass, "IPv4 TCP to no VIP: one hash lookup");
         early("pass-v6-no-vip", ("fd00:400::1", 33333), ("fd00:9900::1", 80), Tcp, Action::Pass, "IPv6 TCP to no VIP: one hash lookup");
         early("pass-v4-icmp", ("10.10.6.1", 0), ("10.10.1.1", 0), Icmp, Action::Pass, "neither TCP nor UDP");
-        Scenario { shape: Shape::NotIp, ..early("pass-non-ip", tcp_v4, WEB, Tcp, Action::Pass, "ARP's ethertype") };
-        Scenario { shape: Shape::MoreFragments,
+        Scenario { shape: PacketShape::NotIp, ..early("pass-non-ip", tcp_v4, WEB, Tcp, Action::Pass, "ARP's ethertype") };
+        Scenario { shape: PacketShape::MoreFragments,
             ..early("drop-v4-frag", ("10.10.5.1", 44444), WEB, Tcp, Action::Drop, "IPv4 with the more-fragments bit") };
-        Scenario { shape: Shape::Options,
+        Scenario { shape: PacketShape::Options,
             ..early("drop-v4-options", ("10.10.7.1", 55555), WEB, Tcp, Action::Drop, "IPv4 options") };
-        Scenario { shape: Shape::FragmentHeader,
+        Scenario { shape: PacketShape::FragmentHeader,
             ..early("drop-v6-frag", ("fd00:500::1", 44444), web_v6, Tcp, Action::Drop, "IPv6 fragment header") };
     }
 }
@@ -224,7 +224,7 @@ fn plain(
         vip: address(to.0),
         vip_port: to.1,
         layer4,
-        shape: Shape::Plain,
+        shape: PacketShape::Plain,
         mask: 0,
         table: LruState::Warm,
         flows: Flows::Known,

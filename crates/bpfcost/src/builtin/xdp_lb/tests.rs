@@ -50,7 +50,7 @@ drop-v6-frag       [fd00:500::1]:44444   [fd00:100::1]:80   -  fragment  -      
 ";
 
 /// One row of [`SPECIFIED`].
-struct Specified {
+struct SpecRow {
     name: &'static str,
     source: &'static str,
     vip: &'static str,
@@ -65,7 +65,7 @@ struct Specified {
     ops: Option<u64>,
 }
 
-fn specified() -> Vec<Specified> {
+fn specified() -> Vec<SpecRow> {
     let rows = SPECIFIED.trim().lines().map(|line| {
         let columns: Vec<&str> = line.split_whitespace().collect();
         let [
@@ -85,7 +85,7 @@ fn specified() -> Vec<Specified> {
         else {
             panic!("12 columns: {line}")
         };
-        Specified {
+        SpecRow {
             name,
             source,
             vip,
@@ -200,12 +200,7 @@ fn packets_are_those_of_the_specification() {
 }
 
 /// What follows the IP header, which must be as specified.
-fn after_ip<'a>(
-    row: &Specified,
-    from: IpAddr,
-    to: IpAddr,
-    bytes: &'a [u8],
-) -> (EtherType, &'a [u8]) {
+fn after_ip<'a>(row: &SpecRow, from: IpAddr, to: IpAddr, bytes: &'a [u8]) -> (EtherType, &'a [u8]) {
     let protocol = match row.packet {
         "udp" => IpNumber::UDP,
         "icmp" => IpNumber::ICMP,
@@ -256,7 +251,7 @@ fn after_ip<'a>(
 }
 
 /// What follows the transport header, which must be as specified; checksums are zero.
-fn after_transport<'a>(row: &Specified, from: u16, to: u16, bytes: &'a [u8]) -> &'a [u8] {
+fn after_transport<'a>(row: &SpecRow, from: u16, to: u16, bytes: &'a [u8]) -> &'a [u8] {
     match row.packet {
         "icmp" => bytes,
         "udp" => {

@@ -1,6 +1,6 @@
 //! `builtin:l7:MODE[:FILE]`: an agent that reconstructs the requests of a server, after the Go agent of study 004:
 //! method, path, status and latency of each. FILE gets a line of JSON per endpoint each time the agent is switched
-//! off. `Source` is where it gets the calls of requests from.
+//! off. `CallSource` is where it gets the calls of requests from.
 
 mod exchange;
 mod flow;
@@ -43,7 +43,7 @@ const MODES: [(&str, L7Scope); 3] = [
 ];
 
 /// The agent.
-struct Sight<S> {
+struct L7Agent<S> {
     source: S,
     watch: L7Scope,
     exchanges: Rc<RefCell<Exchanges>>,
@@ -52,7 +52,7 @@ struct Sight<S> {
 
 /// Where calls come from: programs in the kernel, or whatever else delivers the same. It is made with what takes
 /// them, and hands them over in each of its methods.
-trait Source {
+trait CallSource {
     /// Attaches to these processes: from here on it sees every call of theirs.
     fn attach(&mut self, processes: &[u32]) -> Result<()>;
 
@@ -64,7 +64,7 @@ trait Source {
 }
 
 /// The programs.
-struct Programs {
+struct L7Programs {
     programs: L7,
     watch: L7Scope,
     /// Where the functions of a server are, by its process.
@@ -101,8 +101,8 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let taken = Rc::clone(&exchanges);
     real_time();
     let programs = L7::load(watch, move |call| taken.borrow_mut().take(call))?;
-    Ok(Box::new(Sight {
-        source: Programs {
+    Ok(Box::new(L7Agent {
+        source: L7Programs {
             programs,
             watch,
             places: HashMap::new(),
@@ -113,7 +113,7 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     }))
 }
 
-impl Source for Programs {
+impl CallSource for L7Programs {
     fn attach(&mut self, processes: &[u32]) -> Result<()> {
         let mut placed = Vec::new();
         for process in processes {
@@ -133,7 +133,7 @@ impl Source for Programs {
     }
 }
 
-impl<S: Source> Agent for Sight<S> {
+impl<S: CallSource> Agent for L7Agent<S> {
     fn attach(&mut self, context: &RunContext) -> Result<()> {
         if context.pids.is_empty() {
             bail!("builtin:l7 looks into a server, and there is none");
@@ -173,7 +173,7 @@ impl<S: Source> Agent for Sight<S> {
     }
 }
 
-impl Programs {
+impl L7Programs {
     /// Where the functions of a process's program are; nowhere, where none are watched.
     fn places(&mut self, process: u32) -> Result<FunctionOffsets> {
         if self.watch == L7Scope::Sockets {
@@ -215,13 +215,13 @@ mod tests {
     use super::*;
 
     /// Calls from nowhere: one comes by each poll, the others at the end.
-    struct MadeUp {
+    struct FakeCalls {
         take: Box<dyn FnMut(&L7Call<'_>)>,
         calls: std::vec::IntoIter<(CallKind, &'static str)>,
         process: u32,
     }
 
-    impl MadeUp {
+    impl FakeCalls {
         fn next(&mut self) -> bool {
             let Some((act, payload)) = self.calls.next() else {
                 return false;
@@ -242,7 +242,7 @@ mod tests {
         }
     }
 
-    impl Source for MadeUp {
+    impl CallSource for FakeCalls {
         fn attach(&mut self, processes: &[u32]) -> Result<()> {
             self.process = processes[0];
             Ok(())
@@ -275,8 +275,8 @@ mod tests {
         ];
         let exchanges = Rc::new(RefCell::new(Exchanges::default()));
         let taken = Rc::clone(&exchanges);
-        let mut agent = Sight {
-            source: MadeUp {
+        let mut agent = L7Agent {
+            source: FakeCalls {
                 take: Box::new(move |call| taken.borrow_mut().take(call)),
                 calls: calls.into_iter(),
                 process: 0,

@@ -9,7 +9,7 @@ use bpfcost_bpf::attach::{BufferCounts, UserObject};
 use super::{Agent, AgentInfo};
 use crate::{probe::WindowCounts, process::RunContext};
 
-struct Object {
+struct ObjectAgent {
     object: UserObject,
     /// What was taken when it was attached.
     before: BufferCounts,
@@ -22,13 +22,13 @@ pub(in crate::probe) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
         [path, program] => (path, Some(program.as_str())),
         _ => bail!("it takes a file, and the name of a program"),
     };
-    Ok(Box::new(Object {
+    Ok(Box::new(ObjectAgent {
         object: UserObject::load(path.as_ref(), program)?,
         before: BufferCounts::default(),
     }))
 }
 
-impl Agent for Object {
+impl Agent for ObjectAgent {
     fn attach(&mut self, _scene: &RunContext) -> Result<()> {
         self.before = self.object.take()?;
         Ok(self.object.attach()?)

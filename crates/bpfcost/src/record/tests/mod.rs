@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use super::{Machine, RESET_TWICE, Record};
 use crate::{
     experiment::{Case, Pair, Role, Sizing, Trial, Unit},
-    measure::{Event, Measured, Plan, Stop},
+    measure::{Event, Measurements, Plan, Stop},
 };
 
 /// A case without reset: its floor, if any, is the empty loop.
@@ -111,8 +111,8 @@ pub(super) fn events(epochs: usize, value: impl Fn(usize, usize) -> (f64, f64)) 
     events
 }
 
-pub(super) fn fold(plan: &Plan, events: &[Event]) -> Measured {
-    let mut measured = Measured::new(plan);
+pub(super) fn fold(plan: &Plan, events: &[Event]) -> Measurements {
+    let mut measured = Measurements::new(plan);
     events.iter().for_each(|event| measured.apply(event));
     measured
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Console, GuestError, Hooks, HostChannel, Job, LoadReply, Message, Shape, Tail, Tools,
+    Console, GuestError, GuestSpec, Hooks, HostChannel, Job, LoadReply, Message, Tail, Tools,
     command::READY, qemu::Qemu, snapshot::Snapshot, trouble,
 };
 
@@ -45,7 +45,7 @@ impl Guest {
     /// on the main thread.
     pub fn start(
         tools: &Tools,
-        shape: &Shape,
+        shape: &GuestSpec,
         job: &Job,
         journal: Option<&Path>,
     ) -> Result<Guest, GuestError> {

@@ -49,7 +49,7 @@ pub(super) const SHARED: &str = "/run/bpfcost";
 
 /// What a guest is like.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Shape {
+pub struct GuestSpec {
     /// What it boots.
     pub kernel: Kernel,
     /// How many CPUs it has.
@@ -66,14 +66,14 @@ pub struct Shape {
 
 /// A guest that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Composed {
+pub(super) struct GuestCommand {
     /// QEMU and its arguments.
     pub(super) args: Vec<String>,
     /// Who runs the guest, as records keep it.
     pub(super) emulator: String,
 }
 
-impl Shape {
+impl GuestSpec {
     /// What is run in it before anything else, as lines of a shell.
     pub(super) fn before(&self) -> String {
         // Nothing in the guest looks for drivers of what it finds.
@@ -83,7 +83,7 @@ impl Shape {
     }
 
     /// Composes a guest that shares `folder` and runs the file `start` in it.
-    pub(super) fn compose(&self, tools: &Tools, folder: &Path) -> Result<Composed, GuestError> {
+    pub(super) fn compose(&self, tools: &Tools, folder: &Path) -> Result<GuestCommand, GuestError> {
         self.lay_out(folder)
             .map_err(GuestError::io("laying out the guest's folder"))?;
         let said = Command::new(&tools.virtme_run)
@@ -186,7 +186,7 @@ impl Shape {
     }
 
     /// The command as it is to be run: what virtme-ng has no option for.
-    fn adjusted(&self, mut args: Vec<String>, tools: &Tools) -> Composed {
+    fn adjusted(&self, mut args: Vec<String>, tools: &Tools) -> GuestCommand {
         for arg in &mut args {
             if arg.starts_with("accel=kvm") {
                 // Without a silent way back to emulation.
@@ -231,7 +231,7 @@ impl Shape {
             emulator += &format!(", -icount {COUNT}");
         }
         args.extend(self.port.into_iter().flat_map(network));
-        Composed { args, emulator }
+        GuestCommand { args, emulator }
     }
 }
 
@@ -287,8 +287,8 @@ fn last_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn shape(exact: bool) -> Shape {
-        Shape {
+    fn shape(exact: bool) -> GuestSpec {
+        GuestSpec {
             kernel: Kernel {
                 release: "6.12.1-amd64".into(),
                 image: "/k/boot/vmlinuz-6.12.1-amd64".into(),

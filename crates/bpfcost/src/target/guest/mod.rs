@@ -1,7 +1,7 @@
 //! Guests: another kernel in QEMU, with this machine's root file system read-only and one shared folder that both
 //! sides write. ARCHITECTURE.md draws the exchange between host and guest.
 //!
-//! virtme-ng composes the guest ([`Shape`]). bpfcost starts QEMU itself, as its only child process ([`Guest`]), so
+//! virtme-ng composes the guest ([`GuestSpec`]). bpfcost starts QEMU itself, as its only child process ([`Guest`]), so
 //! one process controls its end. Guest and host exchange messages only through the shared folder ([`HostChannel`]):
 //! a guest without udev has no virtio console, and its exit code says nothing. Inside, the same program runs the
 //! same plan as on the host.
@@ -24,7 +24,7 @@ mod tools;
 pub use acceleration::{Acceleration, Known};
 pub use boot::Guest;
 pub use channel::{GuestChannel, HostChannel, Tail};
-pub use command::{EXACT_KHZ, Shape};
+pub use command::{EXACT_KHZ, GuestSpec};
 pub use console::{Console, trouble};
 pub use error::GuestError;
 pub use hooks::{HOOKS, Hooks};

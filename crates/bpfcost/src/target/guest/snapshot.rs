@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::json;
 
-use super::{Acceleration, Shape, command::Composed, monitor::Monitor};
+use super::{Acceleration, GuestSpec, command::GuestCommand, monitor::Monitor};
 use crate::{reaper::Scratch, xdg::Folder};
 
 /// Its name in the guest's folder, which is where QEMU runs: a link, so that no shell reads a user's path.
@@ -29,7 +29,7 @@ pub(super) struct Snapshot(PathBuf);
 impl Snapshot {
     /// That of a guest in `folder`; `None` where it boots by itself: KVM is quick, a card is not this early, and what
     /// tests do to a boot is to be done.
-    pub(super) fn of(shape: &Shape, composed: &Composed, folder: &Path) -> Option<Self> {
+    pub(super) fn of(shape: &GuestSpec, composed: &GuestCommand, folder: &Path) -> Option<Self> {
         let plain = shape.hooks.kernel.is_none() && shape.hooks.memory_mib.is_none();
         if shape.acceleration != Acceleration::Emulated || shape.port.is_some() || !plain {
             return None;

@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    Error, Observer, Package,
-    command::{Program, Said, is_full},
+    Error, Package, StepObserver,
+    command::{CommandOutput, Program, is_full},
     error::{ANOTHER, WORDS, failed},
     mirror::{self, Mirror},
 };
@@ -66,7 +66,7 @@ pub(super) struct Apt<'a> {
     folder: PathBuf,
     suite: &'a str,
     mirror: Mirror,
-    observer: &'a dyn Observer,
+    observer: &'a dyn StepObserver,
 }
 
 /// What the lists say of a package.
@@ -83,7 +83,7 @@ impl<'a> Apt<'a> {
         folder: PathBuf,
         system: &Path,
         suite: &'a str,
-        observer: &'a dyn Observer,
+        observer: &'a dyn StepObserver,
     ) -> Result<Self, Error> {
         let mirror = mirror::of_system(system, observer)?;
         let keyring = KEYRINGS
@@ -189,7 +189,7 @@ impl<'a> Apt<'a> {
         ))
     }
 
-    fn run(&self, program: Program, arguments: &[&str]) -> Result<Said, Error> {
+    fn run(&self, program: Program, arguments: &[&str]) -> Result<CommandOutput, Error> {
         let mut command: Command = program.command();
         command
             .current_dir(&self.folder)
@@ -203,7 +203,7 @@ impl<'a> Apt<'a> {
     }
 
     /// What a failure of apt means.
-    fn error(&self, said: &Said) -> Error {
+    fn error(&self, said: &CommandOutput) -> Error {
         let any = |words: &[&str]| words.iter().any(|one| said.err.contains(one));
         let words = complaint(said);
         let (suite, mirror) = (self.suite, self.mirror());
@@ -265,7 +265,7 @@ const UNREACHED: &[&str] = &[
 
 /// The complaint of apt that tells most, in one line: a warning says why a signature is wrong, the error
 /// after it only that it is.
-pub(super) fn complaint(said: &Said) -> String {
+pub(super) fn complaint(said: &CommandOutput) -> String {
     let lines = || said.err.lines().map(str::trim);
     let bare = |line: &str| {
         line.trim_start_matches("W: ")

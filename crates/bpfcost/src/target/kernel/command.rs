@@ -15,7 +15,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{
-    Error, Observer,
+    Error, StepObserver,
     error::{disk_full, program_failed},
 };
 
@@ -34,7 +34,7 @@ pub(super) struct Program {
 
 /// What a program said.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct CommandOutput {
     pub(super) ok: bool,
     pub(super) out: String,
     pub(super) err: String,
@@ -55,9 +55,9 @@ impl Program {
     pub(super) fn run(
         &self,
         command: &mut Command,
-        observer: &dyn Observer,
+        observer: &dyn StepObserver,
         hear: &mut dyn FnMut(&str),
-    ) -> Result<Said, Error> {
+    ) -> Result<CommandOutput, Error> {
         // A group of its own, so that all its children can be ended with it, and so that Ctrl-C on a
         // terminal does not end it behind our back.
         let mut child = command
@@ -78,7 +78,7 @@ impl Program {
             }
         };
         let status = child.wait().map_err(|error| self.not_started(&error))?;
-        Ok(Said {
+        Ok(CommandOutput {
             ok: status.success(),
             out,
             err,
@@ -90,7 +90,7 @@ impl Program {
         &self,
         command: &mut Command,
         folder: &Path,
-        observer: &dyn Observer,
+        observer: &dyn StepObserver,
     ) -> Result<String, Error> {
         let said = self.run(command, observer, &mut |_| {})?;
         if said.ok {
@@ -100,7 +100,7 @@ impl Program {
     }
 
     /// Its failure, in its own last words; it was writing to a folder.
-    pub(super) fn failed(&self, said: &Said, folder: &Path) -> Error {
+    pub(super) fn failed(&self, said: &CommandOutput, folder: &Path) -> Error {
         if is_full(&said.err) {
             return disk_full(folder);
         }
@@ -163,7 +163,7 @@ fn read(stream: Option<impl Read + Send + 'static>, sender: Sender<OutputLine>, 
 /// Hears all lines until both streams end.
 fn listen(
     lines: &Receiver<OutputLine>,
-    observer: &dyn Observer,
+    observer: &dyn StepObserver,
     hear: &mut dyn FnMut(&str),
 ) -> Result<(String, String), Error> {
     let (mut out, mut err) = (String::new(), String::new());

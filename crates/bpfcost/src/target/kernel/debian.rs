@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    Error, Observer, Origin, Package,
+    Error, Origin, Package, StepObserver,
     apt::Apt,
     command::Program,
     error::{ANOTHER, failed, no_architecture},
@@ -39,7 +39,7 @@ pub(super) struct Suite<'a> {
     name: &'a str,
     apt: Apt<'a>,
     staging: &'a Staging,
-    observer: &'a dyn Observer,
+    observer: &'a dyn StepObserver,
 }
 
 impl<'a> Suite<'a> {
@@ -48,7 +48,7 @@ impl<'a> Suite<'a> {
         name: &'a str,
         system: &Path,
         staging: &'a Staging,
-        observer: &'a dyn Observer,
+        observer: &'a dyn StepObserver,
     ) -> Result<Self, Error> {
         staging.need_room(ROOM_BYTES)?;
         let folder = staging.folder().join("apt");

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Addition, Error, Observer, Origin, Package, Store,
+    Addition, Error, Origin, Package, StepObserver, Store,
     command::{self, Program},
     debian::Suite,
     error::{failed, no_architecture, program_failed},
@@ -60,7 +60,7 @@ const fn program(name: &'static str, package: &'static str) -> Program {
 }
 
 /// Builds it, unless it is there from the same source and configuration.
-pub(super) fn build(store: &Store, observer: &dyn Observer) -> Result<Addition, Error> {
+pub(super) fn build(store: &Store, observer: &dyn StepObserver) -> Result<Addition, Error> {
     if env::consts::ARCH != "x86_64" {
         return Err(no_architecture(env::consts::ARCH));
     }
@@ -113,7 +113,7 @@ fn unpack(
     suite: &Suite<'_>,
     source: Package,
     staging: &Staging,
-    observer: &dyn Observer,
+    observer: &dyn StepObserver,
 ) -> Result<PathBuf, Error> {
     let packed = suite
         .extract(&[source])?
@@ -134,7 +134,7 @@ fn unpack(
 }
 
 /// Configures and builds; gives the image.
-fn make(tree: &Path, staging: &Staging, observer: &dyn Observer) -> Result<PathBuf, Error> {
+fn make(tree: &Path, staging: &Staging, observer: &dyn StepObserver) -> Result<PathBuf, Error> {
     let objects = staging.folder().join("objects");
     let fragment = staging.folder().join("config");
     fs::create_dir(&objects).map_err(failed("make", &objects))?;
@@ -182,7 +182,7 @@ fn make(tree: &Path, staging: &Staging, observer: &dyn Observer) -> Result<PathB
 }
 
 /// The first thing that a compiler, a linker or Kconfig complained of tells more than make's last words.
-fn make_failed(said: &command::Said, objects: &Path) -> Error {
+fn make_failed(said: &command::CommandOutput, objects: &Path) -> Error {
     let lines = || said.err.lines().map(str::trim);
     let complaint = lines()
         .find(|line| line.contains("error:") || line.contains("undefined reference"))

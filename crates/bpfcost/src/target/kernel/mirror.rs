@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use super::{
-    Error, Observer,
+    Error, StepObserver,
     apt::{APT_GET, complaint},
     error::program_failed,
 };
@@ -36,7 +36,7 @@ pub(super) struct Mirror {
 }
 
 /// The first Debian archive among the system's sources; first that which this release of Debian comes from.
-pub(super) fn of_system(system: &Path, observer: &dyn Observer) -> Result<Mirror, Error> {
+pub(super) fn of_system(system: &Path, observer: &dyn StepObserver) -> Result<Mirror, Error> {
     let mut command = APT_GET.command();
     command
         .arg("-o")

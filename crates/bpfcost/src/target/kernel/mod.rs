@@ -27,7 +27,7 @@ use std::path::PathBuf;
 pub use debian::KNOWN_SUITES;
 pub use error::Error;
 pub use manifest::{Manifest, Origin, Package};
-pub use observer::{Observer, Quiet};
+pub use observer::{SilentObserver, StepObserver};
 pub use store::{Addition, KernelEntry, KernelStatus, Store};
 
 /// A kernel that a guest can boot.

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::{Error, Observer, error::failed, image::hex};
+use super::{Error, StepObserver, error::failed, image::hex};
 
 /// What a tree of modules looks like from outside: names and sizes, not contents. It tells what a kill, a
 /// full disk or a cleaning tool does to a tree, in milliseconds for thousands of files.
@@ -77,7 +77,7 @@ pub(super) fn size(folder: &Path) -> u64 {
 }
 
 /// Copies all files under a folder.
-pub(super) fn copy(from: &Path, to: &Path, observer: &dyn Observer) -> Result<(), Error> {
+pub(super) fn copy(from: &Path, to: &Path, observer: &dyn StepObserver) -> Result<(), Error> {
     let total = size(from).max(1);
     let mut done = 0;
     let mut made = PathBuf::new();

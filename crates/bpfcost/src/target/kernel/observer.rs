@@ -1,7 +1,7 @@
 //! Reports progress while a kernel is fetched, built or copied, and can end it.
 
 /// Shows the progress of such work, and says whether it is to end.
-pub trait Observer {
+pub trait StepObserver {
     /// A step begins, e.g. `fetching linux-image-6.12.107+deb13-amd64`.
     fn doing(&self, step: &str);
 
@@ -17,9 +17,9 @@ pub trait Observer {
 
 /// Watches nothing and never interrupts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Quiet;
+pub struct SilentObserver;
 
-impl Observer for Quiet {
+impl StepObserver for SilentObserver {
     fn doing(&self, _: &str) {}
 
     fn progress(&self, _: f64) {}

@@ -12,7 +12,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with, statvfs};
 use tempfile::TempDir;
 
 use super::{
-    Error, Manifest, Observer, Origin,
+    Error, Manifest, Origin, StepObserver,
     command::Program,
     error::failed,
     manifest::{image_in, modules_in},
@@ -41,7 +41,7 @@ pub(super) struct Staging {
 
 impl Staging {
     /// Waits for other processes that add or remove kernels here, and removes what killed ones left.
-    pub(super) fn begin(store: &Path, observer: &dyn Observer) -> Result<Self, Error> {
+    pub(super) fn begin(store: &Path, observer: &dyn StepObserver) -> Result<Self, Error> {
         fs::create_dir_all(store).map_err(failed("make", store))?;
         let lock = lock(store, observer)?;
         for entry in fs::read_dir(store)
@@ -109,7 +109,7 @@ impl Staging {
     pub(super) fn index_modules(
         &self,
         release: &str,
-        observer: &dyn Observer,
+        observer: &dyn StepObserver,
     ) -> Result<(), Error> {
         let mut command = DEPMOD.command();
         command.arg("-b").arg(self.kernel()).arg(release);
@@ -147,7 +147,7 @@ fn made(path: PathBuf) -> Result<PathBuf, Error> {
     Ok(path)
 }
 
-fn lock(store: &Path, observer: &dyn Observer) -> Result<File, Error> {
+fn lock(store: &Path, observer: &dyn StepObserver) -> Result<File, Error> {
     let path = store.join(LOCK);
     let file = File::create(&path).map_err(failed("write", &path))?;
     let mut told = false;

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Error, KNOWN_SUITES, Kernel, Manifest, Observer, Origin,
+    Error, KNOWN_SUITES, Kernel, Manifest, Origin, StepObserver,
     debian::{self, Suite},
     error::{WORDS, failed, here},
     frame_pointer, image,
@@ -131,7 +131,7 @@ impl Store {
     }
 
     /// The same; a kernel that came from Debian and is damaged is fetched again.
-    pub fn ensure(&self, name: &str, observer: &dyn Observer) -> Result<Kernel, Error> {
+    pub fn ensure(&self, name: &str, observer: &dyn StepObserver) -> Result<Kernel, Error> {
         let error = match self.find(name) {
             Err(error) => error,
             found => return found,
@@ -174,7 +174,7 @@ impl Store {
     }
 
     /// Adds the newest kernel of a Debian suite, or the kernel at a path.
-    pub fn add(&self, word: &str, observer: &dyn Observer) -> Result<Addition, Error> {
+    pub fn add(&self, word: &str, observer: &dyn StepObserver) -> Result<Addition, Error> {
         if word.contains('/') || Path::new(word).is_file() {
             return self.add_path(Path::new(word), observer);
         }
@@ -191,7 +191,7 @@ impl Store {
     }
 
     /// Builds the kernel with frame pointers, `6.12-fp`.
-    pub fn build_frame_pointer(&self, observer: &dyn Observer) -> Result<Addition, Error> {
+    pub fn build_frame_pointer(&self, observer: &dyn StepObserver) -> Result<Addition, Error> {
         frame_pointer::build(self, observer)
     }
 
@@ -204,7 +204,7 @@ impl Store {
         }))
     }
 
-    fn add_suite(&self, suite: &str, observer: &dyn Observer) -> Result<Addition, Error> {
+    fn add_suite(&self, suite: &str, observer: &dyn StepObserver) -> Result<Addition, Error> {
         let staging = Staging::begin(&self.folder, observer)?;
         let open = Suite::open(suite, &self.system, &staging, observer)?;
         let packages = open.newest()?;
@@ -219,7 +219,7 @@ impl Store {
             .map(Addition::New)
     }
 
-    fn add_path(&self, path: &Path, observer: &dyn Observer) -> Result<Addition, Error> {
+    fn add_path(&self, path: &Path, observer: &dyn StepObserver) -> Result<Addition, Error> {
         let release = image::release(path)?;
         let path = fs::canonicalize(path).map_err(failed("read", path))?;
         let folder = self.folder.join(&release);
@@ -253,7 +253,7 @@ impl Store {
     }
 
     /// Removes a kernel that was added; gives its release.
-    pub fn remove(&self, name: &str, observer: &dyn Observer) -> Result<String, Error> {
+    pub fn remove(&self, name: &str, observer: &dyn StepObserver) -> Result<String, Error> {
         let all = self.releases()?;
         let mut names: Vec<String> = if all.iter().any(|one| one == name) {
             vec![name.to_owned()]

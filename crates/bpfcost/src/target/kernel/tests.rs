@@ -46,7 +46,10 @@ impl Lab {
 
     fn add(&self, release: &str) {
         let image = self.tree("elsewhere", release);
-        let added = self.store.add(image.to_str().unwrap(), &Quiet).unwrap();
+        let added = self
+            .store
+            .add(image.to_str().unwrap(), &SilentObserver)
+            .unwrap();
         assert!(matches!(added, Addition::New(kernel) if kernel.release == release));
     }
 
@@ -175,7 +178,7 @@ fn kernels_of_the_system_are_there_too() {
         lab.refusal("6.1").contains("no kernel image"),
         "its name alone proves nothing"
     );
-    let refused = lab.store.remove("6.1.0-50", &Quiet).unwrap_err();
+    let refused = lab.store.remove("6.1.0-50", &SilentObserver).unwrap_err();
     assert!(
         matches!(refused, Error::Input(_)) && refused.to_string().contains("belongs to the system")
     );
@@ -217,11 +220,11 @@ fn damage_is_seen_and_told() {
     let release = "6.12.107+deb13-amd64";
     let image = format!("boot/vmlinuz-{release}");
     let modules = format!("lib/modules/{release}");
-    type Harm = fn(PathBuf);
-    let truncate: Harm = |path| fs::write(path, "").unwrap();
-    let remove: Harm = |path| fs::remove_file(path).unwrap();
-    let remove_all: Harm = |path| fs::remove_dir_all(path).unwrap();
-    let grow: Harm = |path| fs::write(path, "longer").unwrap();
+    type Damage = fn(PathBuf);
+    let truncate: Damage = |path| fs::write(path, "").unwrap();
+    let remove: Damage = |path| fs::remove_file(path).unwrap();
+    let remove_all: Damage = |path| fs::remove_dir_all(path).unwrap();
+    let grow: Damage = |path| fs::write(path, "longer").unwrap();
     for (what, harm, words) in [
         (
             image.clone(),
@@ -259,7 +262,7 @@ fn damage_is_seen_and_told() {
         assert!(matches!(&listed[0].state, KernelStatus::Damaged(what) if what.contains(words)));
         // It did not come from Debian, so it can't be fetched; but it can be added again.
         assert!(matches!(
-            lab.store.ensure("6.12", &Quiet),
+            lab.store.ensure("6.12", &SilentObserver),
             Err(Error::Damaged { .. })
         ));
         lab.add(release);
@@ -286,7 +289,7 @@ struct Notes {
     interrupt_at: Option<&'static str>,
 }
 
-impl Observer for Notes {
+impl StepObserver for Notes {
     fn doing(&self, step: &str) {
         self.told.borrow_mut().push(step.to_owned());
     }
@@ -326,7 +329,7 @@ fn nothing_is_left_of_one_that_was_interrupted_or_killed() {
     // What a kill left lies there, is no kernel, and goes away with the next addition.
     lab.write("store/.draft-x7f/kernel/boot/vmlinuz-6.1.4", b"half");
     assert_eq!(lab.store.list().unwrap(), []);
-    lab.store.add(word, &Quiet).unwrap();
+    lab.store.add(word, &SilentObserver).unwrap();
     assert_eq!(names(), ["6.1.5"]);
 }
 
@@ -354,15 +357,21 @@ fn additions_by_path() {
     let lab = Lab::new();
     let image = lab.tree("elsewhere", "6.1.5");
     let word = image.to_str().unwrap();
-    assert!(matches!(lab.store.add(word, &Quiet), Ok(Addition::New(_))));
     assert!(matches!(
-        lab.store.add(word, &Quiet),
+        lab.store.add(word, &SilentObserver),
+        Ok(Addition::New(_))
+    ));
+    assert!(matches!(
+        lab.store.add(word, &SilentObserver),
         Ok(Addition::Already(_))
     ));
     // Another build of the same release takes its place.
     fs::write(&image, [bz_image("6.1.5"), vec![1]].concat()).unwrap();
     let before = lab.store.find("6.1").unwrap();
-    assert!(matches!(lab.store.add(word, &Quiet), Ok(Addition::New(_))));
+    assert!(matches!(
+        lab.store.add(word, &SilentObserver),
+        Ok(Addition::New(_))
+    ));
     assert_eq!(lab.store.find("6.1").unwrap(), before);
     // One without modules says so.
     let built = lab.write("linux/bzImage", &bz_image("6.9.0-y"));
@@ -376,10 +385,10 @@ fn additions_by_path() {
             .any(|one| one.contains("6.9.0-y has no modules at"))
     );
     assert_eq!(lab.store.find("6.9").unwrap().modules, None);
-    assert_eq!(lab.store.remove("6.9", &Quiet).unwrap(), "6.9.0-y");
+    assert_eq!(lab.store.remove("6.9", &SilentObserver).unwrap(), "6.9.0-y");
     assert!(lab.store.find("6.9").is_err());
     lab.add("6.1.7");
-    let refused = lab.store.remove("6.1", &Quiet).unwrap_err();
+    let refused = lab.store.remove("6.1", &SilentObserver).unwrap_err();
     assert!(
         matches!(refused, Error::Input(_)) && refused.to_string().contains("6.1.5, 6.1.7"),
         "{refused}"

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use bpfcost::target::kernel::{Quiet, Store};
+use bpfcost::target::kernel::{SilentObserver, Store};
 
 use super::{
     archive::Archive,
@@ -163,14 +163,26 @@ fn one_that_is_damaged_is_fetched_again() {
     archive.kernel(NEW, "6.12.107-1");
     archive.publish("trixie");
     harm();
-    assert_eq!(store.ensure("6.12", &Quiet).expect("mended").release, OLD);
+    assert_eq!(
+        store
+            .ensure("6.12", &SilentObserver)
+            .expect("mended")
+            .release,
+        OLD
+    );
     assert_eq!(lab.kept(), [OLD]);
 
     // The newest takes its place where the suite no longer has it.
     archive.forget(&format!("linux-image-{OLD}"));
     archive.publish("trixie");
     harm();
-    assert_eq!(store.ensure("6.12", &Quiet).expect("replaced").release, NEW);
+    assert_eq!(
+        store
+            .ensure("6.12", &SilentObserver)
+            .expect("replaced")
+            .release,
+        NEW
+    );
     assert_eq!(lab.kept(), [NEW]);
 }
 

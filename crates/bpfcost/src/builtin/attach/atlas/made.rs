@@ -24,8 +24,8 @@ impl Atlas<'_> {
                 format!("timed on {}", text::line(&record.machine.cpu))
             }
         };
-        type Told<'a> = &'a dyn Fn(&Record) -> String;
-        let words: [(&str, Told<'_>); 6] = [
+        type ColumnText<'a> = &'a dyn Fn(&Record) -> String;
+        let words: [(&str, ColumnText<'_>); 6] = [
             ("target", &target::label),
             ("kernel", &|record| text::line(&record.machine.kernel)),
             ("its build", &|record| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use bpfcost_bpf::l7::{CallKind, ConnectionId, L7Call};
 use serde::Serialize;
 
-use super::flow::{Flow, Missed, Parsed, request, response};
+use super::flow::{Flow, HeadParse, SkipReason, request, response};
 
 /// What happened on all connections.
 #[derive(Debug, Default)]
@@ -83,8 +83,8 @@ impl Exchanges {
         };
         match taken {
             Ok(()) => {}
-            Err(Missed::Opaque) => self.counted.opaque += 1,
-            Err(Missed::Truncated) => self.counted.truncated += 1,
+            Err(SkipReason::Opaque) => self.counted.opaque += 1,
+            Err(SkipReason::Truncated) => self.counted.truncated += 1,
         }
     }
 
@@ -96,7 +96,7 @@ impl Exchanges {
 }
 
 impl Exchange {
-    fn read(&mut self, call: &L7Call<'_>, counted: &mut ExchangeCounts) -> Result<(), Missed> {
+    fn read(&mut self, call: &L7Call<'_>, counted: &mut ExchangeCounts) -> Result<(), SkipReason> {
         self.requests.take(call.payload, call.length, |bytes| {
             request(bytes, |method, path| {
                 counted.requests += 1;
@@ -115,11 +115,11 @@ impl Exchange {
         call: &L7Call<'_>,
         counted: &mut ExchangeCounts,
         endpoints: &mut BTreeMap<Endpoint, Latency>,
-    ) -> Result<(), Missed> {
+    ) -> Result<(), SkipReason> {
         self.responses.take(call.payload, call.length, |bytes| {
             // Without a request there is no answer.
             let Some(first) = self.waiting.front() else {
-                return Parsed::Other;
+                return HeadParse::Other;
             };
             let mut answer = None;
             let parsed = response(bytes, &first.method, |status| answer = Some(status));

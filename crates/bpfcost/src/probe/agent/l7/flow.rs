@@ -21,7 +21,7 @@ pub(super) enum Flow {
 
 /// What bytes are, taken as the head of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Parsed {
+pub(super) enum HeadParse {
     /// A head, its bytes and those of the body behind it; `None` where the head doesn't tell.
     Head { bytes: usize, body: Option<u64> },
     /// The beginning of one.
@@ -32,7 +32,7 @@ pub(super) enum Parsed {
 
 /// Why a call was not taken in to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missed {
+pub(super) enum SkipReason {
     /// No message can be recognised: encrypted ones, for example.
     Opaque,
     /// A head goes on behind what is known of the call.
@@ -46,8 +46,8 @@ impl Flow {
         &mut self,
         payload: &[u8],
         length: u64,
-        mut parse: impl FnMut(&[u8]) -> Parsed,
-    ) -> Result<(), Missed> {
+        mut parse: impl FnMut(&[u8]) -> HeadParse,
+    ) -> Result<(), SkipReason> {
         let mut at = 0;
         while at < length {
             match self {
@@ -66,12 +66,12 @@ impl Flow {
                     let fresh = payload.get(at as usize..).unwrap_or_default();
                     head.extend(fresh);
                     let parsed = if fresh.is_empty() {
-                        Parsed::Beginning
+                        HeadParse::Beginning
                     } else {
                         parse(head)
                     };
                     match parsed {
-                        Parsed::Head { bytes, body } => {
+                        HeadParse::Head { bytes, body } => {
                             at += (bytes - before) as u64;
                             *self = match body {
                                 Some(0) => Flow::Head(Vec::new()),
@@ -79,14 +79,14 @@ impl Flow {
                                 None => Flow::Lost,
                             };
                         }
-                        Parsed::Beginning if length > payload.len() as u64 => {
+                        HeadParse::Beginning if length > payload.len() as u64 => {
                             *self = Flow::Lost;
-                            return Err(Missed::Truncated);
+                            return Err(SkipReason::Truncated);
                         }
-                        Parsed::Beginning if head.len() <= MOST => return Ok(()),
-                        Parsed::Beginning | Parsed::Other => {
+                        HeadParse::Beginning if head.len() <= MOST => return Ok(()),
+                        HeadParse::Beginning | HeadParse::Other => {
                             *self = Flow::Lost;
-                            return Err(Missed::Opaque);
+                            return Err(SkipReason::Opaque);
                         }
                     }
                 }
@@ -97,7 +97,7 @@ impl Flow {
 }
 
 /// Takes bytes as the head of a request.
-pub(super) fn request(bytes: &[u8], found: impl FnOnce(&str, &str)) -> Parsed {
+pub(super) fn request(bytes: &[u8], found: impl FnOnce(&str, &str)) -> HeadParse {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     match request.parse(bytes) {
@@ -108,19 +108,19 @@ pub(super) fn request(bytes: &[u8], found: impl FnOnce(&str, &str)) -> Parsed {
             );
             let body = match body(request.headers) {
                 // A request without a word on it has none.
-                Body::Untold => Some(0),
-                Body::Bytes(body) => Some(body),
-                Body::Chunks => None,
+                BodyLength::Untold => Some(0),
+                BodyLength::Bytes(body) => Some(body),
+                BodyLength::Chunks => None,
             };
-            Parsed::Head { bytes, body }
+            HeadParse::Head { bytes, body }
         }
-        Ok(httparse::Status::Partial) => Parsed::Beginning,
-        Err(_) => Parsed::Other,
+        Ok(httparse::Status::Partial) => HeadParse::Beginning,
+        Err(_) => HeadParse::Other,
     }
 }
 
 /// Takes bytes as the head of an answer, to a request of that method.
-pub(super) fn response(bytes: &[u8], method: &str, found: impl FnOnce(u16)) -> Parsed {
+pub(super) fn response(bytes: &[u8], method: &str, found: impl FnOnce(u16)) -> HeadParse {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     match response.parse(bytes) {
@@ -129,24 +129,24 @@ pub(super) fn response(bytes: &[u8], method: &str, found: impl FnOnce(u16)) -> P
             found(status);
             let body = match body(response.headers) {
                 _ if method == "HEAD" || matches!(status, 100..200 | 204 | 304) => Some(0),
-                Body::Bytes(body) => Some(body),
-                Body::Untold | Body::Chunks => None,
+                BodyLength::Bytes(body) => Some(body),
+                BodyLength::Untold | BodyLength::Chunks => None,
             };
-            Parsed::Head { bytes, body }
+            HeadParse::Head { bytes, body }
         }
-        Ok(httparse::Status::Partial) => Parsed::Beginning,
-        Err(_) => Parsed::Other,
+        Ok(httparse::Status::Partial) => HeadParse::Beginning,
+        Err(_) => HeadParse::Other,
     }
 }
 
 /// What a head says of the body.
-enum Body {
+enum BodyLength {
     Untold,
     Bytes(u64),
     Chunks,
 }
 
-fn body(fields: &[httparse::Header<'_>]) -> Body {
+fn body(fields: &[httparse::Header<'_>]) -> BodyLength {
     let field = |name: &str| {
         let mut named = fields
             .iter()
@@ -154,11 +154,11 @@ fn body(fields: &[httparse::Header<'_>]) -> Body {
         named.next().map(|field| field.value)
     };
     if field("transfer-encoding").is_some() {
-        return Body::Chunks;
+        return BodyLength::Chunks;
     }
     let length = field("content-length").and_then(|value| std::str::from_utf8(value).ok());
     match length.and_then(|value| value.trim().parse().ok()) {
-        Some(bytes) => Body::Bytes(bytes),
-        None => Body::Untold,
+        Some(bytes) => BodyLength::Bytes(bytes),
+        None => BodyLength::Untold,
     }
 }

@@ -12,12 +12,12 @@ const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
 
 /// Calls on a connection, one a microsecond.
 #[derive(Default)]
-struct Fixture {
+struct CallSequence {
     exchanges: Exchanges,
     time_ns: u64,
 }
 
-impl Fixture {
+impl CallSequence {
     fn call(&mut self, act: CallKind, payload: &[u8], length: usize) {
         self.time_ns += 1000;
         self.exchanges.take(&L7Call {
@@ -54,7 +54,7 @@ impl Fixture {
 
 #[test]
 fn a_request_and_its_answer() {
-    let mut fixture = Fixture::default();
+    let mut fixture = CallSequence::default();
     fixture.read(GET);
     fixture.write(&[OK, b"hello"].concat());
     let (counted, endpoints) = fixture.told();
@@ -78,7 +78,7 @@ fn a_request_and_its_answer() {
 #[test]
 fn a_head_that_comes_in_pieces_is_put_together() {
     // Go's server reads one byte ahead while it answers, and the rest later.
-    let mut fixture = Fixture::default();
+    let mut fixture = CallSequence::default();
     for _ in 0..3 {
         fixture.read(&GET[..1]);
         fixture.read(&GET[1..20]);
@@ -95,7 +95,7 @@ fn a_head_that_comes_in_pieces_is_put_together() {
 
 #[test]
 fn bodies_are_passed_over_by_their_length() {
-    let mut fixture = Fixture::default();
+    let mut fixture = CallSequence::default();
     let body = b"GET /none HTTP/1.1\r\n\r\nHTTP/1.1 500 No\r\n\r\n";
     let post = format!("POST /x HTTP/1.1\r\ncontent-length: {}\r\n\r\n", body.len());
     fixture.read(&[post.as_bytes(), &body[..9]].concat());
@@ -114,7 +114,7 @@ fn bodies_are_passed_over_by_their_length() {
 
 #[test]
 fn requests_sent_at_once_are_answered_in_their_order() {
-    let mut fixture = Fixture::default();
+    let mut fixture = CallSequence::default();
     fixture.read(&[GET, b"HEAD /a HTTP/1.1\r\n\r\n", GET].concat());
     fixture.write(&[OK, b"hello"].concat());
     // To HEAD there is a length, but no body.
@@ -126,7 +126,7 @@ fn requests_sent_at_once_are_answered_in_their_order() {
 
 #[test]
 fn an_answer_may_be_announced() {
-    let mut fixture = Fixture::default();
+    let mut fixture = CallSequence::default();
     fixture.read(b"PUT /a HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
     fixture.write(b"HTTP/1.1 100 Continue\r\n\r\n");
     fixture.read(b"ab");
@@ -138,7 +138,7 @@ fn an_answer_may_be_announced() {
 
 #[test]
 fn chunks_are_waited_out() {
-    let mut fixture = Fixture::default();
+    let mut fixture = CallSequence::default();
     for _ in 0..2 {
         fixture.read(GET);
         fixture.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
@@ -150,7 +150,7 @@ fn chunks_are_waited_out() {
 
 #[test]
 fn what_is_encrypted_is_no_request() {
-    let mut fixture = Fixture::default();
+    let mut fixture = CallSequence::default();
     fixture.read(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03");
     fixture.write(b"\x16\x03\x03\x00\x7a\x02");
     fixture.read(b"\x17\x03\x03\x00\x45");
@@ -160,7 +160,7 @@ fn what_is_encrypted_is_no_request() {
 
 #[test]
 fn a_head_longer_than_what_is_kept_is_told() {
-    let mut fixture = Fixture::default();
+    let mut fixture = CallSequence::default();
     fixture.call(CallKind::Read, &GET[..20], 2000);
     fixture.read(GET);
     let (counted, _) = fixture.told();
@@ -169,7 +169,7 @@ fn a_head_longer_than_what_is_kept_is_told() {
 
 #[test]
 fn a_connection_that_is_closed_is_forgotten() {
-    let mut fixture = Fixture::default();
+    let mut fixture = CallSequence::default();
     fixture.read(&GET[..10]);
     fixture.call(CallKind::Close, b"", 0);
     fixture.read(GET);
