@@ -196,15 +196,15 @@ mod tests {
 
     /// A record or a plan: something that has a layout among its keys.
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Shown {
+    struct LayoutHolder {
         seed: u64,
         #[serde(default, flatten)]
         layout: Layout,
         cases: Vec<u64>,
     }
 
-    fn shown(layout: Layout) -> Shown {
-        Shown {
+    fn shown(layout: Layout) -> LayoutHolder {
+        LayoutHolder {
             seed: (1 << 53) - 1,
             layout,
             cases: vec![1, 2],
@@ -226,13 +226,16 @@ mod tests {
             Layout::Unknown("tree".into()),
         ] {
             let json = serde_json::to_string(&shown(layout.clone())).unwrap();
-            assert_eq!(serde_json::from_str::<Shown>(&json).unwrap(), shown(layout));
+            assert_eq!(
+                serde_json::from_str::<LayoutHolder>(&json).unwrap(),
+                shown(layout)
+            );
         }
     }
 
     #[test]
     fn records_from_before_it_had_a_name_have_theirs() {
-        let read = |json: &str| serde_json::from_str::<Shown>(json).unwrap().layout;
+        let read = |json: &str| serde_json::from_str::<LayoutHolder>(json).unwrap().layout;
         let old = r#"{"seed":1,"grid":{"rows":"attach","columns":"body"},"cases":[]}"#;
         assert_eq!(read(old), Layout::Grid(grid()));
         let curves = r#"{"seed":1,"scaling":{"over":"threads","series":"pool","rate":"pairs_per_s"},"cases":[]}"#;
@@ -244,14 +247,16 @@ mod tests {
     #[test]
     fn what_a_newer_version_declares_is_unknown_and_no_error() {
         let newer = r#"{"seed":1,"layout":"tree","tree":{"root":"a"},"cases":[]}"#;
-        let read: Shown = serde_json::from_str(newer).unwrap();
+        let read: LayoutHolder = serde_json::from_str(newer).unwrap();
         assert_eq!(read.layout, Layout::Unknown("tree".into()));
     }
 
     #[test]
     fn what_is_malformed_is_an_error() {
         let bad = r#"{"seed":1,"grid":{"rows":3},"cases":[]}"#;
-        let error = serde_json::from_str::<Shown>(bad).unwrap_err().to_string();
+        let error = serde_json::from_str::<LayoutHolder>(bad)
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("rows") || error.contains("string"),
             "{error}"

@@ -91,11 +91,11 @@ fn lines(case: &CaseRecord, record: &Record) -> Table {
         ("Validation", validation.unwrap_or_default()),
         ("Also (medians)", medians.collect::<Vec<_>>().join(", ")),
     ];
-    type Fact = (&'static str, String);
+    type LabelledText = (&'static str, String);
     Table::of(
         vec![
-            Head::words("").of(|line: &Fact| Cell::words(line.0)),
-            Head::words("").of(|line: &Fact| Cell::words(&line.1)),
+            Head::words("").of(|line: &LabelledText| Cell::words(line.0)),
+            Head::words("").of(|line: &LabelledText| Cell::words(&line.1)),
         ],
         lines.iter().filter(|line| !line.1.is_empty()),
     )

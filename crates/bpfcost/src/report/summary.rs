@@ -4,16 +4,16 @@ use crate::{
     experiment::{ENDED, LET_GO, Role},
     measure::{Stop, Warning},
     record::{CaseRecord, Record, Status, Verdict},
-    report::{number, target, text, view::Layout, words},
+    report::{number, target, text, view::ViewLayout, words},
 };
 
 /// The record in one sentence.
 pub fn sentence(record: &Record) -> String {
-    of(record, &Layout::of(record))
+    of(record, &ViewLayout::of(record))
 }
 
 /// The same, of its layout.
-pub(super) fn of(record: &Record, layout: &Layout<'_>) -> String {
+pub(super) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
     let mut parts = match layout.sentence() {
         Some(told) => vec![told],
         None => std::iter::once(costs(record))

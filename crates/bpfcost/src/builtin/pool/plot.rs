@@ -9,7 +9,7 @@ use crate::report::{
     number, rows,
     scaling::{
         Chart, RateUnit,
-        plot::{Hues, own},
+        plot::{SeriesColours, own},
     },
     text,
 };
@@ -20,7 +20,7 @@ pub(super) fn predicted(
     prediction: &Prediction,
     tables: &[PublishedTable],
 ) -> Vec<Plot> {
-    let mut hues = Hues::of(chart);
+    let mut hues = SeriesColours::of(chart);
     let mut plots = Vec::new();
     if !prediction.curves.is_empty() {
         plots.push(here(chart, prediction, &mut hues));
@@ -33,7 +33,7 @@ pub(super) fn predicted(
 }
 
 /// This machine: measured where it has CPUs, predicted beyond.
-fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut Hues<'_>) -> Plot {
+fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut SeriesColours<'_>) -> Plot {
     let mut lines = Vec::new();
     for (series, rates) in &prediction.curves {
         let hue = hues.hue(series);
@@ -74,7 +74,11 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut Hues<'_>) -> Plot
 }
 
 /// A published table: hollow marks as published, dashed lines as predicted.
-fn published(chart: &Chart<'_>, (table, rows): &PublishedTable, hues: &mut Hues<'_>) -> Plot {
+fn published(
+    chart: &Chart<'_>,
+    (table, rows): &PublishedTable,
+    hues: &mut SeriesColours<'_>,
+) -> Plot {
     let mut lines = Vec::new();
     for rows in rows.chunk_by(|a, b| a.series == b.series) {
         let hue = hues.hue(rows[0].series);

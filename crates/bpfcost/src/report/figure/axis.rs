@@ -8,14 +8,14 @@ use crate::report::number;
 pub(super) struct Axis {
     low: f64,
     high: f64,
-    scale: Scale,
+    scale: AxisScale,
     /// Value and label.
     ticks: Vec<(f64, String)>,
 }
 
 /// How values are spread over the width.
 #[derive(Clone, Copy, Debug)]
-enum Scale {
+enum AxisScale {
     /// Evenly.
     Linear,
     /// Evenly up to about this size, and by magnitude beyond.
@@ -49,7 +49,7 @@ impl Axis {
         Axis {
             low: 0.0,
             high: high * (1.0 + FREE),
-            scale: Scale::Linear,
+            scale: AxisScale::Linear,
             ticks,
         }
     }
@@ -61,7 +61,7 @@ impl Axis {
         let mut axis = Axis {
             low: low.min(-2.0 * bend),
             high: high.max(2.0 * bend),
-            scale: Scale::Bent(bend),
+            scale: AxisScale::Bent(bend),
             ticks: Vec::new(),
         };
         let room = (axis.bent(axis.high) - axis.bent(axis.low)) * FREE;
@@ -122,7 +122,7 @@ impl Axis {
         Axis {
             low: low * (-room).exp(),
             high: high * room.exp(),
-            scale: Scale::Log,
+            scale: AxisScale::Log,
             ticks: Vec::new(),
         }
     }
@@ -149,9 +149,9 @@ impl Axis {
 
     fn bent(&self, value: f64) -> f64 {
         match self.scale {
-            Scale::Linear => value,
-            Scale::Bent(bend) => (value / bend).asinh(),
-            Scale::Log => value.ln(),
+            AxisScale::Linear => value,
+            AxisScale::Bent(bend) => (value / bend).asinh(),
+            AxisScale::Log => value.ln(),
         }
     }
 

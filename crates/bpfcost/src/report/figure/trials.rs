@@ -48,7 +48,7 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
         None => String::new(),
     };
     let mut svg = Svg::new("trials", HEIGHT, &title, &desc);
-    let scale = Scale { low, high };
+    let scale = TrialRange { low, high };
     if let Some(raw) = &case.raw {
         if let Some(ci95) = raw.ci95 {
             let [bottom, top] = ci95.map(|end| scale.y(end));
@@ -75,12 +75,12 @@ pub(crate) fn render(case: &CaseRecord, record: &Record) -> Option<String> {
     ))
 }
 
-struct Scale {
+struct TrialRange {
     low: f64,
     high: f64,
 }
 
-impl Scale {
+impl TrialRange {
     /// 0 at the smallest trial, 1 at the largest.
     fn share(&self, value: f64) -> f64 {
         // Halves, for the whole range may be more than a number holds.
@@ -98,7 +98,7 @@ impl Scale {
 }
 
 /// Trials that fall together as a line over all of them, darker over the middle half.
-fn ranges(svg: &mut Svg, trials: &[(f64, f64)], scale: &Scale) {
+fn ranges(svg: &mut Svg, trials: &[(f64, f64)], scale: &TrialRange) {
     let column = |trial: &(f64, f64)| (trial.0 * ACROSS as f64) as usize;
     for together in trials.chunk_by(|one, next| column(one) == column(next)) {
         let mut values: Vec<f64> = together.iter().map(|trial| trial.1).collect();

@@ -10,12 +10,12 @@ use crate::{
 };
 
 /// Which colour each name has.
-pub(crate) struct Hues<'a>(Vec<&'a str>);
+pub(crate) struct SeriesColours<'a>(Vec<&'a str>);
 
-impl<'a> Hues<'a> {
+impl<'a> SeriesColours<'a> {
     /// Those of the record's own curves, so that a name has one colour on the whole page.
     pub(crate) fn of(chart: &Chart<'a>) -> Self {
-        Hues(chart.curves.series())
+        SeriesColours(chart.curves.series())
     }
 
     /// The colour of a name.
@@ -30,7 +30,7 @@ impl<'a> Hues<'a> {
 
 /// What was measured under some circumstances.
 pub(super) fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
-    let mut hues = Hues::of(chart);
+    let mut hues = SeriesColours::of(chart);
     let order = super::rate::order(chart, group);
     let lines = order
         .into_iter()

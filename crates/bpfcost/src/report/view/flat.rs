@@ -166,10 +166,10 @@ pub(super) fn batches(groups: &[RowGroup<'_>], record: &Record, detail: Detail) 
     let count = |value: f64, _: &Raw| number::count(value as u64);
     let stddev = |value: f64, _: &Raw| number::fixed(value, number::decimals(value).min(3));
     let share = |value: f64, _: &Raw| number::percent(value);
-    type Value = fn(&Raw) -> f64;
+    type RawField = fn(&Raw) -> f64;
     type Show<'a> = &'a dyn Fn(f64, &Raw) -> String;
     let loads = if counted { "loads" } else { "epochs" };
-    let values: [(&str, Value, Show<'_>, bool); 10] = [
+    let values: [(&str, RawField, Show<'_>, bool); 10] = [
         (loads, |raw| raw.epochs as f64, &count, true),
         ("n", |raw| raw.trials as f64, &count, true),
         ("median", |raw| raw.p50, &number, true),

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// How the cases of a record are laid out.
-pub(super) enum Layout<'a> {
+pub(super) enum ViewLayout<'a> {
     /// One below the other, by heading.
     Flat,
     /// As rows and columns.
@@ -34,33 +34,33 @@ pub(super) enum Layout<'a> {
     Workload(WorkloadReport<'a>),
 }
 
-impl<'a> Layout<'a> {
+impl<'a> ViewLayout<'a> {
     /// That of a record; flat where its cases do not fit what it declares.
     pub(super) fn of(record: &'a Record) -> Self {
-        let workload = || WorkloadReport::new(record).map(Layout::Workload);
-        let grid = || GridTable::new(record).map(Layout::Grid);
-        let curves = || Chart::new(record).map(Layout::Curves);
+        let workload = || WorkloadReport::new(record).map(ViewLayout::Workload);
+        let grid = || GridTable::new(record).map(ViewLayout::Grid);
+        let curves = || Chart::new(record).map(ViewLayout::Curves);
         let known = workload().or_else(grid).or_else(curves);
-        known.unwrap_or(Layout::Flat)
+        known.unwrap_or(ViewLayout::Flat)
     }
 
     /// The result in a sentence without its end; `None` where every case stands by itself.
     pub(super) fn sentence(&self) -> Option<String> {
         match self {
-            Layout::Flat => None,
-            Layout::Grid(grid_table) => grid::sentence(grid_table),
-            Layout::Curves(chart) => scaling::sentence(chart),
-            Layout::Workload(overhead) => workload::sentence(overhead),
+            ViewLayout::Flat => None,
+            ViewLayout::Grid(grid_table) => grid::sentence(grid_table),
+            ViewLayout::Curves(chart) => scaling::sentence(chart),
+            ViewLayout::Workload(overhead) => workload::sentence(overhead),
         }
     }
 
     /// What leads.
     fn lead(&self, detail: Detail) -> Vec<Section> {
         match self {
-            Layout::Flat => Vec::new(),
-            Layout::Grid(grid_table) => grid_table.sections(detail),
-            Layout::Curves(chart) => chart.sections(detail),
-            Layout::Workload(overhead) => overhead.sections(detail),
+            ViewLayout::Flat => Vec::new(),
+            ViewLayout::Grid(grid_table) => grid_table.sections(detail),
+            ViewLayout::Curves(chart) => chart.sections(detail),
+            ViewLayout::Workload(overhead) => overhead.sections(detail),
         }
     }
 
@@ -68,9 +68,9 @@ impl<'a> Layout<'a> {
     fn others(&self, record: &'a Record, all: bool) -> (Vec<RowGroup<'a>>, Vec<PairRow<'a>>) {
         match self {
             // Its own tables have every value.
-            Layout::Workload(_) => (Vec::new(), Vec::new()),
-            Layout::Grid(_) if !all => (Vec::new(), Vec::new()),
-            Layout::Curves(chart) if !all => (chart.others(), chart.other_pairs()),
+            ViewLayout::Workload(_) => (Vec::new(), Vec::new()),
+            ViewLayout::Grid(_) if !all => (Vec::new(), Vec::new()),
+            ViewLayout::Curves(chart) if !all => (chart.others(), chart.other_pairs()),
             _ => (rows::groups(record), rows::pairs(record)),
         }
     }
@@ -83,7 +83,7 @@ pub(super) fn is_workload(record: &Record) -> bool {
 
 /// A record as it is shown, with the sections that its experiment has of its own.
 pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
-    let layout = Layout::of(record);
+    let layout = ViewLayout::of(record);
     let mut failed = problems(record);
     failed.extend(unknown(record));
     let warnings = warnings::of(record, detail);
