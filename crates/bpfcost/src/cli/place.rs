@@ -20,7 +20,7 @@ use super::{
 use crate::{
     experiment::Experiment,
     measure::{self, Event, Measurements, Monotonic, Plan, Stop, Warning},
-    record::{Disturbance, Feature, Machine},
+    record::{Disturbance, FeatureRecord, Machine},
     target::{
         CheckState, Host, Target,
         guest::{
@@ -150,9 +150,9 @@ pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Ma
 }
 
 /// What of BPF the kernel of this process has and lacks.
-pub(super) fn features() -> Result<Vec<Feature>> {
+pub(super) fn features() -> Result<Vec<FeatureRecord>> {
     let told = |feature: bpfcost_bpf::Feature| {
-        Ok(Feature {
+        Ok(FeatureRecord {
             name: feature.to_string(),
             missing: feature.missing()?.map(|missing| missing.to_string()),
         })

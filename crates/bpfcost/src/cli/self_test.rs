@@ -20,7 +20,9 @@ use crate::{
     builtin::aa::AaTest,
     experiment::Experiment,
     measure::{self, Measurements, Monotonic, Plan, Stop},
-    record::{self, Change, Outcome, Record, SessionFile, SessionSpread, Status, Verdict},
+    record::{
+        self, Change, ChangeOutcome, Record, SessionFile, SessionSpread, Status, VerdictRecord,
+    },
     target::Host,
 };
 
@@ -197,7 +199,7 @@ fn sessions(args: &Args, cpu: u32, interrupted: &AtomicBool) -> Result<Option<Ve
 /// Whether false alarms are as rare as promised.
 fn alarms(sessions: &[Record]) -> Result<bool> {
     say!("\nA/A: {} runs, each case against itself", sessions.len())?;
-    let false_alarm = |verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
+    let false_alarm = |verdict| matches!(verdict, VerdictRecord::Slower | VerdictRecord::Faster);
     let mut alarmed = 0;
     for (number, record) in sessions.iter().enumerate() {
         let alarms: Vec<_> = record
@@ -247,8 +249,12 @@ fn no_changes(sessions: &[Record]) -> Result<bool> {
         let changes = record::compare(&neighbours[..1], &neighbours[1..], Some(THRESHOLD), |_| {
             spread
         })?;
-        let changed =
-            |change: &Change| matches!(change.outcome, Outcome::Regressed | Outcome::Improved);
+        let changed = |change: &Change| {
+            matches!(
+                change.outcome,
+                ChangeOutcome::Regressed | ChangeOutcome::Improved
+            )
+        };
         found += usize::from(changes.cases.iter().any(changed));
     }
     let pairs = sessions.len() - 1;

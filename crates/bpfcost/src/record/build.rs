@@ -9,8 +9,8 @@ use bpfcost_stats::{
 };
 
 use super::{
-    Asked, BudgetVerdict, CaseRecord, Comparison, Cost, Machine, MetricRecord, MetricValue, Mode,
-    Raw, Record, SCHEMA, Spread, Status, Verdict, exact,
+    Asked, BudgetVerdict, CaseRecord, ComparisonRecord, Cost, Machine, MetricRecord, MetricValue,
+    ModeRecord, Raw, Record, SCHEMA, SpreadRecord, Status, VerdictRecord, exact,
     net::{NetInputs, net, second_reset},
     noise::noise,
 };
@@ -225,7 +225,7 @@ impl RunData {
         plan: &Plan,
         measured: &Measurements,
         cases: &[CaseRecord],
-    ) -> Vec<Comparison> {
+    ) -> Vec<ComparisonRecord> {
         if plan.counts() {
             let cost = |name: &str| Cost::raw(&cases[self.valid(plan, name)?]);
             let compared = plan.pairs.iter().filter_map(|pair| {
@@ -249,7 +249,7 @@ impl RunData {
         measured: &Measurements,
         medians: &[Vec<f64>],
         policy: &Policy,
-    ) -> Vec<Comparison> {
+    ) -> Vec<ComparisonRecord> {
         let (pairs, differences): (Vec<&Pair>, Vec<Differences>) = plan
             .pairs
             .iter()
@@ -314,7 +314,7 @@ impl RunData {
         plan.metrics.iter().map(of).collect()
     }
 
-    fn spread(&self, plan: &Plan, measured: &Measurements, session: Option<f64>) -> Spread {
+    fn spread(&self, plan: &Plan, measured: &Measurements, session: Option<f64>) -> SpreadRecord {
         let cases: Vec<spreads::Spread> = plan
             .cases
             .iter()
@@ -326,7 +326,7 @@ impl RunData {
         let live = live.filter(|(_, data)| data.live());
         let typical = spreads::Spread::typical(&cases);
         let percent = |share: f64| share * 100.0;
-        Spread {
+        SpreadRecord {
             session: session.filter(|share| share.is_finite()).map(percent),
             epoch: percent(typical.map_or(0.0, |spread| spread.epoch)),
             trial: percent(typical.map_or(0.0, |spread| spread.trial)),
@@ -337,13 +337,13 @@ impl RunData {
     }
 }
 
-impl From<StatsVerdict> for Verdict {
+impl From<StatsVerdict> for VerdictRecord {
     fn from(verdict: StatsVerdict) -> Self {
         match verdict {
-            StatsVerdict::Slower => Verdict::Slower,
-            StatsVerdict::Faster => Verdict::Faster,
-            StatsVerdict::Same { .. } => Verdict::Same,
-            StatsVerdict::Unresolved { .. } => Verdict::Unresolved,
+            StatsVerdict::Slower => VerdictRecord::Slower,
+            StatsVerdict::Faster => VerdictRecord::Faster,
+            StatsVerdict::Same { .. } => VerdictRecord::Same,
+            StatsVerdict::Unresolved { .. } => VerdictRecord::Unresolved,
         }
     }
 }
@@ -370,7 +370,7 @@ pub(super) fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
         modes: modes::two_modes(medians)
             .into_iter()
             .flatten()
-            .map(|mode| Mode {
+            .map(|mode| ModeRecord {
                 value: mode.value,
                 share: mode.share,
             })
@@ -396,15 +396,15 @@ fn comparison(
     differences: &Differences,
     policy: &Policy,
     resolve_s: impl Fn(f64) -> Option<f64>,
-) -> Option<Comparison> {
-    let verdict = Verdict::from(judged.verdict);
+) -> Option<ComparisonRecord> {
+    let verdict = VerdictRecord::from(judged.verdict);
     let relative = hodges_lehmann(&differences.log_ratio)?;
     let open = judged.budget == Some(StatsBudget::CantTell);
     let from_budget = policy
         .budget
         .filter(|_| open)
         .map(|budget| (budget.ln_1p() - relative).abs());
-    Some(Comparison {
+    Some(ComparisonRecord {
         case: pair.case.clone(),
         baseline: pair.baseline.clone(),
         about: pair.about.clone(),
@@ -418,7 +418,7 @@ fn comparison(
             .detectable
             .map(|share| share * 100.0)
             .filter(|percent| percent.is_finite()),
-        resolve_s: (verdict == Verdict::Unresolved)
+        resolve_s: (verdict == VerdictRecord::Unresolved)
             .then(|| resolve_s(policy.margin.ln_1p()))
             .flatten(),
         budget_s: from_budget.and_then(resolve_s),

@@ -55,7 +55,7 @@ pub struct Change {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
     /// What can be said.
-    pub outcome: Outcome,
+    pub outcome: ChangeOutcome,
     /// The old side; null where its case was invalid.
     pub old: Option<Side>,
     /// The new side; null where its case was invalid.
@@ -69,7 +69,7 @@ pub struct Change {
     /// Two-sided p of "no change", unadjusted.
     pub p: Option<f64>,
     /// Where the interval comes from.
-    pub basis: Option<Basis>,
+    pub basis: Option<ChangeBasis>,
     /// Percent: the change that would have been seen about three times in four, where the outcome
     /// is `unresolved`.
     pub detectable: Option<f64>,
@@ -80,7 +80,7 @@ pub struct Change {
 /// What can be said of a case, with the gate's threshold in mind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
+pub enum ChangeOutcome {
     /// It surely costs more, and surely by more than the threshold.
     Regressed,
     /// It surely costs less, and surely by more than the threshold.
@@ -114,7 +114,7 @@ pub struct Side {
 /// Where the interval of a change comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Basis {
+pub enum ChangeBasis {
     /// From the sessions themselves, exactly.
     Sessions,
     /// From intervals within sessions, widened by the spread between sessions.

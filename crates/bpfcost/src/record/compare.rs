@@ -35,8 +35,8 @@ use bpfcost_stats::{
 };
 
 use super::{
-    Basis, CaseRecord, Change, Changes, CompareError, Gate, Machine, Outcome, Record, SCHEMA,
-    compat, exact,
+    CaseRecord, Change, ChangeBasis, ChangeOutcome, Changes, CompareError, Gate, Machine, Record,
+    SCHEMA, compat, exact,
     session::spread_between,
     sides::{
         RecordGroup, costs, distinct, estimates, failed, groups, judged, named, one_sided, run,
@@ -134,13 +134,13 @@ fn settle(changes: &mut Changes) {
         let Some(rejected) = change.p.and_then(|_| rejected.next()) else {
             continue;
         };
-        if change.outcome == Outcome::Same {
+        if change.outcome == ChangeOutcome::Same {
             continue;
         }
         change.outcome = beyond(change.relative_ci90, threshold)
             .filter(|_| rejected)
-            .unwrap_or(Outcome::Unresolved);
-        if change.outcome != Outcome::Unresolved {
+            .unwrap_or(ChangeOutcome::Unresolved);
+        if change.outcome != ChangeOutcome::Unresolved {
             change.detectable = None;
         } else if rejected {
             change.note =
@@ -148,9 +148,9 @@ fn settle(changes: &mut Changes) {
         }
     }
     let has = |outcome| changes.cases.iter().any(|change| change.outcome == outcome);
-    changes.gate = if has(Outcome::Regressed) {
+    changes.gate = if has(ChangeOutcome::Regressed) {
         Gate::Regressed
-    } else if has(Outcome::Invalid) {
+    } else if has(ChangeOutcome::Invalid) {
         Gate::Invalid
     } else {
         Gate::Passed
@@ -158,13 +158,13 @@ fn settle(changes: &mut Changes) {
 }
 
 /// Which side of ± threshold the interval of a cost wholly lies on.
-fn beyond(interval: Option<[f64; 2]>, threshold: f64) -> Option<Outcome> {
+fn beyond(interval: Option<[f64; 2]>, threshold: f64) -> Option<ChangeOutcome> {
     let [low, high] = interval?;
     if low > threshold {
-        Some(Outcome::Regressed)
+        Some(ChangeOutcome::Regressed)
     } else if high < -threshold / (1.0 + threshold) {
         // As much less as the threshold is more: 1 / (1 + t) − 1.
-        Some(Outcome::Improved)
+        Some(ChangeOutcome::Improved)
     } else {
         None
     }
@@ -190,7 +190,7 @@ impl RecordGroup<'_> {
             let (old, new) = (sessions(&self.old, &name), sessions(&self.new, &name));
             if let Some(problem) = failed(&self.new, &name) {
                 changes.cases.push(Change {
-                    outcome: Outcome::Invalid,
+                    outcome: ChangeOutcome::Invalid,
                     old: side(&old),
                     note: Some(problem),
                     ..self.blank(&name)
@@ -211,7 +211,7 @@ impl RecordGroup<'_> {
                     old: side(old),
                     new: side(new),
                     relative,
-                    basis: Some(Basis::Counts),
+                    basis: Some(ChangeBasis::Counts),
                     ..self.blank(name)
                 }
             };
@@ -288,8 +288,8 @@ impl RecordGroup<'_> {
         let told = found.relative.is_some();
         Change {
             outcome: match found.verdict {
-                StatsVerdict::Same { .. } => Outcome::Same,
-                _ => Outcome::Unresolved,
+                StatsVerdict::Same { .. } => ChangeOutcome::Same,
+                _ => ChangeOutcome::Unresolved,
             },
             old,
             new,
@@ -302,8 +302,8 @@ impl RecordGroup<'_> {
             relative_ci90: found.relative90.map(|i| [i.low, i.high]),
             p: told.then_some(found.p),
             basis: told.then_some(match found.basis {
-                StatsBasis::Sessions { .. } => Basis::Sessions,
-                StatsBasis::Widened => Basis::Widened,
+                StatsBasis::Sessions { .. } => ChangeBasis::Sessions,
+                StatsBasis::Widened => ChangeBasis::Widened,
             }),
             detectable: detectable
                 .map(|share| share * 100.0)

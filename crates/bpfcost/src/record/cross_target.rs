@@ -20,8 +20,8 @@ use bpfcost_stats::{
 };
 
 use super::{
-    CaseRecord, CompareError, Cost, DEFAULT_SESSION_SPREAD, Outcome, Record, Verdict, compat,
-    exact,
+    CaseRecord, ChangeOutcome, CompareError, Cost, DEFAULT_SESSION_SPREAD, Record, VerdictRecord,
+    compat, exact,
     sides::{estimates, pooled},
 };
 use crate::experiment::{Grid, Role, Unit};
@@ -91,8 +91,8 @@ pub struct Difference {
     pub relative: f64,
     /// Its 95 % interval, the spread between sessions included; `None` for counts.
     pub relative_ci95: Option<[f64; 2]>,
-    /// What can be said: [`Verdict::Slower`] where it costs more here.
-    pub verdict: Verdict,
+    /// What can be said: [`VerdictRecord::Slower`] where it costs more here.
+    pub verdict: VerdictRecord,
 }
 
 /// The records of each experiment, in the order in which experiments first appear.
@@ -316,7 +316,7 @@ fn judge(
         rows[*row].cells[*column].difference = Some(Difference {
             relative: relative.value,
             relative_ci95: Some([relative.low, relative.high]),
-            verdict: Verdict::from(found.verdict),
+            verdict: VerdictRecord::from(found.verdict),
         });
     }
     spread
@@ -345,10 +345,10 @@ fn counted(old: Cost, new: Cost) -> Option<Difference> {
         relative: relative?,
         relative_ci95: None,
         verdict: match outcome {
-            Outcome::Regressed => Verdict::Slower,
-            Outcome::Improved => Verdict::Faster,
-            Outcome::Same => Verdict::Same,
-            Outcome::Unresolved | Outcome::Invalid => Verdict::Unresolved,
+            ChangeOutcome::Regressed => VerdictRecord::Slower,
+            ChangeOutcome::Improved => VerdictRecord::Faster,
+            ChangeOutcome::Same => VerdictRecord::Same,
+            ChangeOutcome::Unresolved | ChangeOutcome::Invalid => VerdictRecord::Unresolved,
         },
     })
 }

@@ -7,7 +7,10 @@
 
 use bpfcost_stats::{Count, Sample, Sense, count, judge_exact, verdict::Verdict as StatsVerdict};
 
-use super::{BudgetVerdict, CaseRecord, Comparison, Cost, Net, Outcome, Raw, Verdict, build};
+use super::{
+    BudgetVerdict, CaseRecord, ChangeOutcome, ComparisonRecord, Cost, Net, Raw, VerdictRecord,
+    build,
+};
 use crate::{experiment::Pair, measure::CaseData};
 
 /// A case's count over all its loads. Where no trial repeats another, loads may still: each of them lives
@@ -77,7 +80,7 @@ pub(super) fn comparison(
     case: &Cost,
     baseline: &Cost,
     budget: Option<f64>,
-) -> Option<Comparison> {
+) -> Option<ComparisonRecord> {
     let relative = case.value / baseline.value - 1.0;
     let (range, base) = (case.ends?, baseline.ends?);
     if !relative.is_finite() {
@@ -90,7 +93,7 @@ pub(super) fn comparison(
         StatsVerdict::Unresolved { detectable } => detectable,
         _ => None,
     };
-    Some(Comparison {
+    Some(ComparisonRecord {
         case: pair.case.clone(),
         baseline: pair.baseline.clone(),
         about: pair.about.clone(),
@@ -100,7 +103,7 @@ pub(super) fn comparison(
         relative_ci95: None,
         // Nothing is left to chance, so that chance explains either nothing or everything.
         p: if differs { 0.0 } else { 1.0 },
-        verdict: Verdict::from(judged),
+        verdict: VerdictRecord::from(judged),
         detectable: detectable.map(|share| share * 100.0),
         resolve_s: None,
         budget_s: None,
@@ -115,7 +118,7 @@ pub(super) fn comparison(
 
 /// What became of a case between two sides: by the ranges that its count takes over the loads of each
 /// (over all trials, where neither trials nor loads repeat).
-pub(super) fn change(old: &[Cost], new: &[Cost], threshold: f64) -> (Outcome, Option<f64>) {
+pub(super) fn change(old: &[Cost], new: &[Cost], threshold: f64) -> (ChangeOutcome, Option<f64>) {
     let costs = || old.iter().chain(new);
     let rounding = costs().map(|cost| cost.rounding).fold(0.0, f64::max);
     let range = |side: &[Cost]| -> Option<[f64; 2]> {
@@ -132,19 +135,19 @@ pub(super) fn change(old: &[Cost], new: &[Cost], threshold: f64) -> (Outcome, Op
         .map(|(new, old)| new / old - 1.0)
         .filter(|relative| relative.is_finite());
     let (Some(old), Some(new)) = (range(old), range(new)) else {
-        return (Outcome::Unresolved, relative);
+        return (ChangeOutcome::Unresolved, relative);
     };
     let (least, most) = (new[0] / old[1] - 1.0, new[1] / old[0] - 1.0);
     // What the clock rounds is no change.
     let threshold = threshold + rounding / old[0].abs();
     let outcome = if least >= -threshold && most <= threshold {
-        Outcome::Same
+        ChangeOutcome::Same
     } else if least > threshold {
-        Outcome::Regressed
+        ChangeOutcome::Regressed
     } else if most < -threshold {
-        Outcome::Improved
+        ChangeOutcome::Improved
     } else {
-        Outcome::Unresolved
+        ChangeOutcome::Unresolved
     };
     (outcome, relative)
 }
@@ -236,17 +239,17 @@ mod tests {
         let within = BudgetVerdict::Within;
         assert_eq!(
             verdict([100.0; 2], [100.0; 2]),
-            (Verdict::Same, within, 1.0)
+            (VerdictRecord::Same, within, 1.0)
         );
         assert_eq!(
             verdict([101.0; 2], [100.0; 2]),
-            (Verdict::Slower, within, 0.0)
+            (VerdictRecord::Slower, within, 0.0)
         );
-        assert_eq!(verdict([100.0; 2], [101.0; 2]).0, Verdict::Faster);
+        assert_eq!(verdict([100.0; 2], [101.0; 2]).0, VerdictRecord::Faster);
         assert_eq!(verdict([200.0; 2], [100.0; 2]).1, BudgetVerdict::Over);
         assert_eq!(
             verdict([95.0, 125.0], [100.0; 2]),
-            (Verdict::Unresolved, BudgetVerdict::CantTell, 1.0)
+            (VerdictRecord::Unresolved, BudgetVerdict::CantTell, 1.0)
         );
     }
 }

@@ -27,7 +27,7 @@ mod states;
 mod tests;
 
 pub use cells::Cells;
-pub use changes::{Basis, Change, Changes, Gate, OneSided, Outcome, Side};
+pub use changes::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, Side};
 pub use compare::{DEFAULT_SESSION_SPREAD, compare};
 pub use compat::CompareError;
 pub use cost::{Cost, CostEstimate};

@@ -16,7 +16,7 @@ use bpfcost_stats::{
 };
 
 use super::{
-    Basis, CaseRecord, Change, Comparison, Record, Side,
+    CaseRecord, Change, ChangeBasis, ComparisonRecord, Record, Side,
     compat::what,
     sides::{RecordGroup, costs, estimates, exact_suffices, judged, sessions, sessions_needed},
 };
@@ -125,7 +125,7 @@ impl RecordGroup<'_> {
 }
 
 /// How a case of a record compares with the one without a probe.
-fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a Comparison> {
+fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a ComparisonRecord> {
     let mut comparisons = record.comparisons.iter();
     comparisons.find(|one| one.case == name && record.case(&one.baseline).is_some_and(is_off))
 }
@@ -151,7 +151,7 @@ fn ratios(side: &[&Record], name: &str) -> Vec<Estimate> {
 
 /// What a case takes beyond what it takes without a probe, over the records of a side, with the interval of a single one.
 fn overhead_difference(side: &[&Record], name: &str) -> (Option<f64>, Option<[f64; 2]>) {
-    let found: Vec<&Comparison> = side
+    let found: Vec<&ComparisonRecord> = side
         .iter()
         .filter_map(|record| against_off(record, name))
         .collect();
@@ -182,7 +182,7 @@ fn beyond_off(change: Change, off: String, sides: [(Option<f64>, Option<[f64; 2]
                 .map(|(old, new)| (1.0 + new) / (1.0 + old) - 1.0),
         },
         basis: change.basis.map(|basis| match basis {
-            Basis::Widened => Basis::Runs,
+            ChangeBasis::Widened => ChangeBasis::Runs,
             basis => basis,
         }),
         old: told(change.old, sides[0]),

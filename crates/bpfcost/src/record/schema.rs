@@ -49,12 +49,12 @@ pub struct Record {
     /// Every case, floors included, in the experiment's order.
     pub cases: Vec<CaseRecord>,
     /// The experiment's pairs, where both cases have values.
-    pub comparisons: Vec<Comparison>,
+    pub comparisons: Vec<ComparisonRecord>,
     /// Further values that are compared.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub metrics: Vec<MetricRecord>,
     /// How much moved with what.
-    pub spread: Spread,
+    pub spread: SpreadRecord,
 }
 
 /// What was asked of the run.
@@ -108,7 +108,7 @@ pub struct Machine {
     pub programs: Option<String>,
     /// What of BPF its kernel has and lacks.
     #[serde(default)]
-    pub features: Vec<Feature>,
+    pub features: Vec<FeatureRecord>,
     /// Time that the hypervisor took away while measuring, summed over CPUs.
     pub steal_ms: f64,
     /// Moves of this program's measuring threads between CPUs.
@@ -127,7 +127,7 @@ pub struct Machine {
 
 /// Something of BPF that a kernel has or lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Feature {
+pub struct FeatureRecord {
     /// Its name, e.g. `kprobe.multi`.
     pub name: String,
     /// Why it is missing; null where it is there.
@@ -227,12 +227,12 @@ pub struct Raw {
     /// Trials far from the rest; counted, kept.
     pub outliers: usize,
     /// Where epochs fall into two groups: both, with their shares of the epochs. Else empty.
-    pub modes: Vec<Mode>,
+    pub modes: Vec<ModeRecord>,
 }
 
 /// One of two values among which the epochs of a case fall.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Mode {
+pub struct ModeRecord {
     /// The group's median.
     pub value: f64,
     /// Its share of the epochs, 0 to 1.
@@ -254,7 +254,7 @@ pub struct Net {
 
 /// A case against its baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Comparison {
+pub struct ComparisonRecord {
     /// The case in question.
     pub case: String,
     /// What it is compared with.
@@ -272,7 +272,7 @@ pub struct Comparison {
     /// Two-sided p of the exact signed-rank test over epochs, unadjusted.
     pub p: f64,
     /// What can be said.
-    pub verdict: Verdict,
+    pub verdict: VerdictRecord,
     /// Percent: the effect that would have been seen about three times in four.
     pub detectable: Option<f64>,
     /// Seconds of measuring that would resolve the margin, where the verdict is `unresolved`.
@@ -294,7 +294,7 @@ pub struct MetricRecord {
     pub cases: BTreeMap<String, MetricValue>,
     /// The experiment's pairs where both cases have it, judged as one family. `slower` reads as worse;
     /// as more, if neither way is known to be better.
-    pub comparisons: Vec<Comparison>,
+    pub comparisons: Vec<ComparisonRecord>,
 }
 
 /// A case's value of a metric, over epoch medians.
@@ -309,7 +309,7 @@ pub struct MetricValue {
 /// What can be said of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verdict {
+pub enum VerdictRecord {
     /// The case costs more.
     Slower,
     /// The case costs less.
@@ -336,7 +336,7 @@ pub enum BudgetVerdict {
 
 /// How much moved with what, in percent (medians over cases).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Spread {
+pub struct SpreadRecord {
     /// Between sessions, as `self-test` measured it on this machine; null where it has not run.
     pub session: Option<f64>,
     /// Between epochs of this run.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{CaseRecord, Comparison, MetricRecord, Record};
+use super::{CaseRecord, ComparisonRecord, MetricRecord, Record};
 use crate::{
     experiment::ProbedWorkload,
     workload::{OFF, VARIANT},
@@ -110,7 +110,7 @@ impl<'a> States<'a> {
         metric: Option<&'a MetricRecord>,
         case: &str,
         baseline: &str,
-    ) -> Option<&'a Comparison> {
+    ) -> Option<&'a ComparisonRecord> {
         let all = metric.map_or(&self.record.comparisons, |metric| &metric.comparisons);
         let mut all = all.iter();
         all.find(|one| one.case == case && one.baseline == baseline)

@@ -6,7 +6,8 @@ use anyhow::Result;
 use crate::{
     experiment::Role,
     record::{
-        BudgetVerdict, CaseRecord, Comparison, CostEstimate, Curves, Raw, Record, Status, Verdict,
+        BudgetVerdict, CaseRecord, ComparisonRecord, CostEstimate, Curves, Raw, Record, Status,
+        VerdictRecord,
     },
     report::{
         rate::{self, EventLoad},
@@ -22,7 +23,7 @@ pub type CsvField = (String, String);
 pub type CsvColumns<'a> = Box<dyn Fn(&CaseRecord) -> Vec<CsvField> + 'a>;
 
 /// A column of [`comparisons`].
-type PairColumn = (&'static str, fn(&Record, &Comparison) -> String);
+type PairColumn = (&'static str, fn(&Record, &ComparisonRecord) -> String);
 
 /// The columns of every comparison.
 const COMPARISONS: [PairColumn; 17] = [
@@ -40,10 +41,10 @@ const COMPARISONS: [PairColumn; 17] = [
     ("relative_ci95_high", |_, pair| high(pair.relative_ci95)),
     ("p", |_, pair| plain(Some(pair.p))),
     ("verdict", |_, pair| match pair.verdict {
-        Verdict::Slower => "slower".to_owned(),
-        Verdict::Faster => "faster".to_owned(),
-        Verdict::Same => "same".to_owned(),
-        Verdict::Unresolved => "unresolved".to_owned(),
+        VerdictRecord::Slower => "slower".to_owned(),
+        VerdictRecord::Faster => "faster".to_owned(),
+        VerdictRecord::Same => "same".to_owned(),
+        VerdictRecord::Unresolved => "unresolved".to_owned(),
     }),
     ("detectable_percent", |_, pair| plain(pair.detectable)),
     ("resolve_s", |_, pair| plain(pair.resolve_s)),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::{
-    record::{CaseRecord, Comparison, Record, Status},
+    record::{CaseRecord, ComparisonRecord, Record, Status},
     report::{
         number::{self, MISSING},
         style::Tone,
@@ -52,7 +52,7 @@ impl CaseRow<'_> {
 #[derive(Clone, Debug)]
 pub struct PairRow<'a> {
     /// What the text was made from.
-    pub comparison: &'a Comparison,
+    pub comparison: &'a ComparisonRecord,
     /// The case in question.
     pub case: String,
     /// What it is compared with.

@@ -44,7 +44,7 @@ pub enum Section {
     /// Paragraphs.
     Prose(Prose),
     /// Why something has no result.
-    Problem(Problem),
+    Problem(ProblemText),
     /// What disturbed the run.
     Warnings(Warnings),
     /// Names with what stands beside them; a page alone has them.
@@ -135,7 +135,7 @@ pub struct Prose {
 
 /// Why something has no result.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Problem {
+pub struct ProblemText {
     /// What was expected, and what was seen.
     pub problem: String,
     /// The detail as it was recorded, by lines; columns stay columns.

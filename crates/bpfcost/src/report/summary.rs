@@ -3,7 +3,7 @@
 use crate::{
     experiment::{ENDED, LET_GO, Role},
     measure::{Stop, Warning},
-    record::{CaseRecord, Record, Status, Verdict},
+    record::{CaseRecord, Record, Status, VerdictRecord},
     report::{number, target, text, view::ViewLayout, words},
 };
 
@@ -112,7 +112,7 @@ fn comparisons(record: &Record) -> Option<String> {
         .comparisons
         .iter()
         .map(|comparison| comparison.verdict);
-    let of = |wanted: &[Verdict]| verdicts.clone().filter(|one| wanted.contains(one)).count();
+    let of = |wanted: &[VerdictRecord]| verdicts.clone().filter(|one| wanted.contains(one)).count();
     let same = if record.asked.margin > 0.0 {
         format!(
             "are the same within {}",
@@ -122,9 +122,12 @@ fn comparisons(record: &Record) -> Option<String> {
         "are the same".to_owned()
     };
     let parts = number::counts(&[
-        (of(&[Verdict::Slower, Verdict::Faster]), "differ"),
-        (of(&[Verdict::Same]), &same),
-        (of(&[Verdict::Unresolved]), "are unresolved"),
+        (
+            of(&[VerdictRecord::Slower, VerdictRecord::Faster]),
+            "differ",
+        ),
+        (of(&[VerdictRecord::Same]), &same),
+        (of(&[VerdictRecord::Unresolved]), "are unresolved"),
     ]);
     let all = number::plural(record.comparisons.len(), "comparison");
     (!parts.is_empty()).then(|| format!("of {all} {}", number::list(&parts)))

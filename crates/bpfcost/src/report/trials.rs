@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The words for trials of a kind.
-pub(super) struct Words {
+pub(super) struct TrialWords {
     /// What trials are called.
     pub(super) name: &'static str,
     /// What they are called where they are counted.
@@ -23,7 +23,7 @@ pub(super) struct Words {
 }
 
 /// Batches that were timed.
-const BATCHES: Words = Words {
+const BATCHES: TrialWords = TrialWords {
     name: "batch means",
     noun: "trials",
     one: "one batch",
@@ -34,7 +34,7 @@ const BATCHES: Words = Words {
 };
 
 /// Instructions that were counted.
-const COUNTS: Words = Words {
+const COUNTS: TrialWords = TrialWords {
     name: "trials",
     one: "what one batch adds over another half as long",
     percentiles: "A trial is what a batch of twice as many operations adds, over their number. The cost is the value on \
@@ -43,7 +43,7 @@ const COUNTS: Words = Words {
 };
 
 /// Windows of a workload.
-const WINDOWS: Words = Words {
+const WINDOWS: TrialWords = TrialWords {
     name: "windows",
     noun: "windows",
     one: "one window of the workload",
@@ -53,7 +53,7 @@ const WINDOWS: Words = Words {
 };
 
 /// The words for the trials of a record.
-pub(super) fn words(record: &Record) -> &'static Words {
+pub(super) fn words(record: &Record) -> &'static TrialWords {
     match (record.unit.is_counted(), view::is_workload(record)) {
         (true, _) => &COUNTS,
         (false, true) => &WINDOWS,

@@ -3,7 +3,9 @@
 use crate::{
     experiment::{Role, Unit},
     measure::Stop,
-    record::{self, BudgetVerdict, CaseRecord, Comparison, Net, Raw, Record, Status, Verdict},
+    record::{
+        self, BudgetVerdict, CaseRecord, ComparisonRecord, Net, Raw, Record, Status, VerdictRecord,
+    },
     report::{number, style::Tone, table::Note, target, text},
 };
 
@@ -213,31 +215,31 @@ pub fn net_interval(net: Option<&Net>) -> String {
 }
 
 /// A verdict in a word or two, and the tone to say it in.
-pub fn of_verdict(verdict: Verdict) -> (&'static str, Tone) {
+pub fn of_verdict(verdict: VerdictRecord) -> (&'static str, Tone) {
     match verdict {
-        Verdict::Slower => ("costs more", Tone::More),
-        Verdict::Faster => ("costs less", Tone::Less),
-        Verdict::Same => ("same", Tone::Quiet),
-        Verdict::Unresolved => ("unresolved", Tone::Open),
+        VerdictRecord::Slower => ("costs more", Tone::More),
+        VerdictRecord::Faster => ("costs less", Tone::Less),
+        VerdictRecord::Same => ("same", Tone::Quiet),
+        VerdictRecord::Unresolved => ("unresolved", Tone::Open),
     }
 }
 
 /// What can be said of a comparison, and the tone to say it in.
-pub fn verdict(comparison: &Comparison, record: &Record) -> (String, Tone) {
+pub fn verdict(comparison: &ComparisonRecord, record: &Record) -> (String, Tone) {
     let margin = number::round_percent(record.asked.margin);
     let (word, tone) = of_verdict(comparison.verdict);
     let detectable = comparison.detectable.filter(|percent| percent.is_finite());
     let detectable = detectable.map(|percent| number::percent(percent / 100.0));
     let resolve = comparison.resolve_s.filter(|seconds| seconds.is_finite());
     let mut words = match (comparison.verdict, detectable) {
-        (Verdict::Same, _) if record.asked.margin > 0.0 => {
+        (VerdictRecord::Same, _) if record.asked.margin > 0.0 => {
             let (relative, _) = relative(comparison);
             format!("{word} ({relative}, below the {margin} that matters)")
         }
-        (Verdict::Unresolved, Some(loads)) if record.unit.is_counted() => {
+        (VerdictRecord::Unresolved, Some(loads)) if record.unit.is_counted() => {
             format!("{word}: loads alone differ by {loads}")
         }
-        (Verdict::Unresolved, seen) if !record.unit.is_counted() => {
+        (VerdictRecord::Unresolved, seen) if !record.unit.is_counted() => {
             let seen = seen.map(|seen| format!("would have seen {seen}"));
             let resolve = resolve
                 .map(|seconds| format!("{} would resolve {margin}", number::duration(seconds)));
@@ -273,7 +275,7 @@ pub(super) fn with_parts(word: &str, parts: impl Iterator<Item = String>) -> Str
 }
 
 /// `+0.4 %` and `[+0.1, +0.7]`: the relative difference and its interval.
-pub fn relative(comparison: &Comparison) -> (String, String) {
+pub fn relative(comparison: &ComparisonRecord) -> (String, String) {
     number::change(comparison.relative, comparison.relative_ci95)
 }
 

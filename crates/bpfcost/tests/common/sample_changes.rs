@@ -3,7 +3,7 @@
 use bpfcost::{
     experiment::Unit,
     measure::Warning,
-    record::{Basis, Change, Changes, Gate, OneSided, Outcome, SCHEMA, Side},
+    record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, SCHEMA, Side},
 };
 
 /// One case of every outcome, and one on each side alone.
@@ -23,7 +23,7 @@ pub fn changes() -> Changes {
             change(
                 "tcp-v4-lru-hit",
                 "single flow",
-                Outcome::Same,
+                ChangeOutcome::Same,
                 83.14,
                 Some(83.5),
                 0.011,
@@ -31,7 +31,7 @@ pub fn changes() -> Changes {
             change(
                 "tcp-v4-ch",
                 "single flow",
-                Outcome::Regressed,
+                ChangeOutcome::Regressed,
                 92.26,
                 Some(99.8),
                 0.013,
@@ -39,7 +39,7 @@ pub fn changes() -> Changes {
             change(
                 "tcp-v6-ch",
                 "single flow",
-                Outcome::Improved,
+                ChangeOutcome::Improved,
                 106.36,
                 Some(98.2),
                 0.014,
@@ -47,7 +47,7 @@ pub fn changes() -> Changes {
             change(
                 "tcp-v4-lru-miss",
                 "LRU stress",
-                Outcome::Unresolved,
+                ChangeOutcome::Unresolved,
                 855.7,
                 Some(881.2),
                 0.06,
@@ -55,7 +55,7 @@ pub fn changes() -> Changes {
             change(
                 "udp-v4-lru-miss",
                 "LRU stress",
-                Outcome::Invalid,
+                ChangeOutcome::Invalid,
                 854.8,
                 None,
                 0.0,
@@ -77,7 +77,7 @@ pub fn changes() -> Changes {
 fn change(
     case: &str,
     group: &str,
-    outcome: Outcome,
+    outcome: ChangeOutcome,
     old: f64,
     new: Option<f64>,
     reach: f64,
@@ -91,7 +91,7 @@ fn change(
     };
     let relative = new.map(|new| new / old - 1.0);
     let interval = |reach: f64| relative.map(|relative| [relative - reach, relative + reach]);
-    let invalid = outcome == Outcome::Invalid;
+    let invalid = outcome == ChangeOutcome::Invalid;
     Change {
         experiment: "xdp-lb".to_owned(),
         target: "host".to_owned(),
@@ -106,8 +106,8 @@ fn change(
         relative_ci95: interval(reach),
         relative_ci90: interval(reach * 0.84),
         p: (!invalid).then_some(0.01),
-        basis: (!invalid).then_some(Basis::Widened),
-        detectable: (outcome == Outcome::Unresolved).then_some(8.1),
+        basis: (!invalid).then_some(ChangeBasis::Widened),
+        detectable: (outcome == ChangeOutcome::Unresolved).then_some(8.1),
         note: invalid.then(|| "lru misses: expected 0, got 3".to_owned()),
     }
 }

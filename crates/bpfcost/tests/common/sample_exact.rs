@@ -128,12 +128,12 @@ pub fn counted(target: &str, kernel: &str, change: impl Fn(usize, f64) -> f64) -
         let [low, high] = case.loads.unwrap();
         let [least, most] = baseline.loads.unwrap();
         pair.verdict = match () {
-            () if low > most => Verdict::Slower,
-            () if high < least => Verdict::Faster,
-            () if low == high && least == most => Verdict::Same,
+            () if low > most => VerdictRecord::Slower,
+            () if high < least => VerdictRecord::Faster,
+            () if low == high && least == most => VerdictRecord::Same,
             () => {
                 pair.detectable = Some((high - low).max(most - least) / least * 100.0);
-                Verdict::Unresolved
+                VerdictRecord::Unresolved
             }
         };
     }

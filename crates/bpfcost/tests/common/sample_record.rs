@@ -173,7 +173,7 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
         contends: false,
         comparisons,
         metrics: Vec::new(),
-        spread: Spread {
+        spread: SpreadRecord {
             sentinel: Some(90.2),
             session: Some(1.6),
             epoch: 0.9,
@@ -247,7 +247,7 @@ fn case(made: &Made, epochs: usize, trials: usize, random: &mut Pcg64Mcg) -> Cas
         .collect();
     let mut raw = raw(&samples);
     if made.name == "tcp-v4v6-lru-hit" {
-        let mode = |value, share| Mode { value, share };
+        let mode = |value, share| ModeRecord { value, share };
         raw.modes = vec![mode(made.cost, 0.6), mode(made.cost * 1.035, 0.4)];
     }
     let harness = FLOOR_COST
@@ -345,7 +345,7 @@ fn raw(samples: &[Vec<f64>]) -> Raw {
     }
 }
 
-fn comparison(pair: &(&str, &str, &str), cases: &[CaseRecord]) -> Option<Comparison> {
+fn comparison(pair: &(&str, &str, &str), cases: &[CaseRecord]) -> Option<ComparisonRecord> {
     let medians = |name: &str| -> Option<Vec<f64>> {
         let case = cases.iter().find(|case| case.name == name)?;
         let epochs = case.samples.iter();
@@ -360,13 +360,13 @@ fn comparison(pair: &(&str, &str, &str), cases: &[CaseRecord]) -> Option<Compari
     let (difference, ci95) = middle(&sorted(both().map(|(case, base)| case - base)));
     let (relative, relative_ci95) = middle(&sorted(both().map(|(case, base)| case / base - 1.0)));
     let verdict = match relative_ci95 {
-        Some([low, high]) if low > -0.01 && high < 0.01 => Verdict::Same,
-        Some([low, _]) if low > 0.0 => Verdict::Slower,
-        Some([_, high]) if high < 0.0 => Verdict::Faster,
-        _ => Verdict::Unresolved,
+        Some([low, high]) if low > -0.01 && high < 0.01 => VerdictRecord::Same,
+        Some([low, _]) if low > 0.0 => VerdictRecord::Slower,
+        Some([_, high]) if high < 0.0 => VerdictRecord::Faster,
+        _ => VerdictRecord::Unresolved,
     };
-    let open = verdict == Verdict::Unresolved;
-    Some(Comparison {
+    let open = verdict == VerdictRecord::Unresolved;
+    Some(ComparisonRecord {
         case: pair.0.to_owned(),
         baseline: pair.1.to_owned(),
         about: pair.2.to_owned(),

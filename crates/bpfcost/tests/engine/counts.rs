@@ -3,7 +3,7 @@
 use bpfcost::{
     experiment::{Fault, Sizing},
     measure::{Event, Stop},
-    record::{Record, Status, Verdict},
+    record::{Record, Status, VerdictRecord},
 };
 
 use crate::mock::{Ask, Mock};
@@ -41,8 +41,8 @@ fn what_is_paid_once_a_batch_cancels() {
         .map(|case| case.raw.as_ref().unwrap().value)
         .collect();
     assert_eq!(values, [22.0, 888.0, 889.0]);
-    let verdicts: Vec<Verdict> = record.comparisons.iter().map(|one| one.verdict).collect();
-    assert_eq!(verdicts, [Verdict::Slower; 2]);
+    let verdicts: Vec<VerdictRecord> = record.comparisons.iter().map(|one| one.verdict).collect();
+    assert_eq!(verdicts, [VerdictRecord::Slower; 2]);
     assert_eq!(record.comparisons[0].difference, 866.0);
     assert_eq!(record.stop, Stop::Rounds);
 }

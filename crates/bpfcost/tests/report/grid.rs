@@ -3,7 +3,7 @@
 use crate::common::{sample_grid, views};
 use bpfcost::{
     builtin::attach,
-    record::{CaseRecord, Record, Verdict},
+    record::{CaseRecord, Record, VerdictRecord},
     report::{
         matrix::{self, Matrix},
         style::Style,
@@ -82,7 +82,7 @@ fn kernels_are_compared_by_net() {
         compared += 1;
         // The raw cost of tcx hides what became of its ringbuf behind a sendto.
         if row.name == "tcx/ringbuf" {
-            assert_eq!(found.verdict, Verdict::Slower);
+            assert_eq!(found.verdict, VerdictRecord::Slower);
             assert!(found.relative > 0.5, "{found:?}");
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::common::{sample_exact, sample_record, views};
 use bpfcost::{
     experiment::Role,
-    record::{Record, Reference, Status, Verdict},
+    record::{Record, Reference, Status, VerdictRecord},
     report::{
         matrix::{self, Matrix, ReportPart},
         rows,
@@ -240,10 +240,10 @@ fn counts_are_judged_with_no_margin() {
         let found = row.cells[1].difference.unwrap();
         let [old_loads, new_loads] = [old, new].map(|raw| raw.loads.unwrap());
         let expected = match () {
-            () if new_loads[0] > old_loads[1] => Verdict::Slower,
-            () if new_loads[1] < old_loads[0] => Verdict::Faster,
-            () if new_loads == old_loads && new_loads[0] == new_loads[1] => Verdict::Same,
-            () => Verdict::Unresolved,
+            () if new_loads[0] > old_loads[1] => VerdictRecord::Slower,
+            () if new_loads[1] < old_loads[0] => VerdictRecord::Faster,
+            () if new_loads == old_loads && new_loads[0] == new_loads[1] => VerdictRecord::Same,
+            () => VerdictRecord::Unresolved,
         };
         assert_eq!(found.verdict, expected, "{}", row.name);
         assert_eq!(found.relative_ci95, None);
@@ -255,7 +255,7 @@ fn counts_are_judged_with_no_margin() {
 fn times_of_sessions_are_judged_with_their_spread() {
     let records = timed();
     let matrix = of(&records);
-    let verdicts = |column| -> Vec<Verdict> {
+    let verdicts = |column| -> Vec<VerdictRecord> {
         matrix
             .differences(column)
             .map(|found| found.verdict)
@@ -264,13 +264,13 @@ fn times_of_sessions_are_judged_with_their_spread() {
     assert!(
         verdicts(1)
             .iter()
-            .all(|verdict| *verdict == Verdict::Slower)
+            .all(|verdict| *verdict == VerdictRecord::Slower)
     );
     // 0.2 % apart, while sessions differ by 1 %: no claim either way.
     assert!(
         verdicts(2)
             .iter()
-            .all(|verdict| *verdict == Verdict::Unresolved)
+            .all(|verdict| *verdict == VerdictRecord::Unresolved)
     );
     for found in matrix.differences(2) {
         let [low, high] = found.relative_ci95.unwrap();

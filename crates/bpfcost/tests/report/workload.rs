@@ -5,7 +5,9 @@ use crate::common::{
     views,
 };
 use bpfcost::{
-    record::{Basis, Changes, Gate, Outcome, Record, States, Status, Verdict, compare},
+    record::{
+        ChangeBasis, ChangeOutcome, Changes, Gate, Record, States, Status, VerdictRecord, compare,
+    },
     report::{self, style::Style, summary},
 };
 
@@ -61,7 +63,8 @@ fn the_sentence_of_one_probe() {
 fn too_few_epochs_tell_of_no_cost() {
     let mut record = sample_workload::one(0.045, 0.004, None);
     let found = &mut record.comparisons[0];
-    (found.verdict, found.relative, found.relative_ci95) = (Verdict::Unresolved, -0.495, None);
+    (found.verdict, found.relative, found.relative_ci95) =
+        (VerdictRecord::Unresolved, -0.495, None);
     let told = sentence(&record);
     assert!(told.contains("too few epochs for an interval"), "{told}");
     assert!(told.contains("−49.5 % CPU"), "{told}");
@@ -230,7 +233,7 @@ fn run(started: &str, share: f64, level: f64) -> Record {
     record
 }
 
-fn outcomes(changes: &Changes) -> Vec<(&str, Outcome)> {
+fn outcomes(changes: &Changes) -> Vec<(&str, ChangeOutcome)> {
     let cases = changes.cases.iter();
     cases
         .map(|change| (change.case.as_str(), change.outcome))
@@ -247,7 +250,10 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
     let moved = compared(run("new", 0.045, 1.3));
     assert_eq!(
         outcomes(&moved),
-        [("off", Outcome::Unresolved), ("bpftrace", Outcome::Same)]
+        [
+            ("off", ChangeOutcome::Unresolved),
+            ("bpftrace", ChangeOutcome::Same)
+        ]
     );
     assert_eq!((moved.gate, moved.threshold), (Gate::Passed, 0.03));
     assert!((moved.cases[0].relative.unwrap() - 0.3).abs() < 1e-9);
@@ -255,7 +261,7 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
     let probed = &moved.cases[1];
     assert_eq!(
         (probed.baseline.as_deref(), probed.basis),
-        (Some("off"), Some(Basis::Runs))
+        (Some("off"), Some(ChangeBasis::Runs))
     );
     assert!((probed.old.unwrap().added.unwrap() - 0.045).abs() < 0.002);
 
@@ -263,12 +269,12 @@ fn runs_of_a_workload_are_compared_by_what_probes_add() {
     assert_eq!(
         outcomes(&dearer),
         [
-            ("off", Outcome::Unresolved),
-            ("bpftrace", Outcome::Regressed)
+            ("off", ChangeOutcome::Unresolved),
+            ("bpftrace", ChangeOutcome::Regressed)
         ]
     );
     let cheaper = compared(run("new", -0.05, 1.0));
-    assert_eq!(outcomes(&cheaper)[1].1, Outcome::Improved);
+    assert_eq!(outcomes(&cheaper)[1].1, ChangeOutcome::Improved);
     insta::assert_snapshot!(
         [
             views::comparison(&dearer, Style::default()),
@@ -296,7 +302,10 @@ fn a_probe_without_off_beside_it_has_no_verdict() {
         (0..8).map(alone).collect()
     };
     let changes = compare(&side("old", 1.0), &side("new", 1.3), None, |_| None).unwrap();
-    assert_eq!(outcomes(&changes), [("bpftrace", Outcome::Unresolved)]);
+    assert_eq!(
+        outcomes(&changes),
+        [("bpftrace", ChangeOutcome::Unresolved)]
+    );
     let note = changes.cases[0].note.as_deref();
     assert!(
         note.is_some_and(|note| note.contains("without off")),
@@ -328,22 +337,25 @@ fn many_runs_of_a_workload_tell_of_the_server_itself() {
         compare(&old, &new, None, |_| None).unwrap()
     };
     let few = compared(4);
-    assert_eq!(few.cases[0].outcome, Outcome::Unresolved);
+    assert_eq!(few.cases[0].outcome, ChangeOutcome::Unresolved);
     let told: Vec<&str> = few.warnings.iter().map(|one| one.text.as_str()).collect();
     assert!(
         told.iter()
             .any(|text| text.contains("5 records a side would tell")),
         "{told:?}"
     );
-    assert_eq!(few.cases[1].basis, Some(Basis::Runs));
+    assert_eq!(few.cases[1].basis, Some(ChangeBasis::Runs));
     let many = compared(5);
     assert_eq!(
         outcomes(&many),
-        [("off", Outcome::Regressed), ("bpftrace", Outcome::Same)]
+        [
+            ("off", ChangeOutcome::Regressed),
+            ("bpftrace", ChangeOutcome::Same)
+        ]
     );
     assert!(many.warnings.iter().all(|one| one.code != "workload-level"));
-    assert_eq!(many.cases[0].basis, Some(Basis::Sessions));
-    assert_eq!(many.cases[1].basis, Some(Basis::Sessions));
+    assert_eq!(many.cases[0].basis, Some(ChangeBasis::Sessions));
+    assert_eq!(many.cases[1].basis, Some(ChangeBasis::Sessions));
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn a_tenth_more_is_slower_and_over_budget() {
     let [comparison] = record.comparisons.as_slice() else {
         panic!("{:?}", record.comparisons)
     };
-    assert_eq!(comparison.verdict, Verdict::Slower);
+    assert_eq!(comparison.verdict, VerdictRecord::Slower);
     assert_eq!(comparison.budget, Some(BudgetVerdict::Over));
     assert!(
         (comparison.relative - 0.1004).abs() < 0.0003,
@@ -114,7 +114,7 @@ fn equal_cases_are_the_same_and_within_budget() {
         }
     };
     let record = build(&events(14, equal));
-    assert_eq!(record.comparisons[0].verdict, Verdict::Same);
+    assert_eq!(record.comparisons[0].verdict, VerdictRecord::Same);
     assert_eq!(record.comparisons[0].budget, Some(BudgetVerdict::Within));
 }
 
@@ -122,7 +122,7 @@ fn equal_cases_are_the_same_and_within_budget() {
 fn too_few_epochs_leave_it_open() {
     let record = record(4);
     let comparison = &record.comparisons[0];
-    assert_eq!(comparison.verdict, Verdict::Unresolved);
+    assert_eq!(comparison.verdict, VerdictRecord::Unresolved);
     assert_eq!((comparison.ci95, comparison.relative_ci95), (None, None));
     assert_eq!(comparison.budget, Some(BudgetVerdict::CantTell));
     assert!((comparison.relative - 0.1).abs() < 0.001);
@@ -141,7 +141,7 @@ fn what_is_open_says_how_long_it_would_take() {
     };
     let record = build(&events(12, noisy));
     let comparison = &record.comparisons[0];
-    assert_eq!(comparison.verdict, Verdict::Unresolved);
+    assert_eq!(comparison.verdict, VerdictRecord::Unresolved);
     assert_eq!(comparison.budget, Some(BudgetVerdict::Within));
     assert!(
         (1.0..8.0).contains(&comparison.detectable.unwrap()),

@@ -48,7 +48,7 @@ fn changes(old: &[Record], new: &[Record]) -> Changes {
     compare(old, new, Some(0.02), |_| Some(0.005)).unwrap()
 }
 
-fn outcome(from: f64, to: f64) -> Outcome {
+fn outcome(from: f64, to: f64) -> ChangeOutcome {
     changes(&old(&[("a", from)]), &new(&[("a", to)])).cases[0].outcome
 }
 
@@ -62,13 +62,13 @@ fn codes(changes: &Changes) -> Vec<&str> {
 
 #[test]
 fn clear_changes_are_told() {
-    assert_eq!(outcome(100.0, 110.0), Outcome::Regressed);
-    assert_eq!(outcome(110.0, 100.0), Outcome::Improved);
-    assert_eq!(outcome(100.0, 100.4), Outcome::Same);
+    assert_eq!(outcome(100.0, 110.0), ChangeOutcome::Regressed);
+    assert_eq!(outcome(110.0, 100.0), ChangeOutcome::Improved);
+    assert_eq!(outcome(100.0, 100.4), ChangeOutcome::Same);
     let found = changes(&old(&[("a", 100.0)]), &new(&[("a", 110.0)]));
     let change = &found.cases[0];
     assert_eq!(found.gate, Gate::Regressed);
-    assert_eq!(change.basis, Some(Basis::Widened));
+    assert_eq!(change.basis, Some(ChangeBasis::Widened));
     assert!((change.relative.unwrap() - 0.10).abs() < 1e-9);
     // √2 · √(0.5² + (0.1 / 1.96)²) = 0.711 %, times 1.96 in logs.
     let [low, high] = change.relative_ci95.unwrap();
@@ -92,19 +92,19 @@ fn near_the_threshold_the_gate_does_not_flicker() {
     // surely more than 2 %.
     for to in [102.1, 103.1] {
         let found = changes(&old(&[("a", 100.0)]), &new(&[("a", to)]));
-        assert_eq!(found.cases[0].outcome, Outcome::Unresolved, "{to}");
+        assert_eq!(found.cases[0].outcome, ChangeOutcome::Unresolved, "{to}");
         assert_eq!(found.gate, Gate::Passed);
     }
-    assert_eq!(outcome(100.0, 103.4), Outcome::Regressed);
+    assert_eq!(outcome(100.0, 103.4), ChangeOutcome::Regressed);
     let note = changes(&old(&[("a", 100.0)]), &new(&[("a", 103.1)])).cases[0]
         .note
         .clone();
     assert!(note.unwrap().contains("threshold"));
-    assert_eq!(outcome(103.4, 100.0), Outcome::Improved);
-    assert_eq!(outcome(103.1, 100.0), Outcome::Unresolved);
+    assert_eq!(outcome(103.4, 100.0), ChangeOutcome::Improved);
+    assert_eq!(outcome(103.1, 100.0), ChangeOutcome::Unresolved);
     // As much less as the threshold is more: what regresses one way improves the other.
-    assert_eq!(outcome(100.0, 103.22), Outcome::Regressed);
-    assert_eq!(outcome(103.22, 100.0), Outcome::Improved);
+    assert_eq!(outcome(100.0, 103.22), ChangeOutcome::Regressed);
+    assert_eq!(outcome(103.22, 100.0), ChangeOutcome::Improved);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn the_gate_counts_how_many_cases_it_looks_at() {
 fn an_unknown_spread_between_sessions_is_assumed_wide() {
     let (old, new) = (old(&[("a", 100.0)]), new(&[("a", 106.0)]));
     let found = compare(&old, &new, Some(0.02), |_| None).unwrap();
-    assert_eq!(found.cases[0].outcome, Outcome::Unresolved);
+    assert_eq!(found.cases[0].outcome, ChangeOutcome::Unresolved);
     assert_eq!(codes(&found), ["session-spread-unknown"]);
     assert!(found.warnings[0].text.contains("self-test"));
     // The records' own knowledge counts, and the larger of two.
@@ -173,7 +173,7 @@ fn several_records_a_side_speak_for_themselves() {
     let change = &found.cases[0];
     assert_eq!(
         (change.outcome, change.basis),
-        (Outcome::Regressed, Some(Basis::Sessions))
+        (ChangeOutcome::Regressed, Some(ChangeBasis::Sessions))
     );
     assert_eq!(
         (change.new.unwrap().sessions, change.new.unwrap().ci95),
@@ -195,7 +195,7 @@ fn too_few_sessions_for_the_exact_test_are_pooled() {
             .collect()
     };
     let found = compare(&two("old", 100.0), &two("new", 104.0), Some(0.02), |_| None).unwrap();
-    assert_eq!(found.cases[0].basis, Some(Basis::Widened));
+    assert_eq!(found.cases[0].basis, Some(ChangeBasis::Widened));
     assert_eq!(found.gate, Gate::Regressed);
     // Their own spread is known from themselves, so that nothing needs to be assumed.
     assert_eq!(codes(&found), ["sessions"]);
@@ -232,7 +232,7 @@ fn an_invalid_case_fails_the_gate() {
     let change = &found.cases[0];
     assert_eq!(
         (change.case.as_str(), change.outcome),
-        ("a", Outcome::Invalid)
+        ("a", ChangeOutcome::Invalid)
     );
     assert_eq!(
         change.note.as_deref(),
@@ -295,7 +295,7 @@ fn too_few_epochs_have_no_interval() {
     let change = &found.cases[0];
     assert_eq!(
         (change.outcome, found.gate),
-        (Outcome::Unresolved, Gate::Passed)
+        (ChangeOutcome::Unresolved, Gate::Passed)
     );
     assert_eq!(
         (change.relative, change.relative_ci95, change.p),

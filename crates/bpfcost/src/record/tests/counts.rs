@@ -35,10 +35,10 @@ fn steady(started: &str, value: f64) -> Vec<Record> {
     counted(started, &[("a", value, [value; 2], 40)])
 }
 
-fn outcome(old: &[Record], new: &[Record], threshold: Option<f64>) -> (Outcome, Gate) {
+fn outcome(old: &[Record], new: &[Record], threshold: Option<f64>) -> (ChangeOutcome, Gate) {
     let found = compare(old, new, threshold, |_| None).unwrap();
     let change = &found.cases[0];
-    assert_eq!((change.basis, change.p), (Some(Basis::Counts), None));
+    assert_eq!((change.basis, change.p), (Some(ChangeBasis::Counts), None));
     (change.outcome, found.gate)
 }
 
@@ -46,14 +46,14 @@ fn outcome(old: &[Record], new: &[Record], threshold: Option<f64>) -> (Outcome, 
 fn one_instruction_more_fails_the_gate() {
     let old = steady("old", 888.0);
     let gate = |value| outcome(&old, &steady("new", value), None);
-    assert_eq!(gate(888.0), (Outcome::Same, Gate::Passed));
-    assert_eq!(gate(889.0), (Outcome::Regressed, Gate::Regressed));
-    assert_eq!(gate(887.0), (Outcome::Improved, Gate::Passed));
+    assert_eq!(gate(888.0), (ChangeOutcome::Same, Gate::Passed));
+    assert_eq!(gate(889.0), (ChangeOutcome::Regressed, Gate::Regressed));
+    assert_eq!(gate(887.0), (ChangeOutcome::Improved, Gate::Passed));
     // A mean over the states of a table is off by what the clock rounds.
-    assert_eq!(gate(888.007), (Outcome::Same, Gate::Passed));
+    assert_eq!(gate(888.007), (ChangeOutcome::Same, Gate::Passed));
     // One instruction passes where it is allowed for.
     let allowed = outcome(&old, &steady("new", 889.0), Some(0.01));
-    assert_eq!(allowed, (Outcome::Same, Gate::Passed));
+    assert_eq!(allowed, (ChangeOutcome::Same, Gate::Passed));
 }
 
 #[test]
@@ -61,9 +61,9 @@ fn loads_that_differ_must_lie_apart() {
     let old = counted("old", &[("a", 942.0, [942.0, 947.0], 24)]);
     let new = |value, loads| counted("new", &[("a", value, loads, 24)]);
     let gate = |new: &[Record]| outcome(&old, new, None).0;
-    assert_eq!(gate(&new(945.0, [945.0, 950.0])), Outcome::Unresolved);
-    assert_eq!(gate(&new(948.0, [948.0, 949.0])), Outcome::Regressed);
-    assert_eq!(gate(&new(940.0, [939.0, 941.0])), Outcome::Improved);
+    assert_eq!(gate(&new(945.0, [945.0, 950.0])), ChangeOutcome::Unresolved);
+    assert_eq!(gate(&new(948.0, [948.0, 949.0])), ChangeOutcome::Regressed);
+    assert_eq!(gate(&new(940.0, [939.0, 941.0])), ChangeOutcome::Improved);
     // What repeats nowhere has the range of its trials.
     let varying = |value: f64| counted("new", &[("a", value, [value, value + 2.0], 0)]);
     let by_chance = |value: f64, epochs: usize| {
@@ -79,15 +79,21 @@ fn loads_that_differ_must_lie_apart() {
     // Two loads that agree prove nothing where trials don't; five do.
     assert_eq!(
         outcome(&old_by_chance(2), &by_chance(2001.0, 2), None).0,
-        Outcome::Unresolved
+        ChangeOutcome::Unresolved
     );
     assert_eq!(
         outcome(&old_by_chance(5), &by_chance(2001.0, 5), None).0,
-        Outcome::Regressed
+        ChangeOutcome::Regressed
     );
     let old = varying(2000.0);
-    assert_eq!(outcome(&old, &varying(2004.0), None).0, Outcome::Unresolved);
-    assert_eq!(outcome(&old, &varying(2030.0), None).0, Outcome::Regressed);
+    assert_eq!(
+        outcome(&old, &varying(2004.0), None).0,
+        ChangeOutcome::Unresolved
+    );
+    assert_eq!(
+        outcome(&old, &varying(2030.0), None).0,
+        ChangeOutcome::Regressed
+    );
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn failures(cases: usize, a_side: usize, rise: f64, threshold: f64) -> (f64, f64
         let (old, new) = (side("old", 100.0), side("new", 100.0 * (1.0 + rise)));
         let found = compare(&old, &new, Some(threshold), |_| Some(SPREAD)).unwrap();
         gate += usize::from(found.gate == Gate::Regressed);
-        first += usize::from(found.cases[0].outcome == Outcome::Regressed);
+        first += usize::from(found.cases[0].outcome == ChangeOutcome::Regressed);
     }
     let share = |count: usize| count as f64 / RUNS as f64;
     (share(gate), share(first))

@@ -38,7 +38,7 @@ fn a_record_has_the_keys_of_schema_1() {
         .as_mut()
         .unwrap()
         .modes
-        .push(super::super::Mode {
+        .push(super::super::ModeRecord {
             value: 1.0,
             share: 1.0,
         });
@@ -54,7 +54,7 @@ fn a_record_has_the_keys_of_schema_1() {
         got: "g".into(),
         detail: "d".into(),
     });
-    record.machine.features.push(super::super::Feature {
+    record.machine.features.push(super::super::FeatureRecord {
         name: "f".into(),
         missing: None,
     });
@@ -80,12 +80,12 @@ fn a_record_has_the_keys_of_schema_1() {
 
 #[test]
 fn words_of_the_contract_are_spelt_so() {
-    use super::super::{BudgetVerdict, Gate, Outcome, Status, Verdict};
+    use super::super::{BudgetVerdict, ChangeOutcome, Gate, Status, VerdictRecord};
     let spelt = [
         serde_json::to_value(BudgetVerdict::CantTell),
         serde_json::to_value(Status::Unsupported),
-        serde_json::to_value(Verdict::Unresolved),
-        serde_json::to_value(Outcome::Regressed),
+        serde_json::to_value(VerdictRecord::Unresolved),
+        serde_json::to_value(ChangeOutcome::Regressed),
         serde_json::to_value(Gate::Passed),
     ];
     let words = [

@@ -6,7 +6,7 @@ use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
 use super::{relative, side, verdict};
 use crate::{
-    record::{Change, Changes, OneSided, Outcome},
+    record::{Change, ChangeOutcome, Changes, OneSided},
     report::{number, text},
 };
 
@@ -62,8 +62,8 @@ fn test_case(change: &Change, threshold: f64) -> TestCase {
         (status, None)
     };
     let (status, out) = match change.outcome {
-        Outcome::Regressed => failed(NonSuccessKind::Failure, "regressed", words),
-        Outcome::Invalid => failed(NonSuccessKind::Error, "invalid", verdict),
+        ChangeOutcome::Regressed => failed(NonSuccessKind::Failure, "regressed", words),
+        ChangeOutcome::Invalid => failed(NonSuccessKind::Error, "invalid", verdict),
         _ => (TestCaseStatus::success(), Some(words)),
     };
     let mut case = TestCase::new(text::line(&change.case), status);

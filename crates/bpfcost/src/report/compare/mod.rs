@@ -8,7 +8,7 @@ use anyhow::Result;
 
 pub use self::junit::render as junit;
 use crate::{
-    record::{Basis, Change, Changes, Gate, OneSided, Outcome, Side},
+    record::{Change, ChangeBasis, ChangeOutcome, Changes, Gate, OneSided, Side},
     report::{
         number::{self, MISSING},
         rows,
@@ -126,17 +126,17 @@ fn verdict(change: &Change, threshold: f64, relative: &str) -> (String, Tone) {
     let limit = number::round_percent(threshold);
     let note = change.note.as_deref().map(text::line);
     match change.outcome {
-        Outcome::Regressed => (format!("costs more, beyond {limit}"), Tone::More),
-        Outcome::Improved => (format!("costs less, beyond {limit}"), Tone::Less),
-        Outcome::Same => (format!("same ({relative}, within ±{limit})"), Tone::Quiet),
-        Outcome::Unresolved => {
+        ChangeOutcome::Regressed => (format!("costs more, beyond {limit}"), Tone::More),
+        ChangeOutcome::Improved => (format!("costs less, beyond {limit}"), Tone::Less),
+        ChangeOutcome::Same => (format!("same ({relative}, within ±{limit})"), Tone::Quiet),
+        ChangeOutcome::Unresolved => {
             let seen = change.detectable.filter(|percent| percent.is_finite());
             let seen =
                 seen.map(|percent| format!("would have seen {}", number::percent(percent / 100.0)));
             let words = words::with_parts("unresolved", seen.into_iter().chain(note));
             (words, Tone::Open)
         }
-        Outcome::Invalid => (words::with_parts("INVALID", note.into_iter()), Tone::Alarm),
+        ChangeOutcome::Invalid => (words::with_parts("INVALID", note.into_iter()), Tone::Alarm),
     }
 }
 
@@ -150,11 +150,11 @@ pub fn sentence(changes: &Changes) -> String {
     let over = format!("cost more by over {limit}");
     let within = format!("are the same within ±{limit}");
     let parts = number::counts(&[
-        (count(Outcome::Regressed), &over),
-        (count(Outcome::Improved), "cost less by as much"),
-        (count(Outcome::Same), &within),
-        (count(Outcome::Unresolved), "are unresolved"),
-        (count(Outcome::Invalid), "are INVALID"),
+        (count(ChangeOutcome::Regressed), &over),
+        (count(ChangeOutcome::Improved), "cost less by as much"),
+        (count(ChangeOutcome::Same), &within),
+        (count(ChangeOutcome::Unresolved), "are unresolved"),
+        (count(ChangeOutcome::Invalid), "are INVALID"),
     ]);
     let cases = number::plural(changes.cases.len(), "case");
     let gate = match changes.gate {
@@ -174,7 +174,7 @@ fn captions(changes: &Changes) -> Vec<String> {
     let any = |wanted: &dyn Fn(&Change) -> bool| changes.cases.iter().any(wanted);
     let timed = |change: &Change| !change.unit.is_counted();
     let widened = |change: &Change| {
-        timed(change) && change.baseline.is_none() && change.basis == Some(Basis::Widened)
+        timed(change) && change.baseline.is_none() && change.basis == Some(ChangeBasis::Widened)
     };
     let captions = [
         (

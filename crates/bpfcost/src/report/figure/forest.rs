@@ -6,7 +6,7 @@ use super::{
     svg::{Svg, escape},
 };
 use crate::{
-    record::{Record, Verdict},
+    record::{Record, VerdictRecord},
     report::{number, rows::PairRow},
 };
 
@@ -94,11 +94,11 @@ fn plot(pair: &PairRow<'_>, axis: &Axis, margin: f64) -> String {
 }
 
 /// The class that colours a verdict, and a sign for those who don't see the colour.
-pub(crate) fn looks(verdict: Verdict) -> (&'static str, &'static str) {
+pub(crate) fn looks(verdict: VerdictRecord) -> (&'static str, &'static str) {
     match verdict {
-        Verdict::Slower => ("more", "▲"),
-        Verdict::Faster => ("less", "▼"),
-        Verdict::Same => ("same", "="),
-        Verdict::Unresolved => ("open", "?"),
+        VerdictRecord::Slower => ("more", "▲"),
+        VerdictRecord::Faster => ("less", "▼"),
+        VerdictRecord::Same => ("same", "="),
+        VerdictRecord::Unresolved => ("open", "?"),
     }
 }

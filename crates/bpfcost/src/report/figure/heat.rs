@@ -9,7 +9,7 @@ use super::{
     tiles::{self, Tile},
 };
 use crate::{
-    record::Verdict,
+    record::VerdictRecord,
     report::matrix::{CellText, Matrix, MatrixHead},
 };
 
@@ -56,7 +56,7 @@ fn tile(cell: &CellText, head: &MatrixHead) -> Tile {
     let level = LEVELS.iter().filter(|level| size > **level).count() + 1;
     let (class, sign) = looks(verdict);
     let class = match verdict {
-        Verdict::Slower | Verdict::Faster => format!("{class} l{level}"),
+        VerdictRecord::Slower | VerdictRecord::Faster => format!("{class} l{level}"),
         _ => class.to_owned(),
     };
     let difference = format!("{} {}", found.relative, found.interval);

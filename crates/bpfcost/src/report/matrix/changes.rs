@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::{CellText, Matrix};
 use crate::{
     experiment::Grid,
-    record::{Difference, Verdict},
+    record::{Difference, VerdictRecord},
     report::{
         number,
         table::{Cell, Head, Table},
@@ -40,7 +40,10 @@ struct CaseChange<'a> {
 
 impl CaseChange<'_> {
     fn is_large(&self) -> bool {
-        let differs = matches!(self.difference.verdict, Verdict::Slower | Verdict::Faster);
+        let differs = matches!(
+            self.difference.verdict,
+            VerdictRecord::Slower | VerdictRecord::Faster
+        );
         differs && self.difference.relative.abs() > NAMED
     }
 }

@@ -12,8 +12,8 @@ pub use self::{changes::changes, summary::sentence, view::view};
 use crate::{
     experiment::{Grid, Role},
     record::{
-        CrossTarget, CrossTargetCell, CrossTargetColumn, Difference, Record, Reference, Verdict,
-        by_experiment,
+        CrossTarget, CrossTargetCell, CrossTargetColumn, Difference, Record, Reference,
+        VerdictRecord, by_experiment,
     },
     report::{absent, cost::CostText, number, rows, style::Tone, target, text, words},
 };
@@ -269,7 +269,7 @@ fn cell_text(cell: &CrossTargetCell<'_>, record: &Record, footnotes: &mut Vec<St
 fn difference_text(difference: Difference) -> DifferenceText {
     let relative = match (difference.relative_ci95, difference.verdict) {
         // Counts that are the same differ at most by what the clock rounds.
-        (None, Verdict::Same) => 0.0,
+        (None, VerdictRecord::Same) => 0.0,
         _ => difference.relative,
     };
     let (relative, interval) = number::change(relative, difference.relative_ci95);

@@ -4,7 +4,7 @@ use bpfcost_stats::sample::median;
 
 use super::Matrix;
 use crate::{
-    record::{Difference, Status, Verdict},
+    record::{Difference, Status, VerdictRecord},
     report::number,
 };
 
@@ -64,10 +64,10 @@ fn differs(matrix: &Matrix<'_>, at: usize) -> Option<String> {
             .count()
     };
     let verdicts = number::counts(&[
-        (count(Verdict::Faster), "cost less"),
-        (count(Verdict::Slower), "cost more"),
-        (count(Verdict::Same), "are the same"),
-        (count(Verdict::Unresolved), "are unresolved"),
+        (count(VerdictRecord::Faster), "cost less"),
+        (count(VerdictRecord::Slower), "cost more"),
+        (count(VerdictRecord::Same), "are the same"),
+        (count(VerdictRecord::Unresolved), "are unresolved"),
     ]);
     Some(format!(
         "{here} costs {costs} {there} in the median of {} cases: {}",

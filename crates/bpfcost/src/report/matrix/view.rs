@@ -5,7 +5,7 @@ use crate::{
     record::{CrossTargetColumn, Record, Reference, Status},
     report::{
         figure::heat,
-        section::{Detail, Figures, Problem, Section, View, Warnings, table_sections},
+        section::{Detail, Figures, ProblemText, Section, View, Warnings, table_sections},
         style::Tone,
         table::{Cell, Head, Table},
         target, text,
@@ -162,7 +162,7 @@ fn problems(matrix: &Matrix<'_>) -> Vec<Section> {
         for (problem, details) in invalid.flat_map(|case| words::invalid_lines(case, column.record))
         {
             let problem = format!("{}: {problem}", head.label);
-            sections.push(Section::Problem(Problem { problem, details }));
+            sections.push(Section::Problem(ProblemText { problem, details }));
         }
     }
     sections

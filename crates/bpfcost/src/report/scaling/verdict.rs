@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Chart, rate};
 use crate::{
-    record::{Comparison, Record},
+    record::{ComparisonRecord, Record},
     report::{
         figure::forest::looks,
         number,
@@ -14,12 +14,12 @@ use crate::{
 };
 
 /// Whether a comparison is between two curves at the same number of threads.
-pub(super) fn fits(comparison: &Comparison, chart: &Chart<'_>) -> bool {
+pub(super) fn fits(comparison: &ComparisonRecord, chart: &Chart<'_>) -> bool {
     place(comparison, chart).is_some()
 }
 
 /// The two curves of a comparison and the number of threads, where these are the same.
-fn place(comparison: &Comparison, chart: &Chart<'_>) -> Option<(String, u32)> {
+fn place(comparison: &ComparisonRecord, chart: &Chart<'_>) -> Option<(String, u32)> {
     let scaling = chart.curves.scaling;
     let case = |name: &str| chart.record.case(name);
     let (case, baseline) = (case(&comparison.case), case(&comparison.baseline));
@@ -40,7 +40,7 @@ fn place(comparison: &Comparison, chart: &Chart<'_>) -> Option<(String, u32)> {
 pub(super) fn table(chart: &Chart<'_>) -> Option<Table> {
     let record = chart.record;
     // By name, then by threads.
-    let mut rows: Vec<(String, BTreeMap<u32, &Comparison>)> = Vec::new();
+    let mut rows: Vec<(String, BTreeMap<u32, &ComparisonRecord>)> = Vec::new();
     for comparison in &record.comparisons {
         let Some((name, threads)) = place(comparison, chart) else {
             continue;
@@ -75,7 +75,7 @@ pub(super) fn table(chart: &Chart<'_>) -> Option<Table> {
 }
 
 /// `▼ −81 ±2 %`.
-fn verdict(comparison: &Comparison, record: &Record) -> Cell {
+fn verdict(comparison: &ComparisonRecord, record: &Record) -> Cell {
     let (_, tone) = words::verdict(comparison, record);
     let percent = comparison.relative * 100.0;
     let reach = comparison.relative_ci95.map(|[low, high]| {

@@ -15,7 +15,7 @@ use crate::{
         rows::{self, PairRow, RowGroup},
         scaling::{self, Chart},
         scenario,
-        section::{Detail, Problem, Prose, Section, View, table_sections},
+        section::{Detail, ProblemText, Prose, Section, View, table_sections},
         style::Tone,
         summary, target, text, warnings, words,
         workload::{self, WorkloadReport},
@@ -147,7 +147,7 @@ fn problems(record: &Record) -> Vec<Section> {
     let invalid = cases.filter(|case| case.status == Status::Invalid);
     let lines = invalid.flat_map(|case| words::invalid_lines(case, record));
     lines
-        .map(|(problem, details)| Section::Problem(Problem { problem, details }))
+        .map(|(problem, details)| Section::Problem(ProblemText { problem, details }))
         .collect()
 }
 

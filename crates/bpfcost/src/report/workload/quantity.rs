@@ -4,7 +4,9 @@
 use super::tables::no_result;
 use crate::{
     experiment::ProbedWorkload,
-    record::{CaseRecord, Comparison, CostEstimate, MetricRecord, States, Status, Verdict},
+    record::{
+        CaseRecord, ComparisonRecord, CostEstimate, MetricRecord, States, Status, VerdictRecord,
+    },
     report::{
         number::{self, HOLD},
         scaling::with_ends,
@@ -75,7 +77,7 @@ pub(crate) struct Scale {
 #[derive(Debug)]
 pub(crate) struct ChangeText<'a> {
     /// What it was made from.
-    pub(crate) comparison: &'a Comparison,
+    pub(crate) comparison: &'a ComparisonRecord,
     /// `+1.9 % [+1.1, +2.7]`.
     pub(crate) difference: String,
     /// `more`, `less`, `same`, `unresolved`.
@@ -252,9 +254,10 @@ impl<'a> Quantity<'a> {
         };
         let comparison = states.comparison(metric, case, baseline)?;
         let (word, tone) = words::of_verdict(comparison.verdict);
-        let more = (comparison.verdict == Verdict::Slower) != (self.more_is_better == Some(true));
+        let more =
+            (comparison.verdict == VerdictRecord::Slower) != (self.more_is_better == Some(true));
         let (verdict, tone) = match (comparison.verdict, self.more_is_better) {
-            (Verdict::Same | Verdict::Unresolved, _) => (word, tone),
+            (VerdictRecord::Same | VerdictRecord::Unresolved, _) => (word, tone),
             (_, None) => (if more { "more" } else { "less" }, Tone::Plain),
             (_, Some(_)) => (if more { "more" } else { "less" }, tone),
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::{WorkloadReport, named};
 use crate::{
-    record::{BudgetVerdict, Comparison, State, Verdict},
+    record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord},
     report::{
         number::{self, HOLD},
         text,
@@ -20,7 +20,7 @@ const MOST_S: f64 = 86_400.0;
 struct ProbeCost<'a> {
     variant: &'a str,
     state: &'a State<'a>,
-    found: &'a Comparison,
+    found: &'a ComparisonRecord,
 }
 
 /// The record in a sentence without its end; `None` where nothing was compared.
@@ -58,7 +58,7 @@ fn costs<'a>(overhead: &'a WorkloadReport<'_>) -> Vec<ProbeCost<'a>> {
 }
 
 /// How many probes are in some of these.
-fn probes(costs: &[ProbeCost<'_>], wanted: impl Fn(&Comparison) -> bool) -> usize {
+fn probes(costs: &[ProbeCost<'_>], wanted: impl Fn(&ComparisonRecord) -> bool) -> usize {
     let costs = costs.iter().filter(|cost| wanted(cost.found));
     costs
         .map(|cost| cost.variant)
@@ -71,7 +71,7 @@ fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
     let any = |wanted| costs.iter().any(|cost| cost.found.budget == Some(wanted));
     let every = |wanted| costs.iter().all(|cost| cost.found.verdict == wanted);
     let asked = &overhead.states.record.asked;
-    let over = |found: &Comparison| found.budget == Some(BudgetVerdict::Over);
+    let over = |found: &ComparisonRecord| found.budget == Some(BudgetVerdict::Over);
     match asked
         .budget
         .filter(|_| costs.iter().any(|cost| cost.found.budget.is_some()))
@@ -85,11 +85,11 @@ fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
             };
             format!("{words} ({}): ", number::round_percent(budget))
         }
-        None if every(Verdict::Same) => {
+        None if every(VerdictRecord::Same) => {
             let margin = number::round_percent(asked.margin);
             format!("No difference that matters ({margin}): ")
         }
-        None if every(Verdict::Unresolved) => "Can't tell yet: ".to_owned(),
+        None if every(VerdictRecord::Unresolved) => "Can't tell yet: ".to_owned(),
         None => String::new(),
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::Atlas;
 use crate::{
     experiment::Role,
-    record::{Record, Verdict},
+    record::{Record, VerdictRecord},
     report::{
         matrix::{Matrix, MatrixGroup, MatrixRow},
         table::{Cell, Head, Table},
@@ -103,7 +103,10 @@ fn changes(kernels: &[&Record]) -> KernelChanges {
         for row in matrix.rows() {
             let found = row.cells.get(1).and_then(|cell| cell.difference.as_ref());
             let differs = found.filter(|found| {
-                matches!(found.difference.verdict, Verdict::Slower | Verdict::Faster)
+                matches!(
+                    found.difference.verdict,
+                    VerdictRecord::Slower | VerdictRecord::Faster
+                )
             });
             if let Some(found) = differs {
                 let name = matrix.cross_target.rows[row.index].name.to_owned();
