@@ -4,7 +4,7 @@ use crate::{feature::Feature, table::table};
 
 table! {
 /// A program's body; study 003 had the first two.
-pub enum Body: Known {
+pub enum Body: BodyInfo {
     /// Nothing but to count its own runs, as all of them do.
     Empty = of("empty", "a program that only counts its runs", &[]);
     /// Writes the process into a per-CPU array.
@@ -25,14 +25,14 @@ pub enum Body: Known {
 }
 
 /// What is known of a body.
-struct Known {
+struct BodyInfo {
     name: &'static str,
     about: &'static str,
     needs: &'static [Feature],
 }
 
-const fn of(name: &'static str, about: &'static str, needs: &'static [Feature]) -> Known {
-    Known { name, about, needs }
+const fn of(name: &'static str, about: &'static str, needs: &'static [Feature]) -> BodyInfo {
+    BodyInfo { name, about, needs }
 }
 
 impl Body {

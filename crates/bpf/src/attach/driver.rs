@@ -27,7 +27,7 @@ pub(super) const MOST_FAULTS: u64 = 1 << 16;
 
 table! {
 /// Who makes the events of a family of attach types.
-pub enum Driver: Known {
+pub enum Driver: DriverInfo {
     /// BPF calls `bpf_get_numa_node_id`.
     Helper = in_kernel("helper", "a call of bpf_get_numa_node_id", IN_KERNEL, DriverCall {
         program: "drive_helper",
@@ -62,7 +62,7 @@ pub enum Driver: Known {
         EventSource::Frames,
     );
     /// A thread reads pages that are not there yet.
-    PageFault = Known {
+    PageFault = DriverInfo {
         most: Some(MOST_FAULTS),
         ..of("page-fault", "a page read that was not there", &[], EventSource::PageFaults)
     };
@@ -82,7 +82,7 @@ pub enum Driver: Known {
 }
 
 /// What is known of a driver.
-struct Known {
+struct DriverInfo {
     name: &'static str,
     about: &'static str,
     needs: &'static [Feature],
@@ -123,8 +123,8 @@ const fn of(
     about: &'static str,
     needs: &'static [Feature],
     source: EventSource,
-) -> Known {
-    Known {
+) -> DriverInfo {
+    DriverInfo {
         name,
         about,
         needs,
@@ -138,14 +138,14 @@ const fn in_kernel(
     about: &'static str,
     needs: &'static [Feature],
     called: DriverCall,
-) -> Known {
-    Known {
+) -> DriverInfo {
+    DriverInfo {
         most: Some(MOST_CALLS),
         ..of(name, about, needs, EventSource::Kernel(called))
     }
 }
 
-const fn calls(name: &'static str, about: &'static str, routine: Routine) -> Known {
+const fn calls(name: &'static str, about: &'static str, routine: Routine) -> DriverInfo {
     of(name, about, &[], EventSource::Calls(routine))
 }
 

@@ -13,7 +13,7 @@ use crate::{
 
 table! {
 /// A way to attach a program.
-pub enum Attach: Known {
+pub enum Attach: AttachInfo {
     /// A kprobe at the entry of a function, where ftrace has its call.
     Kprobe = of("kprobe", D::Helper, ProgramKind::Kprobe, &[F::Kprobe]);
     /// A kprobe inside a function, by a breakpoint.
@@ -128,7 +128,7 @@ pub enum Attach: Known {
 }
 
 /// What is known of an attach type.
-struct Known {
+struct AttachInfo {
     name: &'static str,
     driver: Driver,
     kind: ProgramKind,
@@ -145,8 +145,8 @@ const fn of(
     driver: Driver,
     kind: ProgramKind,
     needs: &'static [Feature],
-) -> Known {
-    Known {
+) -> AttachInfo {
+    AttachInfo {
         name,
         driver,
         kind,
@@ -157,26 +157,26 @@ const fn of(
     }
 }
 
-impl Known {
+impl AttachInfo {
     const fn expects(self, expected: sys::bpf_attach_type) -> Self {
-        Known { expected, ..self }
+        AttachInfo { expected, ..self }
     }
 
     const fn at_return(self) -> Self {
-        Known {
+        AttachInfo {
             at_return: true,
             ..self
         }
     }
 
     const fn runs_twice(self) -> Self {
-        Known { runs: 2, ..self }
+        AttachInfo { runs: 2, ..self }
     }
 }
 
 table! {
 /// Kinds of programs; their names are prefixes in `bpf/probe.bpf.c`.
-pub(crate) enum ProgramKind: Programs {
+pub(crate) enum ProgramKind: ProgramKindInfo {
     Kprobe = of_processes("kprobe");
     KprobeAll = of_processes("kprobe_all");
     Uprobe = of_processes("uprobe");
@@ -195,21 +195,21 @@ pub(crate) enum ProgramKind: Programs {
 }
 
 /// What is known of a kind of programs.
-struct Programs {
+struct ProgramKindInfo {
     name: &'static str,
     /// Whether they see packets, where there is no process and no stack to walk.
     packets: bool,
 }
 
-const fn of_processes(name: &'static str) -> Programs {
-    Programs {
+const fn of_processes(name: &'static str) -> ProgramKindInfo {
+    ProgramKindInfo {
         name,
         packets: false,
     }
 }
 
-const fn of_packets(name: &'static str) -> Programs {
-    Programs {
+const fn of_packets(name: &'static str) -> ProgramKindInfo {
+    ProgramKindInfo {
         name,
         packets: true,
     }

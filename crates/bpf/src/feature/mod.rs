@@ -23,7 +23,7 @@ use crate::{
 table! {
 /// Something that a kernel has or lacks, in the order of `bpfcost check --features`. Above each, the commit that
 /// brought it.
-pub enum Feature: Known {
+pub enum Feature: FeatureInfo {
     /// Types of the kernel in `/sys/kernel/btf/vmlinux`.
     // 341dfcf8d78e: sysfs exports it, 5.4.
     Btf = with("BTF", (5, 4), "CONFIG_DEBUG_INFO_BTF");
@@ -180,22 +180,22 @@ impl Feature {
 /// What fentry and its kin are built on.
 const TRAMPOLINES: &str = "CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS";
 
-struct Known {
+struct FeatureInfo {
     name: &'static str,
     since: LinuxVersion,
     config: Option<&'static str>,
 }
 
-const fn plain(name: &'static str, since: (u32, u32)) -> Known {
-    Known {
+const fn plain(name: &'static str, since: (u32, u32)) -> FeatureInfo {
+    FeatureInfo {
         name,
         since: LinuxVersion(since),
         config: None,
     }
 }
 
-const fn with(name: &'static str, since: (u32, u32), config: &'static str) -> Known {
-    Known {
+const fn with(name: &'static str, since: (u32, u32), config: &'static str) -> FeatureInfo {
+    FeatureInfo {
         config: Some(config),
         ..plain(name, since)
     }

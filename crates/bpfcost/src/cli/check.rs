@@ -19,7 +19,7 @@ use crate::{
     process::program,
     target::{
         Check, CheckState, Host, checks,
-        guest::{Known, Tools},
+        guest::{KvmSupport, Tools},
     },
 };
 
@@ -153,14 +153,14 @@ fn guests() -> Check {
         }
         Ok(tools) => {
             let with = format!("QEMU {} and virtme-ng are there", tools.qemu_version);
-            match Known::here(&tools) {
-                Known::Usable => checks::ok(format!("{with}, KVM works")),
-                Known::Untried => (
+            match KvmSupport::here(&tools) {
+                KvmSupport::Usable => checks::ok(format!("{with}, KVM works")),
+                KvmSupport::Untried => (
                     CheckState::Ok,
                     format!("{with}, KVM is there and not tried yet"),
                     "the first --on vm:KERNEL tries it".into(),
                 ),
-                Known::Unusable(why) => checks::warn(
+                KvmSupport::Unusable(why) => checks::warn(
                     format!("{with}, KVM can't be used ({why})"),
                     "times of vm targets are those of an emulator; exact targets need no KVM",
                 ),

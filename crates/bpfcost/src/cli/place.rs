@@ -24,7 +24,8 @@ use crate::{
     target::{
         CheckState, Host, Target,
         guest::{
-            Acceleration, Failure, Guest, GuestError, GuestSpec, Hooks, Job, Known, Message, Tools,
+            Acceleration, Failure, Guest, GuestError, GuestSpec, Hooks, Job, KvmSupport, Message,
+            Tools,
         },
         kernel::{Kernel, Store},
     },
@@ -269,17 +270,17 @@ fn boot(
     };
     let known = if shape.exact {
         // Only QEMU itself counts instructions.
-        Known::Unusable(String::new())
+        KvmSupport::Unusable(String::new())
     } else {
-        Known::here(&tools)
+        KvmSupport::here(&tools)
     };
     let mut why = None;
-    if !matches!(known, Known::Unusable(_)) {
+    if !matches!(known, KvmSupport::Unusable(_)) {
         shape.acceleration = Acceleration::Kvm;
         note!("booting {} in QEMU, with KVM…", shape.kernel.release);
         match start(&tools, &shape, &job, journal, interrupt) {
             Ok(started) => {
-                Known::Usable.keep(&tools);
+                KvmSupport::Usable.keep(&tools);
                 return Ok(started);
             }
             Err(error) if matches!(error.downcast_ref(), Some(GuestError::Dead(_))) => {
@@ -293,7 +294,7 @@ fn boot(
         shape.acceleration = Acceleration::Emulated;
     }
     match (&known, &why) {
-        (Known::Unusable(known), None) if !known.is_empty() => {
+        (KvmSupport::Unusable(known), None) if !known.is_empty() => {
             note!(
                 "booting {} in QEMU, emulated, for KVM is of no use here ({known})…",
                 shape.kernel.release
@@ -304,7 +305,7 @@ fn boot(
     let started = start(&tools, &shape, &job, journal, interrupt)?;
     // Where emulation fails too, it was not KVM's fault.
     if let Some(why) = why {
-        Known::Unusable(why).keep(&tools);
+        KvmSupport::Unusable(why).keep(&tools);
     }
     Ok(started)
 }

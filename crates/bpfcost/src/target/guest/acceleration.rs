@@ -28,7 +28,7 @@ pub enum Acceleration {
 
 /// What is known of KVM here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KvmSupport {
     /// A guest has booted with it.
     Usable,
     /// Why it can't be used.
@@ -57,33 +57,35 @@ struct KvmCacheEntry {
     why: Option<String>,
 }
 
-impl Known {
+impl KvmSupport {
     /// What is known here.
-    pub fn here(tools: &Tools) -> Known {
+    pub fn here(tools: &Tools) -> KvmSupport {
         if let Err(error) = OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-            return Known::Unusable(format!("/dev/kvm: {error}"));
+            return KvmSupport::Unusable(format!("/dev/kvm: {error}"));
         }
-        cache().map_or(Known::Untried, |file| Known::read(&file, &key(tools)))
+        cache().map_or(KvmSupport::Untried, |file| {
+            KvmSupport::read(&file, &key(tools))
+        })
     }
 
-    fn read(file: &Path, key: &str) -> Known {
+    fn read(file: &Path, key: &str) -> KvmSupport {
         let answer = fs::read(file)
             .ok()
             .and_then(|bytes| serde_json::from_slice::<KvmCacheEntry>(&bytes).ok())
             .filter(|answer| answer.key == key);
         match answer {
-            None => Known::Untried,
-            Some(KvmCacheEntry { why: None, .. }) => Known::Usable,
-            Some(KvmCacheEntry { why: Some(why), .. }) => Known::Unusable(why),
+            None => KvmSupport::Untried,
+            Some(KvmCacheEntry { why: None, .. }) => KvmSupport::Usable,
+            Some(KvmCacheEntry { why: Some(why), .. }) => KvmSupport::Unusable(why),
         }
     }
 
     /// Keeps what was found out. Where it can't be kept, it is found out again.
     pub fn keep(&self, tools: &Tools) {
         let why = match self {
-            Known::Untried => return,
-            Known::Usable => None,
-            Known::Unusable(why) => Some(why.clone()),
+            KvmSupport::Untried => return,
+            KvmSupport::Usable => None,
+            KvmSupport::Unusable(why) => Some(why.clone()),
         };
         let answer = KvmCacheEntry {
             key: key(tools),
@@ -127,16 +129,16 @@ mod tests {
             };
             fs::write(&file, serde_json::to_vec(&answer).expect("JSON")).expect("a file");
         };
-        assert_eq!(Known::read(&file, "boot 1"), Known::Untried);
+        assert_eq!(KvmSupport::read(&file, "boot 1"), KvmSupport::Untried);
         keep(None);
-        assert_eq!(Known::read(&file, "boot 1"), Known::Usable);
-        assert_eq!(Known::read(&file, "boot 2"), Known::Untried);
+        assert_eq!(KvmSupport::read(&file, "boot 1"), KvmSupport::Usable);
+        assert_eq!(KvmSupport::read(&file, "boot 2"), KvmSupport::Untried);
         keep(Some("it hangs"));
         assert_eq!(
-            Known::read(&file, "boot 1"),
-            Known::Unusable("it hangs".into())
+            KvmSupport::read(&file, "boot 1"),
+            KvmSupport::Unusable("it hangs".into())
         );
         fs::write(&file, "half").expect("a file");
-        assert_eq!(Known::read(&file, "boot 1"), Known::Untried);
+        assert_eq!(KvmSupport::read(&file, "boot 1"), KvmSupport::Untried);
     }
 }

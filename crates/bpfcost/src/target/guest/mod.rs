@@ -21,7 +21,7 @@ mod qemu;
 mod snapshot;
 mod tools;
 
-pub use acceleration::{Acceleration, Known};
+pub use acceleration::{Acceleration, KvmSupport};
 pub use boot::Guest;
 pub use channel::{GuestChannel, HostChannel, Tail};
 pub use command::{EXACT_KHZ, GuestSpec};
