@@ -57,8 +57,8 @@ impl GlobalsLayout {
                     continue;
                 };
                 let named = variable.name().map(|name| name.to_string_lossy());
-                let of = variable.referenced_type().skip_mods_and_typedefs();
-                let (elements, element) = match Array::try_from(of) {
+                let kind = variable.referenced_type().skip_mods_and_typedefs();
+                let (elements, element) = match Array::try_from(kind) {
                     Ok(array) => (
                         array.capacity(),
                         array.contained_type().skip_mods_and_typedefs(),
@@ -76,7 +76,7 @@ impl GlobalsLayout {
                         stride: entry.size / elements.max(1),
                         elements,
                         members: Struct::try_from(element)
-                            .map_or_else(|_| BTreeMap::new(), |of| members(btf, &of)),
+                            .map_or_else(|_| BTreeMap::new(), |structure| members(btf, &structure)),
                     },
                 );
             }
@@ -125,7 +125,7 @@ impl GlobalsLayout {
 }
 
 /// Integers of a structure. Bit fields are left out.
-fn members(btf: &Btf<'_>, of: &Struct<'_>) -> BTreeMap<String, ByteRange> {
+fn members(btf: &Btf<'_>, structure: &Struct<'_>) -> BTreeMap<String, ByteRange> {
     let place = |member: StructMember<'_>| {
         let MemberAttr::Normal { offset } = member.attr else {
             return None;
@@ -141,7 +141,7 @@ fn members(btf: &Btf<'_>, of: &Struct<'_>) -> BTreeMap<String, ByteRange> {
             },
         ))
     };
-    of.iter().filter_map(place).collect()
+    structure.iter().filter_map(place).collect()
 }
 
 /// The variables of a loaded object, which its programs share. They are read and written only while none of

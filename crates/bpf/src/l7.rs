@@ -272,8 +272,8 @@ fn wanted(program: &str, watch: L7Scope) -> bool {
 
 /// The process namespace that this program is in, as device and inode; `None` in the machine's own.
 fn namespace() -> Option<(u64, u64)> {
-    let own = fs::metadata("/proc/self/ns/pid").ok()?;
-    (own.st_ino() != FIRST_NAMESPACE).then(|| (own.st_dev(), own.st_ino()))
+    let namespace = fs::metadata("/proc/self/ns/pid").ok()?;
+    (namespace.st_ino() != FIRST_NAMESPACE).then(|| (namespace.st_dev(), namespace.st_ino()))
 }
 
 /// Attaches a program to places in the program of a process, each with a cookie.

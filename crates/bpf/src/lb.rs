@@ -272,11 +272,11 @@ impl LoadBalancer {
 
     /// What a CPU's table holds of a flow, without counting as a use.
     pub fn lookup(&self, cpu: u32, flow: &FlowKey) -> Result<Option<LruEntry>> {
-        let found = self
+        let entry = self
             .table(cpu)?
             .lookup(bytes_of(flow), MapFlags::ANY)
             .map_err(map_failed("lru_tables", "looking a flow up"))?;
-        Ok(found.and_then(|bytes| read(&bytes)))
+        Ok(entry.and_then(|bytes| read(&bytes)))
     }
 
     /// Every counter of a CPU.
@@ -378,8 +378,8 @@ impl LoadBalancer {
     }
 
     fn table(&self, cpu: u32) -> Result<&MapHandle> {
-        let found = self.tables.iter().find(|(own, _)| *own == cpu);
-        found
+        let table = self.tables.iter().find(|(owner, _)| *owner == cpu);
+        table
             .map(|(_, table)| table)
             .ok_or_else(|| cpu_number(cpu, MAX_CPUS))
     }
@@ -399,15 +399,15 @@ impl LoadBalancer {
                 };
                 timing::store(&mut bss.packet_ethernet, ethernet);
             }
-            if let Some(own) = bss.sources.get_mut(work.cpu as usize) {
+            if let Some(sources) = bss.sources.get_mut(work.cpu as usize) {
                 let Sources {
                     state,
                     mask,
                     prefix,
                 } = work.sources;
-                timing::store(&mut own.state, state);
-                timing::store(&mut own.mask, mask);
-                timing::store(&mut own.prefix, prefix);
+                timing::store(&mut sources.state, state);
+                timing::store(&mut sources.mask, mask);
+                timing::store(&mut sources.prefix, prefix);
             }
         }
     }

@@ -53,7 +53,7 @@ impl<S> OwnedSkeleton<S> {
                 Err(Error::Load {
                     object,
                     source,
-                    log: said(),
+                    log: last_log(),
                 })
             }
         }
@@ -124,7 +124,7 @@ pub(crate) fn listen() {
 }
 
 /// The last of it since [`listen`].
-pub(crate) fn said() -> String {
+pub(crate) fn last_log() -> String {
     let Ok(log) = LOG.lock() else {
         return String::new();
     };

@@ -78,8 +78,8 @@ struct RingSums {
 impl RingSums {
     /// Sums a call where its process is one that counts.
     fn take(&mut self, call: &[u8]) {
-        let told = words::<u32, 2>(call).zip(call.get(8..).and_then(words::<u64, 1>));
-        if let Some(([process, number], [ns])) = told
+        let fields = words::<u32, 2>(call).zip(call.get(8..).and_then(words::<u64, 1>));
+        if let Some(([process, number], [ns])) = fields
             && self.picked.contains(&process)
         {
             let sum = self.sums.entry(SyscallKey { process, number }).or_default();
@@ -119,9 +119,9 @@ impl Syscount {
             open.load()
         })?;
         let heard = Rc::new(RefCell::new(RingSums::default()));
-        let told = Rc::clone(&heard);
+        let sums = Rc::clone(&heard);
         let ring = maps::ring(&skeleton.maps.calls, "calls", move |call| {
-            told.borrow_mut().take(call);
+            sums.borrow_mut().take(call);
         })?;
         Ok(Syscount {
             held: None,

@@ -28,7 +28,7 @@ use crate::{
     error::{Error, Result, lacks, no_area},
     globals::{Globals, GlobalsLayout},
     mapping,
-    object::{listen, said},
+    object::{last_log, listen},
     run::{self, TestRun},
     timing::{self, Loop, Observation, Request},
 };
@@ -59,7 +59,7 @@ pub struct MapOverrides {
 impl OpenObject {
     /// Opens `bpf/NAME.bpf.c`. Its timed programs will loop as `looping` says.
     pub fn open(name: &'static str, looping: Loop) -> Result<Self> {
-        let bytes = OBJECTS.iter().find(|(own, _)| *own == name);
+        let bytes = OBJECTS.iter().find(|(object, _)| *object == name);
         let (_, bytes) = bytes.ok_or_else(|| lacks("this build", &format!("object {name}")))?;
         listen();
         let failed = |source| failed(name, source);
@@ -96,16 +96,16 @@ impl OpenObject {
     /// Has a program loaded, by its exact name.
     pub fn with(&mut self, program: &str) -> Result<()> {
         let named = |one: &OpenProgramMut<'_>| one.name() == program;
-        let found = self.object.progs_mut().find(named);
-        found
+        let program_mut = self.object.progs_mut().find(named);
+        program_mut
             .map(|mut program| program.set_autoload(true))
             .ok_or_else(|| self.lacks("program", program))
     }
 
     /// Has a map made, in this shape.
     pub fn map(&mut self, map: &str, shape: MapOverrides) -> Result<()> {
-        let found = self.object.maps_mut().find(|one| one.name() == map);
-        let Some(mut found) = found else {
+        let map_mut = self.object.maps_mut().find(|one| one.name() == map);
+        let Some(mut found) = map_mut else {
             return Err(self.lacks("map", map));
         };
         let flags = found.map_flags() | if shape.zero_seed { BPF_F_ZERO_SEED } else { 0 };
@@ -230,8 +230,8 @@ impl TimedObject {
 
     /// How many keys a map has, counted by user space one by one.
     pub fn entries(&self, map: &str) -> Result<u64> {
-        let found = self.object.maps().find(|one| one.name() == map);
-        found
+        let map_ref = self.object.maps().find(|one| one.name() == map);
+        map_ref
             .map(|map| map.keys().count() as u64)
             .ok_or_else(|| lacks(self.name, &format!("map {map}")))
     }
@@ -253,8 +253,8 @@ impl TimedObject {
 
 fn loaded<'a>(object: &'a Object, name: &str) -> Result<ProgramMut<'a>> {
     let mut programs = object.progs_mut();
-    let found = programs.find(|one| one.name() == name && one.autoload());
-    found.ok_or_else(|| Error::NotLoaded(name.to_owned()))
+    let program = programs.find(|one| one.name() == name && one.autoload());
+    program.ok_or_else(|| Error::NotLoaded(name.to_owned()))
 }
 
 /// The reader of an object's ring buffers. Made once: made anew for each batch, it leaves work behind
@@ -306,6 +306,6 @@ fn failed(object: &'static str, source: libbpf_rs::Error) -> Error {
     Error::Load {
         object,
         source,
-        log: said(),
+        log: last_log(),
     }
 }

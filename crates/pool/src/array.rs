@@ -101,11 +101,11 @@ impl<P: Primitive> ArrayQueue<P> {
     #[inline(never)]
     fn search(&self, start: usize) -> Option<usize> {
         let others = (start + 1..self.objects).chain(0..start);
-        let mut found = others.filter(|&at| {
+        let mut free = others.filter(|&at| {
             let slot = self.slot(at);
             slot.load(Relaxed) == IN && claim::<P>(slot)
         });
-        found.next()
+        free.next()
     }
 }
 

@@ -175,9 +175,9 @@ where
 
     #[inline]
     fn pop(&self, cpu: usize) -> Option<Object> {
-        let own = self.ring(cpu);
-        let index = self.take(&self.rings[own]).or_else(|| {
-            let (before, from) = self.rings.split_at(own);
+        let ring = self.ring(cpu);
+        let index = self.take(&self.rings[ring]).or_else(|| {
+            let (before, from) = self.rings.split_at(ring);
             let others = from[1..].iter().chain(before);
             others.into_iter().find_map(|ring| self.take(ring))
         })?;

@@ -70,12 +70,12 @@ pub fn judge_sessions(
     session_spread: f64,
     policy: &Policy,
 ) -> Vec<SessionComparison> {
-    let found: Vec<(Evidence, Basis)> = cases
+    let judged: Vec<(Evidence, Basis)> = cases
         .iter()
         .map(|sides| compare(sides, session_spread.max(0.0), cases.len()))
         .collect();
-    let evidence: Vec<Evidence> = found.iter().map(|f| f.0).collect();
-    found
+    let evidence: Vec<Evidence> = judged.iter().map(|f| f.0).collect();
+    judged
         .iter()
         .zip(decide(&evidence, policy))
         .map(|(&(evidence, basis), verdict)| SessionComparison {

@@ -71,7 +71,7 @@ impl AttachMethod {
 
     /// What the kernel must have, the most telling first.
     pub fn needs(self) -> Vec<Feature> {
-        let own = self.attach().own_needs();
+        let needs = self.attach().own_needs();
         let further: &[Feature] = match self {
             AttachMethod::RawTp
             | AttachMethod::TpBtf
@@ -81,7 +81,7 @@ impl AttachMethod {
             AttachMethod::KprobeInt3 => &[Feature::SyscallProgram],
             _ => &[],
         };
-        [own, further].concat()
+        [needs, further].concat()
     }
 
     /// Tells a program that is not loaded yet what it will be attached to, where the kernel wants to know

@@ -32,8 +32,8 @@ impl Buffers {
         let taken = Rc::new(Cell::new(BufferCounts::default()));
         let of_type = |wanted: MapType| -> Vec<Map<'_>> {
             // What is pinned belongs to others too: taking from it would rob them.
-            let own = |map: &Map<'_>| map.map_type() == wanted && !map.is_pinned();
-            object.maps().filter(own).collect()
+            let is_private = |map: &Map<'_>| map.map_type() == wanted && !map.is_pinned();
+            object.maps().filter(is_private).collect()
         };
         let (rings, perf) = (of_type(MapType::RingBuf), of_type(MapType::PerfEventArray));
         if rings.is_empty() && perf.is_empty() {

@@ -44,7 +44,7 @@ pub enum CounterBody {
 
 impl CounterBody {
     /// Its number, and the program that user space runs for it.
-    fn known(self) -> (u32, Option<&'static str>) {
+    fn code_and_runner(self) -> (u32, Option<&'static str>) {
         match self {
             CounterBody::Null => (NULL, None),
             CounterBody::Map => (MAP, None),
@@ -120,7 +120,7 @@ impl Counter {
 
     /// Loads the program, for a tracepoint `category:name` or a function of the kernel.
     pub fn load(method: AttachMethod, event: &str, work: CounterBody) -> Result<Self> {
-        let (number, helper) = work.known();
+        let (number, helper) = work.code_and_runner();
         let skeleton = OwnedSkeleton::new("counter", |storage| {
             let mut open = CounterSkelBuilder::default().open(storage)?;
             if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {

@@ -227,8 +227,8 @@ impl Attach {
 
     /// What the kernel must have, the most telling first.
     pub fn needs(self) -> Vec<Feature> {
-        let known = self.known();
-        [known.needs, known.driver.needs()].concat()
+        let info = self.known();
+        [info.needs, info.driver.needs()].concat()
     }
 
     /// The same without what its driver needs.

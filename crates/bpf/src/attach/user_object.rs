@@ -20,7 +20,7 @@ use super::{
 use crate::{
     error::{Error, Result, failed},
     links,
-    object::{keep_private, listen, said},
+    object::{keep_private, last_log, listen},
 };
 
 /// What sections of tracepoints begin with.
@@ -47,7 +47,7 @@ impl UserObject {
         let mut object = ObjectBuilder::default().open_file(path).map_err(|_| {
             refused(format!(
                 "it is no BPF object\n  Compile one with: clang -O2 -g -target bpf -c NAME.bpf.c\n{}",
-                said()
+                last_log()
             ))
         })?;
         let names: Vec<String> = object.progs().map(|program| name(program.name())).collect();
@@ -71,7 +71,10 @@ impl UserObject {
         }
         keep_private(&mut object);
         let object = object.load().map_err(|source| {
-            refused(format!("the kernel does not load it: {source}\n{}", said()))
+            refused(format!(
+                "the kernel does not load it: {source}\n{}",
+                last_log()
+            ))
         })?;
         let buffers = Buffers::open(&object)
             .map_err(|source| refused(format!("its buffers can't be read: {source}")))?;
@@ -172,7 +175,7 @@ fn attached(program: &ProgramMut<'_>, section: &str) -> std::result::Result<Opti
         return match program.attach() {
             Ok(link) => Ok(Some(link)),
             Err(error) if unattachable(&error) => Ok(None),
-            Err(error) => Err(format!("{error:#}\n{}", said())),
+            Err(error) => Err(format!("{error:#}\n{}", last_log())),
         };
     };
     let event = kernel::open_tracepoint(Attach::Tracepoint, &event.replacen('/', ":", 1));

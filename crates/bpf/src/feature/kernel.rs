@@ -231,16 +231,16 @@ pub(super) fn link_nowhere(
         sz: size_of::<sys::bpf_link_create_opts>() as _,
         ..Default::default()
     };
-    let of = &mut options.__bindgen_anon_1;
+    let anonymous = &mut options.__bindgen_anon_1;
     if user {
-        of.uprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_3 {
+        anonymous.uprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_3 {
             cnt: 1,
             path: ptr::without_provenance::<c_char>(NOWHERE),
             offsets: ptr::without_provenance(NOWHERE),
             ..Default::default()
         };
     } else {
-        of.kprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_2 {
+        anonymous.kprobe_multi = sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_2 {
             cnt: 1,
             addrs: ptr::without_provenance(NOWHERE),
             ..Default::default()

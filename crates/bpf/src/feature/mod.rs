@@ -169,11 +169,11 @@ impl Feature {
         static ANSWERS: [OnceLock<Option<MissingFeature>>; Feature::ALL.len()] =
             [const { OnceLock::new() }; Feature::ALL.len()];
         let answer = &ANSWERS[self as usize];
-        if let Some(known) = answer.get() {
-            return Ok(known.clone());
+        if let Some(missing) = answer.get() {
+            return Ok(missing.clone());
         }
-        let found = probe::missing(self)?;
-        Ok(answer.get_or_init(|| found).clone())
+        let missing = probe::missing(self)?;
+        Ok(answer.get_or_init(|| missing).clone())
     }
 }
 

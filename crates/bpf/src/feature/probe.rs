@@ -217,8 +217,8 @@ fn ask(feature: Feature) -> Support {
     }
 }
 
-fn answer<T>(said: std::result::Result<T, KernelRefusal>) -> Support {
-    match said {
+fn answer<T>(result: std::result::Result<T, KernelRefusal>) -> Support {
+    match result {
         Ok(_) => Support::There,
         Err(no) => Support::No(no),
     }
@@ -398,7 +398,7 @@ const TYPES: [&str; 12] = [
 /// The number of one of [`TYPES`] in the kernel's BTF, where it has it.
 pub(crate) fn btf_number(name: &str) -> Option<u32> {
     debug_assert!(TYPES.contains(&name), "{name}");
-    btf().and_then(|known| known.get(name).copied())
+    btf().and_then(|numbers| numbers.get(name).copied())
 }
 
 /// The kernel's BTF, read once; `None` where there is none.
@@ -408,8 +408,8 @@ fn btf() -> Option<&'static HashMap<&'static str, u32>> {
         let btf = Btf::from_vmlinux().ok()?;
         // One walk over all of them: to look for a name takes libbpf as long, where they are not sorted.
         let named = (1..btf.len() as u32).filter_map(|number| {
-            let found = btf.type_by_id::<BtfType<'_>>(number.into())?;
-            let name = found.name()?.to_str()?;
+            let kind = btf.type_by_id::<BtfType<'_>>(number.into())?;
+            let name = kind.name()?.to_str()?;
             let wanted = TYPES.into_iter().find(|wanted| *wanted == name)?;
             Some((wanted, number))
         });

@@ -16,12 +16,13 @@ pub(super) fn prefix(datapath: Datapath) -> &'static str {
 
 /// Whether a program is one that this kernel and this datapath need.
 pub(super) fn wanted(program: &str, variant: LbVariant) -> bool {
-    let of = |prefix: &str| {
+    let has_prefix = |prefix: &str| {
         program
             .strip_prefix(prefix)
             .is_some_and(|rest| rest.starts_with('_'))
     };
-    let ours = of(prefix(variant.datapath)) || variant.datapath == Datapath::Right && of("floor");
+    let ours = has_prefix(prefix(variant.datapath))
+        || variant.datapath == Datapath::Right && has_prefix("floor");
     let bpf_loop = program.ends_with(Loop::BpfLoop.suffix());
     ours && (program.ends_with("_replay") || bpf_loop == (variant.looping == Loop::BpfLoop))
 }

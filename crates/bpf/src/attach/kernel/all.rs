@@ -88,11 +88,12 @@ fn address(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<u
     let info = link::fprobe(program, &FprobeTargets::Names(&[name]), false)
         .and_then(|link| link.info())
         .map_err(|source| super::function::explain(attach, function, source))?;
-    let told = match info.info {
+    let address = match info.info {
         LinkTypeInfo::KprobeMulti(multi) => multi.addrs.first().copied(),
         _ => None,
     };
-    told.filter(|&address| address != 0)
+    address
+        .filter(|&address| address != 0)
         .or_else(|| listed(function))
         .ok_or_else(|| {
             let why = "can't be told: the kernel hides its addresses; allow them with \
@@ -112,27 +113,27 @@ fn listed(function: &str) -> Option<u64> {
 
 /// Lines such as `ffffffff81000000 name [module]`.
 fn addresses(list: &str) -> Vec<u64> {
-    let mut found: Vec<u64> = list
+    let mut addresses: Vec<u64> = list
         .lines()
         .filter_map(|line| line.split_once(' '))
         .filter(|(_, name)| !left_out(name))
         .filter_map(|(address, _)| u64::from_str_radix(address, 16).ok())
         .collect();
-    found.sort_unstable();
-    found.dedup();
-    found
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
 }
 
 /// Lines such as `name [module]`.
 fn names(list: &str) -> Vec<CString> {
-    let mut found: Vec<&str> = list
+    let mut names: Vec<&str> = list
         .lines()
         .filter(|name| !left_out(name))
         .filter_map(|line| line.split(' ').next())
         .collect();
-    found.sort_unstable();
-    found.dedup();
-    found.into_iter().flat_map(CString::new).collect()
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().flat_map(CString::new).collect()
 }
 
 fn left_out(name: &str) -> bool {

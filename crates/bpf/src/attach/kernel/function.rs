@@ -67,8 +67,8 @@ fn count(function: &str) -> Option<usize> {
         words.next().filter(|kind| is_code(kind))?;
         words.next()
     });
-    let known = names.next()?;
-    Some(usize::from(known == function) + names.filter(|name| *name == function).count())
+    let first = names.next()?;
+    Some(usize::from(first == function) + names.filter(|name| *name == function).count())
 }
 
 fn forbidden(function: &str) -> Option<bool> {

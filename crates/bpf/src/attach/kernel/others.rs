@@ -33,15 +33,15 @@ pub fn others(driver: Driver) -> Result<Option<String>> {
     let Some(called) = driver.called() else {
         return Ok(None);
     };
-    let mut found = at(&EventPath {
+    let mut probes = at(&EventPath {
         functions: called.functions,
         tracepoint: called.tracepoint.map(tracepoint::name),
         types: called.functions,
     })?;
     if let (Some(event), Ok(tracefs)) = (called.tracepoint, MountedFs::new("tracefs")) {
-        found.extend(enabled(&tracefs, event));
+        probes.extend(enabled(&tracefs, event));
     }
-    Ok((!found.is_empty()).then(|| found.join("; ")))
+    Ok((!probes.is_empty()).then(|| probes.join("; ")))
 }
 
 /// Describes all that is attached to one function, the caller's own included. A list that this kernel does not have or does
@@ -56,12 +56,12 @@ pub fn attached_at(function: &str) -> Result<Vec<String>> {
 }
 
 fn at(places: &EventPath<'_>) -> Result<Vec<String>> {
-    let mut found = linked(places);
+    let mut probes = linked(places);
     let kprobes = list("debugfs", "kprobes/list")?;
-    found.extend(probed(&kprobes, places.functions));
+    probes.extend(probed(&kprobes, places.functions));
     let enabled = list("tracefs", "enabled_functions")?;
-    found.extend(traced(&enabled, places.functions));
-    Ok(found)
+    probes.extend(traced(&enabled, places.functions));
+    Ok(probes)
 }
 
 fn list(kind: &'static str, path: &str) -> Result<String> {

@@ -43,8 +43,8 @@ impl SenderCgroup {
         let home = home()
             .and_then(|home| door(&self.hierarchy.0.join(home.trim_start_matches('/'))))
             .map_err(failed(WHAT, "opening the one that this process is in"))?;
-        let own = door(self.cgroup.path()).map_err(failed(WHAT, "opening the new one"))?;
-        enter(own).map_err(failed(WHAT, "moving this process into the new one"))?;
+        let procs = door(self.cgroup.path()).map_err(failed(WHAT, "opening the new one"))?;
+        enter(procs).map_err(failed(WHAT, "moving this process into the new one"))?;
         let done = work();
         enter(home).map_err(failed(WHAT, "moving this process back to where it was"))?;
         done
@@ -86,16 +86,16 @@ fn mounted_at(line: &str) -> Option<PathBuf> {
     let (root, path) = (words.nth(3)?, words.next()?);
     let whole = kind.starts_with("cgroup2 ") && root == "/";
     // Something else may be mounted over it.
-    let seen = whole && statfs(path).is_ok_and(|found| found.f_type == CGROUP2);
+    let seen = whole && statfs(path).is_ok_and(|fs| fs.f_type == CGROUP2);
     seen.then(|| PathBuf::from(path))
 }
 
 /// The control group of this process, as a path from the root.
 fn home() -> io::Result<String> {
     let groups = fs::read_to_string("/proc/self/cgroup")?;
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"));
     // Beyond the root that this process may see, there is no way.
-    own.filter(|path| !path.starts_with("/.."))
+    path.filter(|path| !path.starts_with("/.."))
         .map(str::to_owned)
         .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
