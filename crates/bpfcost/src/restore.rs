@@ -71,13 +71,13 @@ impl SavedStateFile {
 impl SavedState {
     /// How a unit is now.
     pub fn of_unit(name: &str) -> Result<Self> {
-        let known = systemctl(&["show", "--property", "LoadState", "--value", name]);
-        let known = known.map_err(|error| {
+        let load_state = systemctl(&["show", "--property", "LoadState", "--value", name]);
+        let load_state = load_state.map_err(|error| {
             anyhow!(
                 "{error:#}\n  Where systemd does not run, name the command of {name} in its place"
             )
         })?;
-        if known.trim() == "not-found" {
+        if load_state.trim() == "not-found" {
             bail!(
                 "there is no unit {name}\n  See what there is: systemctl list-unit-files --type service"
             );
@@ -244,8 +244,8 @@ pub(crate) fn systemctl(arguments: &[&str]) -> Result<String> {
         .output()
         .with_context(|| format!("can't run {}: is this a machine with systemd?", asked()))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        bail!("{} failed: {}", asked(), said.trim());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{} failed: {}", asked(), stderr.trim());
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

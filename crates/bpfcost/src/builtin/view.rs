@@ -18,8 +18,10 @@ use crate::{
 
 /// A record as it is shown; with what its cases cost at a rate, where `load` asks for it.
 pub fn of(record: &Record, detail: Detail, load: EventLoad) -> View {
-    let own = REGISTRY.iter().map(|(_, own)| own);
-    let mut sections: Vec<Section> = own.flat_map(|own| (own.sections)(record, detail)).collect();
+    let all = REGISTRY.iter().map(|(_, extras)| extras);
+    let mut sections: Vec<Section> = all
+        .flat_map(|extras| (extras.sections)(record, detail))
+        .collect();
     sections.extend(table_sections(rate::tables(record, load)));
     view::of(record, detail, sections)
 }
@@ -43,11 +45,11 @@ pub fn picture(record: &Record) -> Option<String> {
 
 /// Records as CSV, a line for each case.
 pub fn csv(records: &[Record], load: EventLoad) -> Result<String> {
-    let own = |record| {
-        let own = REGISTRY.iter().map(|(_, own)| (own.columns)(record));
-        own.flatten().collect()
+    let extra_columns = |record| {
+        let columns = REGISTRY.iter().map(|(_, extras)| (extras.columns)(record));
+        columns.flatten().collect()
     };
-    csv::render(records, load, own)
+    csv::render(records, load, extra_columns)
 }
 
 /// Records as Markdown: side by side where there are several targets, then each.
@@ -64,11 +66,11 @@ pub fn document(records: &[Record], load: EventLoad) -> String {
         let rates = || records.iter().map(|record| rate::markdown(record, load));
         let mut documents = REGISTRY
             .iter()
-            .filter_map(|(_, own)| (own.document)(records));
-        let own = documents
+            .filter_map(|(_, extras)| (extras.document)(records));
+        let document = documents
             .next()
-            .map(|own| own + &rates().collect::<String>());
-        own.unwrap_or_else(|| part_markdown(part, load))
+            .map(|document| document + &rates().collect::<String>());
+        document.unwrap_or_else(|| part_markdown(part, load))
     };
     parts.iter().map(document).collect()
 }

@@ -221,7 +221,7 @@ impl Workload {
         let asked = self.definition.compared.iter();
         // Whether more or less of it is better is unknown.
         let asked = asked.map(|name| metric(name, name, "", None, RATE_MARGIN));
-        let known = vec![
+        let metrics = vec![
             metric(
                 "machine_ns",
                 "CPU time of the machine",
@@ -248,7 +248,7 @@ impl Workload {
         // Of seconds there is one in each.
         let moot =
             |metric: &Metric| self.definition.operation == SECOND && metric.name == "ops_per_s";
-        let all = known.into_iter().chain(asked);
+        let all = metrics.into_iter().chain(asked);
         all.filter(|metric| !moot(metric)).collect()
     }
 
@@ -261,7 +261,7 @@ impl Workload {
         };
         let variants = self.definition.variants.iter();
         let specs: Vec<&Spec> = variants.filter_map(|one| one.probe.as_ref()).collect();
-        let sum = |of: fn(&Spec) -> f64| specs.iter().copied().map(of).sum::<f64>();
+        let sum = |seconds: fn(&Spec) -> f64| specs.iter().copied().map(seconds).sum::<f64>();
         // Those that take time are rehearsed too.
         let rehearsed = specs.iter().filter(|spec| spec.start_s() > 0.0).count() as f64;
         let starts_s = sum(Spec::start_s);
@@ -391,8 +391,8 @@ impl Experiment for Workload {
         let starting = || format!("starting the workload {}", self.definition.name);
         let mut bases = self.bases.borrow_mut();
         for case in &setup.cases {
-            let own = variant(&self.definition, case).and_then(|one| one.server.clone());
-            if let Entry::Vacant(place) = bases.entry(own) {
+            let server = variant(&self.definition, case).and_then(|one| one.server.clone());
+            if let Entry::Vacant(place) = bases.entry(server) {
                 let definition = self.definition.with_server(place.key().as_ref());
                 place.insert(Rc::new(Base::open(&definition).with_context(starting)?));
             }

@@ -166,14 +166,14 @@ struct Wire {
 
 impl From<Wire> for Layout {
     fn from(wire: Wire) -> Self {
-        let known = || {
+        let layout = || {
             let grid = wire.grid.map(Layout::Grid);
             let curves = || wire.scaling.map(Layout::Curves);
             let workload = || wire.workload.map(Layout::Workload);
             grid.or_else(curves).or_else(workload).unwrap_or_default()
         };
         match wire.layout.as_deref() {
-            None | Some("flat" | "grid" | "curves" | "workload") => known(),
+            None | Some("flat" | "grid" | "curves" | "workload") => layout(),
             Some(newer) => Layout::Unknown(newer.to_owned()),
         }
     }

@@ -63,29 +63,30 @@ pub(super) fn calibrate<E>(
         seen = trial(Batch(scaled(&seen)))?;
     }
 
-    let mut found = Calibration {
+    let mut calibration = Calibration {
         batch: Batch(scaled(&seen)),
         ns_per_op: ns_per_op(&seen),
         ratio: None,
         attempts: 0,
     };
-    while found.attempts < ATTEMPTS && found.batch.0 >= 2 && !proportional(&found) {
-        let half = found.batch.0 / 2;
+    while calibration.attempts < ATTEMPTS && calibration.batch.0 >= 2 && !proportional(&calibration)
+    {
+        let half = calibration.batch.0 / 2;
         let once = trial(Batch(half))?;
         let twice = trial(Batch(2 * half))?;
         let batch = Batch(scaled(&twice));
-        if short(&twice, goal_ns) && batch > found.batch {
-            found.batch = batch; // what was seen before was disturbed: no check yet
+        if short(&twice, goal_ns) && batch > calibration.batch {
+            calibration.batch = batch; // what was seen before was disturbed: no check yet
             continue;
         }
-        found = Calibration {
+        calibration = Calibration {
             batch,
             ns_per_op: ns_per_op(&twice),
-            ratio: nearer_two(found.ratio, twice.elapsed_ns / once.elapsed_ns),
-            attempts: found.attempts + 1,
+            ratio: nearer_two(calibration.ratio, twice.elapsed_ns / once.elapsed_ns),
+            attempts: calibration.attempts + 1,
         };
     }
-    Ok(found)
+    Ok(calibration)
 }
 
 /// What to tell of a case whose 2N/N check failed in every attempt; `None` where it did not.

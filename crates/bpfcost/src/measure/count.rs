@@ -150,15 +150,15 @@ impl Run<'_> {
             trial.map_err(Some)?.ok_or(None)
         });
         match outcome {
-            Ok(found) => Ok(Some(Calibration {
+            Ok(calibration) => Ok(Some(Calibration {
                 batch: match sizing {
-                    Sizing::Fixed(_) | Sizing::Window(_) => found.batch,
-                    Sizing::Calibrated { .. } => power_of_two(found.batch),
+                    Sizing::Fixed(_) | Sizing::Window(_) => calibration.batch,
+                    Sizing::Calibrated { .. } => power_of_two(calibration.batch),
                 },
                 // The difference of N and 2N is the cost itself: there is nothing left to check.
                 ratio: None,
                 attempts: 0,
-                ..found
+                ..calibration
             })),
             Err(None) => Ok(None),
             Err(Some(halt)) => Err(halt),

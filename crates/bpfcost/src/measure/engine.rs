@@ -91,16 +91,16 @@ impl Run<'_> {
 
     fn find_unsupported(&mut self) -> Result<(), Halt> {
         for case in self.live() {
-            let of = &self.plan.cases[case];
-            let cpus = of.cpus;
+            let planned = &self.plan.cases[case];
+            let cpus = planned.cpus;
             let reason = if self.plan.counts() && cpus > 1 {
                 Some(format!(
                     "needs {cpus} CPUs at once, and a guest that counts instructions has one; run it on \
                      host or in vm:KERNEL"
                 ))
             } else {
-                self.experiment.unsupported(of).map_err(|error| {
-                    self.broken(format!("asking whether {} can run", of.name), error)
+                self.experiment.unsupported(planned).map_err(|error| {
+                    self.broken(format!("asking whether {} can run", planned.name), error)
                 })?
             };
             if let Some(reason) = reason {

@@ -138,15 +138,15 @@ impl Run<'_> {
         case: usize,
     ) -> Result<(), Halt> {
         let plan = self.plan;
-        let of = &plan.cases[case];
+        let planned = &plan.cases[case];
         if plan.counts() {
             if let Some(calibration) = self.calibrate_count(loaded, case)? {
                 self.tell(Event::Calibrated { case, calibration })?;
             }
             return Ok(());
         }
-        let goal_ns = of.batch_ns.unwrap_or(plan.goal_ns);
-        let outcome = calibrate(of.sizing, goal_ns, |batch| {
+        let goal_ns = planned.batch_ns.unwrap_or(plan.goal_ns);
+        let outcome = calibrate(planned.sizing, goal_ns, |batch| {
             let trial = self.trial(loaded, case, batch);
             trial.map_err(Some)?.ok_or(None)
         });
@@ -156,7 +156,7 @@ impl Run<'_> {
             Err(Some(halt)) => return Err(halt),
         };
         self.tell(Event::Calibrated { case, calibration })?;
-        if let Some(warning) = calibrate::warning(&of.name, &calibration) {
+        if let Some(warning) = calibrate::warning(&planned.name, &calibration) {
             self.tell(Event::Warned(warning))?;
         }
         Ok(())

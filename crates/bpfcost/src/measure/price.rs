@@ -21,8 +21,8 @@ impl EpochTime {
             [only] => std::slice::from_ref(only),
             [_, rest @ ..] => rest,
         };
-        let sum = |of: fn(&Measurements, usize) -> f64| -> f64 {
-            counted.iter().map(|&epoch| of(measured, epoch)).sum()
+        let sum = |seconds: fn(&Measurements, usize) -> f64| -> f64 {
+            counted.iter().map(|&epoch| seconds(measured, epoch)).sum()
         };
         let rounds_s = sum(|measured, epoch| measured.rounds_s[epoch]);
         Some(EpochTime {

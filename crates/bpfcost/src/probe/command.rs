@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     fault::Fault,
-    process::{Process, RunContext, tail, told},
+    process::{Process, RunContext, describe_exit, tail},
     restore::{RestoreGuard, SavedState},
 };
 
@@ -108,7 +108,7 @@ impl Tool {
         Err(anyhow!(
             "{} {} while it was to run\n{}\n  A probe has to run until it is stopped, by SIGINT",
             self.command,
-            told(status),
+            describe_exit(status),
             tail(&process.printed()?),
         ))
     }
@@ -198,12 +198,12 @@ pub(super) fn there(command: &str) -> Result<()> {
     if word.is_empty() || quoted || !word.chars().all(name) {
         return Ok(());
     }
-    let known = Command::new("sh")
+    let status = Command::new("sh")
         .args(["-c", "command -v \"$0\"", word])
         .stdin(Stdio::null())
         .output()
         .context("can't start a shell")?;
-    if !known.status.success() {
+    if !status.status.success() {
         bail!(
             "there is no command {word}\n  Is its name right? Give its path where it lies outside of PATH. A BPF \
              object ends in .bpf.o, a unit in .service, one that this program brings begins with builtin:"
@@ -219,7 +219,7 @@ fn lost(printed: &str) -> u64 {
     };
     let counts = pattern.captures_iter(printed);
     counts
-        .filter_map(|found| found[1].parse::<u64>().ok())
+        .filter_map(|groups| groups[1].parse::<u64>().ok())
         .sum()
 }
 

@@ -70,8 +70,8 @@ impl CounterSpec {
         let [kind, event @ .., work] = arguments else {
             bail!(usage_of_event());
         };
-        let known = KINDS.iter().find(|(name, _)| name == kind);
-        let Some((_, method)) = known else {
+        let method = KINDS.iter().find(|(name, _)| name == kind);
+        let Some((_, method)) = method else {
             let names = KINDS.map(|(name, _)| name);
             bail!(
                 "builtin:event has no kind {kind}{}\n  Its kinds are: {}",

@@ -71,14 +71,14 @@ pub struct WindowCounts {
 }
 
 /// Refuses a built-in probe that there is not, or that does not take these arguments.
-pub(crate) fn known(spec: &Spec) -> Result<()> {
+pub(crate) fn check_built_in(spec: &Spec) -> Result<()> {
     needs(spec).map(drop)
 }
 
 /// Refuses a probe that is seen not to be there, before anything is started for it.
 pub(crate) fn there(spec: &Spec) -> Result<()> {
     spec.parts().iter().try_for_each(|part| match part {
-        Spec::BuiltIn { .. } => known(part),
+        Spec::BuiltIn { .. } => check_built_in(part),
         Spec::Object { path, .. } if !path.is_file() => {
             bail!("there is no file {}", path.display())
         }
@@ -90,8 +90,8 @@ pub(crate) fn there(spec: &Spec) -> Result<()> {
 
 /// Whether a probe looks at the processes of a server: all built-in agents do.
 pub(crate) fn is_of_server(spec: &Spec) -> bool {
-    let mut found = built_in(spec).filter_map(|(one, _)| one.ok());
-    found.any(|one| matches!(one.runs, Runs::Agent(_)))
+    let mut probes = built_in(spec).filter_map(|(one, _)| one.ok());
+    probes.any(|one| matches!(one.runs, Runs::Agent(_)))
 }
 
 /// Seconds that switching a probe on and off takes once it is started, so that a plan can say how long it takes.

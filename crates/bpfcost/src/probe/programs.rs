@@ -40,9 +40,9 @@ impl Loading {
     /// Looks again, after a moment: what these processes have loaded, once that has not changed for a while.
     pub(super) fn look(&mut self, pids: &[u32]) -> Option<Vec<u32>> {
         sleep(LOOK);
-        let own = self.own(pids);
-        if own != self.seen {
-            self.seen = own;
+        let programs = self.programs_of(pids);
+        if programs != self.seen {
+            self.seen = programs;
             self.since = Instant::now();
         }
         let done = !self.seen.is_empty() && self.since.elapsed() >= STABLE;
@@ -51,7 +51,7 @@ impl Loading {
 
     /// What they hold by their open files; else what is new in the kernel and held by no other process, for some close
     /// theirs once they are attached.
-    fn own(&self, pids: &[u32]) -> BTreeSet<u32> {
+    fn programs_of(&self, pids: &[u32]) -> BTreeSet<u32> {
         let held = held(pids);
         let new: BTreeSet<u32> = loaded().difference(&self.before).copied().collect();
         if !held.is_empty() || new.is_empty() {

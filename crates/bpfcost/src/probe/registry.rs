@@ -40,8 +40,8 @@ fn all() -> Vec<BuiltIn> {
 /// The one of that name.
 pub(super) fn find(name: &str) -> Result<BuiltIn> {
     let all = all();
-    let found = all.iter().find(|one| one.name() == name);
-    found.copied().ok_or_else(|| {
+    let entry = all.iter().find(|one| one.name() == name);
+    entry.copied().ok_or_else(|| {
         let near = suggest(name, all.iter().map(BuiltIn::name));
         let forms: Vec<&str> = all.iter().map(|one| one.form).collect();
         anyhow!(

@@ -86,7 +86,7 @@ impl Process {
         let Some((program, arguments)) = command.split_first() else {
             bail!("there is no command to start");
         };
-        let found = program::find(program)?;
+        let path = program::find(program)?;
         let reaper = Reaper::of_process()?;
         let cgroup = reaper.group();
         let file = || tempfile::tempfile().context("no room for what a program prints");
@@ -94,10 +94,10 @@ impl Process {
         let mut starts = match &cgroup {
             Some(cgroup) => {
                 let mut shell = Command::new("/bin/sh");
-                shell.args(["-c", ENTER]).arg(cgroup.procs()).arg(&found);
+                shell.args(["-c", ENTER]).arg(cgroup.procs()).arg(&path);
                 shell
             }
-            None => Command::new(&found),
+            None => Command::new(&path),
         };
         starts
             .args(arguments)
@@ -240,7 +240,7 @@ fn text(file: &File) -> Result<String> {
 }
 
 /// How a process ended, in words.
-pub(crate) fn told(status: ExitStatus) -> String {
+pub(crate) fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("ended with exit code {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),

@@ -49,7 +49,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, MissingProgram> {
     let folders = env::split_paths(&path).chain(SYSTEM.map(PathBuf::from));
     let mut files = folders.map(|folder| folder.join(program));
     files.find(|file| there(file)).ok_or_else(|| {
-        let advice = match KNOWN.iter().find(|(known, _)| *known == program) {
+        let advice = match KNOWN.iter().find(|(name, _)| *name == program) {
             Some((_, package)) => format!(
                 "Install it: apt-get install --no-install-recommends {package} (or all that workloads need: \
                  scripts/setup.sh run)"

@@ -21,8 +21,8 @@ impl Cgroup {
     /// version 2, or none that may be written.
     pub(crate) fn of_process() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
-        let own = fs::read_to_string("/proc/self/cgroup").ok()?;
-        let made = cgroup::LockedCgroup::make_in(&place(&mounts, &own)?).ok()?;
+        let cgroups = fs::read_to_string("/proc/self/cgroup").ok()?;
+        let made = cgroup::LockedCgroup::make_in(&place(&mounts, &cgroups)?).ok()?;
         Some(Cgroup {
             path: made.path().to_owned(),
             _lock: Some(made),
@@ -69,15 +69,15 @@ impl Drop for Cgroup {
 }
 
 /// The folder of the own group of version 2, by mountinfo(5) and cgroups(7).
-fn place(mounts: &str, own: &str) -> Option<PathBuf> {
+fn place(mounts: &str, cgroups: &str) -> Option<PathBuf> {
     let mount = mounts.lines().find_map(|line| {
         let (before, after) = line.split_once(" - ")?;
         let mount = before.split(' ').nth(4)?;
         (after.split(' ').next() == Some("cgroup2")).then_some(mount)
     })?;
-    let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let path = cgroups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     // A group outside of what this namespace may see.
-    (!own.starts_with("..")).then(|| Path::new(mount).join(own))
+    (!path.starts_with("..")).then(|| Path::new(mount).join(path))
 }
 
 #[cfg(test)]

@@ -76,13 +76,13 @@ static REAPER: Mutex<Weak<Reaper>> = Mutex::new(Weak::new());
 impl Reaper {
     /// The reaper of this process.
     pub(crate) fn of_process() -> Result<Arc<Self>> {
-        let mut known = REAPER.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(reaper) = known.upgrade() {
+        let mut shared = REAPER.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(reaper) = shared.upgrade() {
             return Ok(reaper);
         }
         let reaper =
             Arc::new(Reaper::start().context("the process that cleans up can't be started")?);
-        *known = Arc::downgrade(&reaper);
+        *shared = Arc::downgrade(&reaper);
         Ok(reaper)
     }
 

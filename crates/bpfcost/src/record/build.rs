@@ -256,8 +256,8 @@ impl RunData {
             .filter_map(|pair| {
                 let case = self.valid(plan, &pair.case)?;
                 let baseline = self.valid(plan, &pair.baseline)?;
-                let found = Differences::pair(&medians[case], &medians[baseline]);
-                (!found.log_ratio.is_empty()).then_some((pair, found))
+                let differences = Differences::pair(&medians[case], &medians[baseline]);
+                (!differences.log_ratio.is_empty()).then_some((pair, differences))
             })
             .unzip();
         let epoch_s = mean_epoch_s(measured);
@@ -277,7 +277,7 @@ impl RunData {
 
     /// The further values that the plan names, of the cases that have them.
     fn metrics(&self, plan: &Plan, measured: &Measurements) -> Vec<MetricRecord> {
-        let of = |metric: &Metric| {
+        let values = |metric: &Metric| {
             let medians: Vec<Vec<f64>> = self
                 .cases
                 .iter()
@@ -311,7 +311,7 @@ impl RunData {
                 metric: metric.clone(),
             }
         };
-        plan.metrics.iter().map(of).collect()
+        plan.metrics.iter().map(values).collect()
     }
 
     fn spread(&self, plan: &Plan, measured: &Measurements, session: Option<f64>) -> SpreadRecord {

@@ -225,13 +225,15 @@ impl RecordGroup<'_> {
             changes.warnings.extend(warning);
             return;
         }
-        let (spread, known) = self.spread(known_spread);
+        let (spread, spread_known) = self.spread(known_spread);
         let judged = self.judge(&matched, spread, threshold, family);
         if judged
             .iter()
-            .any(|(_, found)| found.basis == StatsBasis::Widened)
+            .any(|(_, comparison)| comparison.basis == StatsBasis::Widened)
         {
-            changes.warnings.push(self.caption(spread, known, family));
+            changes
+                .warnings
+                .push(self.caption(spread, spread_known, family));
         }
         changes
             .cases
@@ -264,11 +266,13 @@ impl RecordGroup<'_> {
             budget: None,
             sense: Sense::Cost,
         };
-        let found = judge_sessions(&sides, 0.0, &policy);
+        let comparisons = judge_sessions(&sides, 0.0, &policy);
         matched
             .iter()
-            .zip(found)
-            .map(|((name, old, new), found)| (self.change(name, old, new, &found), found))
+            .zip(comparisons)
+            .map(|((name, old, new), comparison)| {
+                (self.change(name, old, new, &comparison), comparison)
+            })
             .collect()
     }
 
@@ -277,38 +281,38 @@ impl RecordGroup<'_> {
         name: &str,
         old: &[&CaseRecord],
         new: &[&CaseRecord],
-        found: &SessionComparison,
+        comparison: &SessionComparison,
     ) -> Change {
         let (old, new) = (side(old), side(new));
         let plain = old.zip(new).map(|(old, new)| new.value / old.value - 1.0);
-        let detectable = match found.verdict {
+        let detectable = match comparison.verdict {
             StatsVerdict::Unresolved { detectable } => detectable,
             _ => None,
         };
-        let told = found.relative.is_some();
+        let has_interval = comparison.relative.is_some();
         Change {
-            outcome: match found.verdict {
+            outcome: match comparison.verdict {
                 StatsVerdict::Same { .. } => ChangeOutcome::Same,
                 _ => ChangeOutcome::Unresolved,
             },
             old,
             new,
-            relative: found
+            relative: comparison
                 .relative
                 .map(|e| e.value)
                 .or(plain)
                 .filter(|v| v.is_finite()),
-            relative_ci95: found.relative.map(|e| [e.low, e.high]),
-            relative_ci90: found.relative90.map(|i| [i.low, i.high]),
-            p: told.then_some(found.p),
-            basis: told.then_some(match found.basis {
+            relative_ci95: comparison.relative.map(|e| [e.low, e.high]),
+            relative_ci90: comparison.relative90.map(|i| [i.low, i.high]),
+            p: has_interval.then_some(comparison.p),
+            basis: has_interval.then_some(match comparison.basis {
                 StatsBasis::Sessions { .. } => ChangeBasis::Sessions,
                 StatsBasis::Widened => ChangeBasis::Widened,
             }),
             detectable: detectable
                 .map(|share| share * 100.0)
                 .filter(|v| v.is_finite()),
-            note: (!told).then(|| {
+            note: (!has_interval).then(|| {
                 "too few epochs on a side for an interval; let the run end by itself".to_owned()
             }),
             ..self.blank(name)
@@ -336,26 +340,27 @@ impl RecordGroup<'_> {
     /// show.
     fn spread(&self, known_spread: &impl Fn(&Machine) -> Option<f64>) -> (f64, bool) {
         let records = || self.old.iter().chain(&self.new);
-        let told = records().filter_map(|record| record.spread.session.map(|p| p / 100.0));
-        let known = records().filter_map(|record| known_spread(&record.machine));
+        let recorded = records().filter_map(|record| record.spread.session.map(|p| p / 100.0));
+        let measured = records().filter_map(|record| known_spread(&record.machine));
         let shown = [&self.old, &self.new]
             .into_iter()
             .filter_map(|side| spread_between(side.iter().copied()));
-        told.chain(known)
+        recorded
+            .chain(measured)
             .chain(shown)
             .filter(|share| share.is_finite() && *share >= 0.0)
             .reduce(f64::max)
             .map_or((DEFAULT_SESSION_SPREAD, false), |share| (share, true))
     }
 
-    fn caption(&self, spread: f64, known: bool, family: usize) -> Warning {
+    fn caption(&self, spread: f64, spread_known: bool, family: usize) -> Warning {
         let what = self
             .new
             .first()
             .map_or_else(String::new, |record| compat::what(record));
         let percent = spread * 100.0;
         let enough = sessions_needed(family);
-        if known {
+        if spread_known {
             Warning::new(
                 "sessions",
                 format!(

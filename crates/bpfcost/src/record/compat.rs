@@ -95,13 +95,13 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             versions.push(&other.bpfcost);
         }
         let machines = unlike(&first.machine, &other.machine);
-        let mut found: Vec<String> = machines
+        let mut differences: Vec<String> = machines
             .map(|(name, one, two)| format!("{name} {one} → {two}"))
             .collect();
         if counts {
-            found.extend(chosen(first, other));
+            differences.extend(chosen(first, other));
         }
-        for difference in found {
+        for difference in differences {
             if !differs.contains(&difference) {
                 differs.push(difference);
             }
@@ -140,8 +140,8 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             "ran on different CPUs of the machine; not all of them need be alike".to_owned(),
         ),
     ];
-    let told = warnings.into_iter().filter(|warning| warning.0);
-    Ok(told
+    let issued = warnings.into_iter().filter(|warning| warning.0);
+    Ok(issued
         .map(|(_, code, text)| Warning::new(code, format!("{what}: {text}")))
         .collect())
 }
@@ -192,20 +192,20 @@ pub(super) fn chosen(one: &Record, other: &Record) -> Vec<String> {
         let cases = record.cases.iter();
         cases.map(|case| case.name.clone()).collect()
     };
-    let mut found = Vec::new();
+    let mut differences = Vec::new();
     // The mean over 6 batches of a table's states is another than that over 8.
     if one.asked.quick != other.asked.quick {
-        found.push(format!("quick {} → {}", one.asked.quick, other.asked.quick));
+        differences.push(format!("quick {} → {}", one.asked.quick, other.asked.quick));
     }
     if one.seed != other.seed {
-        found.push(format!("seed {} → {}", one.seed, other.seed));
+        differences.push(format!("seed {} → {}", one.seed, other.seed));
     }
     // What ran before leaves its traces in a table, and memcpy() takes its way by where things lie.
     if names(one) != names(other) {
         let (one, other) = (one.cases.len(), other.cases.len());
-        found.push(format!("cases that ran together {one} → {other}"));
+        differences.push(format!("cases that ran together {one} → {other}"));
     }
-    found
+    differences
 }
 
 /// What of two machines differs, among what a cost depends on: its name, and both.
@@ -214,22 +214,22 @@ pub(super) fn unlike(
     other: &Machine,
 ) -> impl Iterator<Item = (&'static str, String, String)> {
     let fields = |m: &Machine| {
-        let told = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "none".to_owned());
         let on = |value: bool| if value { "on" } else { "off" }.to_owned();
         [
             ("CPU", m.cpu.clone()),
             ("CPUs", m.cpus.to_string()),
             ("kernel", m.kernel.clone()),
             ("kernel build", m.kernel_build.clone()),
-            ("hypervisor", told(&m.virtualised)),
-            ("emulator", told(&m.emulator)),
+            ("hypervisor", text(&m.virtualised)),
+            ("emulator", text(&m.emulator)),
             ("clock", m.clocksource.clone()),
-            ("governor", told(&m.governor)),
-            ("SMT", told(&m.smt.map(on))),
+            ("governor", text(&m.governor)),
+            ("SMT", text(&m.smt.map(on))),
             ("mitigations", m.mitigations.join(", ")),
             ("JIT", on(m.jit)),
             ("bpf_stats", on(m.bpf_stats)),
-            ("programs", told(&m.programs)),
+            ("programs", text(&m.programs)),
         ]
     };
     let pairs = fields(one).into_iter().zip(fields(other));

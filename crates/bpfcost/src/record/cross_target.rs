@@ -195,7 +195,7 @@ fn against(record: &Record, column: usize, first: &Record) -> Reference {
 /// What two runs differ in besides the kernel, as far as costs depend on it.
 fn differences(one: &Record, other: &Record) -> Vec<String> {
     let machines = compat::unlike(&one.machine, &other.machine);
-    let told = machines.filter_map(|(name, one, other)| match name {
+    let relevant = machines.filter_map(|(name, one, other)| match name {
         "CPU" | "hypervisor" | "emulator" | "programs" => {
             let (one, other) = unlike_parts(&one, &other);
             Some(format!("{name} ({one} → {other})"))
@@ -204,7 +204,7 @@ fn differences(one: &Record, other: &Record) -> Vec<String> {
         "mitigations" | "JIT" => Some(name.to_owned()),
         _ => None,
     });
-    let mut differs: Vec<String> = told.collect();
+    let mut differs: Vec<String> = relevant.collect();
     if one.unit.is_counted() {
         differs.extend(compat::chosen(one, other));
     }
@@ -238,11 +238,11 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CrossTargetRow<'a>> {
             if record.layout.grid().is_some_and(outside) {
                 continue;
             }
-            let known = order.iter().position(|one| one.name == case.name);
-            if known.is_none() {
+            let position = order.iter().position(|one| one.name == case.name);
+            if position.is_none() {
                 order.insert(at, case);
             }
-            at = known.unwrap_or(at) + 1;
+            at = position.unwrap_or(at) + 1;
         }
     }
     order.sort_by_key(|case| case.role == Role::Floor);
@@ -276,11 +276,11 @@ fn judge(
         };
         let unit = column.record.unit;
         if !unit.is_counted() {
-            let told = told_spread([column.record, columns[first].record]);
-            let (share, known) =
-                told.map_or((DEFAULT_SESSION_SPREAD, false), |share| (share, true));
-            spread = Some(spread.map_or((share, known), |(most, all)| {
-                (most.max(share), all && known)
+            let measured = told_spread([column.record, columns[first].record]);
+            let (share, is_measured) =
+                measured.map_or((DEFAULT_SESSION_SPREAD, false), |share| (share, true));
+            spread = Some(spread.map_or((share, is_measured), |(most, all)| {
+                (most.max(share), all && is_measured)
             }));
         }
         for (index, row) in rows.iter_mut().enumerate() {

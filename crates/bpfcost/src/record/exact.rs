@@ -39,7 +39,8 @@ pub(super) fn load_counts(data: &CaseData) -> Vec<f64> {
 
 /// Operations over which the clock's rounding is spread.
 fn ops(data: &CaseData) -> u64 {
-    data.calibration.map_or(1, |found| found.batch.0)
+    data.calibration
+        .map_or(1, |calibration| calibration.batch.0)
 }
 
 /// By how much two values that are the same may differ: the clock rounds.
@@ -154,7 +155,9 @@ pub(super) fn change(old: &[Cost], new: &[Cost], threshold: f64) -> (ChangeOutco
 
 /// [`rounding`] of a case, from its record.
 pub(crate) fn recorded_rounding(case: &CaseRecord) -> f64 {
-    4.0 / case.calibration.map_or(1, |found| found.batch.0) as f64
+    4.0 / case
+        .calibration
+        .map_or(1, |calibration| calibration.batch.0) as f64
 }
 
 /// So many loads must agree to stand for a case whose trials don't: two may by chance.

@@ -146,8 +146,8 @@ fn unnamed(folder: &Path) -> io::Result<File> {
 
 /// Gives such a file a name beside `out`, which disappears when it is dropped.
 fn name(file: &File, out: &Path) -> io::Result<TempPath> {
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let link = |path: &Path| Ok(linkat(CWD, &own, CWD, path, AtFlags::SYMLINK_FOLLOW)?);
+    let fd_path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let link = |path: &Path| Ok(linkat(CWD, &fd_path, CWD, path, AtFlags::SYMLINK_FOLLOW)?);
     let named = part().make_in(folder(out), link)?;
     Ok(named.into_temp_path())
 }

@@ -30,8 +30,8 @@ pub(super) fn noise<'a>(
         let all: Vec<f64> = off.iter().filter_map(|one| ratio(one, epoch)).collect();
         median(&all)
     });
-    let found = Estimate::of_case(&by_epoch.collect::<Vec<f64>>())?;
-    Some([found.low, found.high].map(|log| log.exp_m1() * 100.0))
+    let estimate = Estimate::of_case(&by_epoch.collect::<Vec<f64>>())?;
+    Some([estimate.low, estimate.high].map(|log| log.exp_m1() * 100.0))
 }
 
 #[cfg(test)]

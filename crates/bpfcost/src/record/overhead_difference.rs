@@ -48,10 +48,10 @@ impl RecordGroup<'_> {
             budget: None,
             sense: Sense::Cost,
         };
-        let found = judge_sessions(&sides, 0.0, &policy);
-        let change = |(name, found): (&String, SessionComparison)| {
+        let comparisons = judge_sessions(&sides, 0.0, &policy);
+        let change = |(name, comparison): (&String, SessionComparison)| {
             let (old, new) = (sessions(&self.old, name), sessions(&self.new, name));
-            let change = self.change(name, &old, &new, &found);
+            let change = self.change(name, &old, &new, &comparison);
             match self.off(name) {
                 Some(off) => beyond_off(
                     change,
@@ -70,7 +70,7 @@ impl RecordGroup<'_> {
                 },
             }
         };
-        let changes: Vec<Change> = names.iter().zip(found).map(change).collect();
+        let changes: Vec<Change> = names.iter().zip(comparisons).map(change).collect();
         let open = |change: &Change| {
             change.baseline.is_none() && change.p.is_none() && !self.is_probed(&change.case)
         };
@@ -91,7 +91,7 @@ impl RecordGroup<'_> {
 
     /// What of a case is judged.
     fn judged_of(&self, name: &str, family: usize) -> Sides {
-        let of = |side: &[&Record]| estimates(&costs(&sessions(side, name)));
+        let side_estimates = |side: &[&Record]| estimates(&costs(&sessions(side, name)));
         match self.off(name) {
             Some(_) => judged(
                 ratios(&self.old, name),
@@ -101,7 +101,7 @@ impl RecordGroup<'_> {
             ),
             None if self.is_probed(name) => Sides::default(),
             None => {
-                let (old, new) = (of(&self.old), of(&self.new));
+                let (old, new) = (side_estimates(&self.old), side_estimates(&self.new));
                 if exact_suffices(old.len(), new.len(), family) {
                     Sides { old, new }
                 } else {
@@ -138,10 +138,10 @@ fn is_off(case: &CaseRecord) -> bool {
 /// What a case takes of what it takes without a probe, in each record of a side that knows.
 fn ratios(side: &[&Record], name: &str) -> Vec<Estimate> {
     let ratio = |record: &&Record| {
-        let found = against_off(record, name)?;
-        let [low, high] = found.relative_ci95?;
+        let comparison = against_off(record, name)?;
+        let [low, high] = comparison.relative_ci95?;
         Some(Estimate {
-            value: 1.0 + found.relative,
+            value: 1.0 + comparison.relative,
             low: 1.0 + low,
             high: 1.0 + high,
         })
@@ -151,12 +151,12 @@ fn ratios(side: &[&Record], name: &str) -> Vec<Estimate> {
 
 /// What a case takes beyond what it takes without a probe, over the records of a side, with the interval of a single one.
 fn overhead_difference(side: &[&Record], name: &str) -> (Option<f64>, Option<[f64; 2]>) {
-    let found: Vec<&ComparisonRecord> = side
+    let comparisons: Vec<&ComparisonRecord> = side
         .iter()
         .filter_map(|record| against_off(record, name))
         .collect();
-    let shares: Vec<f64> = found.iter().map(|one| one.relative).collect();
-    let ci95 = match found.as_slice() {
+    let shares: Vec<f64> = comparisons.iter().map(|one| one.relative).collect();
+    let ci95 = match comparisons.as_slice() {
         [one] => one.relative_ci95,
         _ => None,
     };
@@ -166,7 +166,7 @@ fn overhead_difference(side: &[&Record], name: &str) -> (Option<f64>, Option<[f6
 /// A change of what a probe adds, with what it adds on both sides.
 fn beyond_off(change: Change, off: String, sides: [(Option<f64>, Option<[f64; 2]>); 2]) -> Change {
     let [(old, _), (new, _)] = sides;
-    let told = |side: Option<Side>, (added, added_ci95)| {
+    let with_added = |side: Option<Side>, (added, added_ci95)| {
         Some(Side {
             added,
             added_ci95,
@@ -185,8 +185,8 @@ fn beyond_off(change: Change, off: String, sides: [(Option<f64>, Option<[f64; 2]
             ChangeBasis::Widened => ChangeBasis::Runs,
             basis => basis,
         }),
-        old: told(change.old, sides[0]),
-        new: told(change.new, sides[1]),
+        old: with_added(change.old, sides[0]),
+        new: with_added(change.new, sides[1]),
         ..change
     }
 }

@@ -144,8 +144,8 @@ impl<'a> Curves<'a> {
     }
 
     /// How many times what `of` does `case` does, within epochs.
-    pub fn times(&self, case: &CaseRecord, of: &CaseRecord) -> Option<CostEstimate> {
-        ratio(case, of, &self.scaling.rate)
+    pub fn times(&self, case: &CaseRecord, reference: &CaseRecord) -> Option<CostEstimate> {
+        ratio(case, reference, &self.scaling.rate)
     }
 }
 
@@ -264,8 +264,11 @@ impl Scaling {
                 rest.trim_start_matches('/').to_owned()
             }
             _ => {
-                let own = [&self.series, &self.over];
-                let others = case.factors.iter().filter(|(name, _)| !own.contains(name));
+                let factors = [&self.series, &self.over];
+                let others = case
+                    .factors
+                    .iter()
+                    .filter(|(name, _)| !factors.contains(name));
                 let others: Vec<String> = others.map(|(a, b)| format!("{a}-{b}")).collect();
                 others.join("/")
             }
@@ -274,11 +277,11 @@ impl Scaling {
 }
 
 /// How many times the other's a secondary value of a case is, within epochs.
-fn ratio(case: &CaseRecord, of: &CaseRecord, name: &str) -> Option<CostEstimate> {
-    let found = Differences::pair(&medians(case, name)?, &medians(of, name)?);
+fn ratio(case: &CaseRecord, reference: &CaseRecord, name: &str) -> Option<CostEstimate> {
+    let differences = Differences::pair(&medians(case, name)?, &medians(reference, name)?);
     Some(CostEstimate {
-        value: hodges_lehmann(&found.log_ratio)?.exp(),
-        ci95: Estimate::of(&found.log_ratio).map(|e| [e.low.exp(), e.high.exp()]),
+        value: hodges_lehmann(&differences.log_ratio)?.exp(),
+        ci95: Estimate::of(&differences.log_ratio).map(|e| [e.low.exp(), e.high.exp()]),
     })
 }
 

@@ -21,13 +21,13 @@ pub(super) fn groups<'a>(old: &[&'a Record], new: &[&'a Record]) -> Vec<RecordGr
         .chain(old)
         .filter(|record| seen.insert(key(record)))
         .map(|first| {
-            let of = |side: &[&'a Record]| {
+            let on_side = |side: &[&'a Record]| {
                 let same = side.iter().filter(|record| key(record) == key(first));
                 same.copied().collect()
             };
             RecordGroup {
-                old: of(old),
-                new: of(new),
+                old: on_side(old),
+                new: on_side(new),
             }
         })
         .collect()
@@ -159,9 +159,9 @@ pub(super) fn side(cases: &[&CaseRecord]) -> Option<Side> {
 /// A case that `side` has and `other` has no value of.
 pub(super) fn one_sided(side: &[&Record], other: &[&Record], case: String) -> OneSided {
     let reason = match other.iter().find_map(|record| record.case(&case)) {
-        Some(found) => Some(match found.status {
+        Some(case_there) => Some(match case_there.status {
             Status::Invalid => "it failed its own checks there".to_owned(),
-            Status::Unsupported => found
+            Status::Unsupported => case_there
                 .reason
                 .clone()
                 .unwrap_or_else(|| "unsupported".to_owned()),

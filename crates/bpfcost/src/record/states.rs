@@ -52,8 +52,8 @@ impl<'a> States<'a> {
                 let others = case.factors.iter().filter(|(name, _)| *name != VARIANT);
                 others.map(|(name, value)| (name.as_str(), value.as_str()))
             };
-            let known = all.iter().position(|state| factors().eq(state.pairs()));
-            let place = known.unwrap_or_else(|| {
+            let position = all.iter().position(|state| factors().eq(state.pairs()));
+            let place = position.unwrap_or_else(|| {
                 all.push(State {
                     factors: factors().collect(),
                     off: None,

@@ -61,12 +61,12 @@ const COMPARISONS: [PairColumn; 17] = [
 pub fn render<'a>(
     records: &'a [Record],
     load: EventLoad,
-    own: impl Fn(&'a Record) -> Vec<CsvColumns<'a>>,
+    extra_columns: impl Fn(&'a Record) -> Vec<CsvColumns<'a>>,
 ) -> Result<String> {
     let mut head: Vec<String> = Vec::new();
     let mut lines: Vec<Vec<String>> = Vec::new();
     for record in records {
-        let (curves, own) = (Curves::of(record), own(record));
+        let (curves, extras) = (Curves::of(record), extra_columns(record));
         for case in &record.cases {
             let mut columns = measured(case, record);
             columns.extend(rates(case, record, load));
@@ -78,11 +78,11 @@ pub fn render<'a>(
                     .flatten(),
             );
             columns.extend(secondary(case, record));
-            columns.extend(own.iter().flat_map(|own| own(case)));
+            columns.extend(extras.iter().flat_map(|extra| extra(case)));
             let mut line = vec![String::new(); head.len()];
             for (name, cell) in columns {
-                let known = head.iter().position(|own| *own == name);
-                match known {
+                let position = head.iter().position(|heading| *heading == name);
+                match position {
                     // The first of a name counts.
                     Some(place) if line[place].is_empty() => line[place] = cell,
                     Some(_) => {}
@@ -120,7 +120,7 @@ fn interval(name: &str, ends: Option<[f64; 2]>) -> [CsvField; 2] {
 fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok);
     let net = raw.and(case.net.as_ref());
-    let of = |value: fn(&Raw) -> f64| plain(raw.map(value));
+    let field = |value: fn(&Raw) -> f64| plain(raw.map(value));
     let role = match case.role {
         Role::Case => "case",
         Role::Floor => "floor",
@@ -142,7 +142,7 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
         named("status", status),
         named("epochs", shown(raw.map(|raw| raw.epochs))),
         named("trials", shown(raw.map(|raw| raw.trials))),
-        named("value", of(|raw| raw.value)),
+        named("value", field(|raw| raw.value)),
     ];
     columns.extend(interval("ci95", raw.and_then(|raw| raw.ci95)));
     columns.extend(interval("loads", raw.and_then(|raw| raw.loads)));
@@ -152,13 +152,13 @@ fn measured(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     columns.extend(interval("net_ci95", net.and_then(|net| net.ci95)));
     columns.extend([
         named("distinguishable", shown(net.map(|net| net.distinguishable))),
-        named("min", of(|raw| raw.min)),
-        named("p50", of(|raw| raw.p50)),
-        named("p90", of(|raw| raw.p90)),
-        named("p99", of(|raw| raw.p99)),
-        named("max", of(|raw| raw.max)),
-        named("stddev", of(|raw| raw.stddev)),
-        named("cv", of(|raw| raw.cv)),
+        named("min", field(|raw| raw.min)),
+        named("p50", field(|raw| raw.p50)),
+        named("p90", field(|raw| raw.p90)),
+        named("p99", field(|raw| raw.p99)),
+        named("max", field(|raw| raw.max)),
+        named("stddev", field(|raw| raw.stddev)),
+        named("cv", field(|raw| raw.cv)),
         named("outliers", shown(raw.map(|raw| raw.outliers))),
         named("problem", text::line(&problem(case))),
     ]);
@@ -190,8 +190,8 @@ fn rates(case: &CaseRecord, record: &Record, load: EventLoad) -> Vec<CsvField> {
 /// Where a case stands on a curve; `None` where it is on none.
 fn on_curve(case: &CaseRecord, curves: &Curves<'_>) -> Option<Vec<CsvField>> {
     let mut points = curves.points();
-    let found = points.find(|(_, _, point)| std::ptr::eq(point.case, case));
-    let (group, curve, point) = found?;
+    let entry = points.find(|(_, _, point)| std::ptr::eq(point.case, case));
+    let (group, curve, point) = entry?;
     let knee = curve.knee.map(|knee| knee == point.threads);
     let mut columns = vec![
         named("curve", text::line(curve.series)),

@@ -121,8 +121,8 @@ fn html_table(table: &Table) -> HtmlTable<'_> {
         columns.insert(1, PageColumn { name, number });
     }
     let mut rows = Vec::with_capacity(table.rows.len());
-    for (name, own) in table.grouped() {
-        for row in own {
+    for (name, group) in table.grouped() {
+        for row in group {
             let cells = places.iter().filter_map(|at| {
                 let number = table.head[*at].number;
                 row.get(*at).map(|cell| page_cell(cell, number))

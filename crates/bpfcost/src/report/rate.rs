@@ -28,9 +28,10 @@ pub struct EventLoad {
 /// What a case costs without its events, in nanoseconds; `None` where it has no such number.
 fn cost(case: &CaseRecord, record: &Record) -> Option<CostEstimate> {
     let net = case.net.as_ref()?;
-    let known = case.status == Status::Ok && case.role == Role::Case && !record.unit.is_counted();
+    let has_cost =
+        case.status == Status::Ok && case.role == Role::Case && !record.unit.is_counted();
     let value = net.value.filter(|value| value.is_finite())?;
-    known.then_some(CostEstimate {
+    has_cost.then_some(CostEstimate {
         value,
         ci95: net.ci95,
     })

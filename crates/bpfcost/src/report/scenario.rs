@@ -41,13 +41,13 @@ fn lines(case: &CaseRecord, record: &Record) -> Table {
     let unit = record.unit;
     let factors = case.factors.iter();
     let factors = factors.map(|(name, value)| text::line(&format!("{name} = {value}")));
-    let found = case.calibration;
-    let calibration = found.map(|found| {
-        let batch_ns = found.ns_per_op * found.batch.0 as f64;
+    let recorded = case.calibration;
+    let calibration = recorded.map(|calibration| {
+        let batch_ns = calibration.ns_per_op * calibration.batch.0 as f64;
         format!(
             "{} {unit}, a batch of {} operations takes {}",
-            words::value(found.ns_per_op, None, unit),
-            number::count(found.batch.0),
+            words::value(calibration.ns_per_op, None, unit),
+            number::count(calibration.batch.0),
             if unit.is_counted() {
                 // The clock of an exact target counts instructions: a ns is one.
                 format!("{} instructions", number::fixed(batch_ns, 0))
@@ -56,13 +56,13 @@ fn lines(case: &CaseRecord, record: &Record) -> Table {
             }
         )
     });
-    let proportional = found.map(|found| match found.ratio {
+    let proportional = recorded.map(|calibration| match calibration.ratio {
         None => "not checked: the size of the batch is part of the case".to_owned(),
         Some(ratio) => format!(
             "twice the batch took {} times {}, attempt {}",
             number::fixed(ratio, 4),
             words::as_much(unit),
-            found.attempts
+            calibration.attempts
         ),
     });
     let loads = case.samples.iter().filter(|epoch| !epoch.is_empty());

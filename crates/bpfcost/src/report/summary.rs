@@ -15,7 +15,7 @@ pub fn sentence(record: &Record) -> String {
 /// The same, of its layout.
 pub(super) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
     let mut parts = match layout.sentence() {
-        Some(told) => vec![told],
+        Some(sentence) => vec![sentence],
         None => std::iter::once(costs(record))
             .chain(comparisons(record))
             .collect(),
@@ -76,7 +76,7 @@ fn costs(record: &Record) -> String {
     };
     let same = same_in_every_load(record);
     let width = typical_half_width(record).map(number::percent);
-    let known = match (record.unit.is_counted(), width) {
+    let precision = match (record.unit.is_counted(), width) {
         (true, _) if same == all.len() => ", the same in every load".to_owned(),
         (true, _) if same > 0 => format!(
             ", {} of them the same in every load",
@@ -88,11 +88,11 @@ fn costs(record: &Record) -> String {
     match all.as_slice() {
         [] => format!("No case of {experiment} has a result on {target}"),
         [one] => format!(
-            "{experiment} on {target}: 1 case costs {}{known}",
+            "{experiment} on {target}: 1 case costs {}{precision}",
             named(one)
         ),
         [least, .., most] => format!(
-            "{experiment} on {target}: {} cost from {} to {}{known}",
+            "{experiment} on {target}: {} cost from {} to {}{precision}",
             number::plural(all.len(), "case"),
             named(least),
             named(most)
@@ -112,7 +112,8 @@ fn comparisons(record: &Record) -> Option<String> {
         .comparisons
         .iter()
         .map(|comparison| comparison.verdict);
-    let of = |wanted: &[VerdictRecord]| verdicts.clone().filter(|one| wanted.contains(one)).count();
+    let count =
+        |wanted: &[VerdictRecord]| verdicts.clone().filter(|one| wanted.contains(one)).count();
     let same = if record.asked.margin > 0.0 {
         format!(
             "are the same within {}",
@@ -123,11 +124,11 @@ fn comparisons(record: &Record) -> Option<String> {
     };
     let parts = number::counts(&[
         (
-            of(&[VerdictRecord::Slower, VerdictRecord::Faster]),
+            count(&[VerdictRecord::Slower, VerdictRecord::Faster]),
             "differ",
         ),
-        (of(&[VerdictRecord::Same]), &same),
-        (of(&[VerdictRecord::Unresolved]), "are unresolved"),
+        (count(&[VerdictRecord::Same]), &same),
+        (count(&[VerdictRecord::Unresolved]), "are unresolved"),
     ]);
     let all = number::plural(record.comparisons.len(), "comparison");
     (!parts.is_empty()).then(|| format!("of {all} {}", number::list(&parts)))

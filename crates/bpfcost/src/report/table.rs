@@ -212,8 +212,8 @@ impl Table {
         }
         let ends = starts[1..].iter().map(|start| start.0);
         let ends: Vec<usize> = ends.chain([self.rows.len()]).collect();
-        let of = |((at, name), end): (&(usize, _), usize)| (*name, &self.rows[*at..end]);
-        let parts = starts.iter().zip(ends).map(of);
+        let section = |((at, name), end): (&(usize, _), usize)| (*name, &self.rows[*at..end]);
+        let parts = starts.iter().zip(ends).map(section);
         parts.filter(|part| !part.1.is_empty()).collect()
     }
 }

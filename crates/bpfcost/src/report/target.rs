@@ -60,13 +60,13 @@ pub fn identity(record: &Record) -> Option<String> {
         return None;
     }
     let machine = &record.machine;
-    let told = |text: &Option<String>, what: &str| match text.as_deref() {
-        Some(known) => text::line(known),
+    let name_or_unknown = |text: &Option<String>, what: &str| match text.as_deref() {
+        Some(name) => text::line(name),
         None => format!("an unknown {what}"),
     };
-    let programs = told(&machine.programs, "build");
+    let programs = name_or_unknown(&machine.programs, "build");
     let parts = [
-        told(&machine.emulator, "emulator"),
+        name_or_unknown(&machine.emulator, "emulator"),
         format!("{} {}", kernel(record), text::line(&machine.kernel_build)),
         format!("programs {}", programs.trim_start_matches("programs ")),
         number::plural(machine.mitigations.len(), "mitigation"),

@@ -68,11 +68,11 @@ fn all(record: &Record) -> Vec<(&str, String)> {
 /// Twice the operations did not take twice as long: what it means, once for all cases.
 fn cost_by_batch(record: &Record, warnings: &[&Warning]) -> Option<String> {
     let off = |ratio: f64| (ratio / 2.0).ln().abs();
-    let of = |warning: &&Warning, name: &str| {
+    let names = |warning: &&Warning, name: &str| {
         let rest = warning.text.strip_prefix(name);
         rest.is_some_and(|rest| rest.starts_with(": "))
     };
-    let warned = |name: &str| warnings.iter().any(|warning| of(warning, name));
+    let warned = |name: &str| warnings.iter().any(|warning| names(warning, name));
     let cases = record.cases.iter().filter(|case| warned(&case.name));
     let mut cases: Vec<_> = cases
         .filter_map(|case| Some((words::off_two(case)?, case)))

@@ -330,11 +330,11 @@ pub fn memory_caption(record: &Record) -> Option<String> {
         (machine.kernel_bytes, "in the kernel"),
         (machine.user_bytes, "in this program"),
     ];
-    let known = parts.into_iter();
-    let known =
-        known.filter_map(|(bytes, place)| Some(format!("{} {place}", number::bytes(bytes?))));
-    let known: Vec<String> = known.collect();
-    (!known.is_empty()).then(|| format!("Memory at most: {}.", known.join(", ")))
+    let sizes = parts.into_iter();
+    let sizes =
+        sizes.filter_map(|(bytes, place)| Some(format!("{} {place}", number::bytes(bytes?))));
+    let sizes: Vec<String> = sizes.collect();
+    (!sizes.is_empty()).then(|| format!("Memory at most: {}.", sizes.join(", ")))
 }
 
 /// What to know below the costs of a record, most important first.

@@ -67,7 +67,7 @@ impl DisturbanceWatch {
 struct KernelCounters {
     busy: u64,
     steal: u64,
-    own: u64,
+    own_ticks: u64,
     migrations: BTreeMap<String, u64>,
 }
 
@@ -86,7 +86,7 @@ impl KernelCounters {
         KernelCounters {
             busy,
             steal,
-            own: process_ticks(&host.read("/proc/self/stat").unwrap_or_default()),
+            own_ticks: process_ticks(&host.read("/proc/self/stat").unwrap_or_default()),
             migrations,
         }
     }
@@ -94,7 +94,7 @@ impl KernelCounters {
     /// What happened between two moments. Counters that run backwards count as still.
     fn until(&self, later: &KernelCounters) -> Disturbance {
         let busy = later.busy.saturating_sub(self.busy);
-        let own = later.own.saturating_sub(self.own);
+        let own_ticks = later.own_ticks.saturating_sub(self.own_ticks);
         let steal = later.steal.saturating_sub(self.steal);
         let migrations = later
             .migrations
@@ -105,7 +105,7 @@ impl KernelCounters {
             .fold(0, u64::saturating_add);
         Disturbance {
             steal_ms: steal as f64 * TICK_MS,
-            other_cpu_ms: busy.saturating_sub(own) as f64 * TICK_MS,
+            other_cpu_ms: busy.saturating_sub(own_ticks) as f64 * TICK_MS,
             migrations,
             ..Disturbance::default()
         }
@@ -203,13 +203,13 @@ mod tests {
         let first = KernelCounters {
             busy: 100,
             steal: 5,
-            own: 40,
+            own_ticks: 40,
             migrations: [("1".into(), 3)].into(),
         };
         let later = KernelCounters {
             busy: 400,
             steal: 7,
-            own: 240,
+            own_ticks: 240,
             migrations: [("1".into(), 5), ("2".into(), 1)].into(),
         };
         let seen = first.until(&later);

@@ -87,7 +87,7 @@ impl TopView {
                 .then(one.id.cmp(&other.id))
         });
         // From zero: the sum of nothing is a negative zero otherwise.
-        let sum = |of: fn(&TopProgram) -> f64| ran.iter().map(of).fold(0.0, f64::add);
+        let sum = |field: fn(&TopProgram) -> f64| ran.iter().map(field).fold(0.0, f64::add);
         let runs_per_s = sum(|one| one.runs_per_s);
         let of_cpu = sum(|one| one.of_cpu);
         for one in &mut ran {

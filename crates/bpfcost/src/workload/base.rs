@@ -82,9 +82,9 @@ impl Base {
     /// A context with that port.
     fn context(&self, definition: &Definition, port: u16) -> Result<RunContext> {
         let cpus = bpfcost_bpf::allowed_cpus();
-        let own = definition.server.as_ref().map_or(0, |server| server.cpus);
-        let (server_cpus, client_cpus) = if own > 0 && cpus.len() > own {
-            (cpus[..own].to_vec(), cpus[own..].to_vec())
+        let server_cpus = definition.server.as_ref().map_or(0, |server| server.cpus);
+        let (server_cpus, client_cpus) = if server_cpus > 0 && cpus.len() > server_cpus {
+            (cpus[..server_cpus].to_vec(), cpus[server_cpus..].to_vec())
         } else {
             (Vec::new(), Vec::new())
         };

@@ -310,11 +310,11 @@ impl Definition {
     }
 
     /// The same with the server that a variant has of its own, where it has one.
-    pub fn with_server(&self, own: Option<&OwnServer>) -> Self {
+    pub fn with_server(&self, own_server: Option<&OwnServer>) -> Self {
         let mut definition = self.clone();
-        if let (Some(server), Some(own)) = (&mut definition.server, own) {
-            server.command.extend_from_slice(&own.arguments);
-            server.env.extend(own.env.clone());
+        if let (Some(server), Some(own_server)) = (&mut definition.server, own_server) {
+            server.command.extend_from_slice(&own_server.arguments);
+            server.env.extend(own_server.env.clone());
         }
         definition
     }

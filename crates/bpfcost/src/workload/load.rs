@@ -7,7 +7,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use serde::{Deserialize, Serialize};
 
 use super::{Client, Error, Output, Reading};
-use crate::process::{Process, RunContext, tail, told};
+use crate::process::{Process, RunContext, describe_exit, tail};
 
 /// How much longer than some windows a client may take, before it counts as stuck.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -125,7 +125,11 @@ impl<'a> LoadClient<'a> {
             Ok(())
         } else {
             Err(failed(
-                &format!("the warm-up {} {}", command.join(" "), told(status)),
+                &format!(
+                    "the warm-up {} {}",
+                    command.join(" "),
+                    describe_exit(status)
+                ),
                 &process.printed()?,
             ))
         }
@@ -153,7 +157,7 @@ impl RunningClient<'_> {
         let printed = self.process.printed()?;
         if !status.success() {
             return Err(failed(
-                &format!("the client {command} {}", told(status)),
+                &format!("the client {command} {}", describe_exit(status)),
                 &printed,
             ));
         }
@@ -167,9 +171,9 @@ impl RunningClient<'_> {
                 &printed,
             )
         })?;
-        let told = reading.seconds.map(Duration::try_from_secs_f64);
-        let took = match told.transpose() {
-            Ok(told) => told.unwrap_or(all),
+        let reported = reading.seconds.map(Duration::try_from_secs_f64);
+        let took = match reported.transpose() {
+            Ok(duration) => duration.unwrap_or(all),
             Err(_) => {
                 return Err(failed(
                     &format!("the client {command} tells no time that can be"),

@@ -50,9 +50,9 @@ impl Definition {
             toml::from_str(text).map_err(|error| malformed(text, &error))?;
         let sourced = definition.take_sources();
         let checked = sourced.and_then(|()| definition.check());
-        checked.map_err(|found| DefinitionProblem {
-            line: line_of(text, &found),
-            what: found.what,
+        checked.map_err(|problem| DefinitionProblem {
+            line: line_of(text, &problem),
+            what: problem.what,
         })?;
         definition.variants.insert(0, Variant::off());
         Ok(definition)
@@ -185,10 +185,10 @@ impl Definition {
                 format!("the variant {OFF} is always there, so that no other may have its name"),
             );
         }
-        if let Some(Err(error)) = variant.probe.as_ref().map(probe::known) {
+        if let Some(Err(error)) = variant.probe.as_ref().map(probe::check_built_in) {
             return refused("probe", format!("`probe` of variant {name}: {error:#}"));
         }
-        let Some(own) = &variant.server else {
+        let Some(own_server) = &variant.server else {
             return Ok(());
         };
         if self
@@ -199,7 +199,7 @@ impl Definition {
             let what = "there is no server to start with other arguments: [server] has no command";
             return refused("server", format!("`server` of variant {name}: {what}"));
         }
-        if *own == OwnServer::default() {
+        if *own_server == OwnServer::default() {
             let what = "it differs in nothing from that of off: give it arguments or env";
             return refused("server", format!("`server` of variant {name}: {what}"));
         }
@@ -226,11 +226,11 @@ impl Definition {
             all.extend(under(&[&"server", &"env"], &server.env));
         }
         for (index, variant) in self.variants.iter().enumerate() {
-            if let Some(own) = &variant.server {
+            if let Some(own_server) = &variant.server {
                 let way: [&dyn ToString; 3] = [&"variant", &index, &"server"];
-                let arguments = own.arguments.iter().enumerate();
+                let arguments = own_server.arguments.iter().enumerate();
                 all.extend(under(&[&way[..], &[&"arguments"]].concat(), arguments));
-                all.extend(under(&[&way[..], &[&"env"]].concat(), &own.env));
+                all.extend(under(&[&way[..], &[&"env"]].concat(), &own_server.env));
             }
         }
         for (index, client) in self.clients.iter().enumerate() {
@@ -274,13 +274,13 @@ fn wrong<const N: usize>(way: [&dyn ToString; N], what: impl Into<String>) -> Do
 }
 
 /// The line on which something stands: as much of the way to it as there is.
-fn line_of(text: &str, found: &DocumentProblem) -> usize {
+fn line_of(text: &str, problem: &DocumentProblem) -> usize {
     let Ok(document) = DeTable::parse(text) else {
         return 1;
     };
     let root = DeValue::Table(document.into_inner());
     let (mut at, mut here) = (0, &root);
-    for step in &found.way {
+    for step in &problem.way {
         let next = match here {
             DeValue::Table(table) => table
                 .iter()
@@ -297,7 +297,7 @@ fn line_of(text: &str, found: &DocumentProblem) -> usize {
         };
         (at, here) = (start, value.get_ref());
     }
-    at += text[at..].find(&found.near).unwrap_or(0);
+    at += text[at..].find(&problem.near).unwrap_or(0);
     text[..at].matches('\n').count() + 1
 }
 
@@ -313,9 +313,9 @@ fn known_factors<const N: usize>(
     };
     let near = suggest(factor, factors.iter().copied());
     let what = format!("`only` of {whose} names {factor}, which is no factor{near}");
-    let mut found = wrong(way, what);
-    found.way.push(factor.clone());
-    Err(found)
+    let mut problem = wrong(way, what);
+    problem.way.push(factor.clone());
+    Err(problem)
 }
 
 fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), DocumentProblem> {
@@ -365,10 +365,10 @@ fn malformed(text: &str, error: &toml::de::Error) -> DefinitionProblem {
     let what = match (message.split(' ').next(), quoted.next()) {
         (Some("unknown"), Some(key)) if message.starts_with("unknown field") => {
             let near = suggest(key, quoted.clone());
-            let known: Vec<&str> = quoted.collect();
+            let keys: Vec<&str> = quoted.collect();
             format!(
                 "unknown key `{key}`{part}{near}\n  There are: {}",
-                known.join(", ")
+                keys.join(", ")
             )
         }
         (Some("missing"), Some(key)) => format!("the key `{key}` is missing{part}"),

@@ -15,7 +15,7 @@ use regex::Regex;
 use thiserror::Error as ThisError;
 
 use super::{Error, ServerSpec};
-use crate::process::{Process, RunContext, holds, tail, told};
+use crate::process::{Process, RunContext, describe_exit, holds, tail};
 
 /// How often a server is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(5);
@@ -130,7 +130,7 @@ impl Server {
             Some(status) => Err(Error::Server(format!(
                 "the server {} {}\n{}",
                 self.program,
-                told(status),
+                describe_exit(status),
                 tail(&self.process.printed().unwrap_or_default())
             ))),
         }

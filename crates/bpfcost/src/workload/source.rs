@@ -16,7 +16,7 @@ const SOURCES: [(&str, &str); 3] = [
 
 /// The file of that path: its last name, and its text.
 pub(super) fn find(path: &str) -> Option<(&'static str, &'static str)> {
-    let (path, text) = SOURCES.iter().find(|(known, _)| *known == path)?;
+    let (path, text) = SOURCES.iter().find(|(name, _)| *name == path)?;
     let name = path.rsplit('/').next().unwrap_or(path);
     Some((name, text))
 }

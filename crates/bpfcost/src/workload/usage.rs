@@ -186,7 +186,7 @@ fn counter(table: &str, part: &str, name: &str) -> f64 {
         return 0.0;
     };
     let mut both = names.split_whitespace().zip(values.split_whitespace());
-    both.find(|(known, _)| *known == name)
+    both.find(|(counter, _)| *counter == name)
         .and_then(|(_, value)| value.parse().ok())
         .unwrap_or(0.0)
 }

@@ -84,17 +84,17 @@ impl<'a> Atlas<'a> {
         let columns = CrossTarget::new(records).columns;
         let latest: Vec<&Record> = columns.iter().map(|column| column.record).collect();
         let first = latest.iter().find(|record| record.cells().is_some())?;
-        let of = |wanted: &dyn Fn(&Record) -> bool| -> Vec<&'a Record> {
+        let matching = |wanted: &dyn Fn(&Record) -> bool| -> Vec<&'a Record> {
             let latest = latest.iter().copied();
             latest.filter(|record| wanted(record)).collect()
         };
-        let mut kernels = of(&|record| record.unit.is_counted());
+        let mut kernels = matching(&|record| record.unit.is_counted());
         kernels.sort_by_key(|record| version(&record.machine.kernel));
         Some(Atlas {
             experiment: text::line(&first.experiment),
             kernels,
-            clocks: of(&|record| !record.unit.is_counted() && !target::is_emulated(record)),
-            emulated: of(&target::is_emulated),
+            clocks: matching(&|record| !record.unit.is_counted() && !target::is_emulated(record)),
+            emulated: matching(&target::is_emulated),
         })
     }
 

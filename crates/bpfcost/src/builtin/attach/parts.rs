@@ -131,7 +131,7 @@ impl Parts {
                 ("together", sum.total, Some(sum))
             }
             (false, false) => {
-                let place = self.bodies.iter().position(|own| own == body)?;
+                let place = self.bodies.iter().position(|name| name == body)?;
                 ("body", row.bodies[place]?, None)
             }
         })
@@ -169,7 +169,7 @@ impl FactorTable<'_> {
     /// A case whose numbers count.
     fn case(&self, attach: &str, body: &str, stats: bool) -> Option<&CaseRecord> {
         let is = |case: &CaseRecord, factor: &str, value: &str| {
-            case.factors.get(factor).is_some_and(|own| own == value)
+            case.factors.get(factor).is_some_and(|level| level == value)
         };
         self.record.cases.iter().find(|case| {
             is(case, &self.grid.rows, attach)

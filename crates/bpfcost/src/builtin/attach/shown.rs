@@ -98,7 +98,7 @@ fn sums(parts: &Parts, record: &Record) -> Table {
         let body = parts.bodies.iter().position(|body| *body == sum.body);
         row.bodies[body?]
     };
-    let of = |row: &PartsRow<'_>, value: fn(&PartsSum) -> Option<CostEstimate>| {
+    let estimate = |row: &PartsRow<'_>, value: fn(&PartsSum) -> Option<CostEstimate>| {
         part(row.1.and_then(value), unit)
     };
     let columns = vec![
@@ -107,12 +107,12 @@ fn sums(parts: &Parts, record: &Record) -> Table {
             Cell::words(text::line(&format!("{}{body}", row.attach)))
         }),
         Head::number("+ bpf_stats").of(|row: &PartsRow<'_>| part(row.0.tax, unit)),
-        Head::number("together").of(|row: &PartsRow<'_>| of(row, |sum| Some(sum.total))),
-        Head::number("less parts").of(|row: &PartsRow<'_>| of(row, |sum| Some(sum.residual))),
+        Head::number("together").of(|row: &PartsRow<'_>| estimate(row, |sum| Some(sum.total))),
+        Head::number("less parts").of(|row: &PartsRow<'_>| estimate(row, |sum| Some(sum.residual))),
         Head::words("adds up")
             .of(|row: &PartsRow<'_>| row.1.map_or_else(Cell::default, |sum| answer(sum, unit))),
         Head::number("body").of(|row: &PartsRow<'_>| part(measured(row), unit)),
-        Head::number("by the kernel").of(|row: &PartsRow<'_>| of(row, |sum| sum.kernel)),
+        Head::number("by the kernel").of(|row: &PartsRow<'_>| estimate(row, |sum| sum.kernel)),
     ];
     let empty = parts
         .rows
@@ -190,7 +190,7 @@ fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> 
     );
     let left = left.trim_end();
     let share = number::percent((value / sum.total.value).abs());
-    let told = match sum.adds_up {
+    let finding = match sum.adds_up {
         Additive::Yes => return None,
         Additive::No => format!(
             "the parts do not add up: {left} is left, {share} of the whole, which bpf_stats costs this body beyond \
@@ -211,7 +211,7 @@ fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> 
         }
     };
     let case = text::line(&format!("{}/{}", row.attach, sum.body));
-    Some(Note::new(Tone::Open, format!("{case}: {told}.")))
+    Some(Note::new(Tone::Open, format!("{case}: {finding}.")))
 }
 
 /// What a mechanism passed over.

@@ -209,8 +209,8 @@ fn all_asleep(numbers: &[AtomicI32], over: &AtomicBool) -> io::Result<bool> {
     let since = Instant::now();
     for number in numbers {
         loop {
-            let known = number.load(Ordering::Acquire);
-            if known != 0 && is_asleep(known)? {
+            let tid = number.load(Ordering::Acquire);
+            if tid != 0 && is_asleep(tid)? {
                 break;
             }
             if over.load(Ordering::Relaxed) || since.elapsed() > PATIENCE {

@@ -14,7 +14,7 @@ struct LoadedCase {
     way: KretprobeCase,
     counter: Option<Counter>,
     /// What is attached without other processes.
-    own: Vec<String>,
+    attached: Vec<String>,
     calls: CallThreads,
 }
 
@@ -46,12 +46,12 @@ impl KretprobeEpoch {
                 let counter = counter
                     .transpose()
                     .map_err(|error| refused("attached", &error))?;
-                let own = counter.as_ref().map(|_| attached(function)).transpose()?;
+                let before = counter.as_ref().map(|_| attached(function)).transpose()?;
                 calls.make(way.call.whole(FIRST_CALLS))?;
                 LoadedCase {
                     way,
                     counter,
-                    own: own.unwrap_or_default(),
+                    attached: before.unwrap_or_default(),
                     calls,
                 }
             }
@@ -76,18 +76,18 @@ fn attached(function: &str) -> Result<Vec<String>, Fault> {
 
 /// Checks that no other process is attached to the function: it would be part of every cost. Called again and again, for
 /// another one may attach meanwhile.
-fn nobody_but(own: &[String], function: &str) -> Result<(), Fault> {
-    prove(stranger(own, &attached(function)?))
+fn nobody_but(expected: &[String], function: &str) -> Result<(), Fault> {
+    prove(stranger(expected, &attached(function)?))
 }
 
-fn stranger(own: &[String], there: &[String]) -> Option<Problem> {
+fn stranger(expected: &[String], there: &[String]) -> Option<Problem> {
     let words = |who: &[String]| match who {
         [] => "nobody".to_owned(),
         who => who.join("; "),
     };
     differs(
         ALONE,
-        words(own),
+        words(expected),
         words(there),
         "others see the same calls, and would be part of every cost",
     )
@@ -120,7 +120,7 @@ impl LoadedEpoch for KretprobeEpoch {
         let counted = before
             .zip(counted()?)
             .map(|(before, after)| after.since(before));
-        nobody_but(&now.own, way.call.function())?;
+        nobody_but(&now.attached, way.call.function())?;
         let proof = KretprobeProof {
             call: way.call,
             threads: way.threads,

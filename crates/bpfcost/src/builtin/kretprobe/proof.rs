@@ -70,14 +70,14 @@ impl KretprobeProof {
         let alone = counts.strangers == 0;
         within("hits", 0..=calls, counts.hits, "the program ran more often than it was called for")
             .or_else(|| {
-                let Some(told) = counts.missed else {
+                let Some(reported) = counts.missed else {
                     return within("hits", 1..=calls, counts.hits, "the program never ran; misses are not told by this kernel, so that nothing accounts for these");
                 };
                 if alone {
-                    differs("hits and misses, in sum", calls, counts.hits + told, "the kernel tells of other misses than there were; somebody else may call the function too")
+                    differs("hits and misses, in sum", calls, counts.hits + reported, "the kernel tells of other misses than there were; somebody else may call the function too")
                 } else {
                     // Some of the misses may be theirs.
-                    within("misses that the kernel tells of", missed..=u64::MAX, told, "there were more misses than that")
+                    within("misses that the kernel tells of", missed..=u64::MAX, reported, "there were more misses than that")
                 }
             })
             .or_else(|| {

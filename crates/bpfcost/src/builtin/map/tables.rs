@@ -111,8 +111,8 @@ impl Tables {
             let ran = self.object.run("arena_allocate", self.cpus[0], &[])?;
             ensure!(ran.code == 0, "the kernel has no pages for the arena");
         }
-        let own = self.own_cpus(kind);
-        for &cpu in own.iter().filter(|_| kind.1.is_table()) {
+        let cpus = self.own_cpus(kind);
+        for &cpu in cpus.iter().filter(|_| kind.1.is_table()) {
             for first in (0..size.0).step_by(FILLED as usize) {
                 let count = FILLED.min(size.0 - first);
                 let filled = self.over(&format!("{map}_fill"), 0, [first, 1, count], cpu)?;
@@ -123,7 +123,7 @@ impl Tables {
                 );
             }
         }
-        self.values.insert(kind.0, vec![values; own.len()]);
+        self.values.insert(kind.0, vec![values; cpus.len()]);
         Ok(())
     }
 

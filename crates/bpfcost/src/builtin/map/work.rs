@@ -183,8 +183,8 @@ impl MapCase {
     }
 
     pub(super) fn of(case: &Case) -> Result<MapCase> {
-        let found = MapCase::all().find(|work| work.name() == case.name);
-        found.with_context(|| format!("map has no case {}", case.name))
+        let matching = MapCase::all().find(|work| work.name() == case.name);
+        matching.with_context(|| format!("map has no case {}", case.name))
     }
 
     fn row(self) -> String {

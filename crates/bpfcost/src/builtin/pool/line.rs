@@ -31,14 +31,14 @@ pub(super) struct CpuLocation {
 impl CpuLocation {
     /// As the kernel tells it; where it does not, one socket, and each CPU a core.
     pub(super) fn of(cpu: u32) -> Self {
-        let told = |name: &str| {
+        let topology = |name: &str| {
             let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{name}");
             fs::read_to_string(path).ok()?.trim().parse().ok()
         };
         CpuLocation {
             cpu,
-            socket: told("physical_package_id").unwrap_or(0),
-            core: told("core_id").unwrap_or(cpu),
+            socket: topology("physical_package_id").unwrap_or(0),
+            core: topology("core_id").unwrap_or(cpu),
         }
     }
 }

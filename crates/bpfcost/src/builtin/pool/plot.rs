@@ -9,7 +9,7 @@ use crate::report::{
     number, rows,
     scaling::{
         Chart, RateUnit,
-        plot::{SeriesColours, own},
+        plot::{SeriesColours, measured_series},
     },
     text,
 };
@@ -37,8 +37,8 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut SeriesColours<'_>
     let mut lines = Vec::new();
     for (series, rates) in &prediction.curves {
         let hue = hues.hue(series);
-        if let Some(found) = measured(chart, series) {
-            let mut line = own(chart, found, hue);
+        if let Some(curve) = measured(chart, series) {
+            let mut line = measured_series(chart, curve, hue);
             // A prediction has a CPU for each thread; what shares CPUs is something else.
             line.points
                 .retain(|point| point.at <= f64::from(chart.curves.cpus));

@@ -169,15 +169,15 @@ impl Prediction {
         let work_ns = raw(record, "none/1").map(|raw| raw.value);
         let inputs = (lines, work_ns.filter(plausible));
         // It takes seconds, and views are made of one record again and again.
-        type Known = Vec<((LineCosts, Option<f64>), Arc<Prediction>)>;
-        static KNOWN: Mutex<Known> = Mutex::new(Vec::new());
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, found)) = known.iter().find(|(own, _)| *own == inputs) {
-            return Ok(Some(Arc::clone(found)));
+        type PredictionCache = Vec<((LineCosts, Option<f64>), Arc<Prediction>)>;
+        static CACHE: Mutex<PredictionCache> = Mutex::new(Vec::new());
+        let mut cache = CACHE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, prediction)) = cache.iter().find(|(key, _)| *key == inputs) {
+            return Ok(Some(Arc::clone(prediction)));
         }
-        let found = Arc::new(Prediction::simulate(lines, inputs.1)?);
-        known.push((inputs, Arc::clone(&found)));
-        Ok(Some(found))
+        let prediction = Arc::new(Prediction::simulate(lines, inputs.1)?);
+        cache.push((inputs, Arc::clone(&prediction)));
+        Ok(Some(prediction))
     }
 
     fn simulate(lines: LineCosts, work_ns: Option<f64>) -> Result<Prediction, Error> {
@@ -208,7 +208,7 @@ impl Prediction {
     /// What a pool should do with so many threads on this machine, per second.
     pub(super) fn rate(&self, series: &str, threads: u32) -> Option<f64> {
         let (_, rates) = self.curves.iter().find(|curve| curve.0 == series)?;
-        Some(rates[THREADS.iter().position(|own| *own == threads)?])
+        Some(rates[THREADS.iter().position(|count| *count == threads)?])
     }
 
     /// Whether a parameter of the model was fitted to this point, on the machine that it was written on: how
@@ -238,8 +238,8 @@ fn plausible(ns: &f64) -> bool {
 }
 
 fn raw<'a>(record: &'a Record, name: &str) -> Option<&'a Raw> {
-    let found = record.case(name)?;
-    found.raw.as_ref().filter(|_| found.status == Status::Ok)
+    let case = record.case(name)?;
+    case.raw.as_ref().filter(|_| case.status == Status::Ok)
 }
 
 impl LineCosts {
@@ -259,11 +259,11 @@ impl LineCosts {
 
 fn curve(kind: ModelPool, lines: &LineCosts, work_ns: f64) -> Result<[f64; THREADS.len()], Error> {
     let mut rates = [0.0; THREADS.len()];
-    for (threads, found) in THREADS.into_iter().zip(&mut rates) {
+    for (threads, slot) in THREADS.into_iter().zip(&mut rates) {
         let sockets = threads.div_ceil(SOCKET);
         let cores = threads.div_ceil(sockets);
         let machine = Model::new(sockets, cores, lines.own_ns, lines.near_ns, lines.far_ns);
-        *found = rate(kind, &machine, threads, work_ns)?;
+        *slot = rate(kind, &machine, threads, work_ns)?;
     }
     Ok(rates)
 }
@@ -300,7 +300,7 @@ impl Published {
     }
 
     /// What the model was told of the machine, with all that is assumed, and what was simulated on it.
-    pub(super) fn told(&self) -> String {
+    pub(super) fn inputs(&self) -> String {
         let PublishedMachine {
             sockets,
             cores,
@@ -342,8 +342,8 @@ impl PublishedMachine {
 
 /// What is simulated for a curve of a published table.
 fn simulated(series: &str) -> (&'static str, ModelPool, &'static str) {
-    let found = SIMULATED.into_iter().find(|one| one.0 == series);
-    found.expect("tests simulate every published curve")
+    let model = SIMULATED.into_iter().find(|one| one.0 == series);
+    model.expect("tests simulate every published curve")
 }
 
 #[cfg(test)]

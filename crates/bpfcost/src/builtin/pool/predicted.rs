@@ -163,7 +163,7 @@ fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
         let alone =
             |count: &u32| *count <= chart.curves.cpus && !Prediction::fitted(series, *count);
         for (threads, predicted) in THREADS.into_iter().zip(rates).filter(|one| alone(&one.0)) {
-            let point = measured(chart, series).and_then(|own| own.at(threads)?.rate);
+            let point = measured(chart, series).and_then(|curve| curve.at(threads)?.rate);
             let ratio = point.map_or(f64::NAN, |rate| predicted / rate.value);
             if ratio.is_finite() && ratio > 0.0 {
                 off.push((ratio.max(1.0 / ratio), series, threads));
@@ -281,7 +281,7 @@ fn points(chart: &Chart<'_>, (table, rows): &PublishedTable) -> Table {
             "In {}. Published: {}. The model was told: {}. off: the greater over the smaller.",
             counted.trim_start(),
             table.source,
-            table.told()
+            table.inputs()
         )],
         ..Table::default()
     }

@@ -38,7 +38,7 @@ pub(super) struct PoolContents {
 impl TrialCounts {
     /// What is wrong, if anything is.
     pub(super) fn problem(&self, batch: Batch) -> Option<Problem> {
-        let sum = |of: fn(&ThreadCount) -> u64| self.counts.iter().map(of).sum::<u64>();
+        let sum = |count: fn(&ThreadCount) -> u64| self.counts.iter().map(count).sum::<u64>();
         let done = self.counts.iter().map(|one| one.pairs).min().unwrap_or(0);
         let used = sum(|one| one.pairs + one.single);
         let objects = self.objects as u64;

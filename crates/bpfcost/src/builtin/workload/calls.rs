@@ -79,16 +79,16 @@ fn table(
 ) -> Table {
     let sum = |name: &str| Some(case.secondary.get(name)?.iter().flatten().sum::<f64>());
     let (ops, all) = (sum("ops"), sum("syscalls"));
-    let mut told: Vec<CallStats<'_>> = kinds.iter().take(TOP).copied().collect();
-    let others = all.unwrap_or(0.0) - told.iter().map(|kind| kind.calls).sum::<f64>();
-    told.extend((others > 0.0).then_some(CallStats {
+    let mut top: Vec<CallStats<'_>> = kinds.iter().take(TOP).copied().collect();
+    let others = all.unwrap_or(0.0) - top.iter().map(|kind| kind.calls).sum::<f64>();
+    top.extend((others > 0.0).then_some(CallStats {
         name: "others",
         calls: others,
         took: None,
     }));
-    let ratio = |kind: &CallStats<'_>, of: Option<f64>, words: fn(f64) -> String| {
-        let ratio = of
-            .map(|of| kind.calls / of)
+    let ratio = |kind: &CallStats<'_>, total: Option<f64>, words: fn(f64) -> String| {
+        let ratio = total
+            .map(|total| kind.calls / total)
             .filter(|ratio| ratio.is_finite());
         match ratio {
             Some(ratio) if ratio < LEAST => Cell::number(format!("< {}", words(LEAST)), ratio),
@@ -113,6 +113,6 @@ fn table(
     Table {
         title,
         captions: vec![CAPTION.to_owned()],
-        ..Table::of(columns, &told)
+        ..Table::of(columns, &top)
     }
 }

@@ -52,8 +52,8 @@ type InstanceKey = (String, Option<OwnServer>);
 
 /// Where a case takes place.
 fn instance_key(definition: &Definition, case: &Case) -> Result<InstanceKey> {
-    let own = variant(definition, case).and_then(|variant| variant.server.clone());
-    Ok((definition.network_of(&case.factors)?, own))
+    let server = variant(definition, case).and_then(|variant| variant.server.clone());
+    Ok((definition.network_of(&case.factors)?, server))
 }
 
 impl WorkloadFixture {
@@ -71,9 +71,9 @@ impl WorkloadFixture {
             .map(|case| instance_key(definition, case));
         let places: BTreeSet<InstanceKey> = places.collect::<Result<_>>()?;
         let mut instances = BTreeMap::new();
-        for (own, base) in bases {
-            let definition = definition.with_server(own.as_ref());
-            let places = places.iter().filter(|(_, one)| one == own);
+        for (server, base) in bases {
+            let definition = definition.with_server(server.as_ref());
+            let places = places.iter().filter(|(_, one)| one == server);
             instances.extend(base.on_a_port(&definition, port, |context| {
                 let open = |place: &InstanceKey| {
                     ServerInstance::open(&definition, context, &place.0, outside)

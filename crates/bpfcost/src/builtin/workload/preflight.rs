@@ -79,10 +79,10 @@ fn count(
     let _account = StatsOn::start()?;
     let runs = || -> BTreeMap<u32, RunStats> {
         // Those that are gone meanwhile ran for the tool's own start.
-        let known = programs
+        let stats = programs
             .iter()
             .filter_map(|&id| Some((id, RunStats::of_id(id).ok()?)));
-        known.collect()
+        stats.collect()
     };
     let before = runs();
     let made = make(context)?;

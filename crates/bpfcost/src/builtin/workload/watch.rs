@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::{
     experiment::{ENDED, Fault, LET_GO},
     probe::unit_pids,
-    process::{Process, RunContext, process_tree, tail, told},
+    process::{Process, RunContext, describe_exit, process_tree, tail},
     restore::started,
     workload::{LoadResult, Reading, RunningServer, UsageReader, find},
 };
@@ -144,8 +144,8 @@ impl WatchedService {
     /// Why a cost is more than was allowed, if it is.
     fn too_dear(&self, cost: ServiceCost) -> Option<String> {
         let most = self.watch.abort_above?;
-        let usual = |of: fn(&ServiceCost) -> f64| {
-            let mut seen: Vec<f64> = self.off.iter().map(of).collect();
+        let usual = |value: fn(&ServiceCost) -> f64| {
+            let mut seen: Vec<f64> = self.off.iter().map(value).collect();
             seen.sort_by(f64::total_cmp);
             seen.get(seen.len() / 2).copied()
         };
@@ -186,7 +186,7 @@ impl WatchedService {
         if !status.success() {
             return Err(Fault::Broken(anyhow!(
                 "--ops {asked} {}\n{}",
-                told(status),
+                describe_exit(status),
                 tail(&printed)
             )));
         }

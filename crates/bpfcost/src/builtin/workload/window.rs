@@ -221,19 +221,19 @@ fn check(
                 let right = expected
                     .zip(got)
                     .is_some_and(|(expected, got)| (expected..=expected + beyond).contains(&got));
-                let of = match beyond {
+                let bound = match beyond {
                     0 => equals.clone(),
                     more => format!("{equals}, or up to {more} more"),
                 };
-                (expected, right, of)
+                (expected, right, bound)
             }
         };
         if got.is_none() || expected.is_none() || !right {
-            let told = |count: Option<u64>| count.map_or("nothing".to_owned(), |n| n.to_string());
+            let text = |count: Option<u64>| count.map_or("nothing".to_owned(), |n| n.to_string());
             return Err(Fault::Invalid(Problem {
                 check: format!("{} of the probe", check.probe),
-                expected: format!("{} ({of})", told(expected)),
-                got: told(got),
+                expected: format!("{} ({of})", text(expected)),
+                got: text(got),
                 detail: match seen.lost {
                     0 => "the probe did not see what the workload did".to_owned(),
                     lost => format!(

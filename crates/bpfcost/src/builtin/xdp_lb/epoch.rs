@@ -86,7 +86,7 @@ impl XdpLbEpoch {
             .collect::<Result<Vec<_>>>()?;
         let mut instances: Vec<(LruState, LoadBalancer)> = Vec::new();
         for table in entries.iter().map(|entry| entry.target.table()) {
-            if instances.iter().any(|(own, _)| *own == table) {
+            if instances.iter().any(|(state, _)| *state == table) {
                 continue;
             }
             let first = instances.first().map(|(_, first)| first);
@@ -109,30 +109,30 @@ impl XdpLbEpoch {
     }
 
     fn entry(&self, case: &Case) -> Result<usize> {
-        let found = self
+        let position = self
             .entries
             .iter()
             .position(|entry| entry.name == case.name);
-        found.with_context(|| format!("{} was not loaded in this epoch", case.name))
+        position.with_context(|| format!("{} was not loaded in this epoch", case.name))
     }
 
     fn instance(&mut self, table: LruState) -> Result<&mut LoadBalancer> {
-        let found = self.instances.iter_mut().find(|(own, _)| *own == table);
-        found
+        let instance = self.instances.iter_mut().find(|(state, _)| *state == table);
+        instance
             .map(|(_, instance)| instance)
             .ok_or_else(|| anyhow!("no instance with {table:?} table was loaded"))
     }
 
     /// The next packets of a case, for a scenario's reset done `resets` times.
-    fn traffic(&mut self, entry: usize, scenario: &Scenario, resets: u64) -> Traffic {
-        let own = &mut self.entries[entry];
-        own.runs += 1;
+    fn traffic(&mut self, index: usize, scenario: &Scenario, resets: u64) -> Traffic {
+        let entry = &mut self.entries[index];
+        entry.runs += 1;
         // The luck of a draw is noise on a clock, and an error in a count: there each batch has the
         // same draws, whatever the order of cases, and however many of them run.
         let run = if self.exact {
             0
         } else {
-            (entry as u64) << 48 | u64::from(own.runs) << 16
+            (index as u64) << 48 | u64::from(entry.runs) << 16
         };
         let prefix = match scenario.flows {
             Flows::Fresh => self.fresh_prefix(scenario.mask),
@@ -287,20 +287,20 @@ impl XdpLbEpoch {
 
     /// Puts every flow that a scenario may send into the warm table of each CPU, with a server that
     /// its ring would not give; again where that was a while ago.
-    fn keep_warm(&mut self, entry: usize, scenario: &Scenario) -> Result<()> {
+    fn keep_warm(&mut self, index: usize, scenario: &Scenario) -> Result<()> {
         let now = lb::now_ns();
         let route = match model::route(scenario) {
             Some(route) if scenario.table == LruState::Warm => route,
             _ => return Ok(()),
         };
         let exact = self.exact;
-        let own = &mut self.entries[entry];
+        let entry = &mut self.entries[index];
         // A clock that counts instructions leaps where its CPU waits for the host, so that time would
         // decide what is in the table; there every batch meets it as freshly filled.
-        if !exact && own.warmed_ns != 0 && now - own.warmed_ns < WARM_NS {
+        if !exact && entry.warmed_ns != 0 && now - entry.warmed_ns < WARM_NS {
             return Ok(());
         }
-        own.warmed_ns = now;
+        entry.warmed_ns = now;
         let base = low_word(scenario.source);
         let sequence = Sequence::new(scenario.source, scenario.mask, base, 1, 1);
         let sources: Vec<IpAddr> = (0..=scenario.mask)

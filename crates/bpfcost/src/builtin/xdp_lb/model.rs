@@ -159,8 +159,8 @@ impl Route {
     /// the ring's, and differs between CPUs: that the table of this CPU was asked, and its answer
     /// taken, shows in the server's counters.
     pub(super) fn in_table(self, scenario: &Scenario, source: IpAddr, cpu: u32) -> u32 {
-        let own = self.in_ring(scenario, source) - first_real(self.vip);
-        first_real(self.vip) + (own + 1 + cpu % (REALS_PER_VIP - 1)) % REALS_PER_VIP
+        let slot = self.in_ring(scenario, source) - first_real(self.vip);
+        first_real(self.vip) + (slot + 1 + cpu % (REALS_PER_VIP - 1)) % REALS_PER_VIP
     }
 
     /// The server that gets a packet.

@@ -72,7 +72,7 @@ struct L7Programs {
 }
 
 /// Its arguments: what to watch, and the file for what it sees, if any.
-fn told(arguments: &[String]) -> Result<(L7Scope, Option<PathBuf>)> {
+fn parse_arguments(arguments: &[String]) -> Result<(L7Scope, Option<PathBuf>)> {
     let (mode, file) = match arguments {
         [mode] => (mode, None),
         [mode, file] => (mode, Some(PathBuf::from(file))),
@@ -88,7 +88,7 @@ fn told(arguments: &[String]) -> Result<(L7Scope, Option<PathBuf>)> {
 /// What the kernel must have.
 fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
     let mut needs = vec![Feature::Tracefs, Feature::Tracepoint, Feature::RingBuffer];
-    if told(arguments)?.0 > L7Scope::Sockets {
+    if parse_arguments(arguments)?.0 > L7Scope::Sockets {
         needs.push(Feature::UprobeMulti);
     }
     Ok(needs)
@@ -96,7 +96,7 @@ fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
 
 /// Opens the agent.
 fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
-    let (watch, file) = told(arguments)?;
+    let (watch, file) = parse_arguments(arguments)?;
     let exchanges = Rc::new(RefCell::new(Exchanges::default()));
     let taken = Rc::clone(&exchanges);
     real_time();

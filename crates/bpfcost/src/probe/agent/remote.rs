@@ -16,7 +16,7 @@ use super::{AgentInfo, AgentReply, AgentRequest};
 use crate::{
     fault::Fault,
     probe::{Probe, WindowCounts, leftovers},
-    process::{Process, RunContext, tail, told},
+    process::{Process, RunContext, describe_exit, tail},
 };
 
 /// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.
@@ -76,7 +76,7 @@ impl Remote {
             return Err(anyhow!(
                 "the agent {} {}\n{}",
                 self.name,
-                told(ended),
+                describe_exit(ended),
                 tail(&self.process.printed()?)
             ));
         }

@@ -243,11 +243,11 @@ impl Window {
 
     /// The server's calls of these kinds.
     fn calls_of(&self, calls: &SyscallCounts, kinds: &[Sysno]) -> u64 {
-        let of = calls.sums.iter().filter(|(kind, _)| {
+        let matching = calls.sums.iter().filter(|(kind, _)| {
             self.server.contains(&kind.process)
                 && kinds.iter().any(|one| one.id() == kind.number as i32)
         });
-        of.map(|(_, sum)| sum.calls).sum()
+        matching.map(|(_, sum)| sum.calls).sum()
     }
 
     /// The calls that were asked about, and the kinds that there are most of: `calls_NAME`, and how long one

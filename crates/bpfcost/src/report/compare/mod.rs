@@ -72,13 +72,13 @@ fn cases(changes: &Changes) -> Table {
         .cases
         .chunk_by(|one, next| heading(one) == heading(next))
         .map(|group| (heading(&group[0]), group));
-    let of = |change: &Change, one: Option<Side>| {
+    let side_cell = |change: &Change, one: Option<Side>| {
         Cell::keyed(side(change, one), one.map(|one| one.value))
     };
     let columns = vec![
         Head::words("case").of(|change: &Change| Cell::words(text::line(&change.case))),
-        Head::number("old").of(|change: &Change| of(change, change.old)),
-        Head::number("new").of(|change: &Change| of(change, change.new)),
+        Head::number("old").of(|change: &Change| side_cell(change, change.old)),
+        Head::number("new").of(|change: &Change| side_cell(change, change.new)),
         Head::number(head).of(|change: &Change| Cell::keyed(relative(change).0, change.relative)),
         Head::words("interval")
             .joined()

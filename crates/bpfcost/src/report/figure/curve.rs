@@ -204,7 +204,7 @@ impl Frame {
 }
 
 fn body(plot: &Plot, frame: &Frame) -> String {
-    let mut svg = Svg::new("lines", frame.height, &plot.title, &told(plot));
+    let mut svg = Svg::new("lines", frame.height, &plot.title, &description(plot));
     for (place, _) in frame.up().ticks() {
         svg.level("grid", frame.level(place));
     }
@@ -274,7 +274,7 @@ fn words(line: &Series, point: &Point, plot: &Plot) -> String {
 }
 
 /// All curves in words.
-fn told(plot: &Plot) -> String {
+fn description(plot: &Plot) -> String {
     let mut out = String::new();
     for line in &plot.lines {
         let points = line.points.iter().filter(shown);

@@ -43,29 +43,29 @@ pub(crate) fn render(matrix: &Matrix<'_>, columns: &[usize]) -> String {
 
 /// A cell: how it differs, where it is compared, else what it costs.
 fn tile(cell: &CellText, head: &MatrixHead) -> Tile {
-    let of =
+    let tile_of =
         |class: String, more: &[&str]| Tile::of(&head.label, &head.unit, &cell.text, class, more);
-    let Some(found) = &cell.difference else {
+    let Some(compared) = &cell.difference else {
         return Tile {
             text: cell.marked(),
-            ..of("value".to_owned(), &[&cell.text.note])
+            ..tile_of("value".to_owned(), &[&cell.text.note])
         };
     };
-    let verdict = found.difference.verdict;
-    let size = found.difference.relative.abs();
+    let verdict = compared.difference.verdict;
+    let size = compared.difference.relative.abs();
     let level = LEVELS.iter().filter(|level| size > **level).count() + 1;
     let (class, sign) = looks(verdict);
     let class = match verdict {
         VerdictRecord::Slower | VerdictRecord::Faster => format!("{class} l{level}"),
         _ => class.to_owned(),
     };
-    let difference = format!("{} {}", found.relative, found.interval);
+    let difference = format!("{} {}", compared.relative, compared.interval);
     Tile {
-        text: format!("{sign} {}", found.relative),
+        text: format!("{sign} {}", compared.relative),
         class: class.clone(),
-        ..of(
+        ..tile_of(
             class,
-            &[&cell.text.note, difference.trim_end(), found.verdict],
+            &[&cell.text.note, difference.trim_end(), compared.verdict],
         )
     }
 }

@@ -66,14 +66,14 @@ fn hue(place: usize) -> usize {
 }
 
 fn plot(bar: &Bar, stack: &Stack, axis: &Axis) -> String {
-    let told: Vec<String> = stack
+    let labels: Vec<String> = stack
         .parts
         .iter()
         .zip(&bar.values)
         .map(|(part, value)| format!("{part} {value:.2}"))
         .collect();
     let title = format!("{}: {} {}", bar.name, bar.total, stack.unit);
-    let mut svg = Svg::filling("plot", &title, &told.join(", "));
+    let mut svg = Svg::filling("plot", &title, &labels.join(", "));
     axis.grid(&mut svg);
     svg.middle();
     let mut from = 0.0;

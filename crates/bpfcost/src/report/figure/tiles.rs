@@ -69,8 +69,8 @@ pub(super) fn heads(heads: &[(String, String)]) -> String {
 
 /// A row of tiles.
 pub(super) fn row(name: &str, tiles: &[Tile]) -> String {
-    let told: Vec<&str> = tiles.iter().map(|tile| tile.title.as_str()).collect();
-    let title = format!("{name}: {}", told.join("; "));
+    let titles: Vec<&str> = tiles.iter().map(|tile| tile.title.as_str()).collect();
+    let title = format!("{name}: {}", titles.join("; "));
     let mut svg = Svg::new("heat", HEIGHT, &title, "");
     let width = 100.0 / tiles.len().max(1) as f64;
     for (place, tile) in tiles.iter().enumerate() {

@@ -69,8 +69,8 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
     let firsts = all
         .iter()
         .filter(|one| one.column == first && one.is_large());
-    let known: HashSet<&str> = firsts.map(|one| one.row).collect();
-    let named = |one: &&CaseChange<'_>| one.column == first || !known.contains(one.row);
+    let rows: HashSet<&str> = firsts.map(|one| one.row).collect();
+    let named = |one: &&CaseChange<'_>| one.column == first || !rows.contains(one.row);
     let large = all.iter().filter(|one| one.is_large()).filter(named);
     let mut large: Vec<&CaseChange<'_>> = large.collect();
     let size = |one: &CaseChange<'_>| one.difference.relative.abs();

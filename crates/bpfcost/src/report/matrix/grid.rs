@@ -13,7 +13,7 @@ pub(super) fn placed(
     cross_target: &CrossTarget<'_>,
     grid: Option<&Grid>,
 ) -> (Vec<RowPosition>, Vec<(String, String)>) {
-    let known = |row: &CrossTargetRow<'_>| -> Option<(String, String)> {
+    let grid_place = |row: &CrossTargetRow<'_>| -> Option<(String, String)> {
         let place = grid?.place(any(row)?).filter(|_| row.role == Role::Case);
         place.map(|(name, column)| (name.to_owned(), column.to_owned()))
     };
@@ -21,7 +21,7 @@ pub(super) fn placed(
     let mut here: Vec<(RowPosition, (usize, f64))> = Vec::new();
     let mut absent: Vec<(String, String, String)> = Vec::new();
     for (index, row) in cross_target.rows.iter().enumerate() {
-        let Some((name, column)) = known(row) else {
+        let Some((name, column)) = grid_place(row) else {
             let (group, name) = (row.group.to_owned(), text::line(row.name));
             let last = usize::MAX - usize::from(!apart(cross_target, index));
             here.push((RowPosition { index, group, name }, (last, 0.0)));
@@ -49,15 +49,15 @@ pub(super) fn placed(
     let mut lines: Vec<(String, String)> = Vec::new();
     for (name, column, reason) in &absent {
         let runs = |placed: &RowPosition| {
-            known(&cross_target.rows[placed.index]).is_some_and(|one| one.0 == *name)
+            grid_place(&cross_target.rows[placed.index]).is_some_and(|one| one.0 == *name)
         };
-        let told = text::line(&if here.iter().any(runs) {
+        let label = text::line(&if here.iter().any(runs) {
             format!("{name}/{column}")
         } else {
             name.clone()
         });
-        if !lines.iter().any(|line| line.0 == told) {
-            lines.push((told, text::line(reason)));
+        if !lines.iter().any(|line| line.0 == label) {
+            lines.push((label, text::line(reason)));
         }
     }
     (here, lines)

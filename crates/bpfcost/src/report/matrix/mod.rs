@@ -226,8 +226,8 @@ impl<'a> Matrix<'a> {
 /// Whether a row is beside the usual curves: under other circumstances, or a floor of them.
 fn apart(cross_target: &CrossTarget<'_>, row: usize) -> bool {
     let row = &cross_target.rows[row];
-    let mut found = row.cells.iter().zip(&cross_target.columns);
-    found.any(
+    let mut cells = row.cells.iter().zip(&cross_target.columns);
+    cells.any(
         |(cell, column)| match (cell.case, column.record.layout.scaling()) {
             (Some(case), Some(scaling)) => match scaling.place(case) {
                 Some(_) => !scaling.apart(case).is_empty(),

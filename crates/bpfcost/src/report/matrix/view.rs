@@ -114,7 +114,7 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Table {
         let Some(first) = head.against.and_then(|first| matrix.heads.get(first)) else {
             continue;
         };
-        let of = move |row: &MatrixRow, cell: fn(&DifferenceText) -> Cell| {
+        let difference_cell = move |row: &MatrixRow, cell: fn(&DifferenceText) -> Cell| {
             let difference = row.cells[at].difference.as_ref();
             difference.map_or_else(Cell::default, cell)
         };
@@ -122,20 +122,20 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Table {
             Head::number(format!("against\n{}", first.label))
                 .kept()
                 .of(move |row: &MatrixRow| {
-                    of(row, |found| {
-                        Cell::number(&found.relative, found.difference.relative)
+                    difference_cell(row, |text| {
+                        Cell::number(&text.relative, text.difference.relative)
                     })
                 }),
             Head::words("95\u{A0}% interval")
                 .joined()
                 .of(move |row: &MatrixRow| {
-                    of(row, |found| {
-                        let ends = found.difference.relative_ci95;
-                        Cell::keyed(&found.interval, ends.map(|ends| ends[0]))
+                    difference_cell(row, |text| {
+                        let ends = text.difference.relative_ci95;
+                        Cell::keyed(&text.interval, ends.map(|ends| ends[0]))
                     })
                 }),
             Head::words("verdict").joined().of(move |row: &MatrixRow| {
-                of(row, |found| Cell::words(found.verdict).toned(found.tone))
+                difference_cell(row, |text| Cell::words(text.verdict).toned(text.tone))
             }),
         ]);
     }
@@ -178,12 +178,12 @@ fn figures(matrix: &Matrix<'_>) -> Figures {
         }
     }
     let compares = matrix.heads.iter().any(|head| head.against.is_some());
-    let told = |words: &str| if compares { words } else { "" }.to_owned();
+    let if_compared = |words: &str| if compares { words } else { "" }.to_owned();
     let figure = |columns: &Vec<usize>| heat::render(matrix, columns).into();
     Figures {
         title: "Where they differ".to_owned(),
-        key: told(KEY),
-        caption: told(SHADES),
+        key: if_compared(KEY),
+        caption: if_compared(SHADES),
         figures: figures.iter().map(figure).collect(),
         ..Figures::default()
     }

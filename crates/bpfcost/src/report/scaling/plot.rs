@@ -20,8 +20,8 @@ impl<'a> SeriesColours<'a> {
 
     /// The colour of a name.
     pub(crate) fn hue(&mut self, name: &'a str) -> usize {
-        let known = self.0.iter().position(|own| *own == name);
-        known.unwrap_or_else(|| {
+        let position = self.0.iter().position(|series| *series == name);
+        position.unwrap_or_else(|| {
             self.0.push(name);
             self.0.len() - 1
         })
@@ -34,7 +34,7 @@ pub(super) fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
     let order = super::rate::order(chart, group);
     let lines = order
         .into_iter()
-        .map(|curve| own(chart, curve, hues.hue(curve.series)));
+        .map(|curve| measured_series(chart, curve, hues.hue(curve.series)));
     Plot {
         title: format!(
             "{} a second of all {}, measured{}",
@@ -53,7 +53,7 @@ pub(super) fn measured(chart: &Chart<'_>, group: &CurveGroup<'_>) -> Plot {
 }
 
 /// A curve of this run.
-pub(crate) fn own(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series {
+pub(crate) fn measured_series(chart: &Chart<'_>, curve: &Curve<'_>, hue: usize) -> Series {
     let point = |point: &crate::record::CurvePoint<'_>| {
         let rate = point.rate?;
         Some(Point {

@@ -49,7 +49,7 @@ fn facts(record: &Record) -> Vec<Fact> {
         stop => format!("of measuring, until {}", words::stop(stop)),
     };
     let width = summary::typical_half_width(record).map(number::percent);
-    let known = if record.unit.is_counted() {
+    let precision = if record.unit.is_counted() {
         Fact::new(
             "cases that count the same in every load",
             number::count(summary::same_in_every_load(record) as u64),
@@ -70,7 +70,7 @@ fn facts(record: &Record) -> Vec<Fact> {
             },
             ..Fact::new("invalid cases", number::count(invalid))
         },
-        known,
+        precision,
         Fact::new(trials::words(record).epochs, number::count(epochs as u64)),
         Fact::new(trials::words(record).noun, number::count(trials as u64)),
         Fact::new(why, number::duration(record.seconds)),
@@ -80,7 +80,7 @@ fn facts(record: &Record) -> Vec<Fact> {
 /// The machine, and what disturbed it.
 fn machine(record: &Record) -> Vec<Fact> {
     let machine = &record.machine;
-    let told =
+    let text_or =
         |text: &Option<String>, none: &str| Some(text::line(text.as_deref().unwrap_or(none)));
     let list = |texts: &[String], none: &str| match texts {
         [] => Some(none.to_owned()),
@@ -89,7 +89,7 @@ fn machine(record: &Record) -> Vec<Fact> {
     let on = |on: bool| Some(if on { "on" } else { "off" }.to_owned());
     let cpus: Vec<String> = record.asked.cpus.iter().map(u32::to_string).collect();
     // Of a workload others did the work, and this program's threads none of it.
-    let own = !super::is_workload(record);
+    let measures_itself = !super::is_workload(record);
     let other = number::duration(machine.other_cpu_ms / 1e3);
     let mhz = machine
         .mhz
@@ -102,10 +102,10 @@ fn machine(record: &Record) -> Vec<Fact> {
             "CPU",
             Some(format!("{} × {}", machine.cpus, text::line(&machine.cpu))),
         ),
-        ("Virtualised", told(&machine.virtualised, "no")),
-        ("Emulator", told(&machine.emulator, "none")),
+        ("Virtualised", text_or(&machine.virtualised, "no")),
+        ("Emulator", text_or(&machine.emulator, "none")),
         ("Clock", Some(text::line(&machine.clocksource))),
-        ("Governor", told(&machine.governor, "none")),
+        ("Governor", text_or(&machine.governor, "none")),
         ("Sibling threads", smt),
         ("Mitigations", list(&machine.mitigations, "none")),
         ("BPF JIT", on(machine.jit)),
@@ -117,12 +117,15 @@ fn machine(record: &Record) -> Vec<Fact> {
         ),
         (
             "Other processes",
-            own.then(|| format!("{other} of CPU time")),
+            measures_itself.then(|| format!("{other} of CPU time")),
         ),
-        ("Migrations", own.then(|| number::count(machine.migrations))),
+        (
+            "Migrations",
+            measures_itself.then(|| number::count(machine.migrations)),
+        ),
         (
             trials::words(record).programs,
-            told(&machine.programs, number::MISSING),
+            text_or(&machine.programs, number::MISSING),
         ),
         ("Other BPF programs", list(&machine.other_tracers, "none")),
         (

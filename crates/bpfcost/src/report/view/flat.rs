@@ -113,10 +113,10 @@ pub(super) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
         .filter(|_| record.asked.cpus.len() > 1);
     let middle = |case: &CaseRecord, name: &str| median(&case.secondary.get(name)?.concat());
     let plain = |value: f64| number::fixed(value, number::plain_decimals(value));
-    let of = |head: String, name: String, show: fn(f64) -> String| {
+    let column = |head: String, name: String, show: fn(f64) -> String| {
         Head::number(head).of(move |case: &CaseRecord| Cell::of(middle(case, &name), show))
     };
-    let each = cpus.map(|cpu| of(format!("CPU {cpu}"), format!("cpu{cpu}{PER_CPU}"), plain));
+    let each = cpus.map(|cpu| column(format!("CPU {cpu}"), format!("cpu{cpu}{PER_CPU}"), plain));
     let mut columns: Vec<Column<'_, CaseRecord>> = each.collect();
     if columns.is_empty() {
         return None;
@@ -130,8 +130,8 @@ pub(super) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
         let ops = ops / 1e6;
         format!("{} M/s", number::fixed(ops, number::plain_decimals(ops)))
     };
-    columns.push(of("together".to_owned(), TOTAL.to_owned(), total));
-    columns.push(of(
+    columns.push(column("together".to_owned(), TOTAL.to_owned(), total));
+    columns.push(column(
         "overlap".to_owned(),
         OVERLAP.to_owned(),
         number::round_percent,

@@ -114,15 +114,15 @@ impl<'a> GridTable<'a> {
     /// What leads a view.
     pub(super) fn sections(&self, detail: Detail) -> Vec<Section> {
         let table = self.table(detail);
-        let known = [
+        let identity = [
             words::session_caption(self.record),
             target::identity(self.record),
         ];
-        let known = known.into_iter().flatten();
+        let identity = identity.into_iter().flatten();
         let remedies = absent::remedies(&self.absent);
         let caption = vec![self.caption()];
         if detail == Detail::Page {
-            let below = self.notes().into_iter().chain(remedies).chain(known);
+            let below = self.notes().into_iter().chain(remedies).chain(identity);
             let figures = Figures {
                 title: "What each way costs".to_owned(),
                 key: figure::grid::KEY.to_owned(),
@@ -142,7 +142,7 @@ impl<'a> GridTable<'a> {
         let unit = target::unit_caption(self.record);
         let captions = remedies.into_iter().chain(caption).chain(unit);
         vec![Section::Table(Table {
-            captions: captions.chain(known).chain(more).collect(),
+            captions: captions.chain(identity).chain(more).collect(),
             ..table
         })]
     }
@@ -200,7 +200,7 @@ impl<'a> GridTable<'a> {
         let (record, grid) = (self.record, self.grid);
         let counted = record.unit.is_counted();
         let net = text::line(&grid.net);
-        let any = |found: &dyn Fn(&CostText) -> bool| self.cells().any(|cell| found(&cell.text));
+        let any = |test: &dyn Fn(&CostText) -> bool| self.cells().any(|cell| test(&cell.text));
         let parts = [
             (
                 true,

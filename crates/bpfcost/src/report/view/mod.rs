@@ -40,8 +40,8 @@ impl<'a> ViewLayout<'a> {
         let workload = || WorkloadReport::new(record).map(ViewLayout::Workload);
         let grid = || GridTable::new(record).map(ViewLayout::Grid);
         let curves = || Chart::new(record).map(ViewLayout::Curves);
-        let known = workload().or_else(grid).or_else(curves);
-        known.unwrap_or(ViewLayout::Flat)
+        let layout = workload().or_else(grid).or_else(curves);
+        layout.unwrap_or(ViewLayout::Flat)
     }
 
     /// The result in a sentence without its end; `None` where every case stands by itself.

@@ -65,10 +65,10 @@ impl<'a> WorkloadReport<'a> {
             let (_, interval) = number::change(0.0, Some([low, high].map(|end| end / 100.0)));
             format!("Off against off in this run: {interval} %; a probe that does nothing reads like that.")
         });
-        let own = (&self.headline.name, record.asked.margin);
+        let headline = (&self.headline.name, record.asked.margin);
         let metrics = self.metrics.iter();
         let metrics = metrics.filter_map(|one| Some((&one.name, one.margin()?)));
-        let margins = std::iter::once(own).chain(metrics);
+        let margins = std::iter::once(headline).chain(metrics);
         let margins =
             margins.map(|(name, margin)| format!("{name} {}", number::round_percent(margin)));
         let read = format!(

@@ -120,21 +120,22 @@ impl<'a> Quantity<'a> {
             states.workload.headline == Headline::Machine && metric.metric.name == "machine_ns"
         };
         let metrics = states.record.metrics.iter();
-        let told = metrics.filter(|metric| !metric.cases.is_empty() && !leads(metric));
-        told.map(|metric| Quantity {
-            name: text::line(&metric.metric.about),
-            source: ValueSource::Metric(metric),
-            base: match metric.metric.unit.as_str() {
-                "ns/op" => ValueUnit::of_cpu(states.workload),
-                "ns" => ValueUnit::Nanos(1.0),
-                "us" => ValueUnit::Nanos(1e3),
-                "ms" => ValueUnit::Nanos(1e6),
-                "op/s" => ValueUnit::PerSecond(operations.clone()),
-                unit => ValueUnit::Other(text::line(unit)),
-            },
-            more_is_better: metric.metric.more_is_better,
-        })
-        .collect()
+        let shown = metrics.filter(|metric| !metric.cases.is_empty() && !leads(metric));
+        shown
+            .map(|metric| Quantity {
+                name: text::line(&metric.metric.about),
+                source: ValueSource::Metric(metric),
+                base: match metric.metric.unit.as_str() {
+                    "ns/op" => ValueUnit::of_cpu(states.workload),
+                    "ns" => ValueUnit::Nanos(1.0),
+                    "us" => ValueUnit::Nanos(1e3),
+                    "ms" => ValueUnit::Nanos(1e6),
+                    "op/s" => ValueUnit::PerSecond(operations.clone()),
+                    unit => ValueUnit::Other(text::line(unit)),
+                },
+                more_is_better: metric.metric.more_is_better,
+            })
+            .collect()
     }
 
     /// The quantities of probes themselves, as far as a probe has them.
@@ -222,14 +223,14 @@ impl<'a> Quantity<'a> {
     /// Its value of a case; `None` where it has none.
     pub(crate) fn value(&self, case: &CaseRecord) -> Option<CostEstimate> {
         let part = |value, ci95| CostEstimate { value, ci95 };
-        let found = match self.source {
+        let estimate = match self.source {
             ValueSource::Own => {
                 let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok)?;
                 part(raw.value, raw.ci95)
             }
             ValueSource::Metric(metric) => {
-                let known = metric.cases.get(&case.name)?;
-                part(known.value, known.ci95)
+                let metric_value = metric.cases.get(&case.name)?;
+                part(metric_value.value, metric_value.ci95)
             }
             ValueSource::Probe(name, WindowSet::Window) => case.secondary_part(name)?,
             ValueSource::Probe(name, WindowSet::All) => {
@@ -237,7 +238,7 @@ impl<'a> Quantity<'a> {
                 part(case.secondary.get(name)?.iter().flatten().sum(), None)
             }
         };
-        found.value.is_finite().then_some(found)
+        estimate.value.is_finite().then_some(estimate)
     }
 
     /// How a case compares with another.

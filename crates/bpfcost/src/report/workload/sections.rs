@@ -84,7 +84,7 @@ impl WorkloadReport<'_> {
         let parts = record.cases.chunks(BESIDE);
         let several = parts.len() > 1;
         parts.map(move |cases| {
-            let own = |case: &CaseRecord| {
+            let own_value = |case: &CaseRecord| {
                 let raw = case.raw.as_ref()?;
                 let (value, ci95) = (raw.value, raw.ci95);
                 Some(CostEstimate { value, ci95 })
@@ -97,7 +97,7 @@ impl WorkloadReport<'_> {
             let mut columns = vec![Head::words("value").of(value)];
             columns.extend(cases.iter().map(|case| {
                 Head::number(text::line(&case.name)).of(move |name: &Name<'_>| {
-                    let part = name.map_or_else(|| own(case), |name| case.secondary_part(name));
+                    let part = name.map_or_else(|| own_value(case), |name| case.secondary_part(name));
                     let cell = |part: CostEstimate| Cell::number(shown(part), part.value);
                     part.map_or_else(Cell::default, cell)
                 })

@@ -20,19 +20,19 @@ const MOST_S: f64 = 86_400.0;
 struct ProbeCost<'a> {
     variant: &'a str,
     state: &'a State<'a>,
-    found: &'a ComparisonRecord,
+    comparison: &'a ComparisonRecord,
 }
 
 /// The record in a sentence without its end; `None` where nothing was compared.
 pub(in crate::report) fn sentence(overhead: &WorkloadReport<'_>) -> Option<String> {
     let costs = costs(overhead);
     let dearest = costs.first()?;
-    let of = match probes(&costs, |_| true) {
+    let count = match probes(&costs, |_| true) {
         1 => String::new(),
         many => format!("{many} probes, dearest: "),
     };
     let (lead, clause) = (lead(overhead, &costs), clause(overhead, dearest));
-    Some(format!("{lead}{of}{clause}{}", remedy(&costs)))
+    Some(format!("{lead}{count}{clause}{}", remedy(&costs)))
 }
 
 /// What every probe costs in every state, dearest first.
@@ -40,26 +40,26 @@ fn costs<'a>(overhead: &'a WorkloadReport<'_>) -> Vec<ProbeCost<'a>> {
     let mut costs = Vec::new();
     for state in &overhead.states.all {
         for probed in &state.probes {
-            let found = overhead.change(&overhead.headline, probed.case, state.off);
-            let found = found.map(|change| change.comparison);
+            let change = overhead.change(&overhead.headline, probed.case, state.off);
+            let comparison = change.map(|change| change.comparison);
             costs.extend(
-                found
+                comparison
                     .filter(|found| found.relative.is_finite())
                     .map(|found| ProbeCost {
                         variant: probed.variant,
                         state,
-                        found,
+                        comparison: found,
                     }),
             );
         }
     }
-    costs.sort_by(|a, b| b.found.relative.total_cmp(&a.found.relative));
+    costs.sort_by(|a, b| b.comparison.relative.total_cmp(&a.comparison.relative));
     costs
 }
 
 /// How many probes are in some of these.
 fn probes(costs: &[ProbeCost<'_>], wanted: impl Fn(&ComparisonRecord) -> bool) -> usize {
-    let costs = costs.iter().filter(|cost| wanted(cost.found));
+    let costs = costs.iter().filter(|cost| wanted(cost.comparison));
     costs
         .map(|cost| cost.variant)
         .collect::<BTreeSet<_>>()
@@ -68,13 +68,17 @@ fn probes(costs: &[ProbeCost<'_>], wanted: impl Fn(&ComparisonRecord) -> bool) -
 
 /// What the budget says of all, or what the verdict does; nothing where there is a cost.
 fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
-    let any = |wanted| costs.iter().any(|cost| cost.found.budget == Some(wanted));
-    let every = |wanted| costs.iter().all(|cost| cost.found.verdict == wanted);
+    let any = |wanted| {
+        costs
+            .iter()
+            .any(|cost| cost.comparison.budget == Some(wanted))
+    };
+    let every = |wanted| costs.iter().all(|cost| cost.comparison.verdict == wanted);
     let asked = &overhead.states.record.asked;
-    let over = |found: &ComparisonRecord| found.budget == Some(BudgetVerdict::Over);
+    let over = |comparison: &ComparisonRecord| comparison.budget == Some(BudgetVerdict::Over);
     match asked
         .budget
-        .filter(|_| costs.iter().any(|cost| cost.found.budget.is_some()))
+        .filter(|_| costs.iter().any(|cost| cost.comparison.budget.is_some()))
     {
         Some(budget) => {
             let words = match (probes(costs, over), probes(costs, |_| true)) {
@@ -97,11 +101,13 @@ fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
 /// How long it would take to resolve what is not.
 fn remedy(costs: &[ProbeCost<'_>]) -> String {
     // Who keeps to the budget, or does not, need not wait.
-    let waits = costs.iter().filter_map(|cost| match cost.found.budget {
-        Some(BudgetVerdict::CantTell) => cost.found.budget_s,
-        Some(_) => None,
-        None => cost.found.resolve_s,
-    });
+    let waits = costs
+        .iter()
+        .filter_map(|cost| match cost.comparison.budget {
+            Some(BudgetVerdict::CantTell) => cost.comparison.budget_s,
+            Some(_) => None,
+            None => cost.comparison.resolve_s,
+        });
     match waits.fold(0.0, f64::max).ceil() {
         seconds if seconds > MOST_S => "; at this noise no day would tell".to_owned(),
         seconds if seconds > 0.0 => format!("; --time {seconds:.0}s would tell"),
@@ -111,7 +117,7 @@ fn remedy(costs: &[ProbeCost<'_>]) -> String {
 
 /// `bpftrace costs redis 1.9 % more CPU per command (95 %: 1.1 to 2.7), target bystander`.
 fn clause(overhead: &WorkloadReport<'_>, cost: &ProbeCost<'_>) -> String {
-    let found = cost.found;
+    let comparison = cost.comparison;
     // Load is as usual, where there is one state alone.
     let place = match overhead.states.all.len() {
         1 => named(cost.state.apart(LOAD)),
@@ -121,17 +127,19 @@ fn clause(overhead: &WorkloadReport<'_>, cost: &ProbeCost<'_>) -> String {
         "" => String::new(),
         place => format!(", {place}"),
     };
-    let (sign, way) = if found.relative < 0.0 {
+    let (sign, way) = if comparison.relative < 0.0 {
         (-100.0, "less")
     } else {
         (100.0, "more")
     };
-    let percent = found.relative * sign;
-    let ends = found.relative_ci95.map(|ends| ends.map(|end| end * sign));
+    let percent = comparison.relative * sign;
+    let ends = comparison
+        .relative_ci95
+        .map(|ends| ends.map(|end| end * sign));
     // No more decimals than the interval has use for.
     let decimals = number::estimate_decimals(percent, ends).min(1);
     let shown = |percent: f64| number::fixed(percent, decimals);
-    let told = match ends {
+    let interval = match ends {
         Some([a, b]) => {
             let [low, high] = [a.min(b), a.max(b)].map(shown);
             let (percent, name) = (shown(percent), &overhead.headline.name);
@@ -139,12 +147,12 @@ fn clause(overhead: &WorkloadReport<'_>, cost: &ProbeCost<'_>) -> String {
         }
         None => format!(
             "{}{HOLD}% {} (too few epochs for an interval)",
-            number::signed(found.relative * 100.0, decimals),
+            number::signed(comparison.relative * 100.0, decimals),
             overhead.headline.name
         ),
     };
     let (probe, states) = (text::line(cost.variant), &overhead.states);
     let subject = states.workload.subject.as_deref();
     let subject = text::line(subject.unwrap_or(&states.record.experiment));
-    format!("{probe} costs {subject} {told}{place}")
+    format!("{probe} costs {subject} {interval}{place}")
 }

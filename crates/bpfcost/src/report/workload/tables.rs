@@ -91,8 +91,8 @@ pub(super) fn of_state<'a>(overhead: &WorkloadReport<'a>, state: &State<'a>) -> 
     let mut tables = vec![titled(&experiment, leading)];
     // What would resolve the comparisons that are not.
     let unresolved = |row: &ValueRow<'a, '_>| {
-        let (told, tone) = words::verdict(change(row)?.comparison, overhead.states.record);
-        (tone == Tone::Open).then(|| Note::new(tone, format!("{}: {told}.", row.name)))
+        let (words, tone) = words::verdict(change(row)?.comparison, overhead.states.record);
+        (tone == Tone::Open).then(|| Note::new(tone, format!("{}: {words}.", row.name)))
     };
     tables[0].notes = rows.iter().filter_map(unresolved).collect();
     if of_one.is_some() {

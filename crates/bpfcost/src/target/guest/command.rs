@@ -86,7 +86,7 @@ impl GuestSpec {
     pub(super) fn compose(&self, tools: &Tools, folder: &Path) -> Result<GuestCommand, GuestError> {
         self.lay_out(folder)
             .map_err(GuestError::io("laying out the guest's folder"))?;
-        let said = Command::new(&tools.virtme_run)
+        let output = Command::new(&tools.virtme_run)
             .args(self.request(folder, tools))
             .env("TMPDIR", folder)
             // Its bytecode would be written beside the program, which may be another user's.
@@ -99,10 +99,10 @@ impl GuestSpec {
                 "starting {}",
                 tools.virtme_run.display()
             )))?;
-        let line = String::from_utf8_lossy(&said.stdout);
+        let line = String::from_utf8_lossy(&output.stdout);
         // What it says besides comes before the command.
         let words = line.lines().last().and_then(shlex::split);
-        match words.filter(|words| said.status.success() && words.len() > 1) {
+        match words.filter(|words| output.status.success() && words.len() > 1) {
             Some(words) => {
                 start_by(&folder.join("initramfs"))
                     .map_err(GuestError::io("adding to the guest's initramfs"))?;
@@ -111,7 +111,7 @@ impl GuestSpec {
             None => Err(GuestError::Lacking(format!(
                 "virtme-ng can't compose a guest with {}: {}",
                 self.kernel.image.display(),
-                last_line(&String::from_utf8_lossy(&said.stderr))
+                last_line(&String::from_utf8_lossy(&output.stderr))
             ))),
         }
     }
@@ -203,9 +203,9 @@ impl GuestSpec {
         }
         if let Some(append) = after(&mut args, "-append") {
             // What virtme-ng says to its own first process, which would start the host's udev and more.
-            let own = ["virtme", "nr_open=", "init="];
+            let prefixes = ["virtme", "nr_open=", "init="];
             let mut words: Vec<&str> = append.split(' ').collect();
-            words.retain(|word| !own.iter().any(|own| word.starts_with(own)));
+            words.retain(|word| !prefixes.iter().any(|prefix| word.starts_with(prefix)));
             words.extend(self.hooks.kernel.as_deref());
             *append = words.join(" ");
         }

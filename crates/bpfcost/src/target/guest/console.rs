@@ -136,11 +136,11 @@ fn cause(lines: &[String]) -> Option<(usize, String)> {
         ("invalid kernel header", NO_IMAGE),
         ("linux kernel too old to load a ram disk", NO_IMAGE),
     ];
-    let known = lines.iter().enumerate().find_map(|(index, line)| {
+    let cause = lines.iter().enumerate().find_map(|(index, line)| {
         let (_, meaning) = KNOWN.iter().find(|(words, _)| line.contains(words))?;
         Some((index, (*meaning).to_owned()))
     });
-    known.or_else(|| {
+    cause.or_else(|| {
         lines.iter().enumerate().find_map(|(index, line)| {
             let (_, why) = line.split_once("Kernel panic - not syncing: ")?;
             Some((index, format!("had a kernel panic: {why}")))

@@ -52,12 +52,12 @@ impl Monitor {
             if self.0.read_line(&mut line)? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            let mut said: Value = serde_json::from_str(&line)?;
-            if let Some(error) = said.get("error") {
+            let mut message: Value = serde_json::from_str(&line)?;
+            if let Some(error) = message.get("error") {
                 return Err(io::Error::other(format!("{command}: {error}")));
             }
             // Everything else is its greeting, or an event.
-            if let Some(answer) = said.get_mut("return") {
+            if let Some(answer) = message.get_mut("return") {
                 return Ok(answer.take());
             }
         }

@@ -38,9 +38,9 @@ impl Snapshot {
         env!("CARGO_PKG_VERSION").hash(&mut hasher);
         composed.emulator.hash(&mut hasher);
         // But for what lies in its folder, which has another name each time.
-        let own = folder.to_str()?;
+        let folder_path = folder.to_str()?;
         for arg in &composed.args {
-            arg.split(own).next().hash(&mut hasher);
+            arg.split(folder_path).next().hash(&mut hasher);
         }
         for file in [&shape.kernel.image, &folder.join("initramfs")] {
             fs::read(file).ok()?.hash(&mut hasher);

@@ -35,7 +35,7 @@ impl Tools {
     /// Those of this machine; a virtme-ng that `scripts/setup.sh` installed comes before one on `PATH`.
     pub fn find() -> Result<Tools, GuestError> {
         let path = env::var_os("PATH").unwrap_or_default();
-        let own = Folder::Data
+        let installed = Folder::Data
             .of_user()
             .map(|data| data.join("virtme-ng/bin/virtme-run"));
         let qemu = on_path(QEMU, &path).ok_or_else(|| {
@@ -44,8 +44,8 @@ impl Tools {
                  apt-get install qemu-system-x86"
             ))
         })?;
-        let virtme_run = own
-            .filter(|own| own.is_file())
+        let virtme_run = installed
+            .filter(|file| file.is_file())
             .or_else(|| on_path("virtme-run", &path))
             .ok_or_else(|| {
                 GuestError::Lacking(format!(
@@ -66,12 +66,12 @@ impl Tools {
                         scripts/setup.sh run, or apt-get install busybox-static";
             return Err(GuestError::Lacking(text.to_owned()));
         }
-        let said = Command::new(&qemu)
+        let output = Command::new(&qemu)
             .arg("--version")
             .output()
             .map_err(GuestError::io(format!("{} --version", qemu.display())))?;
         Ok(Tools {
-            qemu_version: version(&String::from_utf8_lossy(&said.stdout)),
+            qemu_version: version(&String::from_utf8_lossy(&output.stdout)),
             qemu,
             virtme_run,
         })
@@ -79,8 +79,8 @@ impl Tools {
 }
 
 /// The version in what `qemu --version` says; all of its first line where that has none.
-fn version(said: &str) -> String {
-    let first = said.lines().next().unwrap_or_default();
+fn version(output: &str) -> String {
+    let first = output.lines().next().unwrap_or_default();
     let version = first.split_once("version ").map_or(first, |(_, rest)| rest);
     version.trim().to_owned()
 }

@@ -130,23 +130,23 @@ impl<'a> Apt<'a> {
 
     /// Fetches the suite's lists and checks their signature.
     pub(super) fn update(&self) -> Result<(), Error> {
-        let said = self.run(APT_GET, &["update"])?;
-        if said.ok {
+        let output = self.run(APT_GET, &["update"])?;
+        if output.ok {
             return Ok(());
         }
-        Err(self.error(&said))
+        Err(self.error(&output))
     }
 
     /// The newest version of a package; `None` where the suite lacks it.
     pub(super) fn show(&self, package: &str) -> Result<Option<PackageEntry>, Error> {
-        let said = self.run(APT_CACHE, &["--no-all-versions", "show", package])?;
-        if said.ok {
-            return Ok(listed(&said.out));
+        let output = self.run(APT_CACHE, &["--no-all-versions", "show", package])?;
+        if output.ok {
+            return Ok(listed(&output.out));
         }
-        if said.err.contains("No packages found") {
+        if output.err.contains("No packages found") {
             return Ok(None);
         }
-        Err(self.error(&said))
+        Err(self.error(&output))
     }
 
     /// Fetches packages in exactly these versions; gives their files. [`Error::NoPackage`] where the
@@ -158,17 +158,17 @@ impl<'a> Apt<'a> {
             .collect();
         let mut arguments = vec!["download"];
         arguments.extend(names.iter().map(String::as_str));
-        let said = self.run(APT_GET, &arguments)?;
-        if !said.ok {
+        let output = self.run(APT_GET, &arguments)?;
+        if !output.ok {
             let gone = [
                 "Unable to locate package",
                 "was not found",
                 "no installation candidate",
             ];
-            if gone.iter().any(|words| said.err.contains(words)) {
+            if gone.iter().any(|words| output.err.contains(words)) {
                 return Err(self.no_package(&names.join(" ")));
             }
-            return Err(self.error(&said));
+            return Err(self.error(&output));
         }
         let files = fs::read_dir(&self.folder).map_err(failed("read", &self.folder))?;
         let mut files: Vec<PathBuf> = files
@@ -203,9 +203,9 @@ impl<'a> Apt<'a> {
     }
 
     /// What a failure of apt means.
-    fn error(&self, said: &CommandOutput) -> Error {
-        let any = |words: &[&str]| words.iter().any(|one| said.err.contains(one));
-        let words = complaint(said);
+    fn error(&self, output: &CommandOutput) -> Error {
+        let any = |words: &[&str]| words.iter().any(|one| output.err.contains(one));
+        let words = complaint(output);
         let (suite, mirror) = (self.suite, self.mirror());
         let untrusted = || {
             Error::Lacking(format!(
@@ -214,8 +214,8 @@ impl<'a> Apt<'a> {
                  another mirror in the system's package sources"
             ))
         };
-        if is_full(&said.err) {
-            APT_GET.failed(said, &self.folder)
+        if is_full(&output.err) {
+            APT_GET.failed(output, &self.folder)
         } else if any(UNTRUSTED) {
             untrusted()
         } else if any(UNREACHED) {
@@ -229,7 +229,7 @@ impl<'a> Apt<'a> {
         } else if any(&["is not signed"]) {
             untrusted()
         } else {
-            APT_GET.failed(said, &self.folder)
+            APT_GET.failed(output, &self.folder)
         }
     }
 }
@@ -265,8 +265,8 @@ const UNREACHED: &[&str] = &[
 
 /// The complaint of apt that tells most, in one line: a warning says why a signature is wrong, the error
 /// after it only that it is.
-pub(super) fn complaint(said: &CommandOutput) -> String {
-    let lines = || said.err.lines().map(str::trim);
+pub(super) fn complaint(output: &CommandOutput) -> String {
+    let lines = || output.err.lines().map(str::trim);
     let bare = |line: &str| {
         line.trim_start_matches("W: ")
             .trim_start_matches("E: ")

@@ -92,19 +92,19 @@ impl Program {
         folder: &Path,
         observer: &dyn StepObserver,
     ) -> Result<String, Error> {
-        let said = self.run(command, observer, &mut |_| {})?;
-        if said.ok {
-            return Ok(said.out);
+        let output = self.run(command, observer, &mut |_| {})?;
+        if output.ok {
+            return Ok(output.out);
         }
-        Err(self.failed(&said, folder))
+        Err(self.failed(&output, folder))
     }
 
     /// Its failure, in its own last words; it was writing to a folder.
-    pub(super) fn failed(&self, said: &CommandOutput, folder: &Path) -> Error {
-        if is_full(&said.err) {
+    pub(super) fn failed(&self, output: &CommandOutput, folder: &Path) -> Error {
+        if is_full(&output.err) {
             return disk_full(folder);
         }
-        let words = last_line(&said.err).or_else(|| last_line(&said.out));
+        let words = last_line(&output.err).or_else(|| last_line(&output.out));
         program_failed(self.name, words.unwrap_or("it said nothing"))
     }
 

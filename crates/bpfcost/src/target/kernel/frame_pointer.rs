@@ -156,9 +156,9 @@ fn make(tree: &Path, staging: &Staging, observer: &dyn StepObserver) -> Result<P
     observer.doing(&format!("configuring {SOURCE}"));
     let mut configure = command("allnoconfig");
     configure.env("KCONFIG_ALLCONFIG", &fragment);
-    let said = MAKE.run(&mut configure, observer, &mut |_| {})?;
-    if !said.ok {
-        return Err(make_failed(&said, &objects));
+    let output = MAKE.run(&mut configure, observer, &mut |_| {})?;
+    if !output.ok {
+        return Err(make_failed(&output, &objects));
     }
     let config = objects.join(".config");
     let config = fs::read_to_string(&config).map_err(failed("read", &config))?;
@@ -171,25 +171,25 @@ fn make(tree: &Path, staging: &Staging, observer: &dyn StepObserver) -> Result<P
     let mut lines = 0.0;
     let mut build = command("bzImage");
     build.arg(format!("-j{jobs}"));
-    let said = MAKE.run(&mut build, observer, &mut |_| {
+    let output = MAKE.run(&mut build, observer, &mut |_| {
         lines += 1.0;
         observer.progress(f64::min(lines / LINES, 1.0));
     })?;
-    if !said.ok {
-        return Err(make_failed(&said, &objects));
+    if !output.ok {
+        return Err(make_failed(&output, &objects));
     }
     Ok(objects.join("arch/x86/boot/bzImage"))
 }
 
 /// The first thing that a compiler, a linker or Kconfig complained of tells more than make's last words.
-fn make_failed(said: &command::CommandOutput, objects: &Path) -> Error {
-    let lines = || said.err.lines().map(str::trim);
+fn make_failed(output: &command::CommandOutput, objects: &Path) -> Error {
+    let lines = || output.err.lines().map(str::trim);
     let complaint = lines()
         .find(|line| line.contains("error:") || line.contains("undefined reference"))
         .or_else(|| lines().find(|line| !line.is_empty() && !line.starts_with("make")));
     match complaint {
-        Some(words) if !command::is_full(&said.err) => program_failed(MAKE.name, words),
-        _ => MAKE.failed(said, objects),
+        Some(words) if !command::is_full(&output.err) => program_failed(MAKE.name, words),
+        _ => MAKE.failed(output, objects),
     }
 }
 

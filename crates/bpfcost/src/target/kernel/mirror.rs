@@ -43,11 +43,11 @@ pub(super) fn of_system(system: &Path, observer: &dyn StepObserver) -> Result<Mi
         .arg(format!("Dir={}", system.display()))
         .args(["indextargets", "--no-release-info", "--format", FORMAT])
         .args(["Created-By: Packages", "Component: main"]);
-    let said = APT_GET.run(&mut command, observer, &mut |_| {})?;
-    if !said.ok {
-        return Err(program_failed(APT_GET.name, &complaint(&said)));
+    let output = APT_GET.run(&mut command, observer, &mut |_| {})?;
+    if !output.ok {
+        return Err(program_failed(APT_GET.name, &complaint(&output)));
     }
-    choose(&said.out, codename(system).as_deref()).ok_or_else(|| {
+    choose(&output.out, codename(system).as_deref()).ok_or_else(|| {
         Error::Lacking(format!(
             "the package sources of this system name no Debian archive (looked into {})\n  \
              Add one there, e.g. /etc/apt/sources.list.d/debian.sources, or add a kernel by its path: \

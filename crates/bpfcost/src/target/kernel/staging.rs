@@ -150,15 +150,15 @@ fn made(path: PathBuf) -> Result<PathBuf, Error> {
 fn lock(store: &Path, observer: &dyn StepObserver) -> Result<File, Error> {
     let path = store.join(LOCK);
     let file = File::create(&path).map_err(failed("write", &path))?;
-    let mut told = false;
+    let mut notified = false;
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
             Err(TryLockError::Error(error)) => return Err(failed("lock", &path)(error)),
             Err(TryLockError::WouldBlock) => {}
         }
-        if !told {
-            told = true;
+        if !notified {
+            notified = true;
             observer.notice("another bpfcost is adding or removing a kernel; waiting for it");
         }
         if observer.interrupted() {

@@ -262,8 +262,8 @@ impl Store {
         };
         let Some(release) = names.pop() else {
             let mut of_system = place::of_system(&self.system).into_iter();
-            let found = of_system.find(|kernel| release::names(name, &kernel.release));
-            return Err(Error::Input(match found {
+            let of_host = of_system.find(|kernel| release::names(name, &kernel.release));
+            return Err(Error::Input(match of_host {
                 Some(Kernel { release, .. }) => format!(
                     "{release} belongs to the system (/boot), and bpfcost leaves that alone\n  \
                      It removes only kernels that it has added: bpfcost kernel list"
@@ -391,8 +391,9 @@ impl Store {
 
 /// The suite that has a version, or that has this name.
 fn known_suite(name: &str) -> Option<&'static str> {
-    let known = |(version, suite): &&(&str, &str)| release::names(version, name) || *suite == name;
-    KNOWN_SUITES.iter().find(known).map(|(_, suite)| *suite)
+    let matches =
+        |(version, suite): &&(&str, &str)| release::names(version, name) || *suite == name;
+    KNOWN_SUITES.iter().find(matches).map(|(_, suite)| *suite)
 }
 
 /// What to do for a kernel that is not there.

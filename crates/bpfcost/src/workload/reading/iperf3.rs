@@ -8,12 +8,12 @@ use super::Reading;
 
 pub(super) fn read(printed: &str) -> Result<Reading> {
     // Some of its keys come more than once; those that count don't.
-    let said: Value = serde_json::from_str(printed).context("this is no JSON of iperf3")?;
+    let output: Value = serde_json::from_str(printed).context("this is no JSON of iperf3")?;
     // It ends with 0 also where it fails.
-    if let Some(error) = said["error"].as_str() {
+    if let Some(error) = output["error"].as_str() {
         bail!("iperf3 failed: {error}");
     }
-    let test = said.pointer("/start/test_start");
+    let test = output.pointer("/start/test_start");
     let test = test.context("iperf3 tells of no test")?;
     let (protocol, bytes) = (&test["protocol"], test["blksize"].as_u64().unwrap_or(0));
     if protocol != "UDP" || bytes == 0 {
@@ -23,7 +23,7 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
         );
     }
     let number = |sum: &str, name: &str| {
-        let number = said.pointer(&format!("/end/{sum}/{name}"));
+        let number = output.pointer(&format!("/end/{sum}/{name}"));
         number.and_then(Value::as_f64)
     };
     // Its own count of packets is the highest number that came, whether or not those before it did.

@@ -38,9 +38,9 @@ impl Reading {
 
     /// What came of several runs of a client in one window: operations together, of all else the mean.
     pub(super) fn together(runs: &[Reading]) -> Self {
-        let mean = |of: fn(&Reading) -> &BTreeMap<String, f64>| {
+        let mean = |counts: fn(&Reading) -> &BTreeMap<String, f64>| {
             let mut means = BTreeMap::new();
-            for (name, value) in runs.iter().flat_map(of) {
+            for (name, value) in runs.iter().flat_map(counts) {
                 *means.entry(name.clone()).or_default() += value / runs.len() as f64;
             }
             means

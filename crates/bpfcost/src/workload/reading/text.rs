@@ -41,15 +41,15 @@ pub(super) fn read(client: &Client, printed: &str) -> Result<Reading> {
 pub(crate) fn find(name: &str, pattern: &str, printed: &str) -> Result<f64> {
     let regex = Regex::new(pattern)
         .with_context(|| format!("the metric {name} is no regular expression: {pattern}"))?;
-    let found = regex.captures(printed).with_context(|| {
+    let captures = regex.captures(printed).with_context(|| {
         format!(
             "the metric {name} matches nothing: {pattern}\n  It is looked for in all that was printed, \
              shown below"
         )
     })?;
-    let number = found
+    let number = captures
         .get(1)
-        .or(found.get(0))
+        .or(captures.get(0))
         .map_or("", |text| text.as_str());
     let plain = number.replace([',', '_'], "");
     match plain.trim().parse::<f64>() {

@@ -101,16 +101,16 @@ fn changes(kernels: &[&Record]) -> KernelChanges {
             continue;
         };
         for row in matrix.rows() {
-            let found = row.cells.get(1).and_then(|cell| cell.difference.as_ref());
-            let differs = found.filter(|found| {
+            let difference = row.cells.get(1).and_then(|cell| cell.difference.as_ref());
+            let differs = difference.filter(|text| {
                 matches!(
-                    found.difference.verdict,
+                    text.difference.verdict,
                     VerdictRecord::Slower | VerdictRecord::Faster
                 )
             });
-            if let Some(found) = differs {
+            if let Some(text) = differs {
                 let name = matrix.cross_target.rows[row.index].name.to_owned();
-                changes.insert((before + 1, name), format!("({})", found.relative));
+                changes.insert((before + 1, name), format!("({})", text.relative));
             }
         }
     }

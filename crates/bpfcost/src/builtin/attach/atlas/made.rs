@@ -13,13 +13,13 @@ use crate::{
 impl Atlas<'_> {
     /// A row for each record.
     pub(super) fn made(&self) -> Table {
-        let told = |text: &Option<String>| {
+        let shown = |text: &Option<String>| {
             text.as_deref()
                 .map_or(number::MISSING.to_owned(), text::line)
         };
         let numbers = |record: &Record| {
             if record.unit.is_counted() {
-                format!("counted in {}", told(&record.machine.emulator))
+                format!("counted in {}", shown(&record.machine.emulator))
             } else {
                 format!("timed on {}", text::line(&record.machine.cpu))
             }
@@ -32,11 +32,11 @@ impl Atlas<'_> {
                 text::line(&record.machine.kernel_build)
             }),
             ("numbers are", &numbers),
-            ("programs", &|record| told(&record.machine.programs)),
+            ("programs", &|record| shown(&record.machine.programs)),
             ("started", &|record| text::line(&record.started)),
         ];
-        let columns = words.into_iter().map(|(head, told)| {
-            Head::words(head).of(move |record: &&Record| Cell::words(told(record)))
+        let columns = words.into_iter().map(|(head, text_of)| {
+            Head::words(head).of(move |record: &&Record| Cell::words(text_of(record)))
         });
         let cases = Head::number("cases")
             .of(|record: &&Record| Cell::words(number::count(record.cases.len() as u64)));

@@ -97,12 +97,12 @@ impl Flow {
 }
 
 /// Takes bytes as the head of a request.
-pub(super) fn request(bytes: &[u8], found: impl FnOnce(&str, &str)) -> HeadParse {
+pub(super) fn request(bytes: &[u8], callback: impl FnOnce(&str, &str)) -> HeadParse {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut request = httparse::Request::new(&mut fields);
     match request.parse(bytes) {
         Ok(httparse::Status::Complete(bytes)) => {
-            found(
+            callback(
                 request.method.unwrap_or_default(),
                 request.path.unwrap_or_default(),
             );
@@ -120,13 +120,13 @@ pub(super) fn request(bytes: &[u8], found: impl FnOnce(&str, &str)) -> HeadParse
 }
 
 /// Takes bytes as the head of an answer, to a request of that method.
-pub(super) fn response(bytes: &[u8], method: &str, found: impl FnOnce(u16)) -> HeadParse {
+pub(super) fn response(bytes: &[u8], method: &str, callback: impl FnOnce(u16)) -> HeadParse {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     match response.parse(bytes) {
         Ok(httparse::Status::Complete(bytes)) => {
             let status = response.code.unwrap_or_default();
-            found(status);
+            callback(status);
             let body = match body(response.headers) {
                 _ if method == "HEAD" || matches!(status, 100..200 | 204 | 304) => Some(0),
                 BodyLength::Bytes(body) => Some(body),

@@ -78,8 +78,8 @@ fn functions<'a>(file: &ElfFile64<'a>) -> Result<BTreeMap<&'a str, Range>> {
     let table = table
         .data()
         .context("its table of functions can't be read")?;
-    let known = number(table, 0).is_some_and(|first| BEGINNINGS.contains(&first));
-    if !known {
+    let supported = number(table, 0).is_some_and(|first| BEGINNINGS.contains(&first));
+    if !supported {
         bail!("its table of functions is of another form than that of Go 1.18 and later");
     }
     let start =

@@ -28,18 +28,21 @@ pub(super) fn attach(sniffer: &mut Sniffer, processes: &[u32]) -> Result<()> {
                     "{} of {} has no function SSL_read or SSL_write that can be found: it is not \
                      OpenSSL, or was stripped",
                     library.name,
-                    told(process)
+                    process_label(process)
                 );
             }
             attached = true;
         }
         if libraries.is_empty() {
-            let own = PathBuf::from(format!("/proc/{process}/exe"));
-            attached |= sniffer.attach(process, &own)?;
+            let executable = PathBuf::from(format!("/proc/{process}/exe"));
+            attached |= sniffer.attach(process, &executable)?;
         }
     }
     if !attached {
-        let all: Vec<String> = processes.iter().map(|process| told(*process)).collect();
+        let all: Vec<String> = processes
+            .iter()
+            .map(|process| process_label(*process))
+            .collect();
         bail!(
             "no OpenSSL is found in the server ({}): its processes map no libssl, and have no function \
              SSL_read of their own; it does not serve TLS by OpenSSL, or was linked with it and stripped",
@@ -66,7 +69,7 @@ fn mapped(process: u32, maps: &str) -> Vec<Library> {
 }
 
 /// A process, for people.
-fn told(process: u32) -> String {
+fn process_label(process: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
     format!("{} {process}", name.trim()).trim().to_owned()
 }
