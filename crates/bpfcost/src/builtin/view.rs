@@ -40,7 +40,7 @@ pub fn page(records: &[Record], load: EventLoad) -> Result<String> {
 
 /// A record as a picture; `None` where none of its cases has a cost, or too many have.
 pub fn picture(record: &Record) -> Option<String> {
-    picture::render(record, &of(record, Detail::Page, Load::default()))
+    picture::render(record, &of(record, Detail::Page, EventLoad::default()))
 }
 
 /// Records as CSV, a line for each case.

@@ -56,8 +56,30 @@ pub enum Section {
 pub struct Warnings {
     /// One line each.
     pub lines: Vec<String>,
-    /// How many there are beyond them.
+    /// How many warnings and captions are left out.
     pub more: usize,
+}
+
+/// Leaves the first two captions in all, and the first one of each further table, which says how to read it. The others are
+/// counted with the warnings that are left out.
+pub fn shorten(sections: &mut Vec<Section>) {
+    let (mut room, mut more) = (2, 0);
+    for section in sections.iter_mut() {
+        if let Section::Table(table) = section {
+            let kept = table.captions.len().min(room);
+            more += table.captions.len() - kept;
+            table.captions.truncate(kept);
+            room = (room - kept).max(1);
+        }
+    }
+    match sections.last_mut() {
+        Some(Section::Warnings(warnings)) => warnings.more += more,
+        _ if more == 0 => {}
+        _ => sections.push(Section::Warnings(Warnings {
+            lines: Vec::new(),
+            more,
+        })),
+    }
 }
 
 /// Figures under a title.

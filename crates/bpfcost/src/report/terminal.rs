@@ -63,8 +63,9 @@ pub(super) fn warning_lines(out: &mut String, warnings: &Warnings, style: Style)
         let _ = writeln!(out, "{}", style.caution(&words.replace('\n', "\n  ")));
     }
     if warnings.more > 0 {
-        let more = plural(warnings.more, "more warning");
-        let _ = writeln!(out, "{}", style.dim(&format!("{more}: --verbose")));
+        let more = plural(warnings.more, "more note");
+        let more = format!("{more}, and all cases and columns: --verbose");
+        let _ = writeln!(out, "{}", style.dim(&more));
     }
 }
 

@@ -82,7 +82,11 @@ fn every_view_says_what_instructions_are_not() {
         let view = words(&view);
         assert!(view.contains("insn/op"), "{name}: {view}");
         assert!(view.contains("insn are not ns"), "{name}: {view}");
-        assert!(view.contains("QEMU 7.2.22"), "{name}: {view}");
+        // The short table has what matters most.
+        assert!(
+            name == "table" || view.contains("QEMU 7.2.22"),
+            "{name}: {view}"
+        );
         // A build's name is part of what counts hold for; nothing else is of times.
         for wrong in ["ns/op", "95 %", "known to", "Two sessions", "batch mean"] {
             assert!(!view.contains(wrong), "{name} says {wrong}: {view}");

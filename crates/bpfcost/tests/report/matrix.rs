@@ -108,7 +108,7 @@ fn the_latest_session_of_a_target_stands() {
         matrix.cross_target.columns[1].record.started,
         records[1].started
     );
-    let text = words(&views::across(&matrix, Style::default(), false));
+    let text = words(&views::across(&matrix, Style::default(), true));
     assert!(text.contains("1 earlier session"), "{text}");
 }
 

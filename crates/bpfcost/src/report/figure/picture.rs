@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     experiment::Unit,
-    record::{CaseRecord, Record, Status, Verdict},
+    record::{CaseRecord, Record, Status, VerdictRecord},
     report::{
         number,
         rows::{self, CaseRow, PairRow},
@@ -178,9 +178,9 @@ fn write_row(
     write_text(out, class, VALUES, middle + 4.0, &value);
     if let Some(pair) = pair.filter(|_| raw.is_some()) {
         let class = match pair.comparison.verdict {
-            Verdict::Slower => "more",
-            Verdict::Faster => "less",
-            Verdict::Same => "muted",
+            VerdictRecord::Slower => "more",
+            VerdictRecord::Faster => "less",
+            VerdictRecord::Same => "muted",
             _ => "open",
         };
         let verdict = format!(

@@ -5,12 +5,10 @@ use crate::{
     record::{CrossTargetColumn, Record, Reference, Status},
     report::{
         figure::heat,
-        section::{Detail, Figures, ProblemText, Section, View, Warnings, table_sections},
+        section::{Detail, Figures, ProblemText, Section, View, Warnings, shorten, table_sections},
         style::Tone,
-        table::{Cell, Head, Table},
-        target, text,
-        view::grid::EVERY_CASE,
-        warnings, words,
+        table::{Cell, Head, Note, Table},
+        target, text, warnings, words,
     },
 };
 
@@ -36,6 +34,9 @@ pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {
     sections.push(Section::Table(costs(matrix, detail)));
     if detail == Detail::Brief {
         sections.push(disturbed(matrix, detail));
+    }
+    if detail == Detail::Brief {
+        shorten(&mut sections);
     }
     View {
         title: format!("{} on {} targets", matrix.experiment, matrix.heads.len()),
@@ -140,12 +141,11 @@ fn costs(matrix: &Matrix<'_>, detail: Detail) -> Table {
         ]);
     }
     let groups = matrix.shown(all).iter();
-    let mut captions = matrix.notes(all);
-    captions.extend(matrix.captions());
-    captions.extend((!all).then(|| EVERY_CASE.to_owned()));
+    let notes = matrix.notes(all).into_iter();
     Table {
         title: "Costs".to_owned(),
-        captions,
+        notes: notes.map(|note| Note::new(Tone::Quiet, note)).collect(),
+        captions: matrix.captions(),
         ..Table::by_group(
             columns,
             groups.map(|group| (group.name.clone(), &group.rows)),

@@ -6,16 +6,12 @@ use crate::report::{
     number,
     section::{Detail, Figures, Order, Section, table_sections},
     text,
-    view::grid::EVERY_CASE,
 };
 
 impl Chart<'_> {
     /// What leads a view.
     pub(in crate::report) fn sections(&self, detail: Detail) -> Vec<Section> {
         let mut tables = self.tables(detail == Detail::Full);
-        if let Some(last) = tables.last_mut().filter(|_| detail == Detail::Brief) {
-            last.captions.push(EVERY_CASE.to_owned());
-        }
         let mut sections = Vec::new();
         if detail == Detail::Page {
             sections.extend(self.figures());

@@ -16,9 +16,6 @@ use crate::{
     },
 };
 
-/// Where the rest is, of a record of which one table shows a part.
-pub(in crate::report) const EVERY_CASE: &str = "Every case as measured, floors included, and what differs from what: --verbose, or `bpfcost report`.";
-
 /// A record's cases as rows and columns, as text.
 #[derive(Debug)]
 pub struct GridTable<'a> {
@@ -138,11 +135,13 @@ impl<'a> GridTable<'a> {
             };
             return vec![Section::Figures(figures), Section::Table(table)];
         }
-        let more = (detail == Detail::Brief).then(|| EVERY_CASE.to_owned());
         let unit = target::unit_caption(self.record);
-        let captions = remedies.into_iter().chain(caption).chain(unit);
+        let notes = remedies
+            .into_iter()
+            .map(|text| table::Note::new(Tone::Quiet, text));
         vec![Section::Table(Table {
-            captions: captions.chain(identity).chain(more).collect(),
+            notes: table.notes.into_iter().chain(notes).collect(),
+            captions: caption.into_iter().chain(unit).chain(identity).collect(),
             ..table
         })]
     }

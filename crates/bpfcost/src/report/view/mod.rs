@@ -15,7 +15,7 @@ use crate::{
         rows::{self, PairRow, RowGroup},
         scaling::{self, Chart},
         scenario,
-        section::{Detail, ProblemText, Prose, Section, View, table_sections},
+        section::{Detail, ProblemText, Prose, Section, View, shorten, table_sections},
         style::Tone,
         summary, target, text, warnings, words,
         workload::{self, WorkloadReport},
@@ -101,7 +101,7 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
     let tables = tables.into_iter().flatten();
     let tables = table_sections(tables.chain(alone.into_iter().flatten()));
     let lead = layout.lead(detail);
-    let sections = match detail {
+    let mut sections = match detail {
         Detail::Brief | Detail::Document | Detail::Full => [lead, tables, own, failed].concat(),
         Detail::Page => {
             let intervals = flat::intervals(&layout.others(record, false).0, record);
@@ -112,6 +112,9 @@ pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
             [above, failed, lead, own, figures, tables, below].concat()
         }
     };
+    if detail == Detail::Brief {
+        shorten(&mut sections);
+    }
     View {
         title: format!(
             "{} on {}",
