@@ -24,7 +24,7 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 struct counter_counts {
 	__u64 hits; /* runs; of the caller, where it is asked about */
-	__u64 strangers; /* runs for other processes than the caller */
+	__u64 other_hits; /* runs for other processes than the caller */
 	__u64 busy_ns; /* in spells */
 };
 
@@ -65,26 +65,26 @@ static __always_inline void write_pid(void)
 }
 
 struct spell {
-	__u64 begun; /* first reading of the clock */
-	__u64 seen; /* last one */
+	__u64 start_ns; /* first reading of the clock */
+	__u64 now_ns; /* last one */
 };
 
-static int is_over(__u32 turn, struct spell *spell)
+static int busy_wait_step(__u32 turn, struct spell *spell)
 {
-	spell->seen = bpf_ktime_get_ns();
-	return spell->seen - spell->begun >= spell_ns;
+	spell->now_ns = bpf_ktime_get_ns();
+	return spell->now_ns - spell->start_ns >= spell_ns;
 }
 
-static __always_inline void be_busy(void)
+static __always_inline void busy_wait(void)
 {
-	struct spell spell = { .begun = bpf_ktime_get_ns() };
+	struct spell spell = { .start_ns = bpf_ktime_get_ns() };
 	__u32 key = 0;
 	struct counter_counts *count;
 
-	bpf_loop(SPELL_TURNS, is_over, &spell, 0);
+	bpf_loop(SPELL_TURNS, busy_wait_step, &spell, 0);
 	count = bpf_map_lookup_elem(&counts, &key);
 	if (count)
-		count->busy_ns += spell.seen - spell.begun;
+		count->busy_ns += spell.now_ns - spell.start_ns;
 }
 
 static __always_inline int run(void)
@@ -95,20 +95,20 @@ static __always_inline int run(void)
 	if (!count)
 		return 0;
 	if (work == COUNTER_CALLS && process() != caller) {
-		count->strangers++;
+		count->other_hits++;
 		return 0;
 	}
 	count->hits++;
 	if (work == COUNTER_MAP)
 		write_pid();
 	else if (work == COUNTER_BUSY)
-		be_busy();
+		busy_wait();
 	return 0;
 }
 
 static int spell(__u32 turn, void *nothing)
 {
-	be_busy();
+	busy_wait();
 	return 0;
 }
 
@@ -116,10 +116,10 @@ static int spell(__u32 turn, void *nothing)
 SEC("?syscall")
 int time_spells(void *ctx)
 {
-	__u64 begun = bpf_ktime_get_ns();
+	__u64 start_ns = bpf_ktime_get_ns();
 
 	bpf_loop(COUNTER_SPELLS, spell, NULL, 0);
-	spells_ns = bpf_ktime_get_ns() - begun;
+	spells_ns = bpf_ktime_get_ns() - start_ns;
 	return 0;
 }
 

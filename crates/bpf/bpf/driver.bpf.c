@@ -58,14 +58,14 @@ static __always_inline int call_sys_bpf(void *ctx)
 }
 
 __u64 peek_address; /* in: of the kernel's code */
-__u64 peeked; /* out: its first 8 bytes; 0 where they can't be read */
+__u64 peek_value; /* out: its first 8 bytes; 0 where they can't be read */
 
 /* What stands in the kernel's code: whether a kprobe is a breakpoint or a jump there. Not timed. */
 SEC("?syscall")
 int peek(void *ctx)
 {
-	if (bpf_probe_read_kernel(&peeked, sizeof(peeked), (void *)peek_address))
-		peeked = 0;
+	if (bpf_probe_read_kernel(&peek_value, sizeof(peek_value), (void *)peek_address))
+		peek_value = 0;
 	return 0;
 }
 

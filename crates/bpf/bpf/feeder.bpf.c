@@ -39,16 +39,16 @@ struct feeder_reading before, after;
 
 __u64 arrivals; /* frames that count_arrival saw */
 
-static long tick_step(__u32 turn, void *begun)
+static long tick_step(__u32 turn, void *start)
 {
-	return bpf_jiffies64() != *(__u64 *)begun;
+	return bpf_jiffies64() != *(__u64 *)start;
 }
 
 static __always_inline void wait_for_tick(void)
 {
-	__u64 begun = bpf_jiffies64();
+	__u64 start = bpf_jiffies64();
 
-	bpf_loop(FEEDER_WAIT_TURNS, tick_step, &begun, 0);
+	bpf_loop(FEEDER_WAIT_TURNS, tick_step, &start, 0);
 }
 
 static __always_inline __u64 waits(void)

@@ -146,7 +146,7 @@ static __always_inline __u64 thread(void)
 	return (__u64)in.tgid << 32 | in.pid;
 }
 
-static __always_inline bool asked_for(__u64 thread)
+static __always_inline bool is_watched(__u64 thread)
 {
 	__u32 process = thread >> 32;
 
@@ -167,7 +167,8 @@ static __always_inline struct l7_count *count(void)
 
 /* User space looks every few milliseconds: waking it for each call would cost the server more than the
  * call itself. */
-static __always_inline void tell(const struct l7_call *call, __u64 thread, __u64 length, bool tls)
+static __always_inline void emit_event(const struct l7_call *call, __u64 thread, __u64 length,
+				       bool tls)
 {
 	struct l7_event *event = bpf_ringbuf_reserve(&l7_events, sizeof(*event), 0);
 
@@ -195,65 +196,65 @@ static __always_inline void tell(const struct l7_call *call, __u64 thread, __u64
 
 /* System calls. */
 
-static __always_inline int called(__u64 number, __u64 buffer, enum l7_kind kind)
+static __always_inline int enter_call(__u64 number, __u64 buffer, enum l7_kind kind)
 {
-	__u64 who = thread();
+	__u64 pid_tgid = thread();
 	__u64 *connection, *goroutine;
 	struct l7_call call;
 	__u64 at;
 
-	if (!asked_for(who))
+	if (!is_watched(pid_tgid))
 		return 0;
-	at = descriptor(who, number);
+	at = descriptor(pid_tgid, number);
 	connection = bpf_map_lookup_elem(&l7_connections, &at);
 	if (!connection)
 		return 0;
-	goroutine = bpf_map_lookup_elem(&l7_goroutines, &who);
+	goroutine = bpf_map_lookup_elem(&l7_goroutines, &pid_tgid);
 	/* Its padding is written to a map too. */
 	__builtin_memset(&call, 0, sizeof(call));
 	call.connection = *connection;
 	call.buffer = buffer;
 	call.goroutine = goroutine ? *goroutine : 0;
 	call.kind = kind;
-	bpf_map_update_elem(&l7_calls, &who, &call, BPF_ANY);
+	bpf_map_update_elem(&l7_calls, &pid_tgid, &call, BPF_ANY);
 	return 0;
 }
 
 SEC("?tracepoint")
 int l7_enter_read(struct l7_enter *ctx)
 {
-	return called(ctx->arguments[0], ctx->arguments[1], L7_READ);
+	return enter_call(ctx->arguments[0], ctx->arguments[1], L7_READ);
 }
 
 SEC("?tracepoint")
 int l7_enter_write(struct l7_enter *ctx)
 {
-	return called(ctx->arguments[0], ctx->arguments[1], L7_WRITE);
+	return enter_call(ctx->arguments[0], ctx->arguments[1], L7_WRITE);
 }
 
 SEC("?tracepoint")
 int l7_exit_call(struct l7_exit *ctx)
 {
-	__u64 who = thread();
-	struct l7_call *call = bpf_map_lookup_elem(&l7_calls, &who);
+	__u64 pid_tgid = thread();
+	struct l7_call *call = bpf_map_lookup_elem(&l7_calls, &pid_tgid);
 
 	if (!call)
 		return 0;
 	if (ctx->result > 0)
-		tell(call, who, ctx->result, false);
-	bpf_map_delete_elem(&l7_calls, &who);
+		emit_event(call, pid_tgid, ctx->result, false);
+	bpf_map_delete_elem(&l7_calls, &pid_tgid);
 	return 0;
 }
 
 SEC("?tracepoint")
 int l7_exit_accept(struct l7_exit *ctx)
 {
-	__u64 who = thread();
+	__u64 pid_tgid = thread();
 	__u64 at, number;
 
-	if (ctx->result < 0 || !asked_for(who))
+	if (ctx->result < 0 || !is_watched(pid_tgid))
 		return 0;
-	at = descriptor(who, ctx->result);
+	at = descriptor(pid_tgid, ctx->result);
 	number = __sync_fetch_and_add(&accepted, 1);
 	bpf_map_update_elem(&l7_connections, &at, &number, BPF_ANY);
 	return 0;
@@ -262,20 +263,20 @@ int l7_exit_accept(struct l7_exit *ctx)
 SEC("?tracepoint")
 int l7_enter_close(struct l7_enter *ctx)
 {
-	__u64 who = thread();
+	__u64 pid_tgid = thread();
 	struct l7_call call = { .kind = L7_CLOSE };
 	__u64 *connection;
 	__u64 at;
 
-	if (!asked_for(who))
+	if (!is_watched(pid_tgid))
 		return 0;
-	at = descriptor(who, ctx->arguments[0]);
+	at = descriptor(pid_tgid, ctx->arguments[0]);
 	connection = bpf_map_lookup_elem(&l7_connections, &at);
 	if (!connection)
 		return 0;
 	call.connection = *connection;
 	bpf_map_delete_elem(&l7_connections, &at);
-	tell(&call, who, 0, false);
+	emit_event(&call, pid_tgid, 0, false);
 	return 0;
 }
 
@@ -301,8 +302,8 @@ SEC("?uprobe.multi")
 int l7_tls_enter(struct pt_regs *ctx)
 {
 	struct l7_registers regs = registers(ctx);
-	__u64 who = thread();
-	struct l7_routine routine = { regs.goroutine, who >> 32 };
+	__u64 pid_tgid = thread();
+	struct l7_routine routine = { regs.goroutine, pid_tgid >> 32 };
 	struct l7_call call;
 
 	__builtin_memset(&call, 0, sizeof(call));
@@ -311,7 +312,7 @@ int l7_tls_enter(struct pt_regs *ctx)
 	call.goroutine = regs.goroutine;
 	call.kind = bpf_get_attach_cookie(ctx);
 	if (call.kind == L7_CLOSE)
-		tell(&call, who, 0, true);
+		emit_event(&call, pid_tgid, 0, true);
 	else
 		bpf_map_update_elem(&l7_tls_calls, &routine, &call, BPF_ANY);
 	return 0;
@@ -321,14 +322,14 @@ SEC("?uprobe.multi")
 int l7_tls_return(struct pt_regs *ctx)
 {
 	struct l7_registers regs = registers(ctx);
-	__u64 who = thread();
-	struct l7_routine routine = { regs.goroutine, who >> 32 };
+	__u64 pid_tgid = thread();
+	struct l7_routine routine = { regs.goroutine, pid_tgid >> 32 };
 	struct l7_call *call = bpf_map_lookup_elem(&l7_tls_calls, &routine);
 
 	if (!call)
 		return 0;
 	if ((__s64)regs.first > 0)
-		tell(call, who, regs.first, true);
+		emit_event(call, pid_tgid, regs.first, true);
 	bpf_map_delete_elem(&l7_tls_calls, &routine);
 	return 0;
 }
@@ -339,12 +340,12 @@ int l7_goroutine(struct pt_regs *ctx)
 {
 	struct l7_registers regs = registers(ctx);
 	struct l7_count *counted;
-	__u64 who;
+	__u64 pid_tgid;
 
 	if ((__u32)regs.third != RUNNING)
 		return 0;
-	who = thread();
-	bpf_map_update_elem(&l7_goroutines, &who, &regs.first, BPF_ANY);
+	pid_tgid = thread();
+	bpf_map_update_elem(&l7_goroutines, &pid_tgid, &regs.first, BPF_ANY);
 	counted = count();
 	if (counted)
 		counted->switches++;

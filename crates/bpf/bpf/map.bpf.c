@@ -102,7 +102,7 @@ static __always_inline __u64 value_of(__u32 index)
 	return (index + 1ull) * 0x9e3779b97f4a7c15ull;
 }
 
-static __always_inline int note(struct walk *walk, _Bool success, __u64 sum)
+static __always_inline int count_result(struct walk *walk, _Bool success, __u64 sum)
 {
 	walk->sum += sum;
 	if (success)
@@ -148,7 +148,7 @@ static __always_inline int hit(void *map, _Bool indexed)
 	struct walk *walk = this_walk();
 	__u64 *value = look_up(map, indexed, next_index(walk));
 
-	return note(walk, value, value ? *value : 0);
+	return count_result(walk, value, value ? *value : 0);
 }
 
 static __always_inline int miss(void *map, _Bool indexed)
@@ -156,7 +156,7 @@ static __always_inline int miss(void *map, _Bool indexed)
 	struct walk *walk = this_walk();
 	__u32 index = next_index(walk);
 
-	return note(walk, !look_up(map, indexed, ABSENT + index), index);
+	return count_result(walk, !look_up(map, indexed, ABSENT + index), index);
 }
 
 static __always_inline long update(void *map, _Bool indexed, struct walk *walk, __u32 index,
@@ -174,7 +174,7 @@ static __always_inline int write(void *map, _Bool indexed)
 	struct walk *walk = this_walk();
 	__u32 index = next_index(walk);
 
-	return note(walk, !update(map, indexed, walk, index, BPF_EXIST), index);
+	return count_result(walk, !update(map, indexed, walk, index, BPF_EXIST), index);
 }
 
 static __always_inline int insert_delete(void *map)
@@ -185,7 +185,7 @@ static __always_inline int insert_delete(void *map)
 	long error = update(map, 0, walk, walk->own + index, BPF_NOEXIST);
 
 	error |= bpf_map_delete_elem(map, &key);
-	return note(walk, !error, index);
+	return count_result(walk, !error, index);
 }
 
 static __always_inline __u32 in_range(__u32 turn)
@@ -197,14 +197,14 @@ static __always_inline void fill_one(void *map, _Bool indexed, __u32 turn)
 {
 	struct walk *walk = this_walk();
 
-	note(walk, !update(map, indexed, walk, range_first + turn, BPF_ANY), 0);
+	count_result(walk, !update(map, indexed, walk, range_first + turn, BPF_ANY), 0);
 }
 
 static __always_inline void check_one(void *map, _Bool indexed, __u32 turn)
 {
 	__u64 *value = look_up(map, indexed, in_range(turn));
 
-	note(this_walk(), value, value ? *value : 0);
+	count_result(this_walk(), value, value ? *value : 0);
 }
 
 #define BODY(name, ctx_t, expression)                      \
@@ -270,7 +270,7 @@ static __always_inline int bloom_hit_or_fail(void)
 	struct walk *walk = this_walk();
 	__u32 index = next_index(walk);
 
-	return note(walk, !bloom_peek(walk, index), index);
+	return count_result(walk, !bloom_peek(walk, index), index);
 }
 
 static __always_inline int bloom_miss_or_pass(void)
@@ -278,7 +278,7 @@ static __always_inline int bloom_miss_or_pass(void)
 	struct walk *walk = this_walk();
 	long error = bloom_peek(walk, ABSENT + next_index(walk));
 
-	return note(walk, 1, !error);
+	return count_result(walk, 1, !error);
 }
 
 static __always_inline long bloom_push(struct walk *walk, __u32 index)
@@ -292,14 +292,14 @@ static __always_inline int bloom_push_next(void)
 	struct walk *walk = this_walk();
 	__u32 index = next_index(walk);
 
-	return note(walk, !bloom_push(walk, index), index);
+	return count_result(walk, !bloom_push(walk, index), index);
 }
 
 TIMED(bloom_hit, bloom_hit_or_fail())
 TIMED(bloom_miss, bloom_miss_or_pass())
 TIMED(bloom_write, bloom_push_next())
-OVER_RANGE(bloom_fill, note(this_walk(), !bloom_push(this_walk(), range_first + turn), 0))
-OVER_RANGE(bloom_check, note(this_walk(), !bloom_peek(this_walk(), in_range(turn)), 0))
+OVER_RANGE(bloom_fill, count_result(this_walk(), !bloom_push(this_walk(), range_first + turn), 0))
+OVER_RANGE(bloom_check, count_result(this_walk(), !bloom_peek(this_walk(), in_range(turn)), 0))
 
 /* A ring buffer: a record of a value's size is reserved, its first word written, submitted. */
 struct {
@@ -314,10 +314,10 @@ static __always_inline int submit(void)
 	__u64 *record = bpf_ringbuf_reserve(&ring_buffer, value_bytes, 0);
 
 	if (!record)
-		return note(walk, 0, 0);
+		return count_result(walk, 0, 0);
 	*record = value_of(index) + walk->salt;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-	return note(walk, 1, index);
+	return count_result(walk, 1, index);
 }
 
 TIMED(ring_buffer_write, submit())
@@ -353,14 +353,14 @@ static __always_inline int task_hit(void *map)
 	__u64 *value = bpf_task_storage_get(map, bpf_get_current_task_btf(), &task_value,
 					    BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-	return note(walk, value, value ? *value : 0);
+	return count_result(walk, value, value ? *value : 0);
 }
 
 static __always_inline int task_miss(void *map)
 {
 	void *value = bpf_task_storage_get(map, bpf_get_current_task_btf(), 0, 0);
 
-	return note(this_walk(), !value, 0);
+	return count_result(this_walk(), !value, 0);
 }
 
 static __always_inline int task_insert_delete(void *map)
@@ -368,7 +368,7 @@ static __always_inline int task_insert_delete(void *map)
 	struct task_struct *task = bpf_get_current_task_btf();
 	void *value = bpf_task_storage_get(map, task, &task_value, BPF_LOCAL_STORAGE_GET_F_CREATE);
 
-	return note(this_walk(), value && !bpf_task_storage_delete(map, task), 0);
+	return count_result(this_walk(), value && !bpf_task_storage_delete(map, task), 0);
 }
 
 TASK_PROGRAMS(16)
@@ -397,8 +397,8 @@ static __always_inline int arena_look_up_next(_Bool resident)
 	struct arena_node __arena *node = arena_find(bucket_of(wanted), arena_key(wanted));
 
 	if (resident)
-		return note(walk, node, node ? node->value[0] : 0);
-	return note(walk, !node, index);
+		return count_result(walk, node, node ? node->value[0] : 0);
+	return count_result(walk, !node, index);
 }
 
 static __always_inline int arena_write_next(void)
@@ -407,7 +407,8 @@ static __always_inline int arena_write_next(void)
 	__u32 index = next_index(walk);
 
 	walk->value[0] = value_of(index) + walk->salt;
-	return note(walk, arena_replace(bucket_of(index), arena_key(index), walk->value), index);
+	return count_result(walk, arena_replace(bucket_of(index), arena_key(index), walk->value),
+			    index);
 }
 
 static __always_inline _Bool arena_put(struct walk *walk, __u32 number, __u32 index)
@@ -423,14 +424,14 @@ static __always_inline int arena_insert_delete_next(void)
 	_Bool inserted = arena_put(walk, walk->spare, own);
 	__u32 taken = arena_delete(bucket_of(own), arena_key(own));
 
-	return note(walk, inserted && taken == walk->spare, index);
+	return count_result(walk, inserted && taken == walk->spare, index);
 }
 
 static __always_inline void arena_check_one(__u32 index)
 {
 	struct arena_node __arena *node = arena_find(bucket_of(index), arena_key(index));
 
-	note(this_walk(), node, node ? node->value[0] : 0);
+	count_result(this_walk(), node, node ? node->value[0] : 0);
 }
 
 TIMED(arena_hit, arena_look_up_next(1))
@@ -438,7 +439,8 @@ TIMED(arena_miss, arena_look_up_next(0))
 TIMED(arena_write, arena_write_next())
 TIMED(arena_insert_delete, arena_insert_delete_next())
 OVER_RANGE(arena_fill,
-	   note(this_walk(), arena_put(this_walk(), range_first + turn + 1, range_first + turn), 0))
+	   count_result(this_walk(),
+			arena_put(this_walk(), range_first + turn + 1, range_first + turn), 0))
 OVER_RANGE(arena_check, arena_check_one(in_range(turn)))
 
 /* Floors: nothing but what goes with every operation, without a key, with its index, with it. */
@@ -452,7 +454,7 @@ static __always_inline int floor(_Bool indexed, _Bool keyed)
 		asm volatile("" : : "r"(&key) : "memory");
 	else if (indexed)
 		asm volatile("" : : "r"(&index) : "memory");
-	return note(walk, 1, index);
+	return count_result(walk, 1, index);
 }
 
 TIMED(floor_none, floor(0, 0))
@@ -465,14 +467,14 @@ static __always_inline int wrong_key(void)
 	struct walk *walk = this_walk();
 	__u64 *value = look_up(&hash, 0, next_index(walk) / 2);
 
-	return note(walk, value, value ? *value : 0);
+	return count_result(walk, value, value ? *value : 0);
 }
 
 static __always_inline int wrong_write_nothing(void)
 {
 	struct walk *walk = this_walk();
 
-	return note(walk, 1, next_index(walk));
+	return count_result(walk, 1, next_index(walk));
 }
 
 static __always_inline int wrong_insert_and_keep(void)
@@ -481,7 +483,7 @@ static __always_inline int wrong_insert_and_keep(void)
 	__u32 index = next_index(walk);
 
 	update(&hash, 0, walk, walk->own, BPF_ANY);
-	return note(walk, 1, index);
+	return count_result(walk, 1, index);
 }
 
 TIMED(wrong_hit, wrong_key())

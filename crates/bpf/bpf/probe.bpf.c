@@ -53,7 +53,7 @@ struct {
 __u64 hits; /* runs of a body; one CPU at a time */
 __u64 drops; /* events that the ring buffer had no room for */
 __u64 errors; /* what a helper refused */
-__u64 strangers; /* runs for another function than the one asked for (kprobe.multi on all) */
+__u64 other_hits; /* runs for another function than the one asked for (kprobe.multi on all) */
 __s64 stack_id; /* of the last stack */
 __u64 function; /* address of the function whose hits count (kprobe.multi on all) */
 
@@ -66,28 +66,28 @@ static __always_inline void count_hit(void)
 	hits++;
 }
 
-static __always_inline void body_map(__u64 who)
+static __always_inline void body_map(__u64 pid)
 {
 	__u32 key = 0;
 	__u64 *last = bpf_map_lookup_elem(&last_pid, &key);
 
 	if (last)
-		*last = who;
+		*last = pid;
 	else
 		errors++;
 }
 
-static __always_inline void body_hash(__u64 who)
+static __always_inline void body_hash(__u64 pid)
 {
-	__u64 *count = bpf_map_lookup_elem(&hits_by_pid, &who), one = 1;
+	__u64 *count = bpf_map_lookup_elem(&hits_by_pid, &pid), one = 1;
 
 	if (count)
 		__sync_fetch_and_add(count, 1);
-	else if (bpf_map_update_elem(&hits_by_pid, &who, &one, BPF_NOEXIST))
+	else if (bpf_map_update_elem(&hits_by_pid, &pid, &one, BPF_NOEXIST))
 		errors++;
 }
 
-static __always_inline void body_ringbuf(__u64 who, __u64 flags)
+static __always_inline void body_ringbuf(__u64 pid, __u64 flags)
 {
 	struct probe_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
 
@@ -96,7 +96,7 @@ static __always_inline void body_ringbuf(__u64 who, __u64 flags)
 		return;
 	}
 	for (int i = 0; i < PROBE_EVENT_WORDS; i++)
-		event->word[i] = who;
+		event->word[i] = pid;
 	bpf_ringbuf_submit(event, flags);
 }
 
@@ -111,29 +111,30 @@ static __always_inline void body_ringbuf(__u64 who, __u64 flags)
 
 #define KERNEL_STACK 0
 
-/* Programs of one kind: NAME__BODY. `mine` says whether an event is one that the driver made. */
-#define PROBE(section, kind, body_name, ctx_t, mine, verdict, body) \
-	SEC("?" section)                                            \
-	int kind##__##body_name(ctx_t *ctx)                         \
-	{                                                           \
-		if (!(mine))                                        \
-			return verdict;                             \
-		count_hit();                                        \
-		body;                                               \
-		return verdict;                                     \
+/* Programs of one kind: NAME__BODY. `own_event` says whether an event is one that the driver made. */
+#define PROBE(section, kind, body_name, ctx_t, own_event, verdict, body) \
+	SEC("?" section)                                                 \
+	int kind##__##body_name(ctx_t *ctx)                              \
+	{                                                                \
+		if (!(own_event))                                        \
+			return verdict;                                  \
+		count_hit();                                             \
+		body;                                                    \
+		return verdict;                                          \
 	}
 
-#define PROBES_WITHOUT_STACK(section, kind, ctx_t, mine, verdict, who)                           \
-	PROBE(section, kind, empty, ctx_t, mine, verdict, )                                      \
-	PROBE(section, kind, map, ctx_t, mine, verdict, body_map(who))                           \
-	PROBE(section, kind, hash, ctx_t, mine, verdict, body_hash(who))                         \
-	PROBE(section, kind, ringbuf, ctx_t, mine, verdict, body_ringbuf(who, BPF_RB_NO_WAKEUP)) \
-	PROBE(section, kind, ringbuf_wakeup, ctx_t, mine, verdict,                               \
-	      body_ringbuf(who, BPF_RB_FORCE_WAKEUP))
+#define PROBES_WITHOUT_STACK(section, kind, ctx_t, own_event, verdict, pid)   \
+	PROBE(section, kind, empty, ctx_t, own_event, verdict, )              \
+	PROBE(section, kind, map, ctx_t, own_event, verdict, body_map(pid))   \
+	PROBE(section, kind, hash, ctx_t, own_event, verdict, body_hash(pid)) \
+	PROBE(section, kind, ringbuf, ctx_t, own_event, verdict,              \
+	      body_ringbuf(pid, BPF_RB_NO_WAKEUP))                            \
+	PROBE(section, kind, ringbuf_wakeup, ctx_t, own_event, verdict,       \
+	      body_ringbuf(pid, BPF_RB_FORCE_WAKEUP))
 
-#define PROBES(section, kind, ctx_t, mine, verdict)                        \
-	PROBES_WITHOUT_STACK(section, kind, ctx_t, mine, verdict, PROCESS) \
-	PROBE(section, kind, stack, ctx_t, mine, verdict, STACK(ctx, KERNEL_STACK))
+#define PROBES(section, kind, ctx_t, own_event, verdict)                        \
+	PROBES_WITHOUT_STACK(section, kind, ctx_t, own_event, verdict, PROCESS) \
+	PROBE(section, kind, stack, ctx_t, own_event, verdict, STACK(ctx, KERNEL_STACK))
 
 /* Events of user space: the kernel came straight from there and has no stack, so theirs is taken. */
 #define USER_PROBES(section, kind, ctx_t)                         \
@@ -146,7 +147,7 @@ static __always_inline _Bool is_function(struct pt_regs *ctx)
 	/* The address of the function, or behind its call of the tracer. */
 	if (PT_REGS_IP(ctx) - function < 16)
 		return 1;
-	strangers++;
+	other_hits++;
 	return 0;
 }
 

@@ -37,7 +37,7 @@ struct record {
 };
 
 struct call {
-	__u64 began_ns;
+	__u64 start_ns;
 	__u64 connection;
 	__u64 buffer;
 	__u64 moved; /* where the call leaves how much it moved; 0: it returns that */
@@ -73,7 +73,7 @@ static __always_inline void add(__u64 *count, __u64 what)
 	__sync_fetch_and_add(count, what);
 }
 
-static __always_inline struct sslsniff_counts *counts_here(void)
+static __always_inline struct sslsniff_counts *this_cpu_counts(void)
 {
 	__u32 key = 0;
 
@@ -82,23 +82,23 @@ static __always_inline struct sslsniff_counts *counts_here(void)
 
 static __always_inline struct sslsniff_counts *count_hit(void)
 {
-	struct sslsniff_counts *mine = counts_here();
+	struct sslsniff_counts *cpu_counts = this_cpu_counts();
 
-	if (mine)
-		add(&mine->hits, 1);
-	return mine;
+	if (cpu_counts)
+		add(&cpu_counts->hits, 1);
+	return cpu_counts;
 }
 
 static __always_inline void count_lost(__u32 direction, __u64 bytes)
 {
-	struct sslsniff_counts *mine = counts_here();
+	struct sslsniff_counts *cpu_counts = this_cpu_counts();
 
-	if (mine)
-		add(&mine->lost[direction & 1], bytes);
+	if (cpu_counts)
+		add(&cpu_counts->lost[direction & 1], bytes);
 }
 
 /* What a call moved, on its way to the ring buffer. */
-struct parcel {
+struct transfer {
 	struct sslsniff_head head;
 	__u64 buffer;
 	__u64 length;
@@ -106,18 +106,19 @@ struct parcel {
 
 /* Copies `length` bytes, at most `room`, which the compiler knows. To wake the reader for each would
  * cost the server more than the copy: an interrupt of its own CPU, and one of the reader's. */
-static __always_inline bool put(struct parcel *parcel, __u64 offset, __u64 length, const __u64 room)
+static __always_inline bool emit_record(struct transfer *transfer, __u64 offset, __u64 length,
+					const __u64 room)
 {
 	struct record *record;
 
 	record = bpf_ringbuf_reserve(&records, sizeof(struct record) + room, 0);
 	if (!record)
 		return false;
-	record->head = parcel->head;
+	record->head = transfer->head;
 	record->head.offset = offset;
 	record->head.length = length;
 	if (length > room ||
-	    bpf_probe_read_user(record->payload, length, (void *)(parcel->buffer + offset))) {
+	    bpf_probe_read_user(record->payload, length, (void *)(transfer->buffer + offset))) {
 		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
 		return false;
 	}
@@ -125,22 +126,22 @@ static __always_inline bool put(struct parcel *parcel, __u64 offset, __u64 lengt
 	return true;
 }
 
-static long put_chunk(__u64 index, struct parcel *parcel)
+static long emit_chunk(__u64 index, struct transfer *transfer)
 {
 	__u64 offset = index * SSLSNIFF_CHUNK_BYTES;
-	__u64 length = parcel->length - offset;
+	__u64 length = transfer->length - offset;
 	bool done;
 
 	if (length > SSLSNIFF_CHUNK_BYTES)
 		length = SSLSNIFF_CHUNK_BYTES;
 	if (length <= SMALL_BYTES)
-		done = put(parcel, offset, length, SMALL_BYTES);
+		done = emit_record(transfer, offset, length, SMALL_BYTES);
 	else if (length <= MEDIUM_BYTES)
-		done = put(parcel, offset, length, MEDIUM_BYTES);
+		done = emit_record(transfer, offset, length, MEDIUM_BYTES);
 	else
-		done = put(parcel, offset, length, SSLSNIFF_CHUNK_BYTES);
+		done = emit_record(transfer, offset, length, SSLSNIFF_CHUNK_BYTES);
 	if (!done)
-		count_lost(parcel->head.written, length);
+		count_lost(transfer->head.written, length);
 	return 0;
 }
 
@@ -148,7 +149,7 @@ static __always_inline int enter(__u64 connection, __u64 buffer, __u64 moved)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
 	struct call call = {
-		.began_ns = bpf_ktime_get_ns(),
+		.start_ns = bpf_ktime_get_ns(),
 		.connection = connection,
 		.buffer = buffer,
 		.moved = moved,
@@ -165,11 +166,11 @@ static __always_inline int enter(__u64 connection, __u64 buffer, __u64 moved)
 static __always_inline int leave(enum direction direction, int result)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct sslsniff_counts *mine = count_hit();
-	struct parcel parcel = {};
+	struct sslsniff_counts *cpu_counts = count_hit();
+	struct transfer transfer = {};
 	struct call *call;
 
-	if (!mine || counts_only)
+	if (!cpu_counts || counts_only)
 		return 0;
 	/* Without a call: it began before this was attached. */
 	call = bpf_map_lookup_elem(&calls, &thread);
@@ -177,21 +178,21 @@ static __always_inline int leave(enum direction direction, int result)
 		return 0;
 	if (result <= 0)
 		goto out;
-	parcel.length = result;
+	transfer.length = result;
 	if (call->moved &&
-	    bpf_probe_read_user(&parcel.length, sizeof(parcel.length), (void *)call->moved))
+	    bpf_probe_read_user(&transfer.length, sizeof(transfer.length), (void *)call->moved))
 		goto out;
-	parcel.buffer = call->buffer;
-	parcel.head.time_ns = bpf_ktime_get_ns();
-	parcel.head.took_ns = parcel.head.time_ns - call->began_ns;
-	parcel.head.connection = call->connection;
-	parcel.head.process = thread >> 32;
-	parcel.head.thread = thread;
-	parcel.head.written = direction;
-	bpf_loop((parcel.length + SSLSNIFF_CHUNK_BYTES - 1) / SSLSNIFF_CHUNK_BYTES, put_chunk,
-		 &parcel, 0);
-	add(&mine->calls[direction], 1);
-	add(&mine->bytes[direction], parcel.length);
+	transfer.buffer = call->buffer;
+	transfer.head.time_ns = bpf_ktime_get_ns();
+	transfer.head.took_ns = transfer.head.time_ns - call->start_ns;
+	transfer.head.connection = call->connection;
+	transfer.head.process = thread >> 32;
+	transfer.head.thread = thread;
+	transfer.head.written = direction;
+	bpf_loop((transfer.length + SSLSNIFF_CHUNK_BYTES - 1) / SSLSNIFF_CHUNK_BYTES, emit_chunk,
+		 &transfer, 0);
+	add(&cpu_counts->calls[direction], 1);
+	add(&cpu_counts->bytes[direction], transfer.length);
 out:
 	bpf_map_delete_elem(&calls, &thread);
 	return 0;

@@ -33,7 +33,7 @@ struct {
 	__uint(max_entries, SYSCOUNT_THREADS);
 	__type(key, __u32);
 	__type(value, __u64);
-} begun SEC(".maps"); /* when a thread entered the call that it is in */
+} start SEC(".maps"); /* when a thread entered the call that it is in */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -55,10 +55,10 @@ struct {
 } runs SEC(".maps");
 
 const volatile __u32 filter; /* of enum syscount_filter */
-__u32 picked[SYSCOUNT_PROCESSES]; /* the processes that are asked about */
-__u32 picked_count;
+__u32 filter_pids[SYSCOUNT_PROCESSES]; /* the processes that are asked about */
+__u32 filter_count;
 
-static __always_inline struct syscount_runs *own_runs(void)
+static __always_inline struct syscount_runs *this_cpu_runs(void)
 {
 	__u32 key = 0;
 
@@ -66,14 +66,14 @@ static __always_inline struct syscount_runs *own_runs(void)
 }
 
 /* Whether the calls of a process are none of this program's business. */
-static __always_inline int is_left_out(__u32 process)
+static __always_inline int is_filtered_out(__u32 process)
 {
 	if (filter != SYSCOUNT_KERNEL)
 		return 0;
 	for (int i = 0; i < SYSCOUNT_PROCESSES; i++) {
-		if (i >= picked_count)
+		if (i >= filter_count)
 			break;
-		if (picked[i] == process)
+		if (filter_pids[i] == process)
 			return 0;
 	}
 	return 1;
@@ -94,7 +94,7 @@ static __always_inline int add(const struct syscount_key *key, __u64 ns)
 	return 0;
 }
 
-static __always_inline int tell(const struct syscount_key *key, __u64 ns)
+static __always_inline int emit_event(const struct syscount_key *key, __u64 ns)
 {
 	struct syscount_call *call = bpf_ringbuf_reserve(&calls, sizeof(*call), 0);
 
@@ -110,40 +110,40 @@ static __always_inline int tell(const struct syscount_key *key, __u64 ns)
 SEC("tp")
 int on_enter(struct sys_enter *ctx)
 {
-	struct syscount_runs *own = own_runs();
-	__u64 who = bpf_get_current_pid_tgid(), now;
-	__u32 thread = who;
+	struct syscount_runs *cpu_runs = this_cpu_runs();
+	__u64 pid_tgid = bpf_get_current_pid_tgid(), now;
+	__u32 thread = pid_tgid;
 
-	if (!own)
+	if (!cpu_runs)
 		return 0;
-	own->entered++;
-	if (is_left_out(who >> 32))
+	cpu_runs->entered++;
+	if (is_filtered_out(pid_tgid >> 32))
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (bpf_map_update_elem(&begun, &thread, &now, BPF_ANY))
-		own->lost++;
+	if (bpf_map_update_elem(&start, &thread, &now, BPF_ANY))
+		cpu_runs->lost++;
 	return 0;
 }
 
 SEC("tp")
 int on_exit(struct sys_exit *ctx)
 {
-	struct syscount_runs *own = own_runs();
-	__u64 who = bpf_get_current_pid_tgid(), *since, ns;
-	struct syscount_key key = { .process = who >> 32, .number = ctx->number };
-	__u32 thread = who;
+	struct syscount_runs *cpu_runs = this_cpu_runs();
+	__u64 pid_tgid = bpf_get_current_pid_tgid(), *since, ns;
+	struct syscount_key key = { .process = pid_tgid >> 32, .number = ctx->number };
+	__u32 thread = pid_tgid;
 
-	if (!own)
+	if (!cpu_runs)
 		return 0;
-	own->left++;
-	if (is_left_out(key.process))
+	cpu_runs->left++;
+	if (is_filtered_out(key.process))
 		return 0;
-	since = bpf_map_lookup_elem(&begun, &thread);
+	since = bpf_map_lookup_elem(&start, &thread);
 	if (!since)
 		return 0; /* entered before this was attached */
 	ns = bpf_ktime_get_ns() - *since;
-	bpf_map_delete_elem(&begun, &thread);
-	if (filter == SYSCOUNT_USER ? tell(&key, ns) : add(&key, ns))
-		own->lost++;
+	bpf_map_delete_elem(&start, &thread);
+	if (filter == SYSCOUNT_USER ? emit_event(&key, ns) : add(&key, ns))
+		cpu_runs->lost++;
 	return 0;
 }

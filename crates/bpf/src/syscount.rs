@@ -138,10 +138,10 @@ impl Syscount {
         self.clear()?;
         let picked = &processes[..processes.len().min(MOST_PROCESSES)];
         if let Some(bss) = self.skeleton.maps.bss_data.as_deref_mut() {
-            for (place, process) in bss.picked.iter_mut().zip(picked) {
+            for (place, process) in bss.filter_pids.iter_mut().zip(picked) {
                 store(place, *process);
             }
-            store(&mut bss.picked_count, picked.len() as u32);
+            store(&mut bss.filter_count, picked.len() as u32);
         }
         *self.heard.borrow_mut() = RingSums {
             picked: picked.to_vec(),
@@ -218,7 +218,7 @@ impl Syscount {
 
     /// Resets all counts, and forgets calls that were under way when it was detached.
     fn clear(&mut self) -> Result<()> {
-        maps::empty(&self.skeleton.maps.begun, "begun")?;
+        maps::empty(&self.skeleton.maps.start, "start")?;
         maps::empty(&self.skeleton.maps.sums, "sums")?;
         let runs = &self.skeleton.maps.runs;
         maps::fill_cpus(runs, "runs", maps::of_cpus(runs, "runs")?, 0)

@@ -132,7 +132,7 @@ fn check(events: &mut dyn Events, probe: &mut ProbePrograms, maps: &BodyMaps, bo
     assert_eq!(attached.trouble().expect("an answer"), None, "{attach}");
     if attach != Attach::KprobeMultiAll {
         assert_eq!(attached.missed().expect("an answer"), 0, "{attach}");
-        assert_eq!(seen.strangers, 0, "{attach}");
+        assert_eq!(seen.other_hits, 0, "{attach}");
     }
     drop(attached);
 

@@ -84,7 +84,7 @@ fn hits_every_event(
     assert!(driven.elapsed_ns > 0.0, "{name}");
     let runs = EVENTS * attach.runs_per_event();
     let seen = probe.seen();
-    let counts = (seen.hits, seen.drops, seen.errors, seen.strangers);
+    let counts = (seen.hits, seen.drops, seen.errors, seen.other_hits);
     assert_eq!(counts, (runs, 0, 0, 0), "{name}");
     assert_eq!(attached.trouble().expect(&name), None, "{name}");
     assert_eq!(attached.missed().expect(&name), 0, "{name}");

@@ -106,7 +106,7 @@ fn each_event_is_counted_once_and_only_while_it_is_attached() {
                 }
                 make_events(method);
                 let counted = counter.detach().expect("counts");
-                assert_eq!(counted.strangers, 0, "{method:?} {work:?}");
+                assert_eq!(counted.other_hits, 0, "{method:?} {work:?}");
                 assert_eq!(counted.hits, EVENTS, "{method:?} {work:?}, window {window}");
                 assert_eq!(counted.missed.unwrap_or(0), 0, "{method:?} {work:?}");
             }

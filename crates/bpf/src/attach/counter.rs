@@ -63,7 +63,7 @@ pub struct HitCounts {
     /// Runs of the program, on all CPUs: for anyone, or for this process where others are told apart.
     pub hits: u64,
     /// Runs for others, where they are told apart.
-    pub strangers: u64,
+    pub other_hits: u64,
     /// Events that the kernel says were missed; `None` where it doesn't say.
     pub missed: Option<u64>,
     /// What went by between the first and the last reading of the clock in its spells, in nanoseconds; 0 for a
@@ -77,7 +77,7 @@ impl HitCounts {
         let missed = self.missed.zip(before.missed);
         HitCounts {
             hits: self.hits.saturating_sub(before.hits),
-            strangers: self.strangers.saturating_sub(before.strangers),
+            other_hits: self.other_hits.saturating_sub(before.other_hits),
             missed: missed.map(|(now, before)| now.saturating_sub(before)),
             busy_ns: self.busy_ns.saturating_sub(before.busy_ns),
         }
@@ -203,7 +203,7 @@ impl Counter {
         for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
             let count: counter_counts = plain::read(&value).unwrap_or_default();
             sum.hits += count.hits;
-            sum.strangers += count.strangers;
+            sum.other_hits += count.other_hits;
             sum.busy_ns += count.busy_ns;
         }
         Ok(sum)

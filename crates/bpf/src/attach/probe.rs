@@ -32,7 +32,7 @@ pub struct ProbeCounts {
     /// The number of the last stack; negative where none was taken.
     pub stack_id: i64,
     /// Runs for other functions than the one asked for, where a type is attached to all.
-    pub strangers: u64,
+    pub other_hits: u64,
 }
 
 impl ProbePrograms {
@@ -85,7 +85,7 @@ impl ProbePrograms {
                 &mut bss.hits,
                 &mut bss.drops,
                 &mut bss.errors,
-                &mut bss.strangers,
+                &mut bss.other_hits,
             ] {
                 store(count, 0);
             }
@@ -103,7 +103,7 @@ impl ProbePrograms {
             drops: fetch(&bss.drops),
             errors: fetch(&bss.errors),
             stack_id: fetch(&bss.stack_id),
-            strangers: fetch(&bss.strangers),
+            other_hits: fetch(&bss.other_hits),
         }
     }
 

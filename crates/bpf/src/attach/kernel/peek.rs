@@ -41,7 +41,7 @@ impl MemoryReader {
             current_cpu(),
             &[],
         )?;
-        let [first, ..] = fetch(&bss.peeked).to_ne_bytes();
+        let [first, ..] = fetch(&bss.peek_value).to_ne_bytes();
         Ok(match first {
             BREAKPOINT => Some(KprobeState::Breakpoint),
             JUMP => Some(KprobeState::Optimised),

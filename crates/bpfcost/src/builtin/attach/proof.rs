@@ -118,7 +118,7 @@ impl AttachProof {
                 let an_event = |count: u64| count as f64 / self.driven.made.max(1) as f64;
                 let missed = self.missed + self.stats.recursion_misses;
                 values.insert(MISSED.to_owned(), an_event(missed));
-                values.insert(OTHER_FUNCTIONS.to_owned(), an_event(self.seen.strangers));
+                values.insert(OTHER_FUNCTIONS.to_owned(), an_event(self.seen.other_hits));
             }
         }
         if let Some(placed) = self.placed {
@@ -261,7 +261,7 @@ mod tests {
         let mut all = good(Attach::KprobeMultiAll, Body::Empty, false);
         all.missed = 3;
         all.stats.recursion_misses = 4;
-        all.seen.strangers = 5;
+        all.seen.other_hits = 5;
         assert_eq!(check(&all), None);
         let told = all.secondary();
         assert_eq!((told[MISSED], told[OTHER_FUNCTIONS]), (0.07, 0.05));

@@ -67,7 +67,7 @@ impl KretprobeProof {
     fn accounted(&self, method: AttachMethod, counts: HitCounts, batch: Batch) -> Option<Problem> {
         let calls = self.made.calls;
         let missed = calls.saturating_sub(counts.hits);
-        let alone = counts.strangers == 0;
+        let alone = counts.other_hits == 0;
         within("hits", 0..=calls, counts.hits, "the program ran more often than it was called for")
             .or_else(|| {
                 let Some(reported) = counts.missed else {
@@ -158,7 +158,7 @@ mod tests {
                 method,
                 HitCounts {
                     hits: calls - missed,
-                    strangers: 0,
+                    other_hits: 0,
                     missed: Some(missed),
                     ..HitCounts::default()
                 },
@@ -257,13 +257,13 @@ mod tests {
     fn strangers_are_told_apart() {
         let seen = |spoil| spoilt(Syscall::Sleep, kretprobe(2), spoil);
         let more = |_: &mut KretprobeProof, counts: &mut HitCounts| {
-            counts.strangers = 1;
+            counts.other_hits = 1;
             miss(counts, 5);
             counts.missed = counts.missed.map(|missed| missed + 7);
         };
         assert_eq!(seen(more), "");
         let untold = |_: &mut KretprobeProof, counts: &mut HitCounts| {
-            counts.strangers = 1;
+            counts.other_hits = 1;
             counts.hits -= 1;
         };
         assert_eq!(seen(untold), "misses that the kernel tells of");
@@ -277,7 +277,7 @@ mod tests {
         let mut saw = |hits, strangers| {
             let counts = HitCounts {
                 hits,
-                strangers,
+                other_hits: strangers,
                 missed: None,
                 ..HitCounts::default()
             };
