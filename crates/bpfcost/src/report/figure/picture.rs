@@ -58,7 +58,7 @@ pub(crate) fn render(record: &Record, view: &View) -> Option<String> {
     if most <= 0.0 || cases.len() > MOST {
         return None;
     }
-    let scale = Scale::of(most, record.unit);
+    let scale = PictureScale::of(most, record.unit);
     let axis = Axis::from_zero(most / scale.size);
     let pairs = rows::pairs(record);
     let lines = text::wrap(summary, LETTERS, "");
@@ -101,21 +101,21 @@ pub(crate) fn render(record: &Record, view: &View) -> Option<String> {
 }
 
 /// What costs are shown in.
-struct Scale {
+struct PictureScale {
     /// Values are divided by it.
     size: f64,
     unit: String,
 }
 
-impl Scale {
+impl PictureScale {
     fn of(most: f64, unit: Unit) -> Self {
         let name = unit.to_string();
         match name.strip_prefix("ns") {
-            Some(rest) if most >= MICROSECONDS => Scale {
+            Some(rest) if most >= MICROSECONDS => PictureScale {
                 size: 1e3,
                 unit: format!("µs{rest}"),
             },
-            _ => Scale {
+            _ => PictureScale {
                 size: 1.0,
                 unit: name,
             },
@@ -135,7 +135,7 @@ fn write_row(
     row: &CaseRow<'_>,
     pair: Option<&PairRow<'_>>,
     axis: &Axis,
-    scale: &Scale,
+    scale: &PictureScale,
 ) {
     let middle = y + ROW / 2.0;
     let mut name: String = row.name.chars().take(NAME).collect();
