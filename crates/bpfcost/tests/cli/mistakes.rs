@@ -242,6 +242,12 @@ fn files_that_are_no_records() {
         &["empty is a folder", "-o empty/report.html"],
     );
     tool.refuses("report good.json -o no/x.html", 2, &["no folder no"]);
+    tool.answers("report good.json -o picture.svg");
+    tool.refuses(
+        "report good.json good.json -o picture.svg",
+        2,
+        &["a picture shows one record", "-o report.html"],
+    );
     assert!(!tool.path("page.html").exists());
 }
 

@@ -12,6 +12,7 @@ mod html;
 mod matrix;
 mod odd;
 mod parts;
+mod picture;
 mod record;
 mod scaling;
 mod workload;

@@ -93,8 +93,10 @@ pub(crate) fn render(record: &Record, view: &View) -> Option<String> {
     let _ = writeln!(
         out,
         "<svg x=\"{left}\" y=\"{foot}\" width=\"{width}\" height=\"20\">{}</svg>",
-        axis.labels(&scale.unit)
+        axis.labels("")
     );
+    // Where names are: next to the axis there is no room.
+    write_text(&mut out, "muted", MARGIN, foot + 14.0, &scale.unit);
     write_text(&mut out, "muted", MARGIN, height - 14.0, &view.origin);
     out.push_str("</svg>\n");
     Some(out)
