@@ -30,6 +30,8 @@ const LINE: f64 = 22.0;
 const LETTERS: usize = 96;
 /// Letters of a name before it is cut.
 const NAME: usize = 22;
+/// Letters of the line below the rows before it is cut.
+const ORIGIN: usize = 120;
 /// More rows than this make no picture.
 const MOST: usize = 40;
 /// From this many nanoseconds on, costs are shown in microseconds.
@@ -97,7 +99,13 @@ pub(crate) fn render(record: &Record, view: &View) -> Option<String> {
     );
     // Where names are: next to the axis there is no room.
     write_text(&mut out, "muted", MARGIN, foot + 14.0, &scale.unit);
-    write_text(&mut out, "muted", MARGIN, height - 14.0, &view.origin);
+    write_text(
+        &mut out,
+        "muted",
+        MARGIN,
+        height - 14.0,
+        &cut(&view.origin, ORIGIN),
+    );
     out.push_str("</svg>\n");
     Some(out)
 }
@@ -140,12 +148,7 @@ fn write_row(
     scale: &PictureScale,
 ) {
     let middle = y + ROW / 2.0;
-    let mut name: String = row.name.chars().take(NAME).collect();
-    if row.name.chars().count() > NAME {
-        name.pop();
-        name.push('…');
-    }
-    write_text(out, "name", MARGIN, middle + 4.0, &name);
+    write_text(out, "name", MARGIN, middle + 4.0, &cut(&row.name, NAME));
     let raw = row
         .case
         .raw
@@ -202,4 +205,14 @@ fn write_text(out: &mut String, class: &str, x: f64, y: f64, words: &str) {
         "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>",
         escape(&words)
     );
+}
+
+/// The words, cut where they have more letters than that.
+fn cut(words: &str, letters: usize) -> String {
+    if words.chars().count() <= letters {
+        return words.to_owned();
+    }
+    let mut kept: String = words.chars().take(letters - 1).collect();
+    kept.push('…');
+    kept
 }
