@@ -4,7 +4,7 @@
  * action's counter. It knows nothing of being timed.
  *
  * Source of the design: study 002 and the Katran load balancer; the steps are numbered as
- * in the project's METHODOLOGY.
+ * * in docs/experiments/xdp-lb.md.
  */
 #ifndef BALANCE_BPF_H
 #define BALANCE_BPF_H

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::{definition::able, tool::Tool};
 
-/// Runs, and how many of them may find something (METHODOLOGY: a rate of 5 % shows more than 4 in 20 once in
+/// Runs, and how many of them may find something (docs/evidence/workloads.md: a rate of 5 % shows more than 4 in 20 once in
 /// 400 times).
 const RUNS: u64 = 20;
 const ALLOWED: usize = 4;

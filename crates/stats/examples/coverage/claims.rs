@@ -1,4 +1,4 @@
-//! The claims of METHODOLOGY.md as experiments: each function simulates one and returns how often it held.
+//! The claims of docs/evidence/ as experiments: each function simulates one and returns how often it held.
 
 use crate::noise::{Dice, Noise, NoisyMachine};
 use bpfcost_stats::sample::epoch_medians;

@@ -1,4 +1,4 @@
-//! The JSON contract: the keys of schema 1, as METHODOLOGY.md and the schema have them. A key that is renamed or dropped
+//! The JSON contract: the keys of schema 1, as record/schema.rs has them. A key that is renamed or dropped
 //! here is a new schema.
 
 use std::collections::BTreeSet;
