@@ -15,9 +15,9 @@ use crate::{
 
 /// Compare old records with new ones: a gate for CI
 ///
-/// Each side is a record, or a folder of records of the same thing. Two runs differ by more than their own intervals
-/// show, so that two single records are compared with wider intervals: by the spread between sessions that `self-test`
-/// measured. For workloads, it compares what each probe adds. The gate fails (exit code 1) only if a case certainly
+/// Each side is a record, or a folder of records of the same thing. Two runs differ by more than their intervals show.
+/// With one record a side, bpfcost widens the intervals by the spread between sessions that `self-test` measured: run
+/// that first. For workloads, it compares what each probe adds. The gate fails (exit code 1) only if a case certainly
 /// costs more, and by more than the threshold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bpfcost compare before.json after.json\n  \
@@ -27,9 +27,9 @@ pub(super) struct Args {
     old: PathBuf,
     /// A record, or a folder of records
     new: PathBuf,
-    /// Let costs rise by up to this much [default: 2%]
+    /// Let costs rise by up to this much [default: 2%; workloads 3%; counts 0%]
     ///
-    /// Default: 2%; 3% for workloads; 0% for instruction counts, which do not vary.
+    /// Instruction counts do not vary, so that one instruction more is a rise.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     threshold: Option<f64>,
     /// Print the result in this format

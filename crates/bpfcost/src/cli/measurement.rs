@@ -45,14 +45,15 @@ pub(super) struct Options {
     /// Take a rough measurement: short batches, few epochs
     #[arg(long)]
     pub(super) quick: bool,
-    /// Stop after this time; 60s if --precision is not given either
+    /// Stop after this time [default: 60s]
     ///
-    /// Exact targets ignore it: they run as many loads as their counts need.
+    /// With neither --time nor --precision, a run stops after 60s, or when every interval is within ±1%. Exact targets
+    /// ignore both: they run as many loads as their counts need.
     #[arg(long, value_name = "TIME", value_parser = parse::time, allow_hyphen_values = true)]
     pub(super) time: Option<Duration>,
     /// Stop when every interval is within ± this share of its value
     ///
-    /// An interval of ±0.1 ns is always narrow enough. Default, if --time is not given either: 1%.
+    /// An interval of ±0.1 ns is always narrow enough.
     #[arg(long, value_name = "PERCENT", value_parser = parse::precision, allow_hyphen_values = true)]
     pub(super) precision: Option<f64>,
     /// Give a factor other values, e.g. threads=1,3,16 [repeatable]

@@ -28,7 +28,10 @@ mod top;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ErrorKind},
+};
 
 use self::exit::Exit;
 use crate::restore;
@@ -85,6 +88,12 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
+            if unquoted(&error) {
+                output::note!(
+                    "error: an option of the probe is not an option of bpfcost\n  {QUOTE}"
+                );
+                return Exit::Usage.into();
+            }
             // clap writes help to stdout and mistakes to stderr, and 2 is its code too.
             let _ = error.print();
             return if error.use_stderr() {
@@ -127,4 +136,26 @@ pub fn main() -> ExitCode {
             exit.into()
         }
     }
+}
+
+/// What to do where the words of a probe stand alone.
+const QUOTE: &str =
+    "Write a probe that is a command as one word: bpfcost overhead \"bpftrace -e '…'\" …";
+
+/// Whether an unknown option follows the name of a tool, as in `overhead bpftrace -e …`.
+fn unquoted(error: &clap::Error) -> bool {
+    let mut words = std::env::args().skip(1);
+    let overhead = words.next().as_deref() == Some("overhead");
+    let option = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    let before: Vec<String> = words
+        .take_while(|word| {
+            option
+                .as_ref()
+                .is_none_or(|option| !word.starts_with(option.as_str()))
+        })
+        .collect();
+    let tool = before
+        .last()
+        .is_some_and(|word| !word.starts_with('-') && !word.contains([' ', ':', '=']));
+    overhead && tool && error.kind() == ErrorKind::UnknownArgument && before.len() < 3
 }

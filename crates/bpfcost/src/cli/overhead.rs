@@ -38,6 +38,12 @@ const QUICK_WINDOW_MS: u64 = 300;
 #[derive(Debug, clap::Args)]
 #[command(
     override_usage = USAGE,
+    mut_arg("on", |on| on.help("Where: host or vm:KERNEL [repeatable]").long_help(ON)),
+    mut_arg("cpus", |cpus| cpus.hide(true)),
+    mut_arg("seed", |seed| seed.help("Draw every order from this seed").long_help(None)),
+    mut_arg("set", |set| set.hide_short_help(true).help("Give a factor of the workload other values").long_help(SET)),
+    mut_arg("time", |time| time.long_help(TIME)),
+    mut_arg("precision", |precision| precision.long_help(PRECISION)),
     after_help = "\
 Examples:
   bpfcost overhead count.bpf.o --budget 5% -- make
@@ -53,7 +59,7 @@ Examples:
   bpfcost overhead builtin:nothing -- make               no probe: what this machine can resolve"
 )]
 pub(super) struct Args {
-    /// The probe: FILE.bpf.o, NAME.service, builtin:NAME or a command [repeatable]
+    /// FILE.bpf.o, NAME.service, builtin:NAME, process:COMMAND, or a command like bpftrace
     ///
     /// FILE.bpf.o[:PROGRAM] is a BPF object, or one program of it. A helper process drains its ring and perf buffers;
     /// the helper's CPU time is reported as the tool's. NAME.service is a systemd unit. builtin:NAME is a probe that
@@ -61,15 +67,18 @@ pub(super) struct Args {
     /// 'A + B' joins probes into one; NAME=PROBE names a probe.
     #[arg(value_name = "PROBE", required = true)]
     probes: Vec<String>,
-    /// Measure on this command: one run of it is one operation
+    /// Measure on this command and its arguments: one run is one operation
     ///
-    /// bpfcost reads the number of operations from the output of redis-benchmark, wrk, iperf3, ab and hey.
+    /// bpfcost reads the number of operations from the output of redis-benchmark, wrk, ab, hey and iperf3.
     #[arg(last = true, value_name = "COMMAND", help_heading = SUBJECT)]
     command: Vec<String>,
     /// Measure on this server, started on a free {port}
     #[arg(long, value_name = "CMD", help_heading = SUBJECT)]
     server: Option<String>,
-    /// The load for the server
+    /// The load for the server; it must end by itself
+    ///
+    /// bpfcost reads the number of requests from the output of redis-benchmark, wrk, ab, hey and iperf3. Any other load
+    /// is one operation per run. It is not run by a shell: for loops and pipes write "sh -c '…'".
     #[arg(long, value_name = "CMD", help_heading = SUBJECT)]
     client: Option<String>,
     /// Measure on a workload of `bpfcost list`, or of a FILE.toml of yours
@@ -103,6 +112,13 @@ pub(super) struct Args {
 
 /// The heading of the options that say what the probe is measured on.
 const SUBJECT: &str = "What it is measured on (one of these)";
+
+const ON: &str = "Where: host or vm:KERNEL [repeatable]\n\nvm:KERNEL is a guest with that kernel; see `bpfcost kernel list`.";
+const SET: &str = "Give a factor of the workload other values, e.g. size=1k [repeatable]\n\n\
+    `bpfcost list WORKLOAD` shows the factors.";
+const TIME: &str = "Stop after this time, but not before 10 epochs\n\n\
+    An epoch is one start of the server. With neither --time nor --precision: 60s, or when every interval is within ±1%.";
+const PRECISION: &str = "Stop when every interval is within ± this share of its value";
 
 /// The four forms.
 const USAGE: &str = "\

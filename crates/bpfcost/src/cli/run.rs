@@ -25,6 +25,7 @@ use crate::{
 /// because of a verdict. It saves each trial when it ends: --resume continues a run that was killed.
 #[derive(Debug, clap::Args)]
 #[command(
+    override_usage = "bpfcost run [OPTIONS] EXPERIMENT...\n       bpfcost run --resume FILE",
     after_help = "\
 Examples:
   bpfcost run xdp-lb                       one minute, a table
@@ -50,7 +51,7 @@ pub(super) struct Args {
     #[arg(required_unless_present_any = ["resume", "with", "server", "client", "watch", "command"])]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
-    /// Measure only cases that match, and the floors they need [repeatable]
+    /// Measure only matching cases, and the harness's own cost [repeatable]
     #[arg(long = "case", value_name = "GLOB")]
     cases: Vec<String>,
     /// Show the share of a core that this rate takes, e.g. 200k/s (attach, map)

@@ -60,7 +60,7 @@ const INSTRUCTION_NS: f64 = 1.2;
 
 /// Check that bpfcost is right on this machine: known costs, A/A runs, spread of sessions
 ///
-/// An A/A run measures the same case twice, and must not find a difference. A false alarm is expected in 1 of 20 runs; more
+/// It needs root, and takes a few minutes. An A/A run measures the same case twice, and must not find a difference. A false alarm is expected in 1 of 20 runs; more
 /// than chance allows is a failure (exit code 1). `compare` uses the spread between sessions that it measures.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {

@@ -46,6 +46,8 @@ fn one_form_at_a_time() {
         ),
         ("builtin:nothing -- iperf3 -c 127.0.0.1", &["--json"]),
         ("--watch 1", &["<PROBE>"]),
+        ("bpftrace -e x -- true", &["as one word", "bpftrace -e"]),
+        ("builtin:nothing --bogus -- true", &["--bogus"]),
         (
             "builtin:nothing --server x{port}",
             &["--server needs a load"],

@@ -67,12 +67,25 @@ pub(super) fn definition(args: &Args) -> Result<Definition> {
     })
 }
 
+/// The command with `{port}` in place of its last number, or at its end.
+fn with_port(command: &str) -> String {
+    let port = regex::Regex::new(r"\b\d{2,5}\b").expect("a pattern");
+    match port.find_iter(command).last() {
+        Some(number) => {
+            let (before, after) = (&command[..number.start()], &command[number.end()..]);
+            format!("{before}{{port}}{after}")
+        }
+        None => format!("{command} {{port}}"),
+    }
+}
+
 fn server(command: &str) -> Result<ServerSpec> {
     let words = split("--server", command)?;
     if !words.iter().any(|word| word.contains("{port}")) {
         return Err(usage(format!(
             "--server has no {{port}}: bpfcost starts the server many times, each time on a free port\n  \
-             Write {{port}} in place of the port number: {command}"
+             Write {{port}} in place of the port number: --server '{}'",
+            with_port(command)
         )));
     }
     Ok(ServerSpec {
@@ -86,13 +99,25 @@ fn server(command: &str) -> Result<ServerSpec> {
     })
 }
 
-/// The words of a command, as a shell would have them.
+/// The words of a command. Programs are started directly: a shell between them would be part of the cost.
 fn split(option: &str, command: &str) -> Result<Vec<String>> {
     match shlex::split(command) {
+        Some(words) if words.iter().any(|word| shell_syntax(word)) => Err(usage(format!(
+            "{option} is not run by a shell: {command}\n  For loops, pipes and redirections write: {option} \"sh -c '…'\""
+        ))),
         Some(words) if !words.is_empty() => Ok(words),
         Some(_) => Err(usage(format!("{option} is empty\n  Name a program"))),
         None => Err(usage(format!("{option} has an unclosed quote: {command}"))),
     }
+}
+
+/// Whether only a shell understands this word.
+fn shell_syntax(word: &str) -> bool {
+    let keyword = [
+        "for", "while", "until", "if", "case", "&&", "||", "|", ";", "&",
+    ];
+    let redirection = word.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    keyword.contains(&word) || word.ends_with(';') || redirection.starts_with(['<', '>'])
 }
 
 /// The numbers to read from an output, by name.
@@ -129,6 +154,35 @@ pub(super) fn metrics(patterns: &[String]) -> Result<Vec<(String, String)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shell_is_asked_for() {
+        for command in [
+            "for i in 1 2; do true; done",
+            "curl x > /dev/null",
+            "a && b",
+            "a 2>&1",
+            "a | b",
+        ] {
+            assert!(split("--client", command).is_err(), "{command}");
+        }
+        for command in [
+            "curl 'a&b|c'",
+            "sh -c 'for i in 1; do true; done'",
+            "ab -n 5 http://localhost:{port}/",
+        ] {
+            split("--client", command).expect(command);
+        }
+    }
+
+    #[test]
+    fn the_last_number_is_the_port() {
+        assert_eq!(
+            with_port("python3 -m http.server 8000"),
+            "python3 -m http.server {port}"
+        );
+        assert_eq!(with_port("redis-server"), "redis-server {port}");
+    }
 
     #[test]
     fn a_metric_has_one_group() {
