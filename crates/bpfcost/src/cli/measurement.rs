@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     builtin::view,
-    experiment::Experiment,
+    experiment::{Experiment, Role},
     measure::{Plan, Stop},
     probe,
     record::{self, Journal, Record, Status},
@@ -193,6 +193,12 @@ pub(super) fn finish(
     if let Some(trouble) = troubles.into_iter().flatten().next().or(error) {
         return Err(trouble);
     }
+    // Nothing of what was asked runs on this kernel.
+    let lacking = |record: &Record| {
+        let cases = record.cases.iter().filter(|case| case.role == Role::Case);
+        let mut cases = cases.map(|case| case.status).peekable();
+        cases.peek().is_some() && cases.all(|status| status == Status::Unsupported)
+    };
     let invalid = |record: &Record| {
         record
             .cases
@@ -201,6 +207,9 @@ pub(super) fn finish(
     };
     if records.iter().any(|record| record.stop == Stop::Aborted) {
         exit = exit.max(Exit::Gate);
+    }
+    if records.iter().any(lacking) {
+        exit = exit.max(Exit::Lacking);
     }
     if records.iter().any(invalid) {
         exit = exit.max(Exit::Invalid);
