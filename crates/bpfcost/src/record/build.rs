@@ -89,16 +89,16 @@ fn warnings(measured: &Measurements, dropped: usize, speechless: bool) -> Vec<Wa
     if speechless {
         kept.push(Warning::new(
             "no-verdict",
-            "no case is compared with another: what they cost comes from CPUs that fight for cache lines, \
-             and this machine is emulated and has none. Run it on hardware, or in a guest with KVM",
+            "there are no comparisons: these costs come from cache-line contention, which an emulated machine does \
+             not have. Run it on hardware, or in a guest with KVM",
         ));
     }
     if dropped > 0 {
         kept.push(Warning::new(
             "not-finite",
             format!(
-                "{dropped} values were not finite numbers and are left out; this is a fault of the \
-                 experiment, please report it"
+                "{dropped} values were not finite numbers and are left out; this is a bug in the experiment, \
+                 please report it"
             ),
         ));
     }

@@ -144,7 +144,7 @@ fn settle(changes: &mut Changes) {
             change.detectable = None;
         } else if rejected {
             change.note =
-                Some("it differs, but whether by more than the threshold can't be told".to_owned());
+                Some("it differs; whether by more than the threshold is unresolved".to_owned());
         }
     }
     let has = |outcome| changes.cases.iter().any(|change| change.outcome == outcome);
@@ -364,18 +364,16 @@ impl RecordGroup<'_> {
             Warning::new(
                 "sessions",
                 format!(
-                    "{what}: few records a side, so that intervals are widened by the spread \
-                     between sessions here, {percent:.1} %; {enough} records a side need no such addition, \
-                     and cases of one run are better still"
+                    "{what}: few records a side, so intervals are widened by the spread between sessions here, \
+                     {percent:.1} %. {enough} records a side need no widening; cases of one run compare even better"
                 ),
             )
         } else {
             Warning::new(
                 "session-spread-unknown",
                 format!(
-                    "{what}: how far sessions differ on this machine is unknown, so that \
-                     {percent:.0} % is assumed; measure it with `bpfcost self-test`, or bring \
-                     {enough} records a side"
+                    "{what}: the spread between sessions on this machine is unknown; {percent:.0} % is assumed. \
+                     Measure it with `bpfcost self-test`, or bring {enough} records a side"
                 ),
             )
         }
@@ -399,8 +397,8 @@ impl RecordGroup<'_> {
                 Some(Warning::new(
                     "floor-moved",
                     format!(
-                        "{}: the harness's own {} moved by {percent:+.1} %: part of the changes is \
-                         the machine's",
+                        "{}: {} of the harness moved by {percent:+.1} %: part of the changes comes from the \
+                         machine",
                         change.experiment, change.case
                     ),
                 ))

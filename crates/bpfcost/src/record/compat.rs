@@ -13,7 +13,7 @@ pub enum CompareError {
     #[error("the {0} side has no record; name a record or a folder of records")]
     NoRecord(&'static str),
     /// The threshold makes no sense.
-    #[error("the threshold {0} is not a share that a cost may rise by; write it like 2%")]
+    #[error("{0} is not a valid threshold; write it like 2%")]
     Threshold(f64),
     /// No experiment and target is on both sides.
     #[error("the two sides have nothing in common: old has {0}; new has {1}")]
@@ -23,8 +23,8 @@ pub enum CompareError {
     Units(String, String, String),
     /// Run on different numbers of CPUs at once.
     #[error(
-        "{0} ran on {1} CPUs at once in one record and on {2} in another: with more of \
-         them caches are shared, and the cost is another one. Measure both with the same --cpus"
+        "{0} ran on {1} CPUs at once in one record and on {2} in another. More CPUs share caches and change the \
+         cost. Measure both with the same --cpus"
     )]
     CpuCount(String, usize, usize),
     /// CPU time of something else, or per something else.
@@ -32,20 +32,20 @@ pub enum CompareError {
     Workload(String, String, String),
     /// Short batches against long ones: first touches of cold data weigh otherwise.
     #[error(
-        "{0}: one side was measured with --quick, in shorter batches, which cost more wherever data \
-         is cold; measure both sides in the same way"
+        "{0}: one side was measured with --quick, whose shorter batches cost more where data are cold; measure \
+         both sides the same way"
     )]
     Quick(String),
     /// CPUs that fight for cache lines, on a machine that has none.
     #[error(
-        "{0}: costs come from CPUs that fight for cache lines, and the machine is emulated and has none; \
-         compare records of hardware, or of guests with KVM"
+        "{0}: costs come from cache-line contention, which an emulated machine does not have; compare records of \
+         hardware, or of guests with KVM"
     )]
     Emulated(String),
     /// Counts of instructions hold for one build of everything.
     #[error(
-        "{0}: counts hold for one emulator, kernel, set of mitigations, build of the programs, seed and \
-         choice of cases, and these differ ({1}); measure both sides in the same guest"
+        "{0}: counts depend on the emulator, the kernel, its mitigations, the build of the programs, the seed and \
+         the choice of cases. These differ ({1}); measure both sides in the same guest"
     )]
     Exact(String, String),
 }
@@ -115,14 +115,16 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
         (
             !differs.is_empty(),
             "machine-differs",
-            format!("the machines or their settings differ, and changes include that: {differs}"),
+            format!(
+                "the machines or their settings differ, and the changes include that: {differs}"
+            ),
         ),
         (
             first.layout.workload().is_some(),
             "workload-sessions",
             format!(
-                "compared is {}: what each probe added within its own run. To compare two probes, or two versions \
-                 of one, give both to one run of `bpfcost overhead`",
+                "the comparison is of {}: the share that each probe added within its run. To compare two probes, \
+                 or two versions of one, give both to one run of `bpfcost overhead`",
                 counted(first)
             ),
         ),
@@ -130,14 +132,14 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
             versions.len() > 1,
             "version-differs",
             format!(
-                "written by different versions of bpfcost ({}); its own part of the cost may have changed",
+                "written by different versions of bpfcost ({}); the harness's part of the cost may have changed",
                 versions.join(", ")
             ),
         ),
         (
             other_cpus,
             "cpus-differ",
-            "ran on different CPUs of the machine; not all of them need be alike".to_owned(),
+            "ran on different CPUs of the machine, which may differ in speed".to_owned(),
         ),
     ];
     let issued = warnings.into_iter().filter(|warning| warning.0);
@@ -149,7 +151,7 @@ pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareErr
 /// What the values of a record are: `CPU time of the server per command`.
 fn counted(record: &Record) -> String {
     match record.layout.workload() {
-        None => "a cost of its own".to_owned(),
+        None => "not a workload".to_owned(),
         Some(workload) => format!(
             "CPU time of the {} per {}",
             match workload.headline {
@@ -177,8 +179,8 @@ pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<Warning
         Warning::new(
             "sentinel-moved",
             format!(
-                "{}: a program that shares no code with any case cost {:+.1} % too: so much of each \
-                 change is the machine's own, its clock speed as likely as not",
+                "{}: a program that shares no code with any case changed by {:+.1} % too. That much of each change \
+                 comes from the machine, probably from its clock speed",
                 what(first),
                 100.0 * moved
             ),

@@ -184,8 +184,7 @@ fn against(record: &Record, column: usize, first: &Record) -> Reference {
         // Refused in a gate; the very question here.
         Ok(_) | Err(CompareError::Exact(..)) => Reference::Column(column),
         Err(CompareError::Quick(..)) => Reference::Nothing(
-            "one was measured with --quick and the other not; batches of different lengths cost \
-             differently wherever data is cold"
+            "one was measured with --quick, the other was not; short batches cost more where data are cold"
                 .to_owned(),
         ),
         Err(error) => Reference::Nothing(error.to_string()),

@@ -27,14 +27,14 @@ pub enum FileError {
     #[error("there is no folder {0}; make it with `mkdir -p {0}`, or choose another --out")]
     NoFolder(PathBuf),
     /// A folder, a device or a pipe stands there.
-    #[error("{0} is not a plain file, and a record must be one; choose another --out")]
+    #[error("{0} is not a regular file; choose another --out")]
     NotPlain(PathBuf),
     /// It can't be written: no space, no permission, …
     #[error("can't write {0}: {1}; make room or choose another --out")]
     Write(PathBuf, #[source] io::Error),
     /// There is nothing of that name.
     #[error(
-        "there is no file or folder {0}; a run says where its record is, and --out FILE decides it"
+        "there is no file or folder {0}; a run prints the path of its record, and --out FILE sets it"
     )]
     Missing(PathBuf),
     /// It can't be read.
@@ -47,8 +47,8 @@ pub enum FileError {
     NoRecords(PathBuf),
     /// Not JSON, or cut short.
     #[error(
-        "{path} is damaged at line {line}, column {column}: {what}; fetch it again from where it was \
-         made, or measure anew with `bpfcost run`"
+        "{path} is damaged at line {line}, column {column}: {what}; copy it again, or measure anew with `bpfcost \
+         run`"
     )]
     Damaged {
         /// The file.
@@ -62,8 +62,7 @@ pub enum FileError {
     },
     /// JSON, and something else.
     #[error(
-        "{0} is JSON but no record of bpfcost: {1}; name a file that `bpfcost run --out FILE` \
-         wrote"
+        "{0} is JSON but not a bpfcost record: {1}; name a file that `bpfcost run --out FILE` wrote"
     )]
     NotARecord(PathBuf, String),
     /// A run that did not finish.

@@ -19,31 +19,30 @@ pub enum JournalError {
     )]
     Unfinished(PathBuf),
     /// It can't be begun.
-    #[error("can't begin the journal {0}: {1}; choose another place with --out")]
+    #[error("can't create the journal {0}: {1}; choose another place with --out")]
     Create(PathBuf, #[source] io::Error),
     /// It can't be written: no space, no permission, …
     #[error(
-        "can't write the journal {0}: {1}. What was measured before is kept in it; make \
-         room and continue with --resume {0}"
+        "can't write the journal {0}: {1}. It keeps all trials so far; make room and continue with --resume {0}"
     )]
     Write(PathBuf, #[source] io::Error),
     /// A trial's value is not a number; the experiment should have refused it.
     #[error(
-        "a trial gave a value that is not a finite number, and {0} can't hold that; this is a \
-         fault of the experiment, please report it"
+        "a trial's value is not a finite number, and {0} can't store that; this is a bug in the experiment, please \
+         report it"
     )]
     NotFinite(PathBuf),
     /// It can't be read.
-    #[error("can't read the journal {0}: {1}; resume it as the user who began it")]
+    #[error("can't read the journal {0}: {1}; resume it as the user who started it")]
     Read(PathBuf, #[source] io::Error),
     /// There is none.
     #[error(
-        "there is no journal {0}: nothing to resume. A run that ended well has removed its own; \
-         start anew without --resume"
+        "there is no journal {0}: nothing to resume. A completed run removes its journal; start anew without \
+         --resume"
     )]
     Missing(PathBuf),
     /// It was killed before its first line was whole.
-    #[error("{0} holds nothing yet: delete it and start anew without --resume")]
+    #[error("{0} is empty; delete it and start anew without --resume")]
     Empty(PathBuf),
     /// A line is not what this program writes.
     #[error(
@@ -66,21 +65,20 @@ pub enum JournalError {
     Newer(PathBuf, String, u32),
     /// Written by another version, whose trials need not be the same.
     #[error(
-        "{0} was begun by bpfcost {1}, and this is {this}: their trials need not be the \
-         same thing. Resume it with {1}, or start anew without --resume",
+        "{0} was started by bpfcost {1}, and this is {this}: their trials may differ. Resume it with {1}, or start \
+         anew without --resume",
         this = env!("CARGO_PKG_VERSION")
     )]
     OtherVersion(PathBuf, String),
     /// The experiment now declares its cases otherwise.
     #[error(
-        "the case {0} of this journal is not what the experiment declares today; start anew \
-         without --resume"
+        "the case {0} of this journal differs from that of the experiment; start anew without --resume"
     )]
     OtherPlan(String),
     /// The machine or its kernel is another one.
     #[error(
-        "this journal was begun on another machine or kernel ({0}, here {1}); one record is \
-         of one machine. Start anew without --resume, and compare the two"
+        "this journal is of another machine or kernel ({0}, here {1}). Start anew without --resume, and compare \
+         the two records"
     )]
     OtherMachine(String, String),
     /// The record is safe, and the journal could not be removed.

@@ -63,9 +63,9 @@ impl RecordGroup<'_> {
                 ),
                 // There are epochs; it is runs that are too few, or one without the probe beside it.
                 None => Change {
-                    note: self.is_probed(name).then(|| {
-                        format!("what it adds is not known: it ran without {OFF} beside it")
-                    }),
+                    note: self
+                        .is_probed(name)
+                        .then(|| format!("the added cost is unknown: it ran without {OFF}")),
                     ..change
                 },
             }
@@ -79,8 +79,8 @@ impl RecordGroup<'_> {
             Warning::new(
                 "workload-level",
                 format!(
-                    "{}: of what it takes without a probe no verdict is given, for nobody knows how far its runs \
-                     differ; {} records a side would tell",
+                    "{}: there is no verdict on the CPU time without a probe, because the spread between its runs \
+                     is unknown; {} records a side would resolve it",
                     record.map_or_else(String::new, |record| what(record)),
                     sessions_needed(family)
                 ),

@@ -64,10 +64,7 @@ pub(super) fn failed(side: &[&Record], name: &str) -> Option<String> {
     let mut cases = side.iter().filter_map(|record| record.case(name));
     let invalid = cases.find(|case| case.status == Status::Invalid)?;
     let problem = invalid.problems.first();
-    Some(problem.map_or_else(
-        || "it failed its own checks".to_owned(),
-        ToString::to_string,
-    ))
+    Some(problem.map_or_else(|| "it failed its checks".to_owned(), ToString::to_string))
 }
 
 /// What times of several sessions are, where they have intervals.
@@ -160,7 +157,7 @@ pub(super) fn side(cases: &[&CaseRecord]) -> Option<Side> {
 pub(super) fn one_sided(side: &[&Record], other: &[&Record], case: String) -> OneSided {
     let reason = match other.iter().find_map(|record| record.case(&case)) {
         Some(case_there) => Some(match case_there.status {
-            Status::Invalid => "it failed its own checks there".to_owned(),
+            Status::Invalid => "it failed its checks there".to_owned(),
             Status::Unsupported => case_there
                 .reason
                 .clone()
@@ -207,7 +204,7 @@ pub(super) fn distinct<'a>(
         warnings.push(Warning::new(
             "copies",
             format!(
-                "the {name} side holds {} copies of runs that it has already; they are left out",
+                "the {name} side has {} duplicate runs; they are left out",
                 side.len() - kept.len()
             ),
         ));

@@ -140,15 +140,15 @@ fn what_is_no_record_is_refused_with_a_reason() {
         ),
         (
             "{}",
-            "x.json is JSON but no record of bpfcost: missing field `schema`",
+            "x.json is JSON but not a bpfcost record: missing field `schema`",
         ),
         (
             "[1]",
-            "x.json is JSON but no record of bpfcost: invalid type",
+            "x.json is JSON but not a bpfcost record: invalid type",
         ),
         (
             "{\"schema\": 1}",
-            "x.json is JSON but no record of bpfcost: missing field",
+            "x.json is JSON but not a bpfcost record: missing field",
         ),
         (
             "{\"schema\": 2, \"bpfcost\": \"0.9.0\", \"cases\": \"other\"}",

@@ -198,7 +198,7 @@ fn foreign_journals_are_refused() {
     let other = read(|header| header.bpfcost = "0.0.9".into())
         .unwrap_err()
         .to_string();
-    assert!(other.contains("begun by bpfcost 0.0.9"), "{other}");
+    assert!(other.contains("started by bpfcost 0.0.9"), "{other}");
     // Newer even where nothing else of it can be read.
     let line = "{\"schema\": 9, \"bpfcost\": \"3.0\", \"plan\": 5}\n";
     assert!(matches!(
