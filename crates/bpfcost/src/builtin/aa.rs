@@ -55,7 +55,7 @@ impl Experiment for AaTest {
     fn description(&self) -> Description {
         let inner = self.inner.description();
         Description {
-            about: "cases entered twice: every difference is false".into(),
+            about: "every case twice: each difference is a false alarm".into(),
             layout: Layout::Flat,
             metrics: Vec::new(),
             ..inner

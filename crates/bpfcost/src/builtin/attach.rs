@@ -56,17 +56,18 @@ impl Experiment for AttachTypes {
             },
             ..Description::new(
                 "attach",
-                "every way to attach a program, event by event: mechanism, body, tax of bpf_stats",
+                "cost per event of every way to attach a program: mechanism, body, bpf_stats",
                 &[
                     ("attach", "how the program is attached"),
                     (
                         "body",
-                        "what it does beside counting its runs: empty, map, hash, ringbuf, ringbuf-wakeup, stack",
+                        "what the program does besides counting its runs: empty, map, hash, ringbuf, \
+                         ringbuf-wakeup, stack",
                     ),
-                    ("stats", "whether the kernel keeps account of run times"),
+                    ("stats", "whether the kernel measures run times (bpf_stats)"),
                     (
                         "driver",
-                        "who makes the events; none/DRIVER is the same without a program",
+                        "what makes the events; none/DRIVER is the same without a program",
                     ),
                 ],
             )

@@ -41,8 +41,8 @@ pub(super) fn overlapping<T>(
 }
 
 /// What is wrong with a batch whose instructions are counted.
-const WAITED: &str = "the thread waited for something over the batch: the CPU may have been idle, and a clock that \
-                      counts instructions leaps then";
+const WAITED: &str = "the thread slept during the batch: the CPU may have been idle, and then a clock that counts \
+    instructions jumps";
 
 /// What every batch must show, whatever its body: that it ran whole, on all CPUs, by a clock that moved and,
 /// where instructions are counted, did not leap.
@@ -74,8 +74,8 @@ fn together(cpu: u32, together: bool) -> Option<Problem> {
     (!together).then(|| Problem {
         check: "common start".into(),
         expected: "all CPUs at the start".into(),
-        got: format!("CPU {cpu} did not see the others arrive"),
-        detail: "another program held a CPU for longer than the wait; try other CPUs".into(),
+        got: format!("CPU {cpu} did not see the others start"),
+        detail: "another program held a CPU for too long; try other CPUs".into(),
     })
 }
 
@@ -85,7 +85,7 @@ fn clock(start_ns: u64, end_ns: u64) -> Option<Problem> {
         check: "clock".into(),
         expected: format!("later than {start_ns} ns"),
         got: format!("{end_ns} ns"),
-        detail: "the clock stood still or went back over the batch: it can time nothing".into(),
+        detail: "the clock stood still or went back during the batch".into(),
     })
 }
 

@@ -62,17 +62,20 @@ impl Experiment for Kretprobes {
             },
             ..Description::new(
                 "kretprobe",
-                "probes on a system call that many threads make at once: what they cost, and whom they miss",
+                "cost and missed calls of probes on a contended system call",
                 &[
                     ("probe", "none, kprobe, kretprobe, kretprobe.multi, fexit"),
-                    ("threads", "how many make the call, on the CPUs in turn"),
+                    (
+                        "threads",
+                        "threads that make the call, spread over the CPUs",
+                    ),
                     (
                         "call",
-                        "flock returns at once; in sleep all threads wait inside at once",
+                        "flock returns at once; in sleep all threads wait in the call together",
                     ),
                     (
                         "maxactive",
-                        "instances of a kretprobe, for each CPU: 1x, 4x; 2x where none is named",
+                        "instances of the kretprobe per CPU: 1x, 4x; default: 2x",
                     ),
                 ],
             )

@@ -187,7 +187,7 @@ fn problem(
     got: u64,
     exact: bool,
 ) -> Option<Problem> {
-    let detail = "the batch did not do what its number would stand for";
+    let detail = "the batch did not do its operations";
     batch::problem(&[seen.cpu], slice::from_ref(seen), batch.0, exact)
         .or_else(|| differs("product", product, got, detail))
         .or_else(|| differs("return code", PASS, seen.code, detail))
@@ -206,7 +206,7 @@ impl Sentinel for Rung {
         let seen = seen.context("the sentinel is not loaded")?;
         anyhow::ensure!(
             seen.ops == SENTINEL_OPS && seen.end_ns > seen.start_ns,
-            "the sentinel did not prove itself: {} of {SENTINEL_OPS} operations in {} ns",
+            "the sentinel failed its check: {} of {SENTINEL_OPS} operations in {} ns",
             seen.ops,
             seen.elapsed_ns()
         );

@@ -48,7 +48,7 @@ impl Experiment for Maps {
                 "operation",
                 "hit, miss, write (replace, push, submit) or insert-delete (both, of one key)",
             ),
-            ("kind", "the kind of map; arena: a hash table of one's own"),
+            ("kind", "the kind of map; arena: a hash table in an arena"),
             ("entries", "resident keys: 1,000 or 1,000,000"),
             ("value", "bytes of a value: 16 or 256"),
         ];
@@ -56,8 +56,8 @@ impl Experiment for Maps {
             layout: Layout::Grid(Grid {
                 rows: "map".into(),
                 columns: "operation".into(),
-                net: "what an operation on the map costs, less what choosing its key costs (its floor)".into(),
-                floors: "Floors differ in the key that they choose: none, an index, or 8 bytes on the stack."
+                net: "an operation on the map, minus the choice of its key (its floor)".into(),
+                floors: "Floors differ in their key: none, an index, or 8 bytes on the stack."
                     .into(),
                 note: None,
             }),

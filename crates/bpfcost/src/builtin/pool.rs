@@ -94,25 +94,23 @@ impl Experiment for Pools {
             },
             ..Description::new(
                 "pool",
-                "lock-free pools of objects under contention: the kernel's, before and after, and their peers",
+                "lock-free object pools under contention: the kernel's old one, its new one, and others",
                 &[
                     (
                         "pool",
                         "freelist, array, array-padded, percpu, crossbeam-array, crossbeam-seg, concurrent, mutex",
                     ),
-                    ("threads", "how many use it at once, on the CPUs in turn"),
+                    ("threads", "threads that use the pool, spread over the CPUs"),
                     (
                         "objects",
-                        "how many it has: 2x are two for each CPU and each object taken at a time; 64 are 64 in all",
+                        "objects in the pool: 2x is two per CPU and object taken at a time; 64 is 64 in total",
                     ),
-                    (
-                        "hold",
-                        "multiplications while an object is held, each of which needs the one before",
-                    ),
+                    ("hold", "dependent multiplications while an object is held"),
                     ("bulk", "objects taken before they are returned"),
                     (
                         "line",
-                        "who changes a cache line in turn: own (one CPU), near (another core), far (another socket)",
+                        "CPUs that change a cache line in turn: own (one CPU), near (another core), far (another \
+                         socket)",
                     ),
                 ],
             )

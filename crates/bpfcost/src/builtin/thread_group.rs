@@ -209,8 +209,8 @@ impl ThreadGroup<'_> {
 /// That there is no further thread to be had. Not as an error of input and output: it is the machine's.
 fn unspawned(index: usize, threads: usize, error: &str) -> anyhow::Error {
     anyhow!(
-        "thread {} of {threads} could not be started ({error}): this user or this control group may have \
-         no more, or there is no memory for it\n  Ask for fewer with --case or --set threads=…, or raise the limit \
+        "thread {} of {threads} could not be started ({error}): this user or cgroup is at its limit, or memory is \
+         short\n  Ask for fewer with --case or --set threads=…, or raise the limit \
          (ulimit -u, ulimit -v, pids.max)",
         index + 1
     )
@@ -223,7 +223,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Problem {
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("no reason given");
     Problem {
-        check: "threads that came to their end".to_owned(),
+        check: "threads that finished".to_owned(),
         expected: "all".to_owned(),
         got: "a panic".to_owned(),
         detail: text.to_owned(),
@@ -240,9 +240,9 @@ pub(super) fn may_pin(cpus: &[u32]) -> anyhow::Result<()> {
     for &cpu in cpus {
         CpuPin::to(cpu).map(drop).map_err(|error| {
             anyhow!(
-                "{error}; threads can't be kept on their CPUs, and then nobody knows what contends with \
-                 what\n  A container or a filter of system calls may forbid it (sched_setaffinity), or the \
-                 CPU is not in this process's cpuset: choose others with --cpus, or run it outside"
+                "{error}: can't pin threads to their CPUs\n  A container or a seccomp filter may forbid \
+                 sched_setaffinity, or the CPU is not in this process's cpuset: choose others with --cpus, or run it \
+                 outside the container"
             )
         })?;
     }

@@ -38,8 +38,8 @@ const CPU_MARGIN: f64 = 0.03;
 /// The same of throughput and latency.
 const RATE_MARGIN: f64 = 0.05;
 /// Why a case whose load comes from outside of a guest does not run elsewhere.
-const NO_GUEST: &str = "its datagrams come into a guest, by a port that QEMU forwards. Run it in one: \
-                        --on vm:6.12 (get that kernel once: bpfcost kernel add trixie)";
+const NO_GUEST: &str = "its datagrams enter a guest through a port that QEMU forwards. Run it in a guest: --on \
+    vm:6.12 (get that kernel once: bpfcost kernel add trixie)";
 /// What the epochs of a case scatter by, as a relative standard deviation: redis on two CPUs.
 const SPREAD: f64 = 0.015;
 
@@ -204,7 +204,7 @@ impl Workload {
         let mut all: Vec<(&str, &str)> = vec![(VARIANT, "the probe; off is none")];
         all.extend(factors.map(|factor| (factor.name.as_str(), factor.about.as_str())));
         if self.definition.clients.len() > 1 {
-            all.push((LOAD, "how load is made"));
+            all.push((LOAD, "the kind of load"));
         }
         all
     }

@@ -88,7 +88,7 @@ impl Experiment for XdpLb {
                 &[
                     (
                         "scenario",
-                        "which packet meets which state; the case's name",
+                        "the packet and the state that it meets; the name of the case",
                     ),
                     (
                         "group",
@@ -98,7 +98,7 @@ impl Experiment for XdpLb {
                     ("family", "ipv4, ipv6 or none"),
                     (
                         "reset",
-                        "what is undone between two operations; has a floor of its own",
+                        "what the reset undoes between two operations; each reset has a floor",
                     ),
                 ],
             )

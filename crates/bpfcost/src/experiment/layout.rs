@@ -73,13 +73,12 @@ impl Grid {
     }
 
     fn event_net() -> String {
-        "what an event costs with the program attached, less what it costs without (its floor)"
-            .to_owned()
+        "an event with the program attached, minus the same event without it (its floor)".to_owned()
     }
 
     fn event_floors() -> String {
-        "Rows with different floors are of different events: nets can be held against each other, but a program can't \
-         always choose its event."
+        "Rows with different floors are of different events: their nets can be compared, but a program \
+         can't always choose its event."
             .to_owned()
     }
 }

@@ -116,10 +116,10 @@ impl AttachCase {
                 stats: true,
                 ..
             } => Some(
-                "not measured: a BPF program feeds the frames, one run each, and bpf_stats would tax it too",
+                "not measured: a BPF program sends the frames, and bpf_stats would slow it too",
             ),
             AttachCase::Program { attach, body, .. } if !attach.takes(body) => {
-                Some("no kernel gives programs that see packets the helper for stacks")
+                Some("no kernel offers the stack helper to programs on packets")
             }
             _ => None,
         }

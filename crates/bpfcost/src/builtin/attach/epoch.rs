@@ -24,8 +24,8 @@ use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Problem, Setup, Trial, 
 const FIRST_EVENTS: u64 = 64;
 
 /// What to do where the kernel has no room for the maps.
-const MEMORY: &str = "making the maps that programs write to: some 10 MiB that the kernel never swaps out \
-                      (where memory is short, or ulimit -l on kernels before 5.11: raise the limit)";
+const MEMORY: &str = "creating the programs' maps, about 10 MiB of locked memory (if memory is short, free some; \
+    before Linux 5.11, raise ulimit -l)";
 
 /// What could be loaded and started, and why the rest could not: a finding about its cases alone.
 type Probes = BTreeMap<Attach, bpfcost_bpf::Result<ProbePrograms>>;
@@ -100,8 +100,8 @@ impl AttachEpoch {
         let taxed = matches!(way, AttachCase::Program { stats: true, .. });
         if !taxed && stats::enabled_by_sysctl() {
             return Err(Fault::Broken(anyhow!(
-                "kernel.bpf_stats_enabled is on, and would be part of every cost\n  \
-                 Turn it off: sysctl kernel.bpf_stats_enabled=0"
+                "kernel.bpf_stats_enabled is on; every cost would include it\n  Turn it off: sysctl \
+                 kernel.bpf_stats_enabled=0"
             )));
         }
         if let AttachCase::Alone(driver) = way {
@@ -220,10 +220,10 @@ fn nobody_else(driver: Driver) -> Result<(), Problem> {
         None => Ok(()),
         Some(who) => Err(Problem {
             check: "nothing else attached".to_owned(),
-            expected: "nobody".to_owned(),
+            expected: "no other program".to_owned(),
             got: who,
             detail: format!(
-                "others see the events of {driver} too, and would be part of every cost"
+                "other programs see the events of {driver} too; every cost would include them"
             ),
         }),
     }

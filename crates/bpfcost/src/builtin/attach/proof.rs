@@ -46,15 +46,29 @@ impl AttachProof {
         at_least("events", batch.0, driven.events)
             .or_else(|| {
                 let moved = driven.elapsed_ns > 0.0;
-                differs("clock moved", true, moved, "the batch took no time by its clock")
+                differs(
+                    "clock moved",
+                    true,
+                    moved,
+                    "the clock did not advance during the batch",
+                )
             })
             .or_else(|| {
                 let waits = if self.exact { driven.waits } else { 0 };
-                differs("waits", 0, waits, "the thread that makes the events gave up its CPU, and the clock may have leapt")
+                differs(
+                    "waits",
+                    0,
+                    waits,
+                    "the thread that makes the events gave up its CPU; the clock may have jumped",
+                )
             })
             .or_else(|| match self.way {
                 AttachCase::Alone(_) => None,
-                AttachCase::Program { attach, body, stats } => self.program(attach, body, stats),
+                AttachCase::Program {
+                    attach,
+                    body,
+                    stats,
+                } => self.program(attach, body, stats),
             })
     }
 
@@ -62,25 +76,25 @@ impl AttachProof {
         let runs = self.driven.made * attach.runs_per_event();
         let seen = &self.seen;
         let everywhere = attach == Attach::KprobeMultiAll;
-        differs("hits", runs, seen.hits, "the program did not run once for each event: another event of its kind came, or one was missed")
+        differs("hits", runs, seen.hits, "the program did not run exactly once per event: there was another such event, or one was missed")
             .or_else(|| differs("ring buffer drops", 0, seen.drops, "the ring buffer was full"))
-            .or_else(|| differs("errors of helpers", 0, seen.errors, "a helper refused what the body asked of it"))
+            .or_else(|| differs("errors of helpers", 0, seen.errors, "a helper call of the body failed"))
             .or_else(|| match body {
                 Body::Empty => None,
-                Body::Map => differs("CPUs that wrote", 1, self.left, "the body did not leave what it should"),
+                Body::Map => differs("CPUs that wrote", 1, self.left, "the body did not leave the expected result"),
                 Body::Hash | Body::Ringbuf | Body::RingbufWakeup => {
-                    differs("entries of the body's map", runs, self.left, "the body did not leave what it should")
+                    differs("entries of the body's map", runs, self.left, "the body did not leave the expected result")
                 }
-                Body::Stack => differs("a stack was found", true, seen.stack_id >= 0 && self.left > 0, "the body did not leave what it should"),
+                Body::Stack => differs("a stack was found", true, seen.stack_id >= 0 && self.left > 0, "the body did not leave the expected result"),
             })
             .or_else(|| {
                 // Attached to all functions, some run inside others, and are passed over.
                 let missed = if everywhere { 0 } else { self.missed };
-                differs("missed events", 0, missed, "the mechanism itself says that it passed over events")
+                differs("missed events", 0, missed, "the mechanism reports that it missed events")
             })
             .or_else(|| {
                 let missed = if everywhere { 0 } else { self.stats.recursion_misses };
-                differs("recursions", 0, missed, "the program was called while it ran, and the kernel passed over that")
+                differs("recursions", 0, missed, "the program was called while it ran, and the kernel skipped that call")
             })
             .or_else(|| self.account(attach, stats, runs))
     }
@@ -94,14 +108,14 @@ impl AttachProof {
                 check,
                 0,
                 counted,
-                "somebody keeps bpf_stats on (bpftop, bpftool prog profile, …), and it is part of the cost",
+                "another tool keeps bpf_stats on (bpftop, bpftool prog profile, …), and the cost includes it",
             ),
             (true, true) => at_least(check, runs, counted),
             (true, false) => differs(
                 check,
                 runs,
                 counted,
-                "the kernel's account is of other runs than these",
+                "bpf_stats counted other runs than these",
             ),
         }
     }
@@ -134,7 +148,7 @@ pub(super) fn trouble(trouble: &Trouble) -> Problem {
         check: trouble.check.to_owned(),
         expected: trouble.expected.clone(),
         got: trouble.got.clone(),
-        detail: "the program is not attached in the way that the case is about".to_owned(),
+        detail: "the program is not attached as the case requires".to_owned(),
     }
 }
 
@@ -143,7 +157,7 @@ fn at_least(check: &str, expected: u64, got: u64) -> Option<Problem> {
         check: check.to_owned(),
         expected: format!("at least {expected}"),
         got: got.to_string(),
-        detail: "the batch did not do what its number would stand for".to_owned(),
+        detail: "the batch did not do its operations".to_owned(),
     })
 }
 

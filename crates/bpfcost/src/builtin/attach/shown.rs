@@ -76,7 +76,7 @@ fn costs(parts: &Parts, record: &Record) -> Table {
         title: format!("Parts of the cost, {unit}"),
         notes: parts.rows.iter().filter_map(passed).collect(),
         captions: vec![
-            "mechanism: the events with an empty program attached, less the events alone. +: what a body adds to \
+            "mechanism: the events with an empty program attached, minus the events alone. +: what a body adds to \
              the empty program, within the same epochs."
                 .to_owned(),
         ],
@@ -122,8 +122,8 @@ fn sums(parts: &Parts, record: &Record) -> Table {
     let empty = bpfcost_stats::sample::median(&empty).map(|value| words::value(value, None, unit));
     let kernel = empty.map(|empty| {
         format!(
-            "by the kernel: its account of the body (run_time_ns ∕ run_cnt), less that of the empty program, which \
-             is {empty} {unit} in the median."
+            "by the kernel: run_time_ns ∕ run_cnt of the body, minus that of the empty program (median: {empty} \
+             {unit})."
         )
     });
     let nothing = if unit.is_counted() {
@@ -133,13 +133,13 @@ fn sums(parts: &Parts, record: &Record) -> Table {
         )
     } else {
         format!(
-            "nothing is left, or surely less than {}",
+            "nothing is left, or certainly less than {}",
             number::round_percent(record.asked.margin)
         )
     };
     let read = format!(
-        "+ bpf_stats: what the kernel's account of run times adds to the empty program. together: the body with it, \
-         less the events alone. less parts: that, less mechanism, body and + bpf_stats, in the same rounds; yes: \
+        "+ bpf_stats: what bpf_stats adds to the empty program. together: the body with bpf_stats, minus the \
+         events alone. less parts: together minus mechanism, body and + bpf_stats, in the same rounds. yes: \
          {nothing} of the whole."
     );
     let findings = parts.sums().filter_map(|one| finding(one, parts, unit));
@@ -193,21 +193,20 @@ fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> 
     let finding = match sum.adds_up {
         Additive::Yes => return None,
         Additive::No => format!(
-            "the parts do not add up: {left} is left, {share} of the whole, which bpf_stats costs this body beyond \
-             what it costs an empty program"
+            "the parts do not add up: {left} is left, {share} of the whole. bpf_stats costs this body that much \
+             more than an empty program"
         ),
         Additive::CantTell if unit.is_counted() => {
             format!(
-                "can't tell whether the parts add up ({left}): its counts differ from load to load by more"
+                "can't tell whether the parts add up ({left}): its counts differ by more between loads"
             )
         }
         Additive::CantTell if ci95.is_none() => {
-            "can't tell whether the parts add up: there are too few epochs for an interval"
-                .to_owned()
+            "can't tell whether the parts add up: too few epochs for an interval".to_owned()
         }
         Additive::CantTell => {
             let sums = number::plural(parts.sums().count(), "sum");
-            format!("can't tell whether the parts add up ({left}), with {sums} looked at")
+            format!("can't tell whether the parts add up ({left}; {sums} tested)")
         }
     };
     let case = text::line(&format!("{}/{}", row.attach, sum.body));
@@ -220,8 +219,8 @@ fn passed(row: &AttachParts) -> Option<Note> {
     let [others, missed] = [passed.others_per_event, passed.missed_per_event]
         .map(|times| number::fixed(times, number::plain_decimals(times).min(2)));
     let text = format!(
-        "{}: for each event its program also ran {others} times for other functions, and {missed} calls came while it \
-         ran and were passed over.",
+        "{}: per event, its program also ran {others} times for other functions, and missed {missed} calls that \
+         came while it ran.",
         text::line(&row.attach)
     );
     Some(Note::new(Tone::Quiet, text))

@@ -58,7 +58,7 @@ impl Syscall {
         match self {
             Syscall::Flock => "a call that returns at once: flock(2)",
             Syscall::Sleep => {
-                "a call in which all threads wait at once: read(2) of an event counter"
+                "a call in which all threads wait together: read(2) of an event counter"
             }
         }
     }
@@ -115,7 +115,7 @@ impl CallThreads {
         Ok(CallThreads {
             call,
             files: files.with_context(|| {
-                format!("opening a file for each of {threads} threads (ulimit -n says how many there may be)")
+                format!("opening a file for each of {threads} threads (the limit is ulimit -n)")
             })?,
             cpus: cpus.to_owned(),
         })
@@ -174,7 +174,7 @@ impl CallThreads {
             let made = self.together(batch, tell, wait);
             over.store(true, Ordering::Relaxed);
             let rounds = waker.join().unwrap_or(Ok(0));
-            let (made, rounds) = (made?, rounds.context("waking the threads that sleep")?);
+            let (made, rounds) = (made?, rounds.context("waking the sleeping threads")?);
             Ok(CallResult { rounds, ..made })
         })
     }

@@ -155,8 +155,8 @@ impl KretprobeCase {
                     factors.insert("maxactive".into(), format!("{maxactive}x"));
                 }
                 match maxactive {
-                    1 => "a kretprobe with an instance for each CPU".to_owned(),
-                    more => format!("a kretprobe with {more} instances for each CPU"),
+                    1 => "a kretprobe with one instance per CPU".to_owned(),
+                    more => format!("a kretprobe with {more} instances per CPU"),
                 }
             }
             ProbeKind::KretprobeMulti => "an fprobe on its return".to_owned(),

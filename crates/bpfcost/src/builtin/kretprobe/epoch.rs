@@ -82,14 +82,14 @@ fn nobody_but(expected: &[String], function: &str) -> Result<(), Fault> {
 
 fn stranger(expected: &[String], there: &[String]) -> Option<Problem> {
     let words = |who: &[String]| match who {
-        [] => "nobody".to_owned(),
+        [] => "no other program".to_owned(),
         who => who.join("; "),
     };
     differs(
         ALONE,
         words(expected),
         words(there),
-        "others see the same calls, and would be part of every cost",
+        "other programs see the same calls; every cost would include them",
     )
 }
 
@@ -149,6 +149,9 @@ mod tests {
         assert_eq!(stranger(&own, &own), None);
         let found = stranger(&own, &both).expect("a problem");
         assert_eq!(found.got, "a kprobe at f+0x4; a kprobe at f+0x4");
-        assert_eq!(stranger(&[], &own).expect("a problem").expected, "nobody");
+        assert_eq!(
+            stranger(&[], &own).expect("a problem").expected,
+            "no other program"
+        );
     }
 }

@@ -38,14 +38,14 @@ impl KretprobeProof {
             "calls",
             u64::from(self.threads) * batch.0,
             made.calls,
-            "a call failed, or a thread did not come to its end",
+            "a call failed, or a thread did not finish",
         )
         .or_else(|| {
             differs(
                 "rounds in which all threads slept at once",
                 rounds,
                 made.rounds,
-                "a thread did not come, or was busy for too long; the machine may be too busy",
+                "a thread did not arrive in time; the machine may be too busy",
             )
         })
         .or_else(|| {
@@ -54,7 +54,7 @@ impl KretprobeProof {
                 "clock moved",
                 true,
                 moved,
-                "the batch took no time by its clock",
+                "the clock did not advance during the batch",
             )
         })
         .or_else(|| {
@@ -68,21 +68,21 @@ impl KretprobeProof {
         let calls = self.made.calls;
         let missed = calls.saturating_sub(counts.hits);
         let alone = counts.other_hits == 0;
-        within("hits", 0..=calls, counts.hits, "the program ran more often than it was called for")
+        within("hits", 0..=calls, counts.hits, "the program ran more often than there were calls")
             .or_else(|| {
                 let Some(reported) = counts.missed else {
-                    return within("hits", 1..=calls, counts.hits, "the program never ran; misses are not told by this kernel, so that nothing accounts for these");
+                    return within("hits", 1..=calls, counts.hits, "the program never ran, and this kernel does not report misses, which might explain it");
                 };
                 if alone {
-                    differs("hits and misses, in sum", calls, counts.hits + reported, "the kernel tells of other misses than there were; somebody else may call the function too")
+                    differs("hits and misses, in sum", calls, counts.hits + reported, "the kernel reports another number of misses; another process may call the function too")
                 } else {
                     // Some of the misses may be theirs.
-                    within("misses that the kernel tells of", missed..=u64::MAX, reported, "there were more misses than that")
+                    within("misses that the kernel reports", missed..=u64::MAX, reported, "there were more misses")
                 }
             })
             .or_else(|| {
                 let expected = self.expected(method, batch).filter(|_| alone)?;
-                within("misses", expected, missed, "calls are missed while all instances are in use by others, and only then")
+                within("misses", expected, missed, "a call may be missed only while all instances are in use")
             })
     }
 
@@ -266,7 +266,7 @@ mod tests {
             counts.other_hits = 1;
             counts.hits -= 1;
         };
-        assert_eq!(seen(untold), "misses that the kernel tells of");
+        assert_eq!(seen(untold), "misses that the kernel reports");
     }
 
     /// A kernel that does not say what it missed can't be contradicted, unless all was.
@@ -290,7 +290,7 @@ mod tests {
         for strangers in [0, 5] {
             let never = saw(0, strangers).problem(BATCH).expect("a problem");
             assert_eq!(never.check, "hits");
-            assert!(never.detail.contains("not told"), "{never:?}");
+            assert!(never.detail.contains("does not report"), "{never:?}");
         }
     }
 }

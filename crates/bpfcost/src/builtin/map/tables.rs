@@ -252,7 +252,7 @@ impl Tables {
                 Class::Bloom => 0,
                 _ => (0..count).map(value).fold(0, u64::wrapping_add),
             };
-            let detail = "the map does not hold what it should";
+            let detail = "the map does not hold the expected entries";
             prove(differs("entries", count, got.done, detail))?;
             prove(differs("sum of values", sum, got.sum, detail))?;
         }
@@ -263,7 +263,7 @@ impl Tables {
 impl CpuCounts {
     /// What is wrong with the counts of a CPU.
     pub(super) fn problem(self, work: MapCase, got: CpuCounts) -> Option<Problem> {
-        let detail = "the operations did not do what their number would stand for";
+        let detail = "the batch did not do its operations";
         let check = match work.operation {
             Hit => "hits",
             Miss => "misses",

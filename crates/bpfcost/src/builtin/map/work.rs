@@ -88,20 +88,20 @@ impl Class {
     fn about(self, operation: Operation) -> &'static str {
         match (self, operation) {
             (_, Operation::None) => "the loop and this CPU's counters",
-            (_, Operation::Index) => "the same, and the choice of an index",
+            (_, Operation::Index) => "the same, and choosing an index",
             (_, Operation::Key) => "the same, and a key of 8 bytes on the stack",
-            (Class::Storage, Hit) => "the storage of the current task is there",
-            (Class::Storage, Miss) => "the current task has no storage",
-            (Class::Storage, _) => "storage is made for the current task, and deleted",
-            (Class::Ring, _) => "a record is reserved, its first word written, and submitted",
-            (Class::Bloom, Hit) => "a value that was pushed is peeked at",
-            (Class::Bloom, Miss) => "a value that was not pushed is peeked at",
-            (Class::Bloom, _) => "a value is pushed",
-            (Class::Indexed, Miss) => "an index beyond the end is looked up",
-            (_, Hit) => "a key that is there is looked up, and a word of its value read",
-            (_, Miss) => "a key that is not there is looked up",
-            (_, Write) => "the value of a key that is there is replaced",
-            (_, InsertDelete) => "a key that is not there is inserted, and deleted",
+            (Class::Storage, Hit) => "get the current task's storage, which exists",
+            (Class::Storage, Miss) => "get the current task's storage, which does not exist",
+            (Class::Storage, _) => "create and delete the current task's storage",
+            (Class::Ring, _) => "reserve a record, write its first word, submit it",
+            (Class::Bloom, Hit) => "peek at a value that was pushed",
+            (Class::Bloom, Miss) => "peek at a value that was not pushed",
+            (Class::Bloom, _) => "push a value",
+            (Class::Indexed, Miss) => "look up an index beyond the end",
+            (_, Hit) => "look up a present key, read a word of its value",
+            (_, Miss) => "look up an absent key",
+            (_, Write) => "replace the value of a present key",
+            (_, InsertDelete) => "insert an absent key, delete it",
         }
     }
 

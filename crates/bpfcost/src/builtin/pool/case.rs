@@ -152,7 +152,7 @@ impl PoolCase {
                 (point.group(), factors, about)
             }
             PoolCase::Alone(point) => {
-                let about = format!("{}, each with its own object", threads(point.threads));
+                let about = format!("{}, each with an object", threads(point.threads));
                 ("no pool".to_owned(), point.factors(), about)
             }
             PoolCase::Line(line) => {

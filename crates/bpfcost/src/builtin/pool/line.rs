@@ -48,13 +48,14 @@ pub(super) fn players(line: CacheLine, seats: &[CpuLocation]) -> Result<Vec<u32>
     let Some(first) = seats.first() else {
         return Err("needs a CPU to run on".to_owned());
     };
-    let with =
-        |other: &dyn Fn(&&CpuLocation) -> bool, what: &str| {
-            let other = seats.iter().find(other);
-            other.map(|other| vec![first.cpu, other.cpu]).ok_or_else(|| {
-            format!("needs two CPUs of {what}, and this may not run on such; see lscpu, and --cpus")
-        })
-        };
+    let with = |other: &dyn Fn(&&CpuLocation) -> bool, what: &str| {
+        let other = seats.iter().find(other);
+        other
+            .map(|other| vec![first.cpu, other.cpu])
+            .ok_or_else(|| {
+                format!("needs two CPUs of {what} that bpfcost may use; see lscpu and --cpus")
+            })
+    };
     match line {
         CacheLine::Own => Ok(vec![first.cpu]),
         CacheLine::Near => with(
@@ -87,7 +88,7 @@ pub(super) fn trial(players: &[u32], batch: Batch) -> Result<Trial, Fault> {
         "changes",
         changes,
         seen,
-        "the other CPU's turn did not come for too long: something else runs there",
+        "the other CPU did not take its turn in time: something else runs there",
     );
     prove(wrong)?;
     let begun = timed.iter().flatten().map(|(begun, _)| *begun).min();

@@ -61,7 +61,7 @@ fn here(chart: &Chart<'_>, prediction: &Prediction, hues: &mut SeriesColours<'_>
     let unit = RateUnit::fit(rates);
     Plot {
         title: format!(
-            "{} a second of all {}: measured here, and predicted on to more CPUs",
+            "{} a second of all {}: measured here, and predicted for more CPUs",
             rows::heading(&chart.operations()),
             text::line(&chart.curves.scaling.over)
         ),

@@ -141,7 +141,7 @@ pub(super) struct PublishedPoint {
     pub(super) predicted: f64,
     /// Whether the point decided a parameter of the model: then it tests nothing.
     pub(super) fitted: bool,
-    /// What a reader should know of the point ("looks like a misprint").
+    /// What a reader should know of the point ("probably a misprint").
     pub(super) note: Option<&'static str>,
 }
 
@@ -318,9 +318,9 @@ impl Published {
         let names: Vec<&str> = self.curves.keys().map(|name| simulated(name).2).collect();
         let fitted = self.fitted.iter().map(|reason| format!("; {reason}"));
         format!(
-            "sockets: {sockets}; cores of each: {cores}; threads of a core: {threads_per_core}{smt}; threads take one \
-             core after another; a transfer of a cache line takes {transfers} times as long as here{chosen}; \
-             {OBJECTS} objects a CPU; what else a call does is fitted at one thread; simulated was {}{}",
+            "sockets: {sockets}; cores of each: {cores}; threads of a core: {threads_per_core}{smt}; threads take \
+             one core after another; a transfer of a cache line takes {transfers} times as long as here{chosen}; \
+             {OBJECTS} objects a CPU; the rest of a call is fitted at one thread; simulated: {}{}",
             names.join(" and "),
             fitted.collect::<String>()
         )

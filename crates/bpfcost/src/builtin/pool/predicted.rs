@@ -65,9 +65,9 @@ fn shown(
     if figures {
         let plots = plot::predicted(chart, prediction, published);
         sections.push(Section::Figures(Figures {
-            title: "What a model predicts".to_owned(),
-            caption: "Solid lines were measured here. Hollow marks are what others published of other machines, \
-                      dashed lines what the model predicts: neither was measured here."
+            title: "Prediction of a model".to_owned(),
+            caption: "Solid lines were measured here. Hollow marks were published, on other machines; dashed lines \
+                are predictions of the model. Neither was measured here."
                 .to_owned(),
             figures: plots.iter().map(curve::figure).collect(),
             ..Figures::default()
@@ -116,12 +116,12 @@ fn lines(prediction: &Prediction) -> String {
         String::new()
     } else {
         format!(
-            " Assumed, not measured: far: {FAR} times near, as this machine has no second socket to measure it with."
+            " Assumed, not measured: far is {FAR} times near, because this machine has no second socket."
         )
     };
     format!(
-        "The model was told what an atomic change of a cache line takes here: {} of one's own, {} of one that \
-         another CPU of the socket had, {} from another socket.{assumed}",
+        "Input of the model, an atomic change of a cache line here: {} if this CPU has the line, {} if another CPU \
+         of the socket has it, {} from another socket.{assumed}",
         ns(lines.own_ns),
         ns(lines.near_ns),
         ns(lines.far_ns)
@@ -140,7 +140,7 @@ fn curves(chart: &Chart<'_>, prediction: &Prediction) -> Table {
     let heads = THREADS.map(|count| Head::number(number::count(u64::from(count))));
     Table {
         title: format!(
-            "Predicted, not measured: {} a second of so many {}, a CPU each, {}",
+            "Predicted, not measured: {} a second of all {}, a CPU each, {}",
             chart.operations(),
             text::line(&scaling.over),
             unit.per_second()
@@ -172,8 +172,8 @@ fn beside(chart: &Chart<'_>, prediction: &Prediction) -> Option<Note> {
     }
     let worst = off.iter().max_by(|a, b| a.0.total_cmp(&b.0))?;
     let text = format!(
-        "Where it can be held against this run ({}; not at the freelist with 2 threads, which the model was \
-         fitted to), the prediction is off by at most {} times ({} with {}).",
+        "Where this run has a measurement ({}; without the freelist with 2 threads, to which the model was \
+         fitted), the prediction is off by a factor of {} at most ({} with {}).",
         number::plural(off.len(), "point"),
         number::fixed(worst.0, 1),
         worst.1,
@@ -225,8 +225,8 @@ fn errors(chart: &Chart<'_>, tables: &[PublishedTable]) -> Table {
         ],
         rows: tables.iter().map(row).collect(),
         captions: vec![format!(
-            "Published elsewhere and predicted by the model: neither was measured here. {} that parameters were \
-             fitted to test nothing, and are left out.",
+            "Published elsewhere and predicted by the model: neither was measured here. Left out: {} to which \
+             parameters were fitted.",
             number::plural(rows.filter(|row| row.fitted).count(), "point")
         )],
         ..Table::default()
@@ -278,7 +278,7 @@ fn points(chart: &Chart<'_>, (table, rows): &PublishedTable) -> Table {
         ],
         rows: rows.iter().map(row).collect(),
         captions: vec![format!(
-            "In {}. Published: {}. The model was told: {}. off: the greater over the smaller.",
+            "In {}. Published: {}. Input of the model: {}. off: the larger divided by the smaller.",
             counted.trim_start(),
             table.source,
             table.inputs()

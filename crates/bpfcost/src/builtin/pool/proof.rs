@@ -53,13 +53,14 @@ impl TrialCounts {
                 "pairs of each thread",
                 batch.0,
                 done,
-                "a thread found no object for so long that all was called off: objects are lost, held for very long, or too few for so many threads",
+                "a thread waited too long for an object: objects are lost, held for very long, or too few for so \
+                 many threads",
             ),
             (
                 "foreign objects",
                 0,
                 sum(|one| one.foreign),
-                "two threads had the same object at once, or one that there is not",
+                "two threads had the same object at once, or one that does not exist",
             ),
             (
                 "uses that the objects counted",
@@ -71,7 +72,7 @@ impl TrialCounts {
                 "objects in the pool afterwards",
                 objects,
                 out.once,
-                "some are lost",
+                "some objects are lost",
             ),
             (
                 "objects that came out twice",
@@ -80,16 +81,16 @@ impl TrialCounts {
                 "an object was in the pool more than once",
             ),
             (
-                "objects that there are not",
+                "objects that do not exist",
                 0,
                 out.strange,
-                "the pool handed out what never went in",
+                "the pool handed out an object that was never put in",
             ),
             (
                 "clock moved",
                 1,
                 moved,
-                "the batch took no time by its clock",
+                "the clock did not advance during the batch",
             ),
         ];
         let mut checks = checks.into_iter();
@@ -234,7 +235,7 @@ mod tests {
         let twice = drained(|drained| drained.again = 1);
         assert_eq!(twice, "objects that came out twice");
         let strange = drained(|drained| drained.strange = 1);
-        assert_eq!(strange, "objects that there are not");
+        assert_eq!(strange, "objects that do not exist");
         let still = check(|seen| {
             for count in &mut seen.counts {
                 count.timed = count.timed.map(|(begun, _)| (begun, begun));

@@ -156,7 +156,7 @@ fn objects(text: &str) -> Result<ObjectCount> {
         Some(each) => within(each, &OBJECTS_PER_CPU).map(ObjectCount::PerCpu),
         None => within(text, &OBJECTS).map(ObjectCount::Total),
     }
-    .context("objects are a number in all, or a number per CPU and object at a time, like 2x")
+    .context("objects is a number in total, or a number per CPU and object at a time, like 2x")
 }
 
 fn within<T: FromStr + PartialOrd + Display>(text: &str, range: &RangeInclusive<T>) -> Result<T> {

@@ -28,7 +28,10 @@ impl Sentinel for Spin {
         }
         black_box(product);
         let elapsed_ns = begun.elapsed().as_nanos() as f64;
-        ensure!(elapsed_ns > 0.0, "the sentinel took no time by its clock");
+        ensure!(
+            elapsed_ns > 0.0,
+            "the clock did not advance during the sentinel"
+        );
         Ok(elapsed_ns / f64::from(OPS))
     }
 }

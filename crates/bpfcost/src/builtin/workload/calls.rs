@@ -19,8 +19,8 @@ const LEAST: f64 = 0.001;
 /// Where the tables of several probes are.
 const EVERY_CALL: &str = "The most frequent calls, by probe: --verbose, or `bpfcost report`.";
 /// How the table is to be read.
-const CAPTION: &str = "From entry to return, waiting included: these are no CPU times. Beyond the ten most frequent \
-                       kinds of a window nothing is known of any.";
+const CAPTION: &str = "Times are from entry to return and include waiting; they are not CPU times. Only the ten \
+    most frequent calls of each window are recorded.";
 
 /// Calls of a kind.
 #[derive(Clone, Copy)]

@@ -43,7 +43,7 @@ fn table(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Table> {
     Some(Table {
         title: overhead.title(&title, state),
         captions: vec![
-            "A server that worked for all of that time has none to spare: throughput shows what a probe costs it."
+            "A server that worked all of that time has none to spare; then throughput shows the cost of a probe."
                 .to_owned(),
         ],
         ..Table::of(columns, &rows)
@@ -65,7 +65,7 @@ fn lost(off: &CaseRecord, sent: f64, received: f64) -> Vec<(&'static str, f64)> 
         ("dropped on the host before QEMU", on_host),
         ("lost inside QEMU", in_qemu),
         ("lost in the guest's socket", in_socket),
-        ("came when the test was over", late),
+        ("arrived after the test", late),
         reached,
     ]
 }
@@ -85,7 +85,7 @@ fn time(off: &CaseRecord, operation: &str) -> Option<[(String, String, f64); 3]>
     };
     Some([
         (
-            "time that the CPUs idled".to_owned(),
+            "idle time of the CPUs".to_owned(),
             number::percent(idle),
             idle,
         ),

@@ -71,7 +71,7 @@ impl ServerInstance {
         match &self.outside {
             Some(outside) => outside
                 .load(&order(context, false), client.limit(context.window_ms))?
-                .context("nothing is told of the load from outside"),
+                .context("the load from outside has no description"),
             None => self
                 .network
                 .at_client(|| LoadClient::of(client).run(context))?,

@@ -49,8 +49,8 @@ impl WatchedService {
         let pids = pids(watch)?;
         let root = *pids
             .first()
-            .with_context(|| format!("{} does not run", named(watch)))?;
-        let start = started(root).with_context(|| format!("{} does not run", named(watch)))?;
+            .with_context(|| format!("{} is not running", named(watch)))?;
+        let start = started(root).with_context(|| format!("{} is not running", named(watch)))?;
         Ok(WatchedService {
             watch: watch.clone(),
             root: (root, start),
@@ -107,7 +107,7 @@ impl WatchedService {
                     return Err(Fault::Enough {
                         code: LET_GO,
                         text: format!(
-                            "The probe was let go after {:.1} s: {why}.",
+                            "The probe was detached after {:.1} s: {why}.",
                             took.as_secs_f64()
                         ),
                     });
@@ -119,8 +119,8 @@ impl WatchedService {
             }
             if self.counts() && done < 1.0 {
                 return Err(Fault::Broken(anyhow!(
-                    "{} did nothing in {:.1} s, so there is nothing to divide its cost by\n  Watch it while it \
-                     has work, or leave --ops away: then its CPU time per second is compared",
+                    "{} did no operation in {:.1} s, so there is no cost per operation\n  Watch it while it has \
+                     work, or drop --ops to compare its CPU time per second",
                     named(&self.watch),
                     took.as_secs_f64()
                 )));
@@ -194,11 +194,11 @@ impl WatchedService {
         let number = find("of --ops", pattern.unwrap_or(ALONE), &printed);
         let advice = match pattern {
             Some(_) => "",
-            None => "\n  It prints more than a number: pick it with --metric",
+            None => "\n  It prints more than a number: pick the number with --metric",
         };
         Ok(number.with_context(|| {
             format!(
-                "what --ops {asked} prints is no count{advice}\n{}",
+                "the output of --ops {asked} is not a count{advice}\n{}",
                 tail(&printed)
             )
         })?)

@@ -235,9 +235,9 @@ fn check(
                 expected: format!("{} ({of})", text(expected)),
                 got: text(got),
                 detail: match seen.lost {
-                    0 => "the probe did not see what the workload did".to_owned(),
+                    0 => "the probe did not count what the workload did".to_owned(),
                     lost => format!(
-                        "the probe lost {lost} of what it saw: its buffer was full, or it could not read"
+                        "the probe lost {lost} events: its buffer was full, or a read failed"
                     ),
                 },
             }));

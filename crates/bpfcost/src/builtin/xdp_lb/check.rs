@@ -40,7 +40,7 @@ pub(super) fn entry(
         check: "lru entry of the last flow".into(),
         expected,
         got,
-        detail: "the table was not asked, or not kept, as this scenario says".into(),
+        detail: "the flow table was not used as this scenario expects".into(),
     };
     if expected != got.map(|entry| entry.real) {
         return Some(problem(

@@ -36,8 +36,8 @@ impl Atlas<'_> {
             let grid = matrix.grid.as_ref().filter(|_| matrix.rows().any(noted));
             last.captions.extend(grid.map(note_caption));
             last.captions.push(format!(
-                "In brackets how a cost changed from the kernel before; nothing where it is the same, or where \
-                 the ranges over loads meet. Sorted by the cost on {}.",
+                "In brackets: the change from the previous kernel; empty where it is the same, or where the ranges \
+                 over loads overlap. Sorted by the cost on {}.",
                 target::label(newest[0])
             ));
         }

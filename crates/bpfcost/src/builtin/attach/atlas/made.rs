@@ -44,7 +44,7 @@ impl Atlas<'_> {
         let emulated: Vec<String> = emulated.collect();
         let left_out = (!emulated.is_empty()).then(|| {
             format!(
-                "Left out: {}. Times of an emulator are neither counts nor those of hardware.",
+                "Left out: {}. Times of an emulator are neither counts nor hardware times.",
                 emulated.join(", ")
             )
         });
