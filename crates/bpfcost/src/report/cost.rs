@@ -106,7 +106,7 @@ fn net(case: &CaseRecord, record: &Record) -> CostText {
         return match words::net(case.net.as_ref(), record.unit).as_str() {
             "" | MISSING => {
                 let floor = case.floor.as_deref().unwrap_or("its floor");
-                let why = format!("there is no number for it without {floor}");
+                let why = format!("there is no net cost without {floor}");
                 CostText {
                     why: Some(text::line(&why)),
                     ..quiet(MISSING)

@@ -61,8 +61,7 @@ pub fn tables(record: &Record, load: EventLoad) -> Vec<Table> {
         return Vec::new();
     };
     if record.unit.is_counted() {
-        let caption =
-            "insn are not ns: counts of instructions do not tell what a rate costs of a core.";
+        let caption = "insn are not ns: counts of instructions do not show the share of a core.";
         return vec![Table {
             title: format!("Rates on {}", target::label(record)),
             captions: vec![caption.to_owned()],
@@ -71,8 +70,8 @@ pub fn tables(record: &Record, load: EventLoad) -> Vec<Table> {
     }
     let shares = load.rate.map(|rate| {
         let title = format!("CPU of one core at {}, percent", per_second(rate, f64::round));
-        let caption = "The rate times the net cost. ±: as far as the 95 % interval reaches; below: not told from \
-                       nothing, by its dearer end.";
+        let caption = "The rate times the net cost. ±: reach of the 95 % interval. below: not distinguishable from \
+            zero; this is the upper end of the interval.";
         table(&grid_table, title, caption, |case| {
             let share = share(case, record, rate)?;
             Some(Cell::number(percent(share, case), share.value))
@@ -80,11 +79,11 @@ pub fn tables(record: &Record, load: EventLoad) -> Vec<Table> {
     });
     let rates = load.budget.map(|budget| {
         let title = format!(
-            "Rates that {} of one core pays for",
+            "Highest rates within {} of one core",
             number::round_percent(budget)
         );
         let caption =
-            "By the dearer end of each 95 % interval, rounded down; empty without an interval.";
+            "From the upper end of each 95 % interval, rounded down; empty without an interval.";
         table(&grid_table, title, caption, |case| {
             let rate = most(case, record, budget)?;
             Some(Cell::number(per_second(rate, f64::floor), rate))
@@ -92,7 +91,7 @@ pub fn tables(record: &Record, load: EventLoad) -> Vec<Table> {
     });
     let mut tables: Vec<Table> = shares.into_iter().chain(rates).collect();
     if let Some(last) = tables.last_mut() {
-        let warm = "Costs are of operations back to back: those that come seldom cost more.";
+        let warm = "Costs are of operations back to back. Rare operations cost more.";
         last.captions.push(warm.to_owned());
         let emulated = target::unit_caption(record).filter(|_| record.machine.emulates_time());
         last.captions.extend(emulated);

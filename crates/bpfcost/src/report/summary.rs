@@ -24,10 +24,10 @@ pub(super) fn of(record: &Record, layout: &ViewLayout<'_>) -> String {
     let start = match record.stop {
         Stop::Interrupted => format!("Interrupted after {}: ", number::duration(record.seconds)),
         Stop::Aborted => match (reason(record), measured(record).next()) {
-            (Some(reason), Some(_)) => format!("{} Until then: ", text::line(&reason.text)),
+            (Some(reason), Some(_)) => format!("{} Before that: ", text::line(&reason.text)),
             (Some(reason), None) => {
                 return format!(
-                    "{} Nothing was measured until then.",
+                    "{} Nothing was measured before that.",
                     text::line(&reason.text)
                 );
             }
@@ -82,7 +82,7 @@ fn costs(record: &Record) -> String {
             ", {} of them the same in every load",
             number::count(same as u64)
         ),
-        (false, Some(width)) => format!(", typically known to ±{width}"),
+        (false, Some(width)) => format!(", typically ±{width}"),
         _ => String::new(),
     };
     match all.as_slice() {

@@ -9,7 +9,8 @@ use crate::{
 pub const EMULATED: &str = "emulated";
 
 /// What an emulated machine tells of CPUs that fight for cache lines.
-pub const NO_SPEED: &str = "emulated: shows misses and correctness, no speed: an emulator has no cache lines to fight for.";
+pub const NO_SPEED: &str = "emulated: shows misses and correctness, not speed; an emulator has no cache-line \
+    contention.";
 
 /// Whether the times of a record are an emulator's. Counts are too, and are what they are.
 pub fn is_emulated(record: &Record) -> bool {
@@ -38,8 +39,8 @@ pub fn kernel(record: &Record) -> String {
 pub fn unit_caption(record: &Record) -> Option<String> {
     if record.unit.is_counted() {
         return Some(
-            "insn are not ns: an instruction counts the same whatever it waits for. Caches, branches \
-             and TLBs are not modelled."
+            "insn are not ns: every instruction counts the same, however long it takes. Caches, branches and TLBs \
+             are not modelled."
                 .to_owned(),
         );
     }
@@ -47,8 +48,8 @@ pub fn unit_caption(record: &Record) -> Option<String> {
         if record.contends {
             NO_SPEED.to_owned()
         } else {
-            "emulated: times of an emulator, not of hardware. They tell neither what hardware takes nor \
-             which of two cases is dearer there."
+            "emulated: times of an emulator, not of hardware. They show neither the cost on hardware nor which of \
+             two cases costs more there."
                 .to_owned()
         }
     })

@@ -14,8 +14,8 @@ use crate::{
 const NAMED: usize = 2;
 
 /// What is not in the numbers.
-const NOT_IN_IT: &str = "What it takes the kernel to come to a program is in no column: the trap of a kprobe or uprobe, \
-                         the call of a tracepoint, the list of a hook. bpfcost run attach measures those.";
+const NOT_IN_IT: &str = "Not in any column: the kernel's way to a program (the trap of a kprobe or uprobe, the \
+    call of a tracepoint, the list of a hook). bpfcost run attach measures it.";
 
 /// The interval as a table of at most so many programs.
 pub(crate) fn render(view: &TopView, most: usize, style: Style) -> String {
@@ -49,8 +49,8 @@ pub(crate) fn render(view: &TopView, most: usize, style: Style) -> String {
         table.notes.extend(missed);
         table.captions = vec![
             format!(
-                "ns/run: by the kernel's own account (bpf_stats), less the {} ns that it shows for a program that does \
-                 nothing. {NOT_IN_IT}",
+                "ns/run: from the kernel's bpf_stats, minus the {} ns that it shows for an empty program. \
+                 {NOT_IN_IT}",
                 fixed(view.tax.inside_ns, 0)
             ),
             account(view),
@@ -120,19 +120,20 @@ fn total(view: &TopView, most: usize) -> String {
 fn missed(view: &TopView) -> Option<String> {
     let missed: u64 = view.programs.iter().map(|one| one.missed).sum();
     let runs = plural(missed as usize, "run");
-    (missed > 0).then(|| format!("{runs} did not happen, for the program ran already on that CPU"))
+    (missed > 0)
+        .then(|| format!("{runs} did not happen: the program was already running on that CPU"))
 }
 
 /// What looking costs.
 fn account(view: &TopView) -> String {
     match (view.tax.whole_ns, view.total.account_of_cpu) {
         (Some(ns), Some(share)) => format!(
-            "Keeping that account costs besides, as long as this runs: {} ns a run, {} of a CPU.",
+            "bpf_stats itself costs {} ns a run, {} of a CPU, while bpfcost top runs.",
             fixed(ns, 0),
             percent(share)
         ),
-        _ => "That account was kept before this began (kernel.bpf_stats_enabled, or another program like this one), \
-              and costs besides: two clock reads a run. Here it can't be told how much."
+        _ => "bpf_stats was already on (kernel.bpf_stats_enabled, or another tool). It costs two clock reads a \
+            run; bpfcost can't measure that while it is on."
             .to_owned(),
     }
 }

@@ -27,18 +27,18 @@ const BATCHES: TrialWords = TrialWords {
     name: "batch means",
     noun: "trials",
     one: "one batch",
-    epochs: "epochs, everything loaded afresh",
+    epochs: "epochs, each with everything loaded afresh",
     programs: "Timed programs",
-    percentiles: "Percentiles are of batch means, each over many operations: never read them as the latency of one \
-                  operation.",
+    percentiles: "Percentiles are of batch means over many operations; they are not latencies of single \
+        operations.",
 };
 
 /// Instructions that were counted.
 const COUNTS: TrialWords = TrialWords {
     name: "trials",
-    one: "what one batch adds over another half as long",
-    percentiles: "A trial is what a batch of twice as many operations adds, over their number. The cost is the value on \
-                  which most trials agree; where they agree on none, their mean.",
+    one: "the difference between a batch and one half as long",
+    percentiles: "A trial is the difference between batches of 2N and N operations, divided by N. The cost is the \
+        value on which most trials agree, or their mean if they agree on none.",
     ..BATCHES
 };
 
@@ -47,9 +47,9 @@ const WINDOWS: TrialWords = TrialWords {
     name: "windows",
     noun: "windows",
     one: "one window of the workload",
-    epochs: "epochs, the server started anew",
+    epochs: "epochs, each with a fresh server",
     programs: "CPU time of",
-    percentiles: "Percentiles are of windows, each over many operations: the latency of operations is told apart.",
+    percentiles: "Percentiles are of windows over many operations; latencies of operations are separate values.",
 };
 
 /// The words for the trials of a record.

@@ -86,8 +86,8 @@ fn cost_by_batch(record: &Record, warnings: &[&Warning]) -> Option<String> {
     named.extend((more > 0).then(|| format!("{more} more")));
     (!cases.is_empty()).then(|| {
         format!(
-            "in {} cases twice the operations did not take twice {} (2.00 ± 5 % expected): {}. Their cost per operation \
-             depends on the batch, or the machine was disturbed meanwhile.",
+            "in {} cases twice the operations did not take twice {} (2.00 ± 5 % expected): {}. Their cost per \
+             operation depends on the size of the batch, or something disturbed the machine.",
             cases.len(),
             words::as_much(record.unit),
             named.join(", ")

@@ -125,7 +125,7 @@ pub fn notes(case: &CaseRecord, record: &Record) -> Vec<Note> {
     let modes = (raw.modes.len() > 1).then(|| modes(raw));
     let state = (raw.repeats == Some(0)).then(|| {
         let [low, high] = [raw.min, raw.max].map(|end| value(end, None, record.unit));
-        format!("depends on a state: trials from {low} to {high}")
+        format!("depends on state: trials range from {low} to {high}")
     });
     let few = (raw.ci95.is_none() && !counted).then(|| {
         let epochs = number::plural(raw.epochs, "epoch");
@@ -234,13 +234,13 @@ pub fn verdict(comparison: &ComparisonRecord, record: &Record) -> (String, Tone)
     let mut words = match (comparison.verdict, detectable) {
         (VerdictRecord::Same, _) if record.asked.margin > 0.0 => {
             let (relative, _) = relative(comparison);
-            format!("{word} ({relative}, below the {margin} that matters)")
+            format!("{word} ({relative}, within ±{margin})")
         }
         (VerdictRecord::Unresolved, Some(loads)) if record.unit.is_counted() => {
             format!("{word}: loads alone differ by {loads}")
         }
         (VerdictRecord::Unresolved, seen) if !record.unit.is_counted() => {
-            let seen = seen.map(|seen| format!("would have seen {seen}"));
+            let seen = seen.map(|seen| format!("could detect {seen}"));
             let resolve = resolve
                 .map(|seconds| format!("{} would resolve {margin}", number::duration(seconds)));
             with_parts(word, seen.into_iter().chain(resolve))
@@ -283,9 +283,9 @@ pub fn relative(comparison: &ComparisonRecord) -> (String, String) {
 pub fn stop(stop: Stop) -> &'static str {
     match stop {
         Stop::Precision => "every interval was narrow enough",
-        Stop::Time => "the time was used up",
+        Stop::Time => "the time was up",
         Stop::Rounds => "the first look was reached",
-        Stop::Aborted => "it was let go",
+        Stop::Aborted => "it was aborted",
         Stop::Interrupted => "it was interrupted",
     }
 }
@@ -295,13 +295,13 @@ pub fn cost_caption(record: &Record) -> String {
     let unit = record.unit;
     if unit.is_counted() {
         format!(
-            "cost: {unit}, retired instructions per operation, with how they spread over loads. net: without what the \
-             harness costs."
+            "cost: {unit}, retired instructions per operation, and their spread over loads. net: cost minus the \
+             harness."
         )
     } else {
         format!(
-            "cost: {unit} as measured, the estimate over epochs with its 95 % interval. net: without what the harness \
-             costs, a range where overlap in the CPU leaves it open."
+            "cost: {unit} as measured, the estimate over epochs with its 95 % interval. net: cost minus the \
+             harness, a range where overlap in the CPU leaves it open."
         )
     }
 }
@@ -309,16 +309,16 @@ pub fn cost_caption(record: &Record) -> String {
 /// What to know to read the comparisons of this record.
 pub fn pair_caption(record: &Record) -> String {
     if record.unit.is_counted() {
-        "Differences of counts have no interval. same: equal in every load; more or less: the loads of one and \
-                 of the other do not meet."
+        "Differences of counts have no interval. same: equal in every load. more or less: the ranges over loads do \
+         not overlap."
             .to_owned()
     } else {
         let all = match record.comparisons.len() {
             0 | 1 => String::new(),
-            several => format!(", verdicts allow for all {several} of them"),
+            several => format!(", and the verdicts account for all {several} of them"),
         };
         format!(
-            "Differences are taken within epochs; intervals are 95 % for each comparison alone{all}."
+            "Differences are within epochs. Each 95 % interval is for its comparison alone{all}."
         )
     }
 }
@@ -328,13 +328,13 @@ pub fn memory_caption(record: &Record) -> Option<String> {
     let machine = &record.machine;
     let parts = [
         (machine.kernel_bytes, "in the kernel"),
-        (machine.user_bytes, "in this program"),
+        (machine.user_bytes, "in this process"),
     ];
     let sizes = parts.into_iter();
     let sizes =
         sizes.filter_map(|(bytes, place)| Some(format!("{} {place}", number::bytes(bytes?))));
     let sizes: Vec<String> = sizes.collect();
-    (!sizes.is_empty()).then(|| format!("Memory at most: {}.", sizes.join(", ")))
+    (!sizes.is_empty()).then(|| format!("Peak memory: {}.", sizes.join(", ")))
 }
 
 /// What to know below the costs of a record, most important first.
@@ -357,7 +357,8 @@ pub fn session_caption(record: &Record) -> Option<String> {
     let spread = record.spread.session.filter(|spread| spread.is_finite());
     let size = spread.map(|spread| format!(" ({} by self-test)", number::percent(spread / 100.0)));
     Some(format!(
-        "Two sessions minutes apart differ by more than an interval{}: to compare two things, measure them in one run.",
+        "Two sessions minutes apart differ by more than an interval{}. To compare two things, measure them in one \
+         run.",
         size.unwrap_or_default()
     ))
 }

@@ -47,7 +47,7 @@ fn test_case(change: &Change, threshold: f64) -> TestCase {
     let (relative, interval) = relative(change);
     let (verdict, _) = verdict(change, threshold, &relative);
     let unit = match change.baseline {
-        Some(_) => "of what it takes without the probe".to_owned(),
+        Some(_) => "of the CPU time without the probe".to_owned(),
         None => change.unit.to_string(),
     };
     let words = format!(

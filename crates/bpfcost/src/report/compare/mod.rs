@@ -132,7 +132,7 @@ fn verdict(change: &Change, threshold: f64, relative: &str) -> (String, Tone) {
         ChangeOutcome::Unresolved => {
             let seen = change.detectable.filter(|percent| percent.is_finite());
             let seen =
-                seen.map(|percent| format!("would have seen {}", number::percent(percent / 100.0)));
+                seen.map(|percent| format!("could detect {}", number::percent(percent / 100.0)));
             let words = words::with_parts("unresolved", seen.into_iter().chain(note));
             (words, Tone::Open)
         }
@@ -147,11 +147,12 @@ pub fn sentence(changes: &Changes) -> String {
         let cases = changes.cases.iter();
         cases.filter(|change| change.outcome == outcome).count()
     };
-    let over = format!("cost more by over {limit}");
+    let over = format!("cost over {limit} more");
+    let under = format!("cost over {limit} less");
     let within = format!("are the same within ±{limit}");
     let parts = number::counts(&[
         (count(ChangeOutcome::Regressed), &over),
-        (count(ChangeOutcome::Improved), "cost less by as much"),
+        (count(ChangeOutcome::Improved), &under),
         (count(ChangeOutcome::Same), &within),
         (count(ChangeOutcome::Unresolved), "are unresolved"),
         (count(ChangeOutcome::Invalid), "are INVALID"),
@@ -179,17 +180,17 @@ fn captions(changes: &Changes) -> Vec<String> {
     let captions = [
         (
             any(&|change| !timed(change)),
-            "insn/op: counts of instructions, which have no interval. insn are not ns: caches, branches and TLBs are \
-             not modelled.",
+            "insn/op are counts of instructions; they have no interval. insn are not ns: caches, branches and TLBs \
+             are not modelled.",
         ),
         (
             any(&|change| timed(change) && change.baseline.is_some()),
-            "With a probe, old and new are what it adds to CPU time within a run; the change is of all CPU time that \
-             is counted with it.",
+            "For a probe, old and new are the share of CPU time that it adds within a run; the change is in the \
+             CPU time with the probe.",
         ),
         (
             any(&widened),
-            "Old and new are different sessions: their intervals are widened by how much sessions differ.",
+            "Old and new are different sessions; the intervals include the spread between sessions.",
         ),
     ];
     let captions = captions.into_iter().filter(|one| one.0);

@@ -15,7 +15,7 @@ pub(crate) fn key(record: &Record) -> String {
     let margin = record.asked.margin;
     if margin > 0.0 {
         format!(
-            "<span class=\"key\"><i class=\"k-margin\"></i> differences below {}, too small to matter</span>",
+            "<span class=\"key\"><i class=\"k-margin\"></i> differences within ±{}: same</span>",
             number::round_percent(margin)
         )
     } else {

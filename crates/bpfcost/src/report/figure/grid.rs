@@ -11,8 +11,7 @@ use crate::report::{
 const SHADES: f64 = 6.0;
 
 /// What its shades mean.
-pub(crate) const KEY: &str =
-    "<span class=\"key\"><i class=\"k-cost\"></i> dearer is stronger, by the logarithm</span>";
+pub(crate) const KEY: &str = "<span class=\"key\"><i class=\"k-cost\"></i> stronger colour: higher cost, on a log scale</span>";
 
 /// The figure.
 pub(crate) fn render(grid_table: &GridTable<'_>) -> String {

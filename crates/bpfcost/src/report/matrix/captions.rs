@@ -13,7 +13,7 @@ impl Matrix<'_> {
         let mut captions = Vec::new();
         captions.extend(self.grid.as_ref().map(|grid| {
             let net = text::line(&grid.net);
-            format!("Costs are net: {net}. What is compared is net too. Sorted by the cost on the first target.")
+            format!("Costs are net: {net}. Comparisons are of net too. Sorted by the cost on the first target.")
         }));
         let mut cells = self.rows().flat_map(|row| &row.cells);
         let noted = cells.any(|cell| !cell.text.note.is_empty());
@@ -26,8 +26,7 @@ impl Matrix<'_> {
         let compared = (0..columns.len()).filter(|at| self.heads[*at].against.is_some());
         let (counted, timed): (Vec<usize>, Vec<usize>) = compared.partition(counts);
         if !counted.is_empty() {
-            let differ = "Counts differ where the loads on one kernel and on the other do not meet; same means equal in \
-                          every load.";
+            let differ = "Counts differ where their ranges over loads do not overlap. same: equal in every load.";
             captions.push(differ.to_owned());
         }
         let firsts = columns.iter().filter(|one| one.against == Reference::First);
@@ -41,10 +40,10 @@ impl Matrix<'_> {
                 .sum();
             let margins = columns.iter().map(|one| one.record.asked.margin);
             captions.push(format!(
-                "Times are those of separate sessions: 95 % intervals of differences are widened by {}{}, verdicts allow \
-                 for all {all} comparisons; same: surely within {}.",
+                "Times are from separate sessions: the 95 % intervals of differences are widened by {}{}. The \
+                 verdicts account for all {all} comparisons. same: certainly within {}.",
                 number::round_percent(share),
-                if known { "" } else { ", which is assumed without self-test" },
+                if known { "" } else { " (assumed without self-test)" },
                 number::round_percent(margins.fold(0.0, f64::max))
             ));
         }
@@ -65,7 +64,7 @@ impl Matrix<'_> {
         }
         if self.cross_target.left_out > 0 {
             let sessions = number::plural(self.cross_target.left_out, "earlier session");
-            captions.push(format!("Of the same targets, {sessions} left out here."));
+            captions.push(format!("Not shown: {sessions} of the same targets."));
         }
         captions
     }

@@ -77,14 +77,14 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
     large.sort_by(|a, b| size(b).total_cmp(&size(a)));
     let named = large.len().min(MOST);
     let caption = match large.len() - named {
-        0 if named == 0 => format!("No case got dearer or cheaper by over {over}."),
+        0 if named == 0 => format!("No case changed by over {over}."),
         0 => format!(
             "Each value of {} that changed with {} {} is listed once.",
             text::line(&grid.rows),
             text::line(&grid.columns),
             text::line(first)
         ),
-        more => format!("{more} more changed by less than these."),
+        more => format!("{more} more changed less."),
     };
     large.truncate(named);
     large.sort_by(|a, b| b.difference.relative.total_cmp(&a.difference.relative));
@@ -105,7 +105,7 @@ fn table(matrix: &Matrix<'_>, grid: &Grid, columns: [usize; 2]) -> Table {
     ];
     Table {
         title: format!(
-            "{} against {}: dearer or cheaper by over {over}",
+            "{} against {}: changes over {over}",
             here.label, there.label
         ),
         captions: vec![caption],

@@ -15,7 +15,7 @@ pub fn sentence(matrix: &Matrix<'_>) -> String {
         .filter_map(|at| differs(matrix, at))
         .collect();
     if clauses.is_empty() {
-        clauses.push("they measure in different ways, nothing is compared".to_owned());
+        clauses.push("they measure in different ways and are not compared".to_owned());
     }
     for (column, head) in matrix.cross_target.columns.iter().zip(&matrix.heads) {
         let count = |status| {

@@ -18,8 +18,8 @@ const KEY: &str = "<span class=\"key\"><i class=\"k-heat less\"></i> ▼ costs l
     <span class=\"key\"><i class=\"k-heat same\"></i> = the same</span> \
     <span class=\"key\"><i class=\"k-heat open\"></i> ? unresolved</span>";
 /// How to read the figure.
-const SHADES: &str = "Stronger beyond 1\u{A0}%, 5\u{A0}% and 20\u{A0}%. Targets that are not compared show \
-                      what a case costs there.";
+const SHADES: &str = "Stronger colours beyond 1\u{A0}%, 5\u{A0}% and 20\u{A0}%. Targets without a comparison show \
+    the cost.";
 
 /// Several targets side by side. Except in a short view, the records follow in full.
 pub fn view(matrix: &Matrix<'_>, detail: Detail) -> View {

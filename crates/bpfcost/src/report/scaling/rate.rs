@@ -124,7 +124,7 @@ fn marks_caption(chart: &Chart<'_>, group: &CurveGroup<'_>) -> String {
             speed && points().any(|point| chart.is_unfair(point)),
             format!("{UNFAIR_MARK} unfair: Jain's index over the threads' rates is below {FAIR}."),
         ),
-        (true, "±: as far as the 95 % interval reaches.".to_owned()),
+        (true, "±: reach of the 95 % interval.".to_owned()),
         (
             group.counts().iter().any(|count| *count > cpus),
             format!("Beyond {cpus}, {over} share CPUs."),
@@ -283,20 +283,23 @@ fn point_caption(chart: &Chart<'_>, columns: &[&RateColumn<'_>]) -> String {
         (
             unit.as_str(),
             format!(
-                "{unit}: what one {} takes each of the {over}.",
+                "{unit}: time of one {} for each of the {over}.",
                 chart.operation()
             ),
         ),
-        ("speed-up", format!("speed-up: against the fewest {over}.")),
+        (
+            "speed-up",
+            format!("speed-up: relative to the fewest {over}."),
+        ),
         (
             "efficiency",
-            "efficiency: that, of what as many CPUs could give.".to_owned(),
+            "efficiency: speed-up as a share of what that many CPUs could give.".to_owned(),
         ),
         (
             "p50 ns",
             format!(
-                "p50, p99, p99.9: of single {}, timed one by one in a pass of their own; reading the clock is part \
-                 of them{clock}.",
+                "p50, p99, p99.9: of single {}, timed one by one in a separate pass. They include a clock \
+                 read{clock}.",
                 chart.operations()
             ),
         ),
@@ -330,7 +333,7 @@ fn changed(chart: &Chart<'_>) -> Option<Table> {
             Some(chart.rate_cell(point, false))
         };
         let name = match group.apart.as_str() {
-            "" => "as usual".to_owned(),
+            "" => "default".to_owned(),
             apart => text::line(apart),
         };
         row((name, series.iter().map(cell).collect()))
@@ -338,7 +341,7 @@ fn changed(chart: &Chart<'_>) -> Option<Table> {
     let heads = series.iter().map(|name| Head::number(text::line(name)));
     Some(Table {
         title: format!(
-            "Under other circumstances, {}, {}",
+            "Other conditions, {}, {}",
             chart.at(threads).trim_end_matches(','),
             chart.rate_unit.per_second()
         ),

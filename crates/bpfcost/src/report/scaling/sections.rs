@@ -27,13 +27,8 @@ impl Chart<'_> {
         let mut figures = groups.map(|group| curve::figure(&plot::measured(self, group)));
         let none = String::new;
         let usual = Vec::from_iter(figures.next());
-        let usual = Figures::of("Who scales", none(), self.caption(), usual);
-        let others = Figures::of(
-            "Under other circumstances",
-            none(),
-            none(),
-            figures.collect(),
-        );
+        let usual = Figures::of("Scaling", none(), self.caption(), usual);
+        let others = Figures::of("Other conditions", none(), none(), figures.collect());
         let order = Order::Small;
         let others = others.map(|others| Figures { order, ..others });
         usual
@@ -45,13 +40,13 @@ impl Chart<'_> {
 
     fn caption(&self) -> String {
         let ring = if self.tells_speed {
-            " A ring is the knee: the fewest that reach 95 % of the curve's best."
+            " A ring marks the knee: the fewest that reach 95 % of the curve's best."
         } else {
             ""
         };
         format!(
-            "Both axes are logarithmic. Bars are 95 % intervals.{ring} The upright line stands at {}: to the right of \
-             it, {} share them.",
+            "Both axes are logarithmic. Bars are 95 % intervals.{ring} The vertical line is at {}; to its right, \
+             {} share CPUs.",
             number::plural(self.curves.cpus as usize, "CPU"),
             text::line(&self.curves.scaling.over)
         )

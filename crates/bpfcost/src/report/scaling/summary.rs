@@ -22,8 +22,7 @@ pub fn sentence(chart: &Chart<'_>) -> Option<String> {
     let shares: Vec<f64> = missing.filter_map(|point| point.case.misses()).collect();
     let worst = missed::share(shares.iter().copied().fold(0.0, f64::max));
     Some(format!(
-        "{start}: {} proved right; {} of them with misses, at worst of {worst}; an emulated machine tells nothing of \
-         speed here",
+        "{start}: {} valid; {} of them with misses, at worst {worst}; an emulated machine does not show speed here",
         number::plural(rated, "point"),
         shares.len()
     ))
@@ -50,7 +49,7 @@ fn fastest(chart: &Chart<'_>) -> Option<String> {
         };
     let best = match curves[1..].iter().take_while(|other| alike(other)).count() {
         0 => format!("{} does", text::line(first.0.series)),
-        more => format!("{} that are not told apart do", more + 1),
+        more => format!("the best {}, not distinguishable, do", more + 1),
     };
     if curves.len() == 1 || alike(last) {
         return Some(format!("{at} {best} {}{unit}", plain(first.2)));

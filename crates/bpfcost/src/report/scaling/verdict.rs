@@ -60,13 +60,12 @@ pub(super) fn table(chart: &Chart<'_>) -> Option<Table> {
     });
     (!rows.is_empty()).then(|| Table {
         title: format!(
-            "What differs from what: the {} of one {}, relative",
+            "Relative differences: {} of one {}",
             record.unit,
             chart.operation()
         ),
         captions: vec![format!(
-            "▼ costs less, ▲ costs more, = the same within {}, ? unresolved; ±: as far as the 95 % \
-             interval reaches. {}",
+            "▼ costs less, ▲ costs more, = the same within {}, ? unresolved. ±: reach of the 95 % interval. {}",
             number::round_percent(record.asked.margin),
             words::pair_caption(record)
         )],

@@ -51,7 +51,7 @@ fn facts(record: &Record) -> Vec<Fact> {
     let width = summary::typical_half_width(record).map(number::percent);
     let precision = if record.unit.is_counted() {
         Fact::new(
-            "cases that count the same in every load",
+            "cases with the same count in every load",
             number::count(summary::same_in_every_load(record) as u64),
         )
     } else {

@@ -142,8 +142,8 @@ pub(super) fn cpus(record: &Record, detail: Detail) -> Option<Table> {
     Some(Table {
         title: title(detail, "Each CPU, and all together"),
         captions: vec![
-            "Medians over trials. together: the rates of all CPUs added up; overlap: the part of the time in which \
-             all of them ran."
+            "Medians over trials. together: the sum of the rates of all CPUs. overlap: the share of the time in \
+             which all of them ran."
                 .to_owned(),
         ],
         ..table
@@ -263,9 +263,9 @@ pub(super) fn intervals(groups: &[RowGroup<'_>], record: &Record) -> Option<Sect
     };
     let below = [words::session_caption(record), target::identity(record)];
     let figures = Figures::of(
-        "What each case costs",
+        "Costs",
         figure::interval::key(record),
-        "Every axis starts at zero, and each group has its own.".to_owned(),
+        "Each group has its own axis, from zero.".to_owned(),
         groups.iter().map(figure).collect(),
     )?;
     Some(Section::Figures(Figures {
@@ -278,10 +278,9 @@ pub(super) fn intervals(groups: &[RowGroup<'_>], record: &Record) -> Option<Sect
 pub(super) fn forest(pairs: &[PairRow<'_>], record: &Record) -> Option<Section> {
     let figure = (!pairs.is_empty()).then(|| figure::forest::render(pairs, record).into());
     let figures = Figures::of(
-        "What differs from what",
+        "Differences",
         figure::forest::key(record),
-        "Relative differences, with the intervals of those that have one. The axis is even near zero and logarithmic \
-         beyond."
+        "Relative differences, with their intervals. The axis is linear near zero and logarithmic beyond."
             .to_owned(),
         figure.into_iter().collect(),
     );
@@ -294,8 +293,9 @@ pub(super) fn strips(record: &Record) -> Option<Section> {
     cases
         .retain(|case| case.status == Status::Ok && case.samples.iter().any(|one| !one.is_empty()));
     let mut caption = format!(
-        "Each trial is {}, in the order in which they ran, epoch by epoch; none is left out. Of many, a line goes over \
-         those that fall together, darker over their middle half. The line is the estimate, a band its interval.",
+        "Each trial is {}. Trials are in the order of the run, epoch by epoch; none is left out. Where they are \
+         dense, a stroke covers them, darker over their middle half. The line is the estimate, the band its \
+         interval.",
         trials::words(record).one
     );
     if cases.len() > MOST_STRIPS {

@@ -121,7 +121,7 @@ impl<'a> GridTable<'a> {
         if detail == Detail::Page {
             let below = self.notes().into_iter().chain(remedies).chain(identity);
             let figures = Figures {
-                title: "What each way costs".to_owned(),
+                title: "Costs".to_owned(),
                 key: figure::grid::KEY.to_owned(),
                 caption: self.caption(),
                 figures: vec![figure::grid::render(self).into()],
@@ -204,19 +204,19 @@ impl<'a> GridTable<'a> {
             (
                 true,
                 format!(
-                    "Every number is net, in {}: {net}. Sorted by the first column.",
+                    "Costs are net, in {}: {net}. Sorted by the first column.",
                     record.unit
                 ),
             ),
             (self.floors_differ(), text::line(&grid.floors)),
             (
                 counted && any(&|text| !text.range.is_empty()),
-                "a–b: the count goes by the load, from a to b.".to_owned(),
+                "a–b: the count differs between loads, from a to b.".to_owned(),
             ),
             (!counted, "±: half of the 95\u{A0}% interval.".to_owned()),
             (
                 any(&|text| text.value == NOTHING),
-                format!("{NOTHING}: not told from its floor."),
+                format!("{NOTHING}: not distinguishable from its floor."),
             ),
             (any(&|text| !text.note.is_empty()), note_caption(grid)),
         ];
@@ -322,9 +322,9 @@ pub fn sentence(grid_table: &GridTable<'_>) -> Option<String> {
     );
     let (first, last) = (costs.first()?, costs.last()?);
     Some(match costs.len() {
-        1 => format!("{start} {}", named(first)),
+        1 => format!("{start}, {}", named(first)),
         all => format!(
-            "{start} {all} cost from {} to {}",
+            "{start}, {all} cases cost from {} to {}",
             named(first),
             named(last)
         ),

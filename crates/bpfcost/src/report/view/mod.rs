@@ -137,7 +137,7 @@ fn unknown(record: &Record) -> Option<Section> {
     let name = text::line(name);
     Some(Section::Prose(Prose {
         paragraphs: vec![format!(
-            "This record asks for the layout `{name}`, which a newer bpfcost knows. Here every case stands by itself."
+            "This record uses the layout `{name}` of a newer bpfcost. This view lists every case by itself."
         )],
         tone: Tone::Open,
         ..Prose::default()

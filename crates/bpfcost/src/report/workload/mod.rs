@@ -63,7 +63,8 @@ impl<'a> WorkloadReport<'a> {
         let record = self.states.record;
         let noise = record.spread.noise.map(|[low, high]| {
             let (_, interval) = number::change(0.0, Some([low, high].map(|end| end / 100.0)));
-            format!("Off against off in this run: {interval} %; a probe that does nothing reads like that.")
+            format!("No probe against no probe in this run: {interval} %. A probe that does nothing would read \
+                like that.")
         });
         let headline = (&self.headline.name, record.asked.margin);
         let metrics = self.metrics.iter();
@@ -72,8 +73,8 @@ impl<'a> WorkloadReport<'a> {
         let margins =
             margins.map(|(name, margin)| format!("{name} {}", number::round_percent(margin)));
         let read = format!(
-            "Differences are taken on the same server, intervals are 95 %. Compare probes within one run: runs differ \
-             by more. What matters: {}.",
+            "Differences are on the same server, with 95 % intervals. Compare probes within one run: runs differ \
+             by more. Margins for same: {}.",
             margins.collect::<Vec<_>>().join("; ")
         );
         let sources = record.machine.programs.as_deref().filter(|_| all);

@@ -32,7 +32,7 @@ const PERCENTILES: [(&str, &str, f64); 8] = [
 const PARTS: [(&str, &str); 3] = [
     ("server_ns", "server"),
     ("client_ns", "clients"),
-    ("tool_ns", "the probe's own tool"),
+    ("tool_ns", "the probe's tool"),
 ];
 
 /// CPU time and throughput along a factor, a figure each; none where its values are no sizes.
@@ -173,7 +173,7 @@ fn stack(overhead: &WorkloadReport<'_>, state: &State<'_>) -> Option<Stack> {
     let parts = PARTS.iter().map(|part| part.1).chain([rest]);
     let operation = text::line(&overhead.states.workload.operation);
     (!bars.is_empty()).then(|| Stack {
-        title: overhead.title(&format!("CPU time per {operation} by where it goes"), state),
+        title: overhead.title(&format!("Parts of the CPU time per {operation}"), state),
         unit: scale.unit,
         parts: parts.map(str::to_owned).collect(),
         bars,

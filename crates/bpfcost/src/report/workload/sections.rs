@@ -15,14 +15,14 @@ use crate::{
 /// Cases beside each other in a table: so many find room on paper.
 const BESIDE: usize = 6;
 /// How to read curves along a factor.
-const CURVES: &str = "Both axes are logarithmic. Bars are 95 % intervals, of servers that were started anew: \
-                      differences on the same server are known better, and stand in the tables.";
+const CURVES: &str = "Both axes are logarithmic. Bars are 95 % intervals over epochs, each with a fresh server. \
+    Differences on the same server are more precise; the tables show them.";
 /// How to read bars of CPU time.
-const STACKS: &str = "All of the machine while the load ran, by whose processes used it. The line is the 95 % interval \
-                      of the whole. The rest is the kernel's own work for everybody, and whatever else ran.";
+const STACKS: &str = "CPU time of the whole machine while the load ran, by process. The line is the 95 % interval \
+    of the total. The rest is kernel work for all processes, and all other processes.";
 /// How to read distributions.
-const LATENCIES: &str = "Read at the percentiles that the client reports, with 95 % intervals over epochs. A client that waits for \
-                         each answer before it asks again hides the longest; one at a fixed rate does not.";
+const LATENCIES: &str = "At the percentiles that the client reports, with 95 % intervals over epochs. A client \
+    that waits for each answer before its next request hides the longest latencies; one at a fixed rate does not.";
 
 impl WorkloadReport<'_> {
     /// What leads a view.
@@ -48,7 +48,7 @@ impl WorkloadReport<'_> {
         sections.extend(small("How it grows", CURVES, curves));
         sections.extend(table_sections(tables));
         sections.extend(small("Where the CPU time goes", STACKS, stacks));
-        sections.extend(small("How long operations take", LATENCIES, latencies));
+        sections.extend(small("Latency of operations", LATENCIES, latencies));
         sections.extend(table_sections(details));
         sections.extend(self.how_to_read());
         sections.extend(table_sections(self.values()));
@@ -112,8 +112,8 @@ impl WorkloadReport<'_> {
                     _ => "All values".to_owned(),
                 },
                 captions: vec![
-                    "Values over epochs, with how far their 95\u{A0}% intervals reach; CPU times (_ns) per \
-                     operation. Percentiles of latency are those of a window, of which the middle one counts."
+                    "Values over epochs; ±: reach of the 95\u{A0}% interval. CPU times (_ns) are per operation. \
+                     Percentiles of latency are those of the median window."
                         .to_owned(),
                 ],
                 ..Table::of(columns, &rows)

@@ -26,16 +26,23 @@ struct ProbeCost<'a> {
 /// The record in a sentence without its end; `None` where nothing was compared.
 pub(in crate::report) fn sentence(overhead: &WorkloadReport<'_>) -> Option<String> {
     let costs = costs(overhead);
-    let dearest = costs.first()?;
-    let count = match probes(&costs, |_| true) {
-        1 => String::new(),
-        many => format!("{many} probes, dearest: "),
+    let most_expensive = costs.first()?;
+    let (lead, clause) = (lead(overhead, &costs), clause(overhead, most_expensive));
+    let highest = match (probes(&costs, |_| true), lead.as_str()) {
+        (1, _) => String::new(),
+        (many, "") => format!("The most expensive of {many} probes, "),
+        (_, lead) if lead.ends_with(". ") => "The most expensive, ".to_owned(),
+        (many, _) => format!("the most expensive of {many} probes, "),
     };
-    let (lead, clause) = (lead(overhead, &costs), clause(overhead, dearest));
-    Some(format!("{lead}{count}{clause}{}", remedy(&costs)))
+    let comma = if highest.is_empty() { "" } else { "," };
+    let (probe, cost) = clause;
+    Some(format!(
+        "{lead}{highest}{probe}{comma} {cost}{}",
+        remedy(&costs)
+    ))
 }
 
-/// What every probe costs in every state, dearest first.
+/// What every probe costs in every state, the most expensive first.
 fn costs<'a>(overhead: &'a WorkloadReport<'_>) -> Vec<ProbeCost<'a>> {
     let mut costs = Vec::new();
     for state in &overhead.states.all {
@@ -81,26 +88,29 @@ fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
         .filter(|_| costs.iter().any(|cost| cost.comparison.budget.is_some()))
     {
         Some(budget) => {
-            let words = match (probes(costs, over), probes(costs, |_| true)) {
-                (0, _) if any(BudgetVerdict::CantTell) => "Can't tell yet".to_owned(),
-                (0, _) => "Within budget".to_owned(),
-                (_, 1) => "Over budget".to_owned(),
-                (over, all) => format!("{over} of {all} over budget"),
-            };
-            format!("{words} ({}): ", number::round_percent(budget))
+            let budget = format!("the budget of {}", number::round_percent(budget));
+            match (probes(costs, over), probes(costs, |_| true)) {
+                (0, _) if any(BudgetVerdict::CantTell) => {
+                    format!("Not resolved yet for {budget}: ")
+                }
+                (0, _) => format!("Within {budget}: "),
+                (_, 1) => format!("Over {budget}: "),
+                (1, all) => format!("1 of {all} probes is over {budget}. "),
+                (over, all) => format!("{over} of {all} probes are over {budget}. "),
+            }
         }
         None if every(VerdictRecord::Same) => {
             let margin = number::round_percent(asked.margin);
-            format!("No difference that matters ({margin}): ")
+            format!("No difference beyond ±{margin}: ")
         }
-        None if every(VerdictRecord::Unresolved) => "Can't tell yet: ".to_owned(),
+        None if every(VerdictRecord::Unresolved) => "Not resolved yet: ".to_owned(),
         None => String::new(),
     }
 }
 
 /// How long it would take to resolve what is not.
 fn remedy(costs: &[ProbeCost<'_>]) -> String {
-    // Who keeps to the budget, or does not, need not wait.
+    // A verdict on the budget is final.
     let waits = costs
         .iter()
         .filter_map(|cost| match cost.comparison.budget {
@@ -109,14 +119,14 @@ fn remedy(costs: &[ProbeCost<'_>]) -> String {
             None => cost.comparison.resolve_s,
         });
     match waits.fold(0.0, f64::max).ceil() {
-        seconds if seconds > MOST_S => "; at this noise no day would tell".to_owned(),
-        seconds if seconds > 0.0 => format!("; --time {seconds:.0}s would tell"),
+        seconds if seconds > MOST_S => "; at this noise a day would not resolve it".to_owned(),
+        seconds if seconds > 0.0 => format!("; --time {seconds:.0}s would resolve it"),
         _ => String::new(),
     }
 }
 
-/// `bpftrace costs redis 1.9 % more CPU per command (95 %: 1.1 to 2.7), target bystander`.
-fn clause(overhead: &WorkloadReport<'_>, cost: &ProbeCost<'_>) -> String {
+/// `bpftrace`, and `costs redis 1.9 % more CPU per command (95 %: 1.1 to 2.7), target bystander`.
+fn clause(overhead: &WorkloadReport<'_>, cost: &ProbeCost<'_>) -> (String, String) {
     let comparison = cost.comparison;
     // Load is as usual, where there is one state alone.
     let place = match overhead.states.all.len() {
@@ -154,5 +164,5 @@ fn clause(overhead: &WorkloadReport<'_>, cost: &ProbeCost<'_>) -> String {
     let (probe, states) = (text::line(cost.variant), &overhead.states);
     let subject = states.workload.subject.as_deref();
     let subject = text::line(subject.unwrap_or(&states.record.experiment));
-    format!("{probe} costs {subject} {interval}{place}")
+    (probe, format!("costs {subject} {interval}{place}"))
 }
