@@ -154,7 +154,7 @@ fn a_record_that_cannot_be_written_is_made_later() {
         "the table is shown: {said:?}"
     );
     said.complains(&[
-        "not a plain file",
+        "not a regular file",
         "could not be kept",
         "--resume x.json.journal",
     ]);

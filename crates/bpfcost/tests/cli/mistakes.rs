@@ -170,7 +170,7 @@ fn places_that_cannot_hold_a_record() {
     tool.refuses(
         "run xdp-lb --out /dev/null",
         2,
-        &["not a plain file", "--out"],
+        &["not a regular file", "--out"],
     );
     tool.refuses(
         "run xdp-lb --out /proc/x.json",
@@ -186,7 +186,7 @@ fn places_that_cannot_hold_a_record() {
     tool.refuses(
         "run xdp-lb --out out",
         2,
-        &["out/xdp-lb-host.json is not a plain file"],
+        &["out/xdp-lb-host.json is not a regular file"],
     );
     tool.write("bpfcost", "in the way of the state folder");
     tool.refuses(
@@ -221,8 +221,8 @@ fn files_that_are_no_records() {
             "damaged.json",
             ["damaged.json is damaged at line 1", "measure anew"],
         ),
-        ("other.json", ["no record of bpfcost", "--out"]),
-        ("list.json", ["no record of bpfcost", "--out"]),
+        ("other.json", ["not a bpfcost record", "--out"]),
+        ("list.json", ["not a bpfcost record", "--out"]),
         ("binary.json", ["binary.json is damaged", "measure anew"]),
         (
             "newer.json",
@@ -270,11 +270,7 @@ fn journals_that_cannot_be_continued() {
         &["--resume", "cannot be used with"],
     );
     tool.write("empty.journal", "");
-    tool.refuses(
-        "run --resume empty.journal",
-        2,
-        &["holds nothing yet", "delete it"],
-    );
+    tool.refuses("run --resume empty.journal", 2, &["is empty", "delete it"]);
     tool.write("other.journal", "hello\n");
     tool.refuses("run --resume other.journal", 2, &["damaged at line 1"]);
     tool.write(

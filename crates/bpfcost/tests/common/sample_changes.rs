@@ -68,7 +68,7 @@ pub fn changes() -> Changes {
         )],
         warnings: vec![Warning {
             code: "session-spread".to_owned(),
-            text: "nobody measured how sessions differ here, 3 % is assumed: bpfcost self-test"
+            text: "the spread between sessions here is unknown, 3 % is assumed: bpfcost self-test"
                 .to_owned(),
         }],
     }

@@ -89,7 +89,7 @@ pub fn new() -> Record {
         check: "hits".to_owned(),
         expected: "4,096".to_owned(),
         got: "4,095".to_owned(),
-        detail: "the program did not run once for each event".to_owned(),
+        detail: "the program did not run exactly once per event".to_owned(),
     };
     for case in &mut record.cases {
         if case.name == "kretprobe/hash" {
@@ -200,8 +200,7 @@ fn case(version: (u32, u32), way: &Way, body: (&str, f64), stats: bool) -> CaseR
     case.role = Role::Case;
     if name == "tcx" && body.0 == "stack" {
         unsupported(&mut case, "tcx");
-        case.reason =
-            Some("no kernel gives programs that see packets the helper for stacks".to_owned());
+        case.reason = Some("no kernel offers the stack helper to programs on packets".to_owned());
         return case;
     }
     match net(version, way, body) {

@@ -16,7 +16,7 @@ fn measured(kernel: &str) -> Record {
     assert_eq!(said.code, Some(0), "{said:?}");
     let record = record(&tool);
     if record.machine.emulates_time() {
-        assert!(said.out.contains("nothing of speed"), "{said:?}");
+        assert!(said.out.contains("does not show speed"), "{said:?}");
         assert!(record.comparisons.is_empty());
         let codes: Vec<&str> = record
             .warnings

@@ -84,14 +84,14 @@ fn a_probe_that_hurts_is_let_go() {
     assert_eq!(said.code, Some(1), "{said:?}");
     // Before the first trial had ended: the reason is all there is to report, and is reported once.
     assert!(
-        said.out.starts_with("The probe was let go after"),
+        said.out.starts_with("The probe was detached after"),
         "{said:?}"
     );
     assert!(
-        said.out.contains("Nothing was measured until then."),
+        said.out.contains("Nothing was measured before that."),
         "{said:?}"
     );
-    assert_eq!(said.out.matches("was let go").count(), 1, "{said:?}");
+    assert_eq!(said.out.matches("was detached").count(), 1, "{said:?}");
     assert!(said.err.contains("detached; nothing left"), "{said:?}");
     assert!(!tool.path("on").exists(), "it was detached");
     service.lives();
@@ -129,9 +129,9 @@ fn what_counts_no_operations_is_told() {
     let id = service.id();
     let watch = ["builtin:nothing", "--watch", &id];
     for (ops, words) in [
-        ("echo a lot", &["is no count", "--metric", "a lot"][..]),
+        ("echo a lot", &["is not a count", "--metric", "a lot"][..]),
         ("exit 5", &["--ops exit 5 ended with exit code 5"]),
-        ("echo 7", &["did nothing"]),
+        ("echo 7", &["did no operation"]),
     ] {
         let refused = says(&tool, &[&watch[..], &["--ops", ops]].concat());
         assert_eq!(refused.code, Some(4), "{refused:?}");

@@ -88,7 +88,7 @@ fn every_view_says_what_instructions_are_not() {
             "{name}: {view}"
         );
         // A build's name is part of what counts hold for; nothing else is of times.
-        for wrong in ["ns/op", "95 %", "known to", "Two sessions", "batch mean"] {
+        for wrong in ["ns/op", "95 %", "typically ±", "Two sessions", "batch mean"] {
             assert!(!view.contains(wrong), "{name} says {wrong}: {view}");
         }
     }

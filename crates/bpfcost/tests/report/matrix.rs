@@ -374,7 +374,7 @@ fn many_targets_fit_a_hundred_columns() {
         }
         // Blocks repeat what their own are compared with, and each difference stands there once.
         let verdicts = ["costs more", "costs less", "same", "unresolved"];
-        let rows = table.split("Times are those").next().unwrap().lines();
+        let rows = table.split("Times are from").next().unwrap().lines();
         let rows = rows.filter(|line| line.starts_with("  "));
         let told: usize = rows
             .map(|line| {

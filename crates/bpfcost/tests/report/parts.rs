@@ -237,7 +237,10 @@ fn what_costs_nothing_is_bounded() {
         "{sentence}"
     );
     let table = words(&views::table(&record, Style::default()));
-    assert!(table.contains("≈ 0: not told from its floor"), "{table}");
+    assert!(
+        table.contains("≈ 0: not distinguishable from its floor"),
+        "{table}"
+    );
 }
 
 #[test]

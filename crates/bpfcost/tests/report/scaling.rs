@@ -185,7 +185,7 @@ fn misses_of_a_probe_are_shown_however_few() {
     }
     let view = shown(&record);
     assert!(
-        view.contains("2 of them with misses, at worst of 75 %"),
+        view.contains("2 of them with misses, at worst 75 %"),
         "{view}"
     );
     let row = |name: &str| view.lines().find(|line| line.starts_with(name)).unwrap();

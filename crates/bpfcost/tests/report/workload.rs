@@ -341,7 +341,7 @@ fn many_runs_of_a_workload_tell_of_the_server_itself() {
     let told: Vec<&str> = few.warnings.iter().map(|one| one.text.as_str()).collect();
     assert!(
         told.iter()
-            .any(|text| text.contains("5 records a side would tell")),
+            .any(|text| text.contains("5 records a side would resolve it")),
         "{told:?}"
     );
     assert_eq!(few.cases[1].basis, Some(ChangeBasis::Runs));
@@ -429,9 +429,9 @@ fn lost_datagrams_are_told_by_the_place_where_they_were_lost() {
         "dropped on the host before QEMU 90 %",
         "lost inside QEMU 0.2 %",
         "lost in the guest's socket 0.1 %",
-        "came when the test was over 0.1 %",
+        "arrived after the test 0.1 %",
         "reached the server's program 9.6 %",
-        "time that the CPUs idled 93 %",
+        "idle time of the CPUs 93 %",
         "from one command to the next 10.4 µs",
         "of which the server worked 1.00 µs",
     ] {
