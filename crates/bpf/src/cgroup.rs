@@ -134,7 +134,7 @@ pub fn kill(group: &Path) {
 /// Kills all in a group of ours, and removes it. Anything else is refused.
 pub fn clear(group: &Path) -> io::Result<()> {
     if !group.ancestors().any(is_ours) {
-        return Err(io::Error::other("this is no control group of ours"));
+        return Err(io::Error::other("bpfcost did not make this control group"));
     }
     let begun = Instant::now();
     while group.exists() {
@@ -187,7 +187,7 @@ mod tests {
         let others = ["other", "bpfcost-ci", "bpfcost-1", "bpfcost-x-0"];
         let others = others.map(|name| parent.path().join(name));
         for other in &others {
-            fs::create_dir(other).expect("a group of somebody");
+            fs::create_dir(other).expect("a group of others");
         }
         let one = LockedCgroup::make_in(parent.path()).expect("a group");
         assert!(!left.exists());

@@ -10,8 +10,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// What can go wrong between here and the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The kernel took an object's maps or programs not.
-    #[error("the kernel does not load {object}: {source}{}", tail(.log))]
+    /// The kernel rejected one of the object's maps or programs.
+    #[error("the kernel rejected {object}: {source}{}", tail(.log))]
     Load {
         /// The object's name, e.g. `xdp_lb`.
         object: &'static str,

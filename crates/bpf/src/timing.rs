@@ -210,7 +210,7 @@ pub fn batch<A: Area>(
     }
     if packets.len() != request.cpus.len() {
         return Err(Error::Refused(format!(
-            "a batch on {} CPUs needs as many packets, and was given {}",
+            "a batch on {} CPUs needs that many packets, and got {}",
             request.cpus.len(),
             packets.len()
         )));

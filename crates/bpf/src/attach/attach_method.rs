@@ -194,7 +194,7 @@ impl MethodAttachment {
         let by_mechanism = match &mut self.by {
             AttachPoint::Event(_, event) => event.missed().map_err(failed(
                 self.method.attach().to_string(),
-                "asking what it missed, in tracefs's kprobe_profile",
+                "reading what it missed, in tracefs's kprobe_profile",
             ))?,
             AttachPoint::Link(_) if multi && !links_tell() => return Ok(None),
             AttachPoint::Link(link) => kernel::missed(link)?,

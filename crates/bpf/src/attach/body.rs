@@ -12,11 +12,11 @@ pub enum Body: BodyInfo {
     /// Counts by process in a hash map.
     Hash = of("hash", "a hash map counts by process", &[]);
     /// 64 bytes into a ring buffer, without a wakeup.
-    Ringbuf = of("ringbuf", "64 bytes into a ring buffer, nobody woken", &[Feature::RingBuffer]);
+    Ringbuf = of("ringbuf", "64 bytes into a ring buffer, no wakeup", &[Feature::RingBuffer]);
     /// The same, and the reader is woken, who listens by epoll and does not sleep.
     RingbufWakeup = of(
         "ringbuf-wakeup",
-        "64 bytes into a ring buffer, the reader woken each time",
+        "64 bytes into a ring buffer, a wakeup each time",
         &[Feature::RingBuffer],
     );
     /// The number of the stack in a map of stacks: the kernel's, or for events of user space theirs.

@@ -64,7 +64,7 @@ pub enum Driver: DriverInfo {
     /// A thread reads pages that are not there yet.
     PageFault = DriverInfo {
         most: Some(MOST_FAULTS),
-        ..of("page-fault", "a page read that was not there", &[], EventSource::PageFaults)
+        ..of("page-fault", "a read of a page that is not mapped", &[], EventSource::PageFaults)
     };
     /// A thread calls a function that begins with a `nop`.
     UserNop = calls("user-nop", "a call of a function that begins with a nop", Routine::Nop);

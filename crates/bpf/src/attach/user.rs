@@ -101,7 +101,8 @@ impl UserCalls {
         let code = routine::code(self.routine);
         if self.attached.strong_count() == 0 && code[..5] != self.original[..5] {
             return Err(Error::Refused(format!(
-                "a probe is gone, and the code of {} is not what it was before: {:02x?}, now {code:02x?}",
+                "a probe was detached, and the code of {} differs from before: {:02x?}, now \
+                 {code:02x?}",
                 self.driver, self.original
             )));
         }

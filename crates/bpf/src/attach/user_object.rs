@@ -41,12 +41,13 @@ impl UserObject {
     pub fn load(path: &Path, only: Option<&str>) -> Result<Self> {
         let refused = |words: String| refused(path, words);
         if let Err(error) = fs::File::open(path) {
-            return Err(refused(format!("it can't be read: {error}")));
+            return Err(refused(format!("cannot read it: {error}")));
         }
         listen();
         let mut object = ObjectBuilder::default().open_file(path).map_err(|_| {
             refused(format!(
-                "it is no BPF object\n  Compile one with: clang -O2 -g -target bpf -c NAME.bpf.c\n{}",
+                "it is not a BPF object\n  Compile one with: clang -O2 -g -target bpf -c \
+                 NAME.bpf.c\n{}",
                 last_log()
             ))
         })?;
@@ -71,13 +72,10 @@ impl UserObject {
         }
         keep_private(&mut object);
         let object = object.load().map_err(|source| {
-            refused(format!(
-                "the kernel does not load it: {source}\n{}",
-                last_log()
-            ))
+            refused(format!("the kernel rejected it: {source}\n{}", last_log()))
         })?;
         let buffers = Buffers::open(&object)
-            .map_err(|source| refused(format!("its buffers can't be read: {source}")))?;
+            .map_err(|source| refused(format!("cannot read its buffers: {source}")))?;
         Ok(UserObject {
             path: path.to_owned(),
             links: Vec::new(),
@@ -108,7 +106,7 @@ impl UserObject {
     }
 
     fn unread(&self, source: &libbpf_rs::Error) -> Error {
-        refused(&self.path, format!("its buffers can't be read: {source}"))
+        refused(&self.path, format!("cannot read its buffers: {source}"))
     }
 
     /// Attaches all that was loaded. As in libbpf's skeletons, programs that are not attached by their
@@ -125,16 +123,16 @@ impl UserObject {
                 Err(words) => {
                     let program = name(program.name());
                     let words =
-                        format!("{program} can't be attached by its section {section}: {words}");
+                        format!("{program} cannot be attached by its section {section}: {words}");
                     return Err(refused(&self.path, words));
                 }
             }
         }
         if links.is_empty() {
             let words = format!(
-                "none of its sections says where to attach ({})\n  Sections such as tracepoint/…, \
-                 kprobe/…, uprobe/FILE:FUNCTION, fentry/… do; give the others a loader, and name that as \
-                 a command",
+                "none of its sections says where to attach ({})\n  Use sections such as \
+                 tracepoint/…, kprobe/…, uprobe/FILE:FUNCTION, fentry/…, or give a command that \
+                 loads and attaches it",
                 left.join(", ")
             );
             return Err(refused(&self.path, words));

@@ -133,7 +133,8 @@ impl fmt::Display for MissingFeature {
             ),
             MissingReason::Unexplained(words) => write!(
                 f,
-                "this kernel has no {feature} (Linux {since} brought it, and this is {release}: {words})"
+                "this kernel has no {feature} (it came with Linux {since}, and this is {release}: \
+                 {words})"
             ),
             MissingReason::NotAllowed(lacks) => {
                 write!(

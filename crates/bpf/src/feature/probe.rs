@@ -81,7 +81,7 @@ pub(super) fn missing(feature: Feature) -> Result<Option<MissingFeature>> {
             Ok(Some(MissingFeature::absent(feature, no.to_string())))
         }
         _ => Err(Error::Refused(format!(
-            "whether this kernel has {feature} can't be told: {no}"
+            "cannot determine whether this kernel has {feature}: {no}"
         ))),
     }
 }
@@ -371,11 +371,9 @@ fn lsm() -> Support {
     match on {
         Some(true) => Support::There,
         Some(false) => {
-            Support::Off("boot with bpf in lsm=, beside what /sys/kernel/security/lsm says")
+            Support::Off("boot with lsm= set to the list of /sys/kernel/security/lsm and bpf")
         }
-        None => {
-            Support::Off("or can't be told: mount -t securityfs securityfs /sys/kernel/security")
-        }
+        None => Support::Off("or unknown: mount -t securityfs securityfs /sys/kernel/security"),
     }
 }
 

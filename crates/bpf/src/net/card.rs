@@ -77,7 +77,7 @@ fn named(sysfs: &MountedFs, mac: Mac) -> io::Result<String> {
     }
     Err(io::Error::new(
         io::ErrorKind::NotFound,
-        format!("none has the address {wanted}; is its driver there, and loaded?"),
+        format!("none has the address {wanted}; is its driver loaded?"),
     ))
 }
 

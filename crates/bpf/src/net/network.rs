@@ -141,7 +141,7 @@ fn steer(end: VethEnd, cpu: u32) -> Result<()> {
         failed(
             WHAT,
             if without {
-                "steering packets to a CPU, which this kernel can't (CONFIG_RPS)"
+                "steering packets to a CPU, which needs CONFIG_RPS"
             } else {
                 "steering packets to a CPU"
             },

@@ -96,9 +96,12 @@ fn address(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<u
         .filter(|&address| address != 0)
         .or_else(|| listed(function))
         .ok_or_else(|| {
-            let why = "can't be told: the kernel hides its addresses; allow them with \
-                       sysctl kernel.kptr_restrict=1";
-            unattachable(attach.name(), format!("where {function} is {why}"))
+            let why = "the kernel hides its addresses; show them with sysctl \
+                       kernel.kptr_restrict=1";
+            unattachable(
+                attach.name(),
+                format!("the address of {function} is unknown: {why}"),
+            )
         })
 }
 

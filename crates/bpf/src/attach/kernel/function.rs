@@ -31,28 +31,28 @@ fn unfit(attach: Attach, function: &str) -> Option<String> {
     match count(function)? {
         0 => {
             return Some(format!(
-                "this kernel has no function {function}; it may be inlined, or part of an option that \
-                 this kernel was built without; /proc/kallsyms lists those that it has"
+                "this kernel has no function {function}; it may be inlined, or not built into \
+                 this kernel; /proc/kallsyms lists all functions"
             ));
         }
         1 => {}
         several => {
             return Some(format!(
-                "{function} is ambiguous: {several} functions of this kernel have that name; attach to \
-                 a function whose name is its own"
+                "{function} is ambiguous: {several} functions of this kernel have that name; \
+                 attach to a function with a unique name"
             ));
         }
     }
     if attach.kind() == ProgramKind::Kprobe && forbidden(function)? {
         return Some(format!(
-            "{function} can't be probed: the kernel forbids it where a probe could not be handled \
-             (it is in debugfs's kprobes/blacklist); attach to a function that calls it"
+            "{function} cannot be probed: the kernel forbids it (it is in debugfs's \
+             kprobes/blacklist); attach to a function that calls it"
         ));
     }
     if !traceable(function)? {
         return Some(format!(
-            "{function} can't be traced: it has no call of ftrace, being notrace or in assembly (it is \
-             not in tracefs's available_filter_functions); attach to a function that calls it"
+            "{function} cannot be traced: it is notrace or in assembly (it is not in tracefs's \
+             available_filter_functions); attach to a function that calls it"
         ));
     }
     None

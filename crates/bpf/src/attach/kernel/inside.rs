@@ -125,7 +125,7 @@ fn place(
         Some(source) => Err(super::function::explain(attach, function, source)),
         None => Err(unattachable(
             attach.name(),
-            format!("the kernel takes no kprobe in the first {FARTHEST} bytes of {function}"),
+            format!("the kernel accepts no kprobe in the first {FARTHEST} bytes of {function}"),
         )),
     }
 }
@@ -141,7 +141,7 @@ impl Inside {
         Err(unattachable(
             attach.name(),
             format!(
-                "the kernel did not optimise the kprobe at {}+{:#x} while it was asked {ASKS} times",
+                "the kernel did not optimise the kprobe at {}+{:#x} within {ASKS} checks",
                 self.function, self.offset
             ),
         ))

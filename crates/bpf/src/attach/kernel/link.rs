@@ -153,7 +153,7 @@ pub(in crate::attach) fn tracepoint_event(number: u64) -> io::Result<OwnedFd> {
 /// mechanisms that can't miss).
 pub(in crate::attach) fn missed(link: &Link) -> Result<u64> {
     let info =
-        LinkInfo::from_fd(link.as_fd()).map_err(failed("a link", "asking what it missed"))?;
+        LinkInfo::from_fd(link.as_fd()).map_err(failed("a link", "reading what it missed"))?;
     Ok(match info.info {
         LinkTypeInfo::KprobeMulti(multi) => multi.missed,
         LinkTypeInfo::PerfEvent(event) => match event.event_type {

@@ -70,7 +70,7 @@ fn list(kind: &'static str, path: &str) -> Result<String> {
         .and_then(|opened| fs::read_to_string(opened.path(path)));
     where_there(text).map_err(failed(
         format!("{kind}'s {path}"),
-        "reading it, which tells who is attached",
+        "reading it to see what is attached",
     ))
 }
 

@@ -53,7 +53,7 @@ impl KprobeList {
         let text = fs::read_to_string(self.0.path("kprobes/list"));
         let text = text.map_err(failed(
             "debugfs",
-            "reading kprobes/list, which tells the state of a kprobe",
+            "reading kprobes/list for the state of a kprobe",
         ))?;
         Ok(all(&text).collect())
     }

@@ -24,7 +24,7 @@ pub(super) fn number(attach: Attach, event: &str) -> Result<u64> {
     let unattachable = |words: String| unattachable(attach.name(), words);
     if !event.contains(':') {
         return Err(unattachable(format!(
-            "{event} is no tracepoint: its category is missing, as in sock:sock_recv_length"
+            "{event} is not a tracepoint: its category is missing, as in sock:sock_recv_length"
         )));
     }
     let folder = folder(event);
@@ -51,8 +51,8 @@ pub(in crate::attach) fn explain(attach: Attach, event: &str, source: libbpf_rs:
         _ if event.starts_with("syscalls:") => unattachable(
             attach.name(),
             format!(
-                "{event} is part of raw_syscalls:sys_enter or sys_exit, where all system calls come by; \
-                 attach to that, or by tracepoint ({source})"
+                "{event} is part of raw_syscalls:sys_enter or sys_exit, which see all system \
+                 calls; attach to that, or use tracepoint ({source})"
             ),
         ),
         _ => failed(format!("{attach} at {event}"), "attaching it")(source),

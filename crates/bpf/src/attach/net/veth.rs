@@ -115,8 +115,8 @@ impl Veth {
             }
             if begun.elapsed() > ARRIVAL {
                 return Err(Error::Refused(format!(
-                    "{}: of {sent} packets, {arrived} came to the other end of the veth in time; the \
-                     machine may be too busy for its softirqs. Try again, or with fewer events",
+                    "{}: of {sent} packets, {arrived} reached the other end of the veth in time; \
+                     the machine may be too busy for its softirqs. Try again, or with fewer events",
                     self.driver
                 )));
             }
