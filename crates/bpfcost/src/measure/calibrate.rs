@@ -96,17 +96,16 @@ pub(super) fn warning(case: &str, calibration: &Calibration) -> Option<Warning> 
     }
     let ratio = calibration
         .ratio
-        .map_or("no time that could be told".to_owned(), |ratio| {
+        .map_or("no measurable time".to_owned(), |ratio| {
             format!("{ratio:.2} times as long")
         });
     Some(Warning {
         code: PROPORTIONALITY.to_owned(),
         text: format!(
-            "{case}: twice the operations took {ratio} (2.00 ± 5 % expected; best of {} attempts, in \
-             batches of {} operations). Its cost per operation depends on the batch: some of it is \
-             paid once a batch, or grows with it, or the machine was disturbed meanwhile. Read its \
-             number as that of batches of this size; run it again on a quieter machine to see \
-             whether that stays.",
+            "{case}: twice the operations took {ratio} (expected 2.00 ± 5 %; best of {} attempts, \
+             in batches of {} operations). Its cost per operation depends on the batch size, or \
+             the machine was disturbed. Its number holds for batches of this size; run it again \
+             on a quieter machine to see whether this stays",
             calibration.attempts, calibration.batch.0,
         ),
     })

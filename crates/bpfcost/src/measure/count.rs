@@ -113,8 +113,8 @@ impl Run<'_> {
             let problem = Problem {
                 check: "twice the batch".to_owned(),
                 expected: "more operations, and more instructions".to_owned(),
-                got: format!("{more} operations more, and {longer} instructions"),
-                detail: "what the smaller batch has is no part of the larger one".to_owned(),
+                got: format!("{more} more operations, and {longer} more instructions"),
+                detail: "the larger batch does not contain the smaller one".to_owned(),
             };
             return self.judge(case, "counting", Err(Fault::Invalid(problem)));
         }

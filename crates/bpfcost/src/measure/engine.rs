@@ -100,7 +100,7 @@ impl Run<'_> {
                 ))
             } else {
                 self.experiment.unsupported(planned).map_err(|error| {
-                    self.broken(format!("asking whether {} can run", planned.name), error)
+                    self.broken(format!("checking whether {} can run", planned.name), error)
                 })?
             };
             if let Some(reason) = reason {

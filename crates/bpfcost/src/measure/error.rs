@@ -7,9 +7,9 @@ use thiserror::Error;
 pub enum Error {
     /// The time asked for ends before anything may be inferred.
     #[error(
-        "{seconds} s are too short: the first look comes after {epochs} epochs, about {needed:.0} s \
-         of measuring\n  With fewer epochs an interval would claim more than it knows. Give more time \
-         (--time {needed:.0}s), or measure fewer cases (--case GLOB)."
+        "{seconds} s are too short: the first look comes after {epochs} epochs, about {needed:.0} \
+         s of measuring\n  Give more time (--time {needed:.0}s), or measure fewer cases (--case \
+         GLOB)"
     )]
     TooShort {
         /// Seconds that were asked for.
@@ -21,8 +21,8 @@ pub enum Error {
     },
     /// The resumed data is not of this plan.
     #[error(
-        "the data to resume has {found} cases, the plan has {expected}: they are not of the same run\n  \
-         Resume a journal with the plan that it begins with."
+        "the data to resume has {found} cases, the plan has {expected}: they belong to different \
+         runs\n  Resume a journal with its own plan"
     )]
     OtherPlan {
         /// Cases of the plan.
@@ -39,6 +39,6 @@ pub enum Error {
         source: anyhow::Error,
     },
     /// What happened could not be passed on, e.g. written to the journal.
-    #[error("what was measured could not be kept")]
+    #[error("the measurements could not be saved")]
     Unobserved(#[source] anyhow::Error),
 }

@@ -178,7 +178,7 @@ fn finite(trial: Trial) -> Result<Trial, Problem> {
             check: name.to_owned(),
             expected: "a number".to_owned(),
             got: value.to_string(),
-            detail: "the trial was not timed rightly: a division by zero operations, or a clock \
+            detail: "the trial was timed incorrectly: a division by zero operations, or a clock \
                      that failed"
                 .to_owned(),
         }),

@@ -190,12 +190,12 @@ pub(super) fn imprecise(plan: &Plan, measured: &Measurements, spent_s: f64) -> O
     let needed_s = (spent_s * widest * widest).ceil(); // widths fall with the square root of time
     let remedy = if needed_s <= REACHABLE_S {
         format!(
-            "At this noise about {needed_s} s would do: --time {needed_s}s, with --resume if what \
-             was measured is to count."
+            "At this noise it would take about {needed_s} s: --time {needed_s}s (--resume keeps \
+             what was measured)"
         )
     } else {
-        "At this noise no day would do: make the machine quieter (bpfcost check says what disturbs \
-         it), or ask for less."
+        "At this noise a day would not be enough: make the machine quieter (bpfcost check shows \
+         what disturbs it), or ask for less precision"
             .to_owned()
     };
     let names: Vec<String> = open
@@ -215,8 +215,7 @@ pub(super) fn imprecise(plan: &Plan, measured: &Measurements, spent_s: f64) -> O
     Some(Warning {
         code: PRECISION.to_owned(),
         text: format!(
-            "{} of {} cases are not known to ±{} % after {spent_s:.0} s: {}{others}. Their epochs \
-             differ by more than that time averages out. {remedy}",
+            "{} of {} cases are not known to ±{} % after {spent_s:.0} s: {}{others}. {remedy}",
             open.len(),
             asked(plan, measured).count(),
             100.0 * precision,

@@ -285,7 +285,11 @@ fn a_precision_that_is_out_of_reach_ends_after_an_hour_and_says_so() {
     };
     assert_eq!(warning.code, PRECISION);
     assert!(warning.text.starts_with("2 of 2 cases"), "{}", warning.text);
-    assert!(warning.text.contains("no day would do"), "{}", warning.text);
+    assert!(
+        warning.text.contains("a day would not be enough"),
+        "{}",
+        warning.text
+    );
     assert!(looked(&events).len() > 10);
 }
 
