@@ -132,7 +132,7 @@ fn privileges(status: &str) -> CheckResult {
     } else {
         missing(
             format!("missing: {}", lacks.join(", ")),
-            "run as root, or give the program these capabilities with setcap",
+            "run as root, or grant these capabilities with setcap",
         )
     }
 }
@@ -141,10 +141,10 @@ fn privileges(status: &str) -> CheckResult {
 fn user_namespace(uid_map: Option<&str>) -> CheckResult {
     let words = uid_map.map(|map| map.split_whitespace().collect::<Vec<_>>());
     match words.as_deref() {
-        None | Some(["0", "0", "4294967295"]) => ok("the first one"),
+        None | Some(["0", "0", "4294967295"]) => ok("the initial one"),
         _ => warn(
-            "this process lives in one of its own, whose privileges don't reach to BPF",
-            "run outside rootless containers, as the machine's own root",
+            "this process is in another one, whose privileges do not cover BPF",
+            "run outside rootless containers, as root of the machine",
         ),
     }
 }
@@ -159,10 +159,7 @@ fn kernel(kernel: &str) -> CheckResult {
     let (major, minor) = OLDEST_KERNEL;
     let needed = format!("Linux {major}.{minor} or newer is needed");
     match version(kernel) {
-        None => warn(
-            format!("`{kernel}` has no version that could be read"),
-            needed,
-        ),
+        None => warn(format!("`{kernel}` contains no version number"), needed),
         Some(version) if version < OLDEST_KERNEL => missing(
             format!("Linux {kernel} is too old"),
             format!("{needed} (bpf_loop); boot such a kernel, or measure on another machine"),
@@ -173,7 +170,7 @@ fn kernel(kernel: &str) -> CheckResult {
 
 fn btf(exists: bool) -> CheckResult {
     if exists {
-        ok("/sys/kernel/btf/vmlinux is there")
+        ok("/sys/kernel/btf/vmlinux exists")
     } else {
         missing(
             "/sys/kernel/btf/vmlinux is missing (CONFIG_DEBUG_INFO_BTF is not set)",
@@ -192,7 +189,7 @@ fn jit(enable: Option<&str>) -> CheckResult {
             ON,
         ),
         None => warn(
-            "can't be told: net.core.bpf_jit_enable can't be read",
+            "unknown: net.core.bpf_jit_enable cannot be read",
             "run as root; a kernel without it has no JIT",
         ),
     }
@@ -201,18 +198,18 @@ fn jit(enable: Option<&str>) -> CheckResult {
 fn unprivileged(disabled: Option<&str>) -> CheckResult {
     match disabled {
         Some("0") => warn(
-            "allowed: programs without CAP_PERFMON run with extra checks, those here don't",
-            "sysctl kernel.unprivileged_bpf_disabled=1, as distributions have it",
+            "allowed: programs without CAP_PERFMON run with extra checks, bpfcost's do not",
+            "sysctl kernel.unprivileged_bpf_disabled=1, the default of distributions",
         ),
-        Some(_) => ok("not allowed, as distributions have it"),
-        None => ok("not told by this kernel"),
+        Some(_) => ok("not allowed, the default of distributions"),
+        None => ok("not reported by this kernel"),
     }
 }
 
 fn bpf_stats(machine: &Machine) -> CheckResult {
     if machine.bpf_stats {
         warn(
-            "on: every run of a program reads the clock twice more",
+            "on: every run of a program reads the clock two more times",
             "sysctl kernel.bpf_stats_enabled=0",
         )
     } else {
@@ -225,16 +222,16 @@ fn virtualised(machine: &Machine) -> CheckResult {
         None => ok(format!("{}, bare metal", machine.cpu)),
         Some(by) => warn(
             format!("{}, under {by}", machine.cpu),
-            "compare only runs of the same machine: the host shares caches and memory out unseen",
+            "compare only runs of this machine: its host shares caches and memory with others",
         ),
     }
 }
 
 fn cpus(online: &[u32]) -> CheckResult {
     match online.len() {
-        0 => warn("can't be told", "mount /sys"),
+        0 => warn("unknown", "mount /sys"),
         1 => warn(
-            "one online: what is measured shares it with everything else",
+            "one online: the measurement shares it with all other processes",
             "use a machine with two or more, or expect wider intervals",
         ),
         count => ok(format!("{count} online ({})", format_cpus(online))),
@@ -248,7 +245,7 @@ fn clocksource(machine: &Machine) -> CheckResult {
         .into_iter()
         .any(|warning| warning.code == "clocksource");
     match (clock.is_empty(), slow) {
-        (true, _) => warn("can't be told", "mount /sys"),
+        (true, _) => warn("unknown", "mount /sys"),
         (_, true) => warn(
             format!("{clock}: slow and coarse to read"),
             "see /sys/devices/system/clocksource/clocksource0/available_clocksource for others",
@@ -259,7 +256,7 @@ fn clocksource(machine: &Machine) -> CheckResult {
 
 fn governor(machine: &Machine) -> CheckResult {
     match machine.governor.as_deref() {
-        None => ok("none here: the frequency is not this kernel's to set"),
+        None => ok("none: this kernel does not control the frequency"),
         Some("performance") => ok("performance"),
         Some(other) => warn(
             format!("{other}: the frequency moves with load"),
@@ -274,8 +271,8 @@ fn smt(machine: &Machine) -> CheckResult {
             "on: a sibling thread takes its share of the core",
             "keep siblings idle, or echo off > /sys/devices/system/cpu/smt/control",
         ),
-        Some(false) => ok("off, or not there"),
-        None => ok("not told by this kernel"),
+        Some(false) => ok("off, or not present"),
+        None => ok("not reported by this kernel"),
     }
 }
 
@@ -286,7 +283,7 @@ fn steal(stat: &str) -> CheckResult {
     if share > STEAL_SHARE {
         warn(
             text,
-            "the hypervisor has other guests to serve: measure longer, or elsewhere",
+            "the hypervisor serves other guests too: measure longer, or on another machine",
         )
     } else {
         ok(text)
@@ -296,10 +293,10 @@ fn steal(stat: &str) -> CheckResult {
 fn load(loadavg: Option<&str>) -> CheckResult {
     let one: Option<f64> = loadavg.and_then(|text| text.split_whitespace().next()?.parse().ok());
     match one {
-        None => warn("can't be told", "mount /proc"),
+        None => warn("unknown", "mount /proc"),
         Some(one) if one > BUSY_LOAD => warn(
             format!("{one:.2} over the last minute"),
-            "stop what else is running, or expect wider intervals",
+            "stop other processes, or expect wider intervals",
         ),
         Some(one) => ok(format!("{one:.2} over the last minute")),
     }

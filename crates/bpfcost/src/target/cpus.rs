@@ -55,7 +55,7 @@ fn number(text: &str, part: &str) -> Result<u32, CpuError> {
     match u32::try_from(value) {
         Ok(cpu) if cpu <= MOST => Ok(cpu),
         _ => Err(CpuError(format!(
-            "CPU {value} is beyond what Linux can have ({MOST})"
+            "CPU {value} is above Linux's limit ({MOST})"
         ))),
     }
 }
@@ -92,11 +92,11 @@ pub fn usable_cpus(asked: &[u32], online: &[u32], possible: &[u32]) -> Result<()
     let online = format_cpus(online);
     Err(CpuError(if possible.contains(&cpu) {
         format!(
-            "CPU {cpu} is offline; online are {online}. Switch it on with \
-             `echo 1 > /sys/devices/system/cpu/cpu{cpu}/online`, or choose others with --cpus"
+            "CPU {cpu} is offline; online are {online}\n  Switch it on with `echo 1 > \
+             /sys/devices/system/cpu/cpu{cpu}/online`, or choose others with --cpus"
         )
     } else {
-        format!("there is no CPU {cpu} on this machine; online are {online}. Choose with --cpus")
+        format!("there is no CPU {cpu} on this machine; online are {online}\n  Choose with --cpus")
     }))
 }
 
@@ -127,8 +127,8 @@ mod tests {
         }
         for (list, why) in [
             ("3-1", "`3-1` runs backwards"),
-            ("8192", "CPU 8192 is beyond"),
-            ("0-4000000000", "CPU 4000000000 is beyond"),
+            ("8192", "CPU 8192 is above"),
+            ("0-4000000000", "CPU 4000000000 is above"),
         ] {
             let error = parse_cpus(list).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
@@ -143,13 +143,13 @@ mod tests {
         assert!(
             offline
                 .to_string()
-                .starts_with("CPU 2 is offline; online are 0,1,3. "),
+                .starts_with("CPU 2 is offline; online are 0,1,3\n"),
             "{offline}"
         );
         let missing = usable_cpus(&[7], &online, &possible).unwrap_err();
         assert_eq!(
             missing.to_string(),
-            "there is no CPU 7 on this machine; online are 0,1,3. Choose with --cpus"
+            "there is no CPU 7 on this machine; online are 0,1,3\n  Choose with --cpus"
         );
         assert_eq!(usable_cpus(&[], &online, &possible), Err(empty()));
     }

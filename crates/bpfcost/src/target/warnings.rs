@@ -67,8 +67,8 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
             steal > STEAL_SHARE,
             "steal",
             format!(
-                "the hypervisor took {:.1} % of the CPU time away while measuring, so that batches \
-                 were stretched; measure longer or when the machine's neighbours are quiet",
+                "the hypervisor took {:.1} % of the CPU time away during the run, which stretched \
+                 batches; measure longer, or when its other guests are quiet",
                 steal * 100.0
             ),
         ),
@@ -76,8 +76,8 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
             busy > BUSY_SHARE,
             BUSY,
             format!(
-                "other processes used {:.0} % of the CPU time while measuring; intervals are wider for \
-                 it. Stop them, or give the measurement a CPU of its own with --cpus",
+                "other processes used {:.0} % of the CPU time during the run, which widens the \
+                 intervals; stop them, or reserve a CPU with --cpus",
                 busy * 100.0
             ),
         ),
@@ -85,8 +85,8 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
             seen.migrations as f64 > moves,
             MIGRATIONS,
             format!(
-                "threads of this program moved between CPUs {} times while measuring, and caches went \
-                 cold each time; pin it with --cpus",
+                "threads of bpfcost moved between CPUs {} times during the run, to cold caches \
+                 each time; pin them with --cpus",
                 seen.migrations
             ),
         ),
@@ -94,16 +94,16 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
             (high - low) / high > FREQUENCY_SHARE,
             "frequency",
             format!(
-                "the CPUs ran between {low:.0} and {high:.0} MHz, so that nanoseconds of different \
-                 moments differ; fix it with the `performance` governor and turbo off"
+                "the CPUs ran between {low:.0} and {high:.0} MHz, so times of different moments \
+                 differ; fix it with the `performance` governor and turbo off"
             ),
         ),
         (
             !machine.other_tracers.is_empty(),
             "other-tracers",
             format!(
-                "BPF programs of others were loaded while measuring: {}. Where they share a hook \
-                 with what is measured, their cost is in the numbers; stop them to be sure",
+                "BPF programs of others were loaded during the run: {}. If they share a hook with \
+                 a measured program, their cost is in the numbers; stop them to be sure",
                 tracers(&machine.other_tracers)
             ),
         ),
@@ -111,30 +111,31 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
             governor != "performance",
             "governor",
             format!(
-                "the frequency governor is `{governor}`; with `performance` the frequency moves less \
-                 (cpupower frequency-set -g performance)"
+                "the frequency governor is `{governor}`; with `performance` the frequency varies \
+                 less (cpupower frequency-set -g performance)"
             ),
         ),
         (
             machine.bpf_stats,
             "bpf-stats-on",
-            "kernel.bpf_stats_enabled is on: every run of a BPF program reads the clock twice more, and \
-             that is in the numbers; switch it off with `sysctl kernel.bpf_stats_enabled=0`"
+            "kernel.bpf_stats_enabled is on: every run of a BPF program reads the clock two more \
+             times, which is in the numbers; switch it off with `sysctl \
+             kernel.bpf_stats_enabled=0`"
                 .to_owned(),
         ),
         (
             !machine.jit,
             "jit-off",
-            "the BPF JIT is off or can't be told: interpreted programs cost several times what \
-             compiled ones do; switch it on with `sysctl net.core.bpf_jit_enable=1`"
+            "the BPF JIT is off, or its state is unknown: interpreted programs cost several times \
+             as much; switch it on with `sysctl net.core.bpf_jit_enable=1`"
                 .to_owned(),
         ),
         (
             !clock.is_empty() && !FAST_CLOCKS.contains(&clock),
             "clocksource",
             format!(
-                "the kernel's clock is `{clock}`, which is slow and coarse to read; batches hide most \
-                 of it, single windows don't. See \
+                "the kernel's clock is `{clock}`, which is slow and coarse to read; batches hide \
+                 most of it, single windows do not. See \
                  /sys/devices/system/clocksource/clocksource0/available_clocksource for others"
             ),
         ),
@@ -142,21 +143,22 @@ pub fn warnings(machine: &Machine, seen: &Disturbance) -> Vec<Warning> {
             virtualised.is_some(),
             "virtualised",
             match virtualised.unwrap_or_default() {
-                "container" => "this is a container: what its neighbours on the same kernel do is in the \
-                                numbers, and they can't be seen from here"
+                "container" => "this is a container: other load on the same kernel is in the \
+                                numbers, and is not visible from here"
                     .to_owned(),
                 by => format!(
-                    "this is a virtual machine ({by}): its host shares caches and memory out unseen, and \
-                     costs can differ from those on hardware; compare runs of the same machine"
+                    "this is a virtual machine ({by}): its host shares caches and memory with \
+                     others, and costs can differ from those on hardware; compare only runs of \
+                     this machine"
                 ),
             },
         ),
         (
             machine.emulates_time(),
             EMULATED,
-            "every instruction was emulated, so these times are those of the emulator: caches, branches \
-             and clock rates of a CPU are not in them. Cases of one run tell which does more work; for \
-             costs that repeat, count instructions with --on exact:KERNEL"
+            "every instruction was emulated, so these times are the emulator's: caches, branches \
+             and clock rates of a CPU are not in them. They show which case of a run does more \
+             work; for costs that repeat, count instructions with --on exact:KERNEL"
                 .to_owned(),
         ),
     ];

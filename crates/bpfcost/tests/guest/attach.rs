@@ -224,7 +224,7 @@ fn a_function_that_can_not_be_probed_is_told() {
     let said = said(&output.expect("the binary runs"));
     assert_eq!(said.code, Some(4), "{said:?}");
     said.complains(&[
-        "asm_exc_int3 can't be probed",
+        "asm_exc_int3 cannot be probed",
         "attach to a function that calls it",
     ]);
     assert_nothing_left(&tool);

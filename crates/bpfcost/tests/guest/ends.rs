@@ -128,7 +128,11 @@ fn by_a_disk_without_room() {
     }
     assert_eq!(status.code(), Some(0), "{}", read("said"));
     assert_eq!(read("code").trim(), "4", "{}", read("said"));
-    assert!(read("said").contains("no room is left"), "{}", read("said"));
+    assert!(
+        read("said").contains("no space is left"),
+        "{}",
+        read("said")
+    );
     assert!(read("said").contains("--resume"), "{}", read("said"));
     assert_eq!(read("left"), "", "nothing is left");
     assert!(Path::new(&tool.path("x.json.journal")).exists());

@@ -37,7 +37,7 @@ fn panics() {
         r#"{"before": "echo c >/proc/sysrq-trigger"}"#,
         &[
             "had a kernel panic: sysrq triggered crash",
-            "Last on its console:",
+            "Last lines of its console:",
         ],
     );
 }
@@ -46,7 +46,7 @@ fn panics() {
 fn panics_while_it_boots() {
     fails(
         r#"{"kernel": "rdinit=/bin/mkdir"}"#,
-        &["had a kernel panic: ", "Last on its console:"],
+        &["had a kernel panic: ", "Last lines of its console:"],
     );
 }
 
@@ -54,7 +54,7 @@ fn panics_while_it_boots() {
 fn hangs_while_it_boots() {
     fails(
         r#"{"before": "sleep 1000", "boot_s": 30}"#,
-        &["has not booted within 30 s", "Last on its console:"],
+        &["has not booted within 30 s", "Last lines of its console:"],
     );
 }
 
@@ -64,7 +64,7 @@ fn hangs_in_the_middle() {
     fails(
         r#"{"before": "(while [ ! -s /run/bpfcost/stream ]; do sleep 0.1; done; killall -STOP bpfcost) &",
             "silence_s": 6}"#,
-        &["hangs: it has said nothing for 6 s"],
+        &["hangs: no message from it for 6 s"],
     );
 }
 
@@ -72,7 +72,7 @@ fn hangs_in_the_middle() {
 fn the_program_in_it_is_killed() {
     fails(
         r#"{"before": "(while [ ! -s /run/bpfcost/stream ]; do sleep 0.1; done; killall -KILL bpfcost) &"}"#,
-        &["killed the program that measures"],
+        &["killed the measuring program"],
     );
 }
 
@@ -80,7 +80,7 @@ fn the_program_in_it_is_killed() {
 fn runs_out_of_memory() {
     fails(
         r#"{"memory_mib": 160, "before": "echo 1 >/proc/sys/vm/panic_on_oom; tail /dev/zero"}"#,
-        &["ran out of memory", "Last on its console:"],
+        &["ran out of memory", "Last lines of its console:"],
     );
 }
 

@@ -140,5 +140,5 @@ fn what_a_killed_run_left_in_tracefs_is_removed() {
     let line = format!("run kretprobe --case kretprobe/1 --time 200s --on vm:{kernel}");
     let said = says(&Tool::new(), &line, &hooks);
     assert_eq!(said.code, Some(4), "{said:?}");
-    said.complains(&["killed the program that measures"]);
+    said.complains(&["killed the measuring program"]);
 }

@@ -36,12 +36,12 @@ fn programs_that_are_missing_are_named_with_a_way_to_get_them() {
         said.complains(words);
         assert_nothing_left(&tool);
     };
-    refuses(&["there is no qemu-system-", "scripts/setup.sh run"]);
+    refuses(&["guests need qemu-system-", "scripts/setup.sh run"]);
     program(&tool, "qemu-system-x86_64", "#!/bin/sh\necho QEMU\n");
     program(&tool, "qemu-system-aarch64", "#!/bin/sh\necho QEMU\n");
     refuses(&["virtme-ng", "scripts/setup.sh run", "pip install"]);
     program(&tool, "virtme-run", "#!/bin/sh\necho broken >&2\nexit 3\n");
-    refuses(&["virtme-ng can't compose a guest", "broken"]);
+    refuses(&["virtme-ng cannot compose a guest", "broken"]);
 }
 
 /// Devices with a /dev/kvm that can be opened, whether or not there is one here.
@@ -92,11 +92,11 @@ fn kvm_that_hangs_is_found_out_once() {
     };
     let first = runs();
     assert!(
-        first.contains("KVM is there but can't boot a guest"),
+        first.contains("KVM is present but cannot boot a guest"),
         "{first}"
     );
     let second = runs();
     // It is known now, and told, but not tried again.
-    assert!(second.contains("KVM is of no use here"), "{second}");
+    assert!(second.contains("KVM does not work here"), "{second}");
     assert!(!second.contains("with KVM"), "{second}");
 }

@@ -128,7 +128,7 @@ fn several_cpus_of_a_guest_are_its_own() {
     let exact = format!("{QUICK} --on exact:{kernel} --cpus 0,1");
     tool.refuses_here(&exact, &["has one CPU"]);
     let beyond = format!("{QUICK} --on vm:{kernel} --cpus 8000");
-    tool.refuses_here(&beyond, &["can't have CPU 8000"]);
+    tool.refuses_here(&beyond, &["cannot have CPU 8000"]);
 }
 
 impl Tool {

@@ -135,9 +135,10 @@ impl Guest {
             // What was written at last may still be in the pipe.
             self.read_console();
             let what = if self.booted {
-                "ended in the middle of the run"
+                "ended during the run"
             } else if self.console.lines().is_empty() {
-                "ended at once: its image is no kernel or damaged, or it has too little memory"
+                "ended at once: its image is not a kernel or is damaged, or it has too little \
+                 memory"
             } else {
                 "ended before it had booted"
             };
@@ -146,9 +147,7 @@ impl Guest {
         let mute = self.console.lines().is_empty();
         if !self.booted && mute && silent > self.boot.min(FIRST_WORD) {
             let s = silent.as_secs();
-            return Err(self.dead(format!(
-                "can't be booted: in {s} s its image has not said a word"
-            )));
+            return Err(self.dead(format!("cannot boot: its image printed nothing in {s} s")));
         }
         if !self.booted && silent > self.boot {
             let s = self.boot.as_secs();
@@ -156,7 +155,7 @@ impl Guest {
         }
         if self.booted && silent > self.silence {
             let s = self.silence.as_secs();
-            return Err(self.dead(format!("hangs: it has said nothing for {s} s")));
+            return Err(self.dead(format!("hangs: no message from it for {s} s")));
         }
         Ok(())
     }
@@ -166,9 +165,9 @@ impl Guest {
         self.read_console();
         self.dead(match code {
             // 128 + SIGKILL, as shells have it: in a guest only the kernel kills.
-            137 => "killed the program that measures".to_owned(),
-            126 | 127 => "can't start the program that measures".to_owned(),
-            _ => format!("ended the program that measures with exit code {code}"),
+            137 => "killed the measuring program".to_owned(),
+            126 | 127 => "cannot start the measuring program".to_owned(),
+            _ => format!("reports that the measuring program ended with exit code {code}"),
         })
     }
 

@@ -36,8 +36,8 @@ impl HostChannel {
         let base = base();
         if base.to_string_lossy().contains([',', '=', '\'', '"', '\\']) {
             return Err(GuestError::Lacking(format!(
-                "the folder {} has a comma, an =, a quote or a \\ in its name, and guests can't be given such a \
-                 folder\n  Name another place: TMPDIR=DIR",
+                "guests cannot use the folder {}: its name has a comma, an =, a quote or a \\\n  \
+                 Use another one: TMPDIR=DIR",
                 base.display()
             )));
         }
@@ -186,7 +186,7 @@ impl Tail {
             .read_to_end(&mut self.partial)
             .map_err(failed())?;
         if self.partial.len() as u64 > LONGEST_LINE + MOST_AT_ONCE {
-            return Err(GuestError::stream("a line without an end"));
+            return Err(GuestError::stream("a line has no end"));
         }
         let Some(end) = self.partial.iter().rposition(|byte| *byte == b'\n') else {
             return Ok(Vec::new());

@@ -109,7 +109,7 @@ impl GuestSpec {
                 Ok(self.adjusted(words, tools))
             }
             None => Err(GuestError::Lacking(format!(
-                "virtme-ng can't compose a guest with {}: {}",
+                "virtme-ng cannot compose a guest with {}: {}",
                 self.kernel.image.display(),
                 last_line(&String::from_utf8_lossy(&output.stderr))
             ))),
@@ -280,7 +280,7 @@ fn after<'a>(args: &'a mut [String], option: &str) -> Option<&'a mut String> {
 
 fn last_line(text: &str) -> String {
     let line = text.lines().rev().find(|line| !line.trim().is_empty());
-    line.unwrap_or("it says nothing").trim().to_owned()
+    line.unwrap_or("it printed nothing").trim().to_owned()
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ impl Console {
         let last = lines.len().saturating_sub(SHOWN);
         let from = cause(&lines).map_or(last, |(index, _)| last.min(index.saturating_sub(BEFORE)));
         let shown = &lines[from..lines.len().min(from + SHOWN)];
-        let mut text = "\n  Last on its console:".to_owned();
+        let mut text = "\n  Last lines of its console:".to_owned();
         for line in shown {
             text += "\n    ";
             text += line;
@@ -110,16 +110,16 @@ pub fn trouble(lines: &[String]) -> Option<String> {
 
 /// The cause of a guest's death: the line that tells it, and its meaning.
 fn cause(lines: &[String]) -> Option<(usize, String)> {
-    const NO_ROOT: &str = "can't mount this machine's files: the modules 9p, 9pnet_virtio or \
-                           virtio_pci are missing, or don't load";
-    const NO_IMAGE: &str = "can't be booted: its image is no kernel, or damaged";
+    const NO_ROOT: &str = "cannot mount this machine's files: the modules 9p, 9pnet_virtio or \
+                           virtio_pci are missing, or do not load";
+    const NO_IMAGE: &str = "cannot boot: its image is not a kernel, or is damaged";
     /// Words of the kernel, QEMU and virtme-ng's first programs, and what they mean.
     const KNOWN: [(&str, &str); 11] = [
         ("Out of memory", "ran out of memory"),
         ("System is deadlocked on memory", "ran out of memory"),
         (
             "No space left on device",
-            "found no room to write in the shared folder",
+            "found no space in the shared folder",
         ),
         ("unknown filesystem type '9p'", NO_ROOT),
         ("mounting /dev/root on /newroot failed", NO_ROOT),
@@ -127,11 +127,11 @@ fn cause(lines: &[String]) -> Option<(usize, String)> {
         ("Unable to mount root fs", NO_ROOT),
         (
             "Could not set up host forwarding rule",
-            "can't have the port by which it is to be reached: another program was quicker to take it. Run it again",
+            "cannot use its port, which another program has just taken. Run it again",
         ),
         (
             "network backend 'user' is not compiled",
-            "can't be reached: this QEMU has no user-mode network (libslirp)",
+            "cannot be reached: this QEMU has no user-mode network (libslirp)",
         ),
         ("invalid kernel header", NO_IMAGE),
         ("linux kernel too old to load a ram disk", NO_IMAGE),
@@ -233,13 +233,13 @@ mod tests {
             ("mount: unknown filesystem type '9p'", "the modules 9p"),
             (
                 "[ 1.2] Kernel panic - not syncing: VFS: Unable to mount root fs on unknown-block(0,0)",
-                "can't mount this machine's files",
+                "cannot mount this machine's files",
             ),
-            ("qemu: invalid kernel header", "can't be booted"),
+            ("qemu: invalid kernel header", "cannot boot"),
             (
                 "qemu: -netdev user,id=outside,hostfwd=udp:127.0.0.1:45999-10.0.2.15:5201: Could not set up host \
                  forwarding rule 'udp:127.0.0.1:45999-10.0.2.15:5201'",
-                "another program was quicker",
+                "another program has just taken",
             ),
         ] {
             let found = trouble(&said(line)).expect(line);

@@ -32,7 +32,8 @@ impl GuestError {
     /// The scratch folder is full.
     pub(super) fn no_room(folder: &Path) -> GuestError {
         GuestError::Lacking(format!(
-            "no room is left in {} for what the guest writes; make room there, or name another place: TMPDIR=DIR",
+            "no space is left in {} for the guest's output\n  Make room there, or use another \
+             folder: TMPDIR=DIR",
             folder.display()
         ))
     }
@@ -41,7 +42,7 @@ impl GuestError {
     pub(super) fn stream(what: impl ToString) -> GuestError {
         let what = what.to_string();
         GuestError::Lacking(format!(
-            "what the guest wrote can't be read: {what}; please report it"
+            "the guest's output cannot be read: {what}; please report it"
         ))
     }
 }

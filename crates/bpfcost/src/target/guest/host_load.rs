@@ -51,7 +51,7 @@ impl Outside for HostLoad {
         self.channel
             .borrow_mut()
             .say(&Message::Load { number, order })
-            .context("the host can't be asked for load")?;
+            .context("cannot ask the host for load")?;
         let file = self.folder.join(answer_name(number));
         let begun = Instant::now();
         sleep(window);
@@ -63,9 +63,9 @@ impl Outside for HostLoad {
             }
             sleep(LOOK);
         }
-        let answer = fs::read(&file).context("the host's answer can't be read")?;
+        let answer = fs::read(&file).context("cannot read the host's answer")?;
         let answer: LoadReply =
-            serde_json::from_slice(&answer).context("the host's answer can't be read")?;
+            serde_json::from_slice(&answer).context("cannot read the host's answer")?;
         Ok(answer.map_err(Error::Client)?)
     }
 }

@@ -33,7 +33,7 @@ pub fn launch(parent: u32, args: &[String]) -> io::Error {
     }
     // It may have died before the call above.
     if parent_id() != parent {
-        return io::Error::other("the run that asked for a guest is gone");
+        return io::Error::other("the run that started the guest has ended");
     }
     match args {
         [program, args @ ..] => Command::new(program).args(args).exec(),

@@ -40,8 +40,8 @@ impl Tools {
             .map(|data| data.join("virtme-ng/bin/virtme-run"));
         let qemu = on_path(QEMU, &path).ok_or_else(|| {
             GuestError::Lacking(format!(
-                "there is no {QEMU} here, and guests run in QEMU\n  Install it: scripts/setup.sh run, or \
-                 apt-get install qemu-system-x86"
+                "guests need {QEMU}, which is not installed\n  Install it: scripts/setup.sh run, \
+                 or apt-get install qemu-system-x86"
             ))
         })?;
         let virtme_run = installed
@@ -49,8 +49,9 @@ impl Tools {
             .or_else(|| on_path("virtme-run", &path))
             .ok_or_else(|| {
                 GuestError::Lacking(format!(
-                    "there is no virtme-run here: virtme-ng, which composes guests, is missing\n  Install it: \
-                     scripts/setup.sh run, or pip install virtme-ng=={VIRTME_NG} and put its bin folder on PATH"
+                    "guests need virtme-run (of virtme-ng), which is not installed\n  Install it: \
+                     scripts/setup.sh run, or pip install virtme-ng=={VIRTME_NG} and put its bin \
+                     folder on PATH"
                 ))
             })?;
         // virtme-ng looks for it in these folders, whatever PATH says.
@@ -62,8 +63,8 @@ impl Tools {
             })
             .any(|path| path.is_file());
         if !busybox && on_path("busybox", &path).is_none() {
-            let text = "there is no busybox here, which a guest's first file system is made of\n  Install it: \
-                        scripts/setup.sh run, or apt-get install busybox-static";
+            let text = "guests need busybox for their initramfs, and it is not installed\n  \
+                        Install it: scripts/setup.sh run, or apt-get install busybox-static";
             return Err(GuestError::Lacking(text.to_owned()));
         }
         let output = Command::new(&qemu)

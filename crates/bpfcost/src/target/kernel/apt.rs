@@ -92,7 +92,7 @@ impl<'a> Apt<'a> {
             .find(|path| path.is_file())
             .ok_or_else(|| {
                 Error::Lacking(format!(
-                    "the keys of the Debian archive are not there ({}), so that no signature can be \
+                    "the keys of the Debian archive are missing ({}), so signatures cannot be \
                      checked\n  Install them: apt-get install debian-archive-keyring",
                     system.join(KEYRINGS[0]).display()
                 ))
@@ -209,9 +209,9 @@ impl<'a> Apt<'a> {
         let (suite, mirror) = (self.suite, self.mirror());
         let untrusted = || {
             Error::Lacking(format!(
-                "what {mirror} has for {suite} can't be trusted: {words}\n  \
-                 Nothing of it is used. Debian's keys come with debian-archive-keyring: update that, or name \
-                 another mirror in the system's package sources"
+                "the files of {mirror} for {suite} cannot be trusted: {words}\n  Update Debian's \
+                 keys (package debian-archive-keyring), or use another mirror in the system's \
+                 package sources"
             ))
         };
         if is_full(&output.err) {
@@ -221,8 +221,8 @@ impl<'a> Apt<'a> {
         } else if any(UNREACHED) {
             // What a mirror refuses to give is then called unsigned, too.
             Error::Lacking(format!(
-                "the mirror {mirror} can't be reached: {words}\n  \
-                 Check the network and proxies of apt; the mirror comes from the system's package sources"
+                "the mirror {mirror} cannot be reached: {words}\n  Check the network and apt's \
+                 proxies; the mirror comes from the system's package sources"
             ))
         } else if any(&["does not have a Release file"]) {
             Error::Input(format!("{mirror} has no suite {suite}\n  {WORDS}"))
@@ -276,7 +276,7 @@ pub(super) fn complaint(output: &CommandOutput) -> String {
         .find(|line| line.starts_with("W: GPG error") || line.starts_with("W: OpenPGP"))
         .or_else(|| lines().find(|line| line.starts_with("E: ")))
         .or_else(|| lines().next())
-        .map_or_else(|| "it said nothing".to_owned(), bare)
+        .map_or_else(|| "it printed nothing".to_owned(), bare)
 }
 
 /// `dlstatus:1:14.4774:Retrieving file 1 of 1`: a percentage, on apt's status line.

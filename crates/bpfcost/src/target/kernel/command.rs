@@ -105,13 +105,13 @@ impl Program {
             return disk_full(folder);
         }
         let words = last_line(&output.err).or_else(|| last_line(&output.out));
-        program_failed(self.name, words.unwrap_or("it said nothing"))
+        program_failed(self.name, words.unwrap_or("it printed nothing"))
     }
 
     fn not_started(&self, error: &io::Error) -> Error {
         if error.kind() == io::ErrorKind::NotFound {
             return Error::Lacking(format!(
-                "{} is not there, and {} needs it\n  Install it: apt-get install {}",
+                "{} is not installed, and {} needs it\n  Install it: apt-get install {}",
                 self.name, self.purpose, self.package
             ));
         }

@@ -113,7 +113,7 @@ impl<'a> Suite<'a> {
         let missing = |what: &str| {
             let names: Vec<&str> = packages.iter().map(|one| &*one.name).collect();
             Error::Lacking(format!(
-                "{} of {} hold no kernel that can be used: {what}\n  {ANOTHER}",
+                "{} of {} contain no usable kernel: {what}\n  {ANOTHER}",
                 names.join(", "),
                 self.name
             ))

@@ -8,8 +8,8 @@ use std::{
 use thiserror::Error;
 
 /// What `kernel add` takes.
-pub(super) const WORDS: &str = "Suites: bookworm (6.1), trixie (6.12), sid (the newest), or another of the mirror's; the path of an image \
-     has a / in it, e.g. ./vmlinuz";
+pub(super) const WORDS: &str = "Suites: bookworm (6.1), trixie (6.12), sid (the newest), or \
+     another suite of the mirror; the path of an image must contain a /, e.g. ./vmlinuz";
 
 /// What to do where a suite will not do.
 pub(super) const ANOTHER: &str =
@@ -39,7 +39,8 @@ pub enum Error {
     },
     /// A file can't be read or written.
     #[error(
-        "can't {doing} {path}: {source}\n  Kernels are kept under $XDG_CACHE_HOME/bpfcost/kernels, else ~/.cache"
+        "cannot {doing} {path}: {source}\n  Kernels are stored in \
+         $XDG_CACHE_HOME/bpfcost/kernels, by default ~/.cache/bpfcost/kernels"
     )]
     File {
         /// `read`, `write`, …
@@ -51,7 +52,8 @@ pub enum Error {
     },
     /// Interrupted by Ctrl-C.
     #[error(
-        "interrupted; nothing is left of the kernel under way\n  Begin again with the same command"
+        "interrupted; the unfinished kernel was removed\n  To start over, run the same command \
+         again"
     )]
     Interrupted,
 }
@@ -75,8 +77,8 @@ pub(super) fn program_failed(program: &str, words: &str) -> Error {
 /// The disk filled up under way, where that was being written.
 pub(super) fn disk_full(path: &Path) -> Error {
     Error::Lacking(format!(
-        "the disk is full: {} could not be written, and what was there of the new kernel is removed\n  \
-         Make room (bpfcost kernel remove NAME), or keep kernels elsewhere: XDG_CACHE_HOME=FOLDER",
+        "the disk is full: {} could not be written; the unfinished kernel was removed\n  Make \
+         room (bpfcost kernel remove NAME), or store kernels elsewhere: XDG_CACHE_HOME=FOLDER",
         path.display()
     ))
 }
@@ -84,7 +86,8 @@ pub(super) fn disk_full(path: &Path) -> Error {
 /// Debian packages no such kernel for this CPU.
 pub(super) fn no_architecture(arch: &str) -> Error {
     Error::Lacking(format!(
-        "Debian's kernels for {arch} are not known here\n  Add one by its path: bpfcost kernel add PATH"
+        "bpfcost does not know Debian's kernels for {arch}\n  Add one by its path: bpfcost kernel \
+         add PATH"
     ))
 }
 

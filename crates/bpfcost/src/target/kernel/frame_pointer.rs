@@ -102,7 +102,7 @@ fn look_for_tools(system: &Path) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::Lacking(format!(
-        "building a kernel needs {}, which are not there\n  Install them: apt-get install {}",
+        "building a kernel needs {}, which are not installed\n  Install them: apt-get install {}",
         names.join(", "),
         packages.join(" ")
     )))
@@ -163,11 +163,13 @@ fn make(tree: &Path, staging: &Staging, observer: &dyn StepObserver) -> Result<P
     let config = objects.join(".config");
     let config = fs::read_to_string(&config).map_err(failed("read", &config))?;
     if let Some(missing) = missing(&config) {
-        let words = format!("this source does not take {missing}");
+        let words = format!("this source does not accept {missing}");
         return Err(program_failed("configuring the kernel", &words));
     }
     let jobs = available_parallelism().map_or(1, usize::from);
-    observer.doing(&format!("building {SOURCE} on {jobs} CPUs, some minutes"));
+    observer.doing(&format!(
+        "building {SOURCE} on {jobs} CPUs, for some minutes"
+    ));
     let mut lines = 0.0;
     let mut build = command("bzImage");
     build.arg(format!("-j{jobs}"));

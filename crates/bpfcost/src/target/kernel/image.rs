@@ -28,14 +28,14 @@ const SECTOR: usize = 512;
 pub(super) fn release(path: &Path) -> Result<String, Error> {
     let wrong = |why: &str| {
         Error::Input(format!(
-            "{} is no kernel image: {why}\n  \
-             Name a bzImage or vmlinuz, e.g. /boot/vmlinuz-6.12.107 or arch/x86/boot/bzImage",
+            "{} is not a kernel image: {why}\n  Name a bzImage or vmlinuz, e.g. \
+             /boot/vmlinuz-6.12.107 or arch/x86/boot/bzImage",
             path.display()
         ))
     };
     let metadata = fs::metadata(path).map_err(|error| wrong(&error.to_string()))?;
     if !metadata.is_file() {
-        return Err(wrong("it is no plain file"));
+        return Err(wrong("it is not a regular file"));
     }
     let bytes = fs::read(path).map_err(|error| wrong(&error.to_string()))?;
     let release = if bytes.get(MAGIC..MAGIC + 4) == Some(b"HdrS") {
@@ -43,7 +43,7 @@ pub(super) fn release(path: &Path) -> Result<String, Error> {
     } else if bytes.starts_with(b"\x7fELF") || bytes.get(0x38..0x3c) == Some(b"ARM\x64") {
         of_plain_image(&bytes).map_err(wrong)?
     } else {
-        return Err(wrong("it has not the header of one"));
+        return Err(wrong("it does not have the header of one"));
     };
     if !release::is_valid(&release) {
         return Err(wrong("its header names no release"));
@@ -52,14 +52,14 @@ pub(super) fn release(path: &Path) -> Result<String, Error> {
 }
 
 fn of_bz_image(bytes: &[u8]) -> Result<String, &'static str> {
-    let cut = "it is cut short";
+    let cut = "it is truncated";
     let word = |at: usize| {
         bytes
             .get(at..at + 2)
             .map(|two| usize::from(two[0]) | usize::from(two[1]) << 8)
     };
     if word(BOOT_FLAG) != Some(0xaa55) {
-        return Err("it has not the header of one");
+        return Err("it does not have the header of one");
     }
     // 0 stands for 4, from the time of floppy disks.
     let sectors = match bytes.get(SETUP_SECTORS).ok_or(cut)? {
@@ -80,7 +80,7 @@ fn of_bz_image(bytes: &[u8]) -> Result<String, &'static str> {
 
 fn of_plain_image(bytes: &[u8]) -> Result<String, &'static str> {
     const BANNER: &[u8] = b"Linux version ";
-    let missing = "it names no Linux version; a compressed image must be a bzImage";
+    let missing = "it contains no Linux version; a compressed image must be a bzImage";
     // The format string of the banner comes with `%s` in its place: a release begins with a digit.
     let at = bytes
         .windows(BANNER.len() + 1)
@@ -93,7 +93,7 @@ fn first_word(bytes: &[u8]) -> Result<String, &'static str> {
     let end = bytes
         .iter()
         .position(|byte| *byte == b' ' || *byte == 0)
-        .ok_or("it is cut short")?;
+        .ok_or("it is truncated")?;
     Ok(String::from_utf8_lossy(&bytes[..end]).into_owned())
 }
 
@@ -155,14 +155,14 @@ pub(super) mod tests {
     fn what_is_no_image_says_why() {
         let whole = bz_image("6.1.0");
         for (bytes, why) in [
-            (&b"#!/bin/sh\n"[..], "has not the header"),
-            (&[], "has not the header"),
-            (&whole[..whole.len() - 1], "cut short"),
-            (&whole[..0x210], "cut short"),
+            (&b"#!/bin/sh\n"[..], "not have the header"),
+            (&[], "not have the header"),
+            (&whole[..whole.len() - 1], "truncated"),
+            (&whole[..0x210], "truncated"),
             (&bz_image("../../etc"), "names no release"),
             (&bz_image(""), "names no release"),
-            (b"\x7fELF no version", "names no Linux version"),
-            (b"\x7fELF Linux version 6.1", "cut short"),
+            (b"\x7fELF no version", "contains no Linux version"),
+            (b"\x7fELF Linux version 6.1", "truncated"),
         ] {
             let error = read(bytes).unwrap_err();
             assert!(error.contains(why), "{error}");

@@ -134,7 +134,7 @@ impl Manifest {
             Err(Error::File { source, .. }) => return Some(format!("its image: {source}")),
             Err(error) => return Some(error.to_string()),
             Ok(seen) if seen != self.image_sha256 => {
-                return Some("its image is not the one that was added".to_owned());
+                return Some("its image differs from the one that was added".to_owned());
             }
             Ok(_) => {}
         }
@@ -144,7 +144,7 @@ impl Manifest {
             Err(Error::File { source, .. }) => Some(format!("its modules: {source}")),
             Err(error) => Some(error.to_string()),
             Ok(seen) if seen.files != wanted.files => Some(format!(
-                "it has {} files of modules where {} were added",
+                "it has {} module files, and {} were added",
                 seen.files, wanted.files
             )),
             Ok(seen) if seen != *wanted => {

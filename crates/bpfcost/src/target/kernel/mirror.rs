@@ -49,8 +49,8 @@ pub(super) fn of_system(system: &Path, observer: &dyn StepObserver) -> Result<Mi
     }
     choose(&output.out, codename(system).as_deref()).ok_or_else(|| {
         Error::Lacking(format!(
-            "the package sources of this system name no Debian archive (looked into {})\n  \
-             Add one there, e.g. /etc/apt/sources.list.d/debian.sources, or add a kernel by its path: \
+            "the package sources of this system name no Debian archive (looked in {})\n  Add one \
+             there, e.g. /etc/apt/sources.list.d/debian.sources, or add a kernel by its path: \
              bpfcost kernel add PATH",
             system.join("etc/apt").display()
         ))

@@ -15,8 +15,8 @@ pub(super) fn at(path: &Path, system: &Path) -> Result<Kernel, Error> {
         && !folder.join("modules.dep").is_file()
     {
         return Err(Error::Lacking(format!(
-            "{} has no modules.dep, so that its modules can't be loaded\n  \
-             Make it with depmod, or let bpfcost do so in a copy: bpfcost kernel add IMAGE",
+            "{} has no modules.dep, so its modules cannot be loaded\n  Run depmod, or let bpfcost \
+             do so in a copy: bpfcost kernel add IMAGE",
             folder.display()
         )));
     }

@@ -97,8 +97,8 @@ impl Staging {
             return Ok(());
         }
         Err(Error::Lacking(format!(
-            "no room on the disk for a kernel: {} has {} MB free and {} MB are needed\n  \
-             Make room (bpfcost kernel remove NAME), or keep kernels elsewhere: XDG_CACHE_HOME=FOLDER",
+            "not enough disk space for a kernel: {} has {} MB free, and {} MB are needed\n  Make \
+             room (bpfcost kernel remove NAME), or store kernels elsewhere: XDG_CACHE_HOME=FOLDER",
             self.store.display(),
             free / 1_000_000,
             needed.div_ceil(1_000_000)

@@ -61,7 +61,7 @@ impl Store {
     /// stands in for `/` in tests.
     pub fn of_user() -> Result<Self, Error> {
         let cache = Folder::Cache.of_user().ok_or_else(|| {
-            let text = "there is no place for kernels: neither XDG_CACHE_HOME nor HOME is set\n  \
+            let text = "there is no folder for kernels: neither XDG_CACHE_HOME nor HOME is set\n  \
                         Set one of them to a folder";
             Error::Lacking(text.to_owned())
         })?;
@@ -163,7 +163,7 @@ impl Store {
         drop(open);
         if new != *release {
             observer.notice(&format!(
-                "{suite} no longer has {release}; {new} takes its place"
+                "{suite} no longer has {release}; {new} replaces it"
             ));
         }
         staging.keep(&new, debian::origin(&suite, packages))?;
@@ -243,8 +243,8 @@ impl Store {
                 staging.index_modules(&release, observer)?;
             }
             None => observer.notice(&format!(
-                "{release} has no modules at ../lib/modules/{release} or /lib/modules/{release}; it must \
-                 have all that a guest needs in its image"
+                "{release} has no modules at ../lib/modules/{release} or /lib/modules/{release}; \
+                 all drivers that a guest needs must be in its image"
             )),
         }
         staging
@@ -265,11 +265,12 @@ impl Store {
             let of_host = of_system.find(|kernel| release::names(name, &kernel.release));
             return Err(Error::Input(match of_host {
                 Some(Kernel { release, .. }) => format!(
-                    "{release} belongs to the system (/boot), and bpfcost leaves that alone\n  \
-                     It removes only kernels that it has added: bpfcost kernel list"
+                    "{release} belongs to the system (/boot)\n  Only kernels that bpfcost added \
+                     can be removed: bpfcost kernel list"
                 ),
                 None => format!(
-                    "no kernel {name} is kept{}\n  What is kept: bpfcost kernel list",
+                    "there is no kernel {name} to remove{}\n  List the added ones: bpfcost kernel \
+                     list",
                     here(&all)
                 ),
             }));

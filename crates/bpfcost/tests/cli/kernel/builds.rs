@@ -132,7 +132,7 @@ fn a_build_that_fails_says_why() {
         "FPROBE",
         &[
             "configuring the kernel failed",
-            "does not take CONFIG_FPROBE=y",
+            "does not accept CONFIG_FPROBE=y",
         ],
     );
     source(&lab, &mut archive, "6.12.107-2", &[("broken", vec![])]);

@@ -151,7 +151,7 @@ fn one_that_is_damaged_is_fetched_again() {
     harm();
     let table = lab.answers("list").out;
     assert!(
-        table.contains("damaged: its image is not the one that was added"),
+        table.contains("damaged: its image differs from the one that was added"),
         "{table}"
     );
     assert!(lab.answers("add trixie").out.contains("added"));

@@ -63,17 +63,17 @@ fn paths_that_are_no_kernels() {
     lab.write("cut", &whole[..700]);
     lab.write("evil", image("../../../6.9"));
     for (path, words) in [
-        ("./notes.txt", "has not the header of one"),
-        ("./cut", "cut short"),
+        ("./notes.txt", "does not have the header of one"),
+        ("./cut", "truncated"),
         ("./evil", "names no release"),
-        ("./", "no plain file"),
+        ("./", "not a regular file"),
         ("./nothing", "No such file"),
-        ("/dev/null", "no plain file"),
+        ("/dev/null", "not a regular file"),
     ] {
         lab.refuses(
             &format!("add {path}"),
             2,
-            &[path, "is no kernel image", words, "bzImage"],
+            &[path, "is not a kernel image", words, "bzImage"],
         );
     }
     assert_eq!(lab.kept(), [""; 0]);
@@ -100,7 +100,11 @@ fn words_that_are_neither_suite_nor_path() {
     lab.refuses(
         "remove 6.12",
         2,
-        &["no kernel 6.12 is kept", "there is none yet", "kernel list"],
+        &[
+            "no kernel 6.12 to remove",
+            "there is none yet",
+            "kernel list",
+        ],
     );
     assert_eq!(lab.kept(), [""; 0]);
 }
