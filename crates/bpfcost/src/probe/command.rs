@@ -106,7 +106,7 @@ impl Tool {
             return Ok(());
         };
         Err(anyhow!(
-            "{} {} while it was to run\n{}\n  A probe has to run until it is stopped, by SIGINT",
+            "{} {} during the run\n{}\n  A probe must run until bpfcost stops it with SIGINT",
             self.command,
             describe_exit(status),
             tail(&process.printed()?),
@@ -202,11 +202,11 @@ pub(super) fn there(command: &str) -> Result<()> {
         .args(["-c", "command -v \"$0\"", word])
         .stdin(Stdio::null())
         .output()
-        .context("can't start a shell")?;
+        .context("cannot start a shell")?;
     if !status.status.success() {
         bail!(
-            "there is no command {word}\n  Is its name right? Give its path where it lies outside of PATH. A BPF \
-             object ends in .bpf.o, a unit in .service, one that this program brings begins with builtin:"
+            "there is no command {word}\n  Check its name, or give its path if it is not in PATH. \
+             BPF objects end in .bpf.o, units in .service; built-in probes begin with builtin:"
         );
     }
     Ok(())

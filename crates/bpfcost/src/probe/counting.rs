@@ -82,7 +82,7 @@ impl CounterSpec {
         let work = match work.as_str() {
             "null" => CounterBody::Null,
             "map" => CounterBody::Map,
-            other => bail!("builtin:event has no work {other}\n  It has null and map"),
+            other => bail!("builtin:event has no work {other}\n  Use null or map"),
         };
         let named = if method.takes_tracepoints() {
             event.len() == 2
@@ -104,18 +104,19 @@ impl CounterSpec {
         let (event, ns) = match arguments {
             [category, name] => ([category, name], BUSY_NS),
             [category, name, ns] => {
-                let ns = ns
-                    .parse()
-                    .with_context(|| format!("builtin:busy: {ns} is no number of nanoseconds"))?;
+                let ns = ns.parse().with_context(|| {
+                    format!("builtin:busy: {ns} is not a number of nanoseconds")
+                })?;
                 ([category, name], ns)
             }
             _ => bail!(
-                "builtin:busy wants a tracepoint and nanoseconds: builtin:busy:raw_syscalls:sys_enter:1000"
+                "builtin:busy needs a tracepoint and nanoseconds: \
+                 builtin:busy:raw_syscalls:sys_enter:1000"
             ),
         };
         if !BUSY_LIMITS_NS.contains(&ns) {
             bail!(
-                "builtin:busy can be busy for {} to {} ns, and was asked for {ns}",
+                "builtin:busy takes {} to {} ns, not {ns}",
                 BUSY_LIMITS_NS.start(),
                 BUSY_LIMITS_NS.end()
             );
@@ -148,7 +149,7 @@ impl CounterSpec {
 }
 
 fn usage_of_event() -> &'static str {
-    "builtin:event wants a kind, an event and a work, as in\n  \
+    "builtin:event needs a kind, an event and a work, as in\n  \
      builtin:event:tracepoint:sock:sock_recv_length:null or builtin:event:fentry:udp_recvmsg:map"
 }
 
@@ -203,7 +204,7 @@ mod tests {
     fn what_is_no_event_is_told() {
         let told = |text| event(text).unwrap_err().to_string();
         assert!(told("kprobe.mult:f:null").contains("did you mean kprobe.multi?"));
-        assert!(told("fentry:f:nul").contains("null and map"));
+        assert!(told("fentry:f:nul").contains("null or map"));
         for text in [
             "fentry:a:b:null",
             "raw_tp:sys_enter:null",
@@ -213,7 +214,7 @@ mod tests {
         ] {
             let told = told(text);
             assert!(
-                told.contains("no work") || told.contains("wants a kind"),
+                told.contains("no work") || told.contains("needs a kind"),
                 "{text}: {told}"
             );
         }
@@ -230,7 +231,7 @@ mod tests {
             busy("irq:softirq_entry:10")
                 .unwrap_err()
                 .to_string()
-                .contains("asked for 10")
+                .contains("not 10")
         );
         assert!(busy("softirq_entry").is_err());
     }

@@ -45,7 +45,7 @@ pub(super) fn find(name: &str) -> Result<BuiltIn> {
         let near = suggest(name, all.iter().map(BuiltIn::name));
         let forms: Vec<&str> = all.iter().map(|one| one.form).collect();
         anyhow!(
-            "there is no built-in probe {name}{near}\n  There are builtin:{}",
+            "there is no built-in probe {name}{near}\n  Built-in probes: builtin:{}",
             forms.join(", builtin:")
         )
     })

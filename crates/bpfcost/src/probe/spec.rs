@@ -169,7 +169,7 @@ fn one(text: &str) -> Result<Spec, Error> {
     }
     if let Some(command) = text.strip_prefix(PROCESS) {
         if command.trim().is_empty() {
-            bail!("there is no command behind {PROCESS}");
+            bail!("there is no command after {PROCESS}");
         }
         return Ok(Spec::Process(command.trim().to_owned()));
     }

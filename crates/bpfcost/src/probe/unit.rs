@@ -68,7 +68,7 @@ impl Probe for SystemdUnit {
         let running = systemctl(&["is-active", &self.name]).is_ok();
         if !running {
             return Err(Fault::Broken(anyhow!(
-                "{} has stopped while it was to run\n  See why: journalctl --unit {0}",
+                "{} stopped during the run\n  See why: journalctl --unit {0}",
                 self.name
             )));
         }

@@ -34,7 +34,7 @@ fn a_server_without_openssl_is_an_error_that_says_so() {
         writeln!(asks, "{ask}").expect("asked");
         let said = answer();
         assert!(said.contains("failed"), "{said}");
-        assert!(said.contains("no OpenSSL is found in the server"), "{said}");
+        assert!(said.contains("no OpenSSL found in the server"), "{said}");
         assert!(said.contains(&format!("sleep {}", server.id())), "{said}");
     }
     drop(asks);

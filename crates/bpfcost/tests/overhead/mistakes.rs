@@ -160,7 +160,7 @@ fn objects_that_cannot_be_had() {
     compiled(&tool);
     tool.write("text.bpf.o", "no object at all");
     for (probe, words) in [
-        ("text.bpf.o", &["it is no BPF object", "clang"][..]),
+        ("text.bpf.o", &["it is not a BPF object", "clang"][..]),
         (
             "x.bpf.o:no_such",
             &["no program no_such", "enter, leave, never"],
@@ -169,7 +169,10 @@ fn objects_that_cannot_be_had() {
             "x.bpf.o:packets",
             &["none of its sections says where to attach (xdp)"],
         ),
-        ("x.bpf.o:nowhere", &["nowhere can't be attached", "no_such"]),
+        (
+            "x.bpf.o:nowhere",
+            &["nowhere cannot be attached", "no_such"],
+        ),
         (
             "builtin:event:tracepoint:no:such:null",
             &["no:such", "--on vm:KERNEL"],
@@ -210,7 +213,7 @@ fn tools_that_do_not_stay_or_load_nothing() {
     let tool = Tool::new();
     let said = says(&tool, &["echo it is broken; exit 7", "--", "sleep", "0.1"]);
     assert_eq!(said.code, Some(4), "{said:?}");
-    said.complains(&["exit code 7 while it was to run", "it is broken"]);
+    said.complains(&["exit code 7 during the run", "it is broken"]);
     let said = says(&tool, &["sleep 100", "--", "sleep", "0.1"]);
     assert_eq!(said.code, Some(4), "{said:?}");
     said.complains(&["loaded no BPF program within 10 s", "'process:sleep 100'"]);

@@ -76,11 +76,11 @@ fn parse_arguments(arguments: &[String]) -> Result<(L7Scope, Option<PathBuf>)> {
     let (mode, file) = match arguments {
         [mode] => (mode, None),
         [mode, file] => (mode, Some(PathBuf::from(file))),
-        _ => bail!("it is builtin:l7:MODE or builtin:l7:MODE:FILE"),
+        _ => bail!("builtin:l7 needs a mode: builtin:l7:MODE or builtin:l7:MODE:FILE"),
     };
     let Some((_, watch)) = MODES.iter().find(|(name, _)| name == mode) else {
         let names = MODES.map(|(name, _)| name).join(", ");
-        bail!("builtin:l7 has no mode {mode}: there are {names}");
+        bail!("builtin:l7 has no mode {mode}\n  Its modes: {names}");
     };
     Ok((*watch, file))
 }
@@ -136,7 +136,7 @@ impl CallSource for L7Programs {
 impl<S: CallSource> Agent for L7Agent<S> {
     fn attach(&mut self, context: &RunContext) -> Result<()> {
         if context.pids.is_empty() {
-            bail!("builtin:l7 looks into a server, and there is none");
+            bail!("builtin:l7 needs a server, and there is none");
         }
         self.exchanges.borrow_mut().tell();
         self.source.attach(&context.pids)
@@ -150,7 +150,7 @@ impl<S: CallSource> Agent for L7Agent<S> {
         let counts = self.source.detach()?;
         let (counted, endpoints) = self.exchanges.borrow_mut().tell();
         if let Some(file) = &self.file {
-            write(file, &endpoints).with_context(|| format!("can't write {}", file.display()))?;
+            write(file, &endpoints).with_context(|| format!("cannot write {}", file.display()))?;
         }
         let mut counts_by_name = BTreeMap::from([
             ("opaque".to_owned(), counted.opaque),

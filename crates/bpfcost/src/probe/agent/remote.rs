@@ -38,11 +38,11 @@ pub(crate) struct Remote {
 impl Remote {
     /// Starts an agent, and waits until its programs are loaded.
     pub(crate) fn start(name: &str, arguments: &[String]) -> Result<Self> {
-        let program = std::env::current_exe().context("this program's own file is not known")?;
+        let program = std::env::current_exe().context("cannot find bpfcost's own executable")?;
         let program = program.display().to_string();
         let words = [&program, "agent", name].map(str::to_owned);
         let (process, ask, answers) = Process::start_talking(&[&words[..], arguments].concat())
-            .with_context(|| format!("can't start the agent {name}"))?;
+            .with_context(|| format!("cannot start the agent {name}"))?;
         let mut remote = Remote {
             name: name.to_owned(),
             process,
@@ -53,7 +53,7 @@ impl Remote {
         match remote.hear()? {
             AgentReply::Loaded(loaded) => remote.loaded = loaded,
             AgentReply::Failed(why) => return Err(anyhow!("{why}")),
-            other => return Err(anyhow!("the agent {name} began with {other:?}")),
+            other => return Err(anyhow!("unexpected answer of the agent {name}: {other:?}")),
         }
         leftovers::remember(&remote.loaded.programs, &remote.process.pids());
         Ok(remote)
@@ -61,7 +61,7 @@ impl Remote {
 
     fn hear(&mut self) -> Result<AgentReply> {
         let heard = heard(&self.answers, PATIENCE);
-        if !heard.with_context(|| format!("can't hear the agent {}", self.name))? {
+        if !heard.with_context(|| format!("cannot read from the agent {}", self.name))? {
             bail!(
                 "the agent {} has not answered for {:.0} s: it may hang in the kernel\n{}",
                 self.name,
@@ -71,7 +71,7 @@ impl Remote {
         }
         let mut line = String::new();
         let read = self.answers.read_line(&mut line);
-        if read.with_context(|| format!("can't hear the agent {}", self.name))? == 0 {
+        if read.with_context(|| format!("cannot read from the agent {}", self.name))? == 0 {
             let ended = self.process.wait(FAREWELL)?;
             return Err(anyhow!(
                 "the agent {} {}\n{}",
@@ -80,7 +80,8 @@ impl Remote {
                 tail(&self.process.printed()?)
             ));
         }
-        serde_json::from_str(&line).with_context(|| format!("the agent {} said {line}", self.name))
+        serde_json::from_str(&line)
+            .with_context(|| format!("unexpected answer of the agent {}: {line}", self.name))
     }
 
     fn say(&mut self, ask: &AgentRequest) -> Result<AgentReply, Fault> {
@@ -90,7 +91,7 @@ impl Remote {
         input
             .write_all(&line)
             .and_then(|()| input.flush())
-            .with_context(|| format!("the agent {} does not listen", self.name))?;
+            .with_context(|| format!("cannot write to the agent {}", self.name))?;
         match self.hear()? {
             AgentReply::Invalid(problem) => Err(Fault::Invalid(problem)),
             AgentReply::Failed(why) => Err(Fault::Broken(anyhow!("{why}"))),
@@ -109,7 +110,7 @@ impl Probe for Remote {
         match self.say(&AgentRequest::Detach)? {
             AgentReply::Detached(seen) => Ok(seen),
             other => Err(Fault::Broken(anyhow!(
-                "the agent {} said {other:?}",
+                "unexpected answer of the agent {}: {other:?}",
                 self.name
             ))),
         }

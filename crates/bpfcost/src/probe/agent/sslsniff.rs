@@ -73,7 +73,7 @@ fn capture(arguments: &[String]) -> Result<Capture> {
         [] => Capture::Payload,
         [mode] if mode == BREAKPOINTS => Capture::Nothing,
         _ => bail!(
-            "there is builtin:sslsniff and builtin:sslsniff:{BREAKPOINTS}, and it was given {}",
+            "builtin:sslsniff and builtin:sslsniff:{BREAKPOINTS} are the only forms; got {}",
             arguments.join(":")
         ),
     })

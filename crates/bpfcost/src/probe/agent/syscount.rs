@@ -100,7 +100,7 @@ fn filter(arguments: &[String]) -> Result<Filter> {
         [] => Filter::Kernel,
         [one] if one == "all" => Filter::All,
         _ => bail!(
-            "builtin:syscount has no filter {}\n  It has kernel, user and all",
+            "builtin:syscount has no filter {}\n  Its filters: kernel, user, all",
             arguments.join(":")
         ),
     })
@@ -114,11 +114,11 @@ fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
 /// Opens it.
 fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let filter = filter(arguments)?;
-    let namespace = fs::read_link("/proc/self/ns/pid").context("can't tell the PID namespace")?;
+    let namespace = fs::read_link("/proc/self/ns/pid").context("cannot read the PID namespace")?;
     if filter != Filter::All && !namespace.ends_with(FIRST_NAMESPACE) {
         bail!(
-            "builtin:syscount picks processes by the numbers of the first PID namespace, and this one has \
-             numbers of its own\n  Run it outside of the container, or take builtin:syscount:all"
+            "builtin:syscount needs the initial PID namespace, and this process is in another \
+             one\n  Run it outside the container, or use builtin:syscount:all"
         );
     }
     Ok(Box::new(SyscountAgent {
@@ -147,7 +147,8 @@ impl Agent for SyscountAgent {
         };
         if asked.len() > MOST_PROCESSES && self.filter != Filter::All {
             bail!(
-                "builtin:syscount can be asked about {MOST_PROCESSES} processes, and the server has {}",
+                "builtin:syscount watches at most {MOST_PROCESSES} processes, and the server has \
+                 {}",
                 asked.len()
             );
         }
@@ -208,11 +209,8 @@ impl Window {
             return Some(Problem {
                 check: "runs of the programs".to_owned(),
                 expected: format!("at least {came_by}, the server's reads and writes"),
-                got: format!(
-                    "{} where calls begin, {} where they end",
-                    calls.entered, calls.left
-                ),
-                detail: "system calls of the server did not come by the programs".to_owned(),
+                got: format!("{} at entry, {} at exit", calls.entered, calls.left),
+                detail: "the programs missed system calls of the server".to_owned(),
             });
         }
         // Of others than the server, nothing is known.
@@ -237,7 +235,7 @@ impl Window {
                 format!("{least} to {most}, by /proc/PID/io")
             },
             got: counted.to_string(),
-            detail: format!("system calls were not counted as the kernel counts them{lost}"),
+            detail: format!("the count of system calls differs from the kernel's{lost}"),
         })
     }
 
@@ -312,10 +310,10 @@ impl Sleeper {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .context("can't start cat, which builtin:syscount asks about instead of the server")?;
+            .context("cannot start cat, which builtin:syscount watches instead of the server")?;
         let mut sleeper = Sleeper(child);
         let echoed = sleeper.echo();
-        echoed.context("cat, which builtin:syscount asks about, does not answer")?;
+        echoed.context("cat, which builtin:syscount watches, does not answer")?;
         Ok(sleeper)
     }
 

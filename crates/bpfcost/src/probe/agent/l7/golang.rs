@@ -34,16 +34,16 @@ const START_IN_MODULE: usize = 22 * size_of::<u64>();
 
 /// Where the functions are that an agent watches.
 pub(super) fn places(file: &Path) -> Result<FunctionOffsets> {
-    let bytes = fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
+    let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let program = fs::read_link(file).unwrap_or_else(|_| file.to_owned());
     find(&bytes).with_context(|| format!("looking for Go functions in {}", program.display()))
 }
 
 fn find(bytes: &[u8]) -> Result<FunctionOffsets> {
-    let file: ElfFile64<'_> = ElfFile64::parse(bytes).context("it is no ELF program of 64 bits")?;
+    let file: ElfFile64<'_> = ElfFile64::parse(bytes).context("it is not a 64-bit ELF program")?;
     if file.architecture() != Architecture::X86_64 {
         bail!(
-            "it is a program for {:?}: arguments and returns are known for x86-64 alone",
+            "it is a program for {:?}; only x86-64 is supported",
             file.architecture()
         );
     }
@@ -51,7 +51,7 @@ fn find(bytes: &[u8]) -> Result<FunctionOffsets> {
     let place = |name: &str| {
         let function = functions.get(name);
         let function = function.with_context(|| {
-            format!("it has no function {name}: builtin:l7:kernel does without")
+            format!("it has no function {name}; builtin:l7:kernel does not need it")
         })?;
         let (offset, code) = code(&file, function)?;
         let returns = returns(code).with_context(|| format!("decoding {name}"))?;
@@ -72,18 +72,18 @@ type Range = std::ops::Range<u64>;
 fn functions<'a>(file: &ElfFile64<'a>) -> Result<BTreeMap<&'a str, Range>> {
     let table = TABLES.iter().find_map(|name| file.section_by_name(name));
     let table = table.context(
-        "it is no Go program, or its sections were removed: it has no table of functions (.gopclntab)",
+        "it is not a Go program, or its sections were removed: it has no table of functions \
+         (.gopclntab)",
     )?;
     let start = start(file, &table);
     let table = table
         .data()
-        .context("its table of functions can't be read")?;
+        .context("its table of functions cannot be read")?;
     let supported = number(table, 0).is_some_and(|first| BEGINNINGS.contains(&first));
     if !supported {
-        bail!("its table of functions is of another form than that of Go 1.18 and later");
+        bail!("its table of functions is not in the format of Go 1.18 and later");
     }
-    let start =
-        start.context("it does not say where its code begins: it has no section .go.module")?;
+    let start = start.context("the start of its code is unknown: it has no section .go.module")?;
     read(table, start).context("its table of functions is damaged")
 }
 
@@ -200,7 +200,7 @@ mod tests {
     fn what_is_no_go_program_is_told() {
         let own = fs::read("/proc/self/exe").expect("this test");
         let error = format!("{:#}", find(&own).expect_err("Rust"));
-        assert!(error.contains("it is no Go program"), "{error}");
+        assert!(error.contains("it is not a Go program"), "{error}");
         let error = format!("{:#}", find(b"#!/bin/sh\n").expect_err("a script"));
         assert!(error.contains("ELF"), "{error}");
     }

@@ -18,15 +18,14 @@ struct Library {
 pub(super) fn attach(sniffer: &mut Sniffer, processes: &[u32]) -> Result<()> {
     let mut attached = false;
     for &process in processes {
-        let maps = fs::read_to_string(format!("/proc/{process}/maps")).with_context(|| {
-            format!("process {process} of the server is not there to be watched")
-        })?;
+        let maps = fs::read_to_string(format!("/proc/{process}/maps"))
+            .with_context(|| format!("process {process} of the server does not exist"))?;
         let libraries = mapped(process, &maps);
         for library in &libraries {
             if !sniffer.attach(process, &library.path)? {
                 bail!(
-                    "{} of {} has no function SSL_read or SSL_write that can be found: it is not \
-                     OpenSSL, or was stripped",
+                    "{} of {} has no symbol SSL_read or SSL_write: it is not OpenSSL, or was \
+                     stripped",
                     library.name,
                     process_label(process)
                 );
@@ -44,8 +43,8 @@ pub(super) fn attach(sniffer: &mut Sniffer, processes: &[u32]) -> Result<()> {
             .map(|process| process_label(*process))
             .collect();
         bail!(
-            "no OpenSSL is found in the server ({}): its processes map no libssl, and have no function \
-             SSL_read of their own; it does not serve TLS by OpenSSL, or was linked with it and stripped",
+            "no OpenSSL found in the server ({}): its processes map no libssl and define no \
+             SSL_read; it does not use OpenSSL, or was linked with it and stripped",
             all.join(", ")
         );
     }
