@@ -39,9 +39,9 @@ impl AccessLog {
     /// Waits until the server has no connections left: what was begun is logged then.
     pub fn settle(&self, context: &RunContext) -> Result<()> {
         wait(
-            "connections to the server are open though its client has ended",
+            "connections to the server are still open after its client has ended",
             || {
-                let sockets = net::tcp().context("can't read /proc/net/tcp")?;
+                let sockets = net::tcp().context("cannot read /proc/net/tcp")?;
                 Ok(!sockets
                     .iter()
                     .any(|one| busy(one.local_address, &one.state, context.port)))
@@ -82,18 +82,18 @@ impl AccessLog {
             .canonicalize()
             .with_context(|| format!("the server has no log {}", log.display()))?;
         let old = log.with_extension("old");
-        fs::rename(&log, &old).with_context(|| format!("can't move {}", log.display()))?;
+        fs::rename(&log, &old).with_context(|| format!("cannot move {}", log.display()))?;
         let command = context.command(&self.reopen)?;
         let mut process = Process::start(&command, &context.client_cpus, &[])?;
         if !process.wait(PATIENCE)?.success() {
             bail!("{} failed\n{}", command.join(" "), process.printed()?);
         }
         let moved = FDTarget::Path(old.clone());
-        wait("the server does not open its log anew", || {
+        wait("the server does not reopen its log", || {
             Ok(log.exists() && !context.pids.iter().any(|pid| holds(*pid, &moved)))
         })?;
         let text = fs::read_to_string(&old);
-        let text = text.with_context(|| format!("can't read {}", old.display()))?;
+        let text = text.with_context(|| format!("cannot read {}", old.display()))?;
         fs::remove_file(&old)?;
         read(&self.sums, &text).with_context(|| format!("reading the log {}", log.display()))
     }
@@ -129,9 +129,7 @@ fn read(names: &[String], text: &str) -> Result<LogTotals> {
             .collect::<Result<_, _>>()
             .ok()
             .filter(|numbers: &Vec<f64>| numbers.len() == names.len())
-            .with_context(|| {
-                format!("a line with {} was expected, not: {line}", names.join(" "))
-            })?;
+            .with_context(|| format!("expected a line with {}, got: {line}", names.join(" ")))?;
         account.ops += 1;
         for (name, number) in names.iter().zip(numbers) {
             *account.sums.entry(name.clone()).or_default() += number;

@@ -31,7 +31,8 @@ impl Base {
             .try_for_each(|program| program::find(program).map(drop))?;
         let scratch =
             // Servers that give up their privileges have to get in.
-            Scratch::make_in(&env::temp_dir(), 0o755).context("no room for the files of the workload")?;
+            Scratch::make_in(&env::temp_dir(), 0o755).context("cannot make a folder for the \
+                workload's files")?;
         let base = Base(scratch);
         let context = base.context(definition, free_port()?)?;
         write(definition, &context)?;
@@ -107,7 +108,7 @@ fn write(definition: &Definition, context: &RunContext) -> Result<()> {
             fs::create_dir_all(folder)?;
         }
         fs::write(&path, context.fill(text)?)
-            .with_context(|| format!("can't write {}", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }

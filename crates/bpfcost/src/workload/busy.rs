@@ -16,8 +16,8 @@ const TICK_NS: f64 = 1e7;
 
 /// Busy time of all CPUs so far, in nanoseconds; only differences mean something.
 pub(super) fn busy_ns() -> Result<f64> {
-    let stat = fs::read_to_string("/proc/stat").context("can't read /proc/stat")?;
-    visit().context("can't visit the CPUs")?;
+    let stat = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
+    visit().context("cannot run on each CPU")?;
     match precise() {
         Some(awake_ns) => Ok(awake_ns - stolen_ns(&stat)),
         None => Ok(by_ticks(&stat)),
@@ -28,7 +28,7 @@ pub(super) fn busy_ns() -> Result<f64> {
 pub(super) fn source() -> &'static str {
     match precise() {
         Some(_) => "wall time less idle time of /proc/timer_list less steal",
-        None => "ticks of 10 ms (/proc/timer_list can't be read, or tells of no idle time)",
+        None => "ticks of 10 ms (/proc/timer_list cannot be read, or shows no idle time)",
     }
 }
 

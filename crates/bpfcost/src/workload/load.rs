@@ -96,8 +96,8 @@ impl<'a> LoadClient<'a> {
         let took = took(&runs);
         if took < SHORTEST {
             return Err(Error::Client(format!(
-                "the client {} took {:.1} ms, and a load of less than {} ms can't be told from the start of \
-                 programs\n  Give it more to do",
+                "the client {} took {:.1} ms, and a load below {} ms is not distinguishable from \
+                 program startup\n  Give it more to do",
                 context.command(&self.client.command)?.join(" "),
                 took.as_secs_f64() * 1e3,
                 SHORTEST.as_millis()
@@ -167,7 +167,7 @@ impl RunningClient<'_> {
         };
         let reading = reading.map_err(|error| {
             failed(
-                &format!("what the client {command} printed can't be read: {error:#}"),
+                &format!("cannot read the output of the client {command}: {error:#}"),
                 &printed,
             )
         })?;
@@ -176,7 +176,7 @@ impl RunningClient<'_> {
             Ok(duration) => duration.unwrap_or(all),
             Err(_) => {
                 return Err(failed(
-                    &format!("the client {command} tells no time that can be"),
+                    &format!("the client {command} reports no possible time"),
                     &printed,
                 ));
             }

@@ -47,7 +47,7 @@ impl FromStr for Path {
             "veth" => Path::Veth,
             FORWARDED => Path::Forwarded,
             _ => {
-                bail!("there is no network {name}: there are here, loopback, veth and {FORWARDED}")
+                bail!("there is no network {name}\n  Networks: here, loopback, veth, {FORWARDED}")
             }
         })
     }
@@ -79,9 +79,9 @@ impl Network {
                     mac, address, bits, ..
                 } = outside::END;
                 let card = Card::up(mac, address, bits);
-                return card
-                    .map(|card| Network(NetworkKind::Card(card)))
-                    .context("the guest can't be reached from outside, for which its kernel needs virtio_net");
+                return card.map(|card| Network(NetworkKind::Card(card))).context(
+                    "the guest cannot be reached from outside: its kernel needs virtio_net",
+                );
             }
             Path::Loopback => Link::Loopback,
             Path::Veth => Link::Veth {
@@ -138,7 +138,7 @@ impl Network {
             }
         };
         for text in texts {
-            let text = text.with_context(|| format!("can't read {COUNTS}"))?;
+            let text = text.with_context(|| format!("cannot read {COUNTS}"))?;
             for (name, count) in counts(&text)? {
                 *all.entry(name.to_owned()).or_default() += count;
             }

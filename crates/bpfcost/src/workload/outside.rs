@@ -73,15 +73,16 @@ impl LoadOrder {
         let mut words = client.command.iter().chain(&client.warm_up);
         if words.any(|word| word.contains("{dir}")) {
             return Err(Error::Definition(format!(
-                "a client that reaches its server by the network forwarded runs outside of the guest, where \
-                 there is no {{dir}}: {}",
+                "a client on the network forwarded runs outside the guest, where there is no \
+                 {{dir}}: {}",
                 client.command.join(" ")
             ))
             .into());
         }
         if self.window_ms > LONGEST_MS {
             return Err(Error::Client(format!(
-                "a window of {} ms is longer than load from outside of a guest may take, {LONGEST_MS} ms",
+                "a window of {} ms is too long for load from outside the guest: at most \
+                 {LONGEST_MS} ms",
                 self.window_ms
             ))
             .into());
@@ -188,7 +189,7 @@ mod tests {
         let inside = refused("['cat', '{dir}/file']", 1000);
         assert!(inside.contains("{dir}"), "{inside}");
         let long = refused("['true']", LONGEST_MS + 1);
-        assert!(long.contains("longer"), "{long}");
+        assert!(long.contains("too long"), "{long}");
     }
 
     #[test]

@@ -38,7 +38,7 @@ impl Definition {
     pub fn read(file: &Path) -> Result<Self, Error> {
         let file_name = file.display();
         let text = fs::read_to_string(file)
-            .map_err(|error| Error::Definition(format!("can't read {file_name}: {error}")))?;
+            .map_err(|error| Error::Definition(format!("cannot read {file_name}: {error}")))?;
         Definition::parse(&text).map_err(|DefinitionProblem { line, what }| {
             Error::Definition(format!("{file_name}:{line}: {what}"))
         })
@@ -89,7 +89,7 @@ impl Definition {
             return Err(wrong(
                 [&"name"],
                 format!(
-                    "the name {} would make no file: letters, digits and - alone do",
+                    "the name {} cannot name a file: use letters, digits and -",
                     self.name
                 ),
             ));
@@ -98,7 +98,8 @@ impl Definition {
             return Err(wrong(
                 [&"rounds"],
                 format!(
-                    "rounds = {} is not between 2, so that off can be compared with off, and {MOST_ROUNDS}",
+                    "rounds = {} is not between 2 and {MOST_ROUNDS}; off is compared with off, \
+                     which needs 2",
                     self.rounds
                 ),
             ));
@@ -111,7 +112,8 @@ impl Definition {
         if self.operation == SECOND && watched.is_none_or(counts) {
             return Err(wrong(
                 [&"operation"],
-                "operation = \"second\" is what stands for operations that nobody counts: name what the client counts",
+                "operation = \"second\" is only for clients that report no operation count; this \
+                 one does: name its operation",
             ));
         }
         unique("variant", self.variants.iter().map(|one| one.name.as_str()))?;
@@ -144,7 +146,7 @@ impl Definition {
                 if let Err(error) = Regex::new(pattern) {
                     return Err(wrong(
                         [&"client", &index, &"metrics", name],
-                        format!("the metric {name} is no regular expression: {error}"),
+                        format!("the metric {name} is not a regular expression: {error}"),
                     ));
                 }
             }
@@ -154,7 +156,7 @@ impl Definition {
         {
             return Err(wrong(
                 [&"over"],
-                format!("`over` names {over}, which is no factor"),
+                format!("`over` names {over}, which is not a factor"),
             ));
         }
         for (way, text) in self.texts() {
@@ -166,8 +168,8 @@ impl Definition {
                     way,
                     near: format!("{{{name}}}"),
                     what: format!(
-                        "nothing is known of {{{name}}}{near}: there are {{port}}, {{address}}, {{dir}}, \
-                             {{cpus}}, {{seconds}} and the factors"
+                        "unknown placeholder {{{name}}}{near}: there are {{port}}, {{address}}, \
+                         {{dir}}, {{cpus}}, {{seconds}} and the factors"
                     ),
                 });
             }
@@ -182,7 +184,7 @@ impl Definition {
         if name == OFF {
             return refused(
                 "name",
-                format!("the variant {OFF} is always there, so that no other may have its name"),
+                format!("the variant {OFF} always exists; give this one another name"),
             );
         }
         if let Some(Err(error)) = variant.probe.as_ref().map(probe::check_built_in) {
@@ -200,7 +202,7 @@ impl Definition {
             return refused("server", format!("`server` of variant {name}: {what}"));
         }
         if *own_server == OwnServer::default() {
-            let what = "it differs in nothing from that of off: give it arguments or env";
+            let what = "it does not differ from that of off: give it arguments or env";
             return refused("server", format!("`server` of variant {name}: {what}"));
         }
         let forwarded = |factor: &Factor| {
@@ -209,7 +211,7 @@ impl Definition {
                 && values.iter().any(|value| value == FORWARDED)
         };
         if self.network == FORWARDED || self.factors.iter().any(forwarded) {
-            let what = format!("the network {FORWARDED} reaches one server alone, that of off");
+            let what = format!("the network {FORWARDED} reaches only one server, that of off");
             return refused("server", format!("`server` of variant {name}: {what}"));
         }
         Ok(())
@@ -312,7 +314,7 @@ fn known_factors<const N: usize>(
         return Ok(());
     };
     let near = suggest(factor, factors.iter().copied());
-    let what = format!("`only` of {whose} names {factor}, which is no factor{near}");
+    let what = format!("`only` of {whose} names {factor}, which is not a factor{near}");
     let mut problem = wrong(way, what);
     problem.way.push(factor.clone());
     Err(problem)
@@ -324,7 +326,7 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), Do
         if !seen.insert(name) {
             return Err(wrong(
                 [&what, &index, &"name"],
-                format!("the {what} {name} is there twice"),
+                format!("the {what} {name} is defined twice"),
             ));
         }
     }

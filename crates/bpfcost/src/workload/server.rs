@@ -102,7 +102,7 @@ impl Server {
             if begun.elapsed() > self.within {
                 let lacks = match (listens, self.port) {
                     (false, Some(port)) => format!("it does not listen on port {port}"),
-                    _ => "it has not printed what tells that".to_owned(),
+                    _ => "it has not printed a match of ready.output".to_owned(),
                 };
                 return Err(Error::Server(format!(
                     "the server {} is not ready after {} s: {lacks}\n{}",
@@ -172,8 +172,8 @@ impl Server {
 
     fn taken(&self, port: u16, who: &str, printed: &str) -> anyhow::Error {
         let source = Error::Server(format!(
-            "port {port} is taken by {who}, so the server {} can't listen there\n  End that process, or \
-             write {{port}} for a port that is free{printed}",
+            "port {port} is taken by {who}, so the server {} cannot listen there\n  End that \
+             process, or write {{port}} for a free port{printed}",
             self.program
         ));
         PortTaken { port, source }.into()
@@ -181,13 +181,16 @@ impl Server {
 }
 
 fn port_of(text: &str) -> Result<u16, Error> {
-    text.parse()
-        .map_err(|_| Error::Definition(format!("{text} is no port: ready.tcp is one, or {{port}}")))
+    text.parse().map_err(|_| {
+        Error::Definition(format!(
+            "{text} is not a port: ready.tcp is a port or {{port}}"
+        ))
+    })
 }
 
 fn pattern(text: &str) -> Result<Regex, Error> {
     Regex::new(text).map_err(|error| {
-        Error::Definition(format!("ready.output is no regular expression: {error}"))
+        Error::Definition(format!("ready.output is not a regular expression: {error}"))
     })
 }
 

@@ -31,7 +31,7 @@ fn what_is_wrong_is_named_with_file_and_line() {
         (
             "did 1000",
             "did {sice}",
-            ["x.toml:8: nothing is known of {sice}", "{port}"],
+            ["x.toml:8: unknown placeholder {sice}", "{port}"],
         ),
         ("[[variant]]", "[[variant", ["x.toml:12: ", "error"]),
     ] {
@@ -40,5 +40,5 @@ fn what_is_wrong_is_named_with_file_and_line() {
         tool.refuses("list x.toml", 2, &words);
     }
     let tool = Tool::new();
-    tool.refuses("run nowhere.toml", 2, &["can't read nowhere.toml"]);
+    tool.refuses("run nowhere.toml", 2, &["cannot read nowhere.toml"]);
 }

@@ -189,7 +189,7 @@ fn what_is_no_go_program_is_told() {
     });
     let why = said["failed"].as_str().unwrap_or_default();
     assert!(why.contains("sleep"), "{said}");
-    assert!(why.contains("it is no Go program"), "{said}");
+    assert!(why.contains("it is not a Go program"), "{said}");
     let said = Agent::start("l7", &["no-such-mode"]).hear();
     let why = said["failed"].as_str().unwrap_or_default();
     assert!(why.contains("kernel, uprobe, goroutine"), "{said}");

@@ -70,43 +70,43 @@ fn what_no_type_says_is_checked() {
             "operation = \"request\"",
             "operation = \"second\"",
             3,
-            "operation = \"second\" is what stands for operations that nobody counts",
+            "operation = \"second\" is only for clients that report no operation count",
         ),
         (
             "operation = \"request\"\n",
             "operation = \"request\"\nrounds = 1\n",
             4,
-            "rounds = 1 is not between 2, so that off can be compared with off, and 20",
+            "rounds = 1 is not between 2 and 20",
         ),
         (
             "only = { size",
             "only = { sise",
             22,
-            "`only` of variant probe names sise, which is no factor (did you mean size?)",
+            "`only` of variant probe names sise, which is not a factor (did you mean size?)",
         ),
         (
             "output = \"text\"\n",
             "output = \"text\"\nonly = { sise = [] }\n",
             16,
-            "`only` of client closed names sise, which is no factor (did you mean size?)",
+            "`only` of client closed names sise, which is not a factor (did you mean size?)",
         ),
         (
             "{size}",
             "{sise}",
             14,
-            "nothing is known of {sise} (did you mean size?)",
+            "unknown placeholder {sise} (did you mean size?)",
         ),
         (
             "name = \"probe\"",
             "name = \"off\"",
             19,
-            "the variant off is always there",
+            "the variant off always exists",
         ),
         (
             "(\\\\d+)",
             "(",
             16,
-            "the metric ops is no regular expression",
+            "the metric ops is not a regular expression",
         ),
     ] {
         let said = refused(from, to);
@@ -115,7 +115,7 @@ fn what_no_type_says_is_checked() {
     let variant = &WHOLE[WHOLE.find("[[variant]]").expect("it is there")..];
     let said = refused(variant, &format!("{variant}{variant}"));
     assert!(
-        said.starts_with("line 24: the variant probe is there twice"),
+        said.starts_with("line 24: the variant probe is defined twice"),
         "{said}"
     );
     let said = refused(variant, "");
@@ -167,7 +167,7 @@ fn a_probe_that_is_none_is_named_with_its_line() {
             "builtin:syscount:kernl",
             "builtin:syscount has no filter kernl",
         ),
-        ("process:", "there is no command behind process:"),
+        ("process:", "there is no command after process:"),
     ] {
         let said = refused("builtin:nothing", probe);
         assert!(said.starts_with("line 21: "), "{said}");
@@ -199,13 +199,13 @@ fn a_server_of_a_variants_own_is_checked() {
             "",
             "",
             "{}",
-            "line 22: `server` of variant probe: it differs in nothing",
+            "line 22: `server` of variant probe: it does not differ",
         ),
         (
             "",
             "",
             "{ arguments = [\"{sise}\"] }",
-            "line 22: nothing is known of {sise}",
+            "line 22: unknown placeholder {sise}",
         ),
         (
             "command = [\"server\", \"{port}\"]",
@@ -217,7 +217,7 @@ fn a_server_of_a_variants_own_is_checked() {
             "operation =",
             "network = \"forwarded\"\noperation =",
             "{ arguments = [\"-x\"] }",
-            "line 23: `server` of variant probe: the network forwarded reaches one server",
+            "line 23: `server` of variant probe: the network forwarded reaches only one server",
         ),
     ] {
         let said = with(from, to, server).expect_err(what);

@@ -8,17 +8,18 @@ use super::Reading;
 
 pub(super) fn read(printed: &str) -> Result<Reading> {
     // Some of its keys come more than once; those that count don't.
-    let output: Value = serde_json::from_str(printed).context("this is no JSON of iperf3")?;
+    let output: Value = serde_json::from_str(printed).context("this is not the JSON of iperf3")?;
     // It ends with 0 also where it fails.
     if let Some(error) = output["error"].as_str() {
         bail!("iperf3 failed: {error}");
     }
     let test = output.pointer("/start/test_start");
-    let test = test.context("iperf3 tells of no test")?;
+    let test = test.context("iperf3 reports no test")?;
     let (protocol, bytes) = (&test["protocol"], test["blksize"].as_u64().unwrap_or(0));
     if protocol != "UDP" || bytes == 0 {
         bail!(
-            "datagrams are counted, and this was {} with blocks of {bytes} bytes: give the client --udp and --length",
+            "bpfcost counts datagrams, and this test was {} with blocks of {bytes} bytes: give \
+             the client --udp and --length",
             protocol.as_str().unwrap_or("nothing known")
         );
     }
@@ -28,8 +29,8 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
     };
     // Its own count of packets is the highest number that came, whether or not those before it did.
     let datagrams = |sum| number(sum, "bytes").map(|all| all as u64 / bytes);
-    let sent = datagrams("sum_sent").context("iperf3 tells not what was sent")?;
-    let received = datagrams("sum_received").context("iperf3 tells not what was received")?;
+    let sent = datagrams("sum_sent").context("iperf3 does not report what was sent")?;
+    let received = datagrams("sum_received").context("iperf3 does not report what was received")?;
     let counts = [
         ("sent", Some(sent as f64)),
         ("received", Some(received as f64)),
@@ -96,9 +97,12 @@ mod tests {
     fn what_is_no_test_of_datagrams_is_refused() {
         for (printed, why) in [
             (REFUSED, "Connection refused"),
-            ("iperf3: error - unable to connect", "no JSON of iperf3"),
+            (
+                "iperf3: error - unable to connect",
+                "not the JSON of iperf3",
+            ),
             ("{}", "no test"),
-            (&PRINTED.replace("UDP", "TCP"), "this was TCP"),
+            (&PRINTED.replace("UDP", "TCP"), "this test was TCP"),
             (
                 &PRINTED.replace("sum_received", "other"),
                 "what was received",

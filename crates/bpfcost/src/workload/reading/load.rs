@@ -6,7 +6,8 @@ use super::Reading;
 use crate::load::Report;
 
 pub(super) fn read(printed: &str) -> Result<Reading> {
-    let report: Report = serde_json::from_str(printed).context("it is not what load prints")?;
+    let report: Report =
+        serde_json::from_str(printed).context("it is not the output of bpfcost load")?;
     if let Some(error) = &report.error {
         bail!(
             "the server refused {} of {} requests, the first with: {error}",

@@ -67,7 +67,7 @@ impl Reading {
             reading.ops = ops;
         }
         if reading.ops == 0 {
-            bail!("it did 0 operations, so there is nothing to divide a cost by");
+            bail!("it did 0 operations, so there is no cost per operation");
         }
         Ok(reading)
     }

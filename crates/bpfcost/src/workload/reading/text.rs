@@ -20,7 +20,7 @@ pub(super) fn read(client: &Client, printed: &str) -> Result<Reading> {
                 reading.ops = value as u64;
                 found_ops = true;
             }
-            ("ops", _) => bail!("{value} operations are none"),
+            ("ops", _) => bail!("{value} is not a number of operations"),
             ("seconds", _) => reading.seconds = Some(value),
             (_, Some(percentile)) => {
                 reading.latency_us.insert(percentile.to_owned(), value);
@@ -40,11 +40,11 @@ pub(super) fn read(client: &Client, printed: &str) -> Result<Reading> {
 /// The number that the pattern's group finds.
 pub(crate) fn find(name: &str, pattern: &str, printed: &str) -> Result<f64> {
     let regex = Regex::new(pattern)
-        .with_context(|| format!("the metric {name} is no regular expression: {pattern}"))?;
+        .with_context(|| format!("the metric {name} is not a regular expression: {pattern}"))?;
     let captures = regex.captures(printed).with_context(|| {
         format!(
-            "the metric {name} matches nothing: {pattern}\n  It is looked for in all that was printed, \
-             shown below"
+            "the metric {name} matches nothing: {pattern}\n  It must match in the output, shown \
+             below"
         )
     })?;
     let number = captures
@@ -54,7 +54,7 @@ pub(crate) fn find(name: &str, pattern: &str, printed: &str) -> Result<f64> {
     let plain = number.replace([',', '_'], "");
     match plain.trim().parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
-        _ => bail!("the metric {name} finds {number:?}, which is no number"),
+        _ => bail!("the metric {name} finds {number:?}, which is not a number"),
     }
 }
 
@@ -105,8 +105,8 @@ mod tests {
             format!("{:#}", read.expect_err("no number"))
         };
         assert!(refused("requests: (.*)").contains("the metric ops matches nothing"));
-        assert!(refused("x=(.*)").contains("finds \"abc\", which is no number"));
-        assert!(refused("(").contains("is no regular expression"));
+        assert!(refused("x=(.*)").contains("finds \"abc\", which is not a number"));
+        assert!(refused("(").contains("is not a regular expression"));
     }
 
     #[test]

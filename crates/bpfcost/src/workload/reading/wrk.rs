@@ -27,9 +27,9 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
     let line = printed
         .lines()
         .rfind(|line| line.starts_with('{'))
-        .context("it printed no line of JSON; does its script print one when it is done?")?;
+        .context("it printed no line of JSON; does its script print one at the end?")?;
     let done: WrkOutput =
-        serde_json::from_str(line).with_context(|| format!("not as expected: {line}"))?;
+        serde_json::from_str(line).with_context(|| format!("unexpected output: {line}"))?;
     let failed: Vec<String> = done
         .errors
         .iter()
@@ -70,7 +70,7 @@ mod tests {
     fn failed_requests_and_nonsense_are_no_reading() {
         for (printed, why) in [
             ("38470 requests in 1.02s\n", "no line of JSON"),
-            ("{\"requests\":1}\n", "not as expected"),
+            ("{\"requests\":1}\n", "unexpected output"),
             (
                 &PRINTED.replace("\"status\":0", "\"status\":7"),
                 "requests failed: 7 by status",
