@@ -23,8 +23,8 @@ use super::{
 
 /// How long a server may take to accept.
 const ACCEPT: Duration = Duration::from_secs(5);
-const BROKEN: &str = "the server broke the connection";
-const NO_TLS: &str = "what the server says is not TLS that is understood here";
+const BROKEN: &str = "the server closed the connection";
+const NO_TLS: &str = "the server's answer is not TLS that bpfcost supports";
 
 /// A connection to the target.
 pub(super) struct Connection {
@@ -51,7 +51,7 @@ impl Connection {
     pub(super) fn open(target: &LoadTarget, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
         let address = target.address;
         let socket = TcpStream::connect_timeout(&address, ACCEPT)
-            .with_context(|| format!("nobody accepts connections at {address}"))?;
+            .with_context(|| format!("nothing accepts connections at {address}"))?;
         socket.set_nodelay(true)?;
         socket.set_nonblocking(true)?;
         let tls = match tls {

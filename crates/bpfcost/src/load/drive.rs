@@ -30,7 +30,7 @@ const BUFFER: usize = 64 << 10;
 pub(crate) fn drive(target: &LoadTarget, pace: Pace, connections: usize) -> Result<Report> {
     // Timers may be late by 50 µs otherwise, to be taken together with others.
     rustix::thread::set_current_timer_slack(NonZeroU64::new(1))
-        .context("can't ask for exact timers")?;
+        .context("cannot set exact timers")?;
     let mut drive = Drive::new(target, connections)?;
     drive.run(pace)?;
     Ok(drive.report(pace))
@@ -129,7 +129,7 @@ impl<'a> Drive<'a> {
             } else if next.is_none() && heard.elapsed() >= PATIENCE {
                 let owed = sent - self.answered;
                 bail!(
-                    "the server has owed {owed} answers for {} s",
+                    "the server has left {owed} requests unanswered for {} s",
                     PATIENCE.as_secs()
                 );
             }
@@ -157,11 +157,11 @@ impl<'a> Drive<'a> {
     /// Waits for what connections have to say, or until then.
     fn wait(&self, events: &mut Vec<epoll::Event>, until: Instant) -> Result<()> {
         let left = until.saturating_duration_since(Instant::now());
-        let timeout = Timespec::try_from(left).context("a time beyond all times")?;
+        let timeout = Timespec::try_from(left).context("the time is out of range")?;
         let room = rustix::buffer::spare_capacity(events);
         match epoll::wait(&self.epoll, room, Some(&timeout)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error).context("can't wait for answers"),
+            Err(error) => Err(error).context("cannot wait for answers"),
         }
     }
 
@@ -173,7 +173,7 @@ impl<'a> Drive<'a> {
             ConnectionEvent::Closed => true,
             ConnectionEvent::Answered(answered) => {
                 if !owed {
-                    bail!("the server says more than it was asked");
+                    bail!("the server sent more than was requested");
                 }
                 self.latencies.put(self.due[at].elapsed());
                 self.answered += 1;

@@ -81,7 +81,7 @@ impl ResponseParser {
                 ParserState::Body(_) => self.state = ParserState::Over,
                 ParserState::Rest => return Ok(None),
                 ParserState::Over if bytes.is_empty() => return Ok(Some(self.finish())),
-                ParserState::Over => bail!("the server says more than it was asked"),
+                ParserState::Over => bail!("the server sent more than was requested"),
                 ParserState::Head | ParserState::Chunk(_) => {
                     let understood = match (self.protocol, self.state) {
                         (Protocol::Redis, _) => self.line(bytes),
@@ -91,7 +91,7 @@ impl ResponseParser {
                     match understood {
                         Some(understood) => bytes = &bytes[understood..],
                         None if bytes.len() > MOST_HELD => {
-                            bail!("what the server says is no answer: it does not end")
+                            bail!("the server's answer has no end")
                         }
                         None => {
                             self.held = bytes.to_vec();
@@ -110,7 +110,7 @@ impl ResponseParser {
                 self.closes = true;
                 Ok(self.finish())
             }
-            _ => bail!("the server hung up before it had answered"),
+            _ => bail!("the server closed the connection before it had answered"),
         }
     }
 
@@ -141,7 +141,7 @@ impl ResponseParser {
         let end = match head.parse(bytes) {
             Ok(httparse::Status::Complete(end)) => end,
             Ok(httparse::Status::Partial) => return Ok(None),
-            Err(error) => bail!("what the server says is not HTTP: {error}"),
+            Err(error) => bail!("the server's answer is not HTTP: {error}"),
         };
         let code = head.code.unwrap_or(0);
         if !(200..300).contains(&code) {
@@ -179,7 +179,7 @@ impl ResponseParser {
         let (end, size) = match httparse::parse_chunk_size(bytes) {
             Ok(httparse::Status::Complete(parsed)) => parsed,
             Ok(httparse::Status::Partial) => return Ok(None),
-            Err(_) => bail!("what the server says is not HTTP: a chunk has no size"),
+            Err(_) => bail!("the server's answer is not HTTP: a chunk has no size"),
         };
         if size > 0 {
             self.state = ParserState::Chunk(size.saturating_add(2));

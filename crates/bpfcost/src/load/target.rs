@@ -33,14 +33,17 @@ impl LoadTarget {
     /// Of `redis://127.0.0.1:PORT/set/BYTES`, `http://127.0.0.1:PORT/PATH` or the same with `https`.
     pub(crate) fn parse(url: &str) -> Result<Self> {
         let (scheme, rest) = url.split_once("://").with_context(|| {
-            format!("{url} is no URL: there is http://127.0.0.1:PORT/PATH, https://… and redis://127.0.0.1:PORT/set/BYTES")
+            format!(
+                "{url} is not a URL: write http://127.0.0.1:PORT/PATH, https://… or \
+                 redis://127.0.0.1:PORT/set/BYTES"
+            )
         })?;
         let (place, path) = rest.split_once('/').unwrap_or((rest, ""));
         let address = address(place)?;
         let (protocol, tls, request) = match scheme {
             "http" | "https" => (Protocol::Http, scheme == "https", get(place, path)?),
             "redis" => (Protocol::Redis, false, set(path)?),
-            _ => bail!("{scheme} is not spoken here: there is http, https and redis"),
+            _ => bail!("{scheme} is not supported: use http, https or redis"),
         };
         Ok(LoadTarget {
             address,
@@ -58,16 +61,16 @@ fn address(place: &str) -> Result<SocketAddr> {
         .with_context(|| format!("{place} has no port: write 127.0.0.1:PORT"))?;
     let port = port
         .parse()
-        .with_context(|| format!("{port} is no port: there are 1 to 65535"))?;
+        .with_context(|| format!("{port} is not a port: use 1 to 65535"))?;
     let host = match host {
         "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
         host => host
             .trim_matches(['[', ']'])
             .parse()
-            .with_context(|| format!("{host} is no address: write 127.0.0.1"))?,
+            .with_context(|| format!("{host} is not an address: write 127.0.0.1"))?,
     };
     if !host.is_loopback() {
-        bail!("{host} is not this machine's loopback: load is made for 127.0.0.0/8 and ::1 alone");
+        bail!("{host} is not a loopback address: use 127.0.0.0/8 or ::1");
     }
     Ok(SocketAddr::new(host, port))
 }
@@ -75,7 +78,7 @@ fn address(place: &str) -> Result<SocketAddr> {
 /// A GET.
 fn get(place: &str, path: &str) -> Result<Vec<u8>> {
     if path.bytes().any(|byte| !byte.is_ascii_graphic()) {
-        bail!("/{path} is no path: spaces and the like are written with %");
+        bail!("/{path} is not a path: write spaces and the like with %");
     }
     Ok(format!(
         "GET /{path} HTTP/1.1\r\nHost: {place}\r\nUser-Agent: bpfcost\r\nAccept: */*\r\n\r\n"
@@ -91,7 +94,8 @@ fn set(path: &str) -> Result<Vec<u8>> {
         .filter(|bytes| *bytes <= MOST_BYTES)
         .with_context(|| {
             format!(
-                "/{path} is no request to redis: there is /set/BYTES, with {MOST_BYTES} at most"
+                "/{path} is not a request to redis: write /set/BYTES, with at most {MOST_BYTES} \
+                 bytes"
             )
         })?;
     let value = "x".repeat(bytes);
@@ -126,14 +130,14 @@ mod tests {
         for (url, word) in [
             ("http://192.0.2.1:80/", "loopback"),
             ("http://0.0.0.0:80/", "loopback"),
-            ("http://example.com:80/", "no address"),
+            ("http://example.com:80/", "not an address"),
             ("http://127.0.0.1/", "no port"),
-            ("http://127.0.0.1:99999/", "no port"),
-            ("127.0.0.1:80", "no URL"),
-            ("ftp://127.0.0.1:80/", "not spoken"),
-            ("redis://127.0.0.1:80/get", "no request"),
-            ("redis://127.0.0.1:80/set/99999999", "no request"),
-            ("http://127.0.0.1:80/a b", "no path"),
+            ("http://127.0.0.1:99999/", "not a port"),
+            ("127.0.0.1:80", "not a URL"),
+            ("ftp://127.0.0.1:80/", "not supported"),
+            ("redis://127.0.0.1:80/get", "not a request"),
+            ("redis://127.0.0.1:80/set/99999999", "not a request"),
+            ("http://127.0.0.1:80/a b", "not a path"),
         ] {
             let error = LoadTarget::parse(url).expect_err(url);
             assert!(format!("{error:#}").contains(word), "{url}: {error:#}");
