@@ -73,9 +73,7 @@ impl SavedState {
     pub fn of_unit(name: &str) -> Result<Self> {
         let load_state = systemctl(&["show", "--property", "LoadState", "--value", name]);
         let load_state = load_state.map_err(|error| {
-            anyhow!(
-                "{error:#}\n  Where systemd does not run, name the command of {name} in its place"
-            )
+            anyhow!("{error:#}\n  Without systemd, give the command of {name} instead")
         })?;
         if load_state.trim() == "not-found" {
             bail!(
@@ -115,7 +113,7 @@ impl SavedState {
                 systemctl(&[if *active { "start" } else { "stop" }, name]).map(drop)?;
             }
             SavedState::Setting { name, value } => fs::write(setting(name), value)
-                .with_context(|| format!("can't set {name} to {value} again"))?,
+                .with_context(|| format!("cannot set {name} back to {value}"))?,
         }
         Ok(true)
     }
@@ -141,7 +139,7 @@ impl RestoreGuard {
         let reaper = Reaper::of_process()?;
         let folder = folder()?;
         fs::create_dir_all(&folder)
-            .with_context(|| format!("can't make the folder {}", folder.display()))?;
+            .with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let pid = std::process::id();
         let note = SavedStateFile {
             pid,
@@ -152,12 +150,12 @@ impl RestoreGuard {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = folder.join(format!("{pid}-{number}.json"));
         let mut file = tempfile::NamedTempFile::new_in(&folder)
-            .with_context(|| format!("can't write to {}", folder.display()))?;
-        serde_json::to_writer(&mut file, &note).context("writing down what is to be put back")?;
+            .with_context(|| format!("cannot write to {}", folder.display()))?;
+        serde_json::to_writer(&mut file, &note).context("saving the state to restore")?;
         // It must be there before anything is changed, also where the machine dies.
         file.as_file().sync_all()?;
         file.persist(&path)
-            .with_context(|| format!("can't write {}", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
         reaper.owe(Duty::PutBack(path.clone()))?;
         Ok(RestoreGuard {
             state,
@@ -213,14 +211,14 @@ fn after(path: &Path) -> Option<String> {
             let _ = fs::remove_file(path);
             changed.then(|| {
                 format!(
-                    "{} again, as it was before a run that was killed (process {})",
+                    "{} again, as before a run that was killed (process {})",
                     note.state, note.pid
                 )
             })
         }
         Err(error) => Some(format!(
-            "a run that was killed (process {}) has changed the machine, which can't be put back: {error:#}\n  \
-             It should be so: {}. Once that is done by hand, remove {}",
+            "a run that was killed (process {}) changed the machine, and this cannot be undone: \
+             {error:#}\n  Restore it by hand: {}. Then remove {}",
             note.pid,
             note.state,
             path.display()
@@ -230,8 +228,8 @@ fn after(path: &Path) -> Option<String> {
 
 fn folder() -> Result<PathBuf> {
     let state = Folder::State.of_user().context(
-        "what is changed of this machine has to be written down, and this user has no home\n  \
-         Name a folder for it: XDG_STATE_HOME=/var/lib bpfcost …",
+        "bpfcost must save the machine's state before it changes it, and this user has no home\n  \
+         Give it a folder: XDG_STATE_HOME=/var/lib bpfcost …",
     )?;
     Ok(state.join("restore"))
 }
@@ -242,7 +240,7 @@ pub(crate) fn systemctl(arguments: &[&str]) -> Result<String> {
     let output = Command::new("systemctl")
         .args(arguments)
         .output()
-        .with_context(|| format!("can't run {}: is this a machine with systemd?", asked()))?;
+        .with_context(|| format!("cannot run {}: does this machine use systemd?", asked()))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         bail!("{} failed: {}", asked(), stderr.trim());

@@ -89,7 +89,7 @@ impl Process {
         let path = program::find(program)?;
         let reaper = Reaper::of_process()?;
         let cgroup = reaper.group();
-        let file = || tempfile::tempfile().context("no room for what a program prints");
+        let file = || tempfile::tempfile().context("cannot store the output of a program");
         let (out, err) = (file()?, file()?);
         let mut starts = match &cgroup {
             Some(cgroup) => {
@@ -114,8 +114,8 @@ impl Process {
             starts.current_dir(folder);
         }
         let child = on(cpus, || starts.spawn())
-            .with_context(|| format!("can't give {program} its CPUs"))?
-            .with_context(|| format!("can't start {program}"))?;
+            .with_context(|| format!("cannot set the CPUs of {program}"))?
+            .with_context(|| format!("cannot start {program}"))?;
         let process = Process {
             name: program.clone(),
             child,
@@ -163,13 +163,13 @@ impl Process {
             return Ok(status);
         }
         let end = pidfd_open(self.pid(), PidfdFlags::empty())
-            .with_context(|| format!("can't wait for the end of {}", self.name))?;
+            .with_context(|| format!("cannot wait for the end of {}", self.name))?;
         let patience = Timespec::try_from(limit)?;
         let mut ends = [PollFd::new(&end, PollFlags::IN)];
         retry_on_intr(|| poll(&mut ends, Some(&patience)))?;
         self.ended()?.with_context(|| {
             format!(
-                "{} does not end: it has run for {:.0} s",
+                "{} has not ended after {:.0} s",
                 self.name,
                 limit.as_secs_f64()
             )

@@ -41,7 +41,8 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, MissingProgram> {
             Ok(path)
         } else {
             Err(MissingProgram(format!(
-                "there is no program {program}\n  Is the path right, and may it be executed?"
+                "there is no program {program}\n  Check that the path is right and the file is \
+                 executable"
             )))
         };
     }
@@ -54,7 +55,7 @@ pub(crate) fn find(program: &str) -> Result<PathBuf, MissingProgram> {
                 "Install it: apt-get install --no-install-recommends {package} (or all that workloads need: \
                  scripts/setup.sh run)"
             ),
-            None => "Is its name right? Give its path where it lies outside of PATH".to_owned(),
+            None => "Check its name, or give its path if it is not in PATH".to_owned(),
         };
         MissingProgram(format!("{program} is not installed here\n  {advice}"))
     })
@@ -70,6 +71,6 @@ mod tests {
         let said = find("no-such-program").expect_err("none").to_string();
         assert!(said.contains("no-such-program is not installed"), "{said}");
         let said = find("/etc/passwd").expect_err("no program").to_string();
-        assert!(said.contains("may it be executed"), "{said}");
+        assert!(said.contains("is executable"), "{said}");
     }
 }

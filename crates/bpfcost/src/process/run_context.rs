@@ -81,14 +81,15 @@ impl RunContext {
             "dir" => self.dir.display().to_string(),
             "cpus" => self.server_cpus.len().max(1).to_string(),
             "bpfcost" => env::current_exe()
-                .context("where this program lies can't be told")?
+                .context("cannot find bpfcost's own executable")?
                 .display()
                 .to_string(),
             "seconds" => (self.window_ms as f64 / 1000.0).to_string(),
             _ => match self.factors.get(name) {
                 Some(value) => value.clone(),
                 None => bail!(
-                    "nothing is known of {{{name}}}: there are {{address}}, {{port}}, {{dir}}, {{cpus}}, {{seconds}}, {{bpfcost}} and the factors"
+                    "unknown placeholder {{{name}}}: there are {{address}}, {{port}}, {{dir}}, \
+                     {{cpus}}, {{seconds}}, {{bpfcost}} and the factors"
                 ),
             },
         })

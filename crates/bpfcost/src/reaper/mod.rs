@@ -80,8 +80,7 @@ impl Reaper {
         if let Some(reaper) = shared.upgrade() {
             return Ok(reaper);
         }
-        let reaper =
-            Arc::new(Reaper::start().context("the process that cleans up can't be started")?);
+        let reaper = Arc::new(Reaper::start().context("cannot start the cleanup process")?);
         *shared = Arc::downgrade(&reaper);
         Ok(reaper)
     }
@@ -131,9 +130,9 @@ impl Reaper {
         let mut line = serde_json::to_vec(word)?;
         line.push(b'\n');
         let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
-        let pipe = pipe.as_mut().context("the reaper is not there any more")?;
+        let pipe = pipe.as_mut().context("the cleanup process has ended")?;
         pipe.write_all(&line)
-            .context("the reaper does not listen: was it killed?")
+            .context("cannot write to the cleanup process: was it killed?")
     }
 }
 
