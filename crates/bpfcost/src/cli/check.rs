@@ -63,12 +63,12 @@ fn timed_loop() -> Check {
     let stand = match Loop::probe() {
         Ok(Loop::CanLoop) => checks::ok("timed programs load and loop with can_loop"),
         Ok(Loop::BpfLoop) => checks::warn(
-            "timed programs loop with bpf_loop, which costs some 8 ns a turn",
-            "floors take it off; Linux 6.9 and later loop for less",
+            "timed programs loop with bpf_loop, about 8 ns per iteration",
+            "net costs do not contain it; Linux 6.9 and later have a cheaper loop",
         ),
         Err(error) => checks::missing(
             error.to_string(),
-            "see the kernel's words above; containers often forbid loading BPF programs",
+            "see the kernel's message above; containers often forbid loading BPF programs",
         ),
     };
     Check::new("timed programs", stand)
@@ -105,11 +105,15 @@ fn summary(features: &[Told]) -> Check {
         .collect();
     let (all, there) = (features.len(), features.len() - missing.len());
     let (text, advice) = if missing.is_empty() {
-        (format!("all {all} that experiments ask for are there"), "")
+        (format!("all {all} that experiments use are available"), "")
     } else {
         (
-            format!("{there} of {all} are there; not {}", missing.join(", ")),
-            "see why: bpfcost check --features; guests have other kernels: --on exact:6.12",
+            format!(
+                "{there} of {all} are available; missing: {}",
+                missing.join(", ")
+            ),
+            "for the reasons: bpfcost check --features; guests can have other kernels: --on \
+             exact:6.12",
         )
     };
     Check::new("BPF features", (CheckState::Ok, text, advice.into()))
@@ -152,17 +156,17 @@ fn guests() -> Check {
             checks::warn(what, advice.trim())
         }
         Ok(tools) => {
-            let with = format!("QEMU {} and virtme-ng are there", tools.qemu_version);
+            let with = format!("QEMU {} and virtme-ng are installed", tools.qemu_version);
             match KvmSupport::here(&tools) {
                 KvmSupport::Usable => checks::ok(format!("{with}, KVM works")),
                 KvmSupport::Untried => (
                     CheckState::Ok,
-                    format!("{with}, KVM is there and not tried yet"),
+                    format!("{with}, KVM is present but not tried yet"),
                     "the first --on vm:KERNEL tries it".into(),
                 ),
                 KvmSupport::Unusable(why) => checks::warn(
-                    format!("{with}, KVM can't be used ({why})"),
-                    "times of vm targets are those of an emulator; exact targets need no KVM",
+                    format!("{with}, KVM does not work ({why})"),
+                    "times of vm targets would be an emulator's; exact targets need no KVM",
                 ),
             }
         }
@@ -177,10 +181,10 @@ fn workloads() -> Check {
         .filter(|(name, _)| program::find(name).is_err());
     let (names, packages): (Vec<&str>, BTreeSet<&str>) = absent.copied().unzip();
     let stand = if names.is_empty() {
-        checks::ok("servers, load generators and tracers are there")
+        checks::ok("servers, load generators and tracers are installed")
     } else {
         checks::warn(
-            format!("not there: {}", names.join(", ")),
+            format!("not installed: {}", names.join(", ")),
             format!(
                 "apt-get install --no-install-recommends {} (or scripts/setup.sh, which starts no service)",
                 Vec::from_iter(packages).join(" ")
@@ -214,7 +218,7 @@ fn table(checks: &[Check], missing: bool) -> Result<String, fmt::Error> {
         }
     }
     let verdict = if missing {
-        "Nothing can be measured here until what is missing is there."
+        "Nothing can be measured here until the missing items are fixed."
     } else {
         "Ready: bpfcost run xdp-lb"
     };

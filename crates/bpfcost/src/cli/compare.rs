@@ -86,7 +86,8 @@ fn load(path: &Path) -> Result<Vec<Record>> {
     let records = record::load(path)?;
     if records.is_empty() {
         return Err(usage(format!(
-            "the folder {} holds no record (*.json); make one with: bpfcost run xdp-lb --out FILE",
+            "the folder {} holds no record (*.json)\n  Make one with: bpfcost run xdp-lb --out \
+             FILE",
             path.display()
         )));
     }

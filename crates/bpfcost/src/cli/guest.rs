@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
 
 /// Measures, and sends everything to the host. A failed measurement is sent too, and is no failure of this program.
 fn inside(folder: &Path) -> Result<Exit> {
-    let mut channel = GuestChannel::open(folder).context("the shared folder can't be read")?;
+    let mut channel = GuestChannel::open(folder).context("cannot read the shared folder")?;
     let last = match measured(&mut channel) {
         Ok(outcome) => Message::Ended {
             disturbance: outcome.disturbance,
@@ -79,18 +79,18 @@ fn inside(folder: &Path) -> Result<Exit> {
     };
     channel
         .say(&last)
-        .context("the shared folder can't be written")?;
+        .context("cannot write to the shared folder")?;
     Ok(Exit::Done)
 }
 
 fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
-    let job = channel.job().context("the job can't be read")?;
+    let job = channel.job().context("cannot read the job")?;
     let host = Host::default();
     let experiment: Box<dyn Experiment> = match job.plan.subject.workload() {
         Some(definition) if outside::wanted(&job.plan) => {
             let host_load = channel
                 .host_load()
-                .context("the shared folder can't be read")?;
+                .context("cannot read the shared folder")?;
             Box::new(Workload::of(definition.clone()).with_outside(Rc::new(host_load)))
         }
         _ => select::planned(&job.plan)?,

@@ -26,7 +26,7 @@ pub(super) fn on_signal() -> Result<Arc<AtomicBool>> {
             std::process::exit(Exit::Interrupted as i32);
         }
     })
-    .context("can't listen for Ctrl-C")?;
+    .context("cannot handle Ctrl-C")?;
     *listening = Some(Arc::clone(&flag));
     Ok(flag)
 }

@@ -111,7 +111,7 @@ fn told(added: Result<Addition, Error>, shown: &Shown) -> Result<()> {
     shown.bar.finish_and_clear();
     match added? {
         Addition::New(kernel) => say!("added {}\n  use it: {}", words(&kernel), usage(&kernel)),
-        Addition::Already(kernel) => say!("{} is already there, as new as it gets", words(&kernel)),
+        Addition::Already(kernel) => say!("{} is already there and up to date", words(&kernel)),
     }
 }
 

@@ -13,7 +13,7 @@ use crate::load::{LoadTarget, Pace, drive};
 /// Requests that one call makes at most.
 const MOST_REQUESTS: f64 = 1e8;
 
-/// Make load for a server on loopback, at a fixed rate or as fast as it answers, and print what came of it.
+/// Make load for a server on loopback, at a fixed rate or as fast as it answers, and print the result
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -47,19 +47,20 @@ fn pace(args: &Args) -> Result<Pace> {
     let (pace, requests) = match (args.rate, args.seconds, args.requests) {
         (Some(rate), Some(seconds), None) if rate > 0.0 && seconds > 0.0 => {
             let time = Duration::try_from_secs_f64(seconds)
-                .map_err(|_| usage(format!("{seconds} is no number of seconds")))?;
+                .map_err(|_| usage(format!("{seconds} is not a number of seconds")))?;
             (Pace::Open { rate, time }, rate * seconds)
         }
         (None, None, Some(requests)) => (Pace::Closed { requests }, requests as f64),
         _ => {
             return Err(usage(
-                "how much load is not said: --rate N --seconds S, both above 0, or --requests N",
+                "the amount of load is missing\n  Give --rate N --seconds S, both above 0, or \
+                 --requests N",
             ));
         }
     };
     if !(1.0..=MOST_REQUESTS).contains(&requests.round()) {
         return Err(usage(format!(
-            "that makes {requests} requests: there may be 1 to {MOST_REQUESTS}"
+            "these options make {requests} requests; the range is 1 to {MOST_REQUESTS}"
         )));
     }
     Ok(pace)

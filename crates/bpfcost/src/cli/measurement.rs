@@ -152,7 +152,8 @@ pub(super) fn supported(experiment: &dyn Experiment, plan: &Plan) -> Result<()> 
     for case in &plan.cases {
         if let Some(reason) = experiment.unsupported(case)? {
             return Err(lacking(format!(
-                "{}: {reason}\n  Where another kernel has it, run it there: --on vm:KERNEL; see: bpfcost kernel list",
+                "{}: {reason}\n  Run it on a kernel that supports it: --on vm:KERNEL (see bpfcost \
+                 kernel list)",
                 case.name
             )));
         }
@@ -221,10 +222,11 @@ pub(super) fn finish(
 fn note_leftovers() {
     let left = probe::leftovers();
     if left.is_empty() {
-        note!("detached; nothing left")
+        note!("detached; nothing left behind")
     } else {
         note!(
-            "left behind: {}\n  See them with bpftool prog list and ps; end what is not meant to stay",
+            "left behind: {}\n  Check them with bpftool prog list and ps; stop those that should \
+             not stay",
             left.join(", ")
         )
     }
@@ -234,7 +236,7 @@ fn show(options: &Options, load: EventLoad, records: &[Record]) -> Result<()> {
     let text = match options.format {
         Format::Json => {
             if load.rate.is_some() {
-                note!("JSON is the record itself, which holds costs and no rates");
+                note!("JSON is the record itself, which holds costs but no rates");
             }
             report::json::render(records)?
         }

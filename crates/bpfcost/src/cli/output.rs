@@ -18,7 +18,7 @@ pub(super) fn heard(text: fmt::Arguments<'_>) -> Result<bool> {
     let mut stdout = anstream::stdout();
     match stdout.write_fmt(text).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(error).context("the answer can't be written to standard output"),
+        Err(error) => Err(error).context("cannot write to standard output"),
         Ok(()) => Ok(true),
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn precision(text: &str) -> Result<f64, String> {
     let value = share(text)?;
     if value < FINEST {
         return Err(format!(
-            "no run gets there, not in a year; ask for {:.4}% at the finest, and rather for 0.1%",
+            "no run reaches that, not in a year; ask for {:.4}% at the finest, better for 0.1%",
             100.0 * FINEST
         ));
     }
@@ -46,10 +46,12 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
     let time = humantime::parse_duration(text.trim())
         .map_err(|error| format!("{error}; write a time with its unit, e.g. 60s or 2m"))?;
     if time.is_zero() {
-        return Err("it must be longer than nothing, e.g. 60s".to_owned());
+        return Err("it must be above 0, e.g. 60s".to_owned());
     }
     if time > LONGEST {
-        return Err("30days at most; over more than a day a machine drifts anyway".to_owned());
+        return Err(
+            "it must be at most 30days; over more than a day a machine drifts anyway".to_owned(),
+        );
     }
     Ok(time)
 }
@@ -74,14 +76,14 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
         .map_err(|_| "write events a second, e.g. 200/s, 200k/s or 200M/s".to_owned())?;
     if scale == 1.0 && !a_second && value > 0.0 {
         return Err(format!(
-            "{number} what? say {number}/s, {number}k/s or {number}M/s"
+            "{number} has no unit: write {number}/s, {number}k/s or {number}M/s"
         ));
     }
     let value = value * scale;
     if value > 0.0 && value <= MOST_EVENTS {
         return Ok(value);
     }
-    Err("it must be more than nothing and no more than a core can see, e.g. 200k/s".to_owned())
+    Err("it must be above 0 and possible on one core, e.g. 200k/s".to_owned())
 }
 
 /// `FACTOR=VALUES`.
@@ -117,7 +119,7 @@ mod tests {
         assert_eq!(rate("500/s"), Ok(500.0));
         assert_eq!(
             rate("200"),
-            Err("200 what? say 200/s, 200k/s or 200M/s".to_owned())
+            Err("200 has no unit: write 200/s, 200k/s or 200M/s".to_owned())
         );
         for wrong in [
             "", "k", "/s", "0/s", "-5k", "NaN/s", "infM", "5G/s", "5m", "5 per s", "1e9M",

@@ -111,10 +111,10 @@ pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
     let missing = host.missing_capabilities();
     if !missing.is_empty() {
         return Err(lacking(format!(
-            "this process lacks {}, without which the kernel loads no BPF programs\n  \
-             Run it as root: sudo bpfcost …, or give the capabilities: \
-             sudo setcap cap_bpf,cap_net_admin,cap_perfmon+ep $(command -v bpfcost)\n  \
-             See all that this machine lacks: bpfcost check",
+            "this process lacks {}, which the kernel requires to load BPF programs\n  Run it as \
+             root: sudo bpfcost …, or grant the capabilities: sudo setcap \
+             cap_bpf,cap_net_admin,cap_perfmon+ep $(command -v bpfcost)\n  See everything that is \
+             missing: bpfcost check",
             missing.join(", ")
         )));
     }
@@ -124,15 +124,16 @@ pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
         .find(|check| check.state == CheckState::Missing)
     {
         return Err(lacking(format!(
-            "{}: {}\n  {}\n  See all that this machine lacks: bpfcost check",
+            "{}: {}\n  {}\n  See everything that is missing: bpfcost check",
             check.name, check.text, check.advice
         )));
     }
     // Files don't tell all: a user namespace or a container may forbid it still.
     Loop::probe().map(|_| ()).map_err(|error| {
         lacking(format!(
-            "{error}\n  Containers and user namespaces often forbid loading BPF programs: run outside \
-             of them, as the machine's own root\n  See all that this machine lacks: bpfcost check"
+            "{error}\n  Containers and user namespaces often forbid loading BPF programs: run \
+             outside of them, as root of the machine\n  See everything that is missing: bpfcost \
+             check"
         ))
     })
 }
@@ -184,14 +185,14 @@ pub(super) fn guest_has(target: &Target, cpus: &[u32]) -> Result<()> {
     let most = cpus.iter().max().copied().unwrap_or(0);
     if target.is_exact() && most > 0 {
         return Err(usage(format!(
-            "{target} has one CPU, CPU 0: with several, instructions can't be counted one after the \
-             other\n  Leave --cpus away, or run on host or a vm:KERNEL"
+            "{target} has one CPU, CPU 0: it counts instructions one after the other\n  Omit \
+             --cpus, or run on host or vm:KERNEL"
         )));
     }
     if !target.is_exact() && most >= here() {
         return Err(usage(format!(
-            "a guest can't have CPU {most} here: it has at most as many CPUs as this program may use, {}\n  \
-             --cpus names the guest's own, from 0 to {}",
+            "a guest cannot have CPU {most} here: it has at most as many CPUs as this process may \
+             use, {}\n  Choose from the guest's CPUs with --cpus: 0 to {}",
             here(),
             here() - 1
         )));
@@ -229,8 +230,8 @@ pub(super) fn measure_here(
     })?;
     let unseen = Warning::new(
         "others-unseen",
-        "BPF programs of others may have run meanwhile: the kernel lists them only for CAP_SYS_ADMIN. \
-         Look as root with bpftool prog list, or measure as root",
+        "other BPF programs may have run during the measurement: the kernel lists them only for \
+         CAP_SYS_ADMIN. Check as root with bpftool prog list, or measure as root",
     );
     Ok(Outcome {
         measured,
@@ -286,7 +287,7 @@ fn boot(
             Err(error) if matches!(error.downcast_ref(), Some(GuestError::Dead(_))) => {
                 let first = error.to_string();
                 let first = first.lines().next().unwrap_or_default().to_owned();
-                note!("KVM is there but can't boot a guest ({first}): emulated instead");
+                note!("KVM is present but cannot boot a guest ({first}); emulating instead");
                 why = Some(first);
             }
             Err(error) => return Err(error),
@@ -296,7 +297,7 @@ fn boot(
     match (&known, &why) {
         (KvmSupport::Unusable(known), None) if !known.is_empty() => {
             note!(
-                "booting {} in QEMU, emulated, for KVM is of no use here ({known})…",
+                "booting {} in QEMU, emulated: KVM does not work here ({known})…",
                 shape.kernel.release
             );
         }

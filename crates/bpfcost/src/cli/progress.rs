@@ -113,16 +113,19 @@ impl Progress {
         let text = match (self.last, self.first_look.filter(late)) {
             (Some(last), _) if self.epochs > 0 => {
                 let spent = duration(spent);
-                format!("{doing} of {last}, {spent}, some {} left", left(last))
+                format!("{doing} of {last}, {spent}, about {} left", left(last))
             }
             (Some(_), _) => format!("{doing}, {}", duration(spent)),
             (None, Some(looks)) if self.epochs > 0 => format!(
-                "{doing} of {looks} for the first look, {}, some {} left",
+                "{doing} of {looks} until the first look, {}, about {} left",
                 duration(spent),
                 left(looks)
             ),
             (None, Some(looks)) => {
-                format!("{doing} of {looks} for the first look, {}", duration(spent))
+                format!(
+                    "{doing} of {looks} until the first look, {}",
+                    duration(spent)
+                )
             }
             (None, None) => format!(
                 "{doing}, {} of at most {}{open}",

@@ -48,7 +48,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     }
     if records.is_empty() {
         return Err(usage(
-            "these folders hold no record; make one with: bpfcost run xdp-lb",
+            "these folders hold no record\n  Make one with: bpfcost run xdp-lb",
         ));
     }
     let load = EventLoad {
@@ -76,8 +76,8 @@ fn picture(records: &[Record]) -> Result<String> {
     };
     view::picture(record).ok_or_else(|| {
         usage(
-            "a picture shows 1 to 40 cases that have a cost, and this record has none or more\n  \
-             Write a page: -o report.html",
+            "a picture shows 1 to 40 cases with a cost, and this record has none or more\n  Write \
+             a page: -o report.html",
         )
     })
 }
@@ -92,13 +92,13 @@ fn answerable(records: &[Record], load: EventLoad) -> Result<()> {
         .filter(|record| record.layout.grid().is_some());
     match gridded.clone().count() {
         0 => Err(usage(format!(
-            "--rate and --budget ask about costs of single operations, and none of these records has a table of them\n  \
-             Make one with: bpfcost run {}",
+            "--rate and --budget need the costs of single operations, and none of these records \
+             has them\n  Make one with: bpfcost run {}",
             example_of_a_grid()
         ))),
         _ if gridded.all(|record| record.unit.is_counted()) => Err(usage(format!(
-            "--rate and --budget need nanoseconds, and these records count instructions, which are none\n  \
-             Make one where there is a clock: bpfcost run {} --on host",
+            "--rate and --budget need nanoseconds, and these records count instructions\n  \
+             Measure the time instead: bpfcost run {} --on host",
             example_of_a_grid()
         ))),
         _ => Ok(()),
@@ -110,12 +110,16 @@ fn answerable(records: &[Record], load: EventLoad) -> Result<()> {
 fn write(out: &Path, page: &str) -> Result<()> {
     match fs::metadata(out) {
         Ok(there) if there.is_dir() => Err(usage(format!(
-            "{} is a folder; name the page in it: -o {}",
+            "{} is a folder\n  Name a file in it: -o {}",
             out.display(),
             out.join("report.html").display()
         ))),
-        Ok(there) if !there.is_file() => fs::write(out, page)
-            .with_context(|| format!("can't write {}; choose another file with -o", out.display())),
+        Ok(there) if !there.is_file() => fs::write(out, page).with_context(|| {
+            format!(
+                "cannot write {}; choose another file with -o",
+                out.display()
+            )
+        }),
         _ => Ok(record::replace(out, |file| {
             file.write_all(page.as_bytes())
         })?),

@@ -79,7 +79,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let allowed = bpfcost_bpf::allowed_cpus();
     let cpu = *allowed
         .last()
-        .context("the kernel does not tell on which CPUs this may run")?;
+        .context("the kernel does not report on which CPUs this process may run")?;
 
     let ladder = ladder(cpu)?;
     let sessions = sessions(args, cpu, &interrupted)?;
@@ -134,7 +134,7 @@ fn ladder(cpu: u32) -> Result<bool> {
         "floor: {:.2} ns/op for the loop and the call of an empty body",
         costs[0]
     )?;
-    say!("ladder: added instructions, each a multiplication that needs the one before")?;
+    say!("ladder: added instructions, each a multiplication of the previous result")?;
     for (rung, cost) in RUNGS.iter().zip(&costs) {
         say!("  {rung:5}  {cost:9.2} ns/op")?;
     }
@@ -145,7 +145,7 @@ fn ladder(cpu: u32) -> Result<bool> {
     let rising = costs[0] < costs[2] && costs[2] < costs[3] && costs[3] < costs[4];
     let right = rising && (middle / upper - 1.0).abs() <= LADDER_TOLERANCE;
     say!(
-        "  {upper:.3} ns an instruction from 100 to 1000, {middle:.3} from 10 to 100: {}",
+        "  {upper:.3} ns per instruction from 100 to 1000, {middle:.3} from 10 to 100: {}",
         if right { "read back" } else { "NOT read back" }
     )?;
     Ok(right)
@@ -260,8 +260,8 @@ fn no_changes(sessions: &[Record]) -> Result<bool> {
     let pairs = sessions.len() - 1;
     let allowed = allowed_alarms(pairs);
     say!(
-        "\ncompare: changes found between {found} of {pairs} pairs of neighbouring sessions, where \
-         nothing changed; chance allows {allowed}"
+        "\ncompare: changes reported between {found} of {pairs} pairs of consecutive sessions, \
+         although nothing changed; chance allows {allowed}"
     )?;
     Ok(found <= allowed)
 }
@@ -278,7 +278,7 @@ fn levels(sessions: &[Record]) -> Vec<Vec<f64>> {
 /// How far the sessions' levels lie apart, shown and kept.
 fn keep_spread(host: &Host, sessions: &[Record]) -> Result<()> {
     let Some(spread) = session_spread(&levels(sessions)) else {
-        say!("\nsessions: too few values to tell their spread")?;
+        say!("\nsessions: too few values to estimate their spread")?;
         return Ok(());
     };
     say!(
@@ -286,7 +286,7 @@ fn keep_spread(host: &Host, sessions: &[Record]) -> Result<()> {
         100.0 * spread
     )?;
     let Some(file) = SessionFile::of_user() else {
-        note!("this user has no home folder, so the spread is not kept for later runs");
+        note!("this user has no home folder, so the spread is not saved for later runs");
         return Ok(());
     };
     let spread = SessionSpread {
@@ -295,7 +295,7 @@ fn keep_spread(host: &Host, sessions: &[Record]) -> Result<()> {
         measured: Timestamp::now().to_string(),
     };
     file.save(&host.machine(), &spread)?;
-    say!("  kept for compare in {}", file.path().display())?;
+    say!("  saved for compare in {}", file.path().display())?;
     Ok(())
 }
 

@@ -151,7 +151,7 @@ impl Session {
             Some(place) => self.measure(place, interrupt)?,
             None => {
                 note!(
-                    "{} holds a run that had come to its end; its record is made without measuring again",
+                    "{} holds a finished run; its record is written without measuring again",
                     self.journal.path().display()
                 );
                 let outcome = Outcome {
@@ -230,7 +230,7 @@ impl Session {
             // The same time would be refused again.
             let time = needed_s(&error).map_or(String::new(), |s| format!(" --time {s:.0}s"));
             let kept = format!(
-                "What was measured until then is kept; go on with: bpfcost run --resume {}{time}",
+                "The trials until then are saved; continue with: bpfcost run --resume {}{time}",
                 journal.display()
             );
             return Err(with_advice(&error, &kept));
@@ -245,8 +245,8 @@ impl Session {
         record::write(record, &self.out).with_context(|| {
             let journal = self.journal.path().display();
             format!(
-                "the record could not be kept; the journal {journal} still holds every trial, and \
-                 makes it once there is a place for it: bpfcost run --resume {journal}"
+                "the record could not be saved (the journal still holds every trial; once there \
+                 is room: bpfcost run --resume {journal})"
             )
         })?;
         if record.stop == Stop::Interrupted {

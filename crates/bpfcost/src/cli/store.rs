@@ -27,14 +27,15 @@ pub(super) fn record_path(
                 .is_some_and(|extension| extension == "journal") =>
         {
             Err(usage(format!(
-                "{} is a name for the journal of a run, not for its record\n  \
-                 Continue a journal with --resume {0}, or call the record --out {}",
+                "{} is a name for the journal of a run, not for its record\n  Continue a journal \
+                 with --resume {0}, or name the record: --out {}",
                 file.display(),
                 file.with_extension("json").display()
             )))
         }
         Some(file) if several => Err(usage(format!(
-            "several records can't go into one file {}\n  Make a folder of that name, or leave --out away",
+            "several records cannot go into one file {}\n  Make a folder of that name, or omit \
+             --out",
             file.display()
         ))),
         Some(file) => Ok(file.to_owned()),
@@ -55,7 +56,7 @@ fn records_folder() -> Result<PathBuf> {
     let folder = state.join("records");
     fs::create_dir_all(&folder).with_context(|| {
         format!(
-            "can't make the folder for records {}; choose a file with --out",
+            "cannot make the folder for records {}; choose a file with --out",
             folder.display()
         )
     })?;

@@ -51,13 +51,13 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<Exit> {
     if !Host::default().sees_other_programs() {
         return Err(lacking(
-            "this process lacks CAP_SYS_ADMIN, without which the kernel tells nobody of others' BPF programs\n  \
-             Run it as root: sudo bpfcost top",
+            "this process lacks CAP_SYS_ADMIN, which the kernel requires to list the BPF programs \
+             of others\n  Run it as root: sudo bpfcost top",
         ));
     }
     let ended = interrupt::on_signal()?;
     let mut watcher = Watcher::start().map_err(|error| {
-        let advice = "Is this a container or a user namespace? Programs are the machine's: run it there, as root";
+        let advice = "In a container or user namespace: run it on the machine itself, as root";
         with_advice(&error.into(), advice)
     })?;
     let mut screen = Screen::new();

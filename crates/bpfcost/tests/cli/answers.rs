@@ -155,7 +155,7 @@ fn a_record_that_cannot_be_written_is_made_later() {
     );
     said.complains(&[
         "not a regular file",
-        "could not be kept",
+        "could not be saved",
         "--resume x.json.journal",
     ]);
     fs::remove_dir(tool.path("x.json")).expect("it is empty");

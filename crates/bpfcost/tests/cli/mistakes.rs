@@ -108,7 +108,7 @@ fn numbers_that_make_no_sense() {
         ("100%", "below 100%"),
         ("5", "write 5%"),
         ("fine", "write a percentage"),
-        ("0.00000001%", "no run gets there"),
+        ("0.00000001%", "no run reaches that"),
     ] {
         tool.refuses(
             &format!("run xdp-lb --precision {precision}"),
@@ -118,7 +118,7 @@ fn numbers_that_make_no_sense() {
     }
     for (time, words) in [
         ("60", "60s"),
-        ("0s", "longer than nothing"),
+        ("0s", "above 0"),
         ("soon", "60s"),
         ("-1s", "60s"),
     ] {
@@ -127,9 +127,9 @@ fn numbers_that_make_no_sense() {
     tool.refuses("run xdp-lb --seed -1", 2, &["-1"]);
     tool.refuses("run xdp-lb --budget 0%", 2, &["--budget", "above 0%"]);
     for (rate, words) in [
-        ("200", "200 what? say 200/s, 200k/s or 200M/s"),
-        ("0/s", "more than nothing"),
-        ("-5k", "more than nothing"),
+        ("200", "200 has no unit: write 200/s, 200k/s or 200M/s"),
+        ("0/s", "above 0"),
+        ("-5k", "above 0"),
         ("fast", "events a second"),
     ] {
         tool.refuses(&format!("run attach --rate {rate}"), 2, &["--rate", words]);
@@ -143,7 +143,7 @@ fn cpus_that_cannot_be_used() {
     let tool = Tool::new();
     for (cpus, words) in [
         ("8000", "no CPU 8000"),
-        ("4000000000", "beyond what Linux can have"),
+        ("4000000000", "above Linux's limit"),
         ("3-1", "backwards"),
         ("a", "0-3,8"),
         ("0,,1", "0-3,8"),
@@ -192,7 +192,7 @@ fn places_that_cannot_hold_a_record() {
     tool.refuses(
         "run xdp-lb",
         2,
-        &["can't make the folder for records", "--out"],
+        &["cannot make the folder for records", "--out"],
     );
     assert_eq!(tool.names(), ["bpfcost", "out"]);
 }

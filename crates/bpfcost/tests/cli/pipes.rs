@@ -53,7 +53,7 @@ fn a_full_standard_output_is_told() {
     let tool = Tool::new();
     let said = tool.shell("$BPFCOST list >/dev/full");
     assert_eq!(said.code, Some(4), "{said:?}");
-    said.complains(&["can't be written to standard output", "No space left"]);
+    said.complains(&["cannot write to standard output", "No space left"]);
     let said = tool.shell("$BPFCOST run nothing 2>/dev/full");
     assert_eq!(said.code, Some(2), "{said:?}");
 }

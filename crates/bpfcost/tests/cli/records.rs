@@ -103,5 +103,5 @@ fn a_page_is_written_whole() {
     assert!(piped.out.trim_end().ends_with("</html>"));
     let full = tool.shell("$BPFCOST report old.json -o /dev/full");
     assert_eq!(full.code, Some(4), "{full:?}");
-    full.complains(&["can't write /dev/full", "-o"]);
+    full.complains(&["cannot write /dev/full", "-o"]);
 }

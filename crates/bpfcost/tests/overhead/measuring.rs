@@ -67,7 +67,8 @@ impl<'a> Measuring<'a> {
         let said = self.end();
         assert_eq!(said.code, Some(130), "{said:?}");
         assert!(
-            said.err.contains("\ndetached; nothing left\nrecord: "),
+            said.err
+                .contains("\ndetached; nothing left behind\nrecord: "),
             "{said:?}"
         );
         said

@@ -31,7 +31,8 @@ fn nothing_beside_a_command_runs_to_the_end() {
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.out.contains("nothing"), "{said:?}");
     assert!(
-        said.err.contains("\ndetached; nothing left\nrecord: "),
+        said.err
+            .contains("\ndetached; nothing left behind\nrecord: "),
         "{said:?}"
     );
     let record = record(&tool);

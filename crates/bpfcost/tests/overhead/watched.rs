@@ -92,7 +92,10 @@ fn a_probe_that_hurts_is_let_go() {
         "{said:?}"
     );
     assert_eq!(said.out.matches("was detached").count(), 1, "{said:?}");
-    assert!(said.err.contains("detached; nothing left"), "{said:?}");
+    assert!(
+        said.err.contains("detached; nothing left behind"),
+        "{said:?}"
+    );
     assert!(!tool.path("on").exists(), "it was detached");
     service.lives();
 }

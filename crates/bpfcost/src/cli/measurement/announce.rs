@@ -18,7 +18,7 @@ pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
     let told = forecast(&experiment.description(), plan);
     let effect = told.detectable.map_or(String::new(), |effect| {
         format!(
-            "; a difference of {} in CPU time per {} would be seen three times in four",
+            "; it would detect a difference of {} in CPU time per {} in three of four runs",
             round_percent(effect),
             definition.operation
         )

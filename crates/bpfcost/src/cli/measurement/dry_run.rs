@@ -38,8 +38,8 @@ pub(super) fn show(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
     }
     if plan.counts() {
         say!(
-            "\nexpected: {}, {} loads of {}, and the guest's boot\n\
-             a difference of one instruction would be seen wherever loads agree",
+            "\nexpected: {}, {} loads of {}, and the guest's boot\nit would detect a difference \
+             of one instruction where loads agree",
             duration(forecast.seconds),
             forecast.epochs,
             duration(forecast.epoch_s)
@@ -47,7 +47,7 @@ pub(super) fn show(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
         return Ok(());
     }
     say!(
-        "\nexpected: {}, {} epochs of {} (the first look comes after {} epochs, {})",
+        "\nexpected: {}, {} epochs of {} (first look after {} epochs, {})",
         duration(forecast.seconds),
         forecast.epochs,
         duration(forecast.epoch_s),
@@ -56,7 +56,8 @@ pub(super) fn show(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
     )?;
     if let Some(detectable) = forecast.detectable {
         say!(
-            "a difference of {} would be seen about three times in four, if epochs scatter by {}",
+            "it would detect a difference of {} in about three of four runs, if epochs scatter by \
+             {}",
             round_percent(detectable),
             round_percent(described.spread)
         )?;
@@ -66,7 +67,7 @@ pub(super) fn show(experiment: &dyn Experiment, plan: &Plan, host: &Host) -> Res
         && seconds < forecast.first_look_s
     {
         say!(
-            "{} would probably be refused as too short: give --time {:.0}s, or fewer cases",
+            "{} is probably too short: give --time {:.0}s, or fewer cases",
             duration(seconds),
             forecast.first_look_s.ceil()
         )?;

@@ -123,8 +123,8 @@ pub(in crate::cli) fn once(names: &[String]) -> Result<()> {
     let twice = |(index, name): (usize, &String)| names[..index].contains(name);
     match names.iter().enumerate().find(|one| twice(*one)) {
         Some((_, name)) => Err(usage(format!(
-            "{name} is named twice, and a run measures each experiment once on each target\n  \
-             For two sessions of the same, run it twice with two names for --out"
+            "{name} is named twice, and a run measures each experiment once on each target\n  For \
+             two sessions, run it twice, with two names for --out"
         ))),
         None => Ok(()),
     }
@@ -167,7 +167,7 @@ fn cpus(list: Option<&str>, target: &Target, host: &Host, every: bool) -> Result
             let allowed = bpfcost_bpf::allowed_cpus();
             let last = *allowed
                 .last()
-                .context("the kernel does not tell on which CPUs this may run")?;
+                .context("the kernel does not report on which CPUs this process may run")?;
             if every { allowed } else { vec![last] }
         }
     };
