@@ -74,7 +74,7 @@ bench: ## Run the benchmarks of the tool itself
 	@scripts/setup.sh run
 	$(RUNNER) cargo bench --workspace --locked
 
-lint: ## Check format, licences, dependencies, scripts, docs, and clippy's opinion
+lint: ## Check format, licences, dependencies, scripts and docs, and run clippy
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	$(if $(C_FILES),$(CLANG_FORMAT) --dry-run -Werror $(C_FILES))

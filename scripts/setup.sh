@@ -11,9 +11,9 @@ usage() {
     cat <<'END'
 usage: scripts/setup.sh [run|test|lint|all]
 
-  run    what building and measuring need
-  test   that, and what the tests need (a browser to look at the report with)
-  lint   that of run, and the formatters and checkers
+  run    packages for building and measuring
+  test   those of run, and those of the tests (a browser for the report)
+  lint   those of run, and formatters and checkers
   all    everything (the default)
 END
 }
@@ -28,7 +28,7 @@ run  make             runs the Makefile and libbpf's own
 run  pkg-config       finds libelf and zlib
 run  libelf-dev       libbpf reads BPF objects with it
 run  zlib1g-dev       libelf needs it
-run  clang-19         compiles BPF C; older ones lack may_goto, which can_loop is made of
+run  clang-19         compiles BPF C; older ones lack may_goto, which can_loop needs
 run  kmod             indexes the modules of kernels that are added for guests
 run  qemu-system-x86  runs guests: other kernels, and exact counts
 run  busybox-static   the first programs of a guest
@@ -39,14 +39,14 @@ run  redis-tools      its load, redis-benchmark
 run  nginx-light      the server of workload nginx-ssl
 run  openssl          makes its certificate
 run  wrk              the load of nginx-ssl and l7-go
-run  golang-go        compiles the server of workload l7-go; not where there is a go already
+run  golang-go        compiles the server of workload l7-go; skipped if go is installed
 run  iperf3           server and load of workload iperf3
 run  iproute2         shows networks that a workload made
 test gnupg            signs the package archive that tests fetch kernels from
 test xz-utils         packs a source for tests of kernel build
 test bpftool          shows what is loaded, so that tests see nothing is left behind
-test curl             asks the Go server of l7-go in a test
-test bpftrace         a tracer of others, whose cost is measured in a test
+test curl             queries the Go server of l7-go in a test
+test bpftrace         a tracer whose cost a test measures
 test chromium         renders the HTML report in its test
 lint clang-format-19  format of BPF C
 lint shellcheck       checks of shell scripts
@@ -82,16 +82,16 @@ check_cargo() {
     if ! command -v cargo >/dev/null; then
         if [ -n "${SUDO_USER:-}" ]; then
             die "cargo is not in root's PATH" \
-                "Run this as yourself, without sudo: it asks for root where it needs it."
+                "Run this without sudo: it asks for root where it needs it."
         fi
         die "cargo is not in PATH" \
-            "bpfcost is built with Rust $wanted or newer. Where rustup is installed:" \
-            ". \"\$HOME/.cargo/env\"    else see https://www.rust-lang.org/tools/install"
+            "bpfcost needs Rust $wanted or newer. If rustup is installed:" \
+            ". \"\$HOME/.cargo/env\"    otherwise see https://www.rust-lang.org/tools/install"
     fi
     have=$(cargo --version 2>&1) || die "cargo does not run: $have"
     have=$(cut -d' ' -f2 <<<"$have")
     at_least "$wanted" "$have" || die "cargo is $have, and bpfcost needs Rust $wanted or newer" \
-        "With rustup: rustup update stable. What Debian 12 and 13 package is too old."
+        "With rustup: rustup update stable (the packages of Debian 12 and 13 are too old)"
 }
 
 # The wanted packages that are not installed, one a line.
@@ -151,9 +151,9 @@ install_packages() {
 
     if [ "$(id -u)" -ne 0 ]; then
         local by_hand="As root: apt-get update && apt-get install ${missing//$'\n'/ }"
-        command -v sudo >/dev/null || die "installing packages needs root, and there is no sudo here" "$by_hand"
+        command -v sudo >/dev/null || die "installing packages needs root, and sudo is not installed" "$by_hand"
         sudo -n true 2>/dev/null || [ -t 0 ] ||
-            die "installing packages needs root, and sudo asks for a password that can't be typed here" "$by_hand"
+            die "installing packages needs root, and sudo asks for a password without a terminal" "$by_hand"
     fi
 
     log=$(mktemp)
@@ -161,18 +161,18 @@ install_packages() {
     trap 'exit 130' INT TERM
     forbid_services
     # Some other source that is out of reach must not stop us: the installation will tell.
-    apt update -o APT::Update::Error-Mode=any || say "some package lists could not be refreshed; trying with those that are there"
+    apt update -o APT::Update::Error-Mode=any || say "cannot refresh some package lists; continuing with the existing ones"
     # shellcheck disable=SC2086 # one word per package
     if ! apt install --no-install-recommends $missing; then
         tail -n 5 "$log" >&2
         if grep -qE 'Unable to locate package|no installation candidate' "$log"; then
             if grep -qE 'Could not resolve|Could not connect|Failed to fetch|Temporary failure' "$log"; then
-                die "the package lists are not there and could not be fetched" "Is there a network?"
+                die "the package lists are missing and cannot be fetched" "Check the network."
             fi
-            die "this system's package sources lack something that bpfcost needs (named above)" \
-                "Debian 12 and newer have it all, in main, with updates and security enabled."
+            die "this system's package sources lack a package that bpfcost needs (named above)" \
+                "Use Debian 12 or newer, with main, updates and security enabled."
         elif grep -qE 'Could not resolve|Could not connect|Failed to fetch|Temporary failure' "$log"; then
-            die "the packages could not be fetched" "Is there a network?"
+            die "the packages cannot be fetched" "Check the network."
         fi
         die "apt-get install failed (its last lines are above)"
     fi
@@ -184,11 +184,11 @@ install_rust_components() {
     cargo clippy --version >/dev/null 2>&1 || missing+=(clippy)
     [ ${#missing[@]} -gt 0 ] || return 0
     command -v rustup >/dev/null ||
-        die "this Rust toolchain lacks ${missing[*]}, and there is no rustup to add it" \
-            "Install it from where the toolchain came from."
+        die "this Rust toolchain lacks ${missing[*]}, and rustup is not installed" \
+            "Install it from the source of the toolchain."
     say "adding to the Rust toolchain, for make lint: ${missing[*]}"
     rustup component add "${missing[@]}" >&2 ||
-        die "rustup could not add ${missing[*]}" "Is there a network?"
+        die "rustup cannot add ${missing[*]}" "Check the network."
 }
 
 install_cargo_deny() {
@@ -200,7 +200,7 @@ install_cargo_deny() {
     env -u CARGO_TARGET_DIR -u CARGO_BUILD_TARGET_DIR \
         CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 \
         cargo install --quiet --locked --root "${CARGO_HOME:-$HOME/.cargo}" --version "$CARGO_DENY" cargo-deny >&2 ||
-        die "cargo-deny could not be built" "Is there a network? It is needed by make lint only."
+        die "cargo-deny cannot be built" "Check the network. Only make lint needs cargo-deny."
 }
 
 # From PyPI, into a folder of the user's own: Debian 12 has no virtme-ng. Only guests need it, so that a
@@ -215,7 +215,7 @@ install_virtme_ng() {
     if ! { rm -rf "$folder" && "$python" -m venv "$folder" &&
         "$folder/bin/pip" install --quiet --disable-pip-version-check "virtme-ng==$VIRTME_NG"; } >&2; then
         rm -rf "$folder"
-        say "virtme-ng could not be installed: --on vm:KERNEL and exact:KERNEL will not work. Is there a network?"
+        say "cannot install virtme-ng: --on vm:KERNEL and exact:KERNEL will not work; check the network"
     fi
 }
 
@@ -230,8 +230,8 @@ main() {
 
     check_cargo
     if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-        die "this is no Debian-like system: there is no dpkg-query or apt-get" \
-            "bpfcost can be built elsewhere. Install what these are called there, then use cargo directly:" \
+        die "this is not a Debian-like system: it has no dpkg-query or apt-get" \
+            "Install the equivalents of these packages, then build with cargo:" \
             "$(packages | awk '{ print $2 }' | paste -sd' ')"
     fi
     missing=$(missing_packages "$purpose")
