@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{
     exit::Exit,
-    format::Format,
+    format::ListFormat,
     output::{answer, say},
 };
 use crate::{
@@ -33,7 +33,7 @@ pub(super) struct Args {
     features: bool,
     /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: ListFormat,
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
@@ -52,8 +52,8 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         .iter()
         .any(|check| check.state == CheckState::Missing);
     match args.format {
-        Format::Json => say!("{}", serde_json::to_string_pretty(&checks)?)?,
-        Format::Table => answer(format_args!("{}", table(&checks, missing)?))?,
+        ListFormat::Json => say!("{}", serde_json::to_string_pretty(&checks)?)?,
+        ListFormat::Table => answer(format_args!("{}", table(&checks, missing)?))?,
     }
     Ok(if missing { Exit::Lacking } else { Exit::Done })
 }
@@ -76,7 +76,7 @@ fn timed_loop() -> Check {
 
 /// A feature, and what is missing of it here.
 #[derive(Serialize)]
-struct Told {
+struct FeatureEntry {
     name: &'static str,
     since: String,
     config: Option<&'static str>,
@@ -84,20 +84,20 @@ struct Told {
 }
 
 /// Every feature, asked of the kernel.
-fn features() -> Result<Vec<Told>> {
-    let told = |feature: Feature| {
-        Ok(Told {
+fn features() -> Result<Vec<FeatureEntry>> {
+    let entry = |feature: Feature| {
+        Ok(FeatureEntry {
             name: feature.name(),
             since: feature.since().to_string(),
             config: feature.config(),
             missing: feature.missing()?.as_ref().map(MissingFeature::to_string),
         })
     };
-    Feature::ALL.into_iter().map(told).collect()
+    Feature::ALL.into_iter().map(entry).collect()
 }
 
 /// All features in a line. What is missing is never in the way of everything: `unsupported` cases tell.
-fn summary(features: &[Told]) -> Check {
+fn summary(features: &[FeatureEntry]) -> Check {
     let missing: Vec<&str> = features
         .iter()
         .filter(|one| one.missing.is_some())
@@ -120,16 +120,16 @@ fn summary(features: &[Told]) -> Check {
 }
 
 /// What of BPF this kernel has.
-fn list_features(format: Format) -> Result<Exit> {
+fn list_features(format: ListFormat) -> Result<Exit> {
     let features = features()?;
     match format {
-        Format::Json => say!("{}", serde_json::to_string_pretty(&features)?)?,
-        Format::Table => answer(format_args!("{}", feature_table(&features)?))?,
+        ListFormat::Json => say!("{}", serde_json::to_string_pretty(&features)?)?,
+        ListFormat::Table => answer(format_args!("{}", feature_table(&features)?))?,
     }
     Ok(Exit::Done)
 }
 
-fn feature_table(features: &[Told]) -> Result<String, fmt::Error> {
+fn feature_table(features: &[FeatureEntry]) -> Result<String, fmt::Error> {
     let width = features.iter().map(|one| one.name.len()).max().unwrap_or(0);
     let mut text = String::new();
     for one in features {

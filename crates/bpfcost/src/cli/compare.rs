@@ -34,11 +34,11 @@ pub(super) struct Args {
     threshold: Option<f64>,
     /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: GateFormat,
 }
 
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-enum Format {
+enum GateFormat {
     /// For people.
     #[default]
     Table,
@@ -52,10 +52,10 @@ enum Format {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let (old, new) = (load(&args.old)?, load(&args.new)?);
-    let known = SessionFile::of_user();
+    let sessions = SessionFile::of_user();
     // What can't be read is as good as never measured; `compare` then says what it assumes.
     let spread = |machine: &_| {
-        known
+        sessions
             .as_ref()?
             .load(machine)
             .ok()
@@ -66,13 +66,13 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     output::answer(format_args!(
         "{}",
         match args.format {
-            Format::Table => {
+            GateFormat::Table => {
                 let view = report::compare::view(&changes);
                 report::terminal::render(&view, report::style::Style::for_stdout())
             }
-            Format::Markdown => report::markdown::render(&report::compare::view(&changes)),
-            Format::Junit => report::compare::junit(&changes)?,
-            Format::Json => report::compare::json(&changes)?,
+            GateFormat::Markdown => report::markdown::render(&report::compare::view(&changes)),
+            GateFormat::Junit => report::compare::junit(&changes)?,
+            GateFormat::Json => report::compare::json(&changes)?,
         }
     ))?;
     Ok(match changes.gate {

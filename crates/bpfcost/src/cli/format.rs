@@ -2,7 +2,7 @@
 
 /// For people or for programs.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-pub(super) enum Format {
+pub(super) enum ListFormat {
     /// For people.
     #[default]
     Table,

@@ -102,8 +102,8 @@ fn measured(channel: &mut GuestChannel) -> Result<Outcome> {
     } else {
         Measurements::new(&job.plan)
     };
-    let told = Message::Machine(Box::new(machine));
-    channel.say(&told)?;
+    let message = Message::Machine(Box::new(machine));
+    channel.say(&message)?;
     let interrupt = AtomicBool::new(false);
     let mut teller = Teller {
         channel,

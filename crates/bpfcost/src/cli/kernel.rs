@@ -17,7 +17,7 @@ use serde::Serialize;
 
 use super::{
     exit::Exit,
-    format::Format,
+    format::ListFormat,
     interrupt,
     output::{note, say},
 };
@@ -73,7 +73,7 @@ enum Command {
     List {
         /// Print the result in this format
         #[arg(long, value_enum, default_value_t)]
-        format: Format,
+        format: ListFormat,
     },
     /// Remove kernels that you added
     Remove {
@@ -87,28 +87,28 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let store = Store::of_user()?;
     match &args.command {
         Command::Add { what } => {
-            let shown = Shown::new()?;
+            let view = ProgressView::new()?;
             for what in what {
-                told(store.add(what, &shown), &shown)?;
+                show_addition(store.add(what, &view), &view)?;
             }
         }
         Command::Build { .. } => {
-            let shown = Shown::new()?;
-            told(store.build_frame_pointer(&shown), &shown)?;
+            let view = ProgressView::new()?;
+            show_addition(store.build_frame_pointer(&view), &view)?;
         }
         Command::List { format } => list(&store, *format)?,
         Command::Remove { name } => {
-            let shown = Shown::new()?;
+            let view = ProgressView::new()?;
             for name in name {
-                say!("removed {}", store.remove(name, &shown)?)?;
+                say!("removed {}", store.remove(name, &view)?)?;
             }
         }
     }
     Ok(Exit::Done)
 }
 
-fn told(added: Result<Addition, Error>, shown: &Shown) -> Result<()> {
-    shown.bar.finish_and_clear();
+fn show_addition(added: Result<Addition, Error>, view: &ProgressView) -> Result<()> {
+    view.bar.finish_and_clear();
     match added? {
         Addition::New(kernel) => say!("added {}\n  use it: {}", words(&kernel), usage(&kernel)),
         Addition::Already(kernel) => say!("{} is already there and up to date", words(&kernel)),
@@ -138,7 +138,7 @@ fn usage(kernel: &Manifest) -> String {
 
 /// A kernel, for programs.
 #[derive(Serialize)]
-struct Listed<'a> {
+struct KernelListing<'a> {
     release: &'a str,
     state: &'static str,
     /// How a damaged one differs.
@@ -148,12 +148,12 @@ struct Listed<'a> {
     added: Option<&'a str>,
 }
 
-fn list(store: &Store, format: Format) -> Result<()> {
+fn list(store: &Store, format: ListFormat) -> Result<()> {
     let kernels = store.list()?;
-    if let Format::Json = format {
-        let listed: Vec<Listed> = kernels
+    if let ListFormat::Json = format {
+        let listed: Vec<KernelListing> = kernels
             .iter()
-            .map(|kernel| Listed {
+            .map(|kernel| KernelListing {
                 release: &kernel.release,
                 state: match kernel.state {
                     KernelStatus::Ok => "ok",
@@ -206,16 +206,16 @@ fn problem(kernel: &KernelEntry) -> Option<&str> {
     }
 }
 
-/// Work on a kernel, shown on stderr: a spinner and a bar on a terminal, a line a step elsewhere.
-pub(super) struct Shown {
+/// Work on a kernel, view on stderr: a spinner and a bar on a terminal, a line a step elsewhere.
+pub(super) struct ProgressView {
     bar: ProgressBar,
     terminal: bool,
     interrupted: Arc<AtomicBool>,
 }
 
-impl Shown {
+impl ProgressView {
     pub(super) fn new() -> Result<Self> {
-        Ok(Shown {
+        Ok(ProgressView {
             bar: bar(),
             terminal: stderr().is_terminal(),
             interrupted: interrupt::on_signal()?,
@@ -236,7 +236,7 @@ fn bar() -> ProgressBar {
     ProgressBar::new(WHOLE).with_style(style)
 }
 
-impl StepObserver for Shown {
+impl StepObserver for ProgressView {
     fn doing(&self, step: &str) {
         if self.terminal {
             self.bar.set_message(step.to_owned());

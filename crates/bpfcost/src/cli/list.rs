@@ -4,7 +4,7 @@ use anyhow::Result;
 use comfy_table::{Table, presets::NOTHING};
 use serde::Serialize;
 
-use super::{exit::Exit, format::Format, output::say, select};
+use super::{exit::Exit, format::ListFormat, output::say, select};
 use crate::builtin;
 use crate::experiment::{Description, Role, Sizing, Unit};
 use crate::report::{style::Style, text};
@@ -26,12 +26,12 @@ pub(super) struct Args {
     experiment: Option<String>,
     /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
-    format: Format,
+    format: ListFormat,
 }
 
 /// One experiment, for programs.
 #[derive(Serialize)]
-struct Listed {
+struct ExperimentEntry {
     name: String,
     about: String,
     unit: Unit,
@@ -47,14 +47,14 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn experiments(format: Format) -> Result<()> {
+fn experiments(format: ListFormat) -> Result<()> {
     let all = builtin::all();
-    if let Format::Json = format {
-        let list: Vec<Listed> = all
+    if let ListFormat::Json = format {
+        let list: Vec<ExperimentEntry> = all
             .iter()
             .map(|one| {
                 let described = one.description();
-                Listed {
+                ExperimentEntry {
                     targets: targets(&described),
                     name: described.name,
                     about: described.about,
@@ -87,10 +87,10 @@ fn experiments(format: Format) -> Result<()> {
     Ok(())
 }
 
-fn cases(name: &str, format: Format) -> Result<()> {
+fn cases(name: &str, format: ListFormat) -> Result<()> {
     let experiment = select::experiment(name)?;
     let cases = experiment.cases();
-    if let Format::Json = format {
+    if let ListFormat::Json = format {
         say!("{}", serde_json::to_string_pretty(&cases)?)?;
         return Ok(());
     }

@@ -84,11 +84,11 @@ pub(super) struct Options {
     pub(super) out: Option<PathBuf>,
     /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
-    pub(super) format: Format,
+    pub(super) format: RecordFormat,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Format {
+pub(super) enum RecordFormat {
     /// For people.
     #[default]
     Table,
@@ -234,15 +234,15 @@ fn note_leftovers() {
 
 fn show(options: &Options, load: EventLoad, records: &[Record]) -> Result<()> {
     let text = match options.format {
-        Format::Json => {
+        RecordFormat::Json => {
             if load.rate.is_some() {
                 note!("JSON is the record itself, which holds costs but no rates");
             }
             report::json::render(records)?
         }
-        Format::Csv => view::csv(records, load)?,
-        Format::Markdown => view::markdown(records, load),
-        Format::Table => {
+        RecordFormat::Csv => view::csv(records, load)?,
+        RecordFormat::Markdown => view::markdown(records, load),
+        RecordFormat::Table => {
             let style = Style::for_stdout();
             let tables =
                 |records: &[&Record]| each(records, |record| table(options, record, load, style));

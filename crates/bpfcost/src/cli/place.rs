@@ -13,7 +13,7 @@ use bpfcost_bpf::{LoadedProgram, timing::Loop};
 
 use super::{
     exit::{interrupted, lacking, usage},
-    kernel::Shown,
+    kernel::ProgressView,
     output::note,
     outside,
 };
@@ -153,13 +153,13 @@ pub(super) fn fingerprint(host: &Host, experiment: &dyn Experiment) -> Result<Ma
 
 /// What of BPF the kernel of this process has and lacks.
 pub(super) fn features() -> Result<Vec<FeatureRecord>> {
-    let told = |feature: bpfcost_bpf::Feature| {
+    let entry = |feature: bpfcost_bpf::Feature| {
         Ok(FeatureRecord {
             name: feature.to_string(),
             missing: feature.missing()?.map(|missing| missing.to_string()),
         })
     };
-    bpfcost_bpf::Feature::ALL.into_iter().map(told).collect()
+    bpfcost_bpf::Feature::ALL.into_iter().map(entry).collect()
 }
 
 /// The kernel that a target's guest is to have, fetched again where it is damaged; `None` for the host.
@@ -167,7 +167,7 @@ pub(super) fn kernel(target: &Target) -> Result<Option<Kernel>> {
     let Some(name) = target.kernel() else {
         return Ok(None);
     };
-    Ok(Some(Store::of_user()?.ensure(name, &Shown::new()?)?))
+    Ok(Some(Store::of_user()?.ensure(name, &ProgressView::new()?)?))
 }
 
 /// How many CPUs a guest has, to run on these.
@@ -269,14 +269,14 @@ fn boot(
         acceleration: Acceleration::Emulated,
         hooks: Hooks::of_environment()?,
     };
-    let known = if shape.exact {
+    let kvm = if shape.exact {
         // Only QEMU itself counts instructions.
         KvmSupport::Unusable(String::new())
     } else {
         KvmSupport::here(&tools)
     };
     let mut why = None;
-    if !matches!(known, KvmSupport::Unusable(_)) {
+    if !matches!(kvm, KvmSupport::Unusable(_)) {
         shape.acceleration = Acceleration::Kvm;
         note!("booting {} in QEMU, with KVM…", shape.kernel.release);
         match start(&tools, &shape, &job, journal, interrupt) {
@@ -294,7 +294,7 @@ fn boot(
         }
         shape.acceleration = Acceleration::Emulated;
     }
-    match (&known, &why) {
+    match (&kvm, &why) {
         (KvmSupport::Unusable(known), None) if !known.is_empty() => {
             note!(
                 "booting {} in QEMU, emulated: KVM does not work here ({known})…",

@@ -244,7 +244,7 @@ fn allowed_alarms(runs: usize) -> usize {
 /// chance lets it: nothing was changed.
 fn no_changes(sessions: &[Record]) -> Result<bool> {
     let spread = session_spread(&levels(sessions));
-    let mut found = 0;
+    let mut reported = 0;
     for neighbours in sessions.windows(2) {
         let changes = record::compare(&neighbours[..1], &neighbours[1..], Some(THRESHOLD), |_| {
             spread
@@ -255,15 +255,15 @@ fn no_changes(sessions: &[Record]) -> Result<bool> {
                 ChangeOutcome::Regressed | ChangeOutcome::Improved
             )
         };
-        found += usize::from(changes.cases.iter().any(changed));
+        reported += usize::from(changes.cases.iter().any(changed));
     }
     let pairs = sessions.len() - 1;
     let allowed = allowed_alarms(pairs);
     say!(
-        "\ncompare: changes reported between {found} of {pairs} pairs of consecutive sessions, \
+        "\ncompare: changes reported between {reported} of {pairs} pairs of consecutive sessions, \
          although nothing changed; chance allows {allowed}"
     )?;
-    Ok(found <= allowed)
+    Ok(reported <= allowed)
 }
 
 /// The level of each case, once as it is entered first, in each session.

@@ -166,14 +166,14 @@ impl Session {
         let disturbance = self.earlier.merge(outcome.disturbance);
         Host::disturbed(&mut machine, &disturbance, outcome.others);
         let mut warnings = target::warnings(&machine, &disturbance);
-        let known: &[&str] = match (self.plan.contends, self.plan.subject.workload()) {
+        let moot: &[&str] = match (self.plan.contends, self.plan.subject.workload()) {
             // Threads are started for each trial, and placed; and of emulated times the record says more.
             (true, _) => &[target::MIGRATIONS, target::EMULATED],
             // Processes of others do the work, and this program's threads none of it.
             (false, Some(_)) => &[target::MIGRATIONS, target::BUSY],
             (false, None) => &[],
         };
-        warnings.retain(|warning| !known.contains(&warning.code.as_str()));
+        warnings.retain(|warning| !moot.contains(&warning.code.as_str()));
         warnings.extend(outcome.warnings);
         let spread = SessionFile::of_user()
             .and_then(|file| file.load(&machine).ok().flatten())

@@ -105,8 +105,13 @@ impl Tool {
         let Some(status) = process.ended()? else {
             return Ok(());
         };
+        let advice = if status.success() {
+            "A probe must run until bpfcost stops it with SIGINT"
+        } else {
+            "Run it alone first, to see that it works"
+        };
         Err(anyhow!(
-            "{} {} during the run\n{}\n  A probe must run until bpfcost stops it with SIGINT",
+            "{} {} during the run\n{}\n  {advice}",
             self.command,
             describe_exit(status),
             tail(&process.printed()?),

@@ -60,6 +60,11 @@ pub enum FileError {
         /// What is wrong there.
         what: String,
     },
+    /// Another kind of file.
+    #[error(
+        "{0} is not a record of bpfcost\n  A run prints the path of its record: `record: PATH`"
+    )]
+    NotJson(PathBuf),
     /// JSON, and something else.
     #[error(
         "{0} is JSON but not a bpfcost record: {1}; name a file that `bpfcost run --out FILE` wrote"
@@ -246,10 +251,11 @@ struct RecordVersion {
 }
 
 fn parse(bytes: &[u8], path: &Path) -> Result<Vec<Record>, FileError> {
-    let array = bytes
-        .iter()
-        .find(|byte| !byte.is_ascii_whitespace())
-        .is_some_and(|byte| *byte == b'[');
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if first.is_some_and(|byte| !b"[{".contains(byte)) {
+        return Err(FileError::NotJson(path.to_owned()));
+    }
+    let array = first == Some(&b'[');
     let error = |error: serde_json::Error| error_at(&error, path);
     let versions = if array {
         serde_json::from_slice::<Vec<RecordVersion>>(bytes).map_err(error)?

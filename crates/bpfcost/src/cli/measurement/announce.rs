@@ -15,8 +15,8 @@ pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
     let Some(definition) = plan.subject.workload() else {
         return;
     };
-    let told = forecast(&experiment.description(), plan);
-    let effect = told.detectable.map_or(String::new(), |effect| {
+    let expected = forecast(&experiment.description(), plan);
+    let effect = expected.detectable.map_or(String::new(), |effect| {
         format!(
             "; it would detect a difference of {} in CPU time per {} in three of four runs",
             round_percent(effect),
@@ -27,10 +27,10 @@ pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
         "{} on {}: {}, about {} ({} of {}){effect}",
         plan.experiment,
         plan.target,
-        plural(told.cases, "case"),
-        duration(told.seconds),
-        plural(told.epochs, "epoch"),
-        duration(told.epoch_s),
+        plural(expected.cases, "case"),
+        duration(expected.seconds),
+        plural(expected.epochs, "epoch"),
+        duration(expected.epoch_s),
     );
     let cases = experiment.cases();
     let out = left_out(&cases, plan);

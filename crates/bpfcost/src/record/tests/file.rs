@@ -138,6 +138,7 @@ fn what_is_no_record_is_refused_with_a_reason() {
             "{\n  \"schema\": 1,,",
             "x.json is damaged at line 2, column 15: key must be a string",
         ),
+        ("root:x:0:0", "x.json is not a record of bpfcost"),
         (
             "{}",
             "x.json is JSON but not a bpfcost record: missing field `schema`",
