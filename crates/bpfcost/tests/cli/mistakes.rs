@@ -223,7 +223,13 @@ fn files_that_are_no_records() {
         ),
         ("other.json", ["not a bpfcost record", "--out"]),
         ("list.json", ["not a bpfcost record", "--out"]),
-        ("binary.json", ["binary.json is damaged", "measure anew"]),
+        (
+            "binary.json",
+            [
+                "binary.json is not a record",
+                "prints the path of its record",
+            ],
+        ),
         (
             "newer.json",
             ["newer bpfcost (7.0.0, schema 99", "update this one"],
