@@ -41,7 +41,7 @@ pub trait Experiment {
     fn set(&mut self, _factor: &str, _values: &str) -> Result<()> {
         let name = self.description().name;
         bail!(
-            "{name} has no factor that can be set\n  Pick among its cases with --case; see: bpfcost list {name}"
+            "{name} has no factor that can be set\n  See its cases and factors: bpfcost list {name}"
         )
     }
 
@@ -66,7 +66,8 @@ pub trait Experiment {
     /// Opens an epoch: programs, maps and servers made afresh for `setup.cases`.
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>>;
 
-    /// The program that stays loaded through the whole run, to tell drift from the luck of a load.
+    /// The program that stays loaded through the whole run, to separate drift from the luck of a
+    /// load.
     fn sentinel(&self, _setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
         Ok(None)
     }
