@@ -175,9 +175,9 @@ impl Drop for RestoreGuard {
     }
 }
 
-/// Puts back what a note says, whose writer is gone; that can't be told to anybody.
+/// Restores what a note says, whose writer is gone; there is nobody to report a failure to.
 pub(crate) fn put_back(note: &Path) {
-    // Where it fails the file stays, and the next start tells it.
+    // On failure the file stays, and the next start reports it.
     if let Some(read) = SavedStateFile::read(note)
         && read.state.put_back().is_ok()
     {
@@ -185,7 +185,7 @@ pub(crate) fn put_back(note: &Path) {
     }
 }
 
-/// Puts back what runs that were killed have left; tells, a sentence each, what that was and what could not be.
+/// Restores what killed runs have left; returns a sentence for each setting that was or could not be restored.
 pub(crate) fn after_the_dead() -> Vec<String> {
     let Ok(folder) = folder() else {
         return Vec::new();

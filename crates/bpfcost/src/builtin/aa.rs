@@ -51,7 +51,7 @@ fn original(case: &Case) -> Case {
 }
 
 impl Experiment for AaTest {
-    /// As its experiment says of itself, but that nothing of it needs a view of its own.
+    /// The inner experiment's description, without its layout and metrics.
     fn description(&self) -> Description {
         let inner = self.inner.description();
         Description {

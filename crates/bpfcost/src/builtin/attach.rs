@@ -29,7 +29,7 @@ use crate::experiment::{
 use crate::report::section::table_sections;
 use case::AttachCase;
 
-/// What it shows of its own: the parts of costs, and an atlas of kernels.
+/// Its own sections and columns in reports: the parts of costs, and an atlas of kernels.
 pub(super) const OWN: Extras = Extras {
     sections: |record, _| table_sections(shown::tables(record)),
     columns: shown::columns,

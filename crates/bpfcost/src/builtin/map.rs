@@ -4,8 +4,8 @@
 //! written and, where it can, with a key inserted and deleted again. What is in the number and what is not
 //! stands at the head of `map.bpf.c`.
 //!
-//! A key is chosen by xorshift32 (Marsaglia 2003), from a seed that each batch and CPU has of its own. User space
-//! walks the same keys, and so knows every value that a batch must have read, and what it must have left.
+//! A key is chosen by xorshift32 (Marsaglia 2003); each batch and CPU has its own seed. User space walks the same
+//! keys, so it knows every value that a batch must have read, and what it must have left.
 
 mod tables;
 mod work;
@@ -173,7 +173,7 @@ struct MapEpoch {
     by_size: BTreeMap<Size, Tables>,
     seed: u64,
     exact: bool,
-    /// Batches so far: gives each keys of its own.
+    /// Batches so far: gives each its own keys.
     batches: u64,
     memory_before: KernelMemory,
     _pinned: CpuPin,

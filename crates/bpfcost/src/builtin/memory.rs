@@ -9,7 +9,7 @@ const FREE_POLL: Duration = Duration::from_millis(2);
 /// Memory that may come and go meanwhile for other reasons, in KiB.
 const FREE_SLACK_KIB: u64 = 1024;
 
-/// Memory of the kind that tables are made of, in KiB; `None` where the kernel does not tell.
+/// Vmalloc memory, which tables are made of, in KiB; `None` where the kernel does not report it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KernelMemory(Option<u64>);
 
@@ -19,7 +19,7 @@ impl KernelMemory {
         KernelMemory(vmalloc_used())
     }
 
-    /// Waits until no more is in use than then; a map is freed some time after its last user went.
+    /// Waits until no more is in use than at `self`; a map is freed some time after its last reference.
     pub(super) fn wait_until_freed(self) {
         let Some(before) = self.0 else { return };
         let mut waited = Duration::ZERO;

@@ -45,7 +45,7 @@ impl Extras {
 
 type Experiments = Vec<Box<dyn Experiment>>;
 
-/// Every experiment in the order of `bpfcost list`, with what it shows of its own.
+/// Every experiment in the order of `bpfcost list`, with its own parts of reports.
 const REGISTRY: [(fn() -> Experiments, Extras); 7] = [
     (|| one(xdp_lb::XdpLb::default()), Extras::NOTHING),
     (|| one(attach::AttachTypes), attach::OWN),

@@ -60,7 +60,7 @@ impl Default for Pools {
 }
 
 impl Pools {
-    /// How long a batch is to be, in nanoseconds.
+    /// Target length of a batch, in nanoseconds.
     fn batch_ns(&self, way: PoolCase) -> f64 {
         let threads = match way {
             PoolCase::Pool(_, point) | PoolCase::Alone(point) => point.threads,

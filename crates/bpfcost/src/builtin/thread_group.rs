@@ -75,7 +75,7 @@ pub(super) struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// Waits until all are here, and tells since when they are; `None` where it was called off.
+    /// Waits until all threads are here, and returns when the last one arrived; `None` if called off.
     pub(super) fn meet(&self, meeting: usize) -> Option<Instant> {
         let gate = &self.shared.gates[meeting];
         if gate.here.fetch_add(1, Ordering::AcqRel) + 1 == self.shared.threads {

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// A record as it is shown; with what its cases cost at a rate, where `load` asks for it.
+/// The view of a record; with `load`, also what its cases cost at that rate.
 pub fn of(record: &Record, detail: Detail, load: EventLoad) -> View {
     let all = REGISTRY.iter().map(|(_, extras)| extras);
     let mut sections: Vec<Section> = all
@@ -58,7 +58,7 @@ pub fn markdown(records: &[Record], load: EventLoad) -> String {
     parts.iter().map(|part| part_markdown(part, load)).collect()
 }
 
-/// Records as one Markdown document: as [`markdown()`], or what their experiment writes of its own.
+/// Records as one Markdown document: as [`markdown()`], or in the experiment's own format.
 pub fn document(records: &[Record], load: EventLoad) -> String {
     let parts = matrix::parts(records);
     let document = |part: &ReportPart<'_>| {

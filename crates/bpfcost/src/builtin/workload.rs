@@ -53,7 +53,7 @@ const BUILT_IN: &[&str] = &[
     include_str!("../../../../experiments/syscount.toml"),
 ];
 
-/// What a session has, by the server that a variant has of its own.
+/// The bases of a session, by the variant's own server.
 type Bases = BTreeMap<Option<OwnServer>, Rc<Base>>;
 
 /// A workload as an experiment.

@@ -67,7 +67,7 @@ fn refusal(exit: Exit, text: String) -> anyhow::Error {
 }
 
 impl Exit {
-    /// The exit code of this number, as the same program in a guest tells it.
+    /// The exit code of this number, as the same program in a guest reports it.
     fn known(code: u8) -> Exit {
         [Exit::Gate, Exit::Usage, Exit::Invalid, Exit::Interrupted]
             .into_iter()

@@ -37,7 +37,7 @@ impl<'a> Clients<'a> {
         })
     }
 
-    /// Makes the load that the guest orders, and tells what came of it.
+    /// Makes the load that the guest orders, and returns the result.
     pub(super) fn answer(&self, order: &LoadOrder) -> LoadReply {
         self.made(order).map_err(|error| sentence(&error))
     }

@@ -66,7 +66,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Makes the target ready, and tells which machine it is. `journal` holds the run's earlier parts.
+    /// Prepares the target, and returns which machine it is. `journal` holds the run's earlier parts.
     pub(super) fn ready(
         experiment: &dyn Experiment,
         plan: &Plan,
@@ -128,7 +128,7 @@ pub(super) fn able(host: &Host, experiment: &dyn Experiment) -> Result<()> {
             check.name, check.text, check.advice
         )));
     }
-    // Files don't tell all: a user namespace or a container may forbid it still.
+    // Files don't show everything: a user namespace or a container may still forbid it.
     Loop::probe().map(|_| ()).map_err(|error| {
         lacking(format!(
             "{error}\n  Containers and user namespaces often forbid loading BPF programs: run \
@@ -311,7 +311,7 @@ fn boot(
     Ok(started)
 }
 
-/// Starts a guest and waits until it has told which machine it is.
+/// Starts a guest and waits until it has reported its machine.
 fn start(
     tools: &Tools,
     shape: &GuestSpec,
@@ -350,11 +350,11 @@ fn inside(target: &str, failure: Failure) -> anyhow::Error {
     anyhow::Error::new(failure).context(format!("in the guest {target}"))
 }
 
-/// Times the epochs of a guest whose own clock counts instructions, and leaps where it waits.
+/// Times the epochs of a guest whose own clock counts instructions, and jumps while the guest waits.
 struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Puts this machine's seconds in the place of the guest's.
+    /// Replaces the guest's seconds with this machine's.
     fn retime(&mut self, event: &mut Event) {
         let passed = self.0.elapsed().as_secs_f64();
         match event {
@@ -429,7 +429,7 @@ fn measure_there(
             _ => {}
         }
     }
-    // It was asked to end and did not: what it told until then counts.
+    // It was asked to end and did not: what it reported until then counts.
     let stopped = Event::Stopped {
         stop: Stop::Interrupted,
     };

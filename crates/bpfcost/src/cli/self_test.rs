@@ -58,13 +58,13 @@ const RUNG_NS: f64 = 2e6;
 const LOOP_NS: f64 = 2.0;
 const INSTRUCTION_NS: f64 = 1.2;
 
-/// Check that bpfcost is right on this machine: known costs, A/A runs, spread of sessions
+/// Check that bpfcost is right on this machine: known costs, A/A runs, spread between runs
 ///
-/// It needs root, and takes a few minutes. An A/A run measures the same case twice, and must not find a difference. A false alarm is expected in 1 of 20 runs; more
-/// than chance allows is a failure (exit code 1). `compare` uses the spread between sessions that it measures.
+/// It needs root, and takes a few minutes. An A/A run measures the same case twice, and must not find a difference. About 1 run in 20 finds a false
+/// difference by chance; the self-test fails (exit code 1) if more do than chance explains. `compare` uses the spread between sessions that it measures.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// The number of A/A runs; each is a session
+    /// The number of A/A runs
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(2..=1000))]
     runs: u32,
     /// Draw every order from this seed
@@ -138,7 +138,7 @@ fn ladder(cpu: u32) -> Result<bool> {
     for (rung, cost) in RUNGS.iter().zip(&costs) {
         say!("  {rung:5}  {cost:9.2} ns/op")?;
     }
-    // The upper rungs, where the floor plays no part, tell what an instruction costs.
+    // The upper rungs, where the floor plays no part, give the cost of an instruction.
     let slope =
         |low: usize, high: usize| (costs[high] - costs[low]) / f64::from(RUNGS[high] - RUNGS[low]);
     let (middle, upper) = (slope(2, 3), slope(3, 4));

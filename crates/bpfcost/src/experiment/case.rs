@@ -21,13 +21,13 @@ pub struct Case {
     pub floor: Option<String>,
     /// How many operations a trial has.
     pub sizing: Sizing,
-    /// The fewest loads that its spread needs where instructions are counted; 0 where those of any case do.
+    /// Minimum number of loads where instructions are counted; 0 for the default.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loads: usize,
-    /// How many CPUs it runs on at once, of its own accord. An exact target has one.
+    /// How many CPUs it uses at once. An exact target has one.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub cpus: u32,
-    /// How long its batch is to be, in nanoseconds, where that is not as long as those of others.
+    /// Target length of its batch, in nanoseconds, where it differs from that of other cases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_ns: Option<f64>,
     /// Whether `--quick` leaves it out, where no cases are named.
@@ -85,10 +85,10 @@ pub enum Sizing {
         /// The largest batch that keeps the trial's own expectations exact.
         most: Option<u64>,
     },
-    /// Part of what the case means; no 2N/N check, for its cost is not proportional.
+    /// Part of what the case means; no 2N/N check, because its cost is not proportional.
     Fixed(u64),
     /// Whatever happens in a window of so many milliseconds, in which other programs do the work: the trial
-    /// tells how many operations that were.
+    /// reports the number of operations.
     Window(u64),
 }
 

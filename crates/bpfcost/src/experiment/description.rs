@@ -39,8 +39,8 @@ pub struct Description {
     pub every_cpu: bool,
     /// Whether it can run where instructions are counted, on one CPU whose clock leaps while it waits.
     pub counts: bool,
-    /// Whether costs come from CPUs that contend for cache lines. An emulated machine has none, so that its times of
-    /// such cases say nothing, not even which of two is dearer.
+    /// Whether costs come from CPUs that contend for cache lines. An emulated machine has no such contention, so its
+    /// times for such cases mean nothing, not even which of two is slower.
     pub contends: bool,
     /// The most CPUs that `--cpus` may name; `None` where there is no limit.
     pub most_cpus: Option<usize>,

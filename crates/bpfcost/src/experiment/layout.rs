@@ -7,8 +7,8 @@ use crate::workload::Headline;
 
 /// How cases are laid out.
 ///
-/// As JSON it is a key `layout` with its name, and what belongs to it under a key of its own (`grid`, `scaling`,
-/// `workload`). Records from before `layout` have the second alone.
+/// In JSON: a key `layout` with its name, and its contents under another key (`grid`, `scaling`, `workload`).
+/// Records from before `layout` have only the second.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Wire", into = "Wire")]
 pub enum Layout {
@@ -83,7 +83,7 @@ impl Grid {
     }
 }
 
-/// How cases make curves: what grows along one, what tells one from another, and what it shows.
+/// How cases make curves: what grows along a curve, what distinguishes curves, and what they show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scaling {
     /// The factor that grows along a curve, a count: `threads`.

@@ -66,8 +66,7 @@ pub trait Experiment {
     /// Opens an epoch: programs, maps and servers made afresh for `setup.cases`.
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>>;
 
-    /// The program that stays loaded through the whole run, to separate drift from the luck of a
-    /// load.
+    /// The program that stays loaded through the whole run, to separate drift from the luck of a load.
     fn sentinel(&self, _setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
         Ok(None)
     }

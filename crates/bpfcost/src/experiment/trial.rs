@@ -17,7 +17,7 @@ pub struct Trial {
     pub ops: u64,
     /// Time that the batch took, in nanoseconds of the target's clock.
     pub elapsed_ns: f64,
-    /// Ticks of the machine's timer that fell into the batch, where the experiment can tell.
+    /// Ticks of the machine's timer that fell into the batch, where the experiment can count them.
     #[serde(default, skip_serializing_if = "none")]
     pub ticks: u64,
     /// Further values by name, e.g. `reset_twice` (ns/op with the reset done twice), `lru_misses`.
@@ -56,7 +56,7 @@ pub trait LoadedEpoch {
     /// Times one batch of a case; the trial checks itself in the timed phase.
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault>;
 
-    /// Kernel memory that this epoch holds, in bytes, where it can be told.
+    /// Kernel memory that this epoch holds, in bytes, where known.
     fn kernel_bytes(&self) -> Option<u64> {
         None
     }
@@ -65,7 +65,7 @@ pub trait LoadedEpoch {
     fn unload(self: Box<Self>) -> Result<()>;
 }
 
-/// A program that stays loaded through the run, so that drift can be told from the luck of a load.
+/// A program that stays loaded through the run, to separate drift from the luck of a load.
 pub trait Sentinel {
     /// One short timed batch, in the experiment's unit.
     fn trial(&mut self) -> Result<f64>;

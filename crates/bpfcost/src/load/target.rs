@@ -12,11 +12,11 @@ const MOST_BYTES: usize = 16 << 20;
 pub(crate) struct LoadTarget {
     /// Where it listens.
     pub(super) address: SocketAddr,
-    /// What it speaks.
+    /// The protocol of its requests.
     pub(super) protocol: Protocol,
-    /// Whether that goes through TLS.
+    /// Whether it uses TLS.
     pub(super) tls: bool,
-    /// The request, as it is written.
+    /// The request, as sent.
     pub(super) request: Vec<u8>,
 }
 
@@ -54,7 +54,7 @@ impl LoadTarget {
     }
 }
 
-/// An address with its port. Load for other machines would be an attack as soon as it is a mistake.
+/// A loopback address with its port: load sent to another machine by mistake would be an attack.
 fn address(place: &str) -> Result<SocketAddr> {
     let (host, port) = place
         .rsplit_once(':')

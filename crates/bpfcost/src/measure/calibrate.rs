@@ -8,9 +8,9 @@ use crate::experiment::{Batch, Sizing, Trial};
 /// and the entry into the kernel are by then far below 1 % of it.
 const ENOUGH: f64 = 0.25;
 
-/// Growth of the batch from one try to the next, at most. Short batches overstate the cost of an
-/// operation, so growth is careful only where operations become dearer with their number (a table that
-/// leaves the cache): they rarely do so by more than a tenth of this.
+/// Maximum growth of the batch from one try to the next. Short batches overstate the cost of an
+/// operation, so growth is careful only where operations get more expensive with their number (a table
+/// that outgrows the cache): they rarely do so by more than a tenth of this.
 const MOST_GROWTH: f64 = 100.0;
 
 /// No batch is larger, in operations: at the usual goal of 10 ms that is 0.01 ns each, which nothing
@@ -89,7 +89,7 @@ pub(super) fn calibrate<E>(
     Ok(calibration)
 }
 
-/// What to tell of a case whose 2N/N check failed in every attempt; `None` where it did not.
+/// The warning for a case whose 2N/N check failed in every attempt; `None` otherwise.
 pub(super) fn warning(case: &str, calibration: &Calibration) -> Option<Warning> {
     if calibration.attempts == 0 || proportional(calibration) {
         return None;

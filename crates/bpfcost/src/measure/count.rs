@@ -44,8 +44,8 @@ pub(super) fn rounds(quick: bool) -> u32 {
 }
 
 impl Run<'_> {
-    /// Finds every case's batch on a load of its own, which is then thrown away: what a table costs may
-    /// depend on all that it lived through, so that the loads which count all live through the same.
+    /// Finds every case's batch on a separate load, which is then discarded: what a table costs may
+    /// depend on its whole history, so all loads that count must have the same one.
     pub(super) fn calibrate_apart(&mut self) -> Result<(), Halt> {
         let unknown = |run: &Self, case: &usize| run.measured.cases[*case].calibration.is_none();
         if !self.live().iter().any(|case| unknown(self, case)) {

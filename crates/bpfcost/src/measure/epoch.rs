@@ -90,7 +90,7 @@ impl Run<'_> {
         Ok(self.now_s() - begun)
     }
 
-    /// Rounds of timed trials: each case once in each, in an order of its own.
+    /// Rounds of timed trials: each case once per round, each round in its own order.
     fn time_rounds(
         &mut self,
         loaded: &mut dyn LoadedEpoch,
@@ -131,7 +131,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Finds a case's batch in the state that is measured, and tells what is odd about it.
+    /// Finds a case's batch in the state that is measured, and reports anything odd about it.
     pub(super) fn calibrate(
         &mut self,
         loaded: &mut dyn LoadedEpoch,
@@ -152,7 +152,7 @@ impl Run<'_> {
         });
         let calibration = match outcome {
             Ok(calibration) => calibration,
-            Err(None) => return Ok(()), // invalid now: that was told
+            Err(None) => return Ok(()), // invalid now, and already reported
             Err(Some(halt)) => return Err(halt),
         };
         self.tell(Event::Calibrated { case, calibration })?;
@@ -169,9 +169,9 @@ impl Run<'_> {
     }
 }
 
-/// The batch of the trial that is thrown away at the start of an epoch. A fixed batch is part of what
-/// the case means, so it stays as it is. What runs in windows is warmed by its experiment, once an epoch, for a
-/// window is long and does not warm what the next one needs.
+/// The batch of the trial that is discarded at the start of an epoch. A fixed batch is part of what the case
+/// means, so it stays unchanged. Windows are warmed by their experiment, once an epoch, because a window is
+/// long and does not warm what the next one needs.
 fn warm_up(sizing: Sizing, batch: Batch) -> Option<Batch> {
     match sizing {
         Sizing::Fixed(_) => Some(batch),

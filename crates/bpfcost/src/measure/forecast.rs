@@ -131,7 +131,7 @@ const COUNTED_TRIAL_S: f64 = 0.02;
 fn counted(cases: usize, loads: usize, load_s: f64, rounds: u32) -> Forecast {
     let load_s = EMULATED_LOAD * load_s;
     let epoch_s = load_s + f64::from(rounds) * cases as f64 * COUNTED_TRIAL_S;
-    // A load of its own, and some eight batches a case.
+    // A separate load, and about eight batches a case.
     let calibration_s = load_s + 4.0 * cases as f64 * COUNTED_TRIAL_S;
     let seconds = calibration_s + loads as f64 * epoch_s;
     Forecast {

@@ -185,7 +185,7 @@ impl Measurements {
         load.map(|(epoch, load)| load.max(whole(epoch))).sum()
     }
 
-    /// Forgets that the run had ended, and what was told about its end: it goes on.
+    /// Forgets that the run had ended, and the warnings about its end: it goes on.
     pub fn reopen(&mut self) {
         self.stop = None;
         self.warnings.retain(|warning| warning.code != PRECISION);

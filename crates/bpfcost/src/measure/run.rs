@@ -113,8 +113,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Tells of a case that has become invalid. A fault that comes with an interruption is no finding:
-    /// the signal may have reached whatever failed.
+    /// Reports a case that has become invalid. A fault during an interruption is no finding: the
+    /// signal may have reached whatever failed.
     pub(super) fn judge<T>(
         &mut self,
         case: usize,

@@ -15,12 +15,12 @@ pub(super) enum Turn {
     Sentinel,
 }
 
-/// The turns of a round over all cases of a plan, live or not. `blocks` tells the block of each: cases of one
-/// block come next to each other, blocks in random order, and cases within them too, so that what is compared
-/// is adjacent in time and the order is still symmetric.
+/// The turns of a round over all cases of a plan, live or not. `blocks` gives the block of each: cases of one
+/// block are adjacent, blocks in random order, and cases within them too, so that what is compared is
+/// adjacent in time and the order is still symmetric.
 ///
 /// The order is a function of its arguments alone, so a resumed run draws what the whole run would have
-/// drawn, and a case that drops out leaves the order of the others as it is.
+/// drawn, and dropping a case does not change the order of the others.
 pub(super) fn turns(seed: u64, epoch: usize, round: usize, blocks: &[usize]) -> Vec<Turn> {
     let mut generator = generator(seed, epoch, round);
     let mut turns: Vec<Turn> = (0..blocks.len()).map(Turn::Case).collect();
@@ -39,8 +39,8 @@ pub(super) fn turns(seed: u64, epoch: usize, round: usize, blocks: &[usize]) -> 
     turns
 }
 
-/// A generator of its own for each round. Each step reseeds from an output, for generators whose seeds
-/// are neighbours must not draw alike.
+/// A separate generator for each round. Each step reseeds from an output, because generators with
+/// neighbouring seeds must not draw alike.
 fn generator(seed: u64, epoch: usize, round: usize) -> Pcg64 {
     [epoch, round]
         .into_iter()
@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// So many cases, each a block of its own.
+    /// So many cases, each in its own block.
     fn alone(cases: usize) -> Vec<usize> {
         (0..cases).collect()
     }

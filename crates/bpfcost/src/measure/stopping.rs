@@ -70,8 +70,8 @@ impl Run<'_> {
         Ok(self.time_up(epochs)?.then_some(Stop::Time))
     }
 
-    /// Whether another epoch would end more than half an epoch after the time asked for. Refuses a time
-    /// that is too short for the first look, once an epoch has told what it takes.
+    /// Whether another epoch would end more than half an epoch after the time asked for. Rejects a time
+    /// that is too short for the first look, once an epoch has shown what it takes.
     fn time_up(&self, epochs: usize) -> Result<bool, Error> {
         let Some(epoch_s) = self.epoch_s() else {
             return Ok(false);
@@ -174,8 +174,8 @@ fn open(plan: &Plan, measured: &Measurements) -> Vec<Open> {
         .collect()
 }
 
-/// What to tell of a run whose time ended before its precision was reached: which cases, and the time
-/// that would do. `None` where it was reached, or none was asked for.
+/// The warning for a run whose time ended before its precision was reached: which cases, and the time
+/// that would be enough. `None` where it was reached, or none was asked for.
 pub(super) fn imprecise(plan: &Plan, measured: &Measurements, spent_s: f64) -> Option<Warning> {
     let precision = plan.precision?;
     let open = open(plan, measured);

@@ -31,7 +31,7 @@ pub struct BuiltIn {
 pub enum Runs {
     /// In this process: it has nothing to do in user space.
     Here(fn(&Arguments) -> Result<Box<dyn Probe>>),
-    /// In a process of its own. It looks at the processes of a server.
+    /// In its own process. It looks at the processes of a server.
     Agent(fn(&Arguments) -> Result<Box<dyn Agent>>),
 }
 

@@ -38,7 +38,7 @@ const SETTINGS: [&str; 3] = [
     "kernel.kptr_restrict",
     "kernel.perf_event_paranoid",
 ];
-/// Gives a tool tracefs and debugfs in a mount namespace of its own, where this machine has them not mounted.
+/// Mounts tracefs and debugfs for a tool, in its own mount namespace, where this machine has not mounted them.
 const WITH_TRACEFS: &str = r#"
 [ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing
 [ -d /sys/kernel/debug/tracing ] || mount -t debugfs debugfs /sys/kernel/debug

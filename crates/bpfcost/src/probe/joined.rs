@@ -13,7 +13,7 @@ impl Probe for JoinedProbes {
             .iter_mut()
             .try_for_each(|probe| probe.attach(context));
         if attached.is_err() {
-            // Those that are on must not stay so; the first failure is the one to tell.
+            // Those that are on must not stay on; the first failure is the one to return.
             let _ = self.detach();
         }
         attached

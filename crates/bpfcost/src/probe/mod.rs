@@ -39,15 +39,15 @@ pub trait Probe {
     /// Switches it on, and returns when it is ready: from here on it sees every event.
     fn attach(&mut self, context: &RunContext) -> Result<(), Fault>;
 
-    /// Switches it off, and tells what it saw since it was switched on.
+    /// Switches it off, and returns what it counted since it was switched on.
     fn detach(&mut self) -> Result<WindowCounts, Fault>;
 
-    /// Its processes, whose CPU time is its own.
+    /// Its processes; their CPU time is counted as the probe's.
     fn pids(&self) -> Vec<u32> {
         Vec::new()
     }
 
-    /// CPU time of all processes that it ever had, in nanoseconds, where their control groups tell.
+    /// CPU time of all processes that it ever had, in nanoseconds, where their control groups report it.
     fn cpu_ns(&self) -> Option<f64> {
         None
     }
@@ -62,7 +62,7 @@ pub trait Probe {
 /// A probe's counts of a window, while it was attached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WindowCounts {
-    /// Runs of its programs, where they can be told without a cost.
+    /// Runs of its programs, where they can be counted at no cost.
     pub hits: Option<u64>,
     /// Events that it lost.
     pub lost: u64,
@@ -119,7 +119,7 @@ pub fn open(spec: &Spec) -> Result<Box<dyn Probe>> {
     })
 }
 
-/// What the kernel must have for a probe, as far as its name tells.
+/// Kernel features that a probe needs, as far as its name shows.
 pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
     let needs = built_in(spec).map(|(one, arguments)| (one?.needs)(arguments));
     Ok(needs.collect::<Result<Vec<_>>>()?.concat())

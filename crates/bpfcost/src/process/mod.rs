@@ -147,7 +147,7 @@ impl Process {
         }
     }
 
-    /// CPU time of it and of all that it ever started, in nanoseconds, where its control group tells.
+    /// CPU time of it and of all that it ever started, in nanoseconds, where its control group reports it.
     pub(crate) fn cpu_ns(&self) -> Option<f64> {
         self.cgroup.as_ref()?.cpu_ns()
     }

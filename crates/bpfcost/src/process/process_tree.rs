@@ -10,7 +10,7 @@ pub(crate) fn process_tree(pid: u32) -> Vec<u32> {
     let mut pids = vec![pid];
     let mut next = 0;
     while let Some(&pid) = pids.get(next) {
-        // Each thread has children of its own.
+        // Each thread has its own children.
         pids.extend(threads(pid).flat_map(|thread| thread.children().unwrap_or_default()));
         next += 1;
     }

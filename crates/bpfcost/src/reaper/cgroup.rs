@@ -12,7 +12,7 @@ use bpfcost_bpf::cgroup;
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     path: PathBuf,
-    /// Tells others that it is in use; those within it are, as long as it is.
+    /// Marks it, and the groups within it, as in use.
     _lock: Option<cgroup::LockedCgroup>,
 }
 

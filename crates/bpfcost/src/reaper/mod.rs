@@ -52,9 +52,9 @@ pub(crate) enum Duty {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ReaperMessage {
-    /// This is to be done.
+    /// To be done when this process has ended.
     Owed(Duty),
-    /// It is done already.
+    /// Done already.
     Done(Duty),
 }
 
@@ -85,10 +85,10 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// It has a process group of its own, so that a kill of this one spares it.
+    /// It has its own process group, so that a kill of this one spares it.
     fn start() -> Result<Self> {
         let mut process = Command::new(MYSELF)
-            // For those who look at the list of processes.
+            // The name in process lists.
             .arg0("bpfcost")
             // With an option, so that a test's own program refuses it.
             .args(["reaper", "--stdin"])
@@ -110,7 +110,7 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// A control group for a process that is to be started, where there are any.
+    /// A control group for a process about to start, where control groups are available.
     pub(crate) fn group(&self) -> Option<Cgroup> {
         let name = self.made.fetch_add(1, Ordering::Relaxed).to_string();
         self.cgroup.as_ref()?.within(&name).ok()

@@ -76,11 +76,11 @@ fn usable(value: f64) -> bool {
     value.abs() < 1e150
 }
 
-/// The run's warnings, each once, for a resumed run warns again. `speechless`: its times tell nothing.
+/// The run's warnings, each once, because a resumed run warns again. `speechless`: its times mean nothing.
 fn warnings(measured: &Measurements, dropped: usize, speechless: bool) -> Vec<Warning> {
     let mut kept: Vec<Warning> = Vec::new();
     for warning in &measured.warnings {
-        // Times that tell nothing need not be proportional either.
+        // Times that mean nothing need not be proportional either.
         let moot = speechless && warning.code == PROPORTIONALITY;
         if !moot && !kept.contains(warning) {
             kept.push(warning.clone());
@@ -363,7 +363,7 @@ pub(super) fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
         p50: trials.median(),
         p90: trials.quantile(0.90),
         p99: trials.quantile(0.99),
-        // One trial has no spread to tell.
+        // A single trial has no spread.
         stddev: trials.stddev().unwrap_or(0.0),
         cv: trials.cv().unwrap_or(0.0),
         outliers: trials.outliers(),
@@ -380,7 +380,7 @@ pub(super) fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
 
 /// The mean time of a whole epoch; `None` before there is one.
 fn mean_epoch_s(measured: &Measurements) -> Option<f64> {
-    // An epoch that was killed has no time of its own.
+    // An epoch that was killed has no time.
     let whole: Vec<f64> = measured
         .epoch_s
         .iter()

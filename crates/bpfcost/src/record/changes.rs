@@ -29,7 +29,7 @@ pub struct Changes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gate {
-    /// No case is shown to cost more than the threshold allows. What can't be told passes.
+    /// No case is shown to cost more than the threshold allows. Unresolved cases pass.
     Passed,
     /// A case costs more.
     Regressed,
@@ -77,17 +77,17 @@ pub struct Change {
     pub note: Option<String>,
 }
 
-/// What can be said of a case, with the gate's threshold in mind.
+/// The outcome of a case, given the gate's threshold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeOutcome {
-    /// It surely costs more, and surely by more than the threshold.
+    /// It is shown to cost more, by more than the threshold.
     Regressed,
-    /// It surely costs less, and surely by more than the threshold.
+    /// It is shown to cost less, by more than the threshold.
     Improved,
-    /// Any change is surely smaller than the threshold.
+    /// Any change is shown to be smaller than the threshold.
     Same,
-    /// The data does not tell.
+    /// The data does not resolve it.
     #[default]
     Unresolved,
     /// It failed its own checks on the new side.

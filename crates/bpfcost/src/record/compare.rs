@@ -12,19 +12,19 @@
 //! fail, and a gate that flickers is soon ignored. The price is that a rise just above the threshold
 //! passes as `unresolved`; more records a side make the gate sharper, never laxer. `improved` is the
 //! mirror image. `same` needs the 90 % interval inside ± threshold, and takes precedence.
-//! A case that failed its own checks on the new side fails the gate, for it has no number that
-//! could be trusted to be small. A case that is missing from one side does not, for people measure
-//! parts; it is listed.
+//! A case that failed its own checks on the new side fails the gate, because it has no number
+//! that could be trusted to be small. A case that is missing from one side does not, because people
+//! measure parts; it is listed.
 //!
-//! Counts of instructions have neither interval nor chance: a case has `regressed` where even its
-//! cheapest load of the new side costs more than the dearest of the old one and the threshold, which is
-//! zero there by default.
+//! Counts of instructions have no interval and no p-value: a case has `regressed` where even its
+//! cheapest load of the new side costs more than the most expensive of the old one plus the threshold,
+//! which is zero there by default.
 //!
-//! Several records a side are sessions: where they are enough for the exact two-sample test to show
-//! a change among so many cases (4 a side for one case, 7 for 24), they speak for themselves. Fewer
+//! Several records a side are sessions: where there are enough for the exact two-sample test to
+//! show a change among so many cases (4 a side for one case, 7 for 24), that test decides. Fewer
 //! count by their mean, with intervals widened by the spread between sessions.
 //!
-//! Of a workload, what a probe adds is compared: each run knows it by itself (`added.rs`).
+//! For workloads, the cost that a probe adds is compared: each run measures it (`added.rs`).
 
 use bpfcost_stats::{
     Policy, Sense,
@@ -56,11 +56,10 @@ const DEFAULT_THRESHOLD: f64 = 0.02;
 
 /// Compares the records of two sides, several a side being sessions of the same.
 ///
-/// `threshold` is the relative rise of a cost that the gate lets pass (0.02 is 2 %); where it is not
-/// given, 2 %, or 0 where all records count instructions, or what counts as the same in a run where all are of
-/// workloads. `known_spread`
-/// tells the spread between sessions of a machine, as a share, where `self-test` measured it since;
-/// records bring their own along.
+/// `threshold` is the relative rise of a cost that the gate lets pass (0.02 is 2 %). The default is 2 %; 0
+/// where all records count instructions; and where all are of workloads, the runs' own margin for "the same".
+/// `known_spread` is the spread between sessions of a machine, as a share, where `self-test` measured it
+/// since; records also carry their own.
 pub fn compare(
     old: &[Record],
     new: &[Record],
@@ -177,7 +176,7 @@ impl RecordGroup<'_> {
         records.all(|record| record.unit.is_counted())
     }
 
-    /// Adds what is to say of this group; outcomes beyond `same` and `invalid` are decided later.
+    /// Adds the outcomes of this group; those beyond `same` and `invalid` are decided later.
     fn compare(
         &self,
         threshold: f64,

@@ -55,7 +55,7 @@ pub(super) fn what(record: &Record) -> String {
     format!("{} on {}", record.experiment, record.target)
 }
 
-/// Checks all records of one experiment and target against the first, and tells what differs.
+/// Checks all records of one experiment and target against the first, and warns of differences.
 pub(super) fn compatible(records: &[&Record]) -> Result<Vec<Warning>, CompareError> {
     let Some((first, others)) = records.split_first() else {
         return Ok(Vec::new());
@@ -163,8 +163,8 @@ fn counted(record: &Record) -> String {
     }
 }
 
-/// Tells where the sentinel, which shares no code with any case, moved between the sides: then the
-/// machine did, and the cases with it.
+/// Warns where the sentinel, which shares no code with any case, moved between the sides: then the
+/// machine changed, and the cases with it.
 pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<Warning> {
     let level = |side: &[&Record]| {
         let levels: Vec<f64> = side

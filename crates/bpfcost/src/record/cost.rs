@@ -1,4 +1,4 @@
-//! The cost of a case as it is compared and shown: raw, or net if the cases span a grid. In a grid the floor is the
+//! The cost of a case for comparisons and reports: raw, or net if the cases span a grid. In a grid the floor is the
 //! cost of the event itself, and would dilute every difference.
 
 use super::{CaseRecord, Record, Status, exact};
@@ -43,7 +43,8 @@ impl Cost {
         let (raw, net) = (Cost::raw(case)?, case.net.as_ref()?);
         let value = net.value?;
         let floor = floor.and_then(Cost::raw);
-        // Counts add up: the least that is left is the least case without the dearest floor.
+        // Counts add up: the least net cost is the cheapest load of the case minus the most
+        // expensive of the floor.
         let counted = || {
             let ([low, high], [least, most]) = (raw.ends?, floor?.ends?);
             Some([low - most, high - least])
@@ -61,7 +62,7 @@ impl Cost {
         self.ends.filter(|[low, high]| high - low > self.rounding)
     }
 
-    /// Whether it is surely more than nothing.
+    /// Whether it is shown to be above zero.
     pub(super) fn is_something(&self) -> bool {
         self.ends.map_or(self.value, |[low, _]| low) > self.rounding
     }

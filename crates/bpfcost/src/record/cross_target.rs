@@ -1,9 +1,9 @@
 //! One experiment on several targets, side by side: the cost of each case on each target, and how targets differ.
 //!
-//! This describes; it gates nothing. [`compare()`](super::compare()) answers "did it get dearer?" and
-//! refuses counts of different kernels, emulators or builds, for a gate that fails must mean the
-//! program under test. Here the kernel *is* the question, so counts of two kernels are held against
-//! each other, and what else differs between the two is shown beside it.
+//! This describes; it gates nothing. [`compare()`](super::compare()) answers "did it get slower?" and
+//! rejects counts of different kernels, emulators or builds, because a failed gate must mean the
+//! program under test. Here the kernel *is* the question, so counts of two kernels are compared, and
+//! everything else that differs between the two is shown beside them.
 //!
 //! Only what is measured alike is compared: counts with counts, times of hardware with times of
 //! hardware, and times of one emulator with its own. The first target of each kind is what the others
@@ -34,7 +34,7 @@ pub struct CrossTarget<'a> {
     /// Every case of every record once, in the experiment's order, floors last; of a grid, its cells.
     pub rows: Vec<CrossTargetRow<'a>>,
     /// The spread between sessions that widened the intervals of times, as a share, and whether all
-    /// records told theirs; `None` where no times are compared.
+    /// records state theirs; `None` where no times are compared.
     pub session_spread: Option<(f64, bool)>,
     /// Earlier sessions of the same targets, which are left out.
     pub left_out: usize,
@@ -128,7 +128,7 @@ impl<'a> CrossTarget<'a> {
     }
 }
 
-/// What tells one column from another.
+/// What distinguishes one column from another.
 fn place(record: &Record) -> (&str, &str, bool) {
     let machine = &record.machine;
     (&record.target, &machine.kernel, machine.emulates_time())
@@ -321,7 +321,7 @@ fn judge(
     spread
 }
 
-/// The larger spread between sessions that two records tell, as a share.
+/// The larger spread between sessions that two records state, as a share.
 fn told_spread(records: [&Record; 2]) -> Option<f64> {
     records
         .into_iter()
@@ -331,7 +331,7 @@ fn told_spread(records: [&Record; 2]) -> Option<f64> {
         .reduce(f64::max)
 }
 
-/// A case whose cost can be compared. Of what can't be told from nothing, no share is worth telling.
+/// A case whose cost can be compared: a share of a cost indistinguishable from zero means nothing.
 fn comparable(cell: &CrossTargetCell<'_>, record: &Record) -> Option<Cost> {
     let cost = record.cost(cell.case?)?;
     (record.layout.grid().is_none() || cost.is_something()).then_some(cost)

@@ -108,7 +108,7 @@ pub(super) fn comparison(
         detectable: detectable.map(|share| share * 100.0),
         resolve_s: None,
         budget_s: None,
-        // Whether even the dearest load is within it, or even the cheapest over.
+        // Whether even the most expensive load is within it, or even the cheapest over.
         budget: budget.map(|budget| match () {
             () if range[1] / base[0] - 1.0 <= budget => BudgetVerdict::Within,
             () if range[0] / base[1] - 1.0 > budget => BudgetVerdict::Over,

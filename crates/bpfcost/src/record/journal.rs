@@ -268,7 +268,7 @@ fn lock(file: &File, path: &Path) -> Result<(), JournalError> {
     }
 }
 
-/// Reads whole lines, and tells how many bytes they are.
+/// Reads whole lines, and returns their length in bytes.
 fn parse(bytes: &[u8], path: &Path) -> Result<(Contents, u64), JournalError> {
     let whole = bytes
         .iter()
@@ -326,8 +326,7 @@ fn read_line(line: &[u8]) -> Result<JournalLine, String> {
         })
 }
 
-/// Reads the first line: its version first, for what a newer program wrote can't be told from
-/// damage otherwise.
+/// Reads the first line: its version first, because otherwise what a newer program wrote would look like damage.
 fn header(line: &[u8], path: &Path) -> Result<Header, JournalError> {
     #[derive(Deserialize)]
     struct HeaderVersion {
@@ -365,7 +364,7 @@ fn fits(event: &Event, plan: &Plan, index: usize) -> Result<(), String> {
         Event::Unsupported { case, .. } | Event::Calibrated { case, .. } => (None, Some(*case)),
         Event::Warned(_) | Event::Looked { .. } | Event::Stopped { .. } => (None, None),
     };
-    // Every epoch has a line of its own at least.
+    // Every epoch has at least one line.
     if let Some(epoch) = epoch.filter(|epoch| *epoch >= index) {
         return Err(format!("epoch {epoch} can't have come yet"));
     }

@@ -38,7 +38,7 @@ pub struct Curves<'a> {
 /// Curves that can be laid over each other.
 #[derive(Debug)]
 pub struct CurveGroup<'a> {
-    /// What of the cases' names tells them from the usual ones (`hold-100`); empty for those.
+    /// The part of the cases' names that distinguishes them from the usual ones (`hold-100`); empty for those.
     pub apart: String,
     /// The curves, in the record's order.
     pub curves: Vec<Curve<'a>>,

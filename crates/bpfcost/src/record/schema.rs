@@ -43,7 +43,7 @@ pub struct Record {
     /// How results are laid out.
     #[serde(default, flatten)]
     pub layout: Layout,
-    /// Whether costs come from CPUs that fight for cache lines: emulated times of such cases tell nothing.
+    /// Whether costs come from CPUs that contend for cache lines: emulated times of such cases mean nothing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
     /// Every case, floors included, in the experiment's order.
@@ -79,7 +79,7 @@ pub struct Asked {
 pub struct Machine {
     /// `uname -r`.
     pub kernel: String,
-    /// `uname -v`: tells one build of the same version from another.
+    /// `uname -v`: distinguishes builds of the same version.
     pub kernel_build: String,
     /// Model name of the CPU.
     pub cpu: String,
@@ -95,7 +95,7 @@ pub struct Machine {
     pub clocksource: String,
     /// Frequency governor, null where there is none.
     pub governor: Option<String>,
-    /// Whether sibling threads are on; null where it can't be told.
+    /// Whether sibling threads are on; null where unknown.
     pub smt: Option<bool>,
     /// `NAME: state` of each vulnerability that this CPU has.
     pub mitigations: Vec<String>,
@@ -115,11 +115,11 @@ pub struct Machine {
     pub migrations: u64,
     /// CPU time that other processes used while measuring, in milliseconds over all CPUs.
     pub other_cpu_ms: f64,
-    /// Lowest and highest frequency seen, in MHz, where the kernel tells.
+    /// Lowest and highest frequency seen, in MHz, where the kernel reports it.
     pub mhz: Option<[f64; 2]>,
     /// BPF programs that were attached or loaded by others: `type name (id)`.
     pub other_tracers: Vec<String>,
-    /// Kernel memory that the experiment held at most, in bytes.
+    /// Peak kernel memory of the experiment, in bytes.
     pub kernel_bytes: Option<u64>,
     /// Greatest resident memory of this program, in bytes.
     pub user_bytes: Option<u64>,
@@ -135,8 +135,8 @@ pub struct FeatureRecord {
 }
 
 impl Machine {
-    /// Whether its times are those of an emulator, which says little of hardware. A clock that counts
-    /// instructions tells no times at all.
+    /// Whether its times are those of an emulator, which say little of hardware. A clock that counts
+    /// instructions gives no times at all.
     pub fn emulates_time(&self) -> bool {
         self.emulator
             .as_deref()
@@ -248,7 +248,7 @@ pub struct Net {
     pub value: Option<f64>,
     /// Its 95 % interval, where there is a value and enough epochs.
     pub ci95: Option<[f64; 2]>,
-    /// Whether it can be told from the harness: false where the bracket or its intervals reach 0.
+    /// Whether it is distinguishable from the harness: false where the bracket or its intervals reach 0.
     pub distinguishable: bool,
 }
 
@@ -279,7 +279,7 @@ pub struct ComparisonRecord {
     pub resolve_s: Option<f64>,
     /// Against the run's budget, where there is one.
     pub budget: Option<BudgetVerdict>,
-    /// Seconds of measuring that would tell whether it is within the budget, where it can't be told.
+    /// Seconds of measuring that would decide whether it is within the budget, where that is undecided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_s: Option<f64>,
 }
@@ -316,20 +316,20 @@ pub enum VerdictRecord {
     Faster,
     /// Within the margin.
     Same,
-    /// The data does not tell.
+    /// The data does not resolve it.
     Unresolved,
 }
 
 /// A comparison against a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BudgetVerdict {
-    /// Surely within.
+    /// Shown to be within.
     #[serde(rename = "within")]
     Within,
-    /// Surely over.
+    /// Shown to be over.
     #[serde(rename = "over")]
     Over,
-    /// The data does not tell.
+    /// The data does not resolve it.
     #[serde(rename = "can't tell")]
     CantTell,
 }
@@ -343,7 +343,7 @@ pub struct SpreadRecord {
     pub epoch: f64,
     /// Between trials of an epoch.
     pub trial: f64,
-    /// What the sentinel cost, in the record's unit: tells the level of the machine from that of the
+    /// What the sentinel cost, in the record's unit: separates the machine's level from that of the
     /// cases when sessions differ.
     #[serde(default)]
     pub sentinel: Option<f64>,

@@ -179,7 +179,7 @@ pub(super) fn one_sided(side: &[&Record], other: &[&Record], case: String) -> On
     }
 }
 
-/// What tells one run from another.
+/// What distinguishes one run from another.
 pub(super) fn run(record: &Record) -> (&str, &str, &str, u64) {
     (
         &record.experiment,

@@ -12,7 +12,7 @@ use crate::{
     },
 };
 
-/// Stands for a net that can't be told from nothing.
+/// Shown for a net cost that is indistinguishable from zero.
 pub(in crate::report) const NOTHING: &str = "≈\u{A0}0";
 
 /// From here on the ends of a range are whole numbers, in instructions.

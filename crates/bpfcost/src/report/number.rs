@@ -7,7 +7,7 @@ pub const MISSING: &str = "–";
 /// Between a number and its unit, so that no line ends between them. Text for terminals turns it
 /// into a plain space at the end ([`plain_spaces`]).
 pub const HOLD: char = '\u{A0}';
-/// More decimals than this are below what any clock tells of an operation.
+/// More decimals than this are below any clock's precision for an operation.
 const MOST_DECIMALS: usize = 2;
 
 /// Decimals at which `width` (a half-width, or a bracket) keeps two significant digits.

@@ -47,8 +47,8 @@ pub fn share(case: &CaseRecord, record: &Record, rate: f64) -> Option<CostEstima
     })
 }
 
-/// The most events a second that surely cost no more than `budget` of a core: by the dearer end of the
-/// interval. `None` without one, or where it reaches nothing.
+/// The highest rate of events, per second, that is shown to cost no more than `budget` of a core: by
+/// the upper end of the interval. `None` without an interval, or where its upper end is not above zero.
 pub fn most(case: &CaseRecord, record: &Record, budget: f64) -> Option<f64> {
     let [_, dearest] = cost(case, record)?.ci95?;
     let rate = budget * CORE_NS / dearest;
@@ -128,7 +128,7 @@ fn table(
     }
 }
 
-/// `0.402 ±0.007`, or `below 0.02` where the cost can't be told from none.
+/// `0.402 ±0.007`, or `below 0.02` where the cost is indistinguishable from zero.
 fn percent(share: CostEstimate, case: &CaseRecord) -> String {
     let value = share.value * 100.0;
     let Some([low, high]) = share.ci95.map(|ends| ends.map(|end| end * 100.0)) else {

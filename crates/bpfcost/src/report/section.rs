@@ -17,7 +17,7 @@ pub enum Detail {
     Page,
 }
 
-/// A record as it is shown, or several of them together.
+/// The view of a record, or of several together.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// What was measured where.

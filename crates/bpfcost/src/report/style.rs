@@ -13,9 +13,9 @@ pub struct Style {
     pub width: usize,
 }
 
-/// The width where nothing tells another.
+/// The default width.
 pub const WIDTH: usize = 100;
-/// Below this, tables stay as wide and are left to the terminal to break.
+/// Below this, tables keep this width and the terminal breaks them.
 const NARROWEST: usize = 60;
 /// Above this, eyes lose the line.
 const WIDEST: usize = 140;

@@ -5,10 +5,10 @@ use crate::{
     report::{number, text},
 };
 
-/// What stands beside the name of a target whose times are an emulator's.
+/// Shown beside the name of a target whose times are an emulator's.
 pub const EMULATED: &str = "emulated";
 
-/// What an emulated machine tells of CPUs that fight for cache lines.
+/// What an emulated machine shows of CPUs that contend for cache lines.
 pub const NO_SPEED: &str = "emulated: shows misses and correctness, not speed; an emulator has no cache-line \
     contention.";
 

@@ -183,7 +183,7 @@ pub fn as_much(unit: Unit) -> &'static str {
     }
 }
 
-/// What is left after the harness: one number, a range, or that it can't be told from it.
+/// The net cost: one number, a range, or that it is indistinguishable from the harness.
 pub fn net(net: Option<&Net>, unit: Unit) -> String {
     let Some(net) = net else {
         return String::new();
@@ -323,7 +323,7 @@ pub fn pair_caption(record: &Record) -> String {
     }
 }
 
-/// What the run held in memory at most, as far as it is known.
+/// The run's peak memory, as far as it is known.
 pub fn memory_caption(record: &Record) -> Option<String> {
     let machine = &record.machine;
     let parts = [

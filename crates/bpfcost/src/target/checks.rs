@@ -22,7 +22,7 @@ const BUSY_LOAD: f64 = 0.5;
 pub enum CheckState {
     /// As it should be.
     Ok,
-    /// It will disturb the numbers, or couldn't be told.
+    /// It will disturb the numbers, or is unknown.
     Warn,
     /// Without it there is nothing to measure.
     Missing,
@@ -120,7 +120,7 @@ pub(super) fn missing_capabilities(status: &str) -> Vec<&'static str> {
         .collect()
 }
 
-/// Whether the kernel tells this process of BPF programs that it has not loaded itself.
+/// Whether the kernel shows this process BPF programs that it has not loaded itself.
 pub(super) fn sees_others(status: &str) -> bool {
     capable(status, SYS_ADMIN)
 }

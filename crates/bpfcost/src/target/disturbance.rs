@@ -159,8 +159,8 @@ fn peak_memory(status: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// Lowest and highest frequency of some CPUs right now, where cpufreq tells. In a guest without it
-/// `/proc/cpuinfo` only repeats the rate of the clock, so that it isn't asked.
+/// Lowest and highest current frequency of some CPUs, where cpufreq reports it. In a guest without
+/// cpufreq, `/proc/cpuinfo` only repeats the clock rate, so it is not read.
 fn frequencies(host: &Host, cpus: &[u32]) -> Option<[f64; 2]> {
     cpus.iter()
         .filter_map(|cpu| {

@@ -1,6 +1,6 @@
 //! The host as a target: its files under `/proc` and `/sys`, read tolerantly.
 //!
-//! What can't be read is "not told", never an error: a fingerprint with a gap is better than a
+//! What can't be read is unknown, never an error: a fingerprint with a gap is better than a
 //! measurement that doesn't start.
 
 use std::{
@@ -59,7 +59,7 @@ impl Host {
         names
     }
 
-    /// CPUs that are online; empty where the kernel doesn't tell.
+    /// Online CPUs; empty where the kernel doesn't list them.
     pub fn online_cpus(&self) -> Vec<u32> {
         self.cpu_list("/sys/devices/system/cpu/online")
     }
@@ -90,7 +90,7 @@ impl Host {
         checks::missing_capabilities(&self.read("/proc/self/status").unwrap_or_default())
     }
 
-    /// Whether the kernel tells this process of BPF programs that it has not loaded itself.
+    /// Whether the kernel shows this process BPF programs that it has not loaded itself.
     pub fn sees_other_programs(&self) -> bool {
         checks::sees_others(&self.read("/proc/self/status").unwrap_or_default())
     }

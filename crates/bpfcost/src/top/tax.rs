@@ -19,10 +19,10 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// What the account does to numbers, and to programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StatsOverhead {
-    /// Nanoseconds a run in the account that are none of the program's: what it says of one that does nothing.
+    /// Nanoseconds per run in the account that are not the program's: the figure for an empty program.
     pub(crate) inside_ns: f64,
-    /// Nanoseconds by which a run is dearer while the account is kept. Absent where it was kept before, so that
-    /// nothing could be compared.
+    /// Nanoseconds that keeping the account adds to a run. Absent where it was already kept, so that there was
+    /// nothing to compare with.
     pub(crate) whole_ns: Option<f64>,
 }
 

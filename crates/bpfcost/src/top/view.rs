@@ -61,7 +61,7 @@ pub(crate) struct Total {
     pub(crate) of_cpu: f64,
     /// The share of all CPUs' time.
     pub(crate) of_machine: f64,
-    /// The share of one CPU's time that keeping the account takes besides; absent where that can't be told.
+    /// The share of one CPU's time that keeping the account adds; absent where unknown.
     pub(crate) account_of_cpu: Option<f64>,
 }
 

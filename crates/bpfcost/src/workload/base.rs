@@ -19,12 +19,12 @@ const PREPARATION: Duration = Duration::from_secs(300);
 /// How often a server is started on another port, if another process took the free one first.
 const PORTS: usize = 3;
 
-/// What a session has of its own.
+/// A session's own folder.
 #[derive(Debug)]
 pub struct Base(Scratch);
 
 impl Base {
-    /// Makes the folder, and runs in it what is to be run once.
+    /// Makes the folder, and runs the one-time preparation in it.
     pub fn open(definition: &Definition) -> Result<Self> {
         definition
             .programs()

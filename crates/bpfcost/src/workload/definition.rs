@@ -152,15 +152,15 @@ pub struct Client {
     pub warm_up: Vec<String>,
     /// How its output is read.
     pub output: Output,
-    /// What finds numbers in it, by name, where no reader knows it: regular expressions with one group.
+    /// Regular expressions with one group, by name, that extract numbers from output whose format no reader knows.
     #[serde(default)]
     pub metrics: BTreeMap<String, String>,
-    /// Operations of a window, where they are given and not told by the output.
+    /// Operations of a window, where they are given rather than read from the output.
     pub ops: Option<u64>,
     /// Whether it is run again until the window is over; then `ops` are those of one run.
     #[serde(default)]
     pub repeat: bool,
-    /// Seconds that one run of it may take, where it is not told how long a window is.
+    /// Seconds that one run of it may take, where the command does not contain the length of a window.
     pub within_s: Option<f64>,
     /// Whether `--quick` takes it beside the first one.
     #[serde(default)]
@@ -242,7 +242,7 @@ pub struct Variant {
     pub checks: Vec<CountCheck>,
 }
 
-/// A server that runs beside that of the other variants, in a folder of its own and on a port of its own.
+/// A server that runs beside that of the other variants, in its own folder and on its own port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct OwnServer {
@@ -309,7 +309,7 @@ impl Definition {
         client.ok_or_else(|| Error::Definition("there is no client".to_owned()))
     }
 
-    /// The same with the server that a variant has of its own, where it has one.
+    /// A copy with the variant's own server, where it has one.
     pub fn with_server(&self, own_server: Option<&OwnServer>) -> Self {
         let mut definition = self.clone();
         if let (Some(server), Some(own_server)) = (&mut definition.server, own_server) {

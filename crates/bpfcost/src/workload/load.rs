@@ -34,14 +34,14 @@ pub struct RunningClient<'a> {
     earlier_ns: f64,
 }
 
-/// What came of the load of a window.
+/// The result of the load of a window.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadResult {
-    /// How long it took: by the client's own clock where it tells, else from its start to its end.
+    /// How long it took: by the client's own clock where it reports that, else from its start to its end.
     pub took: Duration,
     /// What the client says.
     pub reading: Reading,
-    /// CPU time of the client, in nanoseconds; `None` where it is none of this machine's.
+    /// CPU time of the client, in nanoseconds; `None` where it ran elsewhere.
     pub client_ns: Option<f64>,
 }
 

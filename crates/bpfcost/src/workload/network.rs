@@ -12,7 +12,7 @@ use bpfcost_bpf::{
 use super::{Definition, outside};
 use crate::process::RunContext;
 
-/// Where the kernel tells its counts, of the calling thread's namespace.
+/// Where the kernel reports the counts of the calling thread's namespace.
 const COUNTS: &str = "/proc/thread-self/net/snmp";
 
 /// Those that are of interest, and what they are called here. `InDatagrams` are counted as a program takes them,
@@ -63,9 +63,9 @@ enum NetworkKind {
     /// What this machine has; others use it too.
     #[default]
     Shared,
-    /// Namespaces of its own.
+    /// Separate namespaces.
     Own(net::NetNamespaces),
-    /// The network card of a guest, for this alone.
+    /// The network card of a guest, used for this alone.
     Card(Card),
 }
 

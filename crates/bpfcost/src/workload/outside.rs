@@ -54,9 +54,9 @@ pub struct LoadOrder {
     pub warm_up: bool,
 }
 
-/// Who makes load that comes from outside.
+/// Makes load that comes from outside.
 pub trait Outside: Debug {
-    /// Makes it, and tells what came of a window; nothing of what only warms. One run of its client may take as
+    /// Makes it, and returns the result of a window; `None` for a warm-up. One run of its client may take as
     /// long as `limit`.
     fn load(&self, order: &LoadOrder, limit: Duration) -> Result<Option<LoadResult>>;
 }
@@ -120,8 +120,8 @@ pub fn free_port() -> Result<u16> {
     Err(Error::Client("no port is free for both TCP and UDP".to_owned()).into())
 }
 
-/// Datagrams that found no room at a port of 127.0.0.1 so far; `None` where the kernel does not tell. Where QEMU
-/// listens there, they are those that it did not read in time.
+/// Datagrams dropped so far for lack of room at a port of 127.0.0.1; `None` where the kernel does not report it.
+/// Where QEMU listens there, they are those that it did not read in time.
 fn dropped(port: u16) -> Option<u64> {
     dropped_at(&fs::read_to_string("/proc/net/udp").ok()?, port)
 }

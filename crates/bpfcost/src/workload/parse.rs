@@ -16,9 +16,9 @@ use super::{
 };
 use crate::{did_you_mean::suggest, probe};
 
-/// A server is started afresh after so many windows of a case, or else nothing would tell servers apart.
+/// A server is restarted after so many windows of a case, so that differences between server instances show.
 const MOST_ROUNDS: u32 = 20;
-/// What commands and files may name in braces beside factors; [`RunContext`](crate::process::RunContext) fills it in.
+/// Names in braces beside factors, in commands and files; [`RunContext`](crate::process::RunContext) fills them in.
 const FILLED: [&str; 8] = [
     "address", "bpfcost", "cpus", "dir", "load", "port", "seconds", "variant",
 ];

@@ -141,7 +141,7 @@ impl Server {
         self.process.pids()
     }
 
-    /// CPU time of all its processes ever, in nanoseconds, where its control group tells.
+    /// CPU time of all its processes ever, in nanoseconds, where its control group reports it.
     pub fn cpu_ns(&self) -> Option<f64> {
         self.process.cpu_ns()
     }

@@ -108,7 +108,7 @@ impl<'a> Atlas<'a> {
         )
     }
 
-    /// Cheapest and dearest of each record.
+    /// The cheapest and the most expensive way of each record.
     fn says(&self) -> impl Iterator<Item = String> {
         let records = self.kernels.iter().chain(&self.clocks);
         records.filter_map(|record| Some(format!("{}.", grid::sentence(&GridTable::new(record)?)?)))

@@ -47,8 +47,8 @@ pub(super) fn all() -> impl Iterator<Item = AttachCase> {
     programs.chain(Driver::ALL.into_iter().map(AttachCase::Alone))
 }
 
-/// Bodies that run with `bpf_stats` too: those of study 003. The tax is one of the mechanism, so that two
-/// bodies tell whether it is the same for all.
+/// Bodies that also run with `bpf_stats` on: those of study 003. The tax belongs to the mechanism; two
+/// bodies show whether it is the same for all.
 fn taxed(body: Body) -> bool {
     matches!(body, Body::Empty | Body::Map)
 }
@@ -91,7 +91,7 @@ impl AttachCase {
         }
     }
 
-    /// What the kernel must have, what tells most of it first.
+    /// Kernel features that this case needs, the most informative first.
     pub(super) fn needs(self) -> Vec<Feature> {
         match self {
             AttachCase::Alone(driver) => driver.needs().to_vec(),

@@ -8,14 +8,14 @@
 //!           = (ATTACH/BODY/stats − ATTACH/BODY) − (ATTACH/empty/stats − ATTACH/empty)
 //! ```
 //!
-//! Mechanism and body alone add up by how they are defined. The tax is taken from the empty program, so that
-//! the residual is a finding: what `bpf_stats` costs a body beyond what it costs none. All is taken epoch by
-//! epoch; the sums of a record are judged together ([`bpfcost_stats::additive`]). Counts are numbers.
+//! Mechanism and body alone add up by definition. The tax is taken from the empty program, so the residual
+//! is a finding: what `bpf_stats` costs a body beyond what it costs an empty one. Everything is computed
+//! epoch by epoch; the sums of a record are judged together ([`bpfcost_stats::additive`]). Counts are plain numbers.
 //!
-//! The kernel keeps an account of its own: `run_time_ns ∕ run_cnt`. It reads its clock before and after each
-//! run, and each time it writes down holds about one such reading: the end of the first and the beginning of
-//! the second. An empty program's time is this alone. So the kernel's view of a body is the difference,
-//! ATTACH/BODY/stats − ATTACH/empty/stats, and stands beside what was measured from outside.
+//! The kernel keeps its own account: `run_time_ns ∕ run_cnt`. It reads its clock before and after each run,
+//! and each time that it records includes about one such reading: the end of the first and the beginning of
+//! the second. For an empty program that is the whole time. So the kernel's figure for a body is the
+//! difference, ATTACH/BODY/stats − ATTACH/empty/stats; it is shown beside the cost measured from outside.
 
 use bpfcost_stats::{
     Additive, Estimate, Sample,
@@ -32,9 +32,9 @@ use crate::{
 
 /// The body that does nothing: the mechanism alone.
 const PLAIN: &str = "empty";
-/// The factor that tells whether `bpf_stats` is on.
+/// The factor that says whether `bpf_stats` is on.
 const STATS: &str = "stats";
-/// A residual of counts within this share of the total is none.
+/// A residual of counts within this share of the total counts as zero.
 pub(super) const COUNTED_MARGIN: f64 = 0.001;
 
 /// The parts of every attach type of a record.

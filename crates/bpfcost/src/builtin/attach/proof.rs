@@ -120,7 +120,7 @@ impl AttachProof {
         }
     }
 
-    /// What else the trial tells.
+    /// Secondary values that the trial reports.
     pub(super) fn secondary(&self) -> BTreeMap<String, f64> {
         let mut values = BTreeMap::new();
         if let AttachCase::Program { attach, stats, .. } = self.way {

@@ -132,7 +132,7 @@ impl KretprobeCase {
         format!("{}/{threads}{call}{}", probe.name(), probe.suffix())
     }
 
-    /// What the kernel must have, what tells most of it first.
+    /// Kernel features that this case needs, the most informative first.
     pub(super) fn needs(self) -> Vec<Feature> {
         let method = self.probe.method(1);
         method.map_or_else(Vec::new, |method| {

@@ -86,13 +86,13 @@ impl KretprobeProof {
             })
     }
 
-    /// How many calls the probe must miss, where that is known. Strangers may have an instance too.
+    /// How many calls the probe must miss, where that is known. Other processes may hold instances too.
     fn expected(&self, method: AttachMethod, batch: Batch) -> Option<RangeInclusive<u64>> {
         let AttachMethod::Kretprobe { maxactive } = method else {
             // A kprobe keeps nothing. How many instances the others have is the kernel's own choice.
             return (method == AttachMethod::Kprobe).then_some(0..=0);
         };
-        // Who is preempted inside keeps the instance: only as many as there are threads surely suffice.
+        // A thread preempted inside the call keeps its instance: fewer instances than threads may not suffice.
         let lacking = u64::from(self.threads.saturating_sub(maxactive));
         match self.call {
             _ if lacking == 0 => Some(0..=0),
@@ -207,7 +207,7 @@ mod tests {
         check(&proof).unwrap_or_default()
     }
 
-    /// Calls that are missed, and told of.
+    /// Calls that are missed, and counted as missed.
     fn miss(counts: &mut HitCounts, calls: u64) {
         counts.hits -= calls;
         counts.missed = counts.missed.map(|missed| missed + calls);

@@ -286,7 +286,7 @@ fn own_key(slot: u64) -> u64 {
     (2 + slot) * ABSENT
 }
 
-/// The first word of a resident value as it is filled in.
+/// The initial first word of a resident value.
 fn value_of(index: u64) -> u64 {
     (index + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 
 use crate::experiment::{Case, Role, Sizing};
 
-/// A batch of more would, with a search in each of its operations, use up what `can_loop` grants a program.
+/// With a search in each operation, a larger batch would use up the iterations that `can_loop` grants a program.
 const MOST_OPS: u64 = 1 << 20;
 /// Bytes of the ring buffer for each CPU, and what a record has beside its value: a batch must fit in it.
 pub(super) const RING_BYTES: u64 = 1 << 24;
@@ -19,8 +19,8 @@ pub(super) struct MapKind(pub(super) &'static str, pub(super) Class, pub(super) 
 
 const KINDS: [MapKind; 11] = [
     MapKind("array", Class::Indexed, 4),
-    // Each CPU has values of its own, or a million entries are as many allocations: large values would take
-    // more memory than they show.
+    // Each CPU has its own values, or a million entries are a million allocations: large values would take
+    // much memory and show little.
     MapKind("percpu-array", Class::Indexed, 3),
     MapKind("hash", Class::Hash, 4),
     MapKind("percpu-hash", Class::Hash, 3),
@@ -121,7 +121,7 @@ impl Class {
 }
 
 impl MapKind {
-    /// Whether each CPU has values of its own.
+    /// Whether each CPU has its own values.
     pub(super) fn is_percpu(&self) -> bool {
         self.0.starts_with("percpu")
     }

@@ -11,7 +11,7 @@ use crate::experiment::{Case, Pair, Role, Sizing};
 pub(super) enum PoolCase {
     /// A pool under a load.
     Pool(PoolKind, PoolLoad),
-    /// The same loop, each thread with an object of its own.
+    /// The same loop, each thread with its own object.
     Alone(PoolLoad),
     /// A cache line that is changed.
     Line(CacheLine),

@@ -17,13 +17,13 @@ use super::{
 };
 use crate::experiment::{Batch, Case, Fault, LoadedEpoch, Setup, Trial, prove};
 
-/// Pairs of a thread, at least: with fewer, the threads' start is measured.
+/// Minimum pairs per thread: fewer would measure the threads' start.
 const LEAST_PAIRS: u64 = 64;
 
-/// Looks at the clock of which the fastest tells what one takes.
+/// Number of clock reads; the fastest gives the cost of one.
 const CLOCK_LOOKS: u32 = 1000;
 
-/// What is there for cases to share: a pool with so many objects, or so many objects without one.
+/// What cases can share: a pool with this many objects, or this many objects without a pool.
 type Key = (Option<PoolKind>, usize);
 
 /// Pools, made as they are needed.

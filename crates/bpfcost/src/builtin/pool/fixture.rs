@@ -161,7 +161,7 @@ impl<P: Pool + 'static> PoolFixture<P> {
         };
         hand.count.timed = Some((begun, Instant::now()));
         let misses = hand.count.misses;
-        // Of several taken at a time, none has a beginning and an end of its own.
+        // Objects taken in bulk have no start and end of their own.
         if bulk == 1 && member.meet(1).is_some() {
             hand.clocked(pairs.div_ceil(LATENCY_SHARE));
         }
@@ -169,7 +169,7 @@ impl<P: Pool + 'static> PoolFixture<P> {
         hand.count
     }
 
-    /// All threads; `at` tells each where it asks for objects.
+    /// All threads; `at` returns where each asks for objects.
     fn all(
         &self,
         group: ThreadGroup,
@@ -321,11 +321,11 @@ impl<P: Pool + 'static> ThreadPart<'_, P> {
     }
 }
 
-/// The timed loop: pairs that were done, and objects that another had signed meanwhile.
+/// The timed loop. Returns the pairs done, and the objects that another thread had signed meanwhile.
 ///
-/// A function of its own, so that the compiler knows that its references do not change, and reads them once. An
-/// atomic change holds up all reads after it: a pool's fields, read again and again, would cost each pool some
-/// nanoseconds, and not each the same.
+/// A separate function, so that the compiler knows that its references do not change, and reads them once. An
+/// atomic change holds up all later reads: reading a pool's fields again and again would cost each pool some
+/// nanoseconds, and not each pool the same.
 #[inline(never)]
 fn singly<P: Pool>(
     pool: &P,
@@ -350,7 +350,7 @@ fn singly<P: Pool>(
     (done, foreign)
 }
 
-/// No pool: each thread has an object of its own, which is always there.
+/// No pool: each thread has its own object, which is always free.
 #[derive(Debug)]
 struct PrivateObjects(usize);
 

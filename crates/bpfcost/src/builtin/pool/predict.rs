@@ -42,9 +42,9 @@ const SIMULATED: [(&str, ModelPool, &str); 3] = [
     ),
 ];
 
-/// Threads of this machine's curves, each with a CPU of its own.
+/// Thread counts of this machine's curves, each thread on its own CPU.
 pub(super) const THREADS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 96, 128, 192];
-/// CPUs of a socket of the machines that this one grows to.
+/// CPUs per socket of the larger machines that the curves extend to.
 const SOCKET: u32 = 96;
 /// Objects for each CPU: what the kernel's `maxactive` is by default where it can be preempted.
 const OBJECTS: u32 = 2;
@@ -113,12 +113,12 @@ pub(super) struct LineCosts {
     pub(super) far_measured: bool,
 }
 
-/// What the model says.
+/// The model's prediction.
 #[derive(Debug)]
 pub(super) struct Prediction {
-    /// What the model was told.
+    /// The model's inputs.
     pub(super) lines: LineCosts,
-    /// This machine's curves, and on to more CPUs. None where what the loop costs by itself was not measured.
+    /// This machine's curves, extended to more CPUs. Empty where the cost of the loop alone was not measured.
     pub(super) curves: Vec<PredictedCurve>,
     tables: OnceLock<Vec<PublishedTable>>,
 }
@@ -218,7 +218,7 @@ impl Prediction {
     }
 }
 
-/// Makes something of each, each in a thread of its own.
+/// Maps each item, each on its own thread.
 fn at_once<T: Send, M: Send>(
     all: impl Iterator<Item = T>,
     make: impl Fn(T) -> Result<M, Error> + Sync,
@@ -299,7 +299,7 @@ impl Published {
         Ok(rows)
     }
 
-    /// What the model was told of the machine, with all that is assumed, and what was simulated on it.
+    /// The model's inputs for the machine, with all assumptions, and what was simulated on it.
     pub(super) fn inputs(&self) -> String {
         let PublishedMachine {
             sockets,

@@ -12,13 +12,13 @@ use crate::{
     },
 };
 
-/// So many kinds are told of.
+/// Number of kinds of calls that are shown.
 const TOP: usize = 10;
-/// Shares and calls an operation below that are told as less.
+/// Shares and calls an operation below this are shown as "less than".
 const LEAST: f64 = 0.001;
 /// Where the tables of several probes are.
 const EVERY_CALL: &str = "The most frequent calls, by probe: --verbose, or `bpfcost report`.";
-/// How the table is to be read.
+/// How to read the table.
 const CAPTION: &str = "Times are from entry to return and include waiting; they are not CPU times. Only the ten \
     most frequent calls of each window are recorded.";
 

@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// A table for each state whose client tells what it sent.
+/// A table for each state whose client reports what it sent.
 pub(super) fn sections(overhead: &WorkloadReport<'_>) -> Vec<Section> {
     let states = overhead.states.all.iter();
     table_sections(states.filter_map(|state| table(overhead, state)))

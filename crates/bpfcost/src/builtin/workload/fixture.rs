@@ -183,7 +183,7 @@ fn long_enough(window_ms: u64, attach: Duration) -> u64 {
     }
 }
 
-/// Makes the load of one window, or watches what comes; `on` tells whether the probe is.
+/// Makes the load of one window, or watches the service; `on`: whether the probe is attached.
 fn make(
     watched: Option<&mut WatchedService>,
     client: &Result<Client>,

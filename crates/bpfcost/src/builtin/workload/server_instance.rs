@@ -1,4 +1,4 @@
-//! A server instance: a server on a network of its own.
+//! A server instance: a server on its own network.
 
 use std::rc::Rc;
 

@@ -38,7 +38,7 @@ pub(super) struct WatchedService {
 /// What a stretch of time cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct ServiceCost {
-    /// CPU time of the service, in nanoseconds an operation, or a second where operations are not told.
+    /// CPU time of the service, in nanoseconds an operation, or a second where operations are not counted.
     service_ns: f64,
     /// CPUs that the machine was busy with.
     cpus: f64,
@@ -68,7 +68,7 @@ impl WatchedService {
         self.watch.abort_above.is_some() && self.off.is_empty()
     }
 
-    /// Whether it tells operations; else seconds stand for them.
+    /// Whether operations are counted; otherwise seconds stand for them.
     fn counts(&self) -> bool {
         !self.watch.ops.is_empty()
     }
@@ -174,7 +174,7 @@ impl WatchedService {
         })
     }
 
-    /// Operations so far, as its command tells; 0 without one.
+    /// Operations so far, as its command prints them; 0 without one.
     fn ops(&self) -> Result<f64, Fault> {
         if !self.counts() {
             return Ok(0.0);

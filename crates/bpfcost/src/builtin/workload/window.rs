@@ -24,7 +24,7 @@ use crate::{
 /// Minimum length of load, in milliseconds, in the middle of which a probe is switched: a slow detach still meets load.
 const STIR_MS: u64 = 600;
 
-/// Runs one window of a case. `hits_per_op` is what a preflight showed, for probes that don't tell themselves.
+/// Runs one window of a case. `hits_per_op` is from a preflight, for probes that don't report their hits.
 pub(super) fn run(
     definition: &Definition,
     variant: &Variant,
@@ -153,7 +153,7 @@ pub(super) fn stir(
     };
     let third = Duration::from_millis(context.window_ms / 3);
     let (mut server, network) = instance.parts();
-    // The longest latency that the client tells, in milliseconds.
+    // The longest latency that the client reports, in milliseconds.
     let mut longest = || -> Result<Option<f64>> {
         server.as_mut().map_or(Ok(()), |server| server.ready())?;
         let made = network.at_client(|| load.run(context))??;

@@ -47,7 +47,7 @@ pub(super) struct XdpLbEpoch {
 struct Entry {
     name: String,
     target: CaseKind,
-    /// Batches and replays so far: gives each a sequence of its own.
+    /// Batches and replays so far: gives each its own sequence.
     runs: u32,
     /// When its flows were put into the tables, by the datapath's clock.
     warmed_ns: u64,

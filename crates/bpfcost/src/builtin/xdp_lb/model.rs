@@ -17,7 +17,7 @@ use super::{
 /// The VIP whose misses are counted by server.
 const WATCHED_VIP: u32 = 0;
 
-/// Servers of one VIP. All have the same address, as in the study; their counters tell them apart.
+/// Servers of one VIP. All have the same address, as in the study; their counters distinguish them.
 const REALS_PER_VIP: u32 = 8;
 
 const TCP: u8 = 6;

@@ -235,7 +235,7 @@ fn protocol(scenario: &Scenario) -> IpNumber {
     }
 }
 
-/// An IPv6 address as it is; an IPv4 one cannot come here but by a wrong scenario.
+/// An IPv6 address unchanged; an IPv4 one comes here only through a wrong scenario.
 fn to_v6(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped(),

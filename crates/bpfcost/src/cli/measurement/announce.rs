@@ -10,7 +10,7 @@ use crate::{
 /// Names of cases in a line before it says "…".
 const MOST_NAMES: usize = 6;
 
-/// Tells it of one plan, where that is of a workload.
+/// Announces a plan that measures a workload; silent for others.
 pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
     let Some(definition) = plan.subject.workload() else {
         return;

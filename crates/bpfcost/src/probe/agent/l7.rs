@@ -35,7 +35,7 @@ use crate::{
 /// Its entry.
 pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("l7:MODE", needs, open);
 
-/// What an agent can be told to watch.
+/// What an agent can watch, by the name of its mode.
 const MODES: [(&str, L7Scope); 3] = [
     ("kernel", L7Scope::Sockets),
     ("uprobe", L7Scope::Tls),

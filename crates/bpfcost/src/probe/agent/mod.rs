@@ -1,5 +1,5 @@
-//! Agents: probes with a user-space part, each in a process of its own, so that its CPU time is counted separately:
-//! the built-in ones, and the reader of a BPF object's buffers. `bpfcost agent NAME ARGUMENT…` (hidden) is that process;
+//! Agents: probes with a user-space part, each in its own process, so that its CPU time is counted separately: the
+//! built-in ones, and the reader of a BPF object's buffers. `bpfcost agent NAME ARGUMENT…` (hidden) is that process;
 //! `Remote` is the other end.
 //!
 //! The protocol is lines of JSON: `AgentRequest` on the agent's standard input, `AgentReply` on its standard output. The agent ends
@@ -25,16 +25,16 @@ pub(crate) use serve::serve;
 use super::WindowCounts;
 use crate::{fault::Problem, process::RunContext};
 
-/// A probe with a user space of its own, seen from inside its process.
+/// A probe with its own user-space part, seen from inside its process.
 pub trait Agent {
     /// Switches it on for this server; from here on it sees every event.
     fn attach(&mut self, context: &RunContext) -> Result<()>;
 
-    /// Takes in what is there, and waits for more, for about so long.
+    /// Reads the events that are there, and waits about `patience` for more.
     fn consume(&mut self, patience: Duration) -> Result<()>;
 
-    /// Switches it off, takes in what is left, and tells what was seen since it was switched on. An error that
-    /// is a [`Problem`] says that this can't be right.
+    /// Switches it off, reads the remaining events, and returns the counts since it was switched on. An error
+    /// that is a [`Problem`] means that the result can't be right.
     fn detach(&mut self) -> Result<WindowCounts>;
 
     /// What is known of it once it is loaded.

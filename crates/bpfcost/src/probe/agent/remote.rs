@@ -21,10 +21,10 @@ use crate::{
 
 /// How long an agent may take to answer: loading a large object and attaching to thousands of functions take seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long an agent may take to end after its input did; then it is ended.
+/// How long an agent may take to end after its input closed; then it is killed.
 const FAREWELL: Duration = Duration::from_secs(10);
 
-/// An agent in a process of its own.
+/// An agent in its own process.
 #[derive(Debug)]
 pub(crate) struct Remote {
     name: String,

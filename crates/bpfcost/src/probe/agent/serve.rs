@@ -61,7 +61,7 @@ fn answer(agent: &mut dyn Agent, ask: &AgentRequest) -> AgentReply {
     })
 }
 
-/// Hears what is asked, in a thread of its own: waiting for events must not keep it waiting.
+/// Reads requests on a separate thread: waiting for events must not delay them.
 fn listen() -> Receiver<AgentRequest> {
     let (heard, asked) = channel();
     thread::spawn(move || {

@@ -35,13 +35,12 @@ use crate::{
 /// Its entry.
 pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("syscount:FILTER", needs, open);
 
-/// The factor that names the observed process, and the value for another one than the server.
+/// The factor that names the observed process, and its value for a process other than the server.
 const TARGET: &str = "target";
 const BYSTANDER: &str = "bystander";
-/// How many kinds of calls are told.
+/// How many kinds of calls are reported.
 const TOP: usize = 10;
-/// The number of the first namespace of processes, which no kernel gives to another one
-/// (PROC_PID_INIT_INO).
+/// The initial PID namespace: its inode number is the same on every kernel (PROC_PID_INIT_INO).
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What the kernel counts as a read, and as a write; the last two are both (fs/read_write.c).

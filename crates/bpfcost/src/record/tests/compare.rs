@@ -88,8 +88,7 @@ fn clear_changes_are_told() {
 
 #[test]
 fn near_the_threshold_the_gate_does_not_flicker() {
-    // The 90 % interval reaches 1.17 % to either side: 3.1 % is surely more than none, and not
-    // surely more than 2 %.
+    // The 90 % interval reaches 1.17 % to either side: 3.1 % is shown to be above zero, but not above 2 %.
     for to in [102.1, 103.1] {
         let found = changes(&old(&[("a", 100.0)]), &new(&[("a", to)]));
         assert_eq!(found.cases[0].outcome, ChangeOutcome::Unresolved, "{to}");
@@ -239,7 +238,7 @@ fn an_invalid_case_fails_the_gate() {
         Some("lru misses: expected 0, got 3")
     );
     assert_eq!((change.new, change.relative), (None, None));
-    // On the old side it is only told: the new one may be the repair.
+    // On the old side it is only reported: the new side may be the repair.
     let found = changes(&new_side, &old_side);
     assert_eq!(found.gate, Gate::Passed);
     assert_eq!(found.only_new[0].case, "a");

@@ -28,7 +28,7 @@ fn normal(rng: &mut Pcg64Mcg) -> f64 {
 fn failures(cases: usize, a_side: usize, rise: f64, threshold: f64) -> (f64, f64) {
     const RUNS: usize = 400;
     const SPREAD: f64 = 0.01;
-    /// What a run knows of its own session: the half-width of its interval.
+    /// A run's uncertainty about its own session: the half-width of its interval.
     const HALF: f64 = 0.002;
     let mut rng = Pcg64Mcg::seed_from_u64(7);
     let names: Vec<String> = (0..cases).map(|index| format!("c{index}")).collect();
@@ -59,7 +59,7 @@ fn failures(cases: usize, a_side: usize, rise: f64, threshold: f64) -> (f64, f64
 
 #[test]
 fn without_a_change_the_gate_rarely_fails() {
-    // At the harshest threshold of all, zero, 5 % over all cases; 400 runs tell it to ± 2.2 %.
+    // At the strictest threshold, zero, 5 % over all cases; 400 runs estimate it to ± 2.2 %.
     for (cases, a_side) in [(1, 1), (12, 1), (12, 3), (1, 4)] {
         let (gate, _) = failures(cases, a_side, 0.0, 0.0);
         assert!(gate <= 0.07, "{cases} cases, {a_side} a side: {gate}");

@@ -7,7 +7,7 @@ use crate::report::{
     view::grid::{GridCell, GridTable},
 };
 
-/// Shades, from the cheapest to the dearest.
+/// Shades, from the cheapest to the most expensive.
 const SHADES: f64 = 6.0;
 
 /// What its shades mean.
@@ -35,7 +35,7 @@ pub(crate) fn render(grid_table: &GridTable<'_>) -> String {
     out + "</div>"
 }
 
-/// The logarithms of the cheapest and the dearest cell.
+/// The logarithms of the cheapest and the most expensive cell.
 fn ends(grid_table: &GridTable<'_>) -> (f64, f64) {
     let cells = grid_table.rows.iter().flat_map(|row| &row.cells);
     let costs = cells.filter_map(|cell| cell.cost.map(|cost| cost.value));

@@ -21,7 +21,7 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// A cost below a head, in a class where it has a number; `more` is what is to say of it beside.
+    /// A cost below a head, in a class where it has a number; `more` is shown beside it.
     pub(super) fn of(
         head: &str,
         unit: &str,

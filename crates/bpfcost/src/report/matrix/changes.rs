@@ -18,7 +18,7 @@ const NAMED: f64 = 0.10;
 /// The most that are named.
 const MOST: usize = 30;
 
-/// A table for each target that is compared, where cases span a grid: the dearest change first.
+/// A table for each target that is compared, where cases span a grid: the largest increase first.
 pub fn changes(matrix: &Matrix<'_>) -> Vec<Table> {
     let Some(grid) = &matrix.grid else {
         return Vec::new();
@@ -33,7 +33,7 @@ struct CaseChange<'a> {
     row: &'a str,
     column: &'a str,
     name: &'a str,
-    /// What it costs there, and what here.
+    /// Its costs on the other target and on this one.
     costs: [&'a CellText; 2],
     difference: Difference,
 }

@@ -41,7 +41,7 @@ pub struct Chart<'a> {
     pub curves: Curves<'a>,
     /// What rates are shown in.
     pub rate_unit: RateUnit,
-    /// Whether rates tell anything of speed: not where an emulator took the time.
+    /// Whether rates say anything about speed: not where an emulator took the time.
     pub tells_speed: bool,
 }
 
@@ -91,7 +91,7 @@ impl<'a> Chart<'a> {
         &self.curves.groups[0]
     }
 
-    /// The number of threads at which curves are told apart: one for each CPU, or as many below it as there are.
+    /// The number of threads at which curves are compared: one for each CPU, or the next lower number measured.
     pub fn told_at(&self) -> u32 {
         self.usual().unshared(self.curves.cpus).unwrap_or(1)
     }

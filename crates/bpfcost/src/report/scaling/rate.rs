@@ -38,7 +38,8 @@ pub(super) fn tables(chart: &Chart<'_>, all: bool) -> Vec<Table> {
     tables
 }
 
-/// The curves of a group: by the rate where they are told apart, those without one last.
+/// The curves of a group, by their rate at the number of threads where they are compared; those
+/// without a rate last.
 pub(super) fn order<'g, 'a>(chart: &Chart<'_>, group: &'g CurveGroup<'a>) -> Vec<&'g Curve<'a>> {
     let at = group.unshared(chart.curves.cpus).unwrap_or(1);
     let mut order: Vec<&Curve<'a>> = group.curves.iter().collect();
@@ -309,7 +310,7 @@ fn point_caption(chart: &Chart<'_>, columns: &[&RateColumn<'_>]) -> String {
     there.map(|one| one.1).collect::<Vec<String>>().join(" ")
 }
 
-/// The rates under other circumstances, where curves are told apart; `None` where there are no others.
+/// The rates under other circumstances, where curves are compared; `None` where there are no others.
 fn changed(chart: &Chart<'_>) -> Option<Table> {
     let threads = chart.told_at();
     let others = chart

@@ -159,7 +159,7 @@ pub(super) fn batches(groups: &[RowGroup<'_>], record: &Record, detail: Detail) 
         if counted {
             words::value(value, None, record.unit)
         } else {
-            // Two digits of the standard deviation tell all that these can.
+            // Two digits of the standard deviation are all the precision that these have.
             number::fixed(value, number::decimals(raw.stddev).min(2))
         }
     };

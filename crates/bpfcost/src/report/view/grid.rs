@@ -290,7 +290,7 @@ fn order(row: &GridRow<'_>) -> (usize, f64) {
     costs.next().unwrap_or((usize::MAX, 0.0))
 }
 
-/// Which way is the cheapest and which the dearest, in a sentence without its end; `None` where no cell has a
+/// The cheapest and the most expensive way, in a sentence without its full stop; `None` where no cell has a
 /// number.
 pub fn sentence(grid_table: &GridTable<'_>) -> Option<String> {
     let record = grid_table.record;

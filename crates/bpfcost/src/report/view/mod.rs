@@ -44,7 +44,7 @@ impl<'a> ViewLayout<'a> {
         layout.unwrap_or(ViewLayout::Flat)
     }
 
-    /// The result in a sentence without its end; `None` where every case stands by itself.
+    /// The result in a sentence without its full stop; `None` where cases are independent of each other.
     pub(super) fn sentence(&self) -> Option<String> {
         match self {
             ViewLayout::Flat => None,
@@ -81,7 +81,7 @@ pub(super) fn is_workload(record: &Record) -> bool {
     record.layout.workload().is_some()
 }
 
-/// A record as it is shown, with the sections that its experiment has of its own.
+/// The view of a record, with its experiment's own sections.
 pub fn of(record: &Record, detail: Detail, own: Vec<Section>) -> View {
     let layout = ViewLayout::of(record);
     let mut failed = problems(record);

@@ -26,7 +26,7 @@ pub struct WorkloadReport<'a> {
 }
 
 impl<'a> WorkloadReport<'a> {
-    /// What a record tells of a workload; `None` where none ran.
+    /// The report of a record's workload; `None` where none ran.
     pub fn new(record: &'a Record) -> Option<Self> {
         let states = States::of(record)?;
         Some(WorkloadReport {

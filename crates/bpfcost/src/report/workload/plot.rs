@@ -86,7 +86,7 @@ fn lines(overhead: &WorkloadReport<'_>, points: impl Fn(&str) -> Vec<Point>) -> 
     lines.filter(|line| !line.points.is_empty()).collect()
 }
 
-/// The distribution of latencies in each state, at the percentiles that the client tells.
+/// The distribution of latencies in each state, at the percentiles that the client reports.
 pub(super) fn latencies(overhead: &WorkloadReport<'_>) -> Vec<Plot> {
     let all = overhead.states.all.iter();
     all.filter_map(|state| latency(overhead, state)).collect()

@@ -115,7 +115,7 @@ impl<'a> Quantity<'a> {
     /// What else is compared, in the record's order.
     pub(crate) fn metrics(states: &States<'a>) -> Vec<Self> {
         let operations = format!("{}s", text::line(&states.workload.operation));
-        // What leads is not told twice.
+        // The headline is not shown twice.
         let leads = |metric: &MetricRecord| {
             states.workload.headline == Headline::Machine && metric.metric.name == "machine_ns"
         };
@@ -359,12 +359,12 @@ impl ChangeText<'_> {
     }
 }
 
-/// A value as it is, with how far its interval reaches.
+/// The value itself, with the reach of its interval.
 pub(crate) fn shown(part: CostEstimate) -> String {
     let value = part.value;
     match part.ci95 {
         Some([low, high]) if high > low => with_ends(value, Some([low, high])),
-        // Every window told the same.
+        // Every window reported the same value.
         Some(_) => number::fixed(value, number::counted_decimals(value)),
         None if value.fract() == 0.0 => number::fixed(value, 0),
         None => number::fixed(value, number::plain_decimals(value)),

@@ -18,13 +18,13 @@ const SILENCE: Duration = Duration::from_secs(180);
 /// How long a kernel may take to its first word. Emulated, on a busy machine, it comes after some 5 s.
 const FIRST_WORD: Duration = Duration::from_secs(45);
 
-/// A guest that runs. Dropping it ends it, and nothing of it is left.
+/// A running guest. Dropping it kills it and leaves nothing of it behind.
 #[derive(Debug)]
 pub struct Guest {
     qemu: Qemu,
-    /// Whether it was told to go on from where it has its modules.
+    /// Whether it was released to go on from the point where it has its modules.
     released: bool,
-    /// Where it is to be kept at that moment, if it is.
+    /// Where to save a snapshot of it at that point, if at all.
     snapshot: Option<Snapshot>,
     console: Console,
     channel: HostChannel,
@@ -117,7 +117,7 @@ impl Guest {
         self.port
     }
 
-    /// Tells it what came of the load that it wanted. It was waiting for that, so that its silence meanwhile is none.
+    /// Sends the guest the result of the load that it asked for. Its silence while it waited does not count.
     pub fn answer(&mut self, number: u32, answer: &LoadReply) -> Result<(), GuestError> {
         self.heard = Instant::now();
         self.channel.answer(number, answer)
@@ -128,11 +128,11 @@ impl Guest {
         self.channel.stop()
     }
 
-    /// Whether silence is to be borne with.
+    /// Fails if the guest has ended, or has been silent for too long.
     fn silent(&mut self, ended: bool) -> Result<(), GuestError> {
         let silent = self.heard.elapsed();
         if ended {
-            // What was written at last may still be in the pipe.
+            // The last output may still be in the pipe.
             self.read_console();
             let what = if self.booted {
                 "ended during the run"

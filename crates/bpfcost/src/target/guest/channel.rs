@@ -252,7 +252,7 @@ impl GuestChannel {
     }
 
     /// Whether the host asks for an end, checked at most every 100 ms. Call it between trials: a thread that
-    /// looked by itself would disturb what is measured.
+    /// polled on its own would disturb what is measured.
     pub fn stop_asked(&mut self) -> bool {
         if self.looked.elapsed() < LOOK {
             return false;

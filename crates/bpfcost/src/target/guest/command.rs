@@ -146,7 +146,7 @@ impl GuestSpec {
         add(&["--cpus", &self.cpus.to_string()]);
         let memory = self.hooks.memory_mib.unwrap_or(MEMORY_MIB);
         add(&["--memory", &format!("{memory}M")]);
-        // virtiofs needs a daemon of its own, which a killed run would leave behind.
+        // virtiofs needs a separate daemon, which a killed run would leave behind.
         add(&["--force-9p", "--force-initramfs"]);
         add(&["--save-initramfs", &at("initramfs")]);
         add(&["--rwdir", &format!("{}={}", &SHARED[1..], folder.display())]);
@@ -166,10 +166,10 @@ impl GuestSpec {
         }
         if self.acceleration == Acceleration::Emulated && !self.exact {
             // On a busy host ticks come too late for the kernel's test of its timer, and it panics: "IO-APIC +
-            // timer doesn't work!". Under KVM it leaves the test out by itself.
+            // timer doesn't work!". Under KVM the kernel skips that test.
             add(&["--kopt", "no_timer_check"]);
         }
-        // Errors of the kernel tell why a guest dies; everything else would cost a second of printing.
+        // The kernel's errors show why a guest dies; everything else would cost a second of printing.
         add(&["--show-boot-console", "--kopt", "loglevel=4"]);
         if self.exact {
             add(&["--kopt", &format!("tsc_early_khz={EXACT_KHZ}")]);
@@ -185,11 +185,11 @@ impl GuestSpec {
         words
     }
 
-    /// The command as it is to be run: what virtme-ng has no option for.
+    /// The final command line: adds what virtme-ng has no option for.
     fn adjusted(&self, mut args: Vec<String>, tools: &Tools) -> GuestCommand {
         for arg in &mut args {
             if arg.starts_with("accel=kvm") {
-                // Without a silent way back to emulation.
+                // Fail without KVM, rather than silently fall back to emulation.
                 *arg = "accel=kvm".to_owned();
             } else if let Some(named) = arg.strip_prefix("stdio,") {
                 // Of a terminal, which a guest here does not have.

@@ -53,8 +53,8 @@ impl Console {
         self.lines.iter().cloned().chain(rest).collect()
     }
 
-    /// The last lines as an error shows them, each on a line of its own, indented; those around the
-    /// cause of its death where there is one, for a kernel says much after it.
+    /// The last lines for an error message, each on its own line, indented; where the cause of
+    /// death is known, the lines around it, because a kernel prints much after it.
     pub fn last_words(&self) -> String {
         let lines = self.lines();
         if lines.is_empty() {
@@ -108,7 +108,7 @@ pub fn trouble(lines: &[String]) -> Option<String> {
     cause(lines).map(|(_, clause)| clause)
 }
 
-/// The cause of a guest's death: the line that tells it, and its meaning.
+/// The cause of a guest's death: the line that shows it, and its meaning.
 fn cause(lines: &[String]) -> Option<(usize, String)> {
     const NO_ROOT: &str = "cannot mount this machine's files: the modules 9p, 9pnet_virtio or \
                            virtio_pci are missing, or do not load";

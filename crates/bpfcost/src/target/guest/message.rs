@@ -45,11 +45,11 @@ pub enum Message {
     },
     /// The run failed. Nothing comes after it.
     Failed(Failure),
-    /// The program inside ended without a word; its exit code, as a shell tells it.
+    /// The program inside ended without a message; its exit code, as a shell reports it.
     Gone(i32),
 }
 
-/// What came of load that a guest wanted: of a window, of what only warms; or why there is none.
+/// The result of the load that a guest asked for: that of a window, none for a warm-up, or why it failed.
 pub type LoadReply = Result<Option<LoadResult>, String>;
 
 /// Why a run in the guest failed, in the guest's own words.

@@ -24,7 +24,7 @@ const LOOK: Duration = Duration::from_millis(10);
 pub(super) struct Monitor(BufReader<UnixStream>);
 
 impl Monitor {
-    /// Connects to the one in this folder, as soon as it is there; not any more where `ended`.
+    /// Connects to the monitor in this folder, once it is there; gives up when `ended`.
     pub(super) fn connect(folder: &Path, mut ended: impl FnMut() -> bool) -> io::Result<Self> {
         // A socket's path may have 107 bytes, and the folder's may be longer.
         let folder = File::open(folder)?;

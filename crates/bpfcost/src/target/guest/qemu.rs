@@ -62,7 +62,7 @@ impl Qemu {
         Monitor::connect(folder, || self.has_ended().unwrap_or(true))
     }
 
-    /// Tells the guest, which has its modules, to go on.
+    /// Lets the guest, which has its modules, go on.
     pub(super) fn release(&mut self) -> io::Result<()> {
         match &mut self.process.stdin {
             Some(stdin) => stdin.write_all(b"\n"),

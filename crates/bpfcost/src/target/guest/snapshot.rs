@@ -19,16 +19,16 @@ use crate::{reaper::Scratch, xdg::Folder};
 /// Its name in the guest's folder, which is where QEMU runs: a link, so that no shell reads a user's path.
 const LINK: &str = "snapshot";
 
-/// How many are kept: some 100 MB each. One is of one kernel, exact or not, with so many CPUs.
+/// Maximum number of snapshots kept: some 100 MB each. Each is of one kernel, exact or not, with so many CPUs.
 const MOST: usize = 12;
 
-/// Where a guest's snapshot is, or is to be.
+/// The path of a guest's snapshot, whether it exists or not.
 #[derive(Debug)]
 pub(super) struct Snapshot(PathBuf);
 
 impl Snapshot {
-    /// That of a guest in `folder`; `None` where it boots by itself: KVM is quick, a card is not this early, and what
-    /// tests do to a boot is to be done.
+    /// The snapshot of a guest in `folder`; `None` where the guest must boot: KVM is quick, a card is not there this
+    /// early, and a test's changes to the boot must take effect.
     pub(super) fn of(shape: &GuestSpec, composed: &GuestCommand, folder: &Path) -> Option<Self> {
         let plain = shape.hooks.kernel.is_none() && shape.hooks.memory_mib.is_none();
         if shape.acceleration != Acceleration::Emulated || shape.port.is_some() || !plain {

@@ -1,5 +1,5 @@
-//! apt with a state of its own: reads one suite of one mirror, checks its signatures, and changes nothing
-//! of the system. Proxies and the like, as the system has them configured for apt, stay in force.
+//! apt with its own state: reads one suite of one mirror, checks its signatures, and changes nothing on
+//! the system. The system's apt configuration (proxies and the like) stays in force.
 
 use std::{
     fs,
@@ -263,8 +263,8 @@ const UNREACHED: &[&str] = &[
     "Failed to fetch",
 ];
 
-/// The complaint of apt that tells most, in one line: a warning says why a signature is wrong, the error
-/// after it only that it is.
+/// The most informative complaint of apt, in one line: a warning says why a signature is wrong, the
+/// error after it only that it is.
 pub(super) fn complaint(output: &CommandOutput) -> String {
     let lines = || output.err.lines().map(str::trim);
     let bare = |line: &str| {

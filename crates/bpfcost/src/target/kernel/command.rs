@@ -58,8 +58,8 @@ impl Program {
         observer: &dyn StepObserver,
         hear: &mut dyn FnMut(&str),
     ) -> Result<CommandOutput, Error> {
-        // A group of its own, so that all its children can be ended with it, and so that Ctrl-C on a
-        // terminal does not end it behind our back.
+        // Its own process group, so that all its children can be killed with it, and so that Ctrl-C
+        // on a terminal does not end it behind our back.
         let mut child = command
             .process_group(0)
             .stdin(Stdio::null())
@@ -119,7 +119,7 @@ impl Program {
     }
 }
 
-/// Whether words tell of a full disk.
+/// Whether output reports a full disk.
 pub(super) fn is_full(words: &str) -> bool {
     [
         "No space left on device",

@@ -183,7 +183,7 @@ fn make(tree: &Path, staging: &Staging, observer: &dyn StepObserver) -> Result<P
     Ok(objects.join("arch/x86/boot/bzImage"))
 }
 
-/// The first thing that a compiler, a linker or Kconfig complained of tells more than make's last words.
+/// The first complaint of a compiler, a linker or Kconfig says more than make's last words.
 fn make_failed(output: &command::CommandOutput, objects: &Path) -> Error {
     let lines = || output.err.lines().map(str::trim);
     let complaint = lines()

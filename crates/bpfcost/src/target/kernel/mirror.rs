@@ -35,7 +35,7 @@ pub(super) struct Mirror {
     pub(super) uri: String,
 }
 
-/// The first Debian archive among the system's sources; first that which this release of Debian comes from.
+/// The first Debian archive among the system's sources; preferably the one that this release of Debian comes from.
 pub(super) fn of_system(system: &Path, observer: &dyn StepObserver) -> Result<Mirror, Error> {
     let mut command = APT_GET.command();
     command

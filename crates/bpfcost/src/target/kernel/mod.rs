@@ -33,7 +33,7 @@ pub use store::{Addition, KernelEntry, KernelStatus, Store};
 /// A kernel that a guest can boot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its release, as `uname -r` tells it in the guest, e.g. `6.12.107+deb13-amd64`.
+    /// Its release, as `uname -r` prints it in the guest, e.g. `6.12.107+deb13-amd64`.
     pub release: String,
     /// The image: a bzImage or vmlinuz.
     pub image: PathBuf,

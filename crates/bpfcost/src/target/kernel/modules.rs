@@ -10,8 +10,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::{Error, StepObserver, error::failed, image::hex};
 
-/// What a tree of modules looks like from outside: names and sizes, not contents. It tells what a kill, a
-/// full disk or a cleaning tool does to a tree, in milliseconds for thousands of files.
+/// The outside of a module tree: names and sizes, not contents. It shows damage by a kill, a full disk or
+/// a cleaning tool, in milliseconds for thousands of files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digest {
     /// Number of files.

@@ -294,7 +294,7 @@ impl Store {
         }
         let means =
             |one: &String| match Manifest::read(&self.folder.join(one)).map(|one| one.origin) {
-                // A kernel built for a study is no stand-in for Debian's; it has a name of its own.
+                // A kernel built for a study is no stand-in for Debian's; it has its own name.
                 Ok(Origin::Built { .. }) => name
                     .strip_suffix("-fp")
                     .is_some_and(|version| release::names(version, one)),

@@ -340,7 +340,7 @@ fn an_addition_waits_for_another() {
     let lock = fs::File::create(lab.path("store/.lock")).unwrap();
     lock.lock().unwrap();
     let image = lab.tree("elsewhere", "6.1.5");
-    // It tells that it waits, and can be interrupted while it does.
+    // It reports that it waits, and can be interrupted while it does.
     let notes = Notes {
         interrupt_at: Some("another bpfcost is adding"),
         ..Notes::default()

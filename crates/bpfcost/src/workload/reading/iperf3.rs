@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn datagrams_are_those_that_came() {
         let reading = read(PRINTED).expect("a test");
-        // The kernel's InDatagrams told the same in that window, and 16 of the greeting.
+        // The kernel's InDatagrams showed the same in that window, plus 16 of the greeting.
         assert_eq!(reading.ops, 817_702);
         assert_eq!(reading.seconds, Some(1.000_084));
         assert_eq!(reading.counts["sent"], 824_640.0);

@@ -22,7 +22,7 @@ pub struct Reading {
     pub ops: u64,
     /// The same where it is no whole number: seconds stand for operations.
     pub exact: Option<f64>,
-    /// Seconds that they took, where the client tells: without its start and end, which are no load.
+    /// Seconds that they took, where the client reports it: without its start and end, which are no load.
     pub seconds: Option<f64>,
     /// Latencies by percentile, in microseconds: `p10`, `p25`, `p50`, `p75`, `p90`, `p95`, `p99`, `p999`, `max`.
     pub latency_us: BTreeMap<String, f64>,

@@ -1,6 +1,6 @@
 //! `redis-benchmark --csv`: a header, and a line a test: `"test","rps","avg_latency_ms","min_latency_ms",
-//! "p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"`. How many operations that were is for
-//! its definition to say, for it was told.
+//! "p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"`. It does not print the number of
+//! operations: the definition gives it.
 
 use std::collections::BTreeMap;
 

@@ -19,10 +19,10 @@ pub(super) enum Flow {
     Body(u64),
 }
 
-/// What bytes are, taken as the head of a message.
+/// The result of parsing bytes as the head of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeadParse {
-    /// A head, its bytes and those of the body behind it; `None` where the head doesn't tell.
+    /// A head: its length in bytes, and that of the body after it; `None` where the head does not say.
     Head { bytes: usize, body: Option<u64> },
     /// The beginning of one.
     Beginning,

@@ -1,8 +1,8 @@
 //! Functions of a Go program, and where they return. Every Go program carries a table of its functions, for
 //! its own stack traces (`.gopclntab`), also one without symbols (`-ldflags "-s -w"`).
 //!
-//! The table: Go's src/internal/abi and src/debug/gosym, as it is since Go 1.18. Where Go's code begins stands in
-//! it until Go 1.25, and since then in the data that the runtime has of a program (`moduledata` of
+//! The table: Go's src/internal/abi and src/debug/gosym, in the format since Go 1.18. Until Go 1.25 it holds the
+//! start of Go's code; since then the runtime's data about a program does (`moduledata` of
 //! src/runtime/symtab.go).
 
 use std::{collections::BTreeMap, fs, path::Path};
@@ -93,8 +93,8 @@ fn start(file: &ElfFile64<'_>, table: &ElfSection64<'_, '_>) -> Option<u64> {
     loaded(file, table, START_IN_TABLE).or_else(module)
 }
 
-/// An address that stands so many bytes behind the start of a section, as it is once the program is loaded: one
-/// that may be loaded anywhere has it in its relocations. `None` where there is none.
+/// The address stored at this offset of a section, as it is once the program is loaded: a position-independent
+/// program has it in its relocations. `None` where there is none.
 fn loaded(file: &ElfFile64<'_>, section: &ElfSection64<'_, '_>, offset: usize) -> Option<u64> {
     let place = section.address() + offset as u64;
     let mut relocations = file.dynamic_relocations().into_iter().flatten();
@@ -240,7 +240,7 @@ mod tests {
         };
         let mut agreed = 0;
         for symbol in file.symbols().filter(text) {
-            // Assembly has names of its own in symbols.
+            // Symbols of assembly functions carry a suffix.
             let name = symbol.name().unwrap_or_default().trim_end_matches(".abi0");
             let Some(range) = functions.get(name) else {
                 continue;
