@@ -26,8 +26,8 @@
 #define IP_FRAGMENT_BITS 0x3fff /* more fragments, or an offset */
 #define IPV6_FRAGMENT	 44
 #define HOP_LIMIT	 64
-#define OUTER_V4_PREFIX	 4268 /* 172.16 as it is stored */
-#define OUTER_V6_PREFIX	 1 /* 0100::/64 as it is stored */
+#define OUTER_V4_PREFIX	 4268 /* 172.16, as stored */
+#define OUTER_V6_PREFIX	 1 /* 0100::/64, as stored */
 #define ONE_SECOND_NS	 1000000000ULL
 
 struct {

@@ -3,15 +3,15 @@
  * counter: what is attached to an event of a running system, on all CPUs at once, or to a function that
  * many threads call at once. Study 003 had the works `null` and `map`.
  *
- * In the number: the mechanism that calls the program, one addition on a cache line of this CPU's own,
- * by which a window proves that the program ran, and the work. Which work it is, the verifier knows
- * when it loads the program: it takes the others out, and the question with them.
+ * In the number: the mechanism that calls the program, one addition on a cache line of this CPU,
+ * by which a window proves that the program ran, and the work. The verifier knows which work it is
+ * when it loads the program, and removes the others and the branch.
  *
- * A program that is busy reads the clock in its every turn, and adds up what went by from the first
- * reading to the last. So a window knows what was put into it, in the caches and on the CPU of the
- * event, by another way than that by which it is to be found again.
+ * A busy program reads the clock in every iteration, and adds up the time from the first reading
+ * to the last. So a window knows the cost that was added, in the caches and on the CPU of the
+ * event, independently of the measurement that must find it again.
  *
- * The kernel runs a program never inside itself on one CPU: an event that would do so is passed over,
+ * The kernel never runs a program inside itself on one CPU: an event that would do so is skipped,
  * and counted with the program's recursion misses. So the additions need not be atomic.
  */
 #include <linux/bpf.h>
@@ -48,7 +48,7 @@ struct {
 const volatile __u32 work; /* of enum counter_work */
 __u64 spell_ns; /* from the first reading of the clock to the last one */
 __u64 spells_ns; /* what COUNTER_SPELLS of them took when they were timed */
-__u64 caller; /* the process, as the kernel numbers it: a namespace has numbers of its own */
+__u64 caller; /* the process, in the kernel's numbering: namespaces number differently */
 
 static __always_inline __u64 process(void)
 {

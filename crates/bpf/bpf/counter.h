@@ -7,8 +7,8 @@
 enum counter_work {
 	COUNTER_NULL = 0, /* nothing */
 	COUNTER_MAP = 1, /* writes the process into a per-CPU array */
-	COUNTER_BUSY = 2, /* is busy for a time that is known */
-	COUNTER_CALLS = 3, /* tells the runs of one process from those of others */
+	COUNTER_BUSY = 2, /* is busy for a known time */
+	COUNTER_CALLS = 3, /* counts the runs of one process apart from those of others */
 };
 
 /* Spells of business that are timed as one. */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * l7: what an observability agent has in the kernel to reconstruct the requests of a server: the first
- * bytes of every call by which it reads or writes a connection, by a ring buffer. After the Go agent of
- * study 004.
+ * l7: the kernel side of an observability agent that reconstructs the requests of a server: the
+ * first bytes of every call that reads or writes a connection, sent through a ring buffer. After
+ * the Go agent of study 004.
  *
  * Three parts, of which user space loads the first, the first two, or all:
  * - the system calls by which Go's net package uses connections (read, write, accept4, close), at their
@@ -11,9 +11,9 @@
  * - crypto/tls's Read, Write and Close, by uprobes at their entries and at each of their return
  *   instructions: a return probe would change the return address on a stack that Go's runtime walks and
  *   moves. Go passes arguments and results in registers (its ABIInternal): on x86-64 AX, BX, CX, ...;
- *   R14 is the goroutine. Calls are told apart by goroutine, since goroutines move between threads;
- * - the runtime's casgstatus, which tells which goroutine a thread runs, so that system calls too can be
- *   told by goroutine.
+ *   R14 is the goroutine. Calls are matched by goroutine, since goroutines move between threads;
+ * - the runtime's casgstatus, which shows which goroutine a thread runs, so that system calls too can be
+ *   matched by goroutine.
  *
  * A payload is copied when its call returns. A buffer on a goroutine's own stack, moved meanwhile, would be
  * read where it was: net/http has its buffers elsewhere.
@@ -118,7 +118,7 @@ struct {
 const volatile __u64 namespace_device;
 const volatile __u64 namespace_inode;
 
-/* Connections that were accepted so far: each has a number of its own, for descriptors are used again. */
+/* Connections accepted so far: numbers each one, because descriptors are reused. */
 __u64 accepted;
 
 /* What a system call's tracepoint hands over, at its entry and at its exit. */

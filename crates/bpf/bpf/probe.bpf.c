@@ -141,7 +141,7 @@ static __always_inline void body_ringbuf(__u64 pid, __u64 flags)
 	PROBES_WITHOUT_STACK(section, kind, ctx_t, 1, 0, PROCESS) \
 	PROBE(section, kind, stack, ctx_t, 1, 0, STACK(ctx, BPF_F_USER_STACK))
 
-/* kprobe.multi on all functions: the target's hits count, the others are told apart. */
+/* kprobe.multi on all functions: the target's hits are counted apart from the others. */
 static __always_inline _Bool is_function(struct pt_regs *ctx)
 {
 	/* The address of the function, or behind its call of the tracer. */

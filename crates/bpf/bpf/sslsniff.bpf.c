@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * sslsniff: the plain text of TLS connections, taken where a process hands it to OpenSSL and gets
- * it from there. Study 004 put one beside nginx. Like bcc's tool of that name it remembers the
- * buffer at a call's entry and copies it at its return, into a ring buffer; unlike that, it copies
- * everything: tools of the kind cut a call's payload, and what is cut can't be checked.
+ * sslsniff: the plain text of TLS connections, taken where a process passes it to OpenSSL and gets
+ * it back. Study 004 ran one beside nginx. Like bcc's tool of that name it remembers the buffer at
+ * a call's entry and copies it at its return, into a ring buffer; unlike that, it copies
+ * everything: such tools truncate a call's payload, and what is truncated can't be checked.
  *
- * In the number: the breakpoints at entry and return, the copy, and counts by which a window proves
- * that nothing is missing. Not in it: waking the reader, which comes every few milliseconds by itself.
+ * In the number: the breakpoints at entry and return, the copy, and counts by which a window
+ * proves that nothing is missing. Not in it: waking the reader, which polls every few
+ * milliseconds.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -65,9 +66,9 @@ struct {
 /* Whether calls are only counted: then what is left is what the breakpoints cost. */
 const volatile __u32 counts_only;
 
-struct sslsniff_head head; /* of no use here; tells user space what a head looks like */
+struct sslsniff_head head; /* unused here; gives user space the layout of a head */
 
-/* Adds on this CPU. Atomic, for another thread may come between: only migration is off here. */
+/* Adds on this CPU. Atomic: another thread may run in between; only migration is off here. */
 static __always_inline void add(__u64 *count, __u64 what)
 {
 	__sync_fetch_and_add(count, what);
@@ -104,8 +105,8 @@ struct transfer {
 	__u64 length;
 };
 
-/* Copies `length` bytes, at most `room`, which the compiler knows. To wake the reader for each would
- * cost the server more than the copy: an interrupt of its own CPU, and one of the reader's. */
+/* Copies `length` bytes, at most `room`, which the compiler knows. Waking the reader for each
+ * would cost the server more than the copy: an interrupt on its CPU, and one on the reader's. */
 static __always_inline bool emit_record(struct transfer *transfer, __u64 offset, __u64 length,
 					const __u64 room)
 {

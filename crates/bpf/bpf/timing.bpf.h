@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Batch timing: how long does a piece of BPF take, measured by itself.
+ * Batch timing: how long a piece of BPF takes, measured in isolation.
  *
- * A batch is N runs of a body between two clock reads, with a reset step between
- * runs that undoes what the body did (N bodies, N - 1 resets), so that what the last
- * timed body left stands to be checked:
+ * A batch is N runs of a body between two clock reads, with a reset step between runs that undoes
+ * what the body did (N bodies, N - 1 resets), so that the result of the last timed body can be
+ * checked:
  *
  *	start = clock
  *	body; { reset; body } x (N - 1)
  *	end = clock
  *
- * In the number: bodies, resets, the loop, the call of the body where it is a function
- * of its own, and 1/N of a clock read. Not in it: the system call, the entry of the
- * program, and the wait for other CPUs. What the loop and the reset cost is measured by
- * timing an empty body with the same reset (a floor), and the reset in its context by
- * asking for it twice (timing_resets = 2).
+ * In the number: bodies, resets, the loop, the call of the body where it is a separate function,
+ * and 1/N of a clock read. Not in it: the system call, the entry of the program, and the wait for
+ * other CPUs. The cost of the loop and the reset is measured by timing an empty body with the same
+ * reset (a floor), and that of the reset in its context by resetting twice (timing_resets = 2).
  *
  * Use:
  *	static __always_inline int body(struct xdp_md *ctx) { ... return code; }

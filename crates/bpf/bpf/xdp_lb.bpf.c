@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * xdp_lb: the load balancer's datapath (balance.bpf.h), timed by itself.
+ * xdp_lb: the load balancer's datapath (balance.bpf.h), timed in isolation.
  *
  * In the number: everything from the Ethernet header to the action's counter, and what
  * timing.bpf.h names. Not in it: a driver, a NIC, the kernel's work before and after XDP.
@@ -11,8 +11,8 @@
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 /*
- * The datapath is a function of its own (checked once by the verifier, and the same code
- * in the timed loop and elsewhere); the floors call an empty one.
+ * The datapath is a separate function (checked once by the verifier, and the same code in the
+ * timed loop and elsewhere); the floors call an empty one.
  */
 #define DATAPATH(name, fault)                   \
 	__noinline int name(struct xdp_md *ctx) \

@@ -50,8 +50,7 @@ pub fn real_time() -> bool {
     outcome == 0
 }
 
-/// Does `work` on `cpu`: on a thread of its own, so that the caller stays where it is, unless that is
-/// there already.
+/// Does `work` on `cpu`: on another thread, so that the caller stays where it is, unless it is there already.
 pub(crate) fn on<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     if allowed_cpus() == [cpu] {
         return work();
@@ -78,7 +77,7 @@ pub(crate) fn waits() -> Result<u64> {
     Ok(usage.voluntary_context_switches() as u64)
 }
 
-/// CPUs on which the caller may run, in order; empty where the kernel does not tell.
+/// CPUs on which the caller may run, in order; empty where the kernel does not report them.
 pub fn allowed_cpus() -> Vec<u32> {
     let Ok(allowed) = sched_getaffinity(None) else {
         return Vec::new();

@@ -57,14 +57,14 @@ pub enum CallKind {
     Close,
 }
 
-/// A connection, as long as it is open.
+/// An open connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     /// Its process.
     pub process: u32,
     /// Whether it is one of `crypto/tls`; the socket under it is another.
     pub tls: bool,
-    /// Tells it from others of the process.
+    /// Distinguishes it from others of the process.
     pub number: u64,
 }
 
@@ -101,7 +101,7 @@ pub struct FunctionOffsets {
 /// What was counted in the kernel since the programs were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct L7Counts {
-    /// Calls that are not told, for want of room, or because a program was passed over.
+    /// Calls that are not reported, because the buffer was full or a program was skipped.
     pub lost: u64,
     /// Times that a goroutine began to run, with [`L7Scope::Goroutines`].
     pub switches: u64,
@@ -217,9 +217,9 @@ impl L7 {
             .map_err(map_failed("l7_events", "reading the ring buffer"))
     }
 
-    /// Detaches them, takes in what is left, and tells what was counted since they were attached. Waits a
-    /// while for connections that were accepted meanwhile to be closed: what was asked by a client that has
-    /// gone is read and answered all the same.
+    /// Detaches them, reads the remaining events, and returns the counts since they were attached. Waits a
+    /// while for connections accepted meanwhile to close: requests of a client that has gone are read and
+    /// answered all the same.
     pub fn detach(&mut self) -> Result<L7Counts> {
         let begun = Instant::now();
         while begun.elapsed() < FAREWELL && self.serves() {

@@ -42,7 +42,7 @@ pub use programs::{
     LoadedProgram, ProgramStats, loaded_maps, loaded_programs, pins, program_of, program_stats,
 };
 
-/// Tells one build of the BPF programs from another: a hash of their sources and their compiler.
+/// Distinguishes builds of the BPF programs: a hash of their sources and their compiler.
 pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");
 
 #[cfg(test)]

@@ -4,13 +4,13 @@ use std::fs;
 
 use crate::mount::MountedFs;
 
-/// What the kernel forbids in each mode, as the file that tells the mode names them.
+/// The kernel's lockdown mode: the file lists all modes and marks the active one.
 const MODES: &str = "/sys/kernel/security/lockdown";
 
-/// The mode that forbids to look into the kernel: kprobes, tracefs, programs that read its memory.
+/// The mode that forbids reading the kernel: kprobes, tracefs, programs that read its memory.
 const NO_LOOKING: &str = "confidentiality";
 
-/// The mode of a kernel in lockdown; `None` where it is in none, or doesn't tell.
+/// The mode of a kernel in lockdown; `None` where it is in none, or doesn't report it.
 pub(crate) fn mode() -> Option<String> {
     let text = match fs::read_to_string(MODES) {
         Ok(text) => text,

@@ -39,7 +39,7 @@ pub(crate) fn fill<T: Plain>(
     Ok(())
 }
 
-/// Memory that the kernel accounts for a map, in bytes; 0 where it does not tell.
+/// Memory that the kernel accounts for a map, in bytes; 0 where it does not report it.
 pub(crate) fn memlock(map: &impl MapCore) -> u64 {
     map.query_fdinfo()
         .ok()

@@ -14,7 +14,7 @@ use rustix::{
 
 use crate::error::{Result, failed};
 
-/// Where file systems are mounted by custom, and the number that tells them.
+/// The usual mount points of file systems, and the magic number of each.
 const CUSTOM: [(&str, &str, u64); 3] = [
     ("tracefs", "/sys/kernel/tracing", 0x7472_6163),
     ("debugfs", "/sys/kernel/debug", 0x6462_6720),

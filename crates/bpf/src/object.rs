@@ -139,7 +139,7 @@ pub(crate) fn keep_private(object: &mut OpenObject) {
     for map in object.maps_mut() {
         let map = map.as_libbpf_object().as_ptr();
         // SAFETY: the map lives as long as the object, which is borrowed; its path is null or a string that it owns,
-        // read before it is replaced; and null tells libbpf not to pin the map.
+        // read before it is replaced; and null makes libbpf not pin the map.
         unsafe {
             let path = sys::bpf_map__pin_path(map);
             if !path.is_null() {

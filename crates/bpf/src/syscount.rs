@@ -164,14 +164,14 @@ impl Syscount {
         Ok(())
     }
 
-    /// Takes in the calls that are told, and waits for some for about so long.
+    /// Reads the calls that are reported, and waits about `patience` for some.
     pub fn poll(&self, patience: Duration) -> Result<()> {
         self.ring
             .poll(patience)
             .map_err(map_failed("calls", "reading it"))
     }
 
-    /// Detaches it, and tells what it saw.
+    /// Detaches it, and returns what it counted.
     pub fn detach(&mut self) -> Result<SyscallCounts> {
         let Some((mut enter, mut exit)) = self.held.take() else {
             return Err(Error::NotLoaded("syscount is off, and so".to_owned()));

@@ -1,5 +1,5 @@
 //! Opens any object of `bpf/` whose programs time themselves (`TIMED_PROGRAM`). An experiment chooses programs,
-//! maps and variables by name, and needs no loader of its own.
+//! maps and variables by name, and needs no separate loader.
 //!
 //! ```no_run
 //! # fn main() -> bpfcost_bpf::Result<()> {

@@ -219,7 +219,7 @@ fn who_else_is_there_is_told() {
         let begun = Instant::now();
         let said = others(driver).expect("an answer");
         let took = begun.elapsed();
-        // Links of perf tell their tracepoints since Linux 6.6.
+        // Perf links report their tracepoints since Linux 6.6.
         let by_perf = matches!(attach, Attach::Tracepoint | Attach::TracepointPrintk);
         if said == alone
             && by_perf

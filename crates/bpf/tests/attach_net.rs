@@ -284,7 +284,7 @@ fn without_a_control_group_the_other_types_go_on() {
     }
     let _alone = alone();
     let before = State::now();
-    // In a mount namespace of its own, where the hierarchy can't be written to.
+    // In a separate mount namespace, where the hierarchy can't be written to.
     let said = Command::new("unshare")
         .args(["--mount", "sh", "-c"])
         .arg(

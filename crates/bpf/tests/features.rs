@@ -1,5 +1,5 @@
-//! Features are told rightly: what is missing has a reason that holds, and what this kernel is built with
-//! is there.
+//! Features are reported correctly: what is missing has a reason that holds, and what this kernel is
+//! built with is there.
 
 mod require;
 
@@ -16,7 +16,7 @@ use bpfcost_bpf::{
 };
 use nix::sys::resource::{Resource, setrlimit};
 
-/// The options that this kernel was built with; `None` where it doesn't tell.
+/// The options that this kernel was built with; `None` where it doesn't show them.
 fn options() -> Option<String> {
     let kept = Command::new("zcat").arg("/proc/config.gz").output().ok();
     let kept = kept.filter(|kept| kept.status.success() && !kept.stdout.is_empty());

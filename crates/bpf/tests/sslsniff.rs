@@ -198,7 +198,7 @@ fn what_was_asked_and_answered_is_captured_to_the_last_byte() {
         }
         assert_eq!((counts.read.lost, counts.written.lost), (0, 0));
         assert!(counts.hits >= 2 * (counts.read.calls + counts.written.calls));
-        // So many at least: nginx may be told to wait in between.
+        // At least this many: nginx may have to wait in between.
         assert!(counts.written.calls >= calls, "{at_once}: {counts:?}");
         nginx.get(request);
         sniffer.take().expect("records");

@@ -12,7 +12,7 @@ use crate::{
     stats::RunStats,
 };
 
-/// The kernel that first tells what a link to many functions missed (3acf8ace6823).
+/// The first kernel that reports the events a link to many functions missed (3acf8ace6823).
 const LINKS_TELL: LinuxVersion = LinuxVersion((6, 7));
 
 /// How a program is attached.
@@ -84,8 +84,7 @@ impl AttachMethod {
         [needs, further].concat()
     }
 
-    /// Tells a program that is not loaded yet what it will be attached to, where the kernel wants to know
-    /// then.
+    /// Sets the target of a program before it is loaded, where the kernel requires that.
     pub(super) fn aim(
         self,
         program: &mut OpenProgramMut<'_>,

@@ -23,7 +23,7 @@ const BUSY: u32 = 2;
 const CALLS: u32 = 3;
 const SPELLS: u64 = 64;
 
-/// How often spells are timed; the fastest time counts, for it is the one that nothing came between.
+/// How often spells are timed; the fastest time counts, because nothing interrupted it.
 const TIMINGS: u32 = 32;
 
 /// What each run does beside being counted.
@@ -33,12 +33,12 @@ pub enum CounterBody {
     Null,
     /// Writes the process into a per-CPU array.
     Map,
-    /// Is busy, to what the clock can tell.
+    /// Is busy for a given time, as precisely as the clock allows.
     Busy {
         /// Nanoseconds of each run, beyond those of reading the clock twice.
         ns: u64,
     },
-    /// Tells the runs of this process from those of others.
+    /// Counts the runs of this process apart from those of others.
     Calls,
 }
 
@@ -60,14 +60,14 @@ const NOTE_CALLER: &str = "note_caller";
 /// What a counter counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HitCounts {
-    /// Runs of the program, on all CPUs: for anyone, or for this process where others are told apart.
+    /// Runs of the program, on all CPUs: all of them, or those of this process where others are counted apart.
     pub hits: u64,
-    /// Runs for others, where they are told apart.
+    /// Runs in other processes, where they are counted apart.
     pub other_hits: u64,
-    /// Events that the kernel says were missed; `None` where it doesn't say.
+    /// Events that the kernel reports as missed; `None` where it doesn't.
     pub missed: Option<u64>,
-    /// What went by between the first and the last reading of the clock in its spells, in nanoseconds; 0 for a
-    /// work that reads none.
+    /// Time between the first and the last reading of the clock in its spells, in nanoseconds; 0 for a work
+    /// that reads none.
     pub busy_ns: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// What the kernel must have, what tells most of it first.
+    /// Kernel features that this needs, the most informative first.
     pub fn needs(method: AttachMethod, work: CounterBody) -> Vec<Feature> {
         let further: &[Feature] = match work {
             CounterBody::Busy { .. } => &[Feature::BpfLoop, Feature::SyscallProgram],
@@ -177,7 +177,7 @@ impl Counter {
         self.since_attached(missed)
     }
 
-    /// Detaches it, and tells what it counted meanwhile.
+    /// Detaches it, and returns what it counted since it was attached.
     pub fn detach(&mut self) -> Result<HitCounts> {
         let missed = self.missed()?;
         self.held = None;

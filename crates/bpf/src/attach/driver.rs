@@ -54,7 +54,7 @@ pub enum Driver: DriverInfo {
     });
     /// A thread sends datagrams of one byte to a veth whose other end drops them.
     Sendto = of("sendto", "a datagram sent into a veth, and dropped at its other end", &[Feature::Veth], EventSource::Sendto);
-    /// The kernel sends frames of its own to a veth, in batches of 64.
+    /// The kernel sends its own frames to a veth, in batches of 64.
     Frames = of(
         "frames",
         "a frame redirected into a veth, and dropped at its other end",

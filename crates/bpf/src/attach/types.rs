@@ -251,7 +251,7 @@ impl Attach {
         self.known().expected
     }
 
-    /// Whether its programs are called for what others do as well, and tell it apart by themselves.
+    /// Whether its programs also run for events of other processes, and filter those out themselves.
     pub fn sees_others(self) -> bool {
         matches!(
             self.kind(),

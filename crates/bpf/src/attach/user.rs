@@ -94,9 +94,9 @@ impl UserCalls {
         })
     }
 
-    /// That the code does what it did, where no probe is attached: a floor is the cost of just that. Five bytes tell:
-    /// from a `nop` of ten the kernel (7.2) takes its call away by these alone, and what it leaves in the others is
-    /// the operand of the same `nop`.
+    /// Fails if the code is changed while no probe is attached: a floor is the cost of just that code. Five bytes are
+    /// enough: the kernel (7.2) removes its call from a `nop` of ten through these alone, and what it leaves in the
+    /// others is the operand of the same `nop`.
     fn untouched(&self) -> Result<()> {
         let code = routine::code(self.routine);
         if self.attached.strong_count() == 0 && code[..5] != self.original[..5] {
@@ -157,8 +157,8 @@ struct RoutineProbe {
 }
 
 impl RoutineProbe {
-    /// After the first hits. What becomes of a site differs between kernels, so it is taken as it is, and has to
-    /// stay.
+    /// Call it after the first hits. What becomes of a site differs between kernels, so its state is read, and
+    /// must not change.
     fn now(link: Link, routine: Routine) -> Self {
         RoutineProbe {
             _link: link,

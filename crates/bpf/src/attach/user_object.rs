@@ -183,7 +183,7 @@ fn attached(program: &ProgramMut<'_>, section: &str) -> std::result::Result<Opti
         .map_err(|error| format!("{error:#}"))
 }
 
-/// Whether libbpf knows no way to attach it by itself. libbpf-rs tells the cause in words alone.
+/// Whether libbpf has no automatic way to attach it. libbpf-rs reports the cause only as text.
 fn unattachable(error: &libbpf_rs::Error) -> bool {
     let cause = format!("(os error {})", libc::EOPNOTSUPP);
     format!("{error:#}").contains(&cause)

@@ -313,7 +313,7 @@ pub(crate) fn open_event(
     }
 }
 
-/// The numbers of the security modules that are on; `None` before Linux 6.8, which did not tell so.
+/// The numbers of the active security modules; `None` before Linux 6.8, which has no call for them.
 pub(super) fn security_modules() -> Option<Vec<u64>> {
     /// lsm_list_modules(2), by the same number everywhere; the C library has no name for it yet.
     const LSM_LIST_MODULES: libc::c_long = 461;

@@ -160,7 +160,7 @@ fn ask(feature: Feature) -> Support {
             Err(error) => Support::No(KernelRefusal::of(error.raw_os_error().unwrap_or(ENOTSUPP))),
         },
         Feature::UprobeSession => probes(sys::BPF_TRACE_UPROBE_SESSION, true),
-        // Loading tells: attaching would patch the kernel's code and wait for every CPU to see it.
+        // Loading is enough: attaching would patch the kernel's code and wait for every CPU to see it.
         Feature::Fentry => tracing(sys::BPF_TRACE_FENTRY, btf_number(TRACED)),
         Feature::Fexit => tracing(sys::BPF_TRACE_FEXIT, btf_number(TRACED)),
         Feature::FmodRet => tracing(

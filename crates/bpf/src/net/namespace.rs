@@ -17,7 +17,7 @@ const WHAT: &str = "a network namespace";
 pub(crate) struct Namespace(File);
 
 impl Namespace {
-    /// Makes one, without IPv6, which would send packets of its own.
+    /// Makes one, without IPv6, which would send its own packets.
     pub(crate) fn make() -> Result<Self> {
         let home = current().map_err(failed(WHAT, "opening the one that this is"))?;
         Namespace::here().map_err(failed(WHAT, "making one"))?;

@@ -126,7 +126,7 @@ impl Netlink {
     }
 
     /// How many packets an interface dropped because they were another machine's; `None` where the kernel
-    /// doesn't tell (before Linux 5.19).
+    /// doesn't report it (before Linux 5.19).
     pub(crate) fn strangers_dropped(&self, index: u32) -> io::Result<Option<u64>> {
         let mut message = LinkMessage::default();
         message.header.index = index;
@@ -178,8 +178,8 @@ fn refusal(answer: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Finds `rx_otherhost_dropped` in what the kernel tells of an interface. All else in it is passed over:
-/// newer kernels tell more than any library knows.
+/// Finds `rx_otherhost_dropped` in the kernel's reply about an interface. All else in it is skipped:
+/// newer kernels send more than any library knows.
 fn stranger_count(answer: &[u8]) -> Option<u64> {
     /// `struct nlmsghdr` and `struct ifinfomsg`.
     const HEADERS: usize = 16 + 16;

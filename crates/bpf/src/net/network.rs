@@ -36,7 +36,7 @@ pub enum Link {
     /// Both are in one namespace, and use its loopback interface. What is sent is received by the sender's CPU,
     /// up to the socket.
     Loopback,
-    /// Each is in a namespace of its own, at an end of a veth.
+    /// Each is in its own namespace, at an end of a veth.
     Veth {
         /// The CPU that takes what the server receives, as if a network card sent its interrupts there (receive
         /// packet steering); the sender's where there is none.
@@ -120,7 +120,7 @@ impl NetNamespaces {
         client.within(|| Ok(work()))
     }
 
-    /// The namespaces, as the kernel tells their counts apart: files of `/proc/thread-self/net`, read in each.
+    /// Runs `work` in each namespace, for what the kernel counts separately: files of `/proc/thread-self/net`.
     pub fn each<T>(&self, mut work: impl FnMut() -> T) -> Result<Vec<T>> {
         let all = [Some(&self.server), self.client.as_ref()];
         all.into_iter()

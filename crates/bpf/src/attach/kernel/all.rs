@@ -81,8 +81,8 @@ impl AllFunctions {
     }
 }
 
-/// Where a function is: a link to it alone tells (Linux 6.6), else the list of all symbols, which takes an
-/// emulated guest seconds to read.
+/// The address of a function: from a link to it alone (Linux 6.6), else from the list of all symbols,
+/// which takes an emulated guest seconds to read.
 fn address(attach: Attach, program: &ProgramMut<'_>, function: &str) -> Result<u64> {
     let name = CString::new(function).unwrap_or_default();
     let info = link::fprobe(program, &FprobeTargets::Names(&[name]), false)

@@ -39,7 +39,7 @@ impl Event {
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..TRIES {
             let count = MADE.fetch_add(1, Ordering::Relaxed);
-            // Known by its name alone where misses are told, without its group.
+            // The file of missed events lists it by its name alone, without its group.
             let name = format!("{GROUP}_{}_{count}", process::id());
             let tracefs = MountedFs::new("tracefs")?;
             let line = format!("{kind}:{GROUP}/{name} {function}");

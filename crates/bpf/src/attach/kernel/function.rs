@@ -58,7 +58,7 @@ fn unfit(attach: Attach, function: &str) -> Option<String> {
     None
 }
 
-/// How many functions have that name; `None` where the kernel doesn't tell.
+/// How many functions have that name; `None` where the kernel doesn't show its symbols.
 fn count(function: &str) -> Option<usize> {
     let symbols = fs::read_to_string("/proc/kallsyms").ok()?;
     let is_code = |kind: &str| matches!(kind, "t" | "T" | "w" | "W" | "i");

@@ -44,7 +44,7 @@ pub(super) fn inside(
     })
 }
 
-/// What an fprobe is to be on.
+/// The functions that an fprobe attaches to.
 pub(super) enum FprobeTargets<'a> {
     Names(&'a [CString]),
     Addresses(&'a [u64]),

@@ -56,7 +56,7 @@ impl Drop for PrintkGuard {
 }
 
 fn switch_off(tracefs: &MountedFs) {
-    // Where it can't be, others() tells of it.
+    // A failure shows in others().
     let _ = fs::write(tracefs.path(SWITCH), "0");
 }
 

@@ -9,7 +9,7 @@ use crate::{
     mount::MountedFs,
 };
 
-/// A tracepoint's name without its category; that of something else as it is.
+/// A tracepoint's name without its category; any other name unchanged.
 pub(in crate::attach) fn name(event: &str) -> &str {
     event.split_once(':').map_or(event, |(_, name)| name)
 }

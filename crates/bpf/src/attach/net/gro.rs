@@ -1,4 +1,4 @@
-//! Generic receive offload of an interface, which gives a veth a NAPI of its own (Linux 5.13, d3256efd8e8b).
+//! Generic receive offload of an interface, which gives a veth its own NAPI (Linux 5.13, d3256efd8e8b).
 
 #![allow(unsafe_code)]
 

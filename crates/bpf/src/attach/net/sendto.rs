@@ -19,7 +19,7 @@ use crate::{
     error::{Result, failed},
 };
 
-/// NFPROTO_IPV4 and NF_INET_LOCAL_OUT; after all that has a place of its own there (NF_IP_PRI_*).
+/// NFPROTO_IPV4 and NF_INET_LOCAL_OUT; after all hooks with a predefined priority there (NF_IP_PRI_*).
 const LOCAL_OUT: NetfilterOpts = NetfilterOpts {
     protocol_family: 2,
     hooknum: 3,

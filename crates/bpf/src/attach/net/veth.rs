@@ -1,4 +1,4 @@
-//! A veth in a namespace of its own, which carries only what is sent here.
+//! A veth in its own namespace, which carries only what is sent here.
 
 use std::{
     net::{Ipv4Addr, SocketAddrV4},
@@ -26,10 +26,10 @@ pub(super) const RECEIVING: VethEnd = VethEnd {
     name: "receiving",
     mac: [2, 0, 0, 0, 0, 2],
 };
-/// Where they should go: a machine that is not there. The receiving end takes them for another's.
+/// The frames' destination: a machine that does not exist. The receiving end takes them for another's.
 pub(super) const STRANGER: Mac = [2, 0, 0, 0, 0, 3];
 
-/// A network that no machine is in (RFC 5737). Port 9 is for what is to be discarded (RFC 863).
+/// A network reserved for documentation (RFC 5737). Port 9 is discard (RFC 863).
 pub(super) const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 9);
 pub(super) const THERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 9);
 const NETWORK_BITS: u8 = 24;
@@ -37,12 +37,12 @@ const NETWORK_BITS: u8 = 24;
 /// How long packets may be under way after a batch. A softirq that was put off waits for its thread's turn.
 const ARRIVAL: Duration = Duration::from_millis(500);
 
-/// What a veth is to be like.
+/// The kind of veth that a driver needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Receiver {
     /// As veths are made.
     Plain,
-    /// With a NAPI of its own: it takes frames that are not the kernel's own structure yet.
+    /// With its own NAPI: it takes frames that are not yet the kernel's own structure.
     Napi,
 }
 
@@ -124,7 +124,7 @@ impl Veth {
         }
     }
 
-    /// The last step of their way is to be dropped as another machine's.
+    /// The number of frames dropped at the receiving end as another machine's: the last step of their way.
     fn dropped(&self) -> Result<Option<u64>> {
         self.netlink
             .strangers_dropped(RECEIVING.index)
