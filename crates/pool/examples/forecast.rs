@@ -1,5 +1,5 @@
-//! What would the pools do on machines with more CPUs? Told are what an atomic change of a cache line costs
-//! in nanoseconds: of one that the CPU owns, that another of the socket had, that one of another socket had.
+//! Forecasts the pools on machines with more CPUs. Its arguments are the cost of an atomic change of a cache
+//! line, in nanoseconds: one that the CPU owns, that another CPU of the socket had, that another socket had.
 //!
 //! `cargo run --release -p bpfcost-pool --features model --example forecast -- 4.5 57 140`
 

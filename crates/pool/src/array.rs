@@ -1,5 +1,5 @@
-//! The bounded array of study 001: each CPU begins to look at a slot of its own, claims what is there by
-//! compare-and-exchange, and else goes on to the next. Nothing links to anything, so there is no ABA.
+//! The bounded array of study 001: each CPU starts at its own slot, claims what is there by
+//! compare-and-exchange, and otherwise goes on to the next. Nothing is linked to anything, so there is no ABA.
 //!
 //! The study lets a returned object go to any slot, and claims that by a second compare-and-exchange. But its
 //! own slot is still there, and no other object's: an object that is out keeps it, and comes back by a plain store.

@@ -1,7 +1,7 @@
 //! The CPU of this thread: the hint that pools need.
 
-/// The CPU that this thread runs on just now, or 0 where that can't be told. Some 2 ns: the C library reads
-/// what the kernel keeps for the thread (`rseq`), and asks the kernel only where there is no such thing.
+/// The CPU that this thread runs on now, or 0 where unknown. Some 2 ns: the C library reads what the kernel
+/// keeps for the thread (`rseq`), and asks the kernel only where that does not exist.
 ///
 /// It may be out of date at once, which costs a pool time and nothing else.
 #[inline]

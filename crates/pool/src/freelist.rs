@@ -23,10 +23,10 @@ use crate::{
 const NONE: u32 = 0;
 /// In a node's count: it should be on the list, and the last one to drop a reference puts it there.
 const SHOULD_BE_ON: u32 = 1 << 31;
-/// What of a node's count are references.
+/// The bits of a node's count that are references.
 const REFERENCES: u32 = SHOULD_BE_ON - 1;
 
-/// A node; in the kernel it is a part of the object, which has cache lines of its own.
+/// A node; in the kernel it is a part of the object, which has its own cache lines.
 #[derive(Debug)]
 struct Node<P: Primitive> {
     references: P::U32,

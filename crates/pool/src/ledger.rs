@@ -37,7 +37,7 @@ impl Ledger {
         }
     }
 
-    /// One comes back; to be told before others can see it.
+    /// Records that one comes back; call it before others can see it.
     #[inline]
     pub(crate) fn back(&self, index: u32) {
         let _ = index;

@@ -13,7 +13,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::{ArrayQueue, Error, Freelist, Object, PerCpuPool, Pool, Stride, error::boxed};
 
-/// Values, each on cache lines of its own, and a pool that says whose they are.
+/// Values, each on its own cache lines, and a pool that says whose they are.
 ///
 /// ```
 /// use bpfcost_pool::Objects;
@@ -125,8 +125,8 @@ impl<T, P: Pool> Objects<T, P> {
     }
 }
 
-// SAFETY: a value is out to one thread at a time, so that threads which share this send each other values and
-// never share one; the pool is shared as it allows it by itself.
+// SAFETY: a value is out to one thread at a time, so threads that share this send each other values and never
+// share one; the pool is shared as its own type allows.
 unsafe impl<T: Send, P: Pool> Sync for Objects<T, P> {}
 
 impl<T, P: Pool> ObjectGuard<'_, T, P> {

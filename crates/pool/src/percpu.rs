@@ -221,7 +221,7 @@ mod tests {
         pair(30);
         let ring = &pool.rings[0];
         for late in 0..=30 {
-            // As if a thread had slept before it told how far it was.
+            // As if a thread had slept before it published its position.
             ring.head.store(late, Relaxed);
             pair(1);
             ring.tail.store(late, Relaxed);

@@ -13,8 +13,8 @@
 //!    one-sided tests, as for `Same`; what is too small to matter is no finding, however sure it is.
 //! 2. [`Additive::No`] where Holm over all the sums of the run rejects at [`FALSE_ALARM_LEVEL`]: at most
 //!    5 % of runs in which everything adds up say even once that something doesn't.
-//! 3. [`Additive::Yes`] where the 95 % interval holds zero: they add up as far as can be seen. How far that
-//!    is, the interval tells; it must be shown beside.
+//! 3. [`Additive::Yes`] where the 95 % interval holds zero: they add up as far as can be seen. The interval
+//!    says how far that is, and must be shown beside the answer.
 //! 4. else [`Additive::CantTell`]: too few epochs for an interval or for Holm, or an interval that leaves
 //!    out zero as one in twenty does by chance.
 
@@ -67,7 +67,7 @@ pub enum Additive {
     Yes,
     /// They don't: what the one adds depends on the other.
     No,
-    /// The data does not tell.
+    /// The data does not resolve it.
     CantTell,
 }
 
@@ -150,7 +150,7 @@ mod tests {
     fn answers_in_their_order() {
         assert_eq!(answer(&sum(12, 0.05, 0.1, 0.0)), Additive::Yes);
         assert_eq!(answer(&sum(12, 3.0, 0.1, 0.0)), Additive::No);
-        // Surely there, and too small to matter.
+        // Significant, and too small to matter.
         assert_eq!(answer(&sum(12, 3.0, 0.1, 5.0)), Additive::Yes);
         assert_eq!(answer(&sum(12, 3.0, 0.1, f64::NAN)), Additive::No);
     }

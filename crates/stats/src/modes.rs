@@ -13,7 +13,7 @@ use crate::normal;
 use crate::pairwise::sorted;
 use crate::sample::median;
 
-/// Fewest epochs in which two modes can be told.
+/// Fewest epochs in which two modes can be distinguished.
 pub const MIN_EPOCHS: usize = 10;
 
 /// The smallest share of the epochs that is called a mode rather than outliers.

@@ -46,7 +46,7 @@ pub fn detectable(differences: &[f64], comparisons: usize) -> Option<f64> {
 /// effect of the size `effect`, in the same unit, in about three runs of four, while making
 /// `comparisons` comparisons. Time is this times the time of an epoch.
 ///
-/// `None` when the differences are too few to tell their spread, or `effect` is not above zero.
+/// `None` when the differences are too few to estimate their spread, or `effect` is not above zero.
 #[must_use]
 pub fn epochs_to_resolve(differences: &[f64], effect: f64, comparisons: usize) -> Option<usize> {
     let n = differences.iter().filter(|d| d.is_finite()).count();

@@ -11,7 +11,7 @@ use crate::spread::Spread;
 /// Trials in an epoch when nothing is known yet.
 pub const DEFAULT_TRIALS: usize = 3;
 
-/// Fewest trials in an epoch: two, or the spread within could not be told.
+/// Fewest trials in an epoch: two, because one would show no spread within the epoch.
 pub const MIN_TRIALS: usize = 2;
 
 /// Most trials in an epoch.

@@ -71,8 +71,8 @@ impl Spread {
 /// How much the machine moved with time: the relative standard deviation between epochs of a program
 /// that stayed loaded, from its trials by epoch. `None` below two epochs.
 ///
-/// Compared with [`Spread::epoch`] of the cases, it tells time from load: what is left of theirs when
-/// the squares are subtracted came with loading afresh.
+/// Compared with [`Spread::epoch`] of the cases, it separates time from load: what is left of theirs
+/// when the squares are subtracted came with loading afresh.
 #[must_use]
 pub fn sentinel_drift<E: AsRef<[f64]>>(epochs: &[E]) -> Option<f64> {
     match Spread::of(epochs) {

@@ -41,7 +41,7 @@ pub enum Verdict {
         /// The relative difference that would matter; 0.01 is 1 %.
         margin: f64,
     },
-    /// The run cannot tell.
+    /// The run does not resolve it.
     Unresolved {
         /// The relative effect that would have been found in about three runs of four; `None` where
         /// no effect of any size could have been found.

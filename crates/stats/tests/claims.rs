@@ -136,7 +136,7 @@ fn spread_is_taken_apart() {
     assert!((found.epoch - 0.01).abs() < 0.0025, "{found:?}");
     assert!((found.trial - 0.02).abs() < 0.002, "{found:?}");
 
-    // A sentinel that is loaded once has no epoch of its own: what it shows is the machine.
+    // A sentinel that is loaded once has no epochs: what it shows is the machine.
     let mut dice = Dice::new(21);
     let still: Vec<Vec<f64>> = (0..600)
         .map(|_| (0..3).map(|_| 50.0 + dice.normal()).collect())

@@ -1,5 +1,5 @@
-//! Simulated threads, each with a clock of its own, and the lines that they reach for. The one that is
-//! furthest behind goes on, so that all that happens, happens in order of time.
+//! Simulated threads, each with its own clock, and the lines that they access. The thread that is
+//! furthest behind runs next, so that everything happens in order of time.
 
 use core::{
     cell::{Cell, RefCell},
@@ -66,7 +66,7 @@ pub(super) struct Simulation {
 }
 
 impl Simulation {
-    /// Runs a body in so many threads, each on a CPU of its own, until all have returned. A body gets
+    /// Runs a body in so many threads, each on its own CPU, until all have returned. A body gets
     /// its world and the number of its thread. Nothing runs where there is no memory for their stacks.
     pub(super) fn run<F>(
         machine: &ModelMachine,

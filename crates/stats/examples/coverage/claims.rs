@@ -69,7 +69,7 @@ pub(crate) struct Coverage {
 /// The truth of a difference is the true ratio. The truth of a case's own value is the centre of its
 /// epoch medians over this run, had every epoch been drawn again without end: the median of averages of
 /// two draws, given how the machine's level moved during this run. An interval from one run cannot know
-/// more; where the level would be in another run is what the session spread tells.
+/// more; the session spread says where the level would be in another run.
 pub(crate) fn coverage(noise: Noise, epochs: usize, runs: usize, seed: u64) -> Coverage {
     const LEVELS: [f64; 4] = [1.0, 1.03, 0.98, 1.0];
     let bank = Bank::new(noise, LEVELS.len(), seed);
@@ -189,7 +189,7 @@ pub(crate) fn false_alarms(noise: Noise, comparisons: usize, runs: usize, seed: 
     }
 }
 
-/// How often an effect is found in a run of its own, when it is as large as another run with the same
+/// How often an effect is found in a separate run, when it is as large as another run with the same
 /// noise called `detectable`. One case has the effect, the others none.
 pub(crate) fn found_at_detectable(
     noise: Noise,

@@ -150,7 +150,7 @@ impl NoisyMachine {
         }
     }
 
-    /// What one trial adds of its own.
+    /// The noise that one trial adds.
     fn trial(&mut self) -> f64 {
         match self.noise {
             Noise::LogNormal => 1.0 + 0.02 * (0.7 * self.dice.normal()).exp(),
