@@ -1,6 +1,6 @@
-//! A known answer on a running server: what a program is busy for in each run, by the kernel's clock, is what the
-//! CPU time says. A program of its own, so that no other test runs beside it: where the CPUs are kept busy, spells are
-//! interrupted, and last longer by the kernel's clock than they take of a CPU.
+//! A known answer on a running server: the time for which a program is busy in each run, by the kernel's clock, is
+//! the CPU time that is measured. A separate program, so that no other test runs beside it: where the CPUs are kept
+//! busy, spells are interrupted, and last longer by the kernel's clock than they take of a CPU.
 
 #[path = "workload/definition.rs"]
 #[allow(dead_code, reason = "a part of it is used")]

@@ -123,7 +123,7 @@ fn main() -> ExitCode {
     let agent = cases.iter().find(|case| case["name"] == "agent");
     let agent = agent.expect("the agent's case");
     assert_eq!(agent["status"], "ok", "{agent}");
-    // Each epoch has an agent of its own, and each window is another one of it.
+    // Each epoch has its own agent, and each window is another one of it.
     let epochs = agent["secondary"]["windows"].as_array().expect("epochs");
     assert!(epochs.len() >= 2, "{epochs:?}");
     for windows in epochs {

@@ -111,7 +111,7 @@ fn what_is_not_here_says_why_and_where_it_is() {
         "run attach --case fentry/* --case fsession/empty --case raw_tp/empty --quick --out x.json",
     );
     assert_eq!(said.code, Some(0), "{said:?}");
-    // Either this kernel has them, or their reasons are told.
+    // Either this kernel has them, or the reasons are printed.
     for way in ["fentry", "fsession"] {
         assert!(said.out.contains(way), "{way}: {}", said.out);
     }

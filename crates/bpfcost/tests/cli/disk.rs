@@ -8,8 +8,8 @@ use crate::{
     tool::Tool,
 };
 
-/// Mounts a small disk that no one else sees, fills it in the middle of a run, makes room again, and
-/// continues until one more epoch is measured whole. What is to be looked at is copied out of it, for it goes with the shell.
+/// Mounts a small disk that no one else sees, fills it in the middle of a run, makes room again, and continues until
+/// one more epoch is measured whole. Copies the results off the disk, which goes with the shell.
 const SCRIPT: &str = r#"
 mkdir disk && mount -t tmpfs -o size=1200k none disk || exit 99
 $BPFCOST run xdp-lb --case pass-non-ip --seed 7 --time 300s --out disk/x.json >table 2>said &

@@ -1,7 +1,7 @@
 //! The pages of the documentation: each link leads somewhere, each page is in the index, and each command that is marked
 //! as runnable runs.
 //!
-//! A block of commands that begins with "```sh run" is run, line by line, in a folder of its own, in which `docs` and
+//! A block of commands that begins with "```sh run" is run, line by line, in a separate folder, in which `docs` and
 //! `experiments` are those of the repository. Links into the web are not followed: tests must pass without a network.
 
 use std::{

@@ -12,7 +12,7 @@ fn a_reader_that_goes_away_is_no_mistake() {
         "--help",
         "run xdp-lb --dry-run",
     ] {
-        // The left side's exit code, told by stderr, since the pipe's is that of `true`.
+        // The left side's exit code goes to stderr, since the pipe's is that of `true`.
         let said = tool.shell(&format!(
             "{{ sleep 0.1; $BPFCOST {command}; echo \"code $?\" >&2; }} | true"
         ));

@@ -11,8 +11,8 @@ use crate::{
 /// A user who owns nothing.
 const NOBODY: u32 = 65534;
 
-/// Runs it as that user with these capabilities alone, as setpriv(1) writes them. A user who has none
-/// anyway runs it as it is.
+/// Runs it as that user with only these capabilities, in the syntax of setpriv(1). A user who has
+/// none anyway runs it directly.
 pub(crate) fn nobody(tool: &Tool, capabilities: &str, line: &str) -> Option<Said> {
     let binary = tool.path("bpfcost-copy");
     // The build folder may be closed to others.

@@ -1,4 +1,4 @@
-//! The binary with a home of its own, and what it said.
+//! The binary with its own home, and its output.
 
 use std::{
     fs,

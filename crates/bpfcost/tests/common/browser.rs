@@ -38,7 +38,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts it with a profile of its own.
+    /// Starts it with its own profile.
     pub fn start(chromium: &Path) -> Result<Self> {
         let profile = tempfile::tempdir()?;
         // Chromium takes commands on descriptor 3 and answers on 4: the shell moves our pipes there.

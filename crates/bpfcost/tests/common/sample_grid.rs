@@ -39,7 +39,7 @@ const BODIES: [(&str, f64); 5] = [
     ("stack", 1_860.0),
 ];
 
-/// Drivers and what an event of theirs costs by itself.
+/// Drivers, and the cost of their event alone.
 const DRIVERS: [(&str, f64); 4] = [
     ("helper", 21.0),
     ("kfunc", 27.0),

@@ -195,7 +195,7 @@ fn redis(
     })
 }
 
-/// A record of a workload; `cost` tells what a case costs without a probe, and how much more with its own.
+/// A record of a workload; `cost` returns the cost of a case without a probe, and how much its own probe adds.
 fn build(
     text: &str,
     epochs: usize,
@@ -257,7 +257,7 @@ fn plan(experiment: &Workload, budget: Option<f64>) -> Plan {
     }
 }
 
-/// A window: with a probe, all is `share` dearer; throughput falls by half of that.
+/// A window: with a probe, everything costs `share` more; throughput falls by half of that.
 fn trial(case: &Case, base: f64, share: f64, off: f64) -> Trial {
     let probed = case
         .factors

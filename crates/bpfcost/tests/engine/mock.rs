@@ -147,7 +147,7 @@ impl Mock {
         }
     }
 
-    /// Runs it, with everything that was told.
+    /// Runs it; returns all events too.
     pub(crate) fn run(&self, plan: &Plan) -> (Result<Measurements, Error>, Vec<Event>) {
         self.resume(plan, Measurements::new(plan))
     }

@@ -98,7 +98,7 @@ fn a_fault_that_is_no_fault_is_refused() {
 }
 
 /// Mounts a small disk that no one else sees, on which the guest's folder lies, and fills it in the
-/// middle of a run. What is to be looked at is copied out of it, for it goes with the shell.
+/// middle of a run. Copies the results off the disk, which goes with the shell.
 const FULL: &str = r#"
 mkdir disk && mount -t tmpfs -o size=12m none disk || exit 99
 TMPDIR=$PWD/disk $BPFCOST $ARGS --out x.json >table 2>said &

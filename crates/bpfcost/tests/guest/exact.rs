@@ -17,7 +17,7 @@ use crate::{
     visit::{Visit, assert_nothing_left, says},
 };
 
-/// Runs it in a guest of its own; the record.
+/// Runs it in its own guest, and returns the record.
 #[track_caller]
 fn counted(line: &str, kernel: &str) -> Record {
     counted_with(line, kernel, "{}")

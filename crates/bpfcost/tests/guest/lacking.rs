@@ -96,7 +96,7 @@ fn kvm_that_hangs_is_found_out_once() {
         "{first}"
     );
     let second = runs();
-    // It is known now, and told, but not tried again.
+    // It is known now, and reported, but not tried again.
     assert!(second.contains("KVM does not work here"), "{second}");
     assert!(!second.contains("with KVM"), "{second}");
 }

@@ -60,7 +60,7 @@ fn there(kernel: &str) -> Result<(), String> {
     says(&format!("run xdp-lb --on vm:{kernel} --dry-run"))
 }
 
-/// What the program said where it did not do as it was told.
+/// The program's output where it failed.
 fn says(line: &str) -> Result<(), String> {
     let tool = Tool::new();
     let said = visit::command(&tool, line).output();

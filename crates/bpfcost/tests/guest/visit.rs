@@ -18,8 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// One of the cheapest cases.
 pub(crate) const QUICK: &str = "run ladder --quick --seed 7 --case added-10";
 
-/// The command line with a home of its own, but with this user's kernels and programs, and what is known
-/// of KVM.
+/// The command line with its own home, but with this user's kernels and programs, and what is known of KVM.
 pub(crate) fn command(tool: &Tool, line: &str) -> Command {
     let home = |name: &str, below: &str| {
         let set = env::var_os(name).map(PathBuf::from);
@@ -138,7 +137,7 @@ pub(crate) fn refused(tool: &Tool, line: &str, hooks: &str, words: &[&str]) -> S
     said
 }
 
-/// The processes that have something to do with this home, by what they were told or by their environment.
+/// The processes that have to do with this home, by their arguments or by their environment.
 pub(crate) fn processes(tool: &Tool) -> Vec<String> {
     let scratch = tool.path("scratch").display().to_string();
     fs::read_dir("/proc")

@@ -98,7 +98,7 @@ fn nothing_is_left_to_do(tool: &Tool) {
     assert_eq!(next.err, "", "{next:?}");
 }
 
-/// Waits until nothing is written down that is to be put back.
+/// Waits until no note about a setting to restore is left.
 #[track_caller]
 fn until_no_notes(tool: &Tool) {
     let begun = Instant::now();
@@ -154,7 +154,7 @@ fn a_sysctl_after_a_kill() {
     let setting = "/proc/sys/kernel/perf_event_paranoid";
     tool.write("paranoid", "2\n");
     let probe = format!("process:echo 4 > {setting}; exec sleep 1234");
-    // In a mount namespace of its own, so that the machine's is not touched.
+    // In a separate mount namespace, so that the machine's is not touched.
     let mut command = tool.wrapped("unshare", "--mount sh -c");
     command
         .arg(format!("mount --bind paranoid {setting} && exec \"$@\""))

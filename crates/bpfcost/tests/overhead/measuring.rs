@@ -104,7 +104,7 @@ pub(crate) fn run(tool: &Tool, words: &[&str]) -> Command {
     command
 }
 
-/// What such a run says that ends by itself.
+/// The output of such a run that ends without a signal.
 pub(crate) fn says(tool: &Tool, words: &[&str]) -> Said {
     said(&run(tool, words).output().expect("the binary runs"))
 }

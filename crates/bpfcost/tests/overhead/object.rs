@@ -15,7 +15,7 @@ SEC("xdp") int packets(void *context) { return 2; }
 SEC("tracepoint/no_such/event") int nowhere(void *context) { return 0; }
 "#;
 
-/// Tells each system call to a ring buffer, which it would have pinned by its name, and to a perf buffer.
+/// Sends each system call to a ring buffer, which it would pin by its name, and to a perf buffer.
 const TALKATIVE: &str = r#"
 #define SEC(name) __attribute__((section(name), used))
 char LICENSE[] SEC("license") = "GPL";

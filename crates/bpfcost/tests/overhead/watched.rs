@@ -40,7 +40,7 @@ impl Drop for Service {
     }
 }
 
-/// Tells ever more operations: a thousand each time it is asked, but one while the file `on` is there.
+/// Prints a growing number of operations: a thousand more each time it runs, but one more while the file `on` exists.
 const OPS: &str = "step=1000; [ -e on ] && step=1; n=$(($(cat n 2>/dev/null || echo 0) + step)); echo $n > n; \
                    echo did $n";
 

@@ -17,7 +17,7 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use bpfcost::record::Record;
 use serde_json::json;
 
-/// A started browser, or `None` with the reason told.
+/// A started browser; `None` where there is none, with the reason printed.
 fn start() -> Option<Browser> {
     let Some(chromium) = browser::find() else {
         crate::require::skip("there is no Chromium in /usr/bin/chromium or BPFCOST_CHROMIUM");

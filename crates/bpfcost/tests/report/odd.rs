@@ -152,7 +152,7 @@ fn hostile_text() {
             problem.detail = text.to_owned();
         }
     }
-    // JSON escapes by itself; everything else must.
+    // serde_json escapes; every other format must escape itself.
     check(&record);
     for width in [0, 1, 20, 60, 300] {
         let _ = views::verbose(

@@ -190,7 +190,7 @@ fn rates_are_a_multiplication() {
     let share = rate::share(case, &record, 200e3).unwrap();
     assert!((share.value - 0.0064).abs() < 0.0001, "{share:?}");
     assert!((share.value - 200e3 * net.value.unwrap() / 1e9).abs() < 1e-12);
-    // By the dearer end.
+    // By the upper end of the interval.
     let most = rate::most(case, &record, 0.01).unwrap();
     assert!((most - 0.01 * 1e9 / net.ci95.unwrap()[1]).abs() < 1e-6);
     assert!(most < 0.01 * 1e9 / net.value.unwrap());

@@ -1,5 +1,5 @@
-//! Workloads as their user meets them: the binary, definitions of its own, real servers and clients. Nothing here
-//! asks how long something takes.
+//! Workloads as their user meets them: the binary, the user's own definitions, real servers and clients. Nothing
+//! here asks how long something takes.
 
 #[path = "../common/kept.rs"]
 #[allow(dead_code, reason = "a part of it is used")]

@@ -1,4 +1,4 @@
-//! A variant with a server of its own: both run at once, and each window meets its own.
+//! A variant with its own server: both run at once, and each window uses its own.
 
 use std::{collections::BTreeSet, fs};
 

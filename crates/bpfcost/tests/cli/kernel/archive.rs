@@ -117,7 +117,7 @@ impl<'a> Archive<'a> {
         ));
     }
 
-    /// A kernel as it is packaged until Linux 6, and the package that leads to it.
+    /// A kernel in the packaging of Linux up to 6, and the package that leads to it.
     pub(crate) fn kernel(&mut self, release: &str, version: &str) {
         let name = format!("linux-image-{release}");
         let files = [

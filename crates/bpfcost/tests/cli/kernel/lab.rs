@@ -1,4 +1,4 @@
-//! The binary with a store and a system of its own.
+//! The binary with its own store and system.
 
 use std::{
     fs,

@@ -127,7 +127,7 @@ fn by_https_whoever_signed_it() {
     assert_served(&server, &report, 200);
 }
 
-/// A redis of its own, gone with it.
+/// A redis for this test, killed with it.
 struct Redis(Child);
 
 impl Drop for Redis {
@@ -139,7 +139,7 @@ impl Drop for Redis {
 
 #[test]
 fn by_redis() {
-    // A port that is free at the moment: redis takes none by itself.
+    // A port that is free now: redis cannot choose one itself.
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .expect("a port")
