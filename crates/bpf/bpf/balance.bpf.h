@@ -138,8 +138,8 @@ struct packet {
 };
 
 /*
- * Deliberate faults, each a wrong datapath of its own that validation must catch. The
- * argument is a constant wherever it is passed: the right datapath holds no trace of it.
+ * Deliberate faults: each makes a wrong datapath that validation must catch. The argument is a
+ * constant wherever it is passed: the right datapath holds no trace of it.
  */
 enum fault {
 	FAULT_NONE,

@@ -1,4 +1,4 @@
-//! An empty program. `bpf_stats` charges a part of its own clock reads to every program; the run time of this
+//! An empty program. `bpf_stats` charges part of its clock reads to every program; the run time of this
 //! program is that part.
 
 use std::{
@@ -23,7 +23,7 @@ pub const NAME: &CStr = c"bpfcost_idle";
 #[derive(Debug)]
 pub struct Idle(OwnedFd);
 
-/// What came of some runs of it.
+/// The result of some runs of it.
 #[derive(Clone, Copy, Debug)]
 pub struct IdleRuns {
     /// How long all of them took, with what the system call needs around them.

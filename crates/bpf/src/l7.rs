@@ -210,7 +210,7 @@ impl L7 {
         Ok(())
     }
 
-    /// Takes in the calls that are there.
+    /// Reads the calls that are there.
     pub fn take(&self) -> Result<()> {
         self.ring
             .consume()

@@ -25,7 +25,7 @@ pub(crate) fn map(map: &impl MapCore, name: &'static str) -> Result<MmapMut> {
     .map_err(map_failed(name, "mapping it"))
 }
 
-/// Writes an array's entries from the first on; values beyond its end are passed over.
+/// Writes an array's entries from the first on; values beyond its end are ignored.
 pub(crate) fn fill<T: Plain>(
     target: &MapMut<'_>,
     name: &'static str,

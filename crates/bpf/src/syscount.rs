@@ -63,7 +63,7 @@ pub struct SyscallCounts {
     pub entered: u64,
     /// Runs of the program where they end.
     pub left: u64,
-    /// Calls that were not counted: no room, or the program was passed over.
+    /// Calls that were not counted: no room, or the program was skipped.
     pub lost: u64,
 }
 

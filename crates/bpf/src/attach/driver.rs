@@ -207,7 +207,7 @@ pub struct BatchRequest {
     pub after_tick: bool,
 }
 
-/// What came of a batch.
+/// The result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchResult {
     /// Events that were timed: as many as asked for, or more where they come in sets.

@@ -57,7 +57,7 @@ const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 const LOCKED_DOWN: &str =
     "the kernel is in lockdown: boot without lockdown=confidentiality, or measure in a guest";
 
-/// What came of asking.
+/// The kernel's answer to a probe.
 enum Support {
     There,
     No(KernelRefusal),

@@ -39,7 +39,7 @@ impl Event {
         let mut refused = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..TRIES {
             let count = MADE.fetch_add(1, Ordering::Relaxed);
-            // The file of missed events lists it by its name alone, without its group.
+            // kprobe_profile lists it by its name alone, without its group.
             let name = format!("{GROUP}_{}_{count}", process::id());
             let tracefs = MountedFs::new("tracefs")?;
             let line = format!("{kind}:{GROUP}/{name} {function}");
@@ -70,8 +70,7 @@ impl Event {
         text.trim().parse().map_err(io::Error::other)
     }
 
-    /// Calls that it missed since it was made: for want of an instance, or as another kprobe was being
-    /// handled on that CPU.
+    /// Calls that it missed since it was made: no free instance, or another kprobe was being handled on that CPU.
     pub(in crate::attach) fn missed(&self) -> io::Result<u64> {
         let profile = fs::read_to_string(self.tracefs.path("kprobe_profile"))?;
         missed(&profile, &self.name).ok_or_else(|| io::ErrorKind::NotFound.into())

@@ -34,7 +34,7 @@ pub(super) const HERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2,
 pub(super) const THERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 2), 9);
 const NETWORK_BITS: u8 = 24;
 
-/// How long packets may be under way after a batch. A softirq that was put off waits for its thread's turn.
+/// How long packets may be under way after a batch. A deferred softirq waits for its thread's turn.
 const ARRIVAL: Duration = Duration::from_millis(500);
 
 /// The kind of veth that a driver needs.
