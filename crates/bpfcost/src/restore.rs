@@ -87,7 +87,7 @@ impl SavedState {
         })
     }
 
-    /// How a sysctl is now; `None` where there is none of that name.
+    /// The current value of a sysctl; `None` where there is none of that name.
     pub fn of_setting(name: &str) -> Option<Self> {
         Some(SavedState::Setting {
             name: name.to_owned(),

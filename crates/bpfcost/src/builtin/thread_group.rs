@@ -32,8 +32,8 @@ const NAP: Duration = Duration::from_micros(100);
 /// What a thread's stack takes: they call little, and there may be thousands.
 const STACK_BYTES: usize = 256 << 10;
 
-/// What a thread takes in all, at most. Where a thread finds no memory once it runs, the program ends with
-/// it, so it is asked for before.
+/// Maximum memory of a thread. A thread that finds no memory once it runs ends the program, so memory is
+/// checked before.
 const THREAD_BYTES: usize = 2 * STACK_BYTES;
 
 /// Threads that are about to begin.
@@ -142,7 +142,7 @@ impl Drop for PanicGuard<'_> {
 }
 
 impl ThreadGroup<'_> {
-    /// Does `work` on each thread; what came of it, in their order.
+    /// Does `work` on each thread; returns the results in their order.
     pub(super) fn work<T: Send>(self, work: impl Fn(&Member) -> T + Sync) -> Result<Vec<T>, Fault> {
         let ThreadGroup {
             cpus,

@@ -48,7 +48,7 @@ pub(super) trait Observer {
     fn disturbed(&mut self, disturbance: &Disturbance) -> Result<()>;
 }
 
-/// What came of measuring.
+/// The result of measuring.
 pub(super) struct Outcome {
     pub(super) measured: Measurements,
     pub(super) disturbance: Disturbance,
@@ -350,7 +350,7 @@ fn inside(target: &str, failure: Failure) -> anyhow::Error {
     anyhow::Error::new(failure).context(format!("in the guest {target}"))
 }
 
-/// Times the epochs of a guest whose own clock counts instructions, and jumps while the guest waits.
+/// Times the epochs of a guest whose clock counts instructions, and jumps while the guest waits.
 struct Stopwatch(Instant);
 
 impl Stopwatch {

@@ -76,7 +76,7 @@ impl Progress {
         }
     }
 
-    /// Takes in what happened, and shows it where it is time.
+    /// Takes an event, and shows it when it is time.
     pub(super) fn show(&mut self, event: &Event) {
         let spent = self.earlier_s + self.begun.elapsed().as_secs_f64();
         let doing = match event {

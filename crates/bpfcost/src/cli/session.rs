@@ -198,8 +198,7 @@ impl Session {
         })
     }
 
-    /// Measures, with every event in the journal: what came of it, and why the journal could not be
-    /// written.
+    /// Measures, with every event in the journal. Returns the result, and why the journal could not be written.
     fn measure(
         &mut self,
         mut place: Place,

@@ -36,7 +36,7 @@ pub(super) struct Connection {
     waits: bool,
 }
 
-/// What came of a connection's turn.
+/// The result of a connection's turn.
 pub(super) enum ConnectionEvent {
     /// Nothing new.
     Waits,
@@ -202,7 +202,7 @@ pub(super) fn tls() -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-/// Takes any certificate; that its owner speaks is checked all the same.
+/// Accepts any certificate; the signature is still checked.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! The loop: sends what is due where a connection is free, and takes in answers, until nothing is left.
+//! The loop: sends what is due where a connection is free, and reads responses, until nothing is left.
 
 use std::{
     num::NonZeroU64,

@@ -20,7 +20,7 @@ const PERCENTILES: [(&str, f64); 8] = [
     ("p999", 0.999),
 ];
 
-/// What came of a load: what `bpfcost load` prints.
+/// The result of a load: what `bpfcost load` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// Requests that were sent and answered.

@@ -57,7 +57,7 @@ impl ResponseParser {
         }
     }
 
-    /// Takes in what came.
+    /// Adds bytes that were received.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<Option<Response>> {
         if self.held.is_empty() {
             return self.advance(bytes);

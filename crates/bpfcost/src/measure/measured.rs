@@ -93,7 +93,7 @@ impl Measurements {
         }
     }
 
-    /// Takes in what happened. An index that the plan does not have is passed over.
+    /// Applies an event. An index that the plan does not have is skipped.
     pub fn apply(&mut self, event: &Event) {
         match event {
             Event::Unsupported { case, reason } => {

@@ -125,7 +125,7 @@ pub fn needs(spec: &Spec) -> Result<Vec<Feature>> {
     Ok(needs.collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// Why this kernel has not what a built-in probe is for, where it hasn't.
+/// Returns why this kernel does not support a built-in probe, or `None`.
 pub fn absent(spec: &Spec) -> Result<Option<String>> {
     let reasons = built_in(spec).map(|(one, arguments)| (one?.absent)(arguments));
     Ok(reasons

@@ -37,7 +37,7 @@ impl Loading {
         }
     }
 
-    /// Looks again, after a moment: what these processes have loaded, once that has not changed for a while.
+    /// Looks again, after a moment: returns what these processes have loaded, once that is stable.
     pub(super) fn look(&mut self, pids: &[u32]) -> Option<Vec<u32>> {
         sleep(LOOK);
         let programs = self.programs_of(pids);

@@ -70,7 +70,7 @@ impl SessionFile {
         &self.path
     }
 
-    /// What is known of a machine; `None` where `self-test` has not run on it.
+    /// The spread known for a machine; `None` where `self-test` has not run on it.
     pub fn load(&self, machine: &Machine) -> Result<Option<SessionSpread>, FileError> {
         Ok(self.read()?.machines.remove(&key(machine)))
     }

@@ -114,7 +114,7 @@ pub(super) fn judged(old: Vec<Estimate>, new: Vec<Estimate>, spread: f64, family
 }
 
 /// Several sessions of a side as one, its interval widened by the spread between sessions; both
-/// shrink with the number of sessions. Sessions that are not above zero throughout are passed over.
+/// shrink with the number of sessions. Sessions that are not above zero throughout are skipped.
 pub(super) fn pooled(sessions: &[Estimate], spread: f64) -> Vec<Estimate> {
     /// Half the width of a 95 % interval of the normal distribution, in standard deviations.
     const Z: f64 = 1.959_963_984_540_054;

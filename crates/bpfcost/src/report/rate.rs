@@ -16,7 +16,7 @@ use crate::{
 /// Nanoseconds of a core in a second.
 const CORE_NS: f64 = 1e9;
 
-/// What is asked.
+/// The rate and the budget that were asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EventLoad {
     /// Events a second.

@@ -17,7 +17,7 @@ use crate::{
     tool::{Said, Tool, said},
 };
 
-/// Does `work` while a program of this process runs; what came of it, and how often the program ran.
+/// Does `work` while a program of this process runs; returns its result, and how often the program ran.
 fn while_it_runs<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let program = Idle::load().expect("a program");
     let (over, runs) = (AtomicBool::new(false), AtomicU64::new(0));

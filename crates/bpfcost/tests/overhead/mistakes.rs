@@ -1,4 +1,4 @@
-//! What is asked wrongly, or can't be had: each is an error with a way out, and nothing is left.
+//! Wrong or impossible requests: each is an error with a way out, and nothing is left.
 
 use crate::{measuring::says, object::compiled, require, tool::Tool};
 

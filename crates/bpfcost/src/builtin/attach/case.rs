@@ -54,7 +54,7 @@ fn taxed(body: Body) -> bool {
 }
 
 impl AttachCase {
-    /// What a case means; `None` where it is none of this experiment.
+    /// What a case means; `None` where it is not one of this experiment.
     pub(super) fn of(case: &Case) -> Option<Self> {
         let factor = |name: &str| case.factors.get(name).map(String::as_str);
         let driver = Driver::ALL

@@ -170,7 +170,7 @@ impl AttachEpoch {
         Ok(before)
     }
 
-    /// What came of a batch.
+    /// The result of a batch.
     fn proof(
         &mut self,
         way: AttachCase,

@@ -63,7 +63,7 @@ pub struct AttachParts {
     pub kernel_empty: Option<CostEstimate>,
     /// Bodies that ran with `bpf_stats` too.
     pub sums: Vec<PartsSum>,
-    /// What it passed over, where it may.
+    /// Calls that the mechanism skipped, and runs for other functions, where it has them.
     pub passed: Option<OtherRuns>,
 }
 
@@ -76,16 +76,16 @@ pub struct PartsSum {
     pub total: CostEstimate,
     /// What that is beyond mechanism, body and tax.
     pub residual: CostEstimate,
-    /// Whether it is nothing.
+    /// Whether that is zero.
     pub adds_up: Additive,
     /// The body by the kernel's own account, without the reading of its clock.
     pub kernel: Option<CostEstimate>,
 }
 
-/// What a mechanism passed over, and ran beside.
+/// Calls that a mechanism skipped, and runs for other functions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct OtherRuns {
-    /// Calls that it passed over, an event.
+    /// Calls that it skipped, an event.
     pub missed_per_event: f64,
     /// Runs for other functions, an event.
     pub others_per_event: f64,

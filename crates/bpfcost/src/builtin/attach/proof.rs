@@ -12,7 +12,7 @@ use crate::experiment::{Batch, Problem, differs};
 
 /// Nanoseconds a run by the kernel's own account, where `bpf_stats` is on and all runs are the driver's.
 pub const KERNEL_NS: &str = "kernel_ns";
-/// Calls that the mechanism says it passed over, an event, where all functions are attached to.
+/// Calls that the mechanism reports as skipped, an event, where it is attached to all functions.
 pub const MISSED: &str = "missed";
 /// Runs for functions other than the target, an event, likewise. Both have in them what the system calls
 /// around a batch add.
@@ -88,7 +88,7 @@ impl AttachProof {
                 Body::Stack => differs("a stack was found", true, seen.stack_id >= 0 && self.left > 0, "the body did not leave the expected result"),
             })
             .or_else(|| {
-                // Attached to all functions, some run inside others, and are passed over.
+                // Attached to all functions, some run inside others, and are skipped.
                 let missed = if everywhere { 0 } else { self.missed };
                 differs("missed events", 0, missed, "the mechanism reports that it missed events")
             })

@@ -213,7 +213,7 @@ fn finding((row, sum): (&AttachParts, &PartsSum), parts: &Parts, unit: Unit) -> 
     Some(Note::new(Tone::Open, format!("{case}: {finding}.")))
 }
 
-/// What a mechanism passed over.
+/// Calls that a mechanism skipped.
 fn passed(row: &AttachParts) -> Option<Note> {
     let passed = row.passed?;
     let [others, missed] = [passed.others_per_event, passed.missed_per_event]

@@ -93,7 +93,7 @@ pub(super) struct CallThreads {
     cpus: Vec<u32>,
 }
 
-/// What came of calls.
+/// The result of some calls.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CallResult {
     /// Calls of all threads that returned as they should.

@@ -120,7 +120,7 @@ impl ServerInstance {
     }
 }
 
-/// What is asked for from outside.
+/// The order for load from outside.
 fn order(context: &RunContext, warm_up: bool) -> LoadOrder {
     LoadOrder {
         factors: context.factors.clone(),

@@ -52,8 +52,8 @@ pub struct AgentInfo {
     pub idle: bool,
 }
 
-/// How often an agent takes in what comes without waking it: to be woken for each event would cost the server,
-/// whose CPU has to do it, more than many an event itself.
+/// How often an agent polls its events: waking it for each would cost the server, whose CPU does the waking,
+/// often more than the event itself.
 const EVERY: Duration = Duration::from_millis(5);
 
 /// The agent that a BPF object has: no built-in probe, which is what the others are.

@@ -133,8 +133,8 @@ pub fn parts(records: &[Record]) -> Vec<ReportPart<'_>> {
 }
 
 impl<'a> Matrix<'a> {
-    /// The records of one experiment; `None` where they have fewer than two targets. Nor for a workload: what a server
-    /// takes in one run is not compared with what it takes in another, and what probes add is shown by each record.
+    /// The records of one experiment; `None` where they have fewer than two targets, or are of a workload: what a
+    /// server takes is not compared between runs, and each record shows what probes add.
     pub fn new(records: &[&'a Record]) -> Option<Self> {
         if records
             .iter()

@@ -20,7 +20,7 @@ pub struct Console {
 }
 
 impl Console {
-    /// Takes in what was read, whole lines or not.
+    /// Adds output that was read, whole lines or not.
     pub fn feed(&mut self, bytes: &[u8]) {
         for byte in bytes {
             match byte {

@@ -63,7 +63,7 @@ impl Monitor {
         }
     }
 
-    /// Asks again and again until `field` of the answer is none of these; that.
+    /// Asks until `field` of the answer is none of these, and returns it.
     pub(super) fn ask_until_not(
         &mut self,
         command: &str,

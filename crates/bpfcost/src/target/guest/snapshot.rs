@@ -53,7 +53,7 @@ impl Snapshot {
         ))))
     }
 
-    /// The words by which QEMU takes it back; `None` where there is none.
+    /// QEMU's arguments to restore it; `None` where there is none.
     pub(super) fn incoming(&self, folder: &Path) -> Option<[String; 2]> {
         let file = fs::File::open(&self.0).ok()?;
         symlink(&self.0, folder.join(LINK)).ok()?;

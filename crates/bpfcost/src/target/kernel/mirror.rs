@@ -109,7 +109,7 @@ mod tests {
             assert_eq!(of(codename).uri, "http://me:secret@sid.invalid/debian");
             assert_eq!(of(codename).shown, "http://sid.invalid/debian");
         }
-        // A suite of another distribution is none of Debian's.
+        // A suite of another distribution is not Debian's.
         let noble = sid.replace("sid\t", "noble\t");
         assert_eq!(choose(&noble, None), None);
     }

@@ -36,7 +36,7 @@ impl Reading {
         self.exact.unwrap_or(self.ops as f64)
     }
 
-    /// What came of several runs of a client in one window: operations together, of all else the mean.
+    /// The reading of several runs of a client in one window: the sum of operations, the mean of everything else.
     pub(super) fn together(runs: &[Reading]) -> Self {
         let mean = |counts: fn(&Reading) -> &BTreeMap<String, f64>| {
             let mut means = BTreeMap::new();

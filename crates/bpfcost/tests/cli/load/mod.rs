@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::tool::Tool;
 
-/// What came of a load.
+/// The result of a load.
 fn load(line: &str) -> Value {
     let answer = Tool::new().answers(&format!("load {line}"));
     serde_json::from_str(&answer).expect("JSON")

@@ -34,7 +34,7 @@ pub(super) struct ExchangeCounts {
     pub(super) statuses: [u64; 6],
 }
 
-/// What was asked for, and what came of it.
+/// A request and its result.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub(super) struct Endpoint {
     pub(super) method: String,

@@ -40,8 +40,8 @@ pub(super) enum SkipReason {
 }
 
 impl Flow {
-    /// Takes in a call that moved `length` bytes, which begin with `payload`; `parse` is handed what may be the
-    /// head of a message, with its beginning from calls before.
+    /// Adds a call that moved `length` bytes, which begin with `payload`; `parse` gets what may be the head of
+    /// a message, with its beginning from earlier calls.
     pub(super) fn take(
         &mut self,
         payload: &[u8],
