@@ -237,7 +237,7 @@ impl SideLevel {
     }
 }
 
-/// Estimates as logs; those that are not above zero throughout are passed over.
+/// Estimates as logs; those that are not above zero throughout are skipped.
 fn logs(side: &[Estimate]) -> Vec<Estimate> {
     side.iter()
         .filter(|e| e.low > 0.0 && e.low <= e.value && e.value <= e.high && e.high.is_finite())

@@ -14,7 +14,7 @@ const DRIVER: f64 = 5.0;
 const BODY: f64 = 20.0;
 const TAX: f64 = 35.0;
 
-/// What came of the runs.
+/// The result of the runs.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Answers {
     /// Share of runs in which a sum that adds up was said not to.
