@@ -1,7 +1,7 @@
 //! Suggests a name for a mistyped one.
 
 /// How alike two names must be for one to be suggested for the other (Jaro–Winkler, 0 to 1).
-const ALIKE: f64 = 0.6;
+const ALIKE: f64 = 0.7;
 
 /// ` (did you mean NAME?)`, or nothing where no name is near.
 pub(crate) fn suggest<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> String {

@@ -17,8 +17,8 @@ use crate::{
 ///
 /// Each side is a record, or a folder of records of the same thing. Two runs differ by more than their intervals show.
 /// With one record a side, bpfcost widens the intervals by the spread between sessions that `self-test` measured: run
-/// that first. For workloads, it compares what each probe adds. The gate fails (exit code 1) only if a case certainly
-/// costs more, and by more than the threshold.
+/// that first. For workloads, it compares what each probe adds. The gate fails (exit code 1) only if a case costs
+/// more beyond noise, and by more than the threshold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bpfcost compare before.json after.json\n  \
     bpfcost compare main/ branch/ --threshold 2% --format junit")]

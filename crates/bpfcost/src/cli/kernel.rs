@@ -48,14 +48,14 @@ enum Command {
     /// Add the newest kernel of a Debian suite, or a kernel image
     ///
     /// A suite's kernel is fetched through apt from the Debian mirror in this system's package sources; signatures are
-    /// checked, the system is not changed, and no root is needed. The download takes about 100 MB, and 600 MB of disk
-    /// meanwhile. An image is copied, with its modules if they are in ../lib/modules/RELEASE or /lib/modules/RELEASE.
+    /// checked, the system is not changed, and no root is needed. It downloads about 100 MB, and needs 600 MB of free
+    /// disk while it runs. An image is copied, with its modules if they are in ../lib/modules/RELEASE or /lib/modules/RELEASE.
     #[command(
         after_help = "Examples:\n  bpfcost kernel add bookworm trixie sid   Linux 6.1, 6.12, the newest\n  \
                             bpfcost kernel add ./arch/x86/boot/bzImage"
     )]
     Add {
-        /// A suite (bookworm, trixie, sid or another of the mirror), or the path of an image
+        /// A suite (bookworm, trixie, sid or another of the mirror), or the path of an image, with a /
         #[arg(required = true, value_name = "SUITE|PATH")]
         what: Vec<String>,
     },

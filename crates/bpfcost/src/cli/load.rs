@@ -60,7 +60,7 @@ fn pace(args: &Args) -> Result<Pace> {
     };
     if !(1.0..=MOST_REQUESTS).contains(&requests.round()) {
         return Err(usage(format!(
-            "these options make {requests} requests; the range is 1 to {MOST_REQUESTS}"
+            "these options make {requests} requests; the range is 1 to {MOST_REQUESTS}\n  Change --rate, --seconds or --requests"
         )));
     }
     Ok(pace)

@@ -45,15 +45,15 @@ pub(super) struct Options {
     /// Take a rough measurement: short batches, few epochs
     #[arg(long)]
     pub(super) quick: bool,
-    /// Stop after this time [default: 60s]
+    /// Stop after this time [default: 60s, or longer if the first result needs it]
     ///
     /// With neither --time nor --precision, a run stops after 60s, or when every interval is within ±1%. Exact targets
-    /// ignore both: they run as many loads as their counts need.
+    /// ignore both: they repeat until their counts are known.
     #[arg(long, value_name = "TIME", value_parser = parse::time, allow_hyphen_values = true)]
     pub(super) time: Option<Duration>,
     /// Stop when every interval is within ± this share of its value
     ///
-    /// An interval of ±0.1 ns is always narrow enough.
+    /// Intervals below ±0.1 ns count as narrow enough.
     #[arg(long, value_name = "PERCENT", value_parser = parse::precision, allow_hyphen_values = true)]
     pub(super) precision: Option<f64>,
     /// Give a factor other values, e.g. threads=1,3,16 [repeatable]
@@ -66,7 +66,7 @@ pub(super) struct Options {
     /// Default: one CPU; all CPUs for kretprobe and pool. In a guest these are the guest's CPUs.
     #[arg(long, value_name = "LIST", hide_short_help = true)]
     pub(super) cpus: Option<String>,
-    /// Draw every order and every packet from this seed
+    /// Draw every random order and packet from this seed; the same seed repeats them
     ///
     /// Default: a new seed for each run; 1 on exact targets.
     #[arg(long, value_name = "N", hide_short_help = true)]

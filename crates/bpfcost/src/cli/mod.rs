@@ -55,8 +55,8 @@ Start with:
   bpfcost report RECORD -o report.html   the result as a page
 
 Exit codes:
-  0 done   1 a comparison failed its gate   2 wrong usage or input
-  3 a case was invalid   4 the machine lacks what was asked   130 interrupted";
+  0 done   1 a gate or the self-test failed, or --abort-above ended the run   2 wrong usage or input
+  3 a case was invalid   4 the machine lacks something that is needed   130 interrupted";
 
 #[derive(Debug, Subcommand)]
 enum Command {

@@ -61,8 +61,8 @@ Examples:
 pub(super) struct Args {
     /// FILE.bpf.o, NAME.service, builtin:NAME, process:COMMAND, or a command like bpftrace
     ///
-    /// FILE.bpf.o[:PROGRAM] is a BPF object, or one program of it. A helper process drains its ring and perf buffers;
-    /// the helper's CPU time is reported as the tool's. NAME.service is a systemd unit. builtin:NAME is a probe that
+    /// FILE.bpf.o[:PROGRAM] is a BPF object, or one program of it. A helper process reads and
+    /// discards what it writes to ring and perf buffers; the helper's CPU time counts as the probe's. NAME.service is a systemd unit. builtin:NAME is a probe that
     /// bpfcost brings. process:COMMAND is a tool without BPF. Anything else is a command that loads BPF programs.
     /// 'A + B' joins probes into one; NAME=PROBE names a probe.
     #[arg(value_name = "PROBE", required = true)]
@@ -81,7 +81,7 @@ pub(super) struct Args {
     /// is one operation per run. It is not run by a shell: for loops and pipes write "sh -c '…'".
     #[arg(long, value_name = "CMD", help_heading = SUBJECT)]
     client: Option<String>,
-    /// Measure on a workload of `bpfcost list`, or of a FILE.toml of yours
+    /// Measure on a built-in workload (`bpfcost list`), or on your FILE.toml
     #[arg(long, value_name = "NAME|FILE", help_heading = SUBJECT)]
     workload: Option<String>,
     /// Measure on a service or process that is running; it is not restarted
@@ -89,17 +89,18 @@ pub(super) struct Args {
     watch: Option<String>,
     /// With --watch: a command that prints the service's operation count
     ///
-    /// Default: compare its CPU usage.
+    /// Without it, the service's CPU time per second is compared.
     #[arg(long, value_name = "CMD", help_heading = SUBJECT)]
     ops: Option<String>,
-    /// Also compare a number of the output: this pattern's capture group
+    /// Also compare a number that this pattern finds in the output [repeatable]
     ///
     /// A regular expression with one capture group. With --ops, it picks the operation count.
     #[arg(long, value_name = "REGEX", help_heading = SUBJECT)]
     metric: Vec<String>,
     /// With --watch: detach when operations cost this much more
     ///
-    /// Also when the machine spends this share of a CPU more than without the probe.
+    /// The probe is also detached if the whole machine uses this share of one CPU more than without it. Without --ops, CPU
+    /// time per second counts.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     #[arg(help_heading = SUBJECT)]
     abort_above: Option<f64>,
@@ -111,13 +112,14 @@ pub(super) struct Args {
 }
 
 /// The heading of the options that say what the probe is measured on.
-const SUBJECT: &str = "What it is measured on (one of these)";
+const SUBJECT: &str =
+    "What the probe is measured on: one of COMMAND, --server, --workload, --watch";
 
 const ON: &str = "Where: host or vm:KERNEL [repeatable]\n\nvm:KERNEL is a guest with that kernel; see `bpfcost kernel list`.";
 const SET: &str = "Give a factor of the workload other values, e.g. size=1k [repeatable]\n\n\
     `bpfcost list WORKLOAD` shows the factors.";
-const TIME: &str = "Stop after this time, but not before 10 epochs\n\n\
-    An epoch is one start of the server. With neither --time nor --precision: 60s, or when every interval is within ±1%.";
+const TIME: &str = "Stop after this time; it must allow 10 epochs\n\n\
+    An epoch is one start of the server. Without --time and --precision, a run takes as long as 10 epochs need, at least 60s.";
 const PRECISION: &str = "Stop when every interval is within ± this share of its value";
 
 /// The four forms.

@@ -31,7 +31,7 @@ pub(super) fn precision(text: &str) -> Result<f64, String> {
     let value = share(text)?;
     if value < FINEST {
         return Err(format!(
-            "no run reaches that, not in a year; ask for {:.4}% at the finest, better for 0.1%",
+            "no run gets that precise; the limit is {:.4}%, and 0.1% is a good choice",
             100.0 * FINEST
         ));
     }
@@ -144,7 +144,7 @@ mod tests {
     fn precisions_that_no_run_reaches() {
         assert_eq!(precision("0.1%"), Ok(0.001));
         let error = precision("0.00001%").expect_err("too fine");
-        assert!(error.contains(" 0.0001% at the finest"), "{error}");
+        assert!(error.contains("the limit is 0.0001%"), "{error}");
         assert!(precision("0%").is_err());
     }
 

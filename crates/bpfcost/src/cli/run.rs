@@ -51,15 +51,14 @@ pub(super) struct Args {
     #[arg(required_unless_present_any = ["resume", "with", "server", "client", "watch", "command"])]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
-    /// Measure only matching cases, and the harness's own cost [repeatable]
+    /// Measure only matching cases, and the loop around them [repeatable]
     #[arg(long = "case", value_name = "GLOB")]
     cases: Vec<String>,
     /// Show the share of a core that this rate takes, e.g. 200k/s (attach, map)
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
-    /// Show which comparisons stay within this relative cost
-    ///
-    /// Of attach and map, show the highest rate that this share of one core allows.
+    /// Show which comparisons stay within this relative cost; for attach and map, the highest
+    /// event rate within this share of a core
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
     /// Continue a run that ended early, `bpfcost overhead` included

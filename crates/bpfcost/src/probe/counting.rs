@@ -82,7 +82,7 @@ impl CounterSpec {
         let work = match work.as_str() {
             "null" => CounterBody::Null,
             "map" => CounterBody::Map,
-            other => bail!("builtin:event has no work {other}\n  Use null or map"),
+            other => bail!("builtin:event has no program body {other}\n  Use null or map"),
         };
         let named = if method.takes_tracepoints() {
             event.len() == 2
@@ -149,7 +149,7 @@ impl CounterSpec {
 }
 
 fn usage_of_event() -> &'static str {
-    "builtin:event needs a kind, an event and a work, as in\n  \
+    "builtin:event needs a kind, an event and a program body (null or map), as in\n  \
      builtin:event:tracepoint:sock:sock_recv_length:null or builtin:event:fentry:udp_recvmsg:map"
 }
 
@@ -214,7 +214,7 @@ mod tests {
         ] {
             let told = told(text);
             assert!(
-                told.contains("no work") || told.contains("needs a kind"),
+                told.contains("no program body") || told.contains("needs a kind"),
                 "{text}: {told}"
             );
         }

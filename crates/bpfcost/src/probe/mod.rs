@@ -80,7 +80,10 @@ pub(crate) fn there(spec: &Spec) -> Result<()> {
     spec.parts().iter().try_for_each(|part| match part {
         Spec::BuiltIn { .. } => check_built_in(part),
         Spec::Object { path, .. } if !path.is_file() => {
-            bail!("there is no file {}", path.display())
+            bail!(
+                "there is no file {}\n  Check the path, or compile it: clang -g -O2 -target bpf -c FILE.bpf.c",
+                path.display()
+            )
         }
         Spec::Unit(name) => crate::restore::SavedState::of_unit(name).map(drop),
         Spec::Command(command) | Spec::Process(command) => command::there(command),

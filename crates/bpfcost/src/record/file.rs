@@ -34,7 +34,7 @@ pub enum FileError {
     Write(PathBuf, #[source] io::Error),
     /// There is nothing of that name.
     #[error(
-        "there is no file or folder {0}; a run prints the path of its record, and --out FILE sets it"
+        "there is no file or folder {0}\n  A run prints the path of its record; --out FILE sets it"
     )]
     Missing(PathBuf),
     /// It can't be read.
@@ -67,7 +67,7 @@ pub enum FileError {
     NotJson(PathBuf),
     /// JSON, and something else.
     #[error(
-        "{0} is JSON but not a bpfcost record: {1}; name a file that `bpfcost run --out FILE` wrote"
+        "{0} is JSON but not a bpfcost record: {1}\n  Name a file that `bpfcost run --out FILE` wrote"
     )]
     NotARecord(PathBuf, String),
     /// A run that did not finish.

@@ -37,8 +37,7 @@ pub enum JournalError {
     Read(PathBuf, #[source] io::Error),
     /// There is none.
     #[error(
-        "there is no journal {0}: nothing to resume. A completed run removes its journal; start anew without \
-         --resume"
+        "there is nothing to resume: no journal {0}\n  A finished run removes its journal: start a new run without --resume"
     )]
     Missing(PathBuf),
     /// It was killed before its first line was whole.

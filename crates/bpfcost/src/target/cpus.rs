@@ -55,7 +55,7 @@ fn number(text: &str, part: &str) -> Result<u32, CpuError> {
     match u32::try_from(value) {
         Ok(cpu) if cpu <= MOST => Ok(cpu),
         _ => Err(CpuError(format!(
-            "CPU {value} is above Linux's limit ({MOST})"
+            "CPU {value} is above Linux's limit ({MOST})\n  Choose a CPU of this machine: lscpu"
         ))),
     }
 }

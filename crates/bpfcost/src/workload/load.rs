@@ -96,8 +96,8 @@ impl<'a> LoadClient<'a> {
         let took = took(&runs);
         if took < SHORTEST {
             return Err(Error::Client(format!(
-                "the client {} took {:.1} ms, and a load below {} ms is not distinguishable from \
-                 program startup\n  Give it more to do",
+                "the client {} took {:.1} ms; below {} ms, most of it is program startup\n  \
+                 Make it do more: more requests, or a longer time",
                 context.command(&self.client.command)?.join(" "),
                 took.as_secs_f64() * 1e3,
                 SHORTEST.as_millis()
@@ -176,7 +176,7 @@ impl RunningClient<'_> {
             Ok(duration) => duration.unwrap_or(all),
             Err(_) => {
                 return Err(failed(
-                    &format!("the client {command} reports no possible time"),
+                    &format!("the client {command} reports a time that is not possible"),
                     &printed,
                 ));
             }

@@ -80,7 +80,7 @@ impl Network {
                 } = outside::END;
                 let card = Card::up(mac, address, bits);
                 return card.map(|card| Network(NetworkKind::Card(card))).context(
-                    "the guest cannot be reached from outside: its kernel needs virtio_net",
+                    "the guest cannot be reached from outside: its kernel needs virtio_net (Debian's kernels have it)",
                 );
             }
             Path::Loopback => Link::Loopback,

@@ -38,7 +38,7 @@ impl Definition {
     pub fn read(file: &Path) -> Result<Self, Error> {
         let file_name = file.display();
         let text = fs::read_to_string(file)
-            .map_err(|error| Error::Definition(format!("cannot read {file_name}: {error}")))?;
+            .map_err(|error| Error::Definition(format!("cannot read {file_name}: {error}\n  Check the path; built-in workloads: bpfcost list")))?;
         Definition::parse(&text).map_err(|DefinitionProblem { line, what }| {
             Error::Definition(format!("{file_name}:{line}: {what}"))
         })

@@ -102,7 +102,7 @@ impl Server {
             if begun.elapsed() > self.within {
                 let lacks = match (listens, self.port) {
                     (false, Some(port)) => format!("it does not listen on port {port}"),
-                    _ => "it has not printed a match of ready.output".to_owned(),
+                    _ => "its output does not match ready.output".to_owned(),
                 };
                 return Err(Error::Server(format!(
                     "the server {} is not ready after {} s: {lacks}\n{}",

@@ -108,7 +108,7 @@ fn numbers_that_make_no_sense() {
         ("100%", "below 100%"),
         ("5", "write 5%"),
         ("fine", "write a percentage"),
-        ("0.00000001%", "no run reaches that"),
+        ("0.00000001%", "no run gets that precise"),
     ] {
         tool.refuses(
             &format!("run xdp-lb --precision {precision}"),

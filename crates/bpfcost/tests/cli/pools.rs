@@ -110,7 +110,11 @@ fn settings_are_answered_before_anything_runs() {
         tool.refuses(&format!("run pool {asked}"), 2, &[words]);
     }
     let refused = "xdp-lb has no factor that can be set";
-    tool.refuses("run xdp-lb --set entries=5", 2, &[refused, "bpfcost list xdp-lb"]);
+    tool.refuses(
+        "run xdp-lb --set entries=5",
+        2,
+        &[refused, "bpfcost list xdp-lb"],
+    );
     tool.refuses("run --resume x.json --set threads=1", 2, &["--set"]);
     assert_eq!(tool.names(), [""; 0]);
 }

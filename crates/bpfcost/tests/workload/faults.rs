@@ -62,7 +62,7 @@ fn a_client_that_is_of_no_use() {
         CLIENT,
         ("ops =", r#"seconds = "did 1(0)00 things", ops ="#),
         2,
-        &["took 0.0 ms", "below 50 ms", "Give it more to do"],
+        &["took 0.0 ms", "below 50 ms", "Make it do more"],
     );
     refuses(
         CLIENT,
@@ -96,7 +96,7 @@ fn a_server_that_does_not_start() {
         4,
         &[
             "is not ready after 0.3 s",
-            "it has not printed a match of ready.output",
+            "its output does not match ready.output",
         ],
     );
 }

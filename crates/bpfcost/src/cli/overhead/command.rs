@@ -103,11 +103,13 @@ fn server(command: &str) -> Result<ServerSpec> {
 fn split(option: &str, command: &str) -> Result<Vec<String>> {
     match shlex::split(command) {
         Some(words) if words.iter().any(|word| shell_syntax(word)) => Err(usage(format!(
-            "{option} is not run by a shell: {command}\n  For loops, pipes and redirections write: {option} \"sh -c '…'\""
+            "{option} is not run by a shell: {command}\n  Loops, pipes and redirections need a shell: {option} \"sh -c '…'\""
         ))),
         Some(words) if !words.is_empty() => Ok(words),
         Some(_) => Err(usage(format!("{option} is empty\n  Name a program"))),
-        None => Err(usage(format!("{option} has an unclosed quote: {command}"))),
+        None => Err(usage(format!(
+            "{option} has an unclosed quote: {command}\n  Close it"
+        ))),
     }
 }
 

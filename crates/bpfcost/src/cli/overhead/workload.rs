@@ -39,8 +39,8 @@ pub(super) fn definition(name: &str) -> Result<Definition> {
     let Some(definition) = description.subject.workload() else {
         let names = names();
         return Err(usage(format!(
-            "{name} is not a workload{}\n  Workloads: {}, or a FILE.toml of yours. For a command: \
-             bpfcost overhead PROBE -- {name} …",
+            "{name} is not a workload{}\n  Workloads: {}, or your FILE.toml\n  \
+             To measure a command: bpfcost overhead PROBE -- {name} …",
             suggest(name, names.iter().map(String::as_str)),
             names.join(", ")
         )));

@@ -20,7 +20,7 @@ pub(in crate::probe) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let (path, program) = match arguments {
         [path] => (path, None),
         [path, program] => (path, Some(program.as_str())),
-        _ => bail!("it takes a file, and the name of a program"),
+        _ => bail!("write FILE.bpf.o or FILE.bpf.o:PROGRAM"),
     };
     Ok(Box::new(ObjectAgent {
         object: UserObject::load(path.as_ref(), program)?,

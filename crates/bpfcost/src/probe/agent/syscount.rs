@@ -146,8 +146,8 @@ impl Agent for SyscountAgent {
         };
         if asked.len() > MOST_PROCESSES && self.filter != Filter::All {
             bail!(
-                "builtin:syscount watches at most {MOST_PROCESSES} processes, and the server has \
-                 {}",
+                "builtin:syscount watches at most {MOST_PROCESSES} processes, and the server has {}\n  \
+                 Use builtin:syscount:all",
                 asked.len()
             );
         }

@@ -109,7 +109,7 @@ impl GuestSpec {
                 Ok(self.adjusted(words, tools))
             }
             None => Err(GuestError::Lacking(format!(
-                "virtme-ng cannot compose a guest with {}: {}",
+                "virtme-ng cannot set up a guest with {}: {}\n  Check the kernel: bpfcost kernel list",
                 self.kernel.image.display(),
                 last_line(&String::from_utf8_lossy(&output.stderr))
             ))),
