@@ -41,7 +41,7 @@ fn programs_that_are_missing_are_named_with_a_way_to_get_them() {
     program(&tool, "qemu-system-aarch64", "#!/bin/sh\necho QEMU\n");
     refuses(&["virtme-ng", "scripts/setup.sh run", "pip install"]);
     program(&tool, "virtme-run", "#!/bin/sh\necho broken >&2\nexit 3\n");
-    refuses(&["virtme-ng cannot compose a guest", "broken"]);
+    refuses(&["virtme-ng cannot set up a guest", "broken"]);
 }
 
 /// Devices with a /dev/kvm that can be opened, whether or not there is one here.
