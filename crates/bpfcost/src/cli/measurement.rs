@@ -10,7 +10,7 @@ use anyhow::Result;
 
 pub(super) use self::plan::{once, plans};
 use super::{
-    exit::{Exit, lacking},
+    exit::Exit,
     interrupt,
     output::{answer, note},
     parse, place,
@@ -42,6 +42,9 @@ pub(super) struct Options {
     /// `bpfcost kernel list`. Several targets are shown side by side.
     #[arg(long, value_name = "TARGET", default_value = "host")]
     pub(super) on: Vec<String>,
+    /// Measure only matching cases, and the loop around them [repeatable]
+    #[arg(long = "case", value_name = "GLOB")]
+    pub(super) cases: Vec<String>,
     /// Take a rough measurement: short batches, few epochs
     #[arg(long)]
     pub(super) quick: bool,
@@ -145,20 +148,6 @@ pub(super) fn run(
         }
     }
     finish(options, load, ended, None)
-}
-
-/// Refuses a case that this kernel cannot have.
-pub(super) fn supported(experiment: &dyn Experiment, plan: &Plan) -> Result<()> {
-    for case in &plan.cases {
-        if let Some(reason) = experiment.unsupported(case)? {
-            return Err(lacking(format!(
-                "{}: {reason}\n  Run it on a kernel that supports it: --on vm:KERNEL (see bpfcost \
-                 kernel list)",
-                case.name
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Shows the results of the runs, and returns how they ended. `error` is why the last one has no record.

@@ -138,13 +138,21 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The command line as text; words that are not Unicode as near as they can be shown.
+fn words() -> Vec<String> {
+    let words = std::env::args_os().skip(1);
+    words
+        .map(|word| word.to_string_lossy().into_owned())
+        .collect()
+}
+
 /// What to do where the words of a probe stand alone.
 const QUOTE: &str =
     "Write a probe that is a command as one word: bpfcost overhead \"bpftrace -e '…'\" …";
 
 /// Whether an unknown option follows the name of a tool, as in `overhead bpftrace -e …`.
 fn unquoted(error: &clap::Error) -> bool {
-    let mut words = std::env::args().skip(1);
+    let mut words = words().into_iter();
     let overhead = words.next().as_deref() == Some("overhead");
     let option = error.get(ContextKind::InvalidArg).map(ToString::to_string);
     let before: Vec<String> = words

@@ -11,13 +11,14 @@ use anyhow::Result;
 
 use self::variants::variants;
 use super::{
-    exit::{Exit, usage},
+    exit::{Exit, lacking, usage},
     measurement::{self, Options},
     parse, place,
 };
 use crate::{
     builtin::workload::Workload,
     experiment::Experiment,
+    measure::Plan,
     probe,
     process::program::find,
     report::rate::EventLoad,
@@ -39,6 +40,7 @@ const QUICK_WINDOW_MS: u64 = 300;
 #[command(
     override_usage = USAGE,
     mut_arg("on", |on| on.help("Where: host or vm:KERNEL [repeatable]").long_help(ON)),
+    mut_arg("cases", |cases| cases.hide_short_help(true).help("Measure only matching cases [repeatable]")),
     mut_arg("cpus", |cpus| cpus.hide(true)),
     mut_arg("seed", |seed| seed.help("Draw every order from this seed").long_help(None)),
     mut_arg("set", |set| set.hide_short_help(true).help("Give a factor of the workload other values").long_help(SET)),
@@ -61,10 +63,10 @@ Examples:
 pub(super) struct Args {
     /// FILE.bpf.o, NAME.service, builtin:NAME, process:COMMAND, or a command like bpftrace
     ///
-    /// FILE.bpf.o[:PROGRAM] is a BPF object, or one program of it. A helper process reads and
-    /// discards what it writes to ring and perf buffers; the helper's CPU time counts as the probe's. NAME.service is a systemd unit. builtin:NAME is a probe that
-    /// bpfcost brings. process:COMMAND is a tool without BPF. Anything else is a command that loads BPF programs.
-    /// 'A + B' joins probes into one; NAME=PROBE names a probe.
+    /// FILE.bpf.o[:PROGRAM] is a BPF object, or one program of it. A helper process reads and discards what it writes to
+    /// ring and perf buffers; the helper's CPU time counts as the probe's. NAME.service is a systemd unit. builtin:NAME
+    /// is a probe that bpfcost brings. process:COMMAND is a tool without BPF. Anything else is a command that loads BPF
+    /// programs. 'A + B' joins probes into one; NAME=PROBE names a probe.
     #[arg(value_name = "PROBE", required = true)]
     probes: Vec<String>,
     /// Measure on this command and its arguments: one run is one operation
@@ -119,7 +121,8 @@ const ON: &str = "Where: host or vm:KERNEL [repeatable]\n\nvm:KERNEL is a guest 
 const SET: &str = "Give a factor of the workload other values, e.g. size=1k [repeatable]\n\n\
     `bpfcost list WORKLOAD` shows the factors.";
 const TIME: &str = "Stop after this time; it must allow 10 epochs\n\n\
-    An epoch is one start of the server. Without --time and --precision, a run takes as long as 10 epochs need, at least 60s.";
+    An epoch is one start of the server. Without --time and --precision, a run stops after 60s, or \
+    when every interval is within ±1%, but not before 10 epochs.";
 const PRECISION: &str = "Stop when every interval is within ± this share of its value";
 
 /// The four forms.
@@ -135,11 +138,11 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let definition = definition(args)?;
     let experiment =
         || -> Result<Box<dyn Experiment>> { Ok(Box::new(Workload::of(definition.clone()))) };
-    let plans = measurement::plans(options, &[], experiment, args.budget, &host)?;
+    let plans = measurement::plans(options, experiment, args.budget, &host)?;
     if !options.dry_run {
         for (experiment, plan) in plans.iter().filter(|(_, plan)| plan.target == "host") {
             place::able(&host, &**experiment)?;
-            measurement::supported(&**experiment, plan)?;
+            supported(&**experiment, plan)?;
         }
     }
     let load = EventLoad {
@@ -147,6 +150,20 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         budget: args.budget,
     };
     measurement::run(options, load, plans, &host)
+}
+
+/// Refuses a probe that this kernel cannot have.
+fn supported(experiment: &dyn Experiment, plan: &Plan) -> Result<()> {
+    for case in &plan.cases {
+        if let Some(reason) = experiment.unsupported(case)? {
+            return Err(lacking(format!(
+                "{}: {reason}\n  Run it on a kernel that supports it: --on vm:KERNEL (see bpfcost \
+                 kernel list)",
+                case.name
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// The workload that the command line describes.
@@ -240,7 +257,6 @@ fn matching(args: &Args) -> Result<()> {
         "--abort-above": args.abort_above.is_some() && !watch => "needs --watch: a server that is started for the measurement has no users to protect";
         "--metric": !args.metric.is_empty() && workload => "reads the output of your command; a workload has its own numbers";
         "--metric": !args.metric.is_empty() && watch && args.ops.is_none() => "reads the output of --ops, which is missing";
-        "--server": args.server.is_some() && (workload || watch) => "needs --client or a command after --";
         "--server": args.server.is_some() && args.client.is_none() && args.command.is_empty() => "needs a load: --client CMD, or a command after --";
         "--client": args.client.is_some() && !args.command.is_empty() => "and a command after -- are two loads: keep one";
         "--client": args.client.is_some() && args.server.is_none() => "needs --server; without a server, write the command after --";

@@ -51,9 +51,6 @@ pub(super) struct Args {
     #[arg(required_unless_present_any = ["resume", "with", "server", "client", "watch", "command"])]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
-    /// Measure only matching cases, and the loop around them [repeatable]
-    #[arg(long = "case", value_name = "GLOB")]
-    cases: Vec<String>,
     /// Show the share of a core that this rate takes, e.g. 200k/s (attach, map)
     #[arg(long, value_name = "RATE", value_parser = parse::rate, allow_hyphen_values = true)]
     rate: Option<f64>,
@@ -111,13 +108,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let mut plans = Vec::new();
     for name in &args.experiments {
         let experiment = || select::experiment(name);
-        plans.extend(measurement::plans(
-            options,
-            &args.cases,
-            experiment,
-            args.budget,
-            &host,
-        )?);
+        plans.extend(measurement::plans(options, experiment, args.budget, &host)?);
     }
     answerable(args, &plans)?;
     measurement::run(options, load, plans, &host)

@@ -1,8 +1,11 @@
 //! Mistakes on the command line: each gets a sentence that says what, why and what next, and 2.
 
-use std::fs;
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt as _};
 
-use crate::{require, sample_parts, sample_record, tool::Tool};
+use crate::{
+    require, sample_parts, sample_record,
+    tool::{Tool, said},
+};
 
 #[test]
 fn names_that_do_not_exist() {
@@ -96,6 +99,27 @@ fn rates_of_what_has_none() {
     assert_eq!(said.code, Some(0), "{said:?}");
     let page = fs::read_to_string(tool.path("page.html")).expect("the page");
     assert!(page.contains("CPU of one core at 200k") && page.contains("insn are not ns"));
+}
+
+/// Where the answer quotes the command line, too.
+#[test]
+fn words_that_are_no_text() {
+    let tool = Tool::new();
+    let word = OsStr::from_bytes(b"\xff\xfe");
+    for (line, after, expected) in [
+        ("run", None, "UTF-8"),
+        ("overhead", None, "UTF-8"),
+        (
+            "run --with x --out",
+            Some("redis"),
+            "Type: bpfcost overhead x --out",
+        ),
+    ] {
+        let output = tool.command(line).arg(word).args(after).output();
+        let said = said(&output.expect("the binary runs"));
+        assert_eq!(said.code, Some(2), "{said:?}");
+        said.complains(&[expected]);
+    }
 }
 
 #[test]

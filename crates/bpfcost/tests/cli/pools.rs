@@ -88,6 +88,18 @@ fn a_run_that_was_killed_goes_on_with_the_same_settings() {
     assert!(journal.contains(r#""objects":"3""#), "settings are kept");
 }
 
+/// One CPU has no other to change a line in turn with.
+#[test]
+fn a_run_of_which_nothing_is_supported_says_so() {
+    let tool = Tool::new();
+    let line = "run pool --quick --cpus 0 --out x.json --case line/near";
+    let said = tool.says(line);
+    assert_eq!(said.code, Some(4), "{said:?}");
+    let said =
+        tool.says(&format!("{line} --case line/own --out y.json").replace("--out x.json ", ""));
+    assert_eq!(said.code, Some(0), "one of two is measured: {said:?}");
+}
+
 #[test]
 fn settings_are_answered_before_anything_runs() {
     let tool = Tool::new();

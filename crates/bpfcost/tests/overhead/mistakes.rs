@@ -78,6 +78,25 @@ fn one_form_at_a_time() {
     }
 }
 
+/// Cases are picked as with `run`.
+#[test]
+fn some_of_the_cases() {
+    let tool = Tool::new();
+    let line = "overhead a=builtin:nothing b=builtin:nothing --dry-run";
+    let all = tool.answers(&format!("{line} -- true"));
+    let some = tool.answers(&format!("{line} --case a -- true"));
+    assert!(
+        all.contains("\n  a against off") && all.contains("\n  b against off"),
+        "{all}"
+    );
+    assert!(
+        some.contains("\n  a against off") && !some.contains("\n  b"),
+        "{some}"
+    );
+    let line = format!("{line} --case c -- true");
+    tool.refuses(&line, 2, &["no case of true matches c"]);
+}
+
 /// How it was written until `overhead` became a command.
 #[test]
 fn the_former_form_answers_with_the_one_of_now() {

@@ -2,11 +2,60 @@
 //! none of them.
 
 use crate::common::{sample_changes, sample_record, views};
-use bpfcost::report::{compare, style::Style};
+use bpfcost::{
+    measure::Warning,
+    record::{Disturbance, Machine},
+    report::{compare, style::Style},
+    target,
+};
 
 #[test]
 fn table() {
     insta::assert_snapshot!(views::table(&sample_record::flawed(), Style::default()));
+}
+
+/// Of many warnings a short view has two: the experiment's own, and the first of those about the machine.
+#[test]
+fn the_warnings_that_matter_most_are_shown() {
+    let machine = Machine {
+        governor: Some("powersave".to_owned()),
+        clocksource: "hpet".to_owned(),
+        virtualised: Some("KVM".to_owned()),
+        other_tracers: vec!["tracer".to_owned()],
+        jit: true,
+        ..Machine::default()
+    };
+    let disturbance = Disturbance {
+        capacity_ms: 100.0,
+        wall_ms: 100.0,
+        steal_ms: 50.0,
+        other_cpu_ms: 50.0,
+        migrations: 1000,
+        mhz: Some([1000.0, 3000.0]),
+        ..Disturbance::default()
+    };
+    let mut record = sample_record::clean();
+    record.warnings = target::warnings(&machine, &disturbance);
+    assert_eq!(record.warnings.len(), 8, "{:?}", record.warnings);
+    // The last one seen, and no less important for that.
+    record
+        .warnings
+        .push(Warning::new("no-verdict", "nothing is compared"));
+    let table = views::table(&record, Style::default());
+    let lines: Vec<&str> = table
+        .lines()
+        .filter(|line| line.starts_with("warning: "))
+        .collect();
+    assert_eq!(lines.len(), 2, "{table}");
+    assert_eq!(lines[0], "warning: nothing is compared");
+    assert!(lines[1].contains("the hypervisor took"), "{table}");
+    // Seven warnings, and what the first table says beyond its two captions.
+    assert!(
+        table.contains(" more notes, and all cases and columns: --verbose"),
+        "{table}"
+    );
+    let all = views::verbose(&record, Style::default());
+    assert_eq!(all.matches("warning: ").count(), 9, "{all}");
 }
 
 #[test]

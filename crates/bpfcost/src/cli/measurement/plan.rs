@@ -31,7 +31,6 @@ const EXACT_SEED: u64 = 1;
 /// A plan for each target, complete before anything is measured. `experiment` makes the experiment afresh.
 pub(in crate::cli) fn plans(
     options: &Options,
-    globs: &[String],
     experiment: impl Fn() -> Result<Box<dyn Experiment>>,
     budget: Option<f64>,
     host: &Host,
@@ -68,7 +67,7 @@ pub(in crate::cli) fn plans(
                 cpus.len()
             )));
         }
-        let (cases, pairs) = select::cases(&*experiment, globs, options.quick)?;
+        let (cases, pairs) = select::cases(&*experiment, &options.cases, options.quick)?;
         let default = options.time.is_none() && options.precision.is_none() && !options.quick;
         let time = options.time.or(default.then_some(DEFAULT_TIME));
         let declared = Plan::of(description);

@@ -1,10 +1,8 @@
 //! The options about probes that `run` had before `bpfcost overhead` was a command: refused, with what to type now.
 
-use std::env;
-
 use anyhow::Result;
 
-use crate::cli::exit::usage;
+use crate::cli::{exit::usage, words};
 
 /// They parse, so that the answer can show the whole command line as it is written now.
 #[derive(Debug, clap::Args)]
@@ -41,10 +39,9 @@ impl Moved {
         if options.iter().all(|one| one.is_none()) && lists.iter().all(|one| one.is_empty()) {
             return Ok(());
         }
-        let words: Vec<String> = env::args().skip(1).collect();
         Err(usage(format!(
             "probes on a server or a command are measured by `bpfcost overhead`\n  Type: {}",
-            rewritten(&words, experiments)
+            rewritten(&words(), experiments)
         )))
     }
 }
