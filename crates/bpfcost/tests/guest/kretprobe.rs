@@ -72,8 +72,19 @@ fn accounts_for_all_calls(record: &Record, lacks: Option<&str>) {
                 );
                 with_misses += usize::from(lacking > 0.0);
             }
-            (Some("kprobe" | "fexit"), _) => {
-                assert!(missed.iter().all(|share| *share == 0.0), "{name}")
+            (Some("kprobe"), _) => {
+                assert!(
+                    missed.iter().all(|share| *share == 0.0),
+                    "{name}: {missed:?}"
+                );
+            }
+            // That hits and misses are all calls is proved by the status. Some are missed on kernels that preempt
+            // the program, but never as many as where instances do not suffice.
+            (Some("fexit"), _) => {
+                assert!(
+                    missed.iter().all(|share| *share < 0.5),
+                    "{name}: {missed:?}"
+                );
             }
             (Some("kretprobe"), _) if lacking == 0.0 => {
                 assert!(missed.iter().all(|share| *share == 0.0), "{name}");
