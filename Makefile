@@ -2,7 +2,7 @@
 # Nothing here runs cargo as root; only what measures does, through sudo where that is needed.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build run report atlas test soak miri tsan bench lint clean
+.PHONY: help setup build run report atlas test mutants soak miri tsan bench lint clean
 
 # The compiler of BPF C; build.rs reads it, and takes clang-19 by itself.
 export CLANG ?= clang-19
@@ -50,6 +50,11 @@ test: export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 1)
 test: ## Run all tests, the privileged ones as root
 	@scripts/setup.sh test
 	$(RUNNER) cargo test --workspace --locked
+
+mutants: ## Make every BPF program wrong in every small way, and count what the checks catch (OF="map.bpf.c jhash.h:56")
+	@scripts/setup.sh test
+	cargo build --locked --package bpfcost --features mutants --example mutants
+	$(AS_ROOT) $(TARGET_DIR)/debug/examples/mutants $(OF)
 
 soak: ## Interrupt 10^9 pairs of each pool, and count the objects (5 minutes)
 	BPFCOST_SOAK=1000000000 cargo test --locked -p bpfcost-pool --test soak -- --nocapture

@@ -47,6 +47,11 @@ fn main() {
         {
             panic!("bpf/{name}.bpf.c: {error:?}");
         }
+        if env::var_os("CARGO_FEATURE_MUTANTS").is_some() {
+            let skeleton = out.join(format!("{name}.skel.rs"));
+            let text = fs::read_to_string(&skeleton).expect("the skeleton was just written");
+            fs::write(&skeleton, replaceable(name, &text)).expect("OUT_DIR can be written");
+        }
     }
     for (list, text) in [
         ("skeletons.rs", skeletons(&names)),
@@ -54,6 +59,16 @@ fn main() {
     ] {
         fs::write(out.join(list), text).expect("OUT_DIR can be written");
     }
+}
+
+/// A skeleton that asks `mutant` for its object.
+fn replaceable(name: &str, skeleton: &str) -> String {
+    let built = "ConfigBuilder::new(&DATA)";
+    assert!(skeleton.contains(built), "{name}: another kind of skeleton");
+    skeleton.replace(
+        built,
+        &format!("ConfigBuilder::new(crate::mutant::object(\"{name}\", &DATA))"),
+    )
 }
 
 /// Everything in `bpf/`, in the order of names.

@@ -147,6 +147,7 @@ enum fault {
 	FAULT_NO_COUNTER, /* a forgotten counter */
 	FAULT_UDP_EXPIRED, /* every UDP entry counts as expired */
 	FAULT_RING_SLOT, /* the slot beside the right one */
+	FAULT_NO_FLOOD_CHECK, /* new connections are not counted */
 };
 
 static __always_inline void count(void *map, __u32 index)
@@ -290,7 +291,7 @@ static __always_inline long new_real(void *lru, const struct packet *packet, con
 	count(&counters, LB_LRU_MISSES);
 	if (packet->flow.protocol == IPPROTO_TCP)
 		count(&counters, LB_TCP_MISSES);
-	flooded = is_flood(now);
+	flooded = fault != FAULT_NO_FLOOD_CHECK && is_flood(now);
 	if (flooded)
 		count(&counters, LB_FLOODS);
 	slot = hash_flow(packet) % LB_RING_SIZE;

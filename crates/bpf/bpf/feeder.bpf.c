@@ -24,6 +24,7 @@ struct task_struct {
 } __attribute__((preserve_access_index));
 
 struct feeder_reading {
+	__u64 run; /* at which it was read, counted from 0 */
 	__u64 clock;
 	__u64 ticks; /* of the timer */
 	__u64 waits; /* of the thread that runs this */
@@ -62,6 +63,7 @@ int feed(struct xdp_md *ctx)
 	__u64 run = frames++;
 
 	if (run == first) {
+		before.run = run;
 		before.arrivals = arrivals;
 		before.waits = waits();
 		before.ticks = bpf_jiffies64();
@@ -71,6 +73,7 @@ int feed(struct xdp_md *ctx)
 		after.ticks = bpf_jiffies64();
 		after.waits = waits();
 		after.arrivals = arrivals;
+		after.run = run;
 	} else if (run == 0 && after_tick) {
 		wait_for_tick();
 	}

@@ -62,6 +62,12 @@ struct task_value {
 	__u64 rest[VALUE_WORDS - 1];
 } task_value;
 
+/*
+ * Whether storage is made before a batch of misses, untimed, so that none may miss: a miss
+ * that does not look would. 0 in batches that count. The storage is taken again afterwards.
+ */
+__u64 task_given;
+
 /* What an untimed run goes over: COUNT keys from FIRST on, each STEP behind the last. */
 __u64 range_base;
 __u64 range_first;
@@ -326,21 +332,37 @@ TIMED(ring_buffer_write, submit())
  * Storage of the task that runs the program, with and without some. A hit asks for storage to
  * be made where there is none, as programs do: each CPU's thread is new in each batch.
  */
-#define TASK_PROGRAMS(bytes)                                                         \
-	struct value_##bytes {                                                       \
-		__u64 words[bytes / 8];                                              \
-	};                                                                           \
-                                                                                     \
-	struct {                                                                     \
-		__uint(type, BPF_MAP_TYPE_TASK_STORAGE);                             \
-		__uint(map_flags, BPF_F_NO_PREALLOC);                                \
-		__type(key, int);                                                    \
-		__type(value, struct value_##bytes);                                 \
-	} task_storage_##bytes SEC(".maps"), no_task_storage_##bytes SEC(".maps");   \
-                                                                                     \
-	TASK_TIMED(task_storage_##bytes##_hit, task_hit(&task_storage_##bytes))      \
-	TASK_TIMED(task_storage_##bytes##_miss, task_miss(&no_task_storage_##bytes)) \
-	TASK_TIMED(task_storage_##bytes##_insert_delete,                             \
+#define TASK_PROGRAMS(bytes)                                                                    \
+	struct value_##bytes {                                                                  \
+		__u64 words[bytes / 8];                                                         \
+	};                                                                                      \
+                                                                                                \
+	struct {                                                                                \
+		__uint(type, BPF_MAP_TYPE_TASK_STORAGE);                                        \
+		__uint(map_flags, BPF_F_NO_PREALLOC);                                           \
+		__type(key, int);                                                               \
+		__type(value, struct value_##bytes);                                            \
+	} task_storage_##bytes SEC(".maps"), no_task_storage_##bytes SEC(".maps");              \
+                                                                                                \
+	TASK_TIMED(task_storage_##bytes##_hit, task_hit(&task_storage_##bytes))                 \
+	BODY(task_storage_##bytes##_miss, struct bpf_raw_tracepoint_args,                       \
+	     task_miss(&no_task_storage_##bytes))                                               \
+                                                                                                \
+	static __always_inline void task_storage_##bytes##_give(void *ctx)                      \
+	{                                                                                       \
+		task_give(&no_task_storage_##bytes);                                            \
+	}                                                                                       \
+                                                                                                \
+	PREPARED_PROGRAM("raw_tp", task_storage_##bytes##_miss, struct bpf_raw_tracepoint_args, \
+			 task_storage_##bytes##_give, task_storage_##bytes##_miss_body, reset)  \
+                                                                                                \
+	SEC("?raw_tp")                                                                          \
+	int task_storage_##bytes##_take(struct bpf_raw_tracepoint_args *ctx)                    \
+	{                                                                                       \
+		return bpf_task_storage_delete(&no_task_storage_##bytes,                        \
+					       bpf_get_current_task_btf());                     \
+	}                                                                                       \
+	TASK_TIMED(task_storage_##bytes##_insert_delete,                                        \
 		   task_insert_delete(&no_task_storage_##bytes))
 
 #define TASK_TIMED(name, expression)                           \
@@ -354,6 +376,13 @@ static __always_inline int task_hit(void *map)
 					    BPF_LOCAL_STORAGE_GET_F_CREATE);
 
 	return count_result(walk, value, value ? *value : 0);
+}
+
+static __always_inline void task_give(void *map)
+{
+	if (task_given)
+		bpf_task_storage_get(map, bpf_get_current_task_btf(), &task_value,
+				     BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
 static __always_inline int task_miss(void *map)
@@ -489,3 +518,14 @@ static __always_inline int wrong_insert_and_keep(void)
 TIMED(wrong_hit, wrong_key())
 TIMED(wrong_write, wrong_write_nothing())
 TIMED(wrong_insert_delete, wrong_insert_and_keep())
+
+/* A miss, and a hit of the bloom filter, that do not look. */
+static __always_inline int wrong_look_nowhere(_Bool keyed)
+{
+	struct walk *walk = this_walk();
+
+	return count_result(walk, 1, keyed ? next_index(walk) : 0);
+}
+
+TIMED(wrong_bloom_hit, wrong_look_nowhere(1))
+TASK_TIMED(wrong_task_miss, wrong_look_nowhere(0))

@@ -251,7 +251,15 @@ static __always_inline int timing_bpf_loop_batch(void *ctx, timing_body body,
 	return turn.code;
 }
 
-#define TIMED_PROGRAM(section, name, ctx_t, body, reset)                        \
+static __always_inline void timing_unprepared(void *ctx)
+{
+}
+
+#define TIMED_PROGRAM(section, name, ctx_t, body, reset) \
+	PREPARED_PROGRAM(section, name, ctx_t, timing_unprepared, body, reset)
+
+/* Does something to the context before the batch, untimed. */
+#define PREPARED_PROGRAM(section, name, ctx_t, prepare, body, reset)            \
 	static __always_inline int name##__body(void *ctx)                      \
 	{                                                                       \
 		return body((ctx_t *)ctx);                                      \
@@ -270,12 +278,14 @@ static __always_inline int timing_bpf_loop_batch(void *ctx, timing_body body,
 	SEC("?" section)                                                        \
 	int name(ctx_t *ctx)                                                    \
 	{                                                                       \
+		prepare(ctx);                                                   \
 		return timing_can_loop_batch(ctx, name##__body, name##__reset); \
 	}                                                                       \
                                                                                 \
 	SEC("?" section)                                                        \
 	int name##__bpf_loop(ctx_t *ctx)                                        \
 	{                                                                       \
+		prepare(ctx);                                                   \
 		return timing_bpf_loop_batch(ctx, name##__body, name##__step);  \
 	}
 

@@ -106,14 +106,27 @@ pub fn pids(group: &Path) -> Vec<u32> {
     procs.lines().filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// CPU time of all that ever ran in a group, in nanoseconds, to the microsecond. What runs just now is counted up
-/// to its last tick. `None` where there is no such group.
+/// Processes in a group, and in those within it.
+pub fn all_pids(group: &Path) -> Vec<u32> {
+    let within = inner(group);
+    let within = within.iter().flat_map(|group| all_pids(group));
+    pids(group).into_iter().chain(within).collect()
+}
+
+/// CPU time of all that ever ran in a group, in nanoseconds: the scheduler's runtime, to the microsecond in version 2
+/// of control groups, to the nanosecond in version 1. What runs just now is counted up to its last tick. `None` where
+/// there is no such group.
 pub fn cpu_ns(group: &Path) -> Option<f64> {
-    let stat = fs::read_to_string(group.join("cpu.stat")).ok()?;
-    let usage = stat
-        .lines()
-        .find_map(|line| line.strip_prefix("usage_usec "))?;
-    Some(usage.trim().parse::<f64>().ok()? * 1e3)
+    if let Ok(stat) = fs::read_to_string(group.join("cpu.stat")) {
+        let usage = stat
+            .lines()
+            .find_map(|line| line.strip_prefix("usage_usec "));
+        if let Some(usage) = usage {
+            return Some(usage.trim().parse::<f64>().ok()? * 1e3);
+        }
+    }
+    let usage = fs::read_to_string(group.join("cpuacct.usage")).ok()?;
+    usage.trim().parse().ok()
 }
 
 /// Kills all that is in a group, and in groups within it.
@@ -160,7 +173,7 @@ fn is_ours(path: &Path) -> bool {
 
 /// Whether a process is in a group, or in one within it.
 fn holds(group: &Path, pid: u32) -> bool {
-    pids(group).contains(&pid) || inner(group).iter().any(|inner| holds(inner, pid))
+    all_pids(group).contains(&pid)
 }
 
 /// Groups within a group.
@@ -208,6 +221,21 @@ mod tests {
         fs::write(inner.join("cgroup.procs"), "8\n9\n").expect("a list");
         let held = [6, 7, 8, 9].map(|pid| holds(folder.path(), pid));
         assert_eq!(held, [false, true, true, true]);
+        assert_eq!(all_pids(folder.path()), [7, 8, 9]);
+    }
+
+    #[test]
+    fn cpu_time_is_read_in_either_version() {
+        let folder = folder();
+        assert_eq!(cpu_ns(folder.path()), None);
+        fs::write(folder.path().join("cpuacct.usage"), "1234567\n").expect("a file");
+        assert_eq!(cpu_ns(folder.path()), Some(1_234_567.0));
+        // Version 1 has a file of that name too, with other lines.
+        fs::write(folder.path().join("cpu.stat"), "nr_periods 0\n").expect("a file");
+        assert_eq!(cpu_ns(folder.path()), Some(1_234_567.0));
+        let stat = "usage_usec 42\nuser_usec 40\nsystem_usec 2\n";
+        fs::write(folder.path().join("cpu.stat"), stat).expect("a file");
+        assert_eq!(cpu_ns(folder.path()), Some(42_000.0));
     }
 
     #[test]

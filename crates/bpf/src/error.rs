@@ -27,6 +27,8 @@ pub enum Error {
         path: PathBuf,
         /// Why, and what can be done; the last lines that libbpf and the verifier said.
         words: String,
+        /// Whether the file is wrong on every kernel: no object, or nothing in it that could be attached.
+        is_input: bool,
     },
     /// The kernel refused something.
     #[error("{what}: {action}: {source:#}")]

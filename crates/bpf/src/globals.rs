@@ -246,8 +246,15 @@ impl Area for Globals {
             let _ = self.set(name, value);
         }
         for &cpu in request.cpus {
-            for member in ["ops", "together"] {
-                let _ = self.set_member("timing_samples", cpu as usize, member, 0);
+            // As `timing_area!` does.
+            let sample = [
+                ("start_ns", u64::MAX),
+                ("end_ns", 0),
+                ("ops", 0),
+                ("together", 0),
+            ];
+            for (member, value) in sample {
+                let _ = self.set_member("timing_samples", cpu as usize, member, value);
             }
         }
     }

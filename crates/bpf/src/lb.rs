@@ -88,6 +88,8 @@ pub enum Datapath {
     UdpExpired,
     /// The slot beside the right one.
     RingSlot,
+    /// New connections are not counted, so that no flood is seen.
+    NoFloodCheck,
 }
 
 /// Which programs an instance loads.

@@ -21,6 +21,8 @@ mod lockdown;
 mod mapping;
 mod maps;
 mod mount;
+#[cfg(feature = "mutants")]
+mod mutant;
 pub mod net;
 mod object;
 mod percpu;
@@ -35,7 +37,7 @@ mod table;
 pub mod timed;
 pub mod timing;
 
-pub use cpu::{CpuPin, allowed_cpus, current_cpu, real_time};
+pub use cpu::{CpuPin, allowed_cpus, current_cpu, real_time, time_counter};
 pub use error::{Error, Result};
 pub use feature::Feature;
 pub use programs::{

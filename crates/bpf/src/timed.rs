@@ -60,7 +60,9 @@ impl OpenObject {
     /// Opens `bpf/NAME.bpf.c`. Its timed programs will loop as `looping` says.
     pub fn open(name: &'static str, looping: Loop) -> Result<Self> {
         let bytes = OBJECTS.iter().find(|(object, _)| *object == name);
-        let (_, bytes) = bytes.ok_or_else(|| lacks("this build", &format!("object {name}")))?;
+        let &(_, bytes) = bytes.ok_or_else(|| lacks("this build", &format!("object {name}")))?;
+        #[cfg(feature = "mutants")]
+        let bytes = crate::mutant::object(name, bytes);
         listen();
         let failed = |source| failed(name, source);
         let mut builder = ObjectBuilder::default();

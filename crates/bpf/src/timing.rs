@@ -158,6 +158,9 @@ macro_rules! timing_area {
                 store(&mut self.timing_arrived, 0);
                 for &cpu in request.cpus {
                     if let Some(sample) = self.timing_samples.get_mut(cpu as usize) {
+                        // A reading of the clock that is not made must not pass for that of an earlier batch.
+                        store(&mut sample.start_ns, u64::MAX);
+                        store(&mut sample.end_ns, 0);
                         store(&mut sample.ops, 0);
                         store(&mut sample.together, 0);
                     }

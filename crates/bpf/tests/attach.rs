@@ -113,11 +113,11 @@ fn check(events: &mut dyn Events, probe: &mut ProbePrograms, maps: &BodyMaps, bo
     assert_eq!(attached.trouble().expect("an answer"), None, "{attach}");
     // So that a batch finds its own entry there.
     events.batch(&ask(10)).expect("events");
-    maps.take(body).expect("maps");
+    maps.take(attach, body).expect("maps");
     probe.forget();
 
     let driven = events.batch(&ask(EVENTS)).expect("events");
-    let (seen, taken) = (probe.seen(), maps.take(body).expect("maps"));
+    let (seen, taken) = (probe.seen(), maps.take(attach, body).expect("maps"));
     assert_eq!((driven.events, driven.made), (EVENTS, EVENTS), "{attach}");
     let runs = EVENTS * attach.runs_per_event();
     assert_eq!(seen.hits, runs, "{attach}/{body}");

@@ -142,7 +142,7 @@ fn every_packet_is_seen_once() {
             let mut probe = ProbePrograms::load(attach, &bodies, &maps).expect("programs");
             for body in bodies {
                 let case = format!("{attach}/{body}");
-                maps.take(body).expect("what was left");
+                maps.take(attach, body).expect("what was left");
                 let mut attached = probe.attach_to(&mut *events, body).expect(&case);
                 probe.forget();
                 assert_eq!(attached.trouble().expect(&case), None, "{case}");
@@ -162,7 +162,7 @@ fn every_packet_is_seen_once() {
                     Body::Map => 1,
                     _ => runs,
                 };
-                assert_eq!(maps.take(body).expect(&case), taken, "{case}");
+                assert_eq!(maps.take(attach, body).expect(&case), taken, "{case}");
                 // It is attached no more.
                 events.batch(&ask).expect(&case);
                 assert_eq!(probe.seen(), expected, "{case}");

@@ -75,7 +75,7 @@ fn hits_every_event(
     };
     let mut attached = probe.attach_to(events, body).expect(&name);
     // What the first hits left.
-    maps.take(body).expect(&name);
+    maps.take(attach, body).expect(&name);
     probe.forget();
     assert_eq!(attached.trouble().expect(&name), None, "{name}");
     assert_eq!(attached.placed(), placed_in(code, attach), "{name}");
@@ -88,7 +88,7 @@ fn hits_every_event(
     assert_eq!(counts, (runs, 0, 0, 0), "{name}");
     assert_eq!(attached.trouble().expect(&name), None, "{name}");
     assert_eq!(attached.missed().expect(&name), 0, "{name}");
-    let taken = maps.take(body).expect(&name);
+    let taken = maps.take(attach, body).expect(&name);
     match body {
         Body::Empty => assert_eq!(taken, 0, "{name}"),
         Body::Map => assert!(taken >= 1, "{name}"),

@@ -6,6 +6,7 @@ mod require;
 
 use std::{
     env, fs,
+    path::PathBuf,
     process::{Command, ExitCode, Output},
     thread::sleep,
     time::Duration,
@@ -40,6 +41,75 @@ probe = "builtin:made-up:1000"
 quick = true
 check = [{ probe = "hits", equals = "ops" }]
 "#;
+
+/// Its client runs several times in a window. A run answers 10 requests with 30 bytes; the slowest took 1 ms, and
+/// 400 ms in the run that finds the agent's file.
+const STALLED: &str = r#"name = "stalled"
+about = "what does an agent do that stalls the server once?"
+operation = "request"
+headline = "machine"
+window-ms = 150
+
+[[client]]
+command = ["sh", "-c", """
+sleep 0.06
+echo >> {dir}/runs
+if rm {dir}/stalled 2>/dev/null; then echo slowest 400000; else echo slowest 1000; fi
+echo got 30 bytes
+"""]
+output = "text"
+ops = 10
+repeat = true
+metrics = { latency_max_us = "slowest (\\d+)", bytes = "got (\\d+) bytes" }
+
+[[variant]]
+name = "agent"
+about = "it stalls the server when it is attached, and counts what the server sent"
+probe = "builtin:stalling"
+quick = true
+check = [{ probe = "hits", equals = "bytes" }]
+"#;
+
+const STALLING: BuiltIn = BuiltIn::agent(
+    "stalling",
+    |_| Ok(Vec::new()),
+    |_| Ok(Box::new(Stalling::default())),
+);
+
+/// Stalls the server of `STALLED`, and counts its bytes.
+#[derive(Default)]
+struct Stalling {
+    runs: PathBuf,
+    before: usize,
+}
+
+impl Stalling {
+    /// Runs of the client so far.
+    fn so_far(&self) -> usize {
+        fs::read(&self.runs).unwrap_or_default().len()
+    }
+}
+
+impl Agent for Stalling {
+    fn attach(&mut self, context: &RunContext) -> Result<()> {
+        self.runs = context.dir.join("runs");
+        self.before = self.so_far();
+        fs::write(context.dir.join("stalled"), "")?;
+        Ok(())
+    }
+
+    fn consume(&mut self, patience: Duration) -> Result<()> {
+        sleep(patience);
+        Ok(())
+    }
+
+    fn detach(&mut self) -> Result<WindowCounts> {
+        Ok(WindowCounts {
+            hits: Some(30 * (self.so_far() - self.before) as u64),
+            ..WindowCounts::default()
+        })
+    }
+}
 
 const AGENT: BuiltIn = BuiltIn::agent(
     "made-up:HITS",
@@ -89,8 +159,11 @@ impl Agent for MadeUp {
 
 /// Runs the workload as bpfcost would, with `to` in the place of the agent's argument.
 fn run(to: &str) -> Output {
+    run_workload(&WORKLOAD.replace("made-up:1000", to))
+}
+
+fn run_workload(text: &str) -> Output {
     let folder = tempfile::TempDir::new().expect("a folder");
-    let text = WORKLOAD.replace("made-up:1000", to);
     fs::write(folder.path().join("x.toml"), text).expect("a file");
     Command::new(env::current_exe().expect("this program"))
         .args("run x.toml --quick --format json --out x.json".split(' '))
@@ -104,6 +177,7 @@ fn run(to: &str) -> Output {
 
 fn main() -> ExitCode {
     probe::add(AGENT);
+    probe::add(STALLING);
     if env::var_os(AS_BPFCOST).is_some() {
         return cli::main();
     }
@@ -138,6 +212,37 @@ fn main() -> ExitCode {
     // What it says is compared with what the client did.
     let wrong = run("made-up:999");
     assert_eq!(wrong.status.code(), Some(3), "{wrong:?}");
+    a_stall_is_told_whole();
     println!("made_up: ok");
     ExitCode::SUCCESS
+}
+
+/// However often the client ran meanwhile, and what its runs counted is the sum over them.
+fn a_stall_is_told_whole() {
+    let output = run_workload(STALLED);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let record: Value = serde_json::from_slice(&output.stdout).expect("a record");
+    let cases = record["cases"].as_array().expect("cases");
+    let agent = cases.iter().find(|case| case["name"] == "agent");
+    let agent = agent.expect("the agent's case");
+    let values = |name: &str| -> Vec<f64> {
+        let epochs = agent["secondary"][name].as_array().expect("epochs");
+        let trials = epochs.iter().filter_map(Value::as_array).flatten();
+        trials.filter_map(Value::as_f64).collect()
+    };
+    let hiccups = values("hiccup_ms");
+    assert!(
+        hiccups.len() >= 2 && hiccups.iter().all(|ms| *ms == 399.0),
+        "{hiccups:?}"
+    );
+    assert!(values("latency_max_us").iter().all(|us| *us == 400_000.0));
+    let (bytes, ops) = (values("bytes"), values("ops"));
+    assert!(
+        bytes
+            .iter()
+            .zip(&ops)
+            .all(|(bytes, ops)| *bytes == 3.0 * ops),
+        "{bytes:?} {ops:?}"
+    );
+    assert!(ops.iter().any(|ops| *ops > 10.0), "no client ran again");
 }

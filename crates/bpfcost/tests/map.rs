@@ -117,3 +117,25 @@ fn a_key_that_was_not_deleted_is_caught() {
         assert_eq!((&*problem.expected, &*problem.got), ("0", "1"));
     }
 }
+
+#[test]
+fn a_miss_that_does_not_look_at_a_tasks_storage_is_caught() {
+    for name in ["task-storage-16B/miss", "task-storage-256B/miss"] {
+        if let Some(problem) = problem(name) {
+            assert_eq!(problem.check, "misses with storage");
+            assert_eq!((&*problem.expected, &*problem.got), ("0", "16"));
+        }
+    }
+}
+
+#[test]
+fn a_hit_that_does_not_peek_at_a_bloom_filter_is_caught() {
+    if !require::host() {
+        return;
+    }
+    let experiment = Maps { faulty: true };
+    let setup = setup(&experiment, &[0], |case| case.name == "bloom-1k-16B/hit");
+    let error = experiment.load(&setup).err().expect("it was loaded");
+    let expected = "bloom-1k-16B/hit: of 16 peeks at a bloom filter with nothing in it 16 hit";
+    assert_eq!(error.to_string(), expected);
+}

@@ -152,6 +152,18 @@ fn a_wrong_ring_slot_is_caught() {
 }
 
 #[test]
+fn a_forgotten_flood_check_is_caught() {
+    let Some(found) = faults_found(Datapath::NoFloodCheck, "tcp-v4-ch-diverse") else {
+        return;
+    };
+    for (problem, ops) in found.iter().zip([4096, BATCH.0]) {
+        assert_eq!(problem.check, "new connections of this second");
+        assert_eq!(problem.expected, ops.to_string());
+        assert_eq!(problem.got, "7");
+    }
+}
+
+#[test]
 fn several_cpus_prove_themselves_and_tell_their_sum() {
     if !require::host() {
         return;

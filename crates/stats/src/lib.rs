@@ -16,8 +16,10 @@
 pub struct Readme;
 
 pub mod additive;
+pub mod asymmetric;
 pub mod count;
 pub mod estimate;
+pub mod halves;
 pub mod holm;
 pub mod looks;
 pub mod modes;
@@ -25,18 +27,25 @@ mod normal;
 mod pairwise;
 pub mod power;
 mod rank_sum;
-pub mod rounds;
 pub mod sample;
+pub mod session_spread;
 pub mod sessions;
 mod signed_rank;
+pub mod sittings;
 pub mod spread;
+pub mod totals;
 pub mod verdict;
 
 pub use additive::{Additive, judge_sums};
+pub use asymmetric::interval_without_symmetry;
 pub use count::{Count, REPEATS, count};
 pub use estimate::{
     CONFIDENCE, Estimate, Interval, hodges_lehmann, signed_rank_interval, signed_rank_p,
 };
 pub use sample::Sample;
 pub use spread::Spread;
-pub use verdict::{Budget, Comparison, Differences, Policy, Sense, Verdict, judge, judge_exact};
+pub use totals::{Total, TotalRatio, hold_against_totals};
+pub use verdict::{
+    Budget, Comparison, Differences, Policy, Quantity, Sense, Verdict, judge, judge_exact,
+    judge_quantities,
+};

@@ -7,6 +7,11 @@
 
 use crate::pairwise::sorted;
 
+/// Trials of a case in an epoch, where nothing else fixes them. Odd: the median of an even number is a mean of two,
+/// which slow trials move, and so it estimates another centre. Five would narrow a difference by a tenth where
+/// trials scatter far more than loads, and widen it by a fifth where loads do (docs/evidence/intervals.md).
+pub const TRIALS: usize = 3;
+
 /// How many interquartile ranges beyond a quartile a value must lie to be an outlier.
 pub const OUTLIER_FENCE: f64 = 1.5;
 

@@ -1,38 +1,47 @@
 //! Comparing records from separate sessions.
 //!
-//! Two sessions of the same program minutes apart differ by more than the interval of either knows. So:
+//! Two sessions of the same program differ by more than the interval of either knows: minutes apart by less,
+//! days apart by more. So:
 //!
-//! - With several records a side, each record is one value, and the two-sample Hodges–Lehmann shift with
-//!   the exact Mann–Whitney interval over these values is used wherever it exists: from 4 sessions a
-//!   side (or 3 against 5) at 95 %. It needs no assumption on how far sessions scatter.
-//! - With fewer, the sides' intervals are widened by the session spread that was measured elsewhere. The
-//!   two intervals and the spread are combined as variances, each side of the interval on its own (MOVER;
-//!   Zou & Donner 2008, Statistics in Medicine 27(10)), so that a lopsided interval stays lopsided.
-//!   Several sessions on a side count by their mean, and its spread shrinks with their number.
+//! - **In turn.** Where the two sides were measured in turn (A B A B …), whatever the machine did struck both.
+//!   Each [turn](crate::sittings) counts as one value, and the two-sample Hodges–Lehmann shift with the exact
+//!   Mann–Whitney interval over the turns is used as soon as it can show a change among that many cases: from
+//!   4 turns a side (or 3 against 5) for one case, 7 for 24. It assumes nothing on how far sessions scatter.
+//! - **Otherwise** the sides' intervals are widened by the [spread between sessions](crate::session_spread).
+//!   It is added once for each sitting of a side: ten sessions of one evening share that evening. Interval and
+//!   spread are combined as variances, each side of the interval on its own (MOVER; Zou & Donner 2008,
+//!   Statistics in Medicine 27(10)), so that a lopsided interval stays lopsided, with Student's quantile for
+//!   the degrees of freedom that Satterthwaite (1946, Biometrics Bulletin 2(6)) gives the sum.
+//! - **A machine that moved.** A program that shares no code with any case, the sentinel, shows whether the
+//!   machine itself became slower or faster between the sides. How much of that a case shares is unknown, so
+//!   that a widened interval then reaches from the change as seen to the change without that move.
 //!
 //! Values and intervals are those of one case; the sides are old and new, the difference new − old.
 //! Lehmann, E. L. (1975), "Nonparametrics", section 2.5, for the shift and its interval.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::estimate::{CONFIDENCE, Estimate, Interval};
 use crate::normal;
 use crate::pairwise::{Pairs as _, Shifts};
 use crate::power::{FALSE_ALARM_LEVEL, POWER};
 use crate::rank_sum;
-use crate::sample::Sample;
+use crate::session_spread::{SessionSpread, SessionSpreads};
+use crate::sittings;
 use crate::verdict::{Budget, EQUIVALENCE_CONFIDENCE, Evidence, Policy, Verdict, budget, decide};
 
 /// How a shift between sides was found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Basis {
-    /// Exact, over session values, as many as given.
-    Sessions {
-        /// Sessions of the old side.
+    /// Exact, over the turns in which the sides were measured.
+    Turns {
+        /// Turns of the old side.
         old: usize,
-        /// Sessions of the new side.
+        /// Turns of the new side.
         new: usize,
     },
-    /// Single records, or too few: intervals widened by the session spread.
-    Widened,
+    /// Too few turns: intervals widened by this spread between sessions.
+    Widened(SessionSpread),
 }
 
 /// What is known of one case between two sides.
@@ -48,31 +57,73 @@ pub struct SessionComparison {
     pub basis: Basis,
     /// The verdict on the new side.
     pub verdict: Verdict,
+    /// The relative change that would have been found in about three runs of four, whatever the verdict.
+    pub detectable: Option<f64>,
     /// The budget's answer, where the policy has one.
     pub budget: Option<Budget>,
 }
 
-/// One case's estimates on the two sides, one an estimate a session, in the unit of the case.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Sides {
-    /// Sessions of the old side.
-    pub old: Vec<Estimate>,
-    /// Sessions of the new side.
-    pub new: Vec<Estimate>,
+/// What one session says of a case.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Session {
+    /// When it began, in seconds from any fixed moment; not finite where that is unknown.
+    pub began_s: f64,
+    /// The case's value with its 95 % interval within the session, in the unit of the case.
+    pub estimate: Estimate,
 }
 
-/// Judges all cases that two sides share, as one family. `session_spread` is the relative standard
-/// deviation of one session's level (0.011 where two sessions typically differ by 1.1 %; see
-/// [`session_spread`]); negative or NaN reads as 0.
+/// One case's sessions on the two sides.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sides {
+    /// Sessions of the old side.
+    pub old: Vec<Session>,
+    /// Sessions of the new side.
+    pub new: Vec<Session>,
+    /// By what share the sentinel moved from old to new; 0 where it did not, or there is none.
+    pub machine: f64,
+    /// How many times as much as a whole session's level this value scatters: more than 1 for a net cost,
+    /// which is a part of what was measured.
+    pub leverage: f64,
+    /// The relative standard deviation of the case between the epochs of a session. The speed of a shared machine
+    /// varies as much from minute to minute as from second to second: where the spread between sessions is assumed,
+    /// it is assumed to be at least that.
+    pub epochs: f64,
+}
+
+impl Sides {
+    /// Two sides on a machine that did not move.
+    #[must_use]
+    pub fn of(old: Vec<Session>, new: Vec<Session>) -> Self {
+        Self {
+            old,
+            new,
+            machine: 0.0,
+            leverage: 1.0,
+            epochs: 0.0,
+        }
+    }
+
+    /// Whether the exact test decides among `family` cases.
+    #[must_use]
+    pub fn are_exact(&self, family: usize) -> bool {
+        let [old, new] = sittings::turns(&logs(self));
+        exact_suffices(old.len(), new.len(), family)
+    }
+}
+
+/// Judges cases that two sides share, as members of a family of `family` comparisons, which has no fewer
+/// members than there are cases. Sessions that are not above zero throughout are skipped.
 #[must_use]
 pub fn judge_sessions(
     cases: &[Sides],
-    session_spread: f64,
+    family: usize,
+    spreads: &SessionSpreads,
     policy: &Policy,
 ) -> Vec<SessionComparison> {
+    let family = family.max(cases.len());
     let judged: Vec<(Evidence, Basis)> = cases
         .iter()
-        .map(|sides| compare(sides, session_spread.max(0.0), cases.len()))
+        .map(|sides| compare(&logs(sides), spreads, family))
         .collect();
     let evidence: Vec<Evidence> = judged.iter().map(|f| f.0).collect();
     judged
@@ -84,6 +135,7 @@ pub fn judge_sessions(
             p: evidence.p,
             basis,
             verdict,
+            detectable: evidence.detectable.map(f64::exp_m1),
             budget: policy
                 .budget
                 .map(|b| budget(evidence.deciding, b, policy.sense)),
@@ -91,27 +143,21 @@ pub fn judge_sessions(
         .collect()
 }
 
-/// The relative standard deviation of one session's level, from cases' values in repeated sessions: a
-/// list a case, a value a session. It is set so that it explains both the typical distance between two
-/// sessions and the distance that 95 % stay below, since sessions stray further now and then than a
-/// normal distribution allows. `None` without a pair of sessions.
+/// Whether so many turns a side can show a change at all by the exact test among `family` cases: its smallest
+/// p is 2 over the number of ways to draw one side from both.
 #[must_use]
-pub fn session_spread<S: AsRef<[f64]>>(cases: &[S]) -> Option<f64> {
-    let mut distances = Vec::new();
-    for values in cases {
-        let logs: Vec<f64> = values
-            .as_ref()
-            .iter()
-            .filter(|v| v.is_finite() && **v > 0.0)
-            .map(|v| v.ln())
-            .collect();
-        for (i, a) in logs.iter().enumerate() {
-            distances.extend(logs[i + 1..].iter().map(|b| (a - b).abs()));
-        }
-    }
-    let distances = Sample::new(&distances)?;
-    let at = |p: f64| distances.quantile(p) / normal::quantile(0.5 + p / 2.0);
-    Some(at(0.5).max(at(0.95)) / std::f64::consts::SQRT_2)
+pub fn exact_suffices(old: usize, new: usize, family: usize) -> bool {
+    let ways: f64 = (1..=new).map(|i| (old + i) as f64 / i as f64).product();
+    2.0 / ways <= FALSE_ALARM_LEVEL / family.max(1) as f64
+}
+
+/// The turns a side from which the exact test can show a change among `family` cases.
+#[must_use]
+pub fn turns_needed(family: usize) -> usize {
+    // At 40 a side it suffices for more cases than there can be.
+    (1..40)
+        .find(|count| exact_suffices(*count, *count, family))
+        .unwrap_or(40)
 }
 
 /// The exact two-sample interval of the shift `second − first` at `confidence`, with the Hodges–Lehmann
@@ -144,38 +190,63 @@ pub fn shift_p(first: &[f64], second: &[f64]) -> f64 {
     (2.0 * rank_sum::lower_tail(m, n, against)).min(1.0)
 }
 
-fn compare(sides: &Sides, session_spread: f64, family: usize) -> (Evidence, Basis) {
-    let (old, new) = (logs(&sides.old), logs(&sides.new));
-    let values = |side: &[Estimate]| side.iter().map(|e| e.value).collect::<Vec<_>>();
-    let (old_values, new_values) = (values(&old), values(&new));
-
-    if let Some(shown) = shift(&old_values, &new_values, CONFIDENCE) {
-        let strictest = 1.0 - FALSE_ALARM_LEVEL / family.max(1) as f64;
-        let standard_error = shown.half_width() / z(CONFIDENCE);
-        let evidence = Evidence {
-            shown: Some(shown),
-            deciding: shift(&old_values, &new_values, EQUIVALENCE_CONFIDENCE).map(|e| e.interval()),
-            p: shift_p(&old_values, &new_values),
-            detectable: shift(&old_values, &new_values, strictest)
-                .map(|e| e.half_width() + normal::quantile(POWER) * standard_error),
+/// The comparison of sides in logs.
+fn compare(sides: &Sides, spreads: &SessionSpreads, family: usize) -> (Evidence, Basis) {
+    let [old, new] = sittings::turns(sides);
+    if exact_suffices(old.len(), new.len(), family) {
+        let basis = Basis::Turns {
+            old: old.len(),
+            new: new.len(),
         };
-        return (
-            evidence,
-            Basis::Sessions {
-                old: old.len(),
-                new: new.len(),
-            },
-        );
+        return (exact(&old, &new, family), basis);
     }
-    (widened(&old, &new, session_spread, family), Basis::Widened)
+    let all = [sides.old.as_slice(), &sides.new].concat();
+    let (units, spread) = match sittings::count(&all) {
+        // In one sitting, what the machine did meanwhile strikes a turn as a whole.
+        Some(1) => ([old.len(), new.len()], spreads.within),
+        Some(_) => {
+            let units = [&sides.old, &sides.new].map(|side| sittings::count(side).unwrap_or(1));
+            (units, spreads.between)
+        }
+        None => ([1, 1], spreads.between),
+    };
+    let spread = match spread.freedom {
+        Some(_) => spread,
+        None => SessionSpread {
+            share: spread.share.max(sides.epochs), // NaN is passed over
+            ..spread
+        },
+    };
+    (
+        widened(sides, units, spread, family),
+        Basis::Widened(spread),
+    )
 }
 
-/// The comparison from intervals widened by the session spread.
-fn widened(old: &[Estimate], new: &[Estimate], session_spread: f64, family: usize) -> Evidence {
-    let (Some(old), Some(new)) = (
-        SideLevel::of(old, session_spread),
-        SideLevel::of(new, session_spread),
-    ) else {
+/// The comparison from the values of turns alone.
+fn exact(old: &[Estimate], new: &[Estimate], family: usize) -> Evidence {
+    let [old, new] = [old, new].map(|side| side.iter().map(|e| e.value).collect::<Vec<_>>());
+    let at = |confidence| shift(&old, &new, confidence);
+    let shown = at(CONFIDENCE);
+    let error = shown.map(|shown| shown.half_width() / z(CONFIDENCE));
+    Evidence {
+        shown,
+        deciding: at(EQUIVALENCE_CONFIDENCE).map(|e| e.interval()),
+        p: shift_p(&old, &new),
+        detectable: at(1.0 - FALSE_ALARM_LEVEL / family.max(1) as f64)
+            .zip(error)
+            .map(|(strictest, error)| strictest.half_width() + normal::quantile(POWER) * error),
+    }
+}
+
+/// The comparison from intervals widened by the spread between sessions, which is added `units` times over
+/// on each side, and by the machine's move.
+fn widened(sides: &Sides, units: [usize; 2], spread: SessionSpread, family: usize) -> Evidence {
+    let level = |side: &[Session]| {
+        let estimates: Vec<Estimate> = side.iter().map(|s| s.estimate).collect();
+        sittings::mean(&estimates)
+    };
+    let (Some(old), Some(new)) = (level(&sides.old), level(&sides.new)) else {
         return Evidence {
             shown: None,
             deciding: None,
@@ -183,66 +254,111 @@ fn widened(old: &[Estimate], new: &[Estimate], session_spread: f64, family: usiz
             detectable: None,
         };
     };
+    let between: f64 = units
+        .iter()
+        .map(|count| (spread.share.max(0.0) * sides.leverage).powi(2) / *count as f64)
+        .sum();
+    // The interval's lower end comes from the lowest that new and the highest that old may be.
+    let error =
+        |new: f64, old: f64| StandardError::of(new.hypot(old) / z(CONFIDENCE), between, spread);
+    let below = error(new.value - new.low, old.high - old.value);
+    let above = error(new.high - new.value, old.value - old.low);
     let value = new.value - old.value;
-    let below = new.below.hypot(old.above);
-    let above = new.above.hypot(old.below);
-    let at = |confidence: f64| Interval {
-        low: value - z(confidence) * below,
-        high: value + z(confidence) * above,
+    // Without the machine's move the change would lie there.
+    let slower = (sides.machine * sides.leverage).max(0.0).ln_1p();
+    let faster = -(sides.machine * sides.leverage).clamp(-0.99, 0.0).ln_1p();
+    let at = |confidence: f64| {
+        let tail = 0.5 + confidence / 2.0;
+        Interval {
+            low: value - below.reach(tail) - slower,
+            high: value + above.reach(tail) + faster,
+        }
     };
     let Interval { low, high } = at(CONFIDENCE);
-    let toward_zero = if value > 0.0 { below } else { above };
-    let p = if value == 0.0 {
-        1.0
+    let p = if value > slower {
+        2.0 * below.beyond(value - slower)
+    } else if -value > faster {
+        2.0 * above.beyond(-value - faster)
     } else {
-        2.0 * normal::cdf(-value.abs() / toward_zero)
+        1.0
     };
-    let reach = normal::quantile(1.0 - FALSE_ALARM_LEVEL / family.max(1) as f64 / 2.0)
-        + normal::quantile(POWER);
+    let strictest = 1.0 - FALSE_ALARM_LEVEL / family.max(1) as f64 / 2.0;
+    let seen = |error: &StandardError| error.reach(strictest) + error.reach(POWER);
     Evidence {
         shown: Some(Estimate { value, low, high }),
         deciding: Some(at(EQUIVALENCE_CONFIDENCE)),
         p,
-        detectable: Some(reach * (below / 2.0 + above / 2.0)),
+        detectable: Some(slower + faster + f64::midpoint(seen(&below), seen(&above))),
     }
 }
 
-/// One side's level: the mean of its sessions, with standard errors downwards and upwards that include
-/// the session spread.
-struct SideLevel {
+/// A standard error, and how well it is known.
+struct StandardError {
     value: f64,
-    below: f64,
-    above: f64,
+    /// Degrees of freedom; infinite where all parts are taken for known.
+    freedom: f64,
 }
 
-impl SideLevel {
-    fn of(sessions: &[Estimate], session_spread: f64) -> Option<Self> {
-        if sessions.is_empty() {
-            return None;
-        }
-        let n = sessions.len() as f64;
-        let error = |width: fn(&Estimate) -> f64| {
-            let squares: f64 = sessions
-                .iter()
-                .map(|e| (width(e) / z(CONFIDENCE)).powi(2))
-                .sum::<f64>()
-                / n;
-            ((squares + session_spread.powi(2)) / n).sqrt()
+impl StandardError {
+    /// Of an interval's own error and a variance between sessions, of which only the second is estimated from
+    /// few.
+    fn of(own: f64, between: f64, spread: SessionSpread) -> Self {
+        let variance = own.powi(2) + between;
+        let freedom = match spread.freedom {
+            Some(freedom) if between > 0.0 => f64::from(freedom) * (variance / between).powi(2),
+            _ => f64::INFINITY,
         };
-        Some(Self {
-            value: sessions.iter().map(|e| e.value).sum::<f64>() / n,
-            below: error(|e| e.value - e.low),
-            above: error(|e| e.high - e.value),
-        })
+        Self {
+            value: variance.sqrt(),
+            freedom,
+        }
+    }
+
+    fn student(&self) -> Option<StudentsT> {
+        // Beyond, it is the normal distribution to six digits.
+        let few = self.freedom.is_finite() && self.freedom < 1e6;
+        few.then(|| StudentsT::new(0.0, 1.0, self.freedom.max(1.0)).ok())?
+    }
+
+    /// How far from the estimate a share `tail` of the distribution reaches.
+    fn reach(&self, tail: f64) -> f64 {
+        let quantile = match self.student() {
+            Some(student) => student.inverse_cdf(tail),
+            None => normal::quantile(tail),
+        };
+        quantile * self.value
+    }
+
+    /// The share of the distribution beyond a distance.
+    fn beyond(&self, distance: f64) -> f64 {
+        if self.value <= 0.0 {
+            return 0.0;
+        }
+        match self.student() {
+            Some(student) => student.sf(distance / self.value),
+            None => normal::cdf(-distance / self.value),
+        }
     }
 }
 
-/// Estimates as logs; those that are not above zero throughout are skipped.
-fn logs(side: &[Estimate]) -> Vec<Estimate> {
-    side.iter()
-        .filter(|e| e.low > 0.0 && e.low <= e.value && e.value <= e.high && e.high.is_finite())
-        .map(|e| e.map(f64::ln))
-        .collect()
+/// The sides in logs, without sessions that are not above zero throughout.
+fn logs(sides: &Sides) -> Sides {
+    let side = |sessions: &[Session]| {
+        let usable = |e: &Estimate| {
+            e.low > 0.0 && e.low <= e.value && e.value <= e.high && e.high.is_finite()
+        };
+        let kept = sessions.iter().filter(|s| usable(&s.estimate));
+        let log = |s: &Session| Session {
+            estimate: s.estimate.map(f64::ln),
+            ..*s
+        };
+        kept.map(log).collect()
+    };
+    Sides {
+        old: side(&sides.old),
+        new: side(&sides.new),
+        ..sides.clone()
+    }
 }
 
 /// Half the width of a central normal interval, in standard errors.

@@ -96,7 +96,7 @@ fn ln(values: &[f64]) -> Vec<f64> {
 }
 
 /// Variance of the median of `n` draws from a standard normal distribution (Teichroew 1956).
-fn variance_of_median(n: usize) -> f64 {
+pub(crate) fn variance_of_median(n: usize) -> f64 {
     const TABLE: [f64; 11] = [
         1.0, 1.0, 0.5, 0.4487, 0.2982, 0.2868, 0.2147, 0.2104, 0.1682, 0.1661, 0.1383,
     ];

@@ -1,10 +1,11 @@
 //! What must hold on any data: invariances, order, agreement of interval and p-value, and no panic.
 
-use bpfcost_stats::sessions::{Sides, judge_sessions, session_spread, shift, shift_p};
+use bpfcost_stats::session_spread::{Level, SessionSpread, SessionSpreads};
+use bpfcost_stats::sessions::{Session, Sides, judge_sessions, shift, shift_p};
 use bpfcost_stats::spread::{relative_sd, sentinel_drift};
 use bpfcost_stats::{
     Differences, Estimate, Policy, Sample, Sense, Spread, Verdict, hodges_lehmann, holm, judge,
-    judge_exact, looks, modes, power, rounds, sample, signed_rank_interval, signed_rank_p,
+    judge_exact, looks, modes, power, sample, signed_rank_interval, signed_rank_p,
 };
 use proptest::prelude::*;
 
@@ -180,11 +181,19 @@ proptest! {
         let spread = Spread::of(&[&a, &b]);
         let _ = spread.map(|s| s.of_difference(k));
         let _ = (spread, Spread::typical(&[Spread { epoch: x, trial: y }]), sentinel_drift(&[&a]));
-        let trials = rounds::trials_per_epoch(Some(&Spread { epoch: x, trial: y }), x, y);
-        prop_assert!((rounds::MIN_TRIALS..=rounds::MAX_TRIALS).contains(&trials));
-        let _ = (relative_sd(&a), session_spread(&[&a, &b]));
-        let estimates = |v: &[f64]| v.windows(3).map(|w| Estimate { value: w[0], low: w[1], high: w[2] }).collect::<Vec<_>>();
-        let _ = judge_sessions(&[Sides { old: estimates(&a), new: estimates(&b) }], x, &policy);
+        let _ = relative_sd(&a);
+        let levels = |v: &[f64]| v.windows(2).map(|w| Level { began_s: w[0], value: w[1] }).collect::<Vec<_>>();
+        let learnt = SessionSpreads::learnt(&[levels(&a), levels(&b)], &SessionSpreads::ASSUMED);
+        let odd = SessionSpread { share: x, freedom: u32::try_from(k).ok() };
+        let sessions = |v: &[f64]| v.windows(4).map(|w| Session {
+            began_s: w[3],
+            estimate: Estimate { value: w[0], low: w[1], high: w[2] },
+        }).collect::<Vec<_>>();
+        let sides = Sides { machine: x, leverage: y, ..Sides::of(sessions(&a), sessions(&b)) };
+        for spreads in [learnt, SessionSpreads { within: odd, between: odd }] {
+            let judged = judge_sessions(std::slice::from_ref(&sides), k, &spreads, &policy);
+            prop_assert!(judged.iter().all(|one| one.p.is_nan() || (0.0..=1.0).contains(&one.p)));
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{cell::Cell, rc::Rc};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, RingBuffer, libbpf_sys as sys};
 
-use super::Body;
+use super::{Attach, Body};
 use crate::{
     error::{Result, map_failed},
     maps,
@@ -36,8 +36,8 @@ pub struct BodyMaps {
     stacks: MapHandle,
     /// Reads `events`. Made once: to map a ring anew for each batch disturbs the next one.
     reader: RingBuffer<'static>,
-    /// Whole events that it has read.
-    whole: Rc<Cell<u64>>,
+    /// Events that it has read: by a process, and by the process or CPU of number 0.
+    read: Rc<Cell<[u64; 2]>>,
 }
 
 impl BodyMaps {
@@ -54,14 +54,17 @@ impl BodyMaps {
                 .map_err(map_failed(map, "making it"))
         };
         let events = make("events", MapType::RingBuf, [0, 0, RING_BYTES], 0)?;
-        let whole = Rc::new(Cell::new(0));
-        let counted = Rc::clone(&whole);
+        let read = Rc::new(Cell::new([0; 2]));
+        let counted = Rc::clone(&read);
         Ok(BodyMaps {
             reader: maps::ring(&events, "events", move |event| {
-                let right = event.len() == EVENT_BYTES;
-                counted.set(counted.get() + u64::from(right));
+                let mut counts = counted.get();
+                if let Some(who) = writer(event) {
+                    counts[usize::from(who == 0)] += 1;
+                }
+                counted.set(counts);
             })?,
-            whole,
+            read,
             last_pid: make("last_pid", MapType::PercpuArray, [4, 8, 1], 0)?,
             hits_by_pid: make("hits_by_pid", MapType::Hash, [8, 8, ENTRIES], seed)?,
             events,
@@ -90,13 +93,13 @@ impl BodyMaps {
     }
 
     /// Empties what a body fills, and returns how many things were in it: runs counted in the hash map,
-    /// events in the ring buffer, CPUs in the array, stacks in the map of stacks.
-    pub fn take(&self, body: Body) -> Result<u64> {
+    /// right events in the ring buffer, CPUs in the array, stacks in the map of stacks.
+    pub fn take(&self, attach: Attach, body: Body) -> Result<u64> {
         match body {
             Body::Empty => Ok(0),
             Body::Map => self.take_last_pid(),
             Body::Hash => self.take_hits(),
-            Body::Ringbuf | Body::RingbufWakeup => self.take_events(),
+            Body::Ringbuf | Body::RingbufWakeup => self.take_events(attach),
             Body::Stack => self.take_stacks(),
         }
     }
@@ -130,12 +133,15 @@ impl BodyMaps {
         Ok(sum)
     }
 
-    fn take_events(&self) -> Result<u64> {
-        self.whole.set(0);
+    fn take_events(&self, attach: Attach) -> Result<u64> {
+        self.read.set([0; 2]);
         self.reader
             .consume()
             .map_err(map_failed("events", "reading it"))?;
-        Ok(self.whole.get())
+        // No process has the number 0: such an event was never written. A CPU may have it.
+        let [by_others, by_zero] = self.read.get();
+        let zero_writes = attach.sees_packets();
+        Ok(by_others + if zero_writes { by_zero } else { 0 })
     }
 
     fn take_stacks(&self) -> Result<u64> {
@@ -151,4 +157,17 @@ impl BodyMaps {
         }
         Ok(stacks)
     }
+}
+
+/// Who wrote an event: a program writes its process or CPU into every word.
+fn writer(event: &[u8]) -> Option<u64> {
+    if event.len() != EVENT_BYTES {
+        return None;
+    }
+    let (words, _) = event.as_chunks::<8>();
+    let first = words.first()?;
+    words
+        .iter()
+        .all(|word| word == first)
+        .then(|| u64::from_ne_bytes(*first))
 }

@@ -261,7 +261,12 @@ impl Attach {
 
     /// Whether its programs can have this body.
     pub fn takes(self, body: Body) -> bool {
-        body != Body::Stack || !self.kind().known().packets
+        body != Body::Stack || !self.sees_packets()
+    }
+
+    /// Whether its programs see packets, where there is no process.
+    pub(super) fn sees_packets(self) -> bool {
+        self.kind().known().packets
     }
 
     /// Prepares a program that is not loaded yet for being attached in this way to events of its driver.

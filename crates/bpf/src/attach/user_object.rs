@@ -40,12 +40,13 @@ impl UserObject {
     /// Loads an object, or one program of it alone.
     pub fn load(path: &Path, only: Option<&str>) -> Result<Self> {
         let refused = |words: String| refused(path, words);
+        let wrong = |words: String| wrong(path, words);
         if let Err(error) = fs::File::open(path) {
-            return Err(refused(format!("cannot read it: {error}")));
+            return Err(wrong(format!("cannot read it: {error}")));
         }
         listen();
         let mut object = ObjectBuilder::default().open_file(path).map_err(|_| {
-            refused(format!(
+            wrong(format!(
                 "it is not a BPF object\n  Compile one with: clang -O2 -g -target bpf -c \
                  NAME.bpf.c\n{}",
                 last_log()
@@ -54,10 +55,10 @@ impl UserObject {
         let names: Vec<String> = object.progs().map(|program| name(program.name())).collect();
         match only {
             None if names.is_empty() => {
-                return Err(refused("there is no program in it".to_owned()));
+                return Err(wrong("there is no program in it".to_owned()));
             }
             Some(only) if !names.iter().any(|name| name == only) => {
-                return Err(refused(format!(
+                return Err(wrong(format!(
                     "there is no program {only} in it\n  Its programs: {}",
                     names.join(", ")
                 )));
@@ -135,7 +136,7 @@ impl UserObject {
                  loads and attaches it",
                 left.join(", ")
             );
-            return Err(refused(&self.path, words));
+            return Err(wrong(&self.path, words));
         }
         self.links = links;
         Ok(())
@@ -160,9 +161,22 @@ impl UserObject {
     }
 }
 
+/// The kernel does not take it, or has no place for it.
 fn refused(path: &Path, words: String) -> Error {
-    let path = path.to_owned();
-    Error::UserObject { path, words }
+    Error::UserObject {
+        path: path.to_owned(),
+        words,
+        is_input: false,
+    }
+}
+
+/// It is wrong on every kernel.
+fn wrong(path: &Path, words: String) -> Error {
+    Error::UserObject {
+        path: path.to_owned(),
+        words,
+        is_input: true,
+    }
 }
 
 /// Attaches one program where its section says; `None` where that says nothing of it, and the reason where it

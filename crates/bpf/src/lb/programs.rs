@@ -11,6 +11,7 @@ pub(super) fn prefix(datapath: Datapath) -> &'static str {
         Datapath::NoCounter => "no_counter",
         Datapath::UdpExpired => "udp_expired",
         Datapath::RingSlot => "ring_slot",
+        Datapath::NoFloodCheck => "no_flood_check",
     }
 }
 

@@ -1,5 +1,6 @@
 //! A/A test: each case of an experiment is in a run twice, under two names, and is compared with itself. Every
-//! difference found is a false alarm; `self-test` counts them.
+//! difference found is a false alarm; `self-test` counts them. Each of the two is loaded by itself, so that they differ
+//! by all that loading does to two cases which cost the same: where programs and maps come to lie.
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::Feature;
@@ -26,14 +27,14 @@ impl AaTest {
         }
     }
 
-    fn inner_setup(setup: &Setup) -> Setup {
-        let mut inner = setup.clone();
-        inner
-            .cases
-            .iter_mut()
-            .for_each(|case| *case = original(case));
-        inner.cases.dedup_by(|a, b| a.name == b.name);
-        inner
+    /// What the inner experiment loads for the first or the second entries.
+    fn inner_setup(setup: &Setup, again: bool) -> Setup {
+        let of_entry = setup.cases.iter();
+        let of_entry = of_entry.filter(|case| case.name.ends_with(AGAIN) == again);
+        Setup {
+            cases: of_entry.map(original).collect(),
+            ..setup.clone()
+        }
     }
 }
 
@@ -102,40 +103,52 @@ impl Experiment for AaTest {
     }
 
     fn load(&self, setup: &Setup) -> Result<Box<dyn LoadedEpoch>> {
-        let inner = self
-            .inner
-            .load(&AaTest::inner_setup(setup))
-            .context("loading an A/A epoch")?;
-        Ok(Box::new(LoadedAa { inner }))
+        let load = |again| {
+            let setup = AaTest::inner_setup(setup, again);
+            self.inner.load(&setup).context("loading an A/A epoch")
+        };
+        Ok(Box::new(LoadedAa {
+            first: load(false)?,
+            again: load(true)?,
+        }))
     }
 
     fn sentinel(&self, setup: &Setup) -> Result<Option<Box<dyn Sentinel>>> {
-        self.inner.sentinel(&AaTest::inner_setup(setup))
+        self.inner.sentinel(&AaTest::inner_setup(setup, false))
     }
 }
 
 struct LoadedAa {
-    inner: Box<dyn LoadedEpoch>,
+    first: Box<dyn LoadedEpoch>,
+    again: Box<dyn LoadedEpoch>,
+}
+
+impl LoadedAa {
+    fn of(&mut self, case: &Case) -> &mut dyn LoadedEpoch {
+        if case.name.ends_with(AGAIN) {
+            &mut *self.again
+        } else {
+            &mut *self.first
+        }
+    }
 }
 
 impl LoadedEpoch for LoadedAa {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
-        if case.name.ends_with(AGAIN) {
-            Ok(())
-        } else {
-            self.inner.prepare(case)
-        }
+        self.of(case).prepare(&original(case))
     }
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
-        self.inner.trial(&original(case), batch)
+        self.of(case).trial(&original(case), batch)
     }
 
     fn kernel_bytes(&self) -> Option<u64> {
-        self.inner.kernel_bytes()
+        Some(self.first.kernel_bytes()? + self.again.kernel_bytes()?)
     }
 
     fn unload(self: Box<Self>) -> Result<()> {
-        self.inner.unload()
+        // The later one first: each waits until the memory is free that was so before it was loaded.
+        self.again.unload()?;
+        self.first.unload()
     }
 }

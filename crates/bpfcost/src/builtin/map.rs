@@ -36,7 +36,7 @@ use crate::experiment::{
 /// The experiment.
 #[derive(Debug, Default)]
 pub struct Maps {
-    /// Hash maps have programs that are wrong on purpose, for tests.
+    /// Some maps have programs that are wrong on purpose, for tests.
     pub faulty: bool,
 }
 
@@ -204,9 +204,8 @@ impl MapEpoch {
             cpus: &cpus,
             after_tick: exact,
         };
-        // A raw tracepoint takes no packet.
-        let packet = vec![0; if work.kind.1 == Class::Storage { 0 } else { 64 }];
-        let (program, packets) = (work.program(tables.faulty), vec![packet; cpus.len()]);
+        let program = work.program(tables.faulty);
+        let packets = vec![work.packet(); cpus.len()];
         let seen = tables.object.batch(&program, &request, &packets);
         let seen = seen?;
         prove(batch::problem(&cpus, &seen, ops, exact))?;
@@ -246,6 +245,8 @@ impl LoadedEpoch for MapEpoch {
             self.batch(work, (batch.0 / WARM_UP_SHARE).max(1))?;
         }
         let seen = batch::overlapping(|| self.batch(work, batch.0), |seen| seen)?;
+        let seed = self.seed;
+        self.tables(work.size)?.check_misses(work, seed)?;
         Ok(batch::trial(&seen, batch))
     }
 

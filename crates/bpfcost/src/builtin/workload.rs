@@ -167,7 +167,7 @@ impl Workload {
             about: variant.about.clone(),
             role: Role::Case,
             floor: None,
-            sizing: Sizing::Window(self.definition.window_ms),
+            sizing: Sizing::Window(self.definition.trial_ms()),
             ..Case::default()
         }
     }
@@ -267,7 +267,10 @@ impl Workload {
         let starts_s = sum(Spec::start_s);
         let switched_s = starts_s + sum(probe::switch_s);
         Overhead {
-            load_s: 0.5 + (windows + rehearsed) * self.definition.window_ms as f64 / 1e3 + starts_s,
+            load_s: 0.5
+                + windows * self.definition.window_ms as f64 / 1e3
+                + rehearsed * self.definition.rehearsal_ms() as f64 / 1e3
+                + starts_s,
             trial_s: 0.05 + switched_s / self.definition.variants.len() as f64,
             batches: 1.0,
         }
@@ -318,7 +321,7 @@ impl Experiment for Workload {
             spread: SPREAD,
             overhead: self.overhead(),
             adjacent: Some(VARIANT.to_owned()),
-            rounds: Some(definition.rounds),
+            rounds: Some(definition.windows()),
             counts: false,
             ..Description::new(&definition.name, &definition.about, &self.factors())
         }

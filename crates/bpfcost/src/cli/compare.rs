@@ -9,16 +9,16 @@ use super::{
     output, parse,
 };
 use crate::{
-    record::{self, Gate, Record, SessionFile},
+    record::{self, Gate, GateOptions, Record, SessionHistory},
     report,
 };
 
 /// Compare old records with new ones: a gate for CI
 ///
-/// Each side is a record, or a folder of records of the same thing. Two runs differ by more than their intervals show.
-/// With one record a side, bpfcost widens the intervals by the spread between sessions that `self-test` measured: run
-/// that first. For workloads, it compares what each probe adds. The gate fails (exit code 1) only if a case costs
-/// more beyond noise, and by more than the threshold.
+/// Each side is a record, or a folder of records of the same thing. Two runs differ by more than their intervals show,
+/// so bpfcost widens the intervals by the spread between the sessions that this machine has kept. Several records a
+/// side, measured in turn (A B A B), need no widening. For workloads, it compares what each probe adds. The gate fails
+/// (exit code 1) only if a case costs more beyond noise, and by more than the threshold.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  bpfcost compare before.json after.json\n  \
     bpfcost compare main/ branch/ --threshold 2% --format junit")]
@@ -32,6 +32,12 @@ pub(super) struct Args {
     /// Instruction counts do not vary, so that one instruction more is a rise.
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     threshold: Option<f64>,
+    /// Also fail if a rise of this size could have gone unnoticed
+    ///
+    /// Without it, a gate passes whatever it could see, and says what that was. "Seen" means that the rise would have
+    /// failed the gate in about three of four runs.
+    #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
+    must_see: Option<f64>,
     /// Print the result in this format
     #[arg(long, value_enum, default_value_t)]
     format: GateFormat,
@@ -52,17 +58,17 @@ enum GateFormat {
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
     let (old, new) = (load(&args.old)?, load(&args.new)?);
-    let sessions = SessionFile::of_user();
+    let history = SessionHistory::of_user();
     // What can't be read is as good as never measured; `compare` then says what it assumes.
-    let spread = |machine: &_| {
-        sessions
-            .as_ref()?
-            .load(machine)
-            .ok()
-            .flatten()
-            .map(|one| one.share())
+    let kept = |record: &Record| {
+        let levels = history.as_ref().map(|history| history.levels(record));
+        levels.and_then(Result::ok).unwrap_or_default()
     };
-    let changes = record::compare(&old, &new, args.threshold, spread)?;
+    let asked = GateOptions {
+        threshold: args.threshold,
+        must_see: args.must_see,
+    };
+    let changes = record::compare(&old, &new, asked, kept)?;
     output::answer(format_args!(
         "{}",
         match args.format {
@@ -77,7 +83,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     ))?;
     Ok(match changes.gate {
         Gate::Passed => Exit::Done,
-        Gate::Regressed => Exit::Gate,
+        Gate::Regressed | Gate::Blind => Exit::Gate,
         Gate::Invalid => Exit::Invalid,
     })
 }

@@ -3,7 +3,7 @@
 use std::{io, process::ExitCode};
 
 use crate::{
-    measure, record,
+    measure, probe, record,
     target::{
         guest::{Failure, GuestError},
         kernel,
@@ -122,6 +122,9 @@ fn exit_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
             | io::ErrorKind::OutOfMemory => Exit::Lacking,
             _ => Exit::Usage,
         });
+    }
+    if cause.is::<probe::WrongProbe>() {
+        return Some(Exit::Usage);
     }
     if cause.is::<bpfcost_bpf::Error>() {
         return Some(Exit::Lacking);

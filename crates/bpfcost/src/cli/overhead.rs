@@ -7,7 +7,10 @@ mod variants;
 mod watched;
 mod workload;
 
+use std::time::Duration;
+
 use anyhow::Result;
+use bpfcost_stats::looks::first_look;
 
 use self::variants::variants;
 use super::{
@@ -17,7 +20,7 @@ use super::{
 };
 use crate::{
     builtin::workload::Workload,
-    experiment::Experiment,
+    experiment::{Case, Experiment, Sizing},
     measure::Plan,
     probe,
     process::program::find,
@@ -27,9 +30,9 @@ use crate::{
 };
 
 /// Milliseconds of a window: several ticks of every clock that is read, and some hundred switches.
-const WINDOW_MS: u64 = 1000;
+const WINDOW_MS: u64 = 700;
 /// The same with `--quick`.
-const QUICK_WINDOW_MS: u64 = 300;
+const QUICK_WINDOW_MS: u64 = 200;
 
 /// Measure what a probe costs a command, a server, a workload or a running service
 ///
@@ -44,7 +47,7 @@ const QUICK_WINDOW_MS: u64 = 300;
     mut_arg("cpus", |cpus| cpus.hide(true)),
     mut_arg("seed", |seed| seed.help("Draw every order from this seed").long_help(None)),
     mut_arg("set", |set| set.hide_short_help(true).help("Give a factor of the workload other values").long_help(SET)),
-    mut_arg("time", |time| time.long_help(TIME)),
+    mut_arg("time", |time| time.help("Stop after this time [default: 60s, or longer for 10 epochs]").long_help(TIME)),
     mut_arg("precision", |precision| precision.long_help(PRECISION)),
     after_help = "\
 Examples:
@@ -109,6 +112,13 @@ pub(super) struct Args {
     /// Show whether each probe stays within this relative cost
     #[arg(long, value_name = "PERCENT", value_parser = parse::share, allow_hyphen_values = true)]
     budget: Option<f64>,
+    /// Make each window hold what the probe does once in this time
+    ///
+    /// A tool that does something every 10 s may not do it in any window of a second. With --period 10s each window lasts
+    /// 20 s from the start of the tool: a whole number of periods, two or more (one, if the period is above 30s). The run
+    /// has at least 20 windows; it says how long that takes.
+    #[arg(long, value_name = "TIME", value_parser = parse::period, allow_hyphen_values = true)]
+    period: Option<Duration>,
     #[command(flatten)]
     options: Options,
 }
@@ -139,6 +149,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let experiment =
         || -> Result<Box<dyn Experiment>> { Ok(Box::new(Workload::of(definition.clone()))) };
     let plans = measurement::plans(options, experiment, args.budget, &host)?;
+    for (_, plan) in &plans {
+        long_enough(args, plan)?;
+    }
     if !options.dry_run {
         for (experiment, plan) in plans.iter().filter(|(_, plan)| plan.target == "host") {
             place::able(&host, &**experiment)?;
@@ -150,6 +163,32 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         budget: args.budget,
     };
     measurement::run(options, load, plans, &host)
+}
+
+/// Refuses a time into which the windows of a period do not fit.
+fn long_enough(args: &Args, plan: &Plan) -> Result<()> {
+    let (Some(period), Some(time)) = (args.period, args.options.time) else {
+        return Ok(());
+    };
+    let window = |case: &Case| match case.sizing {
+        Sizing::Window(ms) => Duration::from_millis(ms),
+        _ => Duration::ZERO,
+    };
+    let epoch: Duration = plan.cases.iter().map(window).sum();
+    let epochs = first_look(plan.comparisons());
+    let least = epoch * u32::try_from(epochs).unwrap_or(u32::MAX);
+    if time >= least {
+        return Ok(());
+    }
+    let named = |time: Duration| format!("{:.0}s", time.as_secs_f64().ceil());
+    Err(usage(format!(
+        "--time {} is too short for --period {}: {epochs} epochs of {} windows take {} and more\n  Leave out --time, \
+         name a shorter period, or fewer probes",
+        named(time),
+        humantime::format_duration(period),
+        plan.cases.len(),
+        named(least),
+    )))
 }
 
 /// Refuses a probe that this kernel cannot have.
@@ -228,6 +267,10 @@ fn definition(args: &Args) -> Result<Definition> {
         variants,
         window_ms,
         rounds,
+        period_ms: args
+            .period
+            .map(|period| period.as_millis() as u64)
+            .or(definition.period_ms),
         ..definition
     })
 }
@@ -237,7 +280,7 @@ fn definition(args: &Args) -> Result<Definition> {
 fn suited(window_ms: u64, rounds: u32, variants: &[Variant]) -> (u64, u32) {
     let mut probes = variants.iter().filter_map(|one| one.probe.as_ref());
     if probes.any(|spec| spec.start_s() > 0.0) {
-        (window_ms * u64::from(rounds) / 2, 2)
+        (window_ms * u64::from(rounds) / 3, 3)
     } else {
         (window_ms, rounds)
     }
@@ -275,7 +318,7 @@ fn empty() -> Definition {
     Definition {
         operation: "run".to_owned(),
         window_ms: WINDOW_MS,
-        rounds: 2,
+        rounds: 3,
         network: "here".to_owned(),
         ..Definition::default()
     }
@@ -293,8 +336,8 @@ mod tests {
         };
         for (probe, expected) in [
             ("builtin:nothing", (200, 6)),
-            ("bpftrace -e x", (600, 2)),
-            ("builtin:nothing + x.bpf.o", (600, 2)),
+            ("bpftrace -e x", (400, 3)),
+            ("builtin:nothing + x.bpf.o", (400, 3)),
         ] {
             assert_eq!(suited(200, 6, &variants(probe)), expected, "{probe}");
         }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::workload::LONGEST_WINDOW_MS;
+
 /// `1%`, `0.5 %` or `0.01`: a share above 0 and below 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     let text = text.trim();
@@ -54,6 +56,22 @@ pub(super) fn time(text: &str) -> Result<Duration, String> {
         );
     }
     Ok(time)
+}
+
+/// A [`time`] after which something comes again: whole milliseconds, and no longer than a window may be.
+pub(super) fn period(text: &str) -> Result<Duration, String> {
+    let longest = Duration::from_millis(LONGEST_WINDOW_MS);
+    let period = time(text)?;
+    if period.subsec_nanos() % 1_000_000 != 0 {
+        return Err("it must be whole milliseconds, e.g. 500ms or 10s".to_owned());
+    }
+    if period > longest {
+        return Err(format!(
+            "it must be at most {}s: each window lasts for one, and a run has at least 20 windows",
+            longest.as_secs()
+        ));
+    }
+    Ok(period)
 }
 
 /// More events than this no core sees in a second.
@@ -146,6 +164,15 @@ mod tests {
         let error = precision("0.00001%").expect_err("too fine");
         assert!(error.contains("the limit is 0.0001%"), "{error}");
         assert!(precision("0%").is_err());
+    }
+
+    #[test]
+    fn periods() {
+        assert_eq!(period("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(period("1m"), Ok(Duration::from_secs(60)));
+        for wrong in ["0", "0s", "10", "-1s", "500us", "1ms 1us", "61s", "soon"] {
+            assert!(period(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

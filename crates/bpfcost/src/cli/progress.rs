@@ -66,7 +66,7 @@ impl Progress {
             spoken: now,
             seconds,
             last: epochs_of(plan),
-            first_look: plan.patient.then(|| first_look(plan.pairs.len())),
+            first_look: plan.patient.then(|| first_look(plan.comparisons())),
             epochs: 0,
             first: None,
             finished_s: 0.0,
@@ -162,5 +162,5 @@ impl Progress {
 /// The epochs after which a run ends whatever it sees.
 fn epochs_of(plan: &Plan) -> Option<usize> {
     plan.loads()
-        .or_else(|| plan.quick.then(|| first_look(plan.pairs.len())))
+        .or_else(|| plan.quick.then(|| first_look(plan.comparisons())))
 }

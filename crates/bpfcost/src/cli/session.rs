@@ -20,7 +20,7 @@ use super::{
 use crate::{
     experiment::Experiment,
     measure::{self, Event, Measurements, Plan, Stop},
-    record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionFile},
+    record::{self, Disturbance, Header, Journal, JournalError, Machine, Record, SessionHistory},
     target::{self, Host, guest::Failure},
 };
 
@@ -175,16 +175,11 @@ impl Session {
         };
         warnings.retain(|warning| !moot.contains(&warning.code.as_str()));
         warnings.extend(outcome.warnings);
-        let spread = SessionFile::of_user()
-            .and_then(|file| file.load(&machine).ok().flatten())
-            .map(|spread| spread.share());
-        let mut record = Record::build(
-            &self.plan,
-            &outcome.measured,
-            &self.started,
-            machine,
-            spread,
-        );
+        let mut record = Record::build(&self.plan, &outcome.measured, &self.started, machine);
+        if let Some(history) = SessionHistory::of_user() {
+            // What can't be read or written is as good as never kept: `compare` says what it assumes.
+            let _ = history.continues_with(&mut record);
+        }
         record.warnings.append(&mut warnings);
         let out = self.out.clone();
         let trouble = match unwritten {

@@ -30,7 +30,7 @@ pub struct Description {
     /// The factor whose values are run next to each other in a round, where the others make a difference that takes
     /// time to settle: a probe goes on and off while the size of a request stays.
     pub adjacent: Option<String>,
-    /// How many rounds an epoch has, where that is not left to the engine.
+    /// How many rounds an epoch has, where that is not left to the engine: an odd number.
     pub rounds: Option<u32>,
     /// Whether it takes the privilege to load BPF programs.
     pub privileged: bool,

@@ -74,7 +74,7 @@ impl Run<'_> {
             }
         }
         self.calibrating_s += self.now_s() - calibrating;
-        let rounds = rounds(self.plan, &self.measured) as usize;
+        let rounds = rounds(self.plan) as usize;
         if self.plan.counts() {
             let begun = self.now_s();
             self.count_rounds(loaded, rounds)?;

@@ -3,10 +3,9 @@
 use bpfcost_stats::{
     looks::{first_look, looks},
     power::detectable_for_spread,
-    rounds::DEFAULT_TRIALS,
 };
 
-use super::{EpochTime, LONGEST_S, Plan, count};
+use super::{EpochTime, LONGEST_S, Plan, stopping::rounds};
 use crate::experiment::{Case, Description, Overhead, Role, Sizing};
 
 /// Trials that calibrating a case takes: two of one operation, some four to grow, two to check.
@@ -61,8 +60,7 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
         batches: per_trial,
     } = description.overhead;
     if let Some(loads) = plan.loads() {
-        let rounds = plan.rounds.unwrap_or(count::rounds(plan.quick));
-        return counted(cases, loads, load_s, rounds);
+        return counted(cases, loads, load_s, rounds(plan));
     }
     let batches = plan.cases.iter();
     let goals = batches.map(|case| match case.sizing {
@@ -88,17 +86,16 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
         load_s: load_s + warm_up_s,
         round_s: all(1.0, 1.0),
     };
-    let default = DEFAULT_TRIALS as u32;
-    let epoch_s = price.epoch_s(plan.rounds.unwrap_or(default).max(1));
+    let epoch_s = price.epoch_s(rounds(plan));
     let until = |epochs: usize| calibration_s + epochs as f64 * epoch_s;
 
-    let pairs = plan.pairs.len();
-    let first = first_look(pairs);
+    let comparisons = plan.comparisons();
+    let first = first_look(comparisons);
     let in_time = |seconds: f64| ((seconds - calibration_s) / epoch_s).round() as usize;
     let by_time = in_time(plan.seconds.unwrap_or(LONGEST_S)).max(first);
     let by_precision = plan.precision.map_or(usize::MAX, |precision| {
         let enough = |look: &usize| HALF_WIDTH * spread / (*look as f64).sqrt() <= precision;
-        looks(pairs)
+        looks(comparisons)
             .find(|look| *look >= by_time || enough(look))
             .unwrap_or(by_time)
     });
@@ -116,7 +113,7 @@ pub fn forecast(description: &Description, plan: &Plan) -> Forecast {
         epochs,
         seconds: if epochs == 0 { 0.0 } else { until(epochs) },
         // Case and baseline scatter both, if they share nothing of it.
-        detectable: detectable_for_spread(spread * std::f64::consts::SQRT_2, epochs, pairs)
+        detectable: detectable_for_spread(spread * std::f64::consts::SQRT_2, epochs, comparisons)
             .map(f64::exp_m1),
     }
 }

@@ -38,7 +38,7 @@ pub struct Plan {
     /// Whether costs come from CPUs that fight for cache lines, which an emulated machine does not have.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub contends: bool,
-    /// The comparisons; their number decides the first look.
+    /// The pairs of cases to compare, in each quantity.
     pub pairs: Vec<Pair>,
     /// CPUs that run each case at once.
     pub cpus: Vec<u32>,
@@ -51,7 +51,7 @@ pub struct Plan {
     pub patient: bool,
     /// Stop at the first look.
     pub quick: bool,
-    /// Rounds per epoch where they are fixed; else chosen from the spread, starting at 3.
+    /// Rounds per epoch where they are not the usual number.
     pub rounds: Option<u32>,
     /// What a batch is calibrated to, in nanoseconds.
     pub goal_ns: f64,
@@ -75,6 +75,12 @@ impl Plan {
             margin: description.margin,
             ..Plan::default()
         }
+    }
+
+    /// The comparisons of a run, of all its quantities: the family over which the chance of a false verdict is
+    /// bounded. Their number decides the first look.
+    pub fn comparisons(&self) -> usize {
+        self.pairs.len() * (1 + self.metrics.len())
     }
 
     /// Whether the target's clock counts instructions, so that costs are counted, not timed.

@@ -4,10 +4,9 @@
 //! for then chance would choose when to look. Looks come at epoch counts that are fixed in advance.
 
 use bpfcost_stats::{
-    Estimate, Spread,
+    Estimate,
     looks::{first_look, looks, next_look, precise_enough},
-    rounds::{DEFAULT_TRIALS, trials_per_epoch},
-    sample::epoch_medians,
+    sample::{TRIALS, epoch_medians},
 };
 
 use super::{
@@ -50,7 +49,7 @@ impl Run<'_> {
         if let Some(loads) = self.plan.loads() {
             return Ok((epochs >= loads).then_some(Stop::Rounds));
         }
-        if looks(self.plan.pairs.len())
+        if looks(self.plan.comparisons())
             .take_while(|&look| look <= epochs)
             .any(|look| look == epochs)
         {
@@ -64,7 +63,7 @@ impl Run<'_> {
                 return Ok(Some(Stop::Precision));
             }
         }
-        if self.plan.quick && epochs >= first_look(self.plan.pairs.len()) {
+        if self.plan.quick && epochs >= first_look(self.plan.comparisons()) {
             return Ok(Some(Stop::Rounds));
         }
         Ok(self.time_up(epochs)?.then_some(Stop::Time))
@@ -76,7 +75,7 @@ impl Run<'_> {
         let Some(epoch_s) = self.epoch_s() else {
             return Ok(false);
         };
-        let first = first_look(self.plan.pairs.len());
+        let first = first_look(self.plan.comparisons());
         if epochs >= first {
             return Ok(self.spent_s() + epoch_s > self.limit_s() + epoch_s / 2.0);
         }
@@ -101,7 +100,7 @@ impl Run<'_> {
         }
         let over_s = self.spent_s() - self.limit_s();
         over_s > 0.0
-            && self.measured.whole().count() >= first_look(self.plan.pairs.len())
+            && self.measured.whole().count() >= first_look(self.plan.comparisons())
             && self.epoch_s().is_some_and(|epoch_s| over_s > epoch_s / 2.0)
     }
 
@@ -115,38 +114,18 @@ impl Run<'_> {
         if self.measured.whole().count() == 1 {
             price.load_s = (price.load_s - self.calibrating_s).max(0.0);
         }
-        Some(price.epoch_s(rounds(self.plan, &self.measured)))
+        Some(price.epoch_s(rounds(self.plan)))
     }
 }
 
-/// Rounds in the next epoch: as planned; else [`DEFAULT_TRIALS`] until the first look, then what that
-/// look found best for the spread and the prices seen until then, once and for all.
-///
-/// Chosen by the width of noise alone, so the choice knows nothing of any effect; and from recorded data
-/// alone, so that a resumed run chooses the same.
-pub(super) fn rounds(plan: &Plan, measured: &Measurements) -> u32 {
-    if let Some(rounds) = plan.rounds {
-        return rounds.max(1);
+/// Rounds of an epoch. Every epoch of a run has the same number: epochs of other numbers have other centres, and a
+/// case's own value would mix them.
+pub(super) fn rounds(plan: &Plan) -> u32 {
+    match plan.rounds {
+        Some(rounds) => rounds.max(1),
+        None if plan.counts() => count::rounds(plan.quick),
+        None => TRIALS as u32,
     }
-    if plan.counts() {
-        return count::rounds(plan.quick);
-    }
-    let first = first_look(plan.pairs.len());
-    let chosen = measured
-        .whole()
-        .nth(first - 1)
-        .map_or(DEFAULT_TRIALS, |last| {
-            let spreads: Vec<Spread> = asked(plan, measured)
-                .filter_map(|(_, data)| Spread::of(data.samples.get(..=last)?))
-                .collect();
-            let price = EpochTime::of(measured, last + 1).unwrap_or_default();
-            trials_per_epoch(
-                Spread::typical(&spreads).as_ref(),
-                price.load_s,
-                price.round_s,
-            )
-        });
-    u32::try_from(chosen).unwrap_or(u32::MAX)
 }
 
 /// The cases that are asked about and still run, by index into the plan: no floors.

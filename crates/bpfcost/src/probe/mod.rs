@@ -29,7 +29,7 @@ pub(crate) use leftovers::leftovers;
 pub use registry::add;
 pub(crate) use registry::open_agent;
 pub use spec::Spec;
-pub(crate) use unit::unit_pids;
+pub(crate) use unit::{unit_group, unit_pids};
 
 use self::joined::JoinedProbes;
 use crate::{fault::Fault, process::RunContext};
@@ -69,6 +69,11 @@ pub struct WindowCounts {
     /// Further counts by name: `requests`, `bytes_written`.
     pub counts: BTreeMap<String, u64>,
 }
+
+/// What was given as a probe is none: wrong input, on every machine.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct WrongProbe(String);
 
 /// Refuses a built-in probe that there is not, or that does not take these arguments.
 pub(crate) fn check_built_in(spec: &Spec) -> Result<()> {

@@ -60,7 +60,7 @@ impl Probe for SystemdUnit {
             }
         };
         super::leftovers::remember(&self.programs, &unit_pids(&self.name)?);
-        self.group = group(&self.name)?;
+        self.group = unit_group(&self.name)?;
         Ok(())
     }
 
@@ -92,7 +92,8 @@ impl Probe for SystemdUnit {
 
 /// The processes of a unit: those of its control group; else its main process and what that started.
 pub(crate) fn unit_pids(name: &str) -> Result<Vec<u32>> {
-    let listed = group(name)?.and_then(|group| fs::read_to_string(group.join("cgroup.procs")).ok());
+    let listed =
+        unit_group(name)?.and_then(|group| fs::read_to_string(group.join("cgroup.procs")).ok());
     if let Some(listed) = listed {
         return Ok(listed.lines().filter_map(|pid| pid.parse().ok()).collect());
     }
@@ -104,7 +105,7 @@ pub(crate) fn unit_pids(name: &str) -> Result<Vec<u32>> {
 }
 
 /// The control group of a unit that runs, in the hierarchy of version 2.
-fn group(name: &str) -> Result<Option<PathBuf>> {
+pub(crate) fn unit_group(name: &str) -> Result<Option<PathBuf>> {
     let group = systemctl(&["show", "--property", "ControlGroup", "--value", name])?;
     let group = group.trim();
     let mut roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]

@@ -1,6 +1,7 @@
 //! Child processes: servers, clients, probes and agents. Each has its output captured and a control group of its
 //! own (a process group if there are no control groups), and ends with its owner, however that ends.
 
+mod group;
 mod process_tree;
 pub(crate) mod program;
 mod run_context;
@@ -26,6 +27,7 @@ use rustix::{
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
 
+pub(crate) use group::group_of;
 pub(crate) use process_tree::{bpf_programs, holds, process_tree, threads};
 pub use run_context::RunContext;
 

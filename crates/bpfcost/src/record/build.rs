@@ -1,7 +1,8 @@
 //! Builds a record from the events of a run. It is pure, so a record can be built again from a journal.
 
 use bpfcost_stats::{
-    Differences, Estimate, Policy, Sample, Sense, hodges_lehmann, judge, modes,
+    Differences, Estimate, Policy, Quantity, Sample, Sense, Total, TotalRatio, hodges_lehmann,
+    judge_quantities, modes,
     power::epochs_to_resolve,
     sample::{epoch_medians, median},
     spread as spreads,
@@ -11,8 +12,10 @@ use bpfcost_stats::{
 use super::{
     Asked, BudgetVerdict, CaseRecord, ComparisonRecord, Cost, Machine, MetricRecord, MetricValue,
     ModeRecord, Raw, Record, SCHEMA, SpreadRecord, Status, VerdictRecord, exact,
+    lead::led_by_machine,
     net::{NetInputs, net, second_reset},
-    noise::noise,
+    noise::{nothing, widest},
+    totals,
 };
 use crate::{
     experiment::{Case, Metric, Pair, Role},
@@ -20,20 +23,19 @@ use crate::{
 };
 
 impl Record {
-    /// Builds the record of a run, whole or interrupted. `started` is RFC 3339 in UTC;
-    /// `session_spread` is the relative standard deviation of a session's level (0.01 is 1 %).
-    pub fn build(
-        plan: &Plan,
-        measured: &Measurements,
-        started: &str,
-        machine: Machine,
-        session_spread: Option<f64>,
-    ) -> Record {
+    /// Builds the record of a run, whole or interrupted. `started` is RFC 3339 in UTC. What other sessions of the
+    /// machine show is the history's to add.
+    pub fn build(plan: &Plan, measured: &Measurements, started: &str, machine: Machine) -> Record {
+        let led = led_by_machine(plan, measured, &machine);
+        let (plan, measured) = led
+            .as_ref()
+            .map_or((plan, measured), |led| (&led.0, &led.1));
         let (seen, dropped) = RunData::of(plan, measured);
         let speechless = plan.contends && machine.emulates_time();
         let cases: Vec<CaseRecord> = (0..plan.cases.len())
             .map(|index| seen.case(plan, index))
             .collect();
+        let (comparisons, metrics) = seen.quantities(plan, measured, &cases, speechless);
         Record {
             schema: SCHEMA,
             bpfcost: env!("CARGO_PKG_VERSION").to_owned(),
@@ -59,13 +61,9 @@ impl Record {
             warnings: warnings(measured, dropped, speechless),
             layout: plan.layout.clone(),
             contends: plan.contends,
-            comparisons: if speechless {
-                Vec::new()
-            } else {
-                seen.comparisons(plan, measured, &cases)
-            },
-            metrics: seen.metrics(plan, measured),
-            spread: seen.spread(plan, measured, session_spread),
+            comparisons,
+            metrics,
+            spread: seen.spread(plan, measured),
             cases,
         }
     }
@@ -219,73 +217,31 @@ impl RunData {
         })
     }
 
-    /// The plan's pairs whose two cases have values in the same epochs, judged as one family.
-    fn comparisons(
+    /// The comparisons of the main value, unless its times mean nothing (`speechless`), and the further values
+    /// that the plan names. All comparisons are judged as one family, whatever value they are of.
+    fn quantities(
         &self,
         plan: &Plan,
         measured: &Measurements,
         cases: &[CaseRecord],
-    ) -> Vec<ComparisonRecord> {
-        if plan.counts() {
-            let cost = |name: &str| Cost::raw(&cases[self.valid(plan, name)?]);
-            let compared = plan.pairs.iter().filter_map(|pair| {
-                let (case, baseline) = (cost(&pair.case)?, cost(&pair.baseline)?);
-                exact::comparison(pair, &case, &baseline, plan.budget)
-            });
-            return compared.collect();
-        }
+        speechless: bool,
+    ) -> (Vec<ComparisonRecord>, Vec<MetricRecord>) {
+        let metrics = plan.metrics.iter().map(|metric| self.metric(metric));
+        let metrics: Vec<Vec<Vec<f64>>> = metrics.collect();
+        // Without times to compare there are no cases, so no comparisons.
+        let timed: &[Vec<f64>] = if speechless || plan.counts() {
+            &[]
+        } else {
+            &self.medians
+        };
         let policy = Policy {
             margin: plan.margin,
             budget: plan.budget,
             sense: Sense::Cost,
         };
-        self.family(plan, measured, &self.medians, &policy)
-    }
-
-    /// The plan's pairs whose two cases have these values in the same epochs, judged as one family.
-    fn family(
-        &self,
-        plan: &Plan,
-        measured: &Measurements,
-        medians: &[Vec<f64>],
-        policy: &Policy,
-    ) -> Vec<ComparisonRecord> {
-        let (pairs, differences): (Vec<&Pair>, Vec<Differences>) = plan
-            .pairs
-            .iter()
-            .filter_map(|pair| {
-                let case = self.valid(plan, &pair.case)?;
-                let baseline = self.valid(plan, &pair.baseline)?;
-                let differences = Differences::pair(&medians[case], &medians[baseline]);
-                (!differences.log_ratio.is_empty()).then_some((pair, differences))
-            })
-            .unzip();
-        let epoch_s = mean_epoch_s(measured);
-        judge(&differences, policy)
-            .iter()
-            .zip(pairs)
-            .zip(&differences)
-            .filter_map(|((judged, pair), found)| {
-                let resolve_s = |effect: f64| {
-                    let needed = epochs_to_resolve(&found.log_ratio, effect, differences.len());
-                    Some(needed? as f64 * epoch_s?)
-                };
-                comparison(judged, pair, found, policy, resolve_s)
-            })
-            .collect()
-    }
-
-    /// The further values that the plan names, of the cases that have them.
-    fn metrics(&self, plan: &Plan, measured: &Measurements) -> Vec<MetricRecord> {
-        let values = |metric: &Metric| {
-            let medians: Vec<Vec<f64>> = self
-                .cases
-                .iter()
-                .map(|data| match data.secondary.get(&metric.name) {
-                    Some(values) if data.live() => epoch_medians(values),
-                    _ => vec![f64::NAN; data.samples.len()],
-                })
-                .collect();
+        let totals = self.totals(plan, |data| Some(&data.samples), Some(Total::of_cost));
+        let main = self.quantity(plan, timed, &totals, policy);
+        let further = plan.metrics.iter().zip(&metrics).map(|(metric, medians)| {
             let policy = Policy {
                 margin: metric.margin,
                 budget: None,
@@ -294,27 +250,103 @@ impl RunData {
                     Some(false) | None => Sense::Cost,
                 },
             };
+            let totals = self.totals(
+                plan,
+                |data| data.secondary.get(&metric.name),
+                totals::summed(metric),
+            );
+            self.quantity(plan, medians, &totals, policy)
+        });
+        let all = std::iter::once(main).chain(further);
+        let (pairs, quantities): (Vec<Vec<Found<'_>>>, Vec<Quantity>) = all.unzip();
+        let mut judged = judged(&pairs, &quantities, mean_epoch_s(measured)).into_iter();
+        let main = judged.next().unwrap_or_default();
+        let records = plan.metrics.iter().zip(metrics).zip(judged);
+        let records = records.map(|((metric, medians), comparisons)| {
             let value = |medians: &Vec<f64>| {
                 Some(MetricValue {
                     value: hodges_lehmann(medians)?,
                     ci95: Estimate::of_case(medians).map(|e| [e.low, e.high]),
                 })
             };
+            let cases = plan.cases.iter().zip(&medians);
             MetricRecord {
-                cases: plan
-                    .cases
-                    .iter()
-                    .zip(&medians)
+                cases: cases
                     .filter_map(|(case, medians)| Some((case.name.clone(), value(medians)?)))
                     .collect(),
-                comparisons: self.family(plan, measured, &medians, &policy),
+                comparisons,
                 metric: metric.clone(),
             }
+        });
+        let comparisons = if plan.counts() && !speechless {
+            self.counted(plan, cases)
+        } else {
+            main
         };
-        plan.metrics.iter().map(values).collect()
+        (comparisons, records.collect())
     }
 
-    fn spread(&self, plan: &Plan, measured: &Measurements, session: Option<f64>) -> SpreadRecord {
+    /// The plan's pairs whose two cases have counts.
+    fn counted(&self, plan: &Plan, cases: &[CaseRecord]) -> Vec<ComparisonRecord> {
+        let cost = |name: &str| Cost::raw(&cases[self.valid(plan, name)?]);
+        let compared = plan.pairs.iter().filter_map(|pair| {
+            let (case, baseline) = (cost(&pair.case)?, cost(&pair.baseline)?);
+            exact::comparison(pair, &case, &baseline, plan.budget)
+        });
+        compared.collect()
+    }
+
+    /// The epoch medians of a further value, case by case; NaN where a case or an epoch has none.
+    fn metric(&self, metric: &Metric) -> Vec<Vec<f64>> {
+        let medians = self
+            .cases
+            .iter()
+            .map(|data| match data.secondary.get(&metric.name) {
+                Some(values) if data.live() => epoch_medians(values),
+                _ => vec![f64::NAN; data.samples.len()],
+            });
+        medians.collect()
+    }
+
+    /// The plan's pairs whose two cases have these values in the same epochs, and how they are judged.
+    fn quantity<'a>(
+        &self,
+        plan: &'a Plan,
+        medians: &[Vec<f64>],
+        totals: &[Vec<Option<Total>>],
+        policy: Policy,
+    ) -> (Vec<Found<'a>>, Quantity) {
+        let pairs = plan.pairs.iter().filter_map(|pair| {
+            let case = self.valid(plan, &pair.case)?;
+            let baseline = self.valid(plan, &pair.baseline)?;
+            let differences = Differences::pair(medians.get(case)?, medians.get(baseline)?);
+            let ratio = TotalRatio::of(&totals[case], &totals[baseline]);
+            (!differences.log_ratio.is_empty()).then_some(((pair, ratio), differences))
+        });
+        let (pairs, comparisons) = pairs.unzip();
+        let quantity = Quantity {
+            comparisons,
+            policy,
+        };
+        (pairs, quantity)
+    }
+
+    /// The totals of these values by case and epoch, where a workload ran.
+    fn totals<'a>(
+        &'a self,
+        plan: &Plan,
+        values: impl Fn(&'a CaseData) -> Option<&'a Vec<Vec<f64>>>,
+        summed: Option<totals::Summed>,
+    ) -> Vec<Vec<Option<Total>>> {
+        let summed = summed.filter(|_| plan.layout.workload().is_some());
+        let of_case = |data: &'a CaseData| {
+            let values = values(data).filter(|_| data.live());
+            values.map_or_else(Vec::new, |values| totals::by_epoch(data, values, summed))
+        };
+        self.cases.iter().map(of_case).collect()
+    }
+
+    fn spread(&self, plan: &Plan, measured: &Measurements) -> SpreadRecord {
         let cases: Vec<spreads::Spread> = plan
             .cases
             .iter()
@@ -326,13 +358,19 @@ impl RunData {
         let live = live.filter(|(_, data)| data.live());
         let typical = spreads::Spread::typical(&cases);
         let percent = |share: f64| share * 100.0;
+        let nothing = nothing(
+            live.map(|(case, data)| (case, data.samples.as_slice())),
+            plan.seed,
+        );
         SpreadRecord {
-            session: session.filter(|share| share.is_finite()).map(percent),
+            session: None,
+            sessions: None,
             epoch: percent(typical.map_or(0.0, |spread| spread.epoch)),
             trial: percent(typical.map_or(0.0, |spread| spread.trial)),
             sentinel: median(&measured.sentinel.concat()),
             sentinel_drift: spreads::sentinel_drift(&measured.sentinel).map(percent),
-            noise: noise(live.map(|(case, data)| (case, data.samples.as_slice()))),
+            noise: widest(&nothing),
+            nothing,
         }
     }
 }
@@ -344,6 +382,16 @@ impl From<StatsVerdict> for VerdictRecord {
             StatsVerdict::Faster => VerdictRecord::Faster,
             StatsVerdict::Same { .. } => VerdictRecord::Same,
             StatsVerdict::Unresolved { .. } => VerdictRecord::Unresolved,
+        }
+    }
+}
+
+impl From<StatsBudget> for BudgetVerdict {
+    fn from(budget: StatsBudget) -> Self {
+        match budget {
+            StatsBudget::Within => BudgetVerdict::Within,
+            StatsBudget::Over => BudgetVerdict::Over,
+            StatsBudget::CantTell => BudgetVerdict::CantTell,
         }
     }
 }
@@ -390,6 +438,41 @@ fn mean_epoch_s(measured: &Measurements) -> Option<f64> {
     Some(Sample::new(&whole)?.mean())
 }
 
+/// A pair that is compared, and the ratio of its totals, where there is one.
+type Found<'a> = (&'a Pair, Option<TotalRatio>);
+
+/// Judges all quantities of a run as one family. `epoch_s` is what an epoch takes.
+fn judged(
+    pairs: &[Vec<Found<'_>>],
+    quantities: &[Quantity],
+    epoch_s: Option<f64>,
+) -> Vec<Vec<ComparisonRecord>> {
+    let family = quantities.iter().map(|one| one.comparisons.len()).sum();
+    let judged = judge_quantities(quantities);
+    let of = |((judged, pairs), quantity): ((Vec<Judged>, &Vec<Found<'_>>), &Quantity)| {
+        let policy = &quantity.policy;
+        let found = judged.iter().zip(pairs).zip(&quantity.comparisons);
+        let records = found.filter_map(|((judged, (pair, ratio)), found)| {
+            let time_s = |epochs: Option<usize>| Some(epochs? as f64 * epoch_s?);
+            let resolve_s =
+                |effect: f64| time_s(epochs_to_resolve(&found.log_ratio, effect, family));
+            let typical = comparison(judged, pair, found, policy, resolve_s)?;
+            let Some(ratio) = ratio else {
+                return Some(typical);
+            };
+            let total_s = |distance: f64| time_s(ratio.epochs_to_resolve(distance, family));
+            Some(totals::held(typical, judged, ratio, policy, total_s))
+        });
+        records.collect()
+    };
+    judged
+        .into_iter()
+        .zip(pairs)
+        .zip(quantities)
+        .map(of)
+        .collect()
+}
+
 fn comparison(
     judged: &Judged,
     pair: &Pair,
@@ -412,6 +495,11 @@ fn comparison(
         ci95: judged.difference.map(|e| [e.low, e.high]),
         relative: relative.exp_m1(),
         relative_ci95: judged.relative.map(|e| [e.low, e.high]),
+        relative_ci90: judged
+            .relative90
+            .filter(|_| policy.budget.is_some())
+            .map(|i| [i.low, i.high]),
+        totals: None,
         p: judged.p,
         verdict,
         detectable: judged
@@ -422,10 +510,6 @@ fn comparison(
             .then(|| resolve_s(policy.margin.ln_1p()))
             .flatten(),
         budget_s: from_budget.and_then(resolve_s),
-        budget: judged.budget.map(|budget| match budget {
-            StatsBudget::Within => BudgetVerdict::Within,
-            StatsBudget::Over => BudgetVerdict::Over,
-            StatsBudget::CantTell => BudgetVerdict::CantTell,
-        }),
+        budget: judged.budget.map(BudgetVerdict::from),
     })
 }

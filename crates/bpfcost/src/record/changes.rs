@@ -13,6 +13,9 @@ pub struct Changes {
     pub bpfcost: String,
     /// The relative rise of a cost that the gate lets pass (0.02 is 2 %).
     pub threshold: f64,
+    /// The relative rise that the gate had to be able to see, where that was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub must_see: Option<f64>,
     /// What the gate says.
     pub gate: Gate,
     /// Every case that both sides measured, in the order of the new records.
@@ -35,6 +38,33 @@ pub enum Gate {
     Regressed,
     /// None is shown to cost more, but a case of the new side failed its own checks.
     Invalid,
+    /// None is shown to cost more, but a rise that had to be seen could not have been.
+    Blind,
+}
+
+impl Changes {
+    /// The cases of which the gate could not have seen the rise that it had to; none where nothing was asked. A case
+    /// that is shown to have changed was seen, and so was one whose 95 % interval ends below that rise. The level of a
+    /// server without a probe has no verdict, unless there are enough runs.
+    pub fn blind(&self) -> impl Iterator<Item = &Change> {
+        self.cases.iter().filter(|change| {
+            let Some(must_see) = self.must_see else {
+                return false;
+            };
+            match change.outcome {
+                ChangeOutcome::Same | ChangeOutcome::Unresolved => {
+                    let ends_below = change
+                        .relative_ci95
+                        .is_some_and(|[_, high]| high < must_see);
+                    let sees = change
+                        .gate_sees
+                        .is_some_and(|percent| percent <= 100.0 * must_see);
+                    !(change.level_only || ends_below || sees)
+                }
+                _ => false,
+            }
+        })
+    }
 }
 
 /// One case on both sides.
@@ -73,6 +103,12 @@ pub struct Change {
     /// Percent: the change that would have been seen about three times in four, where the outcome
     /// is `unresolved`.
     pub detectable: Option<f64>,
+    /// Percent: the rise that would have failed the gate about three times in four; null without an interval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gate_sees: Option<f64>,
+    /// Of a workload: whether it is the level without a probe, and there are too few runs for a verdict on it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub level_only: bool,
     /// Why there are no numbers, or what failed.
     pub note: Option<String>,
 }

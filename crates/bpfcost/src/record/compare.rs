@@ -20,52 +20,67 @@
 //! cheapest load of the new side costs more than the most expensive of the old one plus the threshold,
 //! which is zero there by default.
 //!
-//! Several records a side are sessions: where there are enough for the exact two-sample test to
-//! show a change among so many cases (4 a side for one case, 7 for 24), that test decides. Fewer
-//! count by their mean, with intervals widened by the spread between sessions.
+//! Several records a side are sessions. Where the sides were measured in turn (A B A B …) often enough for the
+//! exact two-sample test to show a change among so many cases (4 turns a side for one case, 7 for 24), that test
+//! decides. Otherwise the sides count by their means, with intervals widened by the spread between sessions
+//! ([`session_spread`](super::session_spread)), and by what the sentinel moved.
 //!
-//! For workloads, the cost that a probe adds is compared: each run measures it (`added.rs`).
+//! For workloads, the cost that a probe adds is compared: each run measures it (`overhead_difference.rs`).
+//!
+//! **What the gate could see.** A gate that passes because nothing could be seen says little. Each comparison knows
+//! the rise that would have failed it in about three of four runs, and a gate can be asked to fail where that is
+//! more than it must see.
 
 use bpfcost_stats::{
     Policy, Sense,
     holm::holm,
     power::FALSE_ALARM_LEVEL,
-    sessions::{Basis as StatsBasis, SessionComparison, Sides, judge_sessions},
+    session_spread::{Level, SessionSpread, SessionSpreads},
+    sessions::{Basis as StatsBasis, SessionComparison, Sides, judge_sessions, turns_needed},
     verdict::Verdict as StatsVerdict,
 };
 
 use super::{
-    CaseRecord, Change, ChangeBasis, ChangeOutcome, Changes, CompareError, Gate, Machine, Record,
-    SCHEMA, compat, exact,
-    session::spread_between,
+    CaseRecord, Change, ChangeBasis, ChangeOutcome, Changes, CompareError, Gate, Record, SCHEMA,
+    compat, exact,
+    session_spread::spreads,
     sides::{
-        RecordGroup, costs, distinct, estimates, failed, groups, judged, named, one_sided, run,
-        sessions, sessions_needed, side,
+        RecordGroup, costs, distinct, epoch_spread, failed, groups, named, one_sided, raw_sessions,
+        run, sessions, side,
     },
 };
 use crate::{experiment::Role, measure::Warning};
-
-/// The spread between sessions (relative standard deviation) that is assumed where it was not measured
-/// it: twice what two sessions of a kernel cost typically differ by on the shared virtual machine
-/// where bpfcost was made (1.6 %), and less than their worst (19 %).
-pub const DEFAULT_SESSION_SPREAD: f64 = 0.03;
 
 /// The default rise of a cost that the gate lets pass, twice what a kernel cost typically moves
 /// by between sessions.
 const DEFAULT_THRESHOLD: f64 = 0.02;
 
+/// What is asked of a gate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GateOptions {
+    /// The relative rise of a cost that it lets pass; 0.02 is 2 %.
+    pub threshold: Option<f64>,
+    /// The relative rise that it must have been able to see.
+    pub must_see: Option<f64>,
+}
+
 /// Compares the records of two sides, several a side being sessions of the same.
 ///
 /// `threshold` is the relative rise of a cost that the gate lets pass (0.02 is 2 %). The default is 2 %; 0
 /// where all records count instructions; and where all are of workloads, the runs' own margin for "the same".
-/// `known_spread` is the spread between sessions of a machine, as a share, where `self-test` measured it
-/// since; records also carry their own.
+/// `must_see` is the rise that the gate must have been able to see in about three of four runs; without it,
+/// it passes whatever it could see.
+/// `kept` is what the machine of a record measured in other sessions of its kind: a list for each case.
 pub fn compare(
     old: &[Record],
     new: &[Record],
-    threshold: Option<f64>,
-    known_spread: impl Fn(&Machine) -> Option<f64>,
+    asked: GateOptions,
+    kept: impl Fn(&Record) -> Vec<Vec<Level>>,
 ) -> Result<Changes, CompareError> {
+    let GateOptions {
+        threshold,
+        must_see,
+    } = asked;
     let records = || old.iter().chain(new);
     let threshold = threshold.unwrap_or_else(|| {
         if records().all(|record| record.unit.is_counted()) {
@@ -80,6 +95,10 @@ pub fn compare(
     });
     if !(threshold.is_finite() && threshold >= 0.0) {
         return Err(CompareError::Threshold(threshold));
+    }
+    // A gate that lets that much pass can't see less.
+    if let Some(must_see) = must_see.filter(|share| *share <= threshold) {
+        return Err(CompareError::MustSee(must_see, threshold));
     }
     let mut warnings = Vec::new();
     let old = distinct(old, "old", &mut warnings)?;
@@ -102,6 +121,7 @@ pub fn compare(
         schema: SCHEMA,
         bpfcost: env!("CARGO_PKG_VERSION").to_owned(),
         threshold,
+        must_see,
         gate: Gate::Passed,
         cases: Vec::new(),
         only_old: Vec::new(),
@@ -115,10 +135,7 @@ pub fn compare(
     for group in &groups {
         let records: Vec<&Record> = group.old.iter().chain(&group.new).copied().collect();
         changes.warnings.extend(compat::compatible(&records)?);
-        changes
-            .warnings
-            .extend(compat::sentinel_moved(&group.old, &group.new));
-        group.compare(threshold, family, &known_spread, &mut changes);
+        group.compare(threshold, family, &kept, &mut changes);
     }
     settle(&mut changes);
     Ok(changes)
@@ -139,11 +156,14 @@ fn settle(changes: &mut Changes) {
         change.outcome = beyond(change.relative_ci90, threshold)
             .filter(|_| rejected)
             .unwrap_or(ChangeOutcome::Unresolved);
-        if change.outcome != ChangeOutcome::Unresolved {
-            change.detectable = None;
-        } else if rejected {
+        if rejected && change.outcome == ChangeOutcome::Unresolved {
             change.note =
                 Some("it differs; whether by more than the threshold is unresolved".to_owned());
+        }
+    }
+    for change in &mut changes.cases {
+        if change.outcome != ChangeOutcome::Unresolved {
+            change.detectable = None;
         }
     }
     let has = |outcome| changes.cases.iter().any(|change| change.outcome == outcome);
@@ -151,6 +171,8 @@ fn settle(changes: &mut Changes) {
         Gate::Regressed
     } else if has(ChangeOutcome::Invalid) {
         Gate::Invalid
+    } else if changes.blind().next().is_some() {
+        Gate::Blind
     } else {
         Gate::Passed
     };
@@ -169,6 +191,15 @@ fn beyond(interval: Option<[f64; 2]>, threshold: f64) -> Option<ChangeOutcome> {
     }
 }
 
+/// The true rise at which the whole 90 % interval lies above the threshold in three of four runs, where it reaches
+/// from a change down to `low`.
+fn gate_sees(change: f64, low: f64, threshold: f64) -> f64 {
+    /// The quantile that POWER is, in half-widths of a 90 % interval of the normal distribution: 0.674 ∕ 1.645.
+    const POWER_IN_REACHES: f64 = 0.410;
+    let reach = change.ln_1p() - low.ln_1p();
+    (threshold.ln_1p() + (1.0 + POWER_IN_REACHES) * reach).exp_m1()
+}
+
 impl RecordGroup<'_> {
     /// Whether instructions were counted.
     fn counts(&self) -> bool {
@@ -181,7 +212,7 @@ impl RecordGroup<'_> {
         &self,
         threshold: f64,
         family: usize,
-        known_spread: &impl Fn(&Machine) -> Option<f64>,
+        kept: &impl Fn(&Record) -> Vec<Vec<Level>>,
         changes: &mut Changes,
     ) {
         let mut matched = Vec::new();
@@ -204,9 +235,12 @@ impl RecordGroup<'_> {
         }
         if self.counts() {
             let change = |(name, old, new): &(String, Vec<_>, Vec<_>)| {
-                let (outcome, relative) = exact::change(&costs(old), &costs(new), threshold);
+                let (old_costs, new_costs) = (costs(old), costs(new));
+                let (outcome, relative) = exact::change(&old_costs, &new_costs, threshold);
+                let ranges = exact::widest(&old_costs) + exact::widest(&new_costs);
                 Change {
                     outcome,
+                    gate_sees: Some(100.0 * (threshold + ranges)),
                     old: side(old),
                     new: side(new),
                     relative,
@@ -217,47 +251,43 @@ impl RecordGroup<'_> {
             changes.cases.extend(matched.iter().map(change));
             return;
         }
-        if self.are_of_a_workload() {
-            let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
-            let (added, warning) = self.overhead_difference(&names, threshold, family);
-            changes.cases.extend(added);
+        let spreads = spreads([&self.old, &self.new], kept);
+        let names: Vec<String> = matched.into_iter().map(|(name, ..)| name).collect();
+        let judged = if self.are_of_a_workload() {
+            let (judged, warning) = self.overhead_difference(&names, &spreads, threshold, family);
             changes.warnings.extend(warning);
-            return;
-        }
-        let (spread, spread_known) = self.spread(known_spread);
-        let judged = self.judge(&matched, spread, threshold, family);
-        if judged
-            .iter()
-            .any(|(_, comparison)| comparison.basis == StatsBasis::Widened)
-        {
-            changes
-                .warnings
-                .push(self.caption(spread, spread_known, family));
-        }
+            judged
+        } else {
+            let moved = compat::sentinel_moved(&self.old, &self.new);
+            let machine = moved.as_ref().map_or(0.0, |(share, _)| *share);
+            changes.warnings.extend(moved.map(|(_, warning)| warning));
+            self.judge(&names, &spreads, machine, threshold, family)
+        };
+        changes.warnings.extend(self.captions(&judged, family));
+        changes
+            .warnings
+            .extend(self.floors(&spreads, threshold, family));
         changes
             .cases
             .extend(judged.into_iter().map(|(change, _)| change));
-        changes
-            .warnings
-            .extend(self.floors(spread, threshold, family));
     }
 
+    /// What is said of these cases, as far as it can be said of each by itself. `machine` is the share by which the
+    /// sentinel moved.
     fn judge(
         &self,
-        matched: &[(String, Vec<&CaseRecord>, Vec<&CaseRecord>)],
-        spread: f64,
+        names: &[String],
+        spreads: &SessionSpreads,
+        machine: f64,
         threshold: f64,
         family: usize,
-    ) -> Vec<(Change, SessionComparison)> {
-        let sides: Vec<Sides> = matched
+    ) -> Vec<(Change, StatsBasis)> {
+        let sides: Vec<Sides> = names
             .iter()
-            .map(|(_, old, new)| {
-                judged(
-                    estimates(&costs(old)),
-                    estimates(&costs(new)),
-                    spread,
-                    family,
-                )
+            .map(|name| Sides {
+                machine,
+                epochs: epoch_spread(self.old.iter().chain(&self.new).copied(), name),
+                ..Sides::of(raw_sessions(&self.old, name), raw_sessions(&self.new, name))
             })
             .collect();
         let policy = Policy {
@@ -265,12 +295,14 @@ impl RecordGroup<'_> {
             budget: None,
             sense: Sense::Cost,
         };
-        let comparisons = judge_sessions(&sides, 0.0, &policy);
-        matched
+        let comparisons = judge_sessions(&sides, family, spreads, &policy);
+        names
             .iter()
             .zip(comparisons)
-            .map(|((name, old, new), comparison)| {
-                (self.change(name, old, new, &comparison), comparison)
+            .map(|(name, comparison)| {
+                let (old, new) = (sessions(&self.old, name), sessions(&self.new, name));
+                let change = self.change(name, &old, &new, &comparison, threshold);
+                (change, comparison.basis)
             })
             .collect()
     }
@@ -281,13 +313,11 @@ impl RecordGroup<'_> {
         old: &[&CaseRecord],
         new: &[&CaseRecord],
         comparison: &SessionComparison,
+        threshold: f64,
     ) -> Change {
         let (old, new) = (side(old), side(new));
         let plain = old.zip(new).map(|(old, new)| new.value / old.value - 1.0);
-        let detectable = match comparison.verdict {
-            StatsVerdict::Unresolved { detectable } => detectable,
-            _ => None,
-        };
+        let detectable = comparison.detectable.filter(|share| share.is_finite());
         let has_interval = comparison.relative.is_some();
         Change {
             outcome: match comparison.verdict {
@@ -305,12 +335,17 @@ impl RecordGroup<'_> {
             relative_ci90: comparison.relative90.map(|i| [i.low, i.high]),
             p: has_interval.then_some(comparison.p),
             basis: has_interval.then_some(match comparison.basis {
-                StatsBasis::Sessions { .. } => ChangeBasis::Sessions,
-                StatsBasis::Widened => ChangeBasis::Widened,
+                StatsBasis::Turns { .. } => ChangeBasis::Sessions,
+                StatsBasis::Widened(_) => ChangeBasis::Widened,
             }),
-            detectable: detectable
-                .map(|share| share * 100.0)
-                .filter(|v| v.is_finite()),
+            detectable: detectable.map(|share| share * 100.0),
+            gate_sees: comparison
+                .relative
+                .zip(comparison.relative90)
+                .zip(detectable)
+                .map(|((change, interval), detectable)| {
+                    100.0 * gate_sees(change.value, interval.low, threshold).max(detectable)
+                }),
             note: (!has_interval).then(|| {
                 "too few epochs on a side for an interval; let the run end by itself".to_owned()
             }),
@@ -334,61 +369,68 @@ impl RecordGroup<'_> {
         records().next().map(blank).unwrap_or_default()
     }
 
-    /// The spread between sessions of this group, and whether anybody measured it: the largest of
-    /// what the records say, what is known of their machines, and what several records of a side
-    /// show.
-    fn spread(&self, known_spread: &impl Fn(&Machine) -> Option<f64>) -> (f64, bool) {
-        let records = || self.old.iter().chain(&self.new);
-        let recorded = records().filter_map(|record| record.spread.session.map(|p| p / 100.0));
-        let measured = records().filter_map(|record| known_spread(&record.machine));
-        let shown = [&self.old, &self.new]
-            .into_iter()
-            .filter_map(|side| spread_between(side.iter().copied()));
-        recorded
-            .chain(measured)
-            .chain(shown)
-            .filter(|share| share.is_finite() && *share >= 0.0)
-            .reduce(f64::max)
-            .map_or((DEFAULT_SESSION_SPREAD, false), |share| (share, true))
-    }
-
-    fn caption(&self, spread: f64, spread_known: bool, family: usize) -> Warning {
+    /// What widened the intervals, and how to have narrower ones; nothing where none is widened.
+    fn captions(&self, judged: &[(Change, StatsBasis)], family: usize) -> Vec<Warning> {
+        let widest = judged
+            .iter()
+            .filter(|(change, _)| change.p.is_some())
+            .filter_map(|(_, basis)| match basis {
+                StatsBasis::Widened(spread) => Some(*spread),
+                StatsBasis::Turns { .. } => None,
+            })
+            .max_by(|a, b| a.share.total_cmp(&b.share));
+        let Some(SessionSpread { share, freedom }) = widest else {
+            return Vec::new();
+        };
         let what = self
             .new
             .first()
             .map_or_else(String::new, |record| compat::what(record));
-        let percent = spread * 100.0;
-        let enough = sessions_needed(family);
-        if spread_known {
-            Warning::new(
+        let percent = share * 100.0;
+        let needed = turns_needed(family);
+        let in_turn = format!("{needed} records per side in turn (A B A B)");
+        let mut captions = vec![match freedom {
+            Some(freedom) => Warning::new(
                 "sessions",
                 format!(
-                    "{what}: few records a side, so intervals are widened by the spread between sessions here, \
-                     {percent:.1} %. {enough} records a side need no widening; cases of one run compare even better"
+                    "{what}: the intervals include the spread between sessions here, {percent:.1} % (estimated with \
+                     {freedom} degrees of freedom). {in_turn} need no such estimate; cases of one run compare even \
+                     better"
                 ),
-            )
-        } else {
-            Warning::new(
+            ),
+            None => Warning::new(
                 "session-spread-unknown",
                 format!(
-                    "{what}: the spread between sessions on this machine is unknown; {percent:.0} % is assumed. \
-                     Measure it with `bpfcost self-test`, or bring {enough} records a side"
+                    "{what}: too few sessions of this machine are known to estimate their spread; {percent:.0} % is \
+                     assumed{}. Measure {in_turn}; or run more sessions: each run on this machine counts{}",
+                    match self.are_of_a_workload() {
+                        true => ", more for a probe that adds more than 5 %",
+                        false => "",
+                    },
+                    match self.are_of_a_workload() {
+                        true => "",
+                        false => ", and `bpfcost self-test`",
+                    },
                 ),
-            )
+            ),
+        }];
+        let records = self.old.len().min(self.new.len());
+        if records >= needed {
+            captions.push(Warning::new(
+                "not-in-turn",
+                format!(
+                    "{what}: {records} records a side would be enough, but they were not measured in turn, so that \
+                     a change of the machine would affect one side only. Measure A B A B"
+                ),
+            ));
         }
+        captions
     }
 
     /// A floor that moved says that the harness or the machine did, not what is measured.
-    fn floors(&self, spread: f64, threshold: f64, family: usize) -> Vec<Warning> {
-        let matched: Vec<_> = self
-            .names(Role::Floor)
-            .into_iter()
-            .map(|name| {
-                let (old, new) = (sessions(&self.old, &name), sessions(&self.new, &name));
-                (name, old, new)
-            })
-            .collect();
-        self.judge(&matched, spread, threshold, family)
+    fn floors(&self, spreads: &SessionSpreads, threshold: f64, family: usize) -> Vec<Warning> {
+        let names = self.names(Role::Floor);
+        self.judge(&names, spreads, 0.0, threshold, family.max(names.len()))
             .into_iter()
             .filter_map(|(change, _)| {
                 beyond(change.relative_ci90, threshold)?;

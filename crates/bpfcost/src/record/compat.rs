@@ -15,6 +15,12 @@ pub enum CompareError {
     /// The threshold makes no sense.
     #[error("{0} is not a valid threshold; write it like 2%")]
     Threshold(f64),
+    /// What must be seen is let pass.
+    #[error(
+        "a gate that lets a rise of {} pass can't be asked to see one of {}; raise --must-see, or lower --threshold",
+        percent(*.1), percent(*.0)
+    )]
+    MustSee(f64, f64),
     /// No experiment and target is on both sides.
     #[error("the two sides have nothing in common: old has {0}; new has {1}")]
     NothingInCommon(String, String),
@@ -163,9 +169,9 @@ fn counted(record: &Record) -> String {
     }
 }
 
-/// Warns where the sentinel, which shares no code with any case, moved between the sides: then the
-/// machine changed, and the cases with it.
-pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<Warning> {
+/// By what share the sentinel, which shares no code with any case, moved between the sides, where that is more than
+/// the margin: then the machine changed, and the cases with it.
+pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<(f64, Warning)> {
     let level = |side: &[&Record]| {
         let levels: Vec<f64> = side
             .iter()
@@ -176,15 +182,17 @@ pub(super) fn sentinel_moved(old: &[&Record], new: &[&Record]) -> Option<Warning
     let (first, old, new) = (new.first()?, level(old)?, level(new)?);
     let moved = new / old - 1.0;
     (moved.is_finite() && moved.abs() > first.asked.margin).then(|| {
-        Warning::new(
+        let warning = Warning::new(
             "sentinel-moved",
             format!(
-                "{}: a program that shares no code with any case changed by {:+.1} % too. That much of each change \
-                 comes from the machine, probably from its clock speed",
+                "{}: a program that shares no code with any case changed by {:+.1} % too: the machine itself changed, \
+                 probably its clock speed. How much of that each case shares is unknown, so intervals between sessions \
+                 that were not measured in turn reach from the change as measured to the change without it",
                 what(first),
                 100.0 * moved
             ),
-        )
+        );
+        (moved, warning)
     })
 }
 
@@ -237,4 +245,9 @@ pub(super) fn unlike(
     let pairs = fields(one).into_iter().zip(fields(other));
     let unlike = pairs.filter(|(one, other)| one != other);
     unlike.map(|((name, one), (_, other))| (name, one, other))
+}
+
+/// A share in percent, as people write it.
+fn percent(share: f64) -> String {
+    format!("{} %", (1e4 * share).round() / 100.0)
 }

@@ -16,13 +16,13 @@ use std::collections::HashSet;
 
 use bpfcost_stats::{
     Policy, Sense,
-    sessions::{Sides, judge_sessions},
+    session_spread::{SessionSpread, SessionSpreads},
+    sessions::{Basis, Sides, judge_sessions},
 };
 
 use super::{
-    CaseRecord, ChangeOutcome, CompareError, Cost, DEFAULT_SESSION_SPREAD, Record, VerdictRecord,
-    compat, exact,
-    sides::{estimates, pooled},
+    CaseRecord, ChangeOutcome, CompareError, Cost, Record, VerdictRecord, compat, exact,
+    sides::{dated, epoch_spread, estimate},
 };
 use crate::experiment::{Grid, Role, Unit};
 
@@ -33,9 +33,8 @@ pub struct CrossTarget<'a> {
     pub columns: Vec<CrossTargetColumn<'a>>,
     /// Every case of every record once, in the experiment's order, floors last; of a grid, its cells.
     pub rows: Vec<CrossTargetRow<'a>>,
-    /// The spread between sessions that widened the intervals of times, as a share, and whether all
-    /// records state theirs; `None` where no times are compared.
-    pub session_spread: Option<(f64, bool)>,
+    /// The spread between sessions that widened the intervals of times most; `None` where no times are compared.
+    pub session_spread: Option<SessionSpread>,
     /// Earlier sessions of the same targets, which are left out.
     pub left_out: usize,
 }
@@ -262,9 +261,9 @@ fn rows<'a>(records: &[&'a Record]) -> Vec<CrossTargetRow<'a>> {
 fn judge(
     columns: &[CrossTargetColumn<'_>],
     rows: &mut [CrossTargetRow<'_>],
-) -> Option<(f64, bool)> {
+) -> Option<SessionSpread> {
     let mut timed: Vec<(usize, usize, [Cost; 2])> = Vec::new();
-    let mut spread: Option<(f64, bool)> = None;
+    let mut spreads: Option<SessionSpreads> = None;
     let margin = columns
         .iter()
         .map(|column| column.record.asked.margin)
@@ -275,12 +274,10 @@ fn judge(
         };
         let unit = column.record.unit;
         if !unit.is_counted() {
-            let measured = told_spread([column.record, columns[first].record]);
-            let (share, is_measured) =
-                measured.map_or((DEFAULT_SESSION_SPREAD, false), |share| (share, true));
-            spread = Some(spread.map_or((share, is_measured), |(most, all)| {
-                (most.max(share), all && is_measured)
-            }));
+            let records = [column.record, columns[first].record];
+            for stated in records.map(Record::stated_spreads) {
+                spreads = Some(spreads.map_or(stated, |all| all.larger(stated)));
+            }
         }
         for (index, row) in rows.iter_mut().enumerate() {
             let [Some(old), Some(new)] =
@@ -295,7 +292,7 @@ fn judge(
             }
         }
     }
-    let (share, _) = spread?;
+    let spreads = spreads?;
     let policy = Policy {
         margin,
         budget: None,
@@ -303,12 +300,34 @@ fn judge(
     };
     let sides: Vec<Sides> = timed
         .iter()
-        .map(|(.., costs)| {
-            let [old, new] = costs.map(|cost| pooled(&estimates(&[cost]), share / cost.part));
-            Sides { old, new }
+        .map(|(row, place, costs)| {
+            let Reference::Column(first) = columns[*place].against else {
+                return Sides::of(Vec::new(), Vec::new());
+            };
+            let [old, new] = [(first, costs[0]), (*place, costs[1])]
+                .map(|(at, cost)| dated(&[columns[at].record], |_| estimate(&cost)));
+            let part = costs[0].part.min(costs[1].part);
+            Sides {
+                leverage: 1.0 / part,
+                epochs: epoch_spread(
+                    [columns[first].record, columns[*place].record],
+                    rows[*row].name,
+                ),
+                ..Sides::of(old, new)
+            }
         })
         .collect();
-    for ((row, column, _), found) in timed.iter().zip(judge_sessions(&sides, 0.0, &policy)) {
+    let mut widest: Option<SessionSpread> = None;
+    for ((row, column, _), found) in
+        timed
+            .iter()
+            .zip(judge_sessions(&sides, sides.len(), &spreads, &policy))
+    {
+        if let Basis::Widened(spread) = found.basis {
+            widest = widest
+                .filter(|one| one.share >= spread.share)
+                .or(Some(spread));
+        }
         let Some(relative) = found.relative.filter(|relative| relative.value.is_finite()) else {
             continue;
         };
@@ -318,17 +337,7 @@ fn judge(
             verdict: VerdictRecord::from(found.verdict),
         });
     }
-    spread
-}
-
-/// The larger spread between sessions that two records state, as a share.
-fn told_spread(records: [&Record; 2]) -> Option<f64> {
-    records
-        .into_iter()
-        .filter_map(|record| record.spread.session)
-        .map(|percent| percent / 100.0)
-        .filter(|share| share.is_finite() && *share >= 0.0)
-        .reduce(f64::max)
+    widest
 }
 
 /// A case whose cost can be compared: a share of a cost indistinguishable from zero means nothing.

@@ -102,6 +102,8 @@ pub(super) fn comparison(
         ci95: None,
         relative,
         relative_ci95: None,
+        relative_ci90: None,
+        totals: None,
         // Nothing is left to chance, so that chance explains either nothing or everything.
         p: if differs { 0.0 } else { 1.0 },
         verdict: VerdictRecord::from(judged),
@@ -175,6 +177,15 @@ pub(super) fn recorded_range(case: &CaseRecord) -> Option<[f64; 2]> {
     } else {
         [low, high]
     })
+}
+
+/// The widest range over loads that a count of these takes, as a share of it; 0 where every load gives one number.
+pub(super) fn widest(costs: &[Cost]) -> f64 {
+    let widths = costs.iter().filter_map(|cost| {
+        let [low, high] = cost.range()?;
+        Some((high - low) / cost.value)
+    });
+    widths.fold(0.0, f64::max)
 }
 
 #[cfg(test)]

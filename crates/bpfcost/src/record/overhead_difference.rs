@@ -1,24 +1,22 @@
 //! Compares what probes add to a workload between runs.
 //!
-//! What a server takes per operation moves from run to run by more than a run's interval knows, and `self-test`
-//! measures something else: kernel programs. What a probe adds is known within each run, on the same server, and its
-//! interval holds from one run to the next. Seen on the machine where this was made: of the 190 pairs among 20 runs of
-//! redis, 55 differed by more than the 95 % intervals of `off` allow, and 1 by more than those of a probe's difference;
-//! among 7 runs of nginx on a busy machine 28 of 42, and 3 of 42; where the sniffer takes ten times what nginx does, 0
-//! of 12.
-//!
-//! So of a case with a probe the ratio to `off` is compared, without any addition. A case without one has nothing to
-//! stand on, and a verdict only where there are enough runs a side to speak for themselves.
+//! What a server takes per operation moves from run to run by more than a run's interval knows. What a probe adds is
+//! known within each run, on the same server. So of a case with a probe the ratio to `off` is compared. From run to run
+//! that ratio scatters by little more than its interval, and by how much is measured (docs/evidence/sessions.md): its
+//! spread has its own history and its own assumption. A case without a probe has nothing to stand on, and a verdict only
+//! where there are enough runs in turn to speak for themselves.
 
 use bpfcost_stats::{
     Estimate, Policy, Sense, hodges_lehmann,
-    sessions::{SessionComparison, Sides, judge_sessions},
+    session_spread::SessionSpreads,
+    sessions::{Basis, Session, SessionComparison, Sides, judge_sessions, turns_needed},
 };
 
 use super::{
     CaseRecord, Change, ChangeBasis, ComparisonRecord, Record, Side,
     compat::what,
-    sides::{RecordGroup, costs, estimates, exact_suffices, judged, sessions, sessions_needed},
+    session_spread::ratio_leverage,
+    sides::{RecordGroup, dated, raw_sessions, sessions},
 };
 use crate::{
     measure::Warning,
@@ -36,9 +34,10 @@ impl RecordGroup<'_> {
     pub(super) fn overhead_difference(
         &self,
         names: &[String],
+        spreads: &SessionSpreads,
         threshold: f64,
         family: usize,
-    ) -> (Vec<Change>, Option<Warning>) {
+    ) -> (Vec<(Change, Basis)>, Option<Warning>) {
         let sides: Vec<Sides> = names
             .iter()
             .map(|name| self.judged_of(name, family))
@@ -48,11 +47,12 @@ impl RecordGroup<'_> {
             budget: None,
             sense: Sense::Cost,
         };
-        let comparisons = judge_sessions(&sides, 0.0, &policy);
+        let comparisons = judge_sessions(&sides, family, spreads, &policy);
         let change = |(name, comparison): (&String, SessionComparison)| {
+            let basis = comparison.basis;
             let (old, new) = (sessions(&self.old, name), sessions(&self.new, name));
-            let change = self.change(name, &old, &new, &comparison);
-            match self.off(name) {
+            let change = self.change(name, &old, &new, &comparison, threshold);
+            let change = match self.off(name) {
                 Some(off) => beyond_off(
                     change,
                     off,
@@ -63,18 +63,20 @@ impl RecordGroup<'_> {
                 ),
                 // There are epochs; it is runs that are too few, or one without the probe beside it.
                 None => Change {
+                    level_only: !self.is_probed(name) && change.p.is_none(),
                     note: self
                         .is_probed(name)
                         .then(|| format!("the added cost is unknown: it ran without {OFF}")),
                     ..change
                 },
-            }
+            };
+            (change, basis)
         };
-        let changes: Vec<Change> = names.iter().zip(comparisons).map(change).collect();
+        let changes: Vec<(Change, Basis)> = names.iter().zip(comparisons).map(change).collect();
         let open = |change: &Change| {
             change.baseline.is_none() && change.p.is_none() && !self.is_probed(&change.case)
         };
-        let warning = changes.iter().any(open).then(|| {
+        let warning = changes.iter().any(|(change, _)| open(change)).then(|| {
             let record = self.new.first().or(self.old.first());
             Warning::new(
                 "workload-level",
@@ -82,7 +84,7 @@ impl RecordGroup<'_> {
                     "{}: there is no verdict on the CPU time without a probe, because the spread between its runs \
                      is unknown; {} records a side would resolve it",
                     record.map_or_else(String::new, |record| what(record)),
-                    sessions_needed(family)
+                    turns_needed(family)
                 ),
             )
         });
@@ -91,21 +93,25 @@ impl RecordGroup<'_> {
 
     /// What of a case is judged.
     fn judged_of(&self, name: &str, family: usize) -> Sides {
-        let side_estimates = |side: &[&Record]| estimates(&costs(&sessions(side, name)));
         match self.off(name) {
-            Some(_) => judged(
-                ratios(&self.old, name),
-                ratios(&self.new, name),
-                0.0,
-                family,
-            ),
-            None if self.is_probed(name) => Sides::default(),
+            Some(_) => {
+                let (old, new) = (ratios(&self.old, name), ratios(&self.new, name));
+                let largest = old.iter().chain(&new);
+                let largest = largest.map(|one| ratio_leverage(one.estimate.value.ln()));
+                Sides {
+                    leverage: largest.fold(1.0, f64::max),
+                    ..Sides::of(old, new)
+                }
+            }
+            None if self.is_probed(name) => Sides::of(Vec::new(), Vec::new()),
+            // How far the levels of a server scatter is unknown: its runs must speak for themselves.
             None => {
-                let (old, new) = (side_estimates(&self.old), side_estimates(&self.new));
-                if exact_suffices(old.len(), new.len(), family) {
-                    Sides { old, new }
+                let side = |records: &[&Record]| raw_sessions(records, name);
+                let sides = Sides::of(side(&self.old), side(&self.new));
+                if sides.are_exact(family) {
+                    sides
                 } else {
-                    Sides::default()
+                    Sides::of(Vec::new(), Vec::new())
                 }
             }
         }
@@ -125,7 +131,7 @@ impl RecordGroup<'_> {
 }
 
 /// How a case of a record compares with the one without a probe.
-fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a ComparisonRecord> {
+pub(super) fn against_off<'a>(record: &'a Record, name: &str) -> Option<&'a ComparisonRecord> {
     let mut comparisons = record.comparisons.iter();
     comparisons.find(|one| one.case == name && record.case(&one.baseline).is_some_and(is_off))
 }
@@ -136,8 +142,8 @@ fn is_off(case: &CaseRecord) -> bool {
 }
 
 /// What a case takes of what it takes without a probe, in each record of a side that knows.
-fn ratios(side: &[&Record], name: &str) -> Vec<Estimate> {
-    let ratio = |record: &&Record| {
+fn ratios(side: &[&Record], name: &str) -> Vec<Session> {
+    dated(side, |record| {
         let comparison = against_off(record, name)?;
         let [low, high] = comparison.relative_ci95?;
         Some(Estimate {
@@ -145,8 +151,7 @@ fn ratios(side: &[&Record], name: &str) -> Vec<Estimate> {
             low: 1.0 + low,
             high: 1.0 + high,
         })
-    };
-    side.iter().filter_map(ratio).collect()
+    })
 }
 
 /// What a case takes beyond what it takes without a probe, over the records of a side, with the interval of a single one.
@@ -183,7 +188,7 @@ fn beyond_off(change: Change, off: String, sides: [(Option<f64>, Option<[f64; 2]
         },
         basis: change.basis.map(|basis| match basis {
             ChangeBasis::Widened => ChangeBasis::Runs,
-            basis => basis,
+            other => other,
         }),
         old: with_added(change.old, sides[0]),
         new: with_added(change.new, sides[1]),

@@ -97,6 +97,10 @@ pub struct Machine {
     pub governor: Option<String>,
     /// Whether sibling threads are on; null where unknown.
     pub smt: Option<bool>,
+    /// Whether its kernel accounts interrupts by themselves (CONFIG_IRQ_TIME_ACCOUNTING), so that the CPU time of
+    /// processes lacks them; absent where unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub irq_time: Option<bool>,
     /// `NAME: state` of each vulnerability that this CPU has.
     pub mitigations: Vec<String>,
     /// Whether the BPF JIT is on.
@@ -269,6 +273,9 @@ pub struct ComparisonRecord {
     pub relative: f64,
     /// 95 % interval of `relative`.
     pub relative_ci95: Option<[f64; 2]>,
+    /// 90 % interval of `relative`, where there is a budget: it is judged on this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relative_ci90: Option<[f64; 2]>,
     /// Two-sided p of the exact signed-rank test over epochs, unadjusted.
     pub p: f64,
     /// What can be said.
@@ -282,6 +289,23 @@ pub struct ComparisonRecord {
     /// Seconds of measuring that would decide whether it is within the budget, where that is undecided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_s: Option<f64>,
+    /// The same of all windows together, where operations are counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub totals: Option<TotalsRecord>,
+}
+
+/// The ratio of totals of two cases: all that one took by all that it did, against the same of the other. What
+/// comes seldom is in it, while `relative` is of typical windows.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TotalsRecord {
+    /// case ∕ baseline − 1.
+    pub relative: f64,
+    /// Its 95 % interval.
+    pub ci95: [f64; 2],
+    /// Its 90 % interval, on which `same` and the budget are judged beside that of typical windows.
+    pub ci90: [f64; 2],
+    /// Whether it is known to differ from what typical windows say: the 95 % intervals do not meet.
+    pub apart: bool,
 }
 
 /// A further value that is compared: throughput beside CPU time per operation.
@@ -292,7 +316,7 @@ pub struct MetricRecord {
     pub metric: Metric,
     /// Its estimate, by case; cases that lack it are left out.
     pub cases: BTreeMap<String, MetricValue>,
-    /// The experiment's pairs where both cases have it, judged as one family. `slower` reads as worse;
+    /// The experiment's pairs where both cases have it, judged as one family with all comparisons of the run. `slower` reads as worse;
     /// as more, if neither way is known to be better.
     pub comparisons: Vec<ComparisonRecord>,
 }
@@ -334,11 +358,34 @@ pub enum BudgetVerdict {
     CantTell,
 }
 
+/// How far sessions differ on a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionSpreadsRecord {
+    /// Sessions of one sitting; null where too few were known.
+    pub within: Option<SessionSpreadRecord>,
+    /// Sessions of different sittings; null where too few were known.
+    pub between: Option<SessionSpreadRecord>,
+}
+
+/// A spread that was learnt from sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionSpreadRecord {
+    /// Relative standard deviation of a session's level, in percent.
+    pub percent: f64,
+    /// Degrees of freedom of that estimate.
+    pub freedom: u32,
+}
+
 /// How much moved with what, in percent (medians over cases).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpreadRecord {
-    /// Between sessions, as `self-test` measured it on this machine; null where it has not run.
+    /// Between sessions of one sitting, as sessions before this one showed on its machine; null where too few had
+    /// been measured. Of a workload: of the ratio to the case without a probe.
     pub session: Option<f64>,
+    /// The same with the spread between sittings, and how well they are known. Records from before it have the first
+    /// alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionSpreadsRecord>,
     /// Between epochs of this run.
     pub epoch: f64,
     /// Between trials of an epoch.
@@ -349,8 +396,12 @@ pub struct SpreadRecord {
     pub sentinel: Option<f64>,
     /// How far the sentinel moved over the run.
     pub sentinel_drift: Option<f64>,
-    /// The 95 % interval of off against off in this run, low end first, where a workload ran: what is read
-    /// where there is nothing.
+    /// The widest of `nothing`, as an interval. In records without `nothing`: the 95 % interval of each window of off
+    /// against the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<[f64; 2]>,
+    /// How far from 0 a probe that does nothing reads in 19 of 20 runs, in percent: by the case without a probe that it
+    /// would be compared with.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub nothing: BTreeMap<String, f64>,
 }

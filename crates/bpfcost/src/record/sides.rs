@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
-use bpfcost_stats::{Estimate, hodges_lehmann, power::FALSE_ALARM_LEVEL, sessions::Sides};
+use bpfcost_stats::{Estimate, Spread, hodges_lehmann, sessions::Session};
 
-use super::{CaseRecord, CompareError, Cost, OneSided, Record, Side, Status, compat};
+use super::{
+    CaseRecord, CompareError, Cost, OneSided, Record, Side, Status, compat, history::began_s,
+};
 use crate::{experiment::Role, measure::Warning};
 
 /// The records of one experiment on one target.
@@ -67,75 +69,45 @@ pub(super) fn failed(side: &[&Record], name: &str) -> Option<String> {
     Some(problem.map_or_else(|| "it failed its checks".to_owned(), ToString::to_string))
 }
 
-/// What times of several sessions are, where they have intervals.
-pub(super) fn estimates(costs: &[Cost]) -> Vec<Estimate> {
-    costs
-        .iter()
-        .filter_map(|cost| {
-            let [low, high] = cost.ends?;
-            Some(Estimate {
-                value: cost.value,
-                low,
-                high,
-            })
+/// A case's sessions on one side, by their costs as measured.
+pub(super) fn raw_sessions(side: &[&Record], name: &str) -> Vec<Session> {
+    dated(side, |record| {
+        let case = record.case(name).filter(|case| case.status == Status::Ok)?;
+        estimate(&Cost::raw(case)?)
+    })
+}
+
+/// How far a case's epochs differ in the record in which they do most: a relative standard deviation.
+pub(super) fn epoch_spread<'a>(records: impl IntoIterator<Item = &'a Record>, name: &str) -> f64 {
+    let spread = |record: &Record| Some(Spread::of(&record.case(name)?.samples)?.epoch);
+    let spreads = records.into_iter().filter_map(spread);
+    spreads.fold(0.0, f64::max)
+}
+
+/// What each record of a side that knows it says, with the time when it began.
+pub(super) fn dated(side: &[&Record], value: impl Fn(&Record) -> Option<Estimate>) -> Vec<Session> {
+    let session = |record: &&Record| {
+        Some(Session {
+            began_s: began_s(record),
+            estimate: value(record)?,
         })
-        .collect()
+    };
+    side.iter().filter_map(session).collect()
+}
+
+/// A time with its interval, where it has one.
+pub(super) fn estimate(cost: &Cost) -> Option<Estimate> {
+    let [low, high] = cost.ends?;
+    Some(Estimate {
+        value: cost.value,
+        low,
+        high,
+    })
 }
 
 /// What the cases of a side cost as measured.
 pub(super) fn costs(cases: &[&CaseRecord]) -> Vec<Cost> {
     cases.iter().filter_map(|case| Cost::raw(case)).collect()
-}
-
-/// Whether so many sessions a side can show a change at all by the exact test among `family` cases:
-/// its smallest p is 2 over the number of ways to draw one side from both.
-pub(super) fn exact_suffices(old: usize, new: usize, family: usize) -> bool {
-    let ways: f64 = (1..=new).map(|i| (old + i) as f64 / i as f64).product();
-    2.0 / ways <= FALSE_ALARM_LEVEL / family.max(1) as f64
-}
-
-/// The number of sessions a side from which the exact test can show a change among `family` cases.
-pub(super) fn sessions_needed(family: usize) -> usize {
-    // At 40 a side it suffices for more cases than there can be.
-    (1..40)
-        .find(|count| exact_suffices(*count, *count, family))
-        .unwrap_or(40)
-}
-
-/// What is judged of a case: its sessions, where they are enough to speak for themselves; else each side as one.
-pub(super) fn judged(old: Vec<Estimate>, new: Vec<Estimate>, spread: f64, family: usize) -> Sides {
-    if exact_suffices(old.len(), new.len(), family) {
-        return Sides { old, new };
-    }
-    Sides {
-        old: pooled(&old, spread),
-        new: pooled(&new, spread),
-    }
-}
-
-/// Several sessions of a side as one, its interval widened by the spread between sessions; both
-/// shrink with the number of sessions. Sessions that are not above zero throughout are skipped.
-pub(super) fn pooled(sessions: &[Estimate], spread: f64) -> Vec<Estimate> {
-    /// Half the width of a 95 % interval of the normal distribution, in standard deviations.
-    const Z: f64 = 1.959_963_984_540_054;
-    let logs: Vec<Estimate> = sessions
-        .iter()
-        .filter(|e| e.low > 0.0 && e.low <= e.value && e.value <= e.high && e.high.is_finite())
-        .map(|e| e.map(f64::ln))
-        .collect();
-    let count = logs.len() as f64;
-    let mean = |part: fn(&Estimate) -> f64| logs.iter().map(part).sum::<f64>() / count;
-    let half = |squares: f64| ((squares + (Z * spread).powi(2)) / count).sqrt();
-    let value = mean(|e| e.value);
-    let one = Estimate {
-        value,
-        low: value - half(mean(|e| (e.value - e.low).powi(2))),
-        high: value + half(mean(|e| (e.high - e.value).powi(2))),
-    };
-    if logs.is_empty() {
-        return Vec::new();
-    }
-    vec![one.map(f64::exp)]
 }
 
 pub(super) fn side(cases: &[&CaseRecord]) -> Option<Side> {

@@ -13,7 +13,7 @@ use crate::{
         rate::{self, EventLoad},
         text,
     },
-    workload::VARIANT,
+    workload::{OFF, VARIANT},
 };
 
 /// A column of a line: its name, and what stands there.
@@ -26,7 +26,7 @@ pub type CsvColumns<'a> = Box<dyn Fn(&CaseRecord) -> Vec<CsvField> + 'a>;
 type PairColumn = (&'static str, fn(&Record, &ComparisonRecord) -> String);
 
 /// The columns of every comparison.
-const COMPARISONS: [PairColumn; 17] = [
+const COMPARISONS: [PairColumn; 23] = [
     ("experiment", |record, _| text::line(&record.experiment)),
     ("target", |record, _| text::line(&record.target)),
     ("started", |record, _| text::line(&record.started)),
@@ -39,6 +39,20 @@ const COMPARISONS: [PairColumn; 17] = [
     ("relative", |_, pair| plain(Some(pair.relative))),
     ("relative_ci95_low", |_, pair| low(pair.relative_ci95)),
     ("relative_ci95_high", |_, pair| high(pair.relative_ci95)),
+    ("relative_ci90_low", |_, pair| low(pair.relative_ci90)),
+    ("relative_ci90_high", |_, pair| high(pair.relative_ci90)),
+    ("total_relative", |_, pair| {
+        plain(pair.totals.map(|totals| totals.relative))
+    }),
+    ("total_relative_ci95_low", |_, pair| {
+        low(pair.totals.map(|totals| totals.ci95))
+    }),
+    ("total_relative_ci95_high", |_, pair| {
+        high(pair.totals.map(|totals| totals.ci95))
+    }),
+    ("total_apart", |_, pair| {
+        shown(pair.totals.map(|totals| totals.apart))
+    }),
     ("p", |_, pair| plain(Some(pair.p))),
     ("verdict", |_, pair| match pair.verdict {
         VerdictRecord::Slower => "slower".to_owned(),
@@ -219,8 +233,30 @@ fn secondary(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
     let variant = variant.map_or_else(String::new, |name| text::line(name));
     let values = names.flat_map(|(name, part)| with_ends(&name, &name, part));
     std::iter::once(named(VARIANT, variant))
+        .chain(total(case, record))
         .chain(values)
         .collect()
+}
+
+/// What the windows of a workload's case took in all, and how that compares with no probe.
+fn total(case: &CaseRecord, record: &Record) -> Vec<CsvField> {
+    let off = |baseline: &str| {
+        let case = record.case(baseline);
+        case.is_some_and(|one| one.factors.get(VARIANT).is_some_and(|name| name == OFF))
+    };
+    let mut comparisons = record.comparisons.iter();
+    let against_off = comparisons.find(|one| one.case == case.name && off(&one.baseline));
+    let totals = against_off.and_then(|one| one.totals);
+    let mut columns = vec![named("total", plain(case.total()))];
+    columns.extend(with_ends(
+        "total_relative",
+        "total_relative",
+        totals.map(|totals| CostEstimate {
+            value: totals.relative,
+            ci95: Some(totals.ci95),
+        }),
+    ));
+    columns
 }
 
 /// Columns of a value and of its interval, which start with a name each.

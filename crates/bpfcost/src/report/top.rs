@@ -17,6 +17,10 @@ const NAMED: usize = 2;
 const NOT_IN_IT: &str = "Not in any column: the kernel's way to a program (the trap of a kprobe or uprobe, the \
     call of a tracepoint, the list of a hook). bpfcost run attach measures it.";
 
+/// What is in the numbers and is not the program's work, and what is not in them.
+const WALL_TIME: &str =
+    "It is wall time: preemption, interrupts and, in sleepable programs, waiting are in it.";
+
 /// The interval as a table of at most so many programs.
 pub(crate) fn render(view: &TopView, most: usize, style: Style) -> String {
     let number = |value: f64, small: usize, below: f64, large: usize| {
@@ -45,12 +49,14 @@ pub(crate) fn render(view: &TopView, most: usize, style: Style) -> String {
     };
     if !view.programs.is_empty() {
         table.notes.push(Note::new(Tone::Plain, total(view, most)));
-        let missed = missed(view).map(|text| Note::new(Tone::Open, text));
-        table.notes.extend(missed);
+        let open = [missed(view), vanished(view)].into_iter().flatten();
+        table
+            .notes
+            .extend(open.map(|text| Note::new(Tone::Open, text)));
         table.captions = vec![
             format!(
-                "ns/run: from the kernel's bpf_stats, minus the {} ns that it shows for an empty program. \
-                 {NOT_IN_IT}",
+                "ns/run: from the kernel's bpf_stats, minus the {} ns that it shows for an empty program in \
+                 a loop. {WALL_TIME} {NOT_IN_IT}",
                 fixed(view.tax.inside_ns, 0)
             ),
             account(view),
@@ -65,12 +71,13 @@ pub(crate) fn render(view: &TopView, most: usize, style: Style) -> String {
 fn title(view: &TopView) -> String {
     let loaded = view.programs.len() + view.did_not_run;
     let seconds = fixed(view.seconds, plain_decimals(view.seconds).min(1));
+    let gone = vanished(view).map_or_else(String::new, |text| format!(" But {text}."));
     if loaded == 0 {
-        return "No BPF program is loaded on this machine.".to_owned();
+        return format!("No BPF program is loaded on this machine.{gone}");
     }
     if view.programs.is_empty() {
         let loaded = plural(loaded, "program");
-        return format!("No BPF program ran in {seconds}{HOLD}s: {loaded} loaded.");
+        return format!("No BPF program ran in {seconds}{HOLD}s: {loaded} loaded.{gone}");
     }
     format!(
         "{} ran in {seconds}{HOLD}s and took {} of a CPU, {} of this machine's {}.",
@@ -124,11 +131,19 @@ fn missed(view: &TopView) -> Option<String> {
         .then(|| format!("{runs} did not happen: the program was already running on that CPU"))
 }
 
+/// Programs whose accounts went with them.
+fn vanished(view: &TopView) -> Option<String> {
+    let programs = plural(view.vanished, "program");
+    let were = if view.vanished == 1 { "was" } else { "were" };
+    (view.vanished > 0)
+        .then(|| format!("{programs} {were} unloaded meanwhile: what they cost is not known"))
+}
+
 /// What looking costs.
 fn account(view: &TopView) -> String {
     match (view.tax.whole_ns, view.total.account_of_cpu) {
         (Some(ns), Some(share)) => format!(
-            "bpf_stats itself costs {} ns a run, {} of a CPU, while bpfcost top runs.",
+            "bpf_stats itself costs {} ns a run in a loop, {} of a CPU, while bpfcost top runs.",
             fixed(ns, 0),
             percent(share)
         ),
@@ -194,7 +209,8 @@ mod tests {
 
     #[test]
     fn programs_that_ran() {
-        let view = view(programs(), Some(45.0), 12);
+        let mut view = view(programs(), Some(45.0), 12);
+        view.vanished = 2;
         insta::assert_snapshot!(render(&view, usize::MAX, Style::default()));
     }
 
@@ -217,6 +233,13 @@ mod tests {
             let view = view(json!([]), Some(45.0), did_not_run);
             render(&view, 9, Style::default())
         };
+        let mut gone = view(json!([]), Some(45.0), 0);
+        gone.vanished = 1;
+        let said = render(&gone, 9, Style::default());
+        assert!(
+            said.contains("But 1 program was unloaded meanwhile"),
+            "{said}"
+        );
         assert_eq!(none(0), "No BPF program is loaded on this machine.\n");
         assert_eq!(none(1), "No BPF program ran in 1.0 s: 1 program loaded.\n");
         assert_eq!(none(2), "No BPF program ran in 1.0 s: 2 programs loaded.\n");

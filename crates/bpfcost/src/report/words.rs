@@ -4,7 +4,8 @@ use crate::{
     experiment::{Role, Unit},
     measure::Stop,
     record::{
-        self, BudgetVerdict, CaseRecord, ComparisonRecord, Net, Raw, Record, Status, VerdictRecord,
+        self, BudgetVerdict, CaseRecord, ComparisonRecord, Net, Raw, Record, Status, TotalsRecord,
+        VerdictRecord,
     },
     report::{number, style::Tone, table::Note, target, text},
 };
@@ -243,14 +244,21 @@ pub fn verdict(comparison: &ComparisonRecord, record: &Record) -> (String, Tone)
             let seen = seen.map(|seen| format!("could detect {seen}"));
             let resolve = resolve
                 .map(|seconds| format!("{} would resolve {margin}", number::duration(seconds)));
-            with_parts(word, seen.into_iter().chain(resolve))
+            // Typical windows alone would have been resolved.
+            let totals = comparison.totals.filter(|_| seen.is_none());
+            let in_total = totals.map(|totals| {
+                let (relative, interval) = total(&totals);
+                format!("{relative} {interval} in total")
+            });
+            with_parts(word, seen.into_iter().chain(in_total).chain(resolve))
         }
         _ => word.to_owned(),
     };
     if let Some(budget) = comparison.budget {
         let share = record.asked.budget.map(number::round_percent);
         let asked = share.map_or_else(String::new, |share| format!(" of {share}"));
-        words += &format!("; {} the budget{asked}", of_budget(budget));
+        let end = budget_end(comparison, record.asked.budget);
+        words += &format!("; {} the budget{asked}{end}", of_budget(budget));
     }
     (words, tone)
 }
@@ -262,6 +270,25 @@ pub fn of_budget(budget: BudgetVerdict) -> &'static str {
         BudgetVerdict::Over => "over",
         BudgetVerdict::CantTell => "can't tell if within",
     }
+}
+
+/// ` (90 % interval: at most 4.6 %)`: the end of the interval on which the budget was judged; empty where it is not
+/// recorded. What is claimed holds of typical windows and of the total.
+pub fn budget_end(comparison: &ComparisonRecord, budget: Option<f64>) -> String {
+    let (Some(verdict), Some(typical)) = (comparison.budget, comparison.relative_ci90) else {
+        return String::new();
+    };
+    let total = comparison.totals.map_or(typical, |totals| totals.ci90);
+    let (least, most) = (typical[0].max(total[0]), typical[1].max(total[1]));
+    let (words, end) = match verdict {
+        BudgetVerdict::Within => ("at most", most),
+        BudgetVerdict::Over => ("at least", least),
+        BudgetVerdict::CantTell => ("up to", most),
+    };
+    let near = budget.is_some_and(|budget| (end - budget).abs() < 0.000_95);
+    let end = number::fixed(end * 100.0, if near { 2 } else { 1 });
+    let hold = number::HOLD;
+    format!(" (90{hold}% interval: {words} {end}{hold}%)")
 }
 
 /// `unresolved: would have seen 2 %`.
@@ -277,6 +304,11 @@ pub(super) fn with_parts(word: &str, parts: impl Iterator<Item = String>) -> Str
 /// `+0.4 %` and `[+0.1, +0.7]`: the relative difference and its interval.
 pub fn relative(comparison: &ComparisonRecord) -> (String, String) {
     number::change(comparison.relative, comparison.relative_ci95)
+}
+
+/// The same of the totals.
+pub fn total(totals: &TotalsRecord) -> (String, String) {
+    number::change(totals.relative, Some(totals.ci95))
 }
 
 /// Why the run ended, as the end of a sentence about it.
@@ -355,7 +387,7 @@ pub fn session_caption(record: &Record) -> Option<String> {
         return None;
     }
     let spread = record.spread.session.filter(|spread| spread.is_finite());
-    let size = spread.map(|spread| format!(" ({} by self-test)", number::percent(spread / 100.0)));
+    let size = spread.map(|spread| format!(" ({} here)", number::percent(spread / 100.0)));
     Some(format!(
         "Two sessions minutes apart differ by more than an interval{}. To compare two things, measure them in one \
          run.",

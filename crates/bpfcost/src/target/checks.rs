@@ -91,6 +91,7 @@ pub(super) fn checks(host: &Host) -> Vec<Check> {
         ("clock", clocksource(&machine)),
         ("governor", governor(&machine)),
         ("SMT", smt(&machine)),
+        ("interrupt time", irq_time(&machine)),
         ("steal", steal(&stat)),
         ("load", load(load_average.as_deref())),
     ]
@@ -273,6 +274,21 @@ fn smt(machine: &Machine) -> CheckResult {
         ),
         Some(false) => ok("off, or not present"),
         None => ok("not reported by this kernel"),
+    }
+}
+
+fn irq_time(machine: &Machine) -> CheckResult {
+    match machine.irq_time {
+        Some(false) => ok("counted for the process that was interrupted"),
+        Some(true) => warn(
+            "counted by itself: the CPU time of a server lacks it",
+            "workloads show the CPU time of the machine instead, which other processes add to; boot with \
+             tsc=noirqtime to see the server's",
+        ),
+        None => warn(
+            "unknown: /sys/kernel/btf/vmlinux cannot be read",
+            "boot a kernel with BTF; where interrupts are counted by themselves, a server's CPU time lacks them",
+        ),
     }
 }
 

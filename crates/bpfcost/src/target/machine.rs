@@ -1,5 +1,9 @@
 //! The fingerprint of a machine: the properties that costs depend on.
 
+use std::fs;
+
+use regex::bytes::Regex;
+
 use super::Host;
 use crate::record::Machine;
 
@@ -17,6 +21,7 @@ pub(super) fn fingerprint(host: &Host) -> Machine {
             .unwrap_or_default(),
         governor: governor(host),
         smt: smt(host.read("/sys/devices/system/cpu/smt/active").as_deref()),
+        irq_time: irq_time(host),
         mitigations: mitigations(host),
         jit: matches!(
             host.read("/proc/sys/net/core/bpf_jit_enable").as_deref(),
@@ -161,6 +166,19 @@ fn smt(active: Option<&str>) -> Option<bool> {
         "1" => Some(true),
         _ => None,
     }
+}
+
+/// Whether the kernel accounts interrupts by themselves: it has the variable and the function for it
+/// (kernel/sched/cputime.c), by its own description of its types, and was not started with that off.
+fn irq_time(host: &Host) -> Option<bool> {
+    /// Among others, each ended by a zero.
+    const NAMES: &str = r"\x00(cpu_irqtime|irqtime_account_irq)\x00";
+    const OFF: [&str; 2] = ["tsc=noirqtime", "irqtime=0"];
+    let types = fs::read(host.path("/sys/kernel/btf/vmlinux")).ok()?;
+    let built_in = Regex::new(NAMES).ok()?.is_match(&types);
+    let words = host.read("/proc/cmdline").unwrap_or_default();
+    let off = words.split_whitespace().any(|word| OFF.contains(&word));
+    (!types.is_empty()).then_some(built_in && !off)
 }
 
 /// The vulnerabilities that this CPU has, each with what the kernel does about it: that is part of

@@ -175,12 +175,38 @@ fn each_trouble_is_found() {
             Warn,
         ),
         ("sys/devices/system/cpu/smt/active", "1", "SMT", Warn),
+        (
+            "sys/kernel/btf/vmlinux",
+            "\0cpu_irqtime\0",
+            "interrupt time",
+            Warn,
+        ),
         ("proc/stat", "cpu  10 0 10 979 0 0 0 11 0 0", "steal", Warn),
         ("proc/loadavg", "0.51 0 0 1/1 1", "load", Warn),
     ] {
         let (_root, host) = with(path, text);
         assert_eq!(troubles(&host), [(name.to_owned(), state)], "{path}");
     }
+}
+
+#[test]
+fn a_kernel_that_accounts_interrupts_by_themselves_is_known_by_its_types() {
+    let irq_time = |files: &[(&str, &str)]| host(files).1.machine().irq_time;
+    const TYPES: &str = "sys/kernel/btf/vmlinux";
+    let with = (TYPES, "\u{9f}\0cpu_info\0cpu_irqtime\0cpu_mask\0");
+    assert_eq!(irq_time(&[]), None);
+    assert_eq!(irq_time(&[(TYPES, "")]), None);
+    assert_eq!(
+        irq_time(&[(TYPES, "\0cpu_info\0no_cpu_irqtime\0")]),
+        Some(false)
+    );
+    assert_eq!(irq_time(&[with]), Some(true));
+    assert_eq!(
+        irq_time(&[with, ("proc/cmdline", "ro quiet\n")]),
+        Some(true)
+    );
+    let off = ("proc/cmdline", "ro tsc=noirqtime quiet\n");
+    assert_eq!(irq_time(&[with, off]), Some(false));
 }
 
 #[test]

@@ -3,7 +3,9 @@
 //!
 //! That account has a bias, its own clock reads. First of all, the account of an empty program is measured here,
 //! and then subtracted. The account does not include the way to a program (the trap of a kprobe, the call of a
-//! tracepoint), so neither do the numbers shown.
+//! tracepoint), so neither do the numbers shown. It is wall time: a program that is preempted, interrupted, or sleeps
+//! keeps its clock running. The account of a program goes with it, so of those that are unloaded between two looks,
+//! only their number is known.
 
 mod holders;
 mod tax;
@@ -67,7 +69,9 @@ impl Watcher {
             let by = self.held.by(one.program.id);
             (one.program.clone(), stats, by)
         });
-        TopView::new(time, cpus, self.tax, ran)
+        let left = by_program(now);
+        let vanished = self.before.keys().filter(|id| !left.contains_key(*id));
+        TopView::new(time, cpus, self.tax, ran, vanished.count())
     }
 }
 

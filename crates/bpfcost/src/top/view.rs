@@ -22,6 +22,9 @@ pub(crate) struct TopView {
     pub(crate) total: Total,
     /// How many programs are loaded and did not run.
     pub(crate) did_not_run: usize,
+    /// How many were unloaded since the look before, and their accounts with them.
+    #[serde(default)]
+    pub(crate) vanished: usize,
 }
 
 /// A program that ran.
@@ -40,7 +43,7 @@ pub(crate) struct TopProgram {
     pub(crate) runs: u64,
     /// Runs a second.
     pub(crate) runs_per_s: f64,
-    /// Nanoseconds a run by the kernel's account.
+    /// Nanoseconds a run by the kernel's account: wall time, from the program's entry to its return.
     pub(crate) kernel_ns_per_run: f64,
     /// The same without what the account says of a program that does nothing.
     pub(crate) ns_per_run: f64,
@@ -72,6 +75,7 @@ impl TopView {
         cpus: usize,
         tax: StatsOverhead,
         programs: impl Iterator<Item = (LoadedProgram, RunStats, Holders)>,
+        vanished: usize,
     ) -> Self {
         let seconds = time.as_secs_f64();
         let (mut ran, mut did_not_run) = (Vec::new(), 0);
@@ -109,6 +113,7 @@ impl TopView {
                 account_of_cpu: tax.whole_ns.map(|ns| runs_per_s * ns / 1e9),
             },
             did_not_run,
+            vanished,
         }
     }
 }
@@ -183,9 +188,10 @@ mod tests {
             program(3, 3000, 1_260_000),
             program(4, 10, 50),
         ];
-        let view = TopView::new(Duration::from_secs(2), 4, TAX, programs.into_iter());
+        let view = TopView::new(Duration::from_secs(2), 4, TAX, programs.into_iter(), 2);
         let ids: Vec<u32> = view.programs.iter().map(|one| one.id).collect();
         assert_eq!((ids, view.did_not_run), (vec![3, 1, 4], 1));
+        assert_eq!(view.vanished, 2);
         let dearest = &view.programs[0];
         assert_eq!(dearest.kind, "raw_tracepoint");
         assert_eq!((dearest.runs_per_s, dearest.ns_per_run), (1500.0, 400.0));
@@ -209,6 +215,7 @@ mod tests {
             2,
             TAX,
             [program(1, 0, 0)].into_iter(),
+            0,
         );
         assert_eq!((view.programs.len(), view.did_not_run), (0, 1));
         let total = serde_json::to_string(&view.total).expect("JSON");

@@ -33,9 +33,13 @@ pub struct Definition {
     /// Milliseconds of a window; clients that have a number of operations take what that takes.
     #[serde(default = "second")]
     pub window_ms: u64,
-    /// Windows of a case on one server: two or more, so that off can be compared with off.
-    #[serde(default = "two")]
+    /// Windows of a case on one server: an odd number, three or more.
+    #[serde(default = "three")]
     pub rounds: u32,
+    /// Milliseconds after which the probes do again what they do seldom. Each window then holds a whole number of
+    /// these periods, and a case has one window on a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_ms: Option<u64>,
     /// Files made in `{dir}` before anything starts, by name.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
@@ -157,7 +161,8 @@ pub struct Client {
     pub metrics: BTreeMap<String, String>,
     /// Operations of a window, where they are given rather than read from the output.
     pub ops: Option<u64>,
-    /// Whether it is run again until the window is over; then `ops` are those of one run.
+    /// Whether it is run again until the window is over; then `ops` are those of one run. Counts in its output are
+    /// summed over its runs; numbers that are compared are the mean of them.
     #[serde(default)]
     pub repeat: bool,
     /// Seconds that one run of it may take, where the command does not contain the length of a window.
@@ -277,6 +282,13 @@ pub struct CountCheck {
 /// The factor that picks a client, where there are several.
 pub const LOAD: &str = "load";
 
+/// Periods that a window holds at least, where that makes it no longer than [`LONGEST_WINDOW_MS`]: with two, what
+/// comes a little early or late is still in most of them.
+const PERIODS: u64 = 2;
+
+/// Milliseconds of the longest window, and so of the longest period.
+pub(crate) const LONGEST_WINDOW_MS: u64 = 60_000;
+
 /// The default operation: seconds stand for operations, and CPU time is a share of a CPU.
 pub const SECOND: &str = "second";
 
@@ -307,6 +319,33 @@ impl Definition {
             None => clients.next(),
         };
         client.ok_or_else(|| Error::Definition("there is no client".to_owned()))
+    }
+
+    /// Milliseconds of a measured window: `window_ms`, or a whole number of periods that last no less.
+    pub fn trial_ms(&self) -> u64 {
+        let Some(period_ms) = self.period_ms else {
+            return self.window_ms;
+        };
+        let least = if PERIODS * period_ms <= LONGEST_WINDOW_MS {
+            PERIODS
+        } else {
+            1
+        };
+        period_ms * self.window_ms.div_ceil(period_ms).max(least)
+    }
+
+    /// Milliseconds of a window that shows whether a probe fires: what it does seldom must come up.
+    pub fn rehearsal_ms(&self) -> u64 {
+        self.window_ms.max(self.period_ms.unwrap_or_default())
+    }
+
+    /// Windows of a case on one server.
+    pub fn windows(&self) -> u32 {
+        if self.period_ms.is_some() {
+            1
+        } else {
+            self.rounds
+        }
     }
 
     /// A copy with the variant's own server, where it has one.
@@ -372,8 +411,8 @@ fn second() -> u64 {
     1000
 }
 
-fn two() -> u32 {
-    2
+fn three() -> u32 {
+    3
 }
 
 fn ten() -> f64 {

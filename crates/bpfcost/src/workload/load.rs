@@ -49,7 +49,11 @@ impl Client {
     /// How long one run of it may take in windows of `window_ms` milliseconds, before it counts as stuck.
     pub fn limit(&self, window_ms: u64) -> Duration {
         match self.within_s {
-            Some(within_s) => Duration::from_secs_f64(within_s),
+            // One run may be told to last for a window.
+            Some(within_s) => {
+                let window = Duration::from_millis(window_ms);
+                Duration::from_secs_f64(within_s).max(window + PATIENCE)
+            }
             None => WINDOWS * Duration::from_millis(window_ms) + PATIENCE,
         }
     }

@@ -18,6 +18,7 @@ mod source;
 mod usage;
 
 pub use base::Base;
+pub(crate) use definition::LONGEST_WINDOW_MS;
 pub(crate) use definition::allowed;
 pub use definition::{
     AccessLog, Client, CountCheck, Definition, Factor, Headline, LOAD, OFF, Output, OwnServer,
@@ -27,7 +28,7 @@ pub use error::Error;
 pub use load::{LoadClient, LoadResult, RunningClient};
 pub use network::{Network, Path};
 pub use parse::DefinitionProblem;
-pub use reading::Reading;
 pub(crate) use reading::text::find;
+pub use reading::{LONGEST, Reading};
 pub use server::Server;
 pub use usage::{Usage, UsageReader, UsageSnapshot, sources};

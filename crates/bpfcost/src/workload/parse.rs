@@ -12,10 +12,12 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     Definition, Error, Factor, LOAD, OFF, OwnServer, RunningServer, SECOND, Variant,
-    network::FORWARDED, source,
+    definition::LONGEST_WINDOW_MS, network::FORWARDED, source,
 };
 use crate::{did_you_mean::suggest, probe};
 
+/// Fewest windows of a case on one server: off is compared with off, and a median is odd.
+const LEAST_ROUNDS: u32 = 3;
 /// A server is restarted after so many windows of a case, so that differences between server instances show.
 const MOST_ROUNDS: u32 = 20;
 /// Names in braces beside factors, in commands and files; [`RunContext`](crate::process::RunContext) fills them in.
@@ -94,14 +96,34 @@ impl Definition {
                 ),
             ));
         }
-        if !(2..=MOST_ROUNDS).contains(&self.rounds) {
+        if !(LEAST_ROUNDS..MOST_ROUNDS).contains(&self.rounds) {
             return Err(wrong(
                 [&"rounds"],
                 format!(
-                    "rounds = {} is not between 2 and {MOST_ROUNDS}; off is compared with off, \
-                     which needs 2",
-                    self.rounds
+                    "rounds = {} is not between {LEAST_ROUNDS} and {}",
+                    self.rounds,
+                    MOST_ROUNDS - 1
                 ),
+            ));
+        }
+        if self.rounds.is_multiple_of(2) {
+            return Err(wrong(
+                [&"rounds"],
+                format!(
+                    "rounds = {} is even: a server's value is the median of its windows, and slow windows move the \
+                     median of an even number. Write {} or {}",
+                    self.rounds,
+                    self.rounds - 1,
+                    self.rounds + 1
+                ),
+            ));
+        }
+        if let Some(period_ms) = self.period_ms
+            && !(1..=LONGEST_WINDOW_MS).contains(&period_ms)
+        {
+            return Err(wrong(
+                [&"period-ms"],
+                format!("period-ms = {period_ms} is not between 1 and {LONGEST_WINDOW_MS}"),
             ));
         }
         if self.clients.is_empty() && self.server.as_ref().is_none_or(|one| one.watch.is_none()) {

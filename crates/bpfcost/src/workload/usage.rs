@@ -1,23 +1,28 @@
-//! CPU time of processes and of the machine (docs/experiments/overhead.md, "Accounts of CPU time"). Kernels without
-//! exact interrupt accounting sample the time of a process by ticks and charge interrupts to bystanders. So the
-//! time of a process is its scheduler runtime, read from its CPU clock, which is exact and includes the interrupts
-//! that hit it. The time of the machine is the time that its CPUs were not idle.
+//! CPU time of processes and of the machine (docs/experiments/overhead.md, "Accounts of CPU time"). Kernels sample
+//! user and system time by ticks, and charge interrupts to bystanders. So the time of processes is their scheduler
+//! runtime, in nanoseconds, which includes the interrupts that hit them (see [`crate::target`] for kernels that take
+//! them out). The time of the machine is the time that its CPUs were not idle.
+//!
+//! The scheduler adds runtime to a process and to its control group in the same step (kernel/sched/fair.c,
+//! update_curr), when the process leaves its CPU and at ticks. So the group is as exact as the CPU clocks of its
+//! processes, and it alone has those that came and went. What runs just now is behind by a tick at most: a thread
+//! that visits each CPU before the reading takes it off there, and brings both up to date.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use anyhow::Result;
+use bpfcost_bpf::cgroup;
 use procfs::{CurrentSI as _, KernelStats};
 
 use super::{Server, busy};
-use crate::process::{process_tree, threads};
-
-/// The longest tick of a kernel (100 a second).
-const TICK_NS: f64 = 1e7;
+use crate::process::{group_of, process_tree, threads};
 
 /// Reads CPU times.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct UsageReader<'a> {
     server: Option<&'a Server>,
+    /// The control group of a service that was not started here.
+    group: Option<PathBuf>,
 }
 
 /// What was spent up to a moment.
@@ -26,6 +31,7 @@ pub struct UsageSnapshot {
     server: Party,
     tool: Party,
     machine_ns: f64,
+    cpus: f64,
     switches: f64,
     drops: f64,
 }
@@ -39,6 +45,8 @@ pub struct Usage {
     pub tool_ns: f64,
     /// The same of all CPUs: what they did not idle.
     pub machine_ns: f64,
+    /// How many CPUs these are: all that are online.
+    pub cpus: f64,
     /// Context switches of the server; of the machine where there is none.
     pub switches: f64,
     /// Datagrams and connections that the kernel dropped, for there was no room.
@@ -57,8 +65,8 @@ struct Party {
 /// Where the times come from on this machine, for the record.
 pub fn sources() -> String {
     format!(
-        "server and tool: CPU clocks of their processes; their control groups where processes come and go; \
-         client: its control group; machine: {}",
+        "server and tool: their control groups, or CPU clocks of their processes where they have none of their \
+         own; client: its control group; machine: {}",
         busy::source()
     )
 }
@@ -66,7 +74,27 @@ pub fn sources() -> String {
 impl<'a> UsageReader<'a> {
     /// Those of a server that was started here.
     pub fn of(server: Option<&'a Server>) -> Self {
-        UsageReader { server }
+        UsageReader {
+            server,
+            group: None,
+        }
+    }
+
+    /// Those of processes that run already, in this control group; where it is not known, in the one that holds
+    /// them and no others, if there is one.
+    pub fn watching(pids: &[u32], group: Option<PathBuf>) -> Self {
+        UsageReader {
+            server: None,
+            group: group.or_else(|| group_of(pids)),
+        }
+    }
+
+    /// The CPU time of all that ever ran in the server's control group.
+    fn group_ns(&self) -> Option<f64> {
+        match self.server {
+            Some(server) => server.cpu_ns(),
+            None => cgroup::cpu_ns(self.group.as_ref()?),
+        }
     }
 
     /// What was spent so far by the server (where none was started here, by these processes), by the processes of
@@ -77,6 +105,9 @@ impl<'a> UsageReader<'a> {
         tool: &[u32],
         tool_ns: Option<f64>,
     ) -> Result<UsageSnapshot> {
+        // First: it brings the accounts of what runs just now up to date.
+        let busy = busy::read()?;
+        let group_ns = self.group_ns();
         let pids = match self.server {
             Some(server) => server.pids(),
             None => server.iter().flat_map(|pid| process_tree(*pid)).collect(),
@@ -90,13 +121,14 @@ impl<'a> UsageReader<'a> {
         Ok(UsageSnapshot {
             server: Party {
                 clocks: clocks(&pids),
-                group_ns: self.server.and_then(Server::cpu_ns),
+                group_ns,
             },
             tool: Party {
                 clocks: clocks(&tool),
                 group_ns: tool_ns,
             },
-            machine_ns: busy::busy_ns()?,
+            machine_ns: busy.ns,
+            cpus: busy.cpus,
             switches,
             drops: drops(pids.first().copied()),
         })
@@ -110,6 +142,7 @@ impl UsageSnapshot {
             server_ns: self.server.since(&before.server),
             tool_ns: self.tool.since(&before.tool),
             machine_ns: self.machine_ns - before.machine_ns,
+            cpus: self.cpus,
             switches: self.switches - before.switches,
             drops: self.drops - before.drops,
         }
@@ -117,28 +150,16 @@ impl UsageSnapshot {
 }
 
 impl Party {
-    /// A process that came meanwhile counts whole; of one that went, its group alone knows, also where it came and
-    /// went between the two looks.
+    /// What a control group had more than before. Without one, a process that came meanwhile counts whole; of those
+    /// that went, nothing is known.
     fn since(&self, before: &Party) -> f64 {
-        let same = self.clocks.keys().eq(before.clocks.keys());
         let spent = |(pid, now): (&u32, &f64)| now - before.clocks.get(pid).unwrap_or(&0.0);
-        // The sum of nothing is −0.
-        let of_clocks = self.clocks.iter().map(spent).sum::<f64>() + 0.0;
-        let of_group = self
-            .group_ns
-            .zip(before.group_ns)
-            .map(|(now, then)| now - then);
-        match of_group {
-            Some(of_group) if !same || of_group - of_clocks > lag_ns() => of_group,
-            _ => of_clocks,
+        match self.group_ns.zip(before.group_ns) {
+            Some((now, then)) => now - then,
+            // The sum of nothing is −0.
+            None => self.clocks.iter().map(spent).sum::<f64>() + 0.0,
         }
     }
-}
-
-/// How far a group's account may be behind those of its processes, in nanoseconds: a tick on each CPU.
-fn lag_ns() -> f64 {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    TICK_NS * cpus as f64
 }
 
 /// CPU time of processes by their own clocks, threads that have ended included.
@@ -203,23 +224,24 @@ mod tests {
     }
 
     #[test]
-    fn processes_that_stay_are_taken_from_their_clocks() {
-        let before = party(&[(1, 10.0), (2, 20.0)], Some(0.0));
-        let after = party(&[(1, 15.0), (2, 50.0)], Some(99.0));
-        assert_eq!(after.since(&before), 35.0);
+    fn a_group_knows_also_what_came_and_went() {
+        let before = party(&[(1, 10.0), (2, 20.0)], Some(100.0));
+        for (clocks, group_ns, spent) in [
+            (&[(1, 15.0), (2, 50.0)][..], 135.0, 35.0),
+            (&[(1, 15.0), (3, 4.0)], 160.0, 60.0),
+            // One that came and went leaves the same processes: however little it took, and on however many CPUs.
+            (&[(1, 15.0), (2, 25.0)], 111.0, 11.0),
+        ] {
+            assert_eq!(party(clocks, Some(group_ns)).since(&before), spent);
+        }
     }
 
     #[test]
-    fn where_processes_come_and_go_their_group_knows() {
-        let before = party(&[(1, 10.0), (2, 20.0)], Some(100.0));
-        let after = party(&[(1, 15.0), (3, 4.0)], Some(160.0));
-        assert_eq!(after.since(&before), 60.0);
-        // One that came and went leaves the same processes, and its time with their group.
-        let after = party(&[(1, 15.0), (2, 25.0)], Some(100.0 + 2.0 * lag_ns()));
-        assert_eq!(after.since(&before), 2.0 * lag_ns());
-        // Without a group, what those spent that are there.
-        let after = party(&[(1, 15.0), (3, 4.0)], None);
-        assert_eq!(after.since(&before), 9.0);
+    fn without_a_group_those_count_that_are_there() {
+        let before = party(&[(1, 10.0), (2, 20.0)], None);
+        assert_eq!(party(&[(1, 15.0), (3, 4.0)], None).since(&before), 9.0);
+        assert_eq!(party(&[(1, 15.0)], Some(99.0)).since(&before), 5.0);
+        assert_eq!(party(&[], None).since(&before), 0.0);
     }
 
     #[test]

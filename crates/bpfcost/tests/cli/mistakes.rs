@@ -4,7 +4,7 @@ use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt as _};
 
 use crate::{
     require, sample_parts, sample_record,
-    tool::{Tool, said},
+    tool::{STATE, Tool, said},
 };
 
 #[test]
@@ -212,13 +212,13 @@ fn places_that_cannot_hold_a_record() {
         2,
         &["out/xdp-lb-host.json is not a regular file"],
     );
-    tool.write("bpfcost", "in the way of the state folder");
+    tool.write(STATE, "in the way of the state folder");
     tool.refuses(
         "run xdp-lb",
         2,
         &["cannot make the folder for records", "--out"],
     );
-    assert_eq!(tool.names(), ["bpfcost", "out"]);
+    assert_eq!(tool.names(), ["out"]);
 }
 
 #[test]

@@ -10,7 +10,10 @@ use bpfcost::{
     target::Host,
 };
 
-use crate::{require, tool::Tool};
+use crate::{
+    require,
+    tool::{STATE, Tool},
+};
 
 const CASES: [&str; 2] = ["pass-non-ip", "drop-v4-frag"];
 
@@ -42,7 +45,7 @@ fn cases_entered_twice_are_measured_twice() {
             measure::measure(&doubled, &plan, &clock, &interrupt, empty, &mut |_| Ok(()));
         let measured = measured.expect("it is measured");
         assert_eq!(measured.stop, Some(Stop::Rounds));
-        let record = Record::build(&plan, &measured, "", Host::default().machine(), None);
+        let record = Record::build(&plan, &measured, "", Host::default().machine());
         assert_eq!(record.cases.len(), 4);
         for case in &record.cases {
             assert_eq!(case.status, Status::Ok, "{:?}", case.problems);
@@ -84,19 +87,31 @@ fn what_self_test_measures_is_kept_for_compare() {
     // 1 where the machine is too busy for its verdict.
     assert!(matches!(said.code, Some(0 | 1)), "{said:?}");
     for word in [
-        "ladder:",
-        "A/A: 2 runs",
-        "levels of a case differ by",
+        "ladder:  1000 added",
+        "operations  ok",
+        "of 2 runs",
+        "of 8 95",
+        "of 1 pairs",
+        "sessions",
         "self-test ",
     ] {
         assert!(said.out.contains(word), "no `{word}` in {said:?}");
     }
-    let kept = fs::read_to_string(tool.path("bpfcost/session.json")).expect("the spread");
+    let kept = tool.path(&format!("{STATE}/bpfcost/sessions.json"));
+    let kept = fs::read_to_string(kept).expect("the sessions");
     let kept: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
     let machines = kept["machines"].as_object().expect("by machine");
-    assert!(
-        machines
-            .values()
-            .all(|one| one["sessions"] == 2 && one["percent"].is_number())
-    );
+    let sessions = machines.values().next().expect("this machine");
+    for (number, session) in sessions.as_array().expect("a list").iter().enumerate() {
+        assert!(number < 2);
+        // Each case and its twin.
+        let levels = session["levels"].as_object().expect("levels");
+        assert!(levels.len() == 8 && levels.values().all(serde_json::Value::is_number));
+        assert!(
+            session["series"]
+                .as_str()
+                .expect("a series")
+                .starts_with("self-test on host ")
+        );
+    }
 }

@@ -11,7 +11,10 @@ use tempfile::TempDir;
 /// Two of the cheapest cases, without a comparison between them.
 pub(crate) const QUICK: &str = "run xdp-lb --quick --seed 7 --case pass-non-ip --case drop-v4-frag";
 
-/// The binary in an empty folder that is its home, its state folder and where it runs.
+/// The state folder, in the tool's home.
+pub(crate) const STATE: &str = ".state";
+
+/// The binary in an empty folder that is its home and where it runs.
 pub(crate) struct Tool {
     home: TempDir,
 }
@@ -51,6 +54,7 @@ impl Tool {
                     .into_string()
                     .expect("UTF-8")
             })
+            .filter(|name| name != STATE)
             .collect();
         names.sort();
         names
@@ -77,7 +81,7 @@ impl Tool {
             .args(line.split_whitespace())
             .current_dir(self.home.path())
             .env("HOME", self.home.path())
-            .env("XDG_STATE_HOME", self.home.path())
+            .env("XDG_STATE_HOME", self.home.path().join(STATE))
             .env("TERM", "xterm")
             .env_remove("NO_COLOR")
             .env_remove("CLICOLOR_FORCE")

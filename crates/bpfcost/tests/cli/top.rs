@@ -1,7 +1,8 @@
 //! `top`: a program that runs is seen with its rate and its holder, and the kernel's account is on only meanwhile.
 
 use std::{
-    process::{Child, Command},
+    io::{BufRead as _, BufReader},
+    process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -130,6 +131,32 @@ fn intervals_follow_each_other() {
     // A reader that has read enough ends a watch without an end.
     let said = tool.shell("timeout 60 $BPFCOST top --every 50ms --json | head -1 | wc -l");
     assert_eq!((said.code, said.out.trim()), (Some(0), "1"), "{said:?}");
+}
+
+/// The kernel forgets a program's account with the program.
+#[test]
+fn a_program_that_is_unloaded_is_counted() {
+    let _turn = alone();
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let mut program = Some(Idle::load().expect("a program"));
+    let mut watch = tool
+        .command("top --every 100ms --json")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary runs");
+    let lines = BufReader::new(watch.stdout.take().expect("its output")).lines();
+    let found = lines.take(600).any(|line| {
+        let view: Value = serde_json::from_str(&line.expect("a line")).expect("an object");
+        // It was there at the first look.
+        drop(program.take());
+        number(&view, "/vanished") > 0.0
+    });
+    watch.kill().expect("it may be killed");
+    watch.wait().expect("a child");
+    assert!(found, "no look counted it");
 }
 
 /// A watch that has begun: what `program` does is in the kernel's account.

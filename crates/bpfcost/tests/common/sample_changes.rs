@@ -18,6 +18,7 @@ pub fn changes() -> Changes {
         schema: SCHEMA,
         bpfcost: "0.1.0".to_owned(),
         threshold: 0.02,
+        must_see: None,
         gate: Gate::Regressed,
         cases: vec![
             change(
@@ -108,6 +109,8 @@ fn change(
         p: (!invalid).then_some(0.01),
         basis: (!invalid).then_some(ChangeBasis::Widened),
         detectable: (outcome == ChangeOutcome::Unresolved).then_some(8.1),
+        level_only: false,
+        gate_sees: (!invalid).then_some(9.3),
         note: invalid.then(|| "lru misses: expected 0, got 3".to_owned()),
     }
 }

@@ -65,7 +65,7 @@ fn build(target: &str, unit: Unit, epochs: usize) -> Record {
         cpu: "a CPU".into(),
         ..Machine::default()
     };
-    Record::build(&plan, &measured, "2026-11-22T03:00:00Z", machine, None)
+    Record::build(&plan, &measured, "2026-11-22T03:00:00Z", machine)
 }
 
 /// A trial of a case, with noise around what its parts make together.

@@ -176,10 +176,12 @@ pub fn sized(epochs: usize, trials: usize) -> Record {
         spread: SpreadRecord {
             sentinel: Some(90.2),
             session: Some(1.6),
+            sessions: None,
             epoch: 0.9,
             trial: 2.1,
             sentinel_drift: Some(0.4),
             noise: None,
+            nothing: Default::default(),
         },
     }
 }
@@ -374,6 +376,8 @@ fn comparison(pair: &(&str, &str, &str), cases: &[CaseRecord]) -> Option<Compari
         ci95,
         relative,
         relative_ci95,
+        relative_ci90: None,
+        totals: None,
         p: if open { 0.31 } else { 0.000_12 },
         verdict,
         detectable: Some(2.3),
@@ -396,6 +400,7 @@ fn machine() -> Machine {
         clocksource: "tsc".to_owned(),
         governor: None,
         smt: Some(true),
+        irq_time: None,
         mitigations: vec![
             "spectre_v1: usercopy/swapgs barriers and __user pointer sanitization".to_owned(),
             "spectre_v2: Enhanced / Automatic IBRS; IBPB conditional".to_owned(),

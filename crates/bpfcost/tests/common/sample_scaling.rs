@@ -104,7 +104,7 @@ fn build(target: &str, epochs: usize, emulator: Option<&str>) -> Record {
         emulator: emulator.map(str::to_owned),
         ..Machine::default()
     };
-    Record::build(&plan, &measured, "2026-11-22T06:00:00Z", machine, None)
+    Record::build(&plan, &measured, "2026-11-22T06:00:00Z", machine)
 }
 
 /// A trial of a case, `noise` percent off.

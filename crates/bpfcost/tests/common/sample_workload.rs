@@ -6,7 +6,7 @@ use bpfcost::{
     experiment::{Case, Experiment, Layout, ProbedWorkload, Problem, Trial},
     measure::{Plan, Stop},
     record::*,
-    workload::Definition,
+    workload::{Definition, OFF, VARIANT},
 };
 
 use super::synthetic;
@@ -21,6 +21,33 @@ pub const SIZES: [u32; 4] = [1, 4, 16, 256];
 /// redis with one probe that costs this share more; values are off by `noise` of themselves at most.
 pub fn one(share: f64, noise: f64, budget: Option<f64>) -> Record {
     redis(&[("bpftrace", share)], false, noise, budget)
+}
+
+/// redis with a probe that costs nothing, but this share more in one window of six; and with that many operations a
+/// window.
+pub fn seldom(extra: f64, budget: Option<f64>) -> Record {
+    let text = redis_text(&[("agent", 0.0)], false);
+    let windows = std::cell::Cell::new(0);
+    build_of(
+        Machine::default(),
+        &text,
+        EPOCHS,
+        budget,
+        |case, epoch, off| {
+            let luck = 1.0 + 0.03 * ((epoch * 7 % 5) as f64 - 2.0) / 2.0;
+            let probed = case.name == "agent";
+            windows.set(windows.get() + usize::from(probed));
+            let rare = if probed && windows.get() % 6 == 1 {
+                1.0 + extra
+            } else {
+                1.0
+            };
+            let mut trial = trial(case, COMMAND_NS, 0.0, luck * (1.0 + 0.004 * off));
+            trial.value *= rare;
+            trial.secondary.insert("ops".to_owned(), 50_000.0);
+            trial
+        },
+    )
 }
 
 /// redis with two probes, which are compared with each other too.
@@ -162,6 +189,14 @@ pub fn sizes_in(epochs: usize) -> Record {
         (base, share)
     })
 }
+/// One probe that costs 20 %, under a kernel that may account interrupts by themselves.
+pub fn with_irq_time(irq_time: Option<bool>) -> Record {
+    let machine = Machine {
+        irq_time,
+        ..Machine::default()
+    };
+    redis_on(machine, &[("bpftrace", 0.2)], false, 0.004, None)
+}
 
 fn redis(
     probes: &[(&str, f64)],
@@ -169,6 +204,32 @@ fn redis(
     noise: f64,
     budget: Option<f64>,
 ) -> Record {
+    redis_on(
+        Machine::default(),
+        probes,
+        against_each_other,
+        noise,
+        budget,
+    )
+}
+
+fn redis_on(
+    machine: Machine,
+    probes: &[(&str, f64)],
+    against_each_other: bool,
+    noise: f64,
+    budget: Option<f64>,
+) -> Record {
+    let text = redis_text(probes, against_each_other);
+    build_on(machine, &text, EPOCHS, noise, budget, |case| {
+        let variant = case.factors.get("variant").unwrap();
+        let known = probes.iter().find(|(name, _)| name == variant);
+        (COMMAND_NS, known.map_or(0.0, |(_, share)| *share))
+    })
+}
+
+/// The definition of redis with these probes.
+fn redis_text(probes: &[(&str, f64)], against_each_other: bool) -> String {
     let mut text = format!(
         r#"
         name = "redis"
@@ -188,11 +249,7 @@ fn redis(
             "[[variant]]\nname = \"{name}\"\nabout = \"what {name} does\"\nprobe = \"{name}\"\n"
         );
     }
-    build(&text, EPOCHS, noise, budget, |case| {
-        let variant = case.factors.get("variant").unwrap();
-        let known = probes.iter().find(|(name, _)| name == variant);
-        (COMMAND_NS, known.map_or(0.0, |(_, share)| *share))
-    })
+    text
 }
 
 /// A record of a workload; `cost` returns the cost of a case without a probe, and how much its own probe adds.
@@ -203,15 +260,38 @@ fn build(
     budget: Option<f64>,
     cost: impl Fn(&Case) -> (f64, f64),
 ) -> Record {
-    let definition = Definition::parse(text).unwrap();
-    let experiment = Workload::of(definition);
-    let plan = plan(&experiment, budget);
-    let measured = synthetic::measured(&plan, epochs, None, |case, epoch, off| {
+    build_on(Machine::default(), text, epochs, noise, budget, cost)
+}
+
+/// The same on a machine with such a kernel.
+fn build_on(
+    machine: Machine,
+    text: &str,
+    epochs: usize,
+    noise: f64,
+    budget: Option<f64>,
+    cost: impl Fn(&Case) -> (f64, f64),
+) -> Record {
+    build_of(machine, text, epochs, budget, |case, epoch, off| {
         let (base, share) = cost(case);
         // A server is as fast as it came up, with each of its probes.
         let luck = 1.0 + 0.03 * ((epoch * 7 % 5) as f64 - 2.0) / 2.0;
         trial(case, base, share, luck * (1.0 + noise * off))
-    });
+    })
+}
+
+/// A record of a workload of these windows, by case, epoch, and how far noise puts them off.
+fn build_of(
+    machine: Machine,
+    text: &str,
+    epochs: usize,
+    budget: Option<f64>,
+    window: impl Fn(&Case, usize, f64) -> Trial,
+) -> Record {
+    let definition = Definition::parse(text).unwrap();
+    let experiment = Workload::of(definition);
+    let plan = plan(&experiment, budget);
+    let measured = synthetic::measured(&plan, epochs, None, window);
     let machine = Machine {
         kernel: "6.18.5".into(),
         cpu: "a CPU".into(),
@@ -220,16 +300,14 @@ fn build(
             "server: CPU clocks of its processes; machine: idle time by the scheduler's clock"
                 .into(),
         ),
-        ..Machine::default()
+        ..machine
     };
-    let mut record = Record::build(
-        &plan,
-        &measured,
-        "2026-11-22T09:00:00Z",
-        machine,
-        Some(0.024),
-    );
-    record.spread.noise = Some([-0.3, 0.5]);
+    let mut record = Record::build(&plan, &measured, "2026-11-22T09:00:00Z", machine);
+    record.spread.session = Some(2.4);
+    let off = record.cases.iter();
+    let off = off.filter(|case| case.factors.get(VARIANT).is_some_and(|name| name == OFF));
+    let reaches = (4..).map(|tenths| f64::from(tenths) / 10.0);
+    record.spread.nothing = off.map(|case| case.name.clone()).zip(reaches).collect();
     assert_eq!(record.stop, Stop::Rounds);
     record
 }

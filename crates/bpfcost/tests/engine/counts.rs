@@ -22,13 +22,7 @@ fn counted(costs: &'static [f64]) -> Mock {
 fn record(mock: &Mock) -> Record {
     let plan = mock.counting_plan();
     let measured = mock.run(&plan).0.expect("it runs");
-    Record::build(
-        &plan,
-        &measured,
-        "2026-01-01T00:00:00Z",
-        Default::default(),
-        None,
-    )
+    Record::build(&plan, &measured, "2026-01-01T00:00:00Z", Default::default())
 }
 
 #[test]
@@ -100,13 +94,7 @@ fn a_case_has_the_loads_that_it_needs() {
     // The last loads hold nothing but what still runs.
     let last = mock.lab.loads.borrow().last().cloned();
     assert_eq!(last.map(|cases| cases.len()), Some(1));
-    let record = Record::build(
-        &plan,
-        &measured,
-        "2026-01-01T00:00:00Z",
-        Default::default(),
-        None,
-    );
+    let record = Record::build(&plan, &measured, "2026-01-01T00:00:00Z", Default::default());
     let epochs = record.cases.iter().map(|case| case.raw.as_ref().unwrap());
     let epochs: Vec<(usize, f64)> = epochs.map(|raw| (raw.epochs, raw.value)).collect();
     assert_eq!(epochs, [(5, 22.0), (8, 888.0), (5, 7.0)]);

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bpfcost::{
-    experiment::{Description, Experiment, Role},
+    experiment::{Description, Experiment, Metric, Role},
     measure::{Error, Event, Measurements, PRECISION, Plan, Stop, forecast},
 };
 
@@ -62,6 +62,34 @@ fn many_comparisons_put_the_first_look_off() {
     assert_eq!(epochs(&measured), 12);
     assert_eq!(measured.stop, Some(Stop::Rounds));
     assert_eq!(looked(&events), [(12, 26)]);
+}
+
+#[test]
+fn comparisons_of_every_quantity_put_the_first_look_off() {
+    let further = Metric {
+        name: "p99".to_owned(),
+        about: String::new(),
+        unit: "us".to_owned(),
+        more_is_better: Some(false),
+        margin: 0.05,
+    };
+    // 5 cases against the first, in 5 quantities: ⌈log2(50 · 25)⌉ + 1 = 12; of one quantity it would be 10.
+    let mock = Mock::new(&[10.0; 6]);
+    let plan = Plan {
+        quick: true,
+        metrics: vec![further; 4],
+        ..mock.plan()
+    };
+    let expected = forecast(&described(&mock), &plan);
+    let (measured, events) = mock.run(&plan);
+    assert_eq!(epochs(&measured.unwrap()), 12);
+    assert_eq!(looked(&events), [(12, 6)]);
+    assert_eq!((expected.first_look, expected.epochs), (12, 12));
+    let alone = Plan {
+        metrics: Vec::new(),
+        ..plan
+    };
+    assert_eq!(forecast(&described(&mock), &alone).first_look, 10);
 }
 
 #[test]
@@ -316,33 +344,29 @@ fn the_time_that_a_warning_names_suffices() {
     assert!(sufficed >= 16, "{sufficed} of 20");
 }
 
+/// An epoch of another number of trials has another centre where trials are only ever slower.
 #[test]
-fn rounds_are_chosen_at_the_first_look() {
-    let rounds = |epoch_sd, trial_sd, load_s: f64| {
-        let mut mock = Mock::with(9, noisy(9, epoch_sd, trial_sd));
-        mock.load = Rc::new(move |lab, epoch| {
-            // Dearer loads after the look would ask for more rounds, were it made again.
-            lab.pass_s(if epoch >= 14 { 9.0 * load_s } else { load_s });
-            Ok(())
-        });
-        let plan = Plan {
-            rounds: None,
-            seconds: Some(120.0),
-            ..mock.plan()
-        };
-        let measured = mock.run(&plan).0.unwrap();
-        let by_epoch: Vec<usize> = (0..epochs(&measured)).map(|e| measured.rounds(e)).collect();
-        assert_eq!(by_epoch[..10], [3; 10]);
-        let later = &by_epoch[10..by_epoch.len() - 1]; // time may cut the last one short
-        assert!(later.len() > 4 && later.iter().all(|rounds| *rounds == later[0]));
-        by_epoch[10]
-    };
-    // All scatter comes with the load: two rounds are enough. All comes with the trial: many.
-    assert_eq!(rounds(0.05, 0.002, 0.0), 2);
-    assert_eq!(rounds(0.0005, 0.05, 0.0), 10);
-    // √(load 1.15 s / round 0.18 s) × 3 / 2 is 3.8; with the later loads it would be 10.
-    let between = rounds(0.02, 0.03, 1.0);
-    assert!((3..=6).contains(&between), "{between}");
+fn every_epoch_has_the_same_odd_number_of_rounds() {
+    for (epoch_sd, trial_sd) in [(0.05, 0.002), (0.0005, 0.05)] {
+        for quick in [false, true] {
+            let mut mock = Mock::with(9, noisy(9, epoch_sd, trial_sd));
+            mock.load = Rc::new(move |lab, _| {
+                lab.pass_s(1.0);
+                Ok(())
+            });
+            let plan = Plan {
+                rounds: None,
+                seconds: Some(120.0),
+                quick,
+                ..mock.plan()
+            };
+            let measured = mock.run(&plan).0.unwrap();
+            let rounds = (0..epochs(&measured)).map(|epoch| measured.rounds(epoch));
+            let whole = rounds.take(epochs(&measured) - usize::from(!quick)); // time may cut the last one short
+            assert!(whole.len() >= 10);
+            assert!(whole.into_iter().all(|rounds| rounds == 3));
+        }
+    }
 }
 
 #[test]

@@ -39,8 +39,8 @@ fn nets(record: &Record) -> BTreeMap<&str, f64> {
 
 /// What two boots count, where the second meets `again`.
 fn boots(cases: &[&str], again: &[&str], kernel: &str) -> [Record; 2] {
-    // A word more for the kernel has the second one boot, where the first may have gone on from an earlier boot.
-    let boots = r#"{"kernel": "quiet"}"#;
+    // A hook has the second one boot, where the first may have gone on from an earlier boot. It leaves the kernel alone.
+    let boots = r#"{"before": ":"}"#;
     [counted(cases, kernel), counted_with(again, kernel, boots)]
 }
 

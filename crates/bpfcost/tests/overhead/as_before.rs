@@ -12,7 +12,7 @@ use std::{
 use crate::{
     measuring::{Measuring, run},
     require,
-    tool::{Tool, said},
+    tool::{STATE, Tool, said},
 };
 
 /// How long it may take to put something back.
@@ -102,7 +102,8 @@ fn nothing_is_left_to_do(tool: &Tool) {
 #[track_caller]
 fn until_no_notes(tool: &Tool) {
     let begun = Instant::now();
-    let notes = || fs::read_dir(tool.path("bpfcost/restore")).map_or(0, Iterator::count);
+    let notes =
+        || fs::read_dir(tool.path(&format!("{STATE}/bpfcost/restore"))).map_or(0, Iterator::count);
     while notes() > 0 {
         assert!(begun.elapsed() < PATIENCE, "{} notes", notes());
         sleep(Duration::from_millis(2));
@@ -128,7 +129,7 @@ fn a_unit_after_a_kill() {
 fn the_next_start_puts_back_what_no_guard_did() {
     let tool = with_unit("inactive");
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").expect("a boot");
-    fs::create_dir_all(tool.path("bpfcost/restore")).expect("a folder");
+    fs::create_dir_all(tool.path(&format!("{STATE}/bpfcost/restore"))).expect("a folder");
     // As a process wrote it that had our number before us.
     let note = serde_json::json!({
         "pid": std::process::id(),
@@ -136,7 +137,10 @@ fn the_next_start_puts_back_what_no_guard_did() {
         "boot": boot.trim(),
         "state": { "of": "unit", "name": "agent.service", "active": true },
     });
-    tool.write("bpfcost/restore/1-0.json", note.to_string());
+    tool.write(
+        &format!("{STATE}/bpfcost/restore/1-0.json"),
+        note.to_string(),
+    );
     let next = beside(&tool, tool.command("list")).output();
     let next = said(&next.expect("the binary runs"));
     let told = next.err.contains("agent.service is started again");

@@ -78,6 +78,35 @@ fn one_form_at_a_time() {
     }
 }
 
+/// Each window holds a whole number of periods, and what cannot be is refused before anything starts.
+#[test]
+fn periods_that_cannot_be() {
+    let tool = Tool::new();
+    for (period, words) in [
+        ("0", &["--period"][..]),
+        ("0s", &["--period", "it must be above 0"]),
+        ("-1s", &["--period"]),
+        ("10", &["--period", "with its unit"]),
+        ("1500us", &["whole milliseconds"]),
+        ("2m", &["it must be at most 60s"]),
+        // Ten epochs of two windows of 20 s.
+        (
+            "10s --time 5m",
+            &["--time 300s is too short for --period 10s", "400s and more"],
+        ),
+        ("10s --time 1s --dry-run", &["--time 1s is too short"]),
+    ] {
+        let line = format!("overhead builtin:nothing --period {period} -- true");
+        tool.refuses(&line, 2, words);
+    }
+    let line = "overhead builtin:nothing --dry-run --period";
+    let answers = |line: &str| tool.answers(line).replace('\u{a0}', " ");
+    let plan = answers(&format!("{line} 10s --time 400s -- true"));
+    assert!(plan.contains("10 epochs of 43 s"), "{plan}");
+    let plan = answers(&format!("{line} 50s -- true"));
+    assert!(plan.contains("10 epochs of 103 s"), "{plan}");
+}
+
 /// Cases are picked as with `run`.
 #[test]
 fn some_of_the_cases() {
@@ -178,27 +207,39 @@ fn objects_that_cannot_be_had() {
     let tool = Tool::new();
     compiled(&tool);
     tool.write("text.bpf.o", "no object at all");
-    for (probe, words) in [
-        ("text.bpf.o", &["it is not a BPF object", "clang"][..]),
+    tool.write("empty.bpf.o", "");
+    // 2: the object is wrong; 4: this kernel lacks what it asks for.
+    for (probe, code, words) in [
+        ("text.bpf.o", 2, &["it is not a BPF object", "clang"][..]),
+        ("empty.bpf.o", 2, &["it is not a BPF object"]),
         (
             "x.bpf.o:no_such",
+            2,
             &["no program no_such", "enter, leave, never"],
         ),
         (
             "x.bpf.o:packets",
+            2,
+            &["none of its sections says where to attach (xdp)"],
+        ),
+        (
+            "x.bpf.o:enter + x.bpf.o:packets",
+            2,
             &["none of its sections says where to attach (xdp)"],
         ),
         (
             "x.bpf.o:nowhere",
+            4,
             &["nowhere cannot be attached", "no_such"],
         ),
         (
             "builtin:event:tracepoint:no:such:null",
+            4,
             &["no:such", "--on vm:KERNEL"],
         ),
     ] {
         let said = says(&tool, &[probe, "--", "sleep", "0.1"]);
-        assert_eq!(said.code, Some(4), "{said:?}");
+        assert_eq!(said.code, Some(code), "{said:?}");
         said.complains(words);
     }
 }

@@ -3,12 +3,15 @@
 use std::{
     fs,
     process::{Child, Command, Stdio},
+    thread,
 };
+
+use serde_json::Value;
 
 use crate::{
     measuring::{Measuring, record, run, says},
     require,
-    tool::{Tool, said},
+    tool::{STATE, Tool, said},
 };
 
 /// A service that is busy all the time. Killed when dropped.
@@ -16,8 +19,12 @@ struct Service(Child);
 
 impl Service {
     fn start() -> Self {
+        Service::of("while :; do :; done")
+    }
+
+    fn of(script: &str) -> Self {
         let child = Command::new("sh")
-            .args(["-c", "while :; do :; done"])
+            .args(["-c", script])
             .stdin(Stdio::null())
             .spawn();
         Service(child.expect("sh runs"))
@@ -100,6 +107,48 @@ fn a_probe_that_hurts_is_let_go() {
     service.lives();
 }
 
+/// Counting operations costs the service CPU time: were that done in windows with the probe alone, it would be told as
+/// the probe's cost.
+#[test]
+fn operations_are_counted_as_often_without_the_probe() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    let mut service = Service::of("exec sleep 1000");
+    // Without CPU time of its own it can't become dearer; and where all CPUs are busy, nor can the machine.
+    let cpus = thread::available_parallelism().map_or(1, usize::from);
+    let burn = || Service::of("exec nice -n 19 sh -c 'while :; do :; done'");
+    let _busy: Vec<Service> = (0..cpus).map(|_| burn()).collect();
+    let id = service.id();
+    let marks = "process:touch on; trap 'rm on; exit' INT TERM; while :; do sleep 0.1; done";
+    let ops = "[ -e on ] && echo >> with || echo >> without; n=$(($(cat n 2>/dev/null || echo 0) + 1000)); \
+               echo $n > n; echo $n";
+    let words = [marks, "--watch", &id, "--ops", ops, "--abort-above", "99%"];
+    let mut run = Measuring::start(&tool, &words);
+    run.until_trials_of(&[0, 1]);
+    run.interrupt();
+    service.lives();
+    let record: Value = serde_json::from_str(&record(&tool)).expect("a record");
+    let windows = |case: usize| {
+        let epochs = record["cases"][case]["samples"].as_array().expect("epochs");
+        let windows = epochs
+            .iter()
+            .map(|epoch| epoch.as_array().map_or(0, Vec::len));
+        windows.sum::<usize>()
+    };
+    // Of windows that last seconds, each is looked at more often than at its ends. There are two more of each: the
+    // rehearsal and the reference, and one that was interrupted.
+    for (file, case) in [("without", 0), ("with", 1)] {
+        let counted = fs::read_to_string(tool.path(file)).expect("it was counted");
+        let (counted, windows) = (counted.lines().count(), windows(case) + 2);
+        assert!(
+            counted > 2 * windows,
+            "{file}: {counted} in {windows} windows"
+        );
+    }
+}
+
 #[test]
 fn a_service_that_ends_ends_the_run() {
     if !require::host() {
@@ -148,7 +197,7 @@ fn what_counts_no_operations_is_told() {
     );
     refused.complains(&["--watch no-such", "pidof"]);
     assert!(
-        fs::read_dir(tool.path("bpfcost/restore")).is_err(),
+        fs::read_dir(tool.path(&format!("{STATE}/bpfcost/restore"))).is_err(),
         "nothing was to be put back"
     );
 }

@@ -64,6 +64,11 @@ fn every_figure_is_there_still() {
         let record = load(name);
         let then =
             fs::read_to_string(file(&format!("{name}.md"))).expect("it is in the repository");
+        // What is predicted of other machines no longer follows the record: everyone is shown the same.
+        let then = then
+            .split("**The prediction against published tables")
+            .next()
+            .unwrap_or_default();
         let now = rows(&(views::markdown(&record) + &views::atlas(std::slice::from_ref(&record))));
         let cases: BTreeSet<&str> = record
             .cases
@@ -71,7 +76,7 @@ fn every_figure_is_there_still() {
             .flat_map(|case| case.name.split('/').chain([case.name.as_str()]))
             .collect();
         let mut compared = 0;
-        for (row, numbers) in rows(&then) {
+        for (row, numbers) in rows(then) {
             if !cases.contains(row.as_str()) {
                 continue;
             }

@@ -276,14 +276,13 @@ fn times_of_sessions_are_judged_with_their_spread() {
         let [low, high] = found.relative_ci95.unwrap();
         assert!(high - low > 0.02, "{found:?}");
     }
-    assert_eq!(matrix.cross_target.session_spread, Some((0.01, true)));
+    let spread = matrix.cross_target.session_spread.unwrap();
+    assert!((spread.share - 0.01).abs() < 1e-12 && spread.freedom.is_some());
     let mut unknown = timed();
     unknown[2].spread.session = None;
     unknown[0].spread.session = None;
-    assert_eq!(
-        of(&unknown).cross_target.session_spread,
-        Some((0.03, false))
-    );
+    let spread = of(&unknown).cross_target.session_spread.unwrap();
+    assert!(spread.share >= 0.03 && spread.freedom.is_none());
 }
 
 #[test]

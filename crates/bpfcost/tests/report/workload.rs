@@ -6,9 +6,11 @@ use crate::common::{
 };
 use bpfcost::{
     record::{
-        ChangeBasis, ChangeOutcome, Changes, Gate, Record, States, Status, VerdictRecord, compare,
+        ChangeBasis, ChangeOutcome, Changes, Gate, GateOptions, Record, States, Status,
+        VerdictRecord, compare,
     },
     report::{self, style::Style, summary},
+    workload::Headline,
 };
 
 fn shown(record: &Record) -> String {
@@ -69,6 +71,58 @@ fn too_few_epochs_tell_of_no_cost() {
     assert!(told.contains("too few epochs for an interval"), "{told}");
     assert!(told.contains("−49.5 % CPU"), "{told}");
     assert!(!told.contains("more"), "{told}");
+}
+
+/// What comes seldom is in the total alone: it is said, and neither same nor within.
+#[test]
+fn what_comes_seldom() {
+    let told = |extra, budget| sentence(&sample_workload::seldom(extra, budget));
+    let told = [
+        told(0.0, None),
+        told(0.0, Some(0.05)),
+        // Open: in total it may be nothing, or far more.
+        told(0.2, None),
+        told(0.2, Some(0.05)),
+        // Known.
+        told(1.0, None),
+        told(1.0, Some(0.05)),
+        told(-0.5, None),
+    ];
+    insta::assert_snapshot!(told.join("\n"));
+    let record = sample_workload::seldom(1.0, Some(0.05));
+    insta::assert_snapshot!("terminal_of_what_comes_seldom", shown(&record));
+    for view in [
+        views::markdown(&record),
+        views::html(std::slice::from_ref(&record)).unwrap(),
+    ] {
+        assert!(view.contains("in total"), "{view}");
+    }
+    let csv = views::csv(std::slice::from_ref(&record));
+    let head = csv.lines().next().unwrap();
+    assert!(
+        head.contains(",total,total_relative,total_relative_ci95_low,"),
+        "{head}"
+    );
+    // Records of before have no operations of a window.
+    let before = sample_workload::one(0.045, 0.004, None);
+    assert!(!shown(&before).contains("in total"));
+}
+
+/// The budget's sentence names the end of the interval that it is judged on: 90 %, not the 95 % beside it.
+#[test]
+fn a_budget_is_judged_on_the_interval_that_is_named() {
+    let mut record = sample_workload::one(0.045, 0.004, Some(0.05));
+    let found = &mut record.comparisons[0];
+    found.relative_ci95 = Some([0.037, 0.053]);
+    found.relative_ci90 = Some([0.038, 0.0497]);
+    found.budget = Some(bpfcost::record::BudgetVerdict::Within);
+    let told = sentence(&record);
+    let expected = "Within the budget of 5 % (90 % interval: at most 4.97 %): ";
+    assert!(told.starts_with(expected), "{told}");
+    // Records of before do not have that interval.
+    record.comparisons[0].relative_ci90 = None;
+    let told = sentence(&record);
+    assert!(told.starts_with("Within the budget of 5 %: "), "{told}");
 }
 
 #[test]
@@ -245,7 +299,7 @@ fn outcomes(changes: &Changes) -> Vec<(&str, ChangeOutcome)> {
 fn runs_of_a_workload_are_compared_by_what_probes_add() {
     let compared = |new: Record| {
         let old = [run("old", 0.045, 1.0)];
-        compare(&old, &[new], None, |_| panic!("self-test is not asked")).unwrap()
+        compare(&old, &[new], GateOptions::default(), |_| Vec::new()).unwrap()
     };
     let moved = compared(run("new", 0.045, 1.3));
     assert_eq!(
@@ -301,7 +355,13 @@ fn a_probe_without_off_beside_it_has_no_verdict() {
         };
         (0..8).map(alone).collect()
     };
-    let changes = compare(&side("old", 1.0), &side("new", 1.3), None, |_| None).unwrap();
+    let changes = compare(
+        &side("old", 1.0),
+        &side("new", 1.3),
+        GateOptions::default(),
+        |_| Vec::new(),
+    )
+    .unwrap();
     assert_eq!(
         outcomes(&changes),
         [("bpftrace", ChangeOutcome::Unresolved)]
@@ -323,18 +383,17 @@ fn a_probe_without_off_beside_it_has_no_verdict() {
 #[test]
 fn many_runs_of_a_workload_tell_of_the_server_itself() {
     let side = |name: &str, level: f64, runs: usize| -> Vec<Record> {
+        // In turn, an hour apart.
         let run = |index| {
-            run(
-                &format!("{name}{index}"),
-                0.045,
-                level + 0.01 * index as f64,
-            )
+            let hour = 2 * index + usize::from(name == "new");
+            let started = format!("2026-11-24T{hour:02}:00:00Z");
+            run(&started, 0.045, level + 0.01 * index as f64)
         };
         (0..runs).map(run).collect()
     };
     let compared = |runs| {
         let (old, new) = (side("old", 1.0, runs), side("new", 1.3, runs));
-        compare(&old, &new, None, |_| None).unwrap()
+        compare(&old, &new, GateOptions::default(), |_| Vec::new()).unwrap()
     };
     let few = compared(4);
     assert_eq!(few.cases[0].outcome, ChangeOutcome::Unresolved);
@@ -363,7 +422,7 @@ fn runs_of_other_operations_are_not_compared() {
     let old = run("old", 0.045, 1.0);
     let mut new = run("new", 0.045, 1.0);
     sample_workload::workload(&mut new).operation = "request".to_owned();
-    let refused = compare(&[old], &[new], None, |_| None)
+    let refused = compare(&[old], &[new], GateOptions::default(), |_| Vec::new())
         .unwrap_err()
         .to_string();
     assert!(
@@ -372,12 +431,79 @@ fn runs_of_other_operations_are_not_compared() {
     );
 }
 
+/// Where the kernel takes interrupts out of the time of processes, the machine's time is what has them.
+#[test]
+fn the_machine_leads_where_the_server_lacks_its_interrupts() {
+    for irq_time in [None, Some(false)] {
+        let mut record = sample_workload::with_irq_time(irq_time);
+        assert_eq!(
+            sample_workload::workload(&mut record).headline,
+            Headline::Server
+        );
+        assert!(record.warnings.is_empty(), "{:?}", record.warnings);
+    }
+    let mut record = sample_workload::with_irq_time(Some(true));
+    assert_eq!(
+        sample_workload::workload(&mut record).headline,
+        Headline::Machine
+    );
+    let metric = record
+        .metrics
+        .iter()
+        .find(|one| one.metric.name == "machine_ns");
+    let metric = metric.expect("it is compared too");
+    assert_eq!(record.comparisons, metric.comparisons);
+    for case in &record.cases {
+        assert_eq!(case.samples, case.secondary["machine_ns"]);
+        assert_ne!(case.samples, case.secondary["server_ns"]);
+    }
+    let codes: Vec<&str> = record
+        .warnings
+        .iter()
+        .map(|one| one.code.as_str())
+        .collect();
+    assert_eq!(codes, ["irq-time"]);
+    let shown = shown(&record);
+    assert!(shown.contains("CPU of the machine per command"), "{shown}");
+    assert!(shown.contains("CONFIG_IRQ_TIME_ACCOUNTING"), "{shown}");
+}
+
+/// Each state has its own noise; the widest is shown, with its state.
+#[test]
+fn what_a_probe_that_does_nothing_would_read_is_shown_of_the_noisiest_state() {
+    let record = sample_workload::sizes();
+    assert_eq!(record.spread.nothing.len(), sample_workload::SIZES.len());
+    let all = shown(&record).replace('\n', " ");
+    for words in [
+        "In the noisiest state (size 256), a probe that does nothing",
+        "between −0.7 % and +0.7 % in 19 of 20",
+    ] {
+        assert!(all.contains(words), "{words}: {all}");
+    }
+    let all = shown(&sample_workload::one(0.2, 0.004, None)).replace('\n', " ");
+    assert!(
+        all.contains("between −0.4 % and +0.4 % in 19 of 20 such runs. ("),
+        "{all}"
+    );
+    // A record of an older version has the interval of another statistic.
+    let mut old = record;
+    old.spread.nothing.clear();
+    old.spread.noise = Some([-0.3, 0.5]);
+    let all = shown(&old).replace('\n', " ");
+    assert!(
+        all.contains("in this run: [−0.30, +0.50] %, each window against the one before."),
+        "{all}"
+    );
+    assert!(!all.contains("19 of 20"), "{all}");
+}
+
 #[test]
 fn records_of_workloads_come_back_from_disk() {
     let record = sample_workload::several();
     let text = serde_json::to_string(&record).unwrap();
     let back: Record = serde_json::from_str(&text).unwrap();
-    assert_eq!(back.spread.noise, record.spread.noise);
+    assert_eq!(back.spread, record.spread);
+    assert!(!record.spread.nothing.is_empty());
     assert_eq!(shown(&back), shown(&record));
     // One that was written before these keys were.
     let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -385,6 +511,7 @@ fn records_of_workloads_come_back_from_disk() {
         value.as_object_mut().unwrap().remove(key);
     }
     value["spread"].as_object_mut().unwrap().remove("noise");
+    value["spread"].as_object_mut().unwrap().remove("nothing");
     let old: Record = serde_json::from_value(value).unwrap();
     assert!(
         shown(&old).starts_with("redis on host: 5 cases cost from"),

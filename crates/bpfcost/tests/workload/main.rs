@@ -23,5 +23,6 @@ mod faults;
 mod l7;
 mod network;
 mod own_server;
+mod periodic;
 mod success;
 mod syscount;

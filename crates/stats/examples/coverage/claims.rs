@@ -2,7 +2,6 @@
 
 use crate::noise::{Dice, Noise, NoisyMachine};
 use bpfcost_stats::sample::epoch_medians;
-use bpfcost_stats::sessions::{Basis, Sides, judge_sessions};
 use bpfcost_stats::{
     Budget, Differences, Estimate, Policy, Sense, Spread, Verdict, hodges_lehmann, judge, looks,
     modes, power,
@@ -58,6 +57,8 @@ impl SimulatedRun {
 pub(crate) struct Coverage {
     /// A case's own value.
     pub(crate) own: f64,
+    /// The same, had its interval been asked for at 95 % like that of a difference.
+    pub(crate) own95: f64,
     /// The relative difference of two cases.
     pub(crate) difference: f64,
     /// A case's own value, had its trials been pooled as if they were independent.
@@ -73,12 +74,13 @@ pub(crate) struct Coverage {
 pub(crate) fn coverage(noise: Noise, epochs: usize, runs: usize, seed: u64) -> Coverage {
     const LEVELS: [f64; 4] = [1.0, 1.03, 0.98, 1.0];
     let bank = Bank::new(noise, LEVELS.len(), seed);
-    let mut counts = [0usize; 3];
+    let mut counts = [0usize; 4];
     for run in 0..runs {
         let run = SimulatedRun::simulate(noise, seeded(seed, run), &LEVELS, epochs);
         let centre = bank.centre(noise, &run.levels);
         for (case, level) in run.cases.iter().zip(LEVELS) {
             counts[0] += usize::from(holds(Estimate::of_case(case), centre * level));
+            counts[3] += usize::from(holds(Estimate::of(case), centre * level));
         }
         for (pair, level) in run.differences().iter().zip(&LEVELS[1..]) {
             counts[1] += usize::from(holds(Estimate::of(&pair.log_ratio), level.ln()));
@@ -88,6 +90,7 @@ pub(crate) fn coverage(noise: Noise, epochs: usize, runs: usize, seed: u64) -> C
     let share = |count: usize, per_run: usize| count as f64 / (runs * per_run) as f64;
     Coverage {
         own: share(counts[0], LEVELS.len()),
+        own95: share(counts[3], LEVELS.len()),
         difference: share(counts[1], LEVELS.len() - 1),
         pooled: share(counts[2], 1),
     }
@@ -298,6 +301,14 @@ pub(crate) enum MedianDistribution {
     LogNormal(f64),
     /// Student's t with 5 degrees of freedom: more outliers than normal.
     Heavy,
+    /// Spread evenly over this share of the value.
+    Even(f64),
+    /// Drifting by 4 % in all, with 0.5 % of normal noise.
+    Drift,
+    /// Half of the values at 1 % of noise, the others delayed by up to 8 %, evenly.
+    HalfDelayed,
+    /// A delay of 3 % on average, distributed exponentially.
+    Exponential,
     /// Two normals this many σ apart, with this share in the upper.
     Two(f64, f64),
 }
@@ -310,13 +321,20 @@ pub(crate) fn two_modes_seen(
     seed: u64,
 ) -> f64 {
     let mut dice = Dice::new(seed);
-    let draw = |dice: &mut Dice| match shape {
+    let draw = |dice: &mut Dice, passed: f64| match shape {
         MedianDistribution::Normal => 50.0 * (1.0 + 0.01 * dice.normal()),
         MedianDistribution::LogNormal(sigma) => 50.0 * (sigma * dice.normal()).exp(),
         MedianDistribution::Heavy => {
             let chi: f64 = (0..5).map(|_| dice.normal().powi(2)).sum();
             50.0 * (1.0 + 0.01 * dice.normal() / (chi / 5.0).sqrt())
         }
+        MedianDistribution::Even(width) => 50.0 * (1.0 + width * dice.uniform()),
+        MedianDistribution::Drift => 50.0 * (1.0 + 0.04 * passed + 0.005 * dice.normal()),
+        MedianDistribution::HalfDelayed => {
+            let delay = (dice.uniform() - 0.5).max(0.0) * 0.16;
+            50.0 * (1.0 + delay + 0.01 * dice.normal())
+        }
+        MedianDistribution::Exponential => 50.0 * (1.0 - 0.03 * (1.0 - dice.uniform()).ln()),
         MedianDistribution::Two(distance, share) => {
             let upper = f64::from(u8::from(dice.uniform() < share));
             50.0 * (1.0 + 0.01 * (dice.normal() + upper * distance))
@@ -324,53 +342,17 @@ pub(crate) fn two_modes_seen(
     };
     let seen = (0..runs)
         .filter(|_| {
-            let values: Vec<f64> = (0..epochs).map(|_| draw(&mut dice)).collect();
+            let values: Vec<f64> = (0..epochs)
+                .map(|epoch| draw(&mut dice, epoch as f64 / epochs as f64))
+                .collect();
             modes::two_modes(&values).is_some()
         })
         .count();
     seen as f64 / runs as f64
 }
 
-/// Coverage of the difference between two sides of `sessions` records each, and the share of false
-/// alarms, when a session's level scatters by 1.5 % and each record is of 14 epochs.
-pub(crate) fn sessions(sessions: usize, runs: usize, seed: u64) -> (f64, f64) {
-    const SPREAD: f64 = 0.015;
-    let policy = Policy {
-        margin: 0.0,
-        budget: None,
-        sense: Sense::Cost,
-    };
-    let mut dice = Dice::new(seed);
-    let (mut held, mut alarms) = (0usize, 0usize);
-    for i in 0..runs {
-        let mut side = |first: usize| {
-            (0..sessions)
-                .map(|s| {
-                    let level = 50.0 * (SPREAD * dice.normal()).exp();
-                    let run = SimulatedRun::simulate(
-                        Noise::Normal,
-                        seeded(seed, i * 64 + first + s),
-                        &[level],
-                        14,
-                    );
-                    Estimate::of_case(&run.cases[0]).unwrap()
-                })
-                .collect::<Vec<_>>()
-        };
-        let sides = Sides {
-            old: side(0),
-            new: side(32),
-        };
-        let judged = judge_sessions(&[sides], SPREAD, &policy)[0];
-        assert_eq!(judged.basis != Basis::Widened, sessions >= 4);
-        held += usize::from(holds(judged.relative, 0.0));
-        alarms += usize::from(matches!(judged.verdict, Verdict::Slower | Verdict::Faster));
-    }
-    (held as f64 / runs as f64, alarms as f64 / runs as f64)
-}
-
 /// A seed for each run that shares nothing with its neighbours' (Steele et al. 2014, SplitMix64).
-fn seeded(seed: u64, run: usize) -> u64 {
+pub(crate) fn seeded(seed: u64, run: usize) -> u64 {
     let mut z = seed.wrapping_add((run as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -2,25 +2,37 @@
 //! is broken. `cargo run --release -p bpfcost-stats --example coverage [-- RUNS [PART]]`
 
 mod claims;
+mod families;
+mod lopsided;
 mod noise;
+mod nothing;
+mod rounds;
+mod seldom;
+mod sessions;
 mod sums;
 
 use claims::MedianDistribution;
+use lopsided::Shape;
 use noise::Noise;
 use std::process::ExitCode;
 
 /// A part of the output, by the name that selects it.
 type OutputPart = (&'static str, fn(&mut BoundsCheck, usize));
 
-const PARTS: [OutputPart; 8] = [
+const PARTS: [OutputPart; 13] = [
     ("coverage", coverage),
     ("alarms", alarms),
+    ("families", families),
     ("detectable", detectable),
     ("planning", planning),
     ("edge", edge),
+    ("lopsided", lopsided),
     ("modes", modes),
     ("sessions", sessions),
     ("sums", parts_add_up),
+    ("nothing", nothing_is_read),
+    ("seldom", seldom::print),
+    ("rounds", rounds),
 ];
 
 fn main() -> ExitCode {
@@ -62,7 +74,7 @@ impl BoundsCheck {
 
 fn coverage(ledger: &mut BoundsCheck, runs: usize) {
     println!("Coverage of 95 % intervals (own at least 93.5, difference 93.5 to 96.5)");
-    println!("noise       epochs      own   difference  pooled trials");
+    println!("noise       epochs      own  at 95   difference  pooled trials");
     for noise in Noise::ALL {
         for epochs in [10, 14, 20, 30] {
             let c = claims::coverage(noise, epochs, runs, 1);
@@ -70,8 +82,9 @@ fn coverage(ledger: &mut BoundsCheck, runs: usize) {
             let difference = ledger.figure(c.difference, 0.935, 0.965);
             let pooled = 100.0 * c.pooled;
             println!(
-                "{:<12}{epochs:>6}{own:>10}{difference:>13}{pooled:>14.2}",
-                noise.name()
+                "{:<12}{epochs:>6}{own:>10}{:>7.2}{difference:>13}{pooled:>14.2}",
+                noise.name(),
+                100.0 * c.own95
             );
         }
     }
@@ -151,11 +164,62 @@ fn edge(ledger: &mut BoundsCheck, runs: usize) {
     }
 }
 
+fn lopsided(ledger: &mut BoundsCheck, runs: usize) {
+    let epochs = [6, 10, 12, 14, 20, 36, 60];
+    let header: String = epochs.iter().map(|n| format!("{n:>7} ")).collect();
+    let shapes = [
+        ("normal", Shape::Normal),
+        ("heavy tails (t, 3 df)", Shape::Heavy),
+        ("10 % dearer by 8 %", Shape::Dearer(0.1, 0.08)),
+        ("20 % dearer by 8 %", Shape::Dearer(0.2, 0.08)),
+        ("30 % dearer by 8 %", Shape::Dearer(0.3, 0.08)),
+        ("30 % dearer by 4 %", Shape::Dearer(0.3, 0.04)),
+        ("40 % dearer by 8 %", Shape::Dearer(0.4, 0.08)),
+        ("70 % dearer by 8 %", Shape::Dearer(0.7, 0.08)),
+        ("exponential", Shape::Exponential),
+        ("log-normal, sigma 1", Shape::LogNormal(1.0)),
+        ("log-normal, sigma 1.5", Shape::LogNormal(1.5)),
+    ];
+    println!(
+        "Wrong answers on the edge where something strikes the case alone (at most 5.5), and `within` as"
+    );
+    println!("the signed-rank interval, which needs symmetry, would say it");
+    println!("{:<30}{header}", "shape and answer, by epochs");
+    type Answer = (&'static str, fn(&lopsided::Answers) -> f64);
+    let answers: [Answer; 3] = [
+        ("same", |a| a.same),
+        ("within", |a| a.within),
+        ("over", |a| a.over),
+    ];
+    for (name, shape) in shapes {
+        let said = epochs.map(|n| lopsided::answers(shape, 1.0, n, runs, 12));
+        for (answer, get) in answers {
+            let row = said.map(|a| ledger.figure(get(&a), 0.0, 0.055)).concat();
+            println!("{name:<23}{answer:<7}{row}");
+        }
+        let row = said.map(|a| format!("{:>7.2} ", 100.0 * a.symmetric));
+        println!("{name:<23}(signed){}", row.concat().split_off(1));
+    }
+    println!("Rightly `within`, where the true cost is this share of the budget");
+    for (name, shape) in [("normal", Shape::Normal), ("heavy tails", Shape::Heavy)] {
+        for share in [0.0, 0.5, 0.7] {
+            let said = epochs.map(|n| lopsided::answers(shape, share, n, runs, 13));
+            let [now, signed] = [
+                said.map(|a| format!("{:>7.1} ", 100.0 * a.within)).concat(),
+                said.map(|a| format!("{:>7.1} ", 100.0 * a.symmetric))
+                    .concat(),
+            ];
+            println!("{name:<16}{share:<7}within {now}");
+            println!("{name:<16}{share:<7}(signed){}", &signed[1..]);
+        }
+    }
+}
+
 fn modes(ledger: &mut BoundsCheck, runs: usize) {
-    let epochs = [10, 12, 15, 20, 30, 45, 60, 120];
+    let epochs = [10, 12, 15, 20, 30, 45, 60, 120, 300];
     let header: String = epochs.iter().map(|n| format!("{n:>7} ")).collect();
     println!(
-        "Two modes are seen, by epochs, where there is one (at most 2; {} runs)",
+        "Two modes are seen, by epochs, where there is one (at most 2; half delayed at most 5; {} runs)",
         2 * runs
     );
     println!("{:<28}{header}", "shape");
@@ -167,12 +231,21 @@ fn modes(ledger: &mut BoundsCheck, runs: usize) {
         ),
         ("log-normal, sigma 0.5", MedianDistribution::LogNormal(0.5)),
         ("heavy tails (t, 5 df)", MedianDistribution::Heavy),
+        ("exponential delays", MedianDistribution::Exponential),
+        ("half delayed evenly", MedianDistribution::HalfDelayed),
+        ("even, over 1 %", MedianDistribution::Even(0.01)),
+        ("even, over 10 %", MedianDistribution::Even(0.1)),
+        ("drift of 4 %, noise 0.5 %", MedianDistribution::Drift),
     ];
     for (name, shape) in one {
         let seen = epochs.map(|n| claims::two_modes_seen(shape, n, 2 * runs, 5));
+        let most = match shape {
+            MedianDistribution::HalfDelayed => 0.05,
+            _ => 0.02,
+        };
         println!(
             "{name:<28}{}",
-            seen.map(|share| ledger.figure(share, 0.0, 0.02)).concat()
+            seen.map(|share| ledger.figure(share, 0.0, most)).concat()
         );
     }
     println!("where there are two ({} runs)", runs / 4);
@@ -196,13 +269,37 @@ fn modes(ledger: &mut BoundsCheck, runs: usize) {
 }
 
 fn sessions(ledger: &mut BoundsCheck, runs: usize) {
-    println!("A difference between sessions whose level scatters by 1.5 %");
-    println!("records a side  coverage  false alarms");
-    for records in [1, 2, 3, 4, 5, 8] {
-        let (coverage, alarms) = claims::sessions(records, runs, 7);
-        let coverage = ledger.figure(coverage, 0.935, 1.0);
-        let alarms = ledger.figure(alarms, 0.0, 0.05);
-        println!("{records:<14}{coverage:>10}{alarms:>14}");
+    let runs = runs / 5;
+    println!(
+        "compare, where nothing changed ({runs} runs): coverage of 95 % intervals (at least 93.5),"
+    );
+    println!(
+        "a case said to differ (at most 5), the gate fails (at most 5), half-width of the interval"
+    );
+    for arrangement in sessions::ARRANGEMENTS {
+        println!("{}", arrangement.name);
+        println!(
+            "  machine                history            coverage  differs   gate  half-width"
+        );
+        for machine in sessions::MACHINES {
+            for history in sessions::HISTORIES {
+                let found = sessions::compared(machine, arrangement, history, runs, 7);
+                // What neither the sentinel nor the kept sessions show, nothing can allow for.
+                let (least, most) = if machine.seen {
+                    (0.935, 0.05)
+                } else {
+                    (0.0, 1.0)
+                };
+                let coverage = ledger.figure(found.coverage, least, 1.0);
+                let differs = ledger.figure(found.differs, 0.0, most);
+                let gate = ledger.figure(found.gate, 0.0, most);
+                let half_width = 100.0 * found.half_width;
+                println!(
+                    "  {:<22} {:<18}{coverage:>9}{differs:>8}{gate:>8}{half_width:>9.2}",
+                    machine.name, history.name
+                );
+            }
+        }
     }
 }
 
@@ -225,4 +322,75 @@ fn parts_add_up(ledger: &mut BoundsCheck, runs: usize) {
         let (five, ten) = (100.0 * five.found, 100.0 * ten.found);
         println!("{:<12}{five:>5.1}{ten:>9.1}", noise.name());
     }
+}
+
+fn nothing_is_read(ledger: &mut BoundsCheck, runs: usize) {
+    let runs = runs / 5;
+    println!(
+        "A probe that does nothing reads more than windows without it say (at most 7; {runs} runs)"
+    );
+    println!("noise       windows  epochs  outside  reach, %");
+    for noise in Noise::ALL {
+        for (windows, epochs) in [(2, 10), (2, 30), (5, 10), (5, 30), (6, 20)] {
+            let read = nothing::outside(noise, windows, epochs, runs, 12);
+            let outside = ledger.figure(read.outside, 0.0, 0.07);
+            let reach = 100.0 * read.reach;
+            println!(
+                "{:<12}{windows:>7}{epochs:>8}{outside:>9}{reach:>9.2}",
+                noise.name()
+            );
+        }
+    }
+}
+
+fn families(ledger: &mut BoundsCheck, runs: usize) {
+    let runs = runs / 5;
+    println!("A false verdict on any of 5 quantities, nothing differs (at most 5; {runs} runs)");
+    println!("probes  correlation  epochs  one family  a family each");
+    for probes in [1, 4, 8, 15] {
+        for correlation in [0.0, 0.8] {
+            let a = families::false_verdicts(probes, correlation, runs, 14);
+            let together = ledger.figure(a.together, 0.0, 0.05);
+            let each = 100.0 * a.each;
+            println!(
+                "{probes:<6}{correlation:>13}{:>8}{together:>12}{each:>14.2}",
+                a.epochs
+            );
+        }
+    }
+    println!(
+        "What it costs: the smallest effect that is found in three of four runs, and the epochs that find it,"
+    );
+    println!(
+        "as multiples of what a family for each quantity needs (20 epochs; 60 epochs; epochs)"
+    );
+    for probes in [1, 4, 8, 15] {
+        let [few, many, epochs] = families::costs(probes);
+        println!("{probes:<6}{few:>13.2}{many:>8.2}{epochs:>8.2}");
+    }
+}
+
+fn rounds(_: &mut BoundsCheck, runs: usize) {
+    let runs = runs / 20;
+    println!(
+        "Width of a difference in the same time, as a multiple of that with a chosen number ({runs} runs)"
+    );
+    println!("load / round  trial / load scatter  chosen    2      3      5      7");
+    for price in [0.2, 1.0, 5.0] {
+        for scatter in [0.2, 1.0, 3.0] {
+            let w = rounds::widths(price, scatter, runs, 15);
+            print!("{price:<14}{scatter:<22}{:<6.1}", w.chosen);
+            println!("{}", w.fixed.map(|share| format!("{share:>7.2}")).concat());
+        }
+    }
+    println!(
+        "Centre of epochs of 2, 3, 4, 5 trials with delays (5 %, log-normal, sigma 1), against 3 trials, %"
+    );
+    let shifts = rounds::centres(200 * runs, 16);
+    println!(
+        "{}",
+        shifts
+            .map(|shift| format!("{:>7.2}", 100.0 * shift))
+            .concat()
+    );
 }

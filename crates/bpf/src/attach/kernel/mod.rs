@@ -35,7 +35,7 @@ use super::{
     Attach, Attachment, BatchRequest, BatchResult, Driver, Events, Trouble, driver::DriverCall,
 };
 use crate::{
-    error::{Result, failed, no_area},
+    error::{Error, Result, failed, no_area},
     feature,
     object::{OwnedSkeleton, choose},
     run::SharedProgram,
@@ -47,6 +47,9 @@ crate::timing_area!(types::bss);
 
 /// Bytes that ftrace's call and what stands before it take at most.
 const ENTRY_BYTES: u32 = 4;
+
+/// What stands for the answer of a driver's last call before it is made. No call answers so.
+const UNANSWERED: u64 = 1 << 63;
 
 /// A driver that runs in the kernel, and what its attach types need and is dear to get.
 pub(super) struct KernelDriver {
@@ -112,7 +115,15 @@ impl Events for KernelDriver {
             cpus: &[ask.cpu],
             after_tick: ask.after_tick,
         };
+        timing::store(&mut area.answers, UNANSWERED);
         let seen = timing::batch(&self.program, area, &request, &[Vec::new()])?.remove(0);
+        let answer = timing::fetch(&area.answers);
+        if !self.driver.may_answer(answer) {
+            return Err(Error::Refused(format!(
+                "the last call of the driver {} answered {}: it was not the call that is timed",
+                self.driver, answer as i64
+            )));
+        }
         Ok(BatchResult {
             events: seen.ops,
             made: seen.ops,
@@ -120,6 +131,18 @@ impl Events for KernelDriver {
             ticks: seen.ticks,
             waits: seen.waits,
         })
+    }
+}
+
+impl Driver {
+    /// Whether a call of this driver may return that: without it, nothing shows that calls were made where no
+    /// program is attached.
+    fn may_answer(self, answer: u64) -> bool {
+        match self {
+            // The map that it asks for does not exist.
+            Driver::SysBpf => answer as i64 == -i64::from(libc::EBADF),
+            _ => answer != UNANSWERED,
+        }
     }
 }
 

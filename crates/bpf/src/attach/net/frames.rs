@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     attach::{Attach, Attachment, BatchRequest, BatchResult, Driver, Events},
-    error::{Result, failed, no_area},
+    error::{Error, Result, failed, no_area},
     feature::Feature,
     object::OwnedSkeleton,
     skel::feeder::{FeederSkel, FeederSkelBuilder},
@@ -97,6 +97,9 @@ impl Events for Frames {
             store(&mut bss.frames, 0);
             store(&mut bss.first, live::BATCH);
             store(&mut bss.last, live::BATCH + events);
+            // A reading of the clock that is not made must not pass for that of an earlier batch.
+            store(&mut bss.before.clock, u64::MAX);
+            store(&mut bss.after.clock, 0);
             store(&mut bss.after_tick, ask.after_tick.into());
             store(&mut bss.interface, SENDING.index);
             let arrived = self.veth.arrived()?;
@@ -105,7 +108,7 @@ impl Events for Frames {
             self.veth.settle(arrived, fed)?;
             made += fed;
             if whole {
-                return Ok(self.driven(events, made));
+                return self.driven(events, made);
             }
         }
         Err(failed("the feeder of frames", "running it")(
@@ -116,7 +119,14 @@ impl Events for Frames {
 
 impl Frames {
     /// What the feeder read between whole batches.
-    fn driven(&self, events: u64, made: u64) -> BatchResult {
+    fn driven(&self, events: u64, made: u64) -> Result<BatchResult> {
+        let runs = self.feeder.maps.bss_data.as_deref();
+        let runs = runs.map(|bss| [&bss.before.run, &bss.after.run].map(fetch));
+        if runs != Some([live::BATCH, live::BATCH + events]) {
+            return Err(Error::Refused(format!(
+                "the feeder read the clock at other frames than the first and the last: {runs:?}"
+            )));
+        }
         let read = self.feeder.maps.bss_data.as_deref().map(|bss| {
             let between = |before: &u64, after: &u64| fetch(after).saturating_sub(fetch(before));
             (
@@ -126,13 +136,13 @@ impl Frames {
             )
         });
         let (elapsed, ticks, waits) = read.unwrap_or_default();
-        BatchResult {
+        Ok(BatchResult {
             events,
             made,
             elapsed_ns: elapsed as f64,
             ticks,
             waits,
-        }
+        })
     }
 }
 

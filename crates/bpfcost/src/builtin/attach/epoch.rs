@@ -159,7 +159,7 @@ impl AttachEpoch {
         let AttachCase::Program { attach, body, .. } = way else {
             return Ok(CountsBefore::default());
         };
-        self.maps.take(body)?;
+        self.maps.take(attach, body)?;
         let stats = probe(&mut self.probes, attach)?.run_stats(body);
         let before = CountsBefore {
             stats: stats?,
@@ -195,7 +195,7 @@ impl AttachEpoch {
             let probe = probe(&mut self.probes, attach)?;
             let stats = probe.run_stats(body)?;
             proof.stats = stats.since(before.stats);
-            proof.left = self.maps.take(body)?;
+            proof.left = self.maps.take(attach, body)?;
         }
         Ok(proof)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, ensure};
 use bpfcost_bpf::{
     timed::{MapOverrides, OpenObject, TimedObject},
-    timing::Loop,
+    timing::{Loop, Request},
 };
 
 use super::work::{
@@ -24,8 +24,12 @@ const CHECKED: u64 = 1000;
 const CHECK_STEP: u64 = 997;
 /// Keys that one run fills in.
 const FILLED: u64 = 1 << 16;
+/// Operations of a batch in which each must fail: a program that does not look would find them all right.
+const MUST_FAIL: u64 = 16;
 /// The part of keys never pushed that a bloom filter may take for pushed, with five hashes.
 const FALSE_POSITIVES: f64 = 0.1;
+/// And so many more, whatever the batch: of 50 there may be 6 by chance.
+const BY_CHANCE: u64 = 10;
 
 /// The tables of one size.
 pub(super) struct Tables {
@@ -82,7 +86,10 @@ impl Tables {
                 open.with(&format!("{map}_check"))?;
             }
             match *name {
-                "task-storage" => open.map(&format!("no_{map}"), shape)?,
+                "task-storage" => {
+                    open.map(&format!("no_{map}"), shape)?;
+                    open.with(&format!("{map}_take"))?;
+                }
                 "arena" => open.with("arena_allocate")?,
                 _ => {}
             }
@@ -93,6 +100,12 @@ impl Tables {
             faulty,
             values: BTreeMap::new(),
         };
+        // No key of a bloom filter can be taken out again: each hit must miss while there is none in it.
+        let peeks = |work: &&MapCase| work.kind.1 == Class::Bloom && work.operation == Hit;
+        if let Some(&work) = work.iter().find(peeks) {
+            let walk = Walk::new(setup.seed, 0, tables.cpus[0], size.0);
+            tables.all_fail(work, &walk, tables.cpus[0])?;
+        }
         for (map, kind) in maps {
             tables.fill(&map, kind, size)?;
         }
@@ -160,6 +173,51 @@ impl Tables {
             ("sum", 0),
         ];
         Ok(self.object.set_members("walks", cpu, &members)?)
+    }
+
+    /// What a few operations on a CPU count, none of which may succeed.
+    fn run_to_fail(&mut self, work: MapCase, walk: &Walk, cpu: u32) -> Result<CpuCounts> {
+        self.begin(walk, cpu, 0, 0)?;
+        let request = Request {
+            ops: MUST_FAIL,
+            resets: 1,
+            cpus: &[cpu],
+            after_tick: false,
+        };
+        let program = work.program(self.faulty);
+        self.object.batch(&program, &request, &[work.packet()])?;
+        self.counts(cpu)
+    }
+
+    /// Fails where a bloom filter with nothing in it is said to have something.
+    fn all_fail(&mut self, work: MapCase, walk: &Walk, cpu: u32) -> Result<()> {
+        let got = self.run_to_fail(work, walk, cpu)?;
+        ensure!(
+            (got.done, got.failed) == (0, MUST_FAIL),
+            "{}: of {MUST_FAIL} peeks at a bloom filter with nothing in it {} hit",
+            work.name(),
+            got.done
+        );
+        Ok(())
+    }
+
+    /// Proves that misses look: with storage of the task, the same program must not miss. After a timed batch, because
+    /// the kernel frees that storage a while later.
+    pub(super) fn check_misses(&mut self, work: MapCase, seed: u64) -> Result<(), Fault> {
+        if (work.kind.1, work.operation) != (Class::Storage, Miss) {
+            return Ok(());
+        }
+        for cpu in self.cpus.clone() {
+            let walk = Walk::new(seed, 0, cpu, work.size.0);
+            self.object.set_variable("task_given", 1)?;
+            let got = self.run_to_fail(work, &walk, cpu);
+            self.object.set_variable("task_given", 0)?;
+            // Gone again: with the last of its storage, a task looks for some in a shorter way.
+            self.object.run(&format!("{}_take", work.map()), cpu, &[])?;
+            let detail = "the program does not look at the task's storage";
+            prove(differs("misses with storage", 0, got?.done, detail))?;
+        }
+        Ok(())
     }
 
     pub(super) fn counts(&self, cpu: u32) -> Result<CpuCounts> {
@@ -269,7 +327,7 @@ impl CpuCounts {
             Miss => "misses",
             _ => "operations that succeeded",
         };
-        let taken_for_hits = (FALSE_POSITIVES * self.done as f64) as u64;
+        let taken_for_hits = (FALSE_POSITIVES * self.done as f64) as u64 + BY_CHANCE;
         let sum = match (work.kind.1, work.operation) {
             // A miss may be taken for a hit; the sum is how many were.
             (Class::Bloom, Miss) => got.sum.min(taken_for_hits),

@@ -214,9 +214,16 @@ impl MapCase {
     pub(super) fn program(self, faulty: bool) -> String {
         let map = match (faulty, self.kind.0) {
             (true, "hash") => "wrong".to_owned(),
+            (true, "bloom") => "wrong_bloom".to_owned(),
+            (true, "task-storage") => "wrong_task".to_owned(),
             _ => self.map(),
         };
         format!("{map}_{}", self.operation.name().replace('-', "_"))
+    }
+
+    /// What its program runs on: a raw tracepoint takes no packet.
+    pub(super) fn packet(self) -> Vec<u8> {
+        vec![0; if self.kind.1 == Class::Storage { 0 } else { 64 }]
     }
 
     pub(super) fn case(self) -> Case {

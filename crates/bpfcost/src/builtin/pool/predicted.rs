@@ -40,7 +40,7 @@ fn sections(record: &Record, detail: Detail) -> Vec<Section> {
         };
         let tables = match detail {
             Detail::Brief => &[],
-            _ => prediction.tables()?,
+            _ => Prediction::tables()?,
         };
         let chart = Chart::new(record);
         let shown = |chart| shown(&chart, &prediction, tables, detail == Detail::Page);
@@ -225,8 +225,9 @@ fn errors(chart: &Chart<'_>, tables: &[PublishedTable]) -> Table {
         ],
         rows: tables.iter().map(row).collect(),
         captions: vec![format!(
-            "Published elsewhere and predicted by the model: neither was measured here. Left out: {} to which \
-             parameters were fitted.",
+            "Published elsewhere and predicted by the model, with the line costs of the machine on which it was \
+             written: neither was measured here. Left out: {} to which parameters were fitted. Of the others, 38 were \
+             in view while the model was designed.",
             number::plural(rows.filter(|row| row.fitted).count(), "point")
         )],
         ..Table::default()

@@ -90,11 +90,16 @@ impl WorkloadFixture {
         let tells_latency = definition.clients.first().is_some_and(|client| {
             client.output != Output::Text || client.metrics.contains_key("latency_max_us")
         });
+        let watched = watch.map(WatchedService::open).transpose()?;
+        if let Some(watched) = &watched {
+            let instances = instances.values_mut();
+            instances.for_each(|instance: &mut ServerInstance| instance.watch(watched.accounts()));
+        }
         let mut fixture = WorkloadFixture {
             definition: definition.clone(),
             probes: BTreeMap::new(),
             instances,
-            watched: watch.map(WatchedService::open).transpose()?,
+            watched,
             preflights: BTreeMap::new(),
             stirred: stirred(setup).filter(|_| tells_latency),
             hiccup_ms: None,
@@ -140,7 +145,12 @@ impl WorkloadFixture {
     /// The context of a case.
     fn context(&mut self, case: &Case, window_ms: u64) -> Result<RunContext> {
         let attach = self.preflights.values().map(|preflight| preflight.attach);
-        let window_ms = long_enough(window_ms, attach.max().unwrap_or_default());
+        let attach = attach.max().unwrap_or_default();
+        // A window of whole periods lasts as long as was asked for.
+        let window_ms = match self.definition.period_ms {
+            Some(_) => window_ms,
+            None => long_enough(window_ms, attach),
+        };
         let mut context = self.instance(case)?.context(case, window_ms);
         if let Some(watched) = &self.watched {
             context.pids = watched.pids();
@@ -215,7 +225,7 @@ impl LoadedEpoch for WorkloadFixture {
         let Some(spec) = variant.probe else {
             return Ok(());
         };
-        let context = self.context(case, self.definition.window_ms)?;
+        let context = self.context(case, self.definition.rehearsal_ms())?;
         let mut probe = match self.probes.remove(&variant.name) {
             Some(probe) => probe,
             None => probe::open(&spec).with_context(|| format!("loading the probe {spec}"))?,

@@ -17,6 +17,8 @@ use crate::{
 pub(super) struct ServerInstance {
     // Ends before its network does.
     server: Option<Server>,
+    /// Reads what is spent on a server that was not started here.
+    watched: Option<UsageReader<'static>>,
     pub(super) network: Network,
     context: RunContext,
     /// Who makes its load, where that comes from outside of this machine.
@@ -45,6 +47,7 @@ impl ServerInstance {
         };
         Ok(ServerInstance {
             server,
+            watched: None,
             network,
             context,
             outside: outside.filter(|_| path == Path::Forwarded).cloned(),
@@ -106,7 +109,15 @@ impl ServerInstance {
 
     /// What is spent on it.
     pub(super) fn accounts(&self) -> UsageReader<'_> {
-        UsageReader::of(self.server.as_ref())
+        match &self.watched {
+            Some(watched) => watched.clone(),
+            None => UsageReader::of(self.server.as_ref()),
+        }
+    }
+
+    /// It was not started here: this reads what is spent on it.
+    pub(super) fn watch(&mut self, accounts: &UsageReader<'static>) {
+        self.watched = Some(accounts.clone());
     }
 
     /// The context of one case, for a window of so many milliseconds.

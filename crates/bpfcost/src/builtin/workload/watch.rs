@@ -1,5 +1,6 @@
 //! A window on a service that is running. Nothing is started or stopped. The probe is detached if the service ends, or if
-//! the probe costs more than `--abort-above`.
+//! the probe costs more than `--abort-above`. Looking for that costs the service CPU time, so windows without the probe
+//! are looked at as often.
 
 use std::{
     thread::sleep,
@@ -10,16 +11,18 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::{
     experiment::{ENDED, Fault, LET_GO},
-    probe::unit_pids,
+    probe::{unit_group, unit_pids},
     process::{Process, RunContext, describe_exit, process_tree, tail},
     restore::started,
     workload::{LoadResult, Reading, RunningServer, UsageReader, find},
 };
 
-/// How often the service is looked at while the probe is on.
+/// How often the service is looked at in a window.
 const LOOK: Duration = Duration::from_millis(100);
 /// Looks in a row that must find it too dear: a single one may have met a burst.
 const LOOKS: u32 = 2;
+/// Operations from which their cost is judged while a window lasts.
+const FEWEST_OPS: f64 = 10.0;
 /// How long the command that counts operations may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// What finds the count where the command prints nothing else.
@@ -31,6 +34,7 @@ pub(super) struct WatchedService {
     watch: RunningServer,
     /// Its first process, and when that was started.
     root: (u32, u64),
+    accounts: UsageReader<'static>,
     /// What windows without a probe cost.
     off: Vec<ServiceCost>,
 }
@@ -51,11 +55,21 @@ impl WatchedService {
             .first()
             .with_context(|| format!("{} is not running", named(watch)))?;
         let start = started(root).with_context(|| format!("{} is not running", named(watch)))?;
+        let group = match &watch.unit {
+            Some(unit) => unit_group(unit)?,
+            None => None,
+        };
         Ok(WatchedService {
             watch: watch.clone(),
             root: (root, start),
+            accounts: UsageReader::watching(&pids, group),
             off: Vec::new(),
         })
+    }
+
+    /// What is spent on it.
+    pub(super) fn accounts(&self) -> &UsageReader<'static> {
+        &self.accounts
     }
 
     /// Its processes.
@@ -75,10 +89,10 @@ impl WatchedService {
 
     /// Waits for a window, looking after the service meanwhile; what it did.
     pub(super) fn window(&mut self, context: &RunContext, on: bool) -> Result<LoadResult, Fault> {
-        let accounts = UsageReader::default();
+        let spent = |service: &Self| service.accounts.spent(&context.pids, &[], None);
         let window = Duration::from_millis(context.window_ms);
         let ops = self.ops()?;
-        let before = accounts.spent(&context.pids, &[], None)?;
+        let before = spent(self)?;
         let begun = Instant::now();
         let mut dear = 0;
         loop {
@@ -87,8 +101,8 @@ impl WatchedService {
             self.alive()?;
             let took = begun.elapsed();
             let over = took >= window;
-            let wary = on && self.watch.abort_above.is_some();
-            if !over && !wary {
+            // Without the probe too, or the looks would be told as its cost.
+            if !over && self.watch.abort_above.is_none() {
                 continue;
             }
             let done = if self.counts() {
@@ -96,12 +110,14 @@ impl WatchedService {
             } else {
                 took.as_secs_f64()
             };
-            let spent = accounts.spent(&context.pids, &[], None)?.since(&before);
+            let spent = spent(self)?.since(&before);
             let cost = ServiceCost {
                 service_ns: spent.server_ns / done,
                 cpus: spent.machine_ns / took.as_secs_f64() / 1e9,
             };
-            dear = match self.too_dear(cost).filter(|_| on) {
+            // Of few operations the cost of one is not known: none in a look would make it infinite.
+            let known = !self.counts() || done >= FEWEST_OPS;
+            dear = match self.too_dear(cost).filter(|_| on && known) {
                 None => 0,
                 Some(why) if dear + 1 == LOOKS => {
                     return Err(Fault::Enough {
@@ -255,6 +271,7 @@ mod tests {
                 abort_above,
             },
             root: (7, 0),
+            accounts: UsageReader::default(),
             off: off
                 .iter()
                 .map(|&(service_ns, cpus)| ServiceCost { service_ns, cpus })

@@ -18,7 +18,10 @@ use crate::{
     experiment::{Fault, Problem, Trial},
     probe::{Probe, WindowCounts},
     process::RunContext,
-    workload::{CountCheck, Definition, Headline, LoadClient, Reading, SECOND, Variant, allowed},
+    workload::{
+        CountCheck, Definition, Headline, LONGEST, LoadClient, Reading, SECOND, Usage, Variant,
+        allowed,
+    },
 };
 
 /// Minimum length of load, in milliseconds, in the middle of which a probe is switched: a slow detach still meets load.
@@ -95,15 +98,27 @@ pub(super) fn run(
     }
     put("tool_ns", spent.tool_ns / ops);
     put("machine_ns", spent.machine_ns / ops);
-    put("idle", idle(spent.machine_ns, lasted));
+    put("idle", idle(spent, lasted));
     put("switches", spent.switches / ops);
     put("drops", spent.drops);
+    if let Some(period_ms) = definition.period_ms {
+        put("periods", 1e3 * lasted.as_secs_f64() / period_ms as f64);
+    }
     put("ops_per_s", ops / made.took.as_secs_f64());
     for (percentile, latency) in &reading.latency_us {
         put(&format!("latency_{percentile}_us"), *latency);
     }
     for (name, count) in &reading.counts {
-        put(name, *count);
+        // What is compared is a number that the client prints, however often it is run in a window.
+        let compared = definition.compared.contains(name);
+        put(
+            name,
+            if compared {
+                reading.a_run(*count)
+            } else {
+                *count
+            },
+        );
     }
     for (name, count) in &seen.counts {
         put(name, *count as f64);
@@ -132,10 +147,9 @@ pub(super) fn run(
 }
 
 /// The machine's idle share of CPU time: where it is large, throughput says nothing of a cost.
-fn idle(busy_ns: f64, lasted: Duration) -> f64 {
-    let cpus = bpfcost_bpf::allowed_cpus().len().max(1);
-    let all_ns = cpus as f64 * lasted.as_secs_f64() * 1e9;
-    (1.0 - busy_ns / all_ns).clamp(0.0, 1.0)
+fn idle(spent: Usage, lasted: Duration) -> f64 {
+    let all_ns = spent.cpus * lasted.as_secs_f64() * 1e9;
+    (1.0 - spent.machine_ns / all_ns).clamp(0.0, 1.0)
 }
 
 /// How much longer the slowest operation takes while the probe is attached and detached in the middle of the load, than
@@ -157,7 +171,7 @@ pub(super) fn stir(
     let mut longest = || -> Result<Option<f64>> {
         server.as_mut().map_or(Ok(()), |server| server.ready())?;
         let made = network.at_client(|| load.run(context))??;
-        Ok(made.reading.latency_us.get("max").map(|us| us / 1e3))
+        Ok(made.reading.latency_us.get(LONGEST).map(|us| us / 1e3))
     };
     let Some(mut usual) = longest()? else {
         return Ok(None);
@@ -293,6 +307,20 @@ mod tests {
                 assert_eq!(problem.check, "hits of the probe");
             }
         }
+    }
+
+    #[test]
+    fn idle_is_the_share_of_all_cpus_that_busy_time_is_of() {
+        let spent = Usage {
+            machine_ns: 3e9,
+            cpus: 64.0,
+            ..Usage::default()
+        };
+        assert_eq!(idle(spent, Duration::from_secs(1)), 61.0 / 64.0);
+        assert_eq!(
+            idle(Usage { cpus: 2.0, ..spent }, Duration::from_secs(1)),
+            0.0
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Compares what a batch did with what was expected, and reports each difference.
 
-use bpfcost_bpf::lb::{LbCounters, LruEntry};
+use std::ops::RangeInclusive;
+
+use bpfcost_bpf::lb::{Flood, LbCounters, LruEntry};
 
 use super::{model::Expected, packet};
 use crate::experiment::Problem;
@@ -10,6 +12,9 @@ const LINE: usize = 16;
 
 /// How many wrong counters a problem spells out.
 const SHOWN: usize = 8;
+
+/// How long the datapath counts new connections before it begins again.
+pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 const ACTIONS: [&str; 5] = [
     "XDP_ABORTED",
@@ -61,6 +66,33 @@ pub(super) fn entry(
             format!("{last_use_ns} ns"),
         )),
     }
+}
+
+/// The new connections that a CPU counted of so many misses, from `before` on, whose second is over. The first miss
+/// begins another second; a batch that was held up may have met one more, and then the count began again.
+pub(super) fn flood(
+    misses: u64,
+    before: Flood,
+    got: Flood,
+    during_ns: RangeInclusive<u64>,
+) -> Option<Problem> {
+    let held_up = during_ns.end() - during_ns.start() > SECOND_NS;
+    let start = got.second_start_ns;
+    let right = match misses {
+        0 => start == before.second_start_ns && got.connections == before.connections,
+        _ if held_up => (1..=misses).contains(&got.connections) && during_ns.contains(&start),
+        _ => got.connections == misses && during_ns.contains(&start),
+    };
+    (!right).then(|| Problem {
+        check: "new connections of this second".into(),
+        expected: if misses == 0 { before.connections } else { misses }.to_string(),
+        got: got.connections.to_string(),
+        detail: format!(
+            "the datapath checks each miss for a flood; the second that it counts began at {start} ns, \
+             the batch at {} ns",
+            during_ns.start()
+        ),
+    })
 }
 
 /// The action that an operation ended with.

@@ -11,7 +11,9 @@ use bpfcost_bpf::{
 
 use super::{
     CaseKind, case_kind, check, floor_packet, model, packet,
-    proof::{expected_packet, first_packet, outcome_problem, table_problem},
+    proof::{
+        before_flood, expected_packet, first_packet, flood_problem, outcome_problem, table_problem,
+    },
     scenario::{Flows, LruState, Scenario},
     sequence::{Sequence, low_word},
 };
@@ -209,6 +211,7 @@ impl XdpLbEpoch {
         let instance = self.instance(scenario.table)?;
         let before = counters(instance, &cpus)?;
         let begun_ns = lb::now_ns();
+        instance.set_flood(before_flood(begun_ns))?;
         let seen = instance.batch(TimedBody::Datapath, scenario.reset(), &works, ops, resets)?;
         let after = counters(instance, &cpus)?;
 
@@ -221,6 +224,7 @@ impl XdpLbEpoch {
             let outcome = expected_packet(scenario, &works[i].packet, last);
             prove(outcome_problem(scenario, seen, &outcome))?;
             prove(check::counters(&expected, &before[i], &after[i], ops))?;
+            prove(flood_problem(instance, &expected, seen.cpu, begun_ns)?)?;
             prove(table_problem(instance, scenario, last, seen.cpu, begun_ns)?)?;
         }
         self.forget(scenario, &sequences, ops)?;
@@ -329,6 +333,8 @@ impl XdpLbEpoch {
         for (work, sequence) in works.iter().zip(&sequences) {
             let instance = self.instance(scenario.table)?;
             let before = instance.counters(work.cpu)?;
+            let begun_ns = lb::now_ns();
+            instance.set_flood(before_flood(begun_ns))?;
             let seen = instance.replay(scenario.reset(), work, ops as usize)?;
             let after = instance.counters(work.cpu)?;
             prove(batch::operations(ops, seen.len() as u64))?;
@@ -340,6 +346,7 @@ impl XdpLbEpoch {
             }
             let expected = model::expected(scenario, sequence, work.cpu, ops);
             prove(check::counters(&expected, &before, &after, ops))?;
+            prove(flood_problem(instance, &expected, work.cpu, begun_ns)?)?;
         }
         self.forget(scenario, &sequences, ops)
     }

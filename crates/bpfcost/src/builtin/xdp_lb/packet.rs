@@ -16,6 +16,10 @@ const CLIENT_MAC: [u8; 6] = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66];
 /// Where everything that is forwarded goes first.
 pub(super) const ROUTER_MAC: [u8; 6] = [0xde, 0xad, 0xbe, 0xef, 0x00, 0x01];
 
+/// DSCP 46 (expedited forwarding) and ECN 1, in packets and outer headers: not zero, so that a byte that is not copied
+/// shows.
+const DSCP: u8 = 46;
+const TRAFFIC_CLASS: u8 = DSCP << 2 | 1;
 const TTL: u8 = 64;
 const WINDOW: u16 = 8192;
 const PAYLOAD: [u8; 16] = *b"bpfcost payload.";
@@ -163,8 +167,8 @@ fn ethernet(source: [u8; 6], destination: [u8; 6], ether_type: EtherType) -> [u8
 
 fn v4_header(source: Ipv4Addr, to: Ipv4Addr, protocol: IpNumber, payload: usize) -> Ipv4Header {
     Ipv4Header {
-        dscp: IpDscp::default(),
-        ecn: IpEcn::default(),
+        dscp: IpDscp::try_new(DSCP).unwrap_or_default(),
+        ecn: IpEcn::ONE,
         total_len: (Ipv4Header::MIN_LEN + payload) as u16,
         identification: 0,
         dont_fragment: false,
@@ -192,6 +196,7 @@ fn ipv4(scenario: &Scenario, source: Ipv4Addr, vip: Ipv4Addr, payload: usize) ->
 
 fn ipv6(source: Ipv6Addr, to: Ipv6Addr, next_header: IpNumber, payload: usize) -> Vec<u8> {
     let header = Ipv6Header {
+        traffic_class: TRAFFIC_CLASS,
         payload_length: payload as u16,
         next_header,
         hop_limit: TTL,

@@ -3,9 +3,18 @@
 use std::net::IpAddr;
 
 use anyhow::Result;
-use bpfcost_bpf::{lb::LoadBalancer, timing::Observation};
+use bpfcost_bpf::{
+    lb::{self, Flood, LoadBalancer},
+    timing::Observation,
+};
 
-use super::{check, model, packet, scenario::Scenario, sequence::Sequence};
+use super::{
+    check,
+    model::{self, Expected},
+    packet,
+    scenario::Scenario,
+    sequence::Sequence,
+};
 use crate::experiment::Problem;
 
 /// What every batch must leave, whatever its body.
@@ -16,6 +25,27 @@ pub(super) fn outcome_problem(
 ) -> Option<Problem> {
     check::action("the last operation", scenario.action as u32, seen.code)
         .or_else(|| check::packet("the last operation", outcome, &seen.output))
+}
+
+/// What the datapath finds of new connections before a batch: a second that is over, in which it counted some.
+pub(super) fn before_flood(begun_ns: u64) -> Flood {
+    Flood {
+        second_start_ns: begun_ns.saturating_sub(2 * check::SECOND_NS),
+        connections: 7,
+    }
+}
+
+/// Whether a CPU counted each miss as a new connection of a second that began in the batch.
+pub(super) fn flood_problem(
+    instance: &LoadBalancer,
+    expected: &Expected,
+    cpu: u32,
+    begun_ns: u64,
+) -> Result<Option<Problem>> {
+    let ended_ns = lb::now_ns();
+    let (before, got) = (before_flood(begun_ns), instance.flood(cpu)?);
+    let during_ns = begun_ns..=ended_ns;
+    Ok(check::flood(expected.misses, before, got, during_ns))
 }
 
 /// What the table must hold of the flow that was used last.

@@ -5,14 +5,14 @@ use std::{
     net::{IpAddr, SocketAddr},
 };
 
-use bpfcost_bpf::lb::VIP_BYPASS_LRU;
+use bpfcost_bpf::lb::{Flood, VIP_BYPASS_LRU};
 use etherparse::{
-    EtherType, Ethernet2Header, IpFragOffset, IpNumber, Ipv4Header, Ipv6FragmentHeader, Ipv6Header,
-    TcpHeader, UdpHeader,
+    EtherType, Ethernet2Header, IpDscp, IpEcn, IpFragOffset, IpNumber, Ipv4Header,
+    Ipv6FragmentHeader, Ipv6Header, TcpHeader, UdpHeader,
 };
 
 use super::{
-    model, packet,
+    check, model, packet,
     scenario::{self, Action, Flows, LruState, Scenario},
     sequence::{Sequence, low_word},
 };
@@ -211,6 +211,8 @@ fn after_ip<'a>(row: &SpecRow, from: IpAddr, to: IpAddr, bytes: &'a [u8]) -> (Et
         (IpAddr::V4(from), IpAddr::V4(to)) => {
             let (header, rest) = Ipv4Header::from_slice(bytes).unwrap();
             let mut expected = Ipv4Header {
+                dscp: IpDscp::try_new(46).unwrap(),
+                ecn: IpEcn::ONE,
                 total_len: bytes.len() as u16,
                 dont_fragment: false,
                 more_fragments: is_fragment,
@@ -230,6 +232,7 @@ fn after_ip<'a>(row: &SpecRow, from: IpAddr, to: IpAddr, bytes: &'a [u8]) -> (Et
         (IpAddr::V6(from), IpAddr::V6(to)) => {
             let (header, rest) = Ipv6Header::from_slice(bytes).unwrap();
             let expected = Ipv6Header {
+                traffic_class: 0xb9,
                 payload_length: rest.len() as u16,
                 next_header: if is_fragment { IpNumber(44) } else { protocol },
                 hop_limit: 64,
@@ -288,7 +291,7 @@ fn an_ipv4_packet_leaves_as_specified() {
         0xde, 0xad, 0xbe, 0xef, 0x00, 0x01, // to the router
         0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff, // from where it was sent to
         0x08, 0x00,
-        0x45, 0x00, 0x00, 76, 0, 0, 0, 0, 64, 4,
+        0x45, 0xb9, 0x00, 76, 0, 0, 0, 0, 64, 4,
     ];
     assert_eq!(out[..outer.len()], outer);
     // 172.16, then 2.1 (the source's lower half) mixed with port 12345 = 0x3039.
@@ -307,7 +310,7 @@ fn an_ipv4_packet_leaves_as_specified() {
 fn an_ipv6_packet_leaves_as_specified() {
     let scenario = &scenarios()[2];
     let out = output(scenario, scenario.source);
-    assert_eq!(out[12..22], [0x86, 0xdd, 0x60, 0, 0, 0, 0, 76, 41, 64]);
+    assert_eq!(out[12..22], [0x86, 0xdd, 0x6b, 0x90, 0, 0, 0, 76, 41, 64]);
     // 0100::, and ::1's last word mixed with port 12345 = 0x3039.
     let mut from = [0; 16];
     from[0] = 1;
@@ -366,4 +369,28 @@ fn misses_are_first_touches_or_all_or_none() {
     assert_eq!(misses("tcp-v4-ch", 1000).0, 1000);
     assert_eq!(misses("tcp-v4-lru-diverse", 1000).0, 0);
     assert_eq!(misses("pass-non-ip", 1000).0, 0);
+}
+
+#[test]
+fn new_connections_are_all_counted_in_a_second_that_began_in_the_batch() {
+    const BEGUN: u64 = 5_000_000_000;
+    let flood = |second_start_ns, connections| Flood {
+        second_start_ns,
+        connections,
+    };
+    let before = flood(3_000_000_000, 7);
+    let passes = |misses, lasted_ns, got| {
+        check::flood(misses, before, got, BEGUN..=BEGUN + lasted_ns).is_none()
+    };
+    let short = |misses, got| passes(misses, 1000, got);
+    assert!(short(5, flood(BEGUN, 5)) && short(5, flood(BEGUN + 1000, 5)));
+    assert!(!short(5, flood(BEGUN, 4)) && !short(5, flood(BEGUN, 6)));
+    assert!(!short(5, flood(BEGUN - 1, 5)) && !short(5, flood(BEGUN + 1001, 5)));
+    // Without a miss nothing is counted.
+    assert!(short(0, before));
+    assert!(!short(0, flood(BEGUN, 7)) && !short(0, flood(3_000_000_000, 8)));
+    // A batch that was held up may have met another second.
+    let long = |got| passes(5, 1_500_000_000, got);
+    assert!(long(flood(BEGUN + 1_400_000_000, 1)) && long(flood(BEGUN, 5)));
+    assert!(!long(flood(BEGUN, 6)) && !long(flood(BEGUN, 0)) && !long(flood(0, 5)));
 }

@@ -23,8 +23,13 @@ pub(super) fn announce(experiment: &dyn Experiment, plan: &Plan) {
             definition.operation
         )
     });
+    let windows = definition.period_ms.map_or(String::new(), |period_ms| {
+        let ms = definition.trial_ms();
+        let periods = plural((ms / period_ms) as usize, "period");
+        format!("; windows of {}, {periods} each", duration(ms as f64 / 1e3))
+    });
     note!(
-        "{} on {}: {}, about {} ({} of {}){effect}",
+        "{} on {}: {}, about {} ({} of {}{windows}){effect}",
         plan.experiment,
         plan.target,
         plural(expected.cases, "case"),

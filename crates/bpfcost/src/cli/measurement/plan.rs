@@ -17,8 +17,6 @@ use crate::{
 const BATCH_NS: f64 = 10e6;
 /// A batch's length with `--quick`.
 const QUICK_BATCH_NS: f64 = 2e6;
-/// Rounds per epoch with `--quick`.
-const QUICK_ROUNDS: u32 = 2;
 /// How long a run takes that is asked for neither a time nor a precision.
 const DEFAULT_TIME: Duration = Duration::from_secs(60);
 /// The precision at which such a run stops before.
@@ -82,7 +80,6 @@ pub(in crate::cli) fn plans(
             seconds: time.map(|time| time.as_secs_f64()),
             patient: options.time.is_none(),
             quick: options.quick,
-            rounds: declared.rounds.or(options.quick.then_some(QUICK_ROUNDS)),
             goal_ns: if options.quick {
                 QUICK_BATCH_NS
             } else {

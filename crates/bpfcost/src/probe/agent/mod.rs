@@ -81,6 +81,24 @@ enum AgentReply {
     Detached(WindowCounts),
     /// What it saw can't be right.
     Invalid(Problem),
+    /// It was given something wrong.
+    Wrong(String),
     /// It failed.
     Failed(String),
+}
+
+impl AgentReply {
+    /// What an agent says that ended with an error.
+    fn of(error: &anyhow::Error) -> Self {
+        let text = format!("{error:#}");
+        let mut causes = error.chain().filter_map(|cause| cause.downcast_ref());
+        let wrong = |cause: &bpfcost_bpf::Error| {
+            matches!(cause, bpfcost_bpf::Error::UserObject { is_input: true, .. })
+        };
+        if causes.any(wrong) {
+            AgentReply::Wrong(text)
+        } else {
+            AgentReply::Failed(text)
+        }
+    }
 }

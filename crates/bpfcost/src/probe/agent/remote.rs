@@ -15,7 +15,7 @@ use rustix::{
 use super::{AgentInfo, AgentReply, AgentRequest};
 use crate::{
     fault::Fault,
-    probe::{Probe, WindowCounts, leftovers},
+    probe::{Probe, WindowCounts, WrongProbe, leftovers},
     process::{Process, RunContext, describe_exit, tail},
 };
 
@@ -52,6 +52,7 @@ impl Remote {
         };
         match remote.hear()? {
             AgentReply::Loaded(loaded) => remote.loaded = loaded,
+            AgentReply::Wrong(why) => return Err(WrongProbe(why).into()),
             AgentReply::Failed(why) => return Err(anyhow!("{why}")),
             other => return Err(anyhow!("unexpected answer of the agent {name}: {other:?}")),
         }
@@ -94,6 +95,7 @@ impl Remote {
             .with_context(|| format!("cannot write to the agent {}", self.name))?;
         match self.hear()? {
             AgentReply::Invalid(problem) => Err(Fault::Invalid(problem)),
+            AgentReply::Wrong(why) => Err(Fault::Broken(WrongProbe(why).into())),
             AgentReply::Failed(why) => Err(Fault::Broken(anyhow!("{why}"))),
             answer => Ok(answer),
         }

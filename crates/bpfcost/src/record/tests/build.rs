@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::{super::*, built, case, events, finished, plan, record, trial, usual};
 use crate::{
-    experiment::{Problem, Role},
-    measure::{Event, Stop, Warning},
+    experiment::{Metric, Problem, Role},
+    measure::{Event, Plan, Stop, Warning},
 };
 
 fn build(events: &[Event]) -> Record {
@@ -116,6 +116,63 @@ fn equal_cases_are_the_same_and_within_budget() {
     let record = build(&events(14, equal));
     assert_eq!(record.comparisons[0].verdict, VerdictRecord::Same);
     assert_eq!(record.comparisons[0].budget, Some(BudgetVerdict::Within));
+}
+
+/// What is clear in one quantity among others may be unresolved: all are one family.
+#[test]
+fn comparisons_of_all_quantities_are_one_family() {
+    // Of 10 epochs, one contradicts in rank 4: p is 2 · 7 / 1024 = 0.014, below 0.04 and above 0.04 / 5.
+    let by = |epoch: usize| 0.01 * [1.0, 2.0, 3.0, -4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0][epoch];
+    let epochs = events(10, |epoch, case| match case {
+        1 => (usual(epoch, 0).0 * f64::exp(by(epoch)), 2.5),
+        _ => usual(epoch, case),
+    });
+    let metric = |name: &str| Metric {
+        name: name.to_owned(),
+        about: String::new(),
+        unit: "us".to_owned(),
+        more_is_better: Some(false),
+        margin: 0.01,
+    };
+    let verdicts = |metrics: Vec<Metric>| {
+        let plan = Plan { metrics, ..plan() };
+        let record = built(&plan, &epochs, Machine::default());
+        let further = record.metrics.iter().map(|one| one.comparisons.clone());
+        std::iter::once(record.comparisons.clone())
+            .chain(further)
+            .map(|compared| compared.iter().map(|one| one.verdict).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(verdicts(Vec::new()), [[VerdictRecord::Slower]]);
+    // What no trial has is no comparison.
+    let absent = ["a", "b", "c", "d"].map(metric).to_vec();
+    assert_eq!(verdicts(absent)[0], [VerdictRecord::Slower]);
+    // The same value four times more: none is rejected at 0.04 / 5.
+    let present = [RESET_TWICE; 4].map(metric).to_vec();
+    assert_eq!(verdicts(present), [[VerdictRecord::Unresolved]; 5]);
+}
+
+/// One epoch of twelve far off may stand for many: a case that is far off in 29 % of its epochs shows so few in 9 % of
+/// runs of 12, and in 5 % of runs of 14.
+#[test]
+fn lopsided_epochs_are_not_called_the_same() {
+    let verdict = |epochs: usize, far: usize| {
+        let dearer = |epoch: usize, case: usize| match case {
+            1 => {
+                let far = if epoch < far { 1.3 } else { 1.0 };
+                let noise = 1.0 + 0.0001 * ((epoch % 5) as f64 - 2.0);
+                (usual(epoch, 0).0 * far * noise, 2.5)
+            }
+            _ => usual(epoch, case),
+        };
+        let comparison = build(&events(epochs, dearer)).comparisons.remove(0);
+        (comparison.verdict, comparison.budget)
+    };
+    let (same, within) = (VerdictRecord::Same, Some(BudgetVerdict::Within));
+    assert_eq!(verdict(12, 0), (same, within));
+    assert_eq!(verdict(14, 1), (same, within));
+    let open = (VerdictRecord::Unresolved, Some(BudgetVerdict::CantTell));
+    assert_eq!(verdict(12, 1), open);
 }
 
 #[test]

@@ -2,6 +2,10 @@
 
 use std::sync::LazyLock;
 
+use bpfcost_stats::session_spread::Level;
+use rand::RngExt;
+use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
+
 use super::super::*;
 use crate::experiment::{Problem, Role};
 
@@ -14,6 +18,7 @@ pub(super) fn session(started: &str, values: &[(&str, f64)], half: f64) -> Recor
     let mut record = TEMPLATE.clone();
     record.started = started.to_owned();
     record.spread.session = None;
+    record.spread.sentinel = None;
     let template = record.cases[0].clone();
     record.cases = values
         .iter()
@@ -43,9 +48,37 @@ fn new(values: &[(&str, f64)]) -> Vec<Record> {
     vec![session("new", values, 0.001)]
 }
 
+/// Records that state how far sessions of their machine differ, as if that were known from very many.
+pub(super) fn known(mut records: Vec<Record>, percent: f64) -> Vec<Record> {
+    let spread = Some(SessionSpreadRecord {
+        percent,
+        freedom: 1_000_000_000,
+    });
+    for record in &mut records {
+        record.spread.sessions = Some(SessionSpreadsRecord {
+            within: spread,
+            between: spread,
+        });
+    }
+    records
+}
+
+/// With that threshold, on a machine that has kept no sessions.
+pub(super) fn gate(
+    old: &[Record],
+    new: &[Record],
+    threshold: f64,
+) -> Result<Changes, CompareError> {
+    let asked = GateOptions {
+        threshold: Some(threshold),
+        must_see: None,
+    };
+    compare(old, new, asked, |_| Vec::new())
+}
+
 /// With a threshold of 2 % and sessions that differ by half a percent.
 fn changes(old: &[Record], new: &[Record]) -> Changes {
-    compare(old, new, Some(0.02), |_| Some(0.005)).unwrap()
+    gate(&known(old.to_vec(), 0.5), &known(new.to_vec(), 0.5), 0.02).unwrap()
 }
 
 fn outcome(from: f64, to: f64) -> ChangeOutcome {
@@ -115,60 +148,81 @@ fn the_gate_counts_how_many_cases_it_looks_at() {
             .map(|i| (case_names[i].as_str(), if i == 0 { first } else { 100.0 }))
             .collect()
     };
-    let gate = |count| {
+    let of = |count| {
         let (old, new) = (old(&side(100.0, count)), new(&side(101.85, count)));
-        compare(&old, &new, Some(0.0), |_| Some(0.005)).unwrap()
+        gate(&known(old, 0.5), &known(new, 0.5), 0.0).unwrap()
     };
-    assert!(gate(1).cases[0].p.unwrap() < 0.02);
-    assert_eq!(gate(1).gate, Gate::Regressed);
-    assert_eq!(gate(40).gate, Gate::Passed);
-    assert!(gate(40).cases[0].detectable.unwrap() > 1.85);
+    assert!(of(1).cases[0].p.unwrap() < 0.02);
+    assert_eq!(of(1).gate, Gate::Regressed);
+    assert_eq!(of(40).gate, Gate::Passed);
+    assert!(of(40).cases[0].detectable.unwrap() > 1.85);
 }
 
 #[test]
 fn an_unknown_spread_between_sessions_is_assumed_wide() {
-    let (old, new) = (old(&[("a", 100.0)]), new(&[("a", 106.0)]));
-    let found = compare(&old, &new, Some(0.02), |_| None).unwrap();
+    let (old, new) = (old(&[("a", 100.0)]), new(&[("a", 112.0)]));
+    let found = gate(&old, &new, 0.02).unwrap();
     assert_eq!(found.cases[0].outcome, ChangeOutcome::Unresolved);
     assert_eq!(codes(&found), ["session-spread-unknown"]);
     assert!(found.warnings[0].text.contains("self-test"));
     // The records' own knowledge counts, and the larger of two.
-    let mut told = new.clone();
-    told[0].spread.session = Some(0.5);
+    let told = known(new.clone(), 0.5);
     assert_eq!(
-        compare(&old, &told, Some(0.02), |_| None).unwrap().gate,
+        gate(&known(old.clone(), 0.5), &told, 0.02).unwrap().gate,
         Gate::Regressed
     );
     assert_eq!(
-        compare(&old, &told, Some(0.02), |_| Some(0.03))
-            .unwrap()
-            .gate,
+        gate(&known(old.clone(), 5.0), &told, 0.02).unwrap().gate,
         Gate::Passed
+    );
+    // What the machine has kept: sittings a day apart that differ by up to 0.6 %.
+    let kept = |_: &Record| {
+        let level = |day: i32| Level {
+            began_s: f64::from(day) * 86_400.0,
+            value: 50.0 + 0.1 * f64::from(day % 4),
+        };
+        vec![(0..30).map(level).collect::<Vec<_>>()]
+    };
+    let asked = GateOptions {
+        threshold: Some(0.02),
+        must_see: None,
+    };
+    let found = compare(&old, &new, asked, kept).unwrap();
+    assert_eq!(
+        (found.gate, codes(&found)),
+        (Gate::Regressed, vec!["sessions"])
+    );
+    // Records from before sessions were kept know what self-test measured within minutes.
+    let mut before = [at(10, &[("a", 100.0)]), at(11, &[("a", 112.0)])];
+    before
+        .iter_mut()
+        .for_each(|one| one.spread.session = Some(0.5));
+    assert_eq!(
+        gate(&before[..1], &before[1..], 0.02).unwrap().gate,
+        Gate::Regressed
     );
 }
 
-/// Four records a side of one case.
-fn sessions(side: &str, base: f64, count: usize) -> Vec<Record> {
-    (0..count)
-        .map(|i| {
-            session(
-                &format!("{side}{i}"),
-                &[("a", base + 0.1 * i as f64)],
-                0.001,
-            )
-        })
-        .collect()
+/// A session that began in that hour.
+fn at(hour: usize, values: &[(&str, f64)]) -> Record {
+    let started = format!("2026-11-{:02}T{:02}:00:00Z", 1 + hour / 24, hour % 24);
+    session(&started, values, 0.001)
+}
+
+/// Sessions of a side in these hours; each costs a little more than the one before.
+fn sessions(hours: impl IntoIterator<Item = usize>, names: &[&str], base: f64) -> Vec<Record> {
+    let one = |(i, hour)| {
+        let value = base + 0.1 * i as f64;
+        let values: Vec<(&str, f64)> = names.iter().map(|name| (*name, value)).collect();
+        at(hour, &values)
+    };
+    hours.into_iter().enumerate().map(one).collect()
 }
 
 #[test]
-fn several_records_a_side_speak_for_themselves() {
-    let found = compare(
-        &sessions("old", 100.0, 4),
-        &sessions("new", 104.0, 4),
-        Some(0.02),
-        |_| None,
-    );
-    let found = found.unwrap();
+fn records_in_turn_speak_for_themselves() {
+    let old = sessions([0, 2, 4, 6], &["a"], 100.0);
+    let found = gate(&old, &sessions([1, 3, 5, 7], &["a"], 104.0), 0.02).unwrap();
     let change = &found.cases[0];
     assert_eq!(
         (change.outcome, change.basis),
@@ -183,33 +237,141 @@ fn several_records_a_side_speak_for_themselves() {
 }
 
 #[test]
-fn too_few_sessions_for_the_exact_test_are_pooled() {
-    // Two cases: four sessions a side could never show a change in both, pooled they can.
-    let two = |side: &str, base: f64| -> Vec<Record> {
-        (0..4)
-            .map(|i| {
-                let value = base + 0.1 * f64::from(i);
-                session(&format!("{side}{i}"), &[("a", value), ("b", value)], 0.001)
-            })
-            .collect()
-    };
-    let found = compare(&two("old", 100.0), &two("new", 104.0), Some(0.02), |_| None).unwrap();
+fn records_that_were_not_measured_in_turn_do_not() {
+    // As many, one side on one day and the other on the next: nothing shows what the days did.
+    let old = sessions([0, 1, 2, 3], &["a"], 100.0);
+    let found = gate(&old, &sessions([24, 25, 26, 27], &["a"], 104.0), 0.02).unwrap();
     assert_eq!(found.cases[0].basis, Some(ChangeBasis::Widened));
-    assert_eq!(found.gate, Gate::Regressed);
+    assert_eq!(found.cases[0].outcome, ChangeOutcome::Unresolved);
+    assert_eq!(codes(&found), ["session-spread-unknown", "not-in-turn"]);
+    // Nor where no time is known, nor where all have the same.
+    for started in ["", "2026-11-24T00:00:00Z"] {
+        let untimed = |base| {
+            let mut side = sessions([0, 1, 2, 3], &["a"], base);
+            for (seed, record) in side.iter_mut().enumerate() {
+                started.clone_into(&mut record.started);
+                record.seed = base as u64 + seed as u64;
+            }
+            side
+        };
+        let found = gate(&untimed(100.0), &untimed(104.0), 0.02).unwrap();
+        assert_eq!(
+            found.cases[0].basis,
+            Some(ChangeBasis::Widened),
+            "{started}"
+        );
+    }
+}
+
+#[test]
+fn too_few_turns_for_the_exact_test_are_pooled() {
+    // Two cases: four turns a side could never show a change in both.
+    let two = |first, base| sessions([first, first + 2, first + 4, first + 6], &["a", "b"], base);
+    let found = gate(&two(0, 100.0), &two(1, 104.0), 0.02).unwrap();
+    assert_eq!(found.cases[0].basis, Some(ChangeBasis::Widened));
     // Their own spread is known from themselves, so that nothing needs to be assumed.
     assert_eq!(codes(&found), ["sessions"]);
-    // Three sessions a side beat one: the interval shrinks with their number.
-    let width = |count| {
-        let found = compare(
-            &sessions("old", 100.0, count),
-            &sessions("new", 104.0, count),
-            Some(0.02),
-            |_| Some(0.01),
-        );
-        let [low, high] = found.unwrap().cases[0].relative_ci95.unwrap();
-        high - low
+    assert_eq!(found.gate, Gate::Regressed);
+    // Three turns a side beat one, and three sittings: the interval shrinks with their number. Three sessions in a
+    // row do not.
+    let width = |hours: [&[usize]; 2]| {
+        let side =
+            |hours: &[usize], base| known(sessions(hours.iter().copied(), &["a"], base), 1.0);
+        let found = gate(&side(hours[0], 100.0), &side(hours[1], 104.0), 0.02).unwrap();
+        let [low, high] = found.cases[0].relative_ci95.unwrap();
+        (1.0 + high).ln() - (1.0 + low).ln()
     };
-    assert!((width(1) / width(3) - 3f64.sqrt()).abs() < 0.01);
+    let single = width([&[0], &[1]]);
+    let (in_turn, in_sittings) = ([[0, 2, 4], [1, 3, 5]], [[0, 24, 48], [72, 96, 120]]);
+    for three in [&in_turn, &in_sittings] {
+        let three = [three[0].as_slice(), three[1].as_slice()];
+        assert!((single / width(three) - 3f64.sqrt()).abs() < 0.01);
+    }
+    assert!((single / width([&[0, 1, 2], &[3, 4, 5]]) - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn a_machine_that_moved_widens_what_can_be_said() {
+    // The new side costs 10 % more, and so does the sentinel.
+    let side = |hour, value, sentinel| {
+        let mut records = known(vec![at(hour, &[("a", value)])], 0.5);
+        records[0].spread.sentinel = Some(sentinel);
+        records
+    };
+    let with = |sentinel| gate(&side(0, 100.0, 5.0), &side(1, 110.0, sentinel), 0.02).unwrap();
+    let (still, moved) = (with(5.0), with(5.5));
+    assert_eq!((still.gate, moved.gate), (Gate::Regressed, Gate::Passed));
+    let low = |changes: &Changes| changes.cases[0].relative_ci95.unwrap()[0].ln_1p();
+    assert!((low(&still) - low(&moved) - 1.1f64.ln()).abs() < 1e-9);
+    assert_eq!(codes(&still), ["sessions"]);
+    assert_eq!(codes(&moved), ["sentinel-moved", "sessions"]);
+    // A machine that became faster hides a rise.
+    let hidden = gate(&side(0, 100.0, 5.0), &side(1, 100.0, 4.5), 0.02).unwrap();
+    assert_eq!(hidden.cases[0].outcome, ChangeOutcome::Unresolved);
+    assert!(hidden.cases[0].relative_ci95.unwrap()[1] > 0.10);
+    // 0.5 % is within the margin of kernel costs.
+    assert_eq!(codes(&with(5.02)), ["sessions"]);
+}
+
+#[test]
+fn a_gate_can_be_asked_what_it_could_see() {
+    let (old, new) = (old(&[("a", 100.0)]), new(&[("a", 103.1)]));
+    let (old, new) = (known(old, 0.5), known(new, 0.5));
+    let asked = |must_see| {
+        let asked = GateOptions {
+            threshold: Some(0.02),
+            must_see,
+        };
+        compare(&old, &new, asked, |_| Vec::new())
+    };
+    let sees = asked(None).unwrap().cases[0].gate_sees.unwrap() / 100.0;
+    // The 90 % interval reaches 1.17 % below the change: 2 % · 1.0117 · 1.0048.
+    assert!((sees - 0.0369).abs() < 2e-4, "{sees}");
+    assert_eq!(asked(Some(sees + 0.001)).unwrap().gate, Gate::Passed);
+    let blind = asked(Some(sees - 0.001)).unwrap();
+    assert_eq!(blind.gate, Gate::Blind);
+    assert_eq!(blind.blind().count(), 1);
+    // What regressed was seen, however wide the interval.
+    let new = known(self::new(&[("a", 150.0)]), 0.5);
+    let asked_of_it = GateOptions {
+        threshold: Some(0.02),
+        must_see: Some(0.021),
+    };
+    let found = compare(&old, &new, asked_of_it, |_| Vec::new()).unwrap();
+    assert_eq!((found.gate, found.blind().count()), (Gate::Regressed, 0));
+    // A case without an interval could not have been seen at all.
+    let mut few = new.clone();
+    few[0].cases[0].raw.as_mut().unwrap().ci95 = None;
+    let asked_of_few = GateOptions {
+        threshold: Some(0.02),
+        must_see: Some(10.0),
+    };
+    let found = compare(&old, &few, asked_of_few, |_| Vec::new()).unwrap();
+    assert_eq!(found.gate, Gate::Blind);
+    assert_eq!(asked(Some(0.02)), Err(CompareError::MustSee(0.02, 0.02)));
+}
+
+/// The rise that a gate says it could see fails it in about three of four runs.
+#[test]
+fn what_a_gate_sees_fails_it() {
+    let mut rng = Pcg64Mcg::seed_from_u64(3);
+    let mut normal = || (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
+    let mut run = |rise: f64| {
+        let mut side = |name: &str, level: f64| {
+            let value = level * (0.01 * normal()).exp();
+            known(vec![session(name, &[("a", value)], 1e-6)], 1.0)
+        };
+        gate(
+            &side("old", 100.0),
+            &side("new", 100.0 * (1.0 + rise)),
+            0.02,
+        )
+        .unwrap()
+    };
+    let sees = run(0.0).cases[0].gate_sees.unwrap() / 100.0;
+    let failed = (0..2000).filter(|_| run(sees).gate == Gate::Regressed);
+    let share = failed.count() as f64 / 2000.0;
+    assert!((0.71..=0.79).contains(&share), "{share}");
 }
 
 #[test]
@@ -279,7 +441,7 @@ fn cases_of_one_side_are_listed() {
             .unwrap()
             .contains("no record")
     );
-    let error = compare(&other, &new(&[("a", 1.0)]), Some(0.02), |_| None).unwrap_err();
+    let error = gate(&other, &new(&[("a", 1.0)]), 0.02).unwrap_err();
     assert_eq!(
         error.to_string(),
         "the two sides have nothing in common: old has other on host; new has made-up on host"
@@ -309,7 +471,7 @@ fn other_circumstances_are_told_or_refused() {
     let with = |change: fn(&mut Record)| {
         let mut new_side = same.clone();
         change(&mut new_side[0]);
-        compare(&old_side, &new_side, Some(0.02), |_| Some(0.01))
+        gate(&known(old_side.clone(), 1.0), &known(new_side, 1.0), 0.02)
     };
     let told = |change| {
         let found = with(change).unwrap();
@@ -364,18 +526,12 @@ fn bad_questions_are_refused() {
     let side = old(&[("a", 1.0)]);
     for threshold in [-0.01, f64::NAN, f64::INFINITY] {
         assert!(matches!(
-            compare(&side, &side, Some(threshold), |_| None),
+            gate(&side, &side, threshold),
             Err(CompareError::Threshold(_))
         ));
     }
-    assert_eq!(
-        compare(&[], &side, Some(0.02), |_| None),
-        Err(CompareError::NoRecord("old"))
-    );
-    assert_eq!(
-        compare(&side, &[], Some(0.02), |_| None),
-        Err(CompareError::NoRecord("new"))
-    );
+    assert_eq!(gate(&[], &side, 0.02), Err(CompareError::NoRecord("old")));
+    assert_eq!(gate(&side, &[], 0.02), Err(CompareError::NoRecord("new")));
 }
 
 #[test]

@@ -36,7 +36,11 @@ fn steady(started: &str, value: f64) -> Vec<Record> {
 }
 
 fn outcome(old: &[Record], new: &[Record], threshold: Option<f64>) -> (ChangeOutcome, Gate) {
-    let found = compare(old, new, threshold, |_| None).unwrap();
+    let asked = GateOptions {
+        threshold,
+        must_see: None,
+    };
+    let found = compare(old, new, asked, |_| Vec::new()).unwrap();
     let change = &found.cases[0];
     assert_eq!((change.basis, change.p), (Some(ChangeBasis::Counts), None));
     (change.outcome, found.gate)
@@ -103,7 +107,7 @@ fn counts_of_different_guests_are_not_compared() {
         let mut new = steady("new", 888.0);
         change(&mut new[0]);
         matches!(
-            compare(&old, &new, None, |_| None),
+            compare(&old, &new, GateOptions::default(), |_| Vec::new()),
             Err(CompareError::Exact(..))
         )
     };

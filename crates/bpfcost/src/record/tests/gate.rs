@@ -3,17 +3,16 @@
 use rand::RngExt;
 use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
 
+use bpfcost_stats::sessions::{exact_suffices, turns_needed};
+
 use super::{
-    super::{
-        sides::{exact_suffices, sessions_needed},
-        *,
-    },
-    compare::session,
+    super::*,
+    compare::{gate, known, session},
 };
 
 #[test]
-fn sessions_needed_grow_with_the_number_of_cases() {
-    assert_eq!([1, 2, 24, 1000].map(sessions_needed), [4, 5, 7, 10]);
+fn turns_needed_grow_with_the_number_of_cases() {
+    assert_eq!([1, 2, 24, 1000].map(turns_needed), [4, 5, 7, 10]);
     assert!(!exact_suffices(0, 9, 1) && !exact_suffices(1, 20, 1));
     assert!(exact_suffices(3, 5, 1), "2 of 56 ways");
 }
@@ -42,14 +41,17 @@ fn failures(cases: usize, a_side: usize, rise: f64, threshold: f64) -> (f64, f64
                         (case.as_str(), level * noise.exp())
                     })
                     .collect();
-                session(&format!("{name}{index}"), &values, HALF)
+                // In turn, an hour apart.
+                let hour = 2 * index + usize::from(name == "new");
+                session(&format!("2026-11-24T{hour:02}:00:00Z"), &values, HALF)
             })
             .collect()
     };
     let (mut gate, mut first) = (0, 0);
     for _ in 0..RUNS {
         let (old, new) = (side("old", 100.0), side("new", 100.0 * (1.0 + rise)));
-        let found = compare(&old, &new, Some(threshold), |_| Some(SPREAD)).unwrap();
+        let (old, new) = (known(old, 100.0 * SPREAD), known(new, 100.0 * SPREAD));
+        let found = self::gate(&old, &new, threshold).unwrap();
         gate += usize::from(found.gate == Gate::Regressed);
         first += usize::from(found.cases[0].outcome == ChangeOutcome::Regressed);
     }

@@ -15,7 +15,7 @@ pub fn render(changes: &Changes) -> Result<String> {
     let mut report = Report::new("bpfcost compare");
     let mut suites: Vec<TestSuite> = Vec::new();
     for change in &changes.cases {
-        let case = test_case(change, changes.threshold);
+        let case = test_case(change, changes);
         suite(&mut suites, &change.experiment, &change.target).add_test_case(case);
     }
     for (side, cases) in [("old", &changes.only_old), ("new", &changes.only_new)] {
@@ -43,9 +43,9 @@ fn class(experiment: &str, target: &str) -> String {
     format!("{} on {}", text::line(experiment), text::line(target))
 }
 
-fn test_case(change: &Change, threshold: f64) -> TestCase {
+fn test_case(change: &Change, changes: &Changes) -> TestCase {
     let (relative, interval) = relative(change);
-    let (verdict, _) = verdict(change, threshold, &relative);
+    let (verdict, _) = verdict(change, changes.threshold, &relative);
     let unit = match change.baseline {
         Some(_) => "of the CPU time without the probe".to_owned(),
         None => change.unit.to_string(),
@@ -64,6 +64,9 @@ fn test_case(change: &Change, threshold: f64) -> TestCase {
     let (status, out) = match change.outcome {
         ChangeOutcome::Regressed => failed(NonSuccessKind::Failure, "regressed", words),
         ChangeOutcome::Invalid => failed(NonSuccessKind::Error, "invalid", verdict),
+        _ if changes.blind().any(|blind| blind == change) => {
+            failed(NonSuccessKind::Failure, "could-not-see", words)
+        }
         _ => (TestCaseStatus::success(), Some(words)),
     };
     let mut case = TestCase::new(text::line(&change.case), status);

@@ -42,7 +42,7 @@ pub fn view(changes: &Changes) -> View {
         summary: sentence(changes),
         tone: match changes.gate {
             Gate::Passed => Tone::Plain,
-            Gate::Regressed | Gate::Invalid => Tone::Alarm,
+            Gate::Regressed | Gate::Invalid | Gate::Blind => Tone::Alarm,
         },
         sections,
         ..View::default()
@@ -162,11 +162,49 @@ pub fn sentence(changes: &Changes) -> String {
         Gate::Passed => "The gate passed",
         Gate::Regressed => "The gate FAILED",
         Gate::Invalid => "The gate FAILED for an invalid case",
+        Gate::Blind => "The gate FAILED, because it could not see enough",
     };
     if parts.is_empty() {
         format!("{gate}: no case was compared.")
     } else {
-        format!("{gate}: of {cases} {}.", number::list(&parts))
+        format!(
+            "{gate}: of {cases} {}.{}",
+            number::list(&parts),
+            sight(changes)
+        )
+    }
+}
+
+/// What the gate could have seen: said where a case is unresolved, or where it had to see something.
+fn sight(changes: &Changes) -> String {
+    let percent = |share: f64| number::percent(share / 100.0);
+    if let Some(must_see) = changes.must_see.filter(|_| changes.gate == Gate::Blind) {
+        return format!(
+            " A rise of {} could have gone unnoticed in {}.",
+            number::round_percent(must_see),
+            number::plural(changes.blind().count(), "case")
+        );
+    }
+    let open = changes.cases.iter();
+    let open = open.filter(|change| change.outcome == ChangeOutcome::Unresolved);
+    let sees: Vec<f64> = open.filter_map(|change| change.gate_sees).collect();
+    let (least, most) = (
+        sees.iter().copied().reduce(f64::min),
+        sees.iter().copied().reduce(f64::max),
+    );
+    match least.zip(most) {
+        Some((least, most)) if percent(least) != percent(most) => format!(
+            " In those, a rise of less than {} to {} could pass unseen, depending on the case.",
+            percent(least),
+            percent(most)
+        ),
+        Some((_, most)) => {
+            format!(
+                " There, a rise of less than {} could pass unseen.",
+                percent(most)
+            )
+        }
+        None => String::new(),
     }
 }
 

@@ -33,7 +33,7 @@ impl Matrix<'_> {
         if firsts.count() > 1 {
             captions.push("Targets that measure differently are not compared.".to_owned());
         }
-        if let Some((share, known)) = self.cross_target.session_spread {
+        if let Some(spread) = self.cross_target.session_spread {
             let all: usize = timed
                 .into_iter()
                 .map(|at| self.differences(at).count())
@@ -42,8 +42,11 @@ impl Matrix<'_> {
             captions.push(format!(
                 "Times are from separate sessions: the 95 % intervals of differences are widened by {}{}. The \
                  verdicts account for all {all} comparisons. same: certainly within {}.",
-                number::round_percent(share),
-                if known { "" } else { " (assumed without self-test)" },
+                number::round_percent(spread.share),
+                match spread.freedom {
+                    Some(_) => "",
+                    None => " (assumed: too few sessions are known)",
+                },
                 number::round_percent(margins.fold(0.0, f64::max))
             ));
         }

@@ -21,6 +21,8 @@ pub struct WorkloadReport<'a> {
     /// Its cases, by the states of the server.
     pub states: States<'a>,
     headline: Quantity<'a>,
+    /// The same in total.
+    total: Option<Quantity<'a>>,
     metrics: Vec<Quantity<'a>>,
     of_probes: Vec<Quantity<'a>>,
 }
@@ -31,6 +33,7 @@ impl<'a> WorkloadReport<'a> {
         let states = States::of(record)?;
         Some(WorkloadReport {
             headline: Quantity::headline(states.workload),
+            total: Quantity::total(&states),
             metrics: Quantity::metrics(&states),
             of_probes: Quantity::of_probes(&states),
             states,
@@ -61,25 +64,63 @@ impl<'a> WorkloadReport<'a> {
     /// How to read the tables; where CPU times come from, where all is wanted.
     fn captions(&self, all: bool) -> Vec<String> {
         let record = self.states.record;
-        let noise = record.spread.noise.map(|[low, high]| {
-            let (_, interval) = number::change(0.0, Some([low, high].map(|end| end / 100.0)));
-            format!("No probe against no probe in this run: {interval} %. A probe that does nothing would read \
-                like that.")
-        });
+        let noise = self.noise();
         let headline = (&self.headline.name, record.asked.margin);
         let metrics = self.metrics.iter();
         let metrics = metrics.filter_map(|one| Some((&one.name, one.margin()?)));
         let margins = std::iter::once(headline).chain(metrics);
         let margins =
             margins.map(|(name, margin)| format!("{name} {}", number::round_percent(margin)));
+        let operation = text::line(&self.states.workload.operation);
+        let total = self.total.as_ref().map_or_else(String::new, |_| {
+            format!(
+                " In total: the CPU time of all windows by all their {operation}s, with what comes seldom; other \
+                 values are of typical windows, and verdicts hold for both."
+            )
+        });
+        let judged = record
+            .comparisons
+            .iter()
+            .any(|one| one.relative_ci90.is_some());
+        let budget = if judged {
+            " Budgets are judged on 90 % intervals."
+        } else {
+            ""
+        };
         let read = format!(
-            "Differences are on the same server, with 95 % intervals. Compare probes within one run: runs differ \
-             by more. Margins for same: {}.",
+            "Differences are on the same server, with 95 % intervals.{total} Compare probes within one run: runs \
+             differ by more. Margins for same: {}.{budget}",
             margins.collect::<Vec<_>>().join("; ")
         );
         let sources = record.machine.programs.as_deref().filter(|_| all);
         let sources = sources.map(|sources| format!("CPU time of {}.", text::line(sources)));
         noise.into_iter().chain([read]).chain(sources).collect()
+    }
+
+    /// What a probe that does nothing would read; of several states, in the noisiest one.
+    fn noise(&self) -> Option<String> {
+        let spread = &self.states.record.spread;
+        let reaches = self.states.all.iter().filter_map(|state| {
+            let reach = spread.nothing.get(&state.off?.name)?;
+            Some((*reach, state))
+        });
+        let Some((reach, state)) = reaches.max_by(|one, other| one.0.total_cmp(&other.0)) else {
+            // Records of older versions have another statistic.
+            let [low, high] = spread.noise?;
+            let (_, interval) = number::change(0.0, Some([low, high].map(|end| end / 100.0)));
+            return Some(format!(
+                "No probe against no probe in this run: {interval} %, each window against the one before."
+            ));
+        };
+        let subject = match self.state_name(state).as_str() {
+            "" => "A probe".to_owned(),
+            name => format!("In the noisiest state ({name}), a probe"),
+        };
+        Some(format!(
+            "{subject} that does nothing would read between −{0} and +{0} in 19 of 20 such runs. (Half of the \
+             windows without a probe against the other half, drawn at random.)",
+            number::percent(reach / 100.0)
+        ))
     }
 
     /// How a case compares with another in a value.

@@ -38,6 +38,8 @@ pub(crate) struct Quantity<'a> {
 enum ValueSource<'a> {
     /// The case's own value.
     Own,
+    /// All of it by all operations.
+    Total,
     /// A value that is compared too.
     Metric(&'a MetricRecord),
     /// A secondary value of cases with a probe alone: of a window, or of all of them.
@@ -110,6 +112,18 @@ impl<'a> Quantity<'a> {
             base: ValueUnit::of_cpu(workload),
             more_is_better: Some(false),
         }
+    }
+
+    /// The same in total, where the record has it.
+    pub(crate) fn total(states: &States<'a>) -> Option<Self> {
+        let mut comparisons = states.record.comparisons.iter();
+        comparisons
+            .any(|one| one.totals.is_some())
+            .then(|| Quantity {
+                name: "in total".to_owned(),
+                source: ValueSource::Total,
+                ..Quantity::headline(states.workload)
+            })
     }
 
     /// What else is compared, in the record's order.
@@ -228,6 +242,7 @@ impl<'a> Quantity<'a> {
                 let raw = case.raw.as_ref().filter(|_| case.status == Status::Ok)?;
                 part(raw.value, raw.ci95)
             }
+            ValueSource::Total => part(case.total().filter(|_| case.status == Status::Ok)?, None),
             ValueSource::Metric(metric) => {
                 let metric_value = metric.cases.get(&case.name)?;
                 part(metric_value.value, metric_value.ci95)
@@ -249,11 +264,21 @@ impl<'a> Quantity<'a> {
         baseline: &str,
     ) -> Option<ChangeText<'a>> {
         let metric = match self.source {
-            ValueSource::Own => None,
+            ValueSource::Own | ValueSource::Total => None,
             ValueSource::Metric(metric) => Some(metric),
             ValueSource::Probe(..) => return None,
         };
         let comparison = states.comparison(metric, case, baseline)?;
+        if matches!(self.source, ValueSource::Total) {
+            let (relative, interval) = words::total(&comparison.totals?);
+            return Some(ChangeText {
+                comparison,
+                difference: format!("{relative} {interval}"),
+                // The one verdict is of both.
+                verdict: "",
+                tone: Tone::Plain,
+            });
+        }
         let (word, tone) = words::of_verdict(comparison.verdict);
         let more =
             (comparison.verdict == VerdictRecord::Slower) != (self.more_is_better == Some(true));
@@ -353,6 +378,9 @@ impl ChangeText<'_> {
 
     /// The verdict, with what follows of the budget.
     pub(crate) fn verdict_cell(&self) -> Cell {
+        if self.verdict.is_empty() {
+            return Cell::default();
+        }
         let budget = self.comparison.budget.map(words::of_budget);
         let budget = budget.map_or_else(String::new, |word| format!(", {word} budget"));
         Cell::words(format!("{}{budget}", self.verdict)).toned(self.tone)

@@ -8,7 +8,7 @@ use crate::{
     record::{BudgetVerdict, ComparisonRecord, State, VerdictRecord},
     report::{
         number::{self, HOLD},
-        text,
+        text, words,
     },
     workload::LOAD,
 };
@@ -89,23 +89,56 @@ fn lead(overhead: &WorkloadReport<'_>, costs: &[ProbeCost<'_>]) -> String {
     {
         Some(budget) => {
             let budget = format!("the budget of {}", number::round_percent(budget));
+            // The end of the interval that decides: of the probe for which it lies furthest up.
+            let end = |wanted: BudgetVerdict| {
+                let judged = costs.iter().map(|cost| cost.comparison);
+                let judged = judged.filter(|one| one.budget == Some(wanted));
+                let ends = judged.max_by(|a, b| decisive(a).total_cmp(&decisive(b)));
+                ends.map_or_else(String::new, |one| words::budget_end(one, asked.budget))
+            };
             match (probes(costs, over), probes(costs, |_| true)) {
                 (0, _) if any(BudgetVerdict::CantTell) => {
-                    format!("Not resolved yet for {budget}: ")
+                    format!(
+                        "Not resolved yet for {budget}{}: ",
+                        end(BudgetVerdict::CantTell)
+                    )
                 }
-                (0, _) => format!("Within {budget}: "),
-                (_, 1) => format!("Over {budget}: "),
-                (1, all) => format!("1 of {all} probes is over {budget}. "),
-                (over, all) => format!("{over} of {all} probes are over {budget}. "),
+                (0, _) => format!("Within {budget}{}: ", end(BudgetVerdict::Within)),
+                (over, all) => {
+                    let end = end(BudgetVerdict::Over);
+                    match (over, all) {
+                        (_, 1) => format!("Over {budget}{end}: "),
+                        (1, all) => format!("1 of {all} probes is over {budget}{end}. "),
+                        (over, all) => format!("{over} of {all} probes are over {budget}{end}. "),
+                    }
+                }
             }
         }
         None if every(VerdictRecord::Same) => {
             let margin = number::round_percent(asked.margin);
             format!("No difference beyond ±{margin}: ")
         }
+        None if every(VerdictRecord::Unresolved) && costs.iter().any(is_apart) => {
+            "A few windows differ from most: ".to_owned()
+        }
         None if every(VerdictRecord::Unresolved) => "Not resolved yet: ".to_owned(),
         None => String::new(),
     }
+}
+
+/// Whether the total is known to differ from typical windows.
+fn is_apart(cost: &ProbeCost<'_>) -> bool {
+    cost.comparison.totals.is_some_and(|totals| totals.apart)
+}
+
+/// The higher end of the intervals on which the budget is judged.
+fn decisive(comparison: &ComparisonRecord) -> f64 {
+    let typical = comparison
+        .relative_ci90
+        .map_or(f64::NEG_INFINITY, |ends| ends[1]);
+    comparison
+        .totals
+        .map_or(typical, |totals| typical.max(totals.ci90[1]))
 }
 
 /// How long it would take to resolve what is not.
@@ -125,43 +158,81 @@ fn remedy(costs: &[ProbeCost<'_>]) -> String {
     }
 }
 
+/// `1.9 % more`, and `(95 %: 1.1 to 2.7)`.
+fn difference(relative: f64, ends: [f64; 2]) -> (String, String) {
+    let (sign, way) = if relative < 0.0 {
+        (-100.0, "less")
+    } else {
+        (100.0, "more")
+    };
+    let percent = relative * sign;
+    let ends = ends.map(|end| end * sign);
+    // No more decimals than the interval has use for.
+    let decimals = number::estimate_decimals(percent, Some(ends)).min(1);
+    let shown = |percent: f64| number::fixed(percent, decimals);
+    let [low, high] = [ends[0].min(ends[1]), ends[0].max(ends[1])].map(shown);
+    (
+        format!("{}{HOLD}% {way}", shown(percent)),
+        format!("(95{HOLD}%: {low} to {high})"),
+    )
+}
+
+/// What it is in total, where that is known to differ from typical windows, or is what leaves the verdict open.
+fn in_total(comparison: &ComparisonRecord, budget: Option<f64>) -> String {
+    let Some(totals) = comparison.totals else {
+        return String::new();
+    };
+    let (cost, interval) = difference(totals.relative, totals.ci95);
+    let some = match (totals.apart, totals.relative > comparison.relative) {
+        (true, true) => "; some cost much more: in total",
+        (true, false) => "; some cost much less: in total",
+        (false, _) if holds_open(comparison, budget) => "; in total",
+        (false, _) => return String::new(),
+    };
+    format!("{some} {cost} {interval}")
+}
+
+/// Whether typical windows alone would have been the same, or within the budget.
+fn holds_open(comparison: &ComparisonRecord, budget: Option<f64>) -> bool {
+    let same = comparison.verdict == VerdictRecord::Unresolved && comparison.detectable.is_none();
+    let typical = comparison.relative_ci90.zip(budget);
+    let within = typical.is_some_and(|([_, high], budget)| high <= budget);
+    same || (within && comparison.budget != Some(BudgetVerdict::Within))
+}
+
 /// `bpftrace`, and `costs redis 1.9 % more CPU per command (95 %: 1.1 to 2.7), target bystander`.
-fn clause(overhead: &WorkloadReport<'_>, cost: &ProbeCost<'_>) -> (String, String) {
-    let comparison = cost.comparison;
+fn clause(overhead: &WorkloadReport<'_>, cost_of: &ProbeCost<'_>) -> (String, String) {
+    let comparison = cost_of.comparison;
     // Load is as usual, where there is one state alone.
     let place = match overhead.states.all.len() {
-        1 => named(cost.state.apart(LOAD)),
-        _ => named(cost.state.apart("")),
+        1 => named(cost_of.state.apart(LOAD)),
+        _ => named(cost_of.state.apart("")),
     };
     let place = match place.as_str() {
         "" => String::new(),
         place => format!(", {place}"),
     };
-    let (sign, way) = if comparison.relative < 0.0 {
-        (-100.0, "less")
-    } else {
-        (100.0, "more")
-    };
-    let percent = comparison.relative * sign;
-    let ends = comparison
-        .relative_ci95
-        .map(|ends| ends.map(|end| end * sign));
-    // No more decimals than the interval has use for.
-    let decimals = number::estimate_decimals(percent, ends).min(1);
-    let shown = |percent: f64| number::fixed(percent, decimals);
-    let interval = match ends {
-        Some([a, b]) => {
-            let [low, high] = [a.min(b), a.max(b)].map(shown);
-            let (percent, name) = (shown(percent), &overhead.headline.name);
-            format!("{percent}{HOLD}% {way} {name} (95{HOLD}%: {low} to {high})")
+    let name = &overhead.headline.name;
+    let interval = match comparison.relative_ci95 {
+        Some(ends) => {
+            let (cost, interval) = difference(comparison.relative, ends);
+            let total = in_total(comparison, overhead.states.record.asked.budget);
+            let most = if is_apart(cost_of) {
+                " in most windows"
+            } else {
+                ""
+            };
+            format!("{cost} {name}{most} {interval}{total}")
         }
         None => format!(
-            "{}{HOLD}% {} (too few epochs for an interval)",
-            number::signed(comparison.relative * 100.0, decimals),
-            overhead.headline.name
+            "{}{HOLD}% {name} (too few epochs for an interval)",
+            number::signed(
+                comparison.relative * 100.0,
+                number::estimate_decimals(comparison.relative * 100.0, None).min(1)
+            ),
         ),
     };
-    let (probe, states) = (text::line(cost.variant), &overhead.states);
+    let (probe, states) = (text::line(cost_of.variant), &overhead.states);
     let subject = states.workload.subject.as_deref();
     let subject = text::line(subject.unwrap_or(&states.record.experiment));
     (probe, format!("costs {subject} {interval}{place}"))

@@ -41,7 +41,9 @@ pub(super) fn of_state<'a>(overhead: &WorkloadReport<'a>, state: &State<'a>) -> 
     let rows = rows(overhead, state);
     let of_one: Option<Vec<ValueRow<'a, '_>>> = match state.probes.as_slice() {
         [one] => {
-            let compared = std::iter::once(&overhead.headline).chain(&overhead.metrics);
+            let compared = std::iter::once(&overhead.headline)
+                .chain(&overhead.total)
+                .chain(&overhead.metrics);
             let of_one = compared
                 .chain(&overhead.of_probes)
                 .map(|quantity| ValueRow {
@@ -76,6 +78,18 @@ pub(super) fn of_state<'a>(overhead: &WorkloadReport<'a>, state: &State<'a>) -> 
             |change: ChangeText<'_>| Cell::number(change.difference, change.comparison.relative);
         change(row).map_or_else(Cell::default, cell)
     };
+    let in_total = |row: &ValueRow<'a, '_>| {
+        let total = overhead.total.as_ref();
+        let change = total.and_then(|total| overhead.change(total, row.case, row.off));
+        let cell = |change: ChangeText<'_>| {
+            let relative = change
+                .comparison
+                .totals
+                .map_or(f64::NAN, |totals| totals.relative);
+            Cell::number(change.difference, relative)
+        };
+        change.map_or_else(Cell::default, cell)
+    };
     let verdict = |row: &ValueRow<'a, '_>| {
         change(row).map_or_else(Cell::default, |change| change.verdict_cell())
     };
@@ -84,6 +98,9 @@ pub(super) fn of_state<'a>(overhead: &WorkloadReport<'a>, state: &State<'a>) -> 
         Head::number(OFF).of(off).only(of_one.is_some()),
         Head::number(value).of(own),
         Head::number(DIFFERENCE).of(difference),
+        Head::number("in total, 95 %")
+            .of(in_total)
+            .only(of_one.is_none() && overhead.total.is_some()),
         Head::words("verdict").of(verdict),
     ];
     let experiment = text::line(&overhead.states.record.experiment);

@@ -1,7 +1,7 @@
 # The first process of a guest. It starts nothing that the host has installed, neither udev nor anything of systemd,
 # and modules come from the kernel's own folder, without the host's settings for them: a guest is the same on every
 # host.
-export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/usr/local/bin HOME=/root XDG_RUNTIME_DIR=/run/user/0
+export PATH=/bin:/sbin:/usr/bin:/usr/sbin:/usr/local/bin HOME=/root XDG_RUNTIME_DIR=/run/user/0 XDG_STATE_HOME=/run/user/0/state
 cd /
 mount -t proc -o nosuid,nodev,noexec proc /proc
 

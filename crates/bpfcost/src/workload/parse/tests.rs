@@ -76,7 +76,14 @@ fn what_no_type_says_is_checked() {
             "operation = \"request\"\n",
             "operation = \"request\"\nrounds = 1\n",
             4,
-            "rounds = 1 is not between 2 and 20",
+            "rounds = 1 is not between 3 and 19",
+        ),
+        (
+            "operation = \"request\"\n",
+            "operation = \"request\"\nrounds = 4\n",
+            4,
+            "rounds = 4 is even: a server's value is the median of its windows, and slow windows move the median \
+             of an even number. Write 3 or 5",
         ),
         (
             "only = { size",

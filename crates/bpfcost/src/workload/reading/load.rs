@@ -22,7 +22,6 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
         ("unsent", report.unsent as f64),
     ];
     Ok(Reading {
-        exact: None,
         ops: report.ops,
         seconds: Some(report.seconds),
         latency_us: report.latency_us,
@@ -30,6 +29,7 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
             .into_iter()
             .map(|(name, count)| (name.to_owned(), count))
             .collect(),
+        ..Reading::default()
     })
 }
 

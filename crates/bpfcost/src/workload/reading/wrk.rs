@@ -40,11 +40,11 @@ pub(super) fn read(printed: &str) -> Result<Reading> {
         bail!("requests failed: {}", failed.join(", "));
     }
     Ok(Reading {
-        exact: None,
         ops: done.requests,
         seconds: Some(done.duration_us / 1e6),
         latency_us: done.latency_us,
         counts: BTreeMap::from([("bytes".to_owned(), done.bytes as f64)]),
+        ..Reading::default()
     })
 }
 

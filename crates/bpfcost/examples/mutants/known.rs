@@ -1,0 +1,30 @@
+//! What is known of mutants that survive.
+
+use std::collections::BTreeMap;
+
+/// Lines `= REASON` (no less right) or `! MEANING` (a gap), and below each the names of its mutants.
+const LIST: &str = include_str!("known.txt");
+
+/// Why a mutant may survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// It is as right as the source.
+    Equivalent,
+    /// No check sees it.
+    Gap,
+}
+
+/// The mutants that may survive, by name.
+pub(crate) fn read() -> BTreeMap<&'static str, Reason> {
+    let mut reason = Reason::Gap;
+    let mut known = BTreeMap::new();
+    for line in LIST.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        match line.split(' ').next() {
+            Some("#") => {}
+            Some("=") => reason = Reason::Equivalent,
+            Some("!") => reason = Reason::Gap,
+            _ => assert!(known.insert(line, reason).is_none(), "listed twice: {line}"),
+        }
+    }
+    known
+}

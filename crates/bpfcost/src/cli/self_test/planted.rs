@@ -1,0 +1,203 @@
+//! Planted faults: a self-test must find each at least 19 times in 20, and pass a healthy machine as often.
+
+use bpfcost_stats::{
+    Differences, Estimate, Policy, Sense, Verdict, estimate::Interval, judge, sessions::Session,
+};
+use rand::RngExt;
+use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
+
+use super::{
+    Observed, RUNS, checks,
+    clock::ClockReading,
+    ladder::{LadderReading, product},
+    twins::{TwinSession, Twins},
+};
+
+/// Self-tests that are simulated for each fault.
+const SELF_TESTS: u64 = 100;
+const CASES: usize = 4;
+const EPOCHS: usize = 10;
+
+/// What is wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    Nothing,
+    /// Two cases that cost the same differ by 1 % in each load, and not in the same direction from load to load.
+    Placement,
+    /// Whatever is loaded first is 2 % slower.
+    Bias,
+    FloorOfZero,
+    /// The floor holds 50 ns that are of something else.
+    FloorTooHigh,
+    /// Intervals are three times too narrow.
+    Narrow,
+    /// A comparison is said to differ in 15 of 100, whatever its interval.
+    LooseVerdicts,
+    /// One operation in a thousand is not done.
+    DroppedHit,
+    /// Sessions differ by 10 %.
+    SessionsApart,
+    /// The clock's rate drifts by 1 % over the self-test.
+    DriftingClock,
+}
+
+struct Machine {
+    fault: Fault,
+    rng: Pcg64Mcg,
+}
+
+impl Machine {
+    fn normal(&mut self) -> f64 {
+        // The sum of twelve uniform numbers is near enough.
+        (0..12).map(|_| self.rng.random::<f64>()).sum::<f64>() - 6.0
+    }
+
+    /// The rungs of a machine on which a cycle takes 0.35 ns.
+    fn ladder(&mut self) -> Vec<LadderReading> {
+        let ops = 1000;
+        let reading = |rung: u32| {
+            let noise = 1.0 + 0.01 * self.normal();
+            let done = match self.fault {
+                Fault::DroppedHit => ops - ops / 1000,
+                _ => ops,
+            };
+            let wrong = rung > 0 && product(3, rung, done) != product(3, rung, ops);
+            let cost = match (self.fault, rung) {
+                (Fault::FloorOfZero, 0) => 0.0,
+                (Fault::FloorTooHigh, _) => 51.6 + 1.05 * f64::from(rung) * noise,
+                _ => (1.6 + 1.05 * f64::from(rung)) * noise * done as f64 / ops as f64,
+            };
+            LadderReading {
+                rung,
+                cost,
+                wrong: usize::from(wrong),
+            }
+        };
+        bpfcost_bpf::ladder::RUNGS.map(reading).to_vec()
+    }
+
+    /// 20 runs of 5 s, by a counter of 2.1 GHz.
+    fn clock(&mut self) -> Vec<ClockReading> {
+        let drift = match self.fault {
+            Fault::DriftingClock => 0.01,
+            _ => 0.0,
+        };
+        let readings = 0..=RUNS;
+        let reading = |number: u32| {
+            let s = 5.0 * f64::from(number);
+            let share = f64::from(number) / f64::from(RUNS);
+            ClockReading {
+                // The rate rises in proportion to time; a reading is some microseconds late.
+                kernel_ns: 1e9 * s * (1.0 + drift * share / 2.0) + 1e4 * self.normal().abs(),
+                counter: 2.1e9 * s,
+            }
+        };
+        readings.map(reading).collect()
+    }
+
+    /// An A/A run of loads that scatter by 1 % and trials that do by 2 %.
+    fn session(&mut self, number: u32) -> TwinSession {
+        let apart = match self.fault {
+            Fault::SessionsApart => 0.10,
+            _ => 0.015,
+        };
+        let (mut levels, mut pairs) = (Vec::new(), Vec::new());
+        for _ in 0..CASES {
+            let level = 50.0 * (apart * self.normal()).exp();
+            let placed = match self.fault {
+                Fault::Placement => 0.01,
+                _ => 0.0,
+            };
+            let bias = match self.fault {
+                Fault::Bias => 0.02,
+                _ => 0.0,
+            };
+            let mut medians = |bias: f64| -> Vec<f64> {
+                let median = |_| {
+                    let luck = 0.01 * self.normal() + 0.02 * 0.67 * self.normal();
+                    level * (luck + placed * self.normal() + bias).exp()
+                };
+                (0..EPOCHS).map(median).collect()
+            };
+            let (first, again) = (medians(bias), medians(0.0));
+            pairs.push(Differences::pair(&again, &first));
+            levels.push(Session {
+                began_s: 5.0 * f64::from(number),
+                estimate: Estimate::of_case(&first).unwrap(),
+            });
+        }
+        let policy = Policy {
+            margin: 0.01,
+            budget: None,
+            sense: Sense::Cost,
+        };
+        let twins = judge(&pairs, &policy).into_iter().map(|one| {
+            let relative = one.relative.unwrap();
+            let narrow = match self.fault {
+                Fault::Narrow => 3.0,
+                _ => 1.0,
+            };
+            let loose = self.fault == Fault::LooseVerdicts && one.p <= 0.15;
+            let alarm = loose || matches!(one.verdict, Verdict::Slower | Verdict::Faster);
+            Twins {
+                case: String::new(),
+                interval: Interval {
+                    low: relative.value - (relative.value - relative.low) / narrow,
+                    high: relative.value + (relative.high - relative.value) / narrow,
+                },
+                alarm: alarm.then_some(relative.value),
+            }
+        });
+        TwinSession {
+            twins: twins.collect(),
+            levels,
+        }
+    }
+
+    /// Whether a self-test of it passes.
+    fn passes(mut self) -> bool {
+        let observed = Observed {
+            ladder: self.ladder(),
+            clock: self.clock(),
+            sessions: (0..RUNS).map(|number| self.session(number)).collect(),
+        };
+        checks::all(&observed).iter().all(|check| check.passed)
+    }
+}
+
+/// The share of self-tests that pass.
+fn passed(fault: Fault) -> f64 {
+    let passes = (0..SELF_TESTS).filter(|seed| {
+        let rng = Pcg64Mcg::seed_from_u64(*seed);
+        Machine { fault, rng }.passes()
+    });
+    passes.count() as f64 / SELF_TESTS as f64
+}
+
+#[test]
+fn a_healthy_machine_passes() {
+    // Loads that scatter are no fault: the tool is to see them as noise.
+    for fault in [Fault::Nothing, Fault::Placement] {
+        let passed = passed(fault);
+        println!("{fault:?}: {passed}");
+        assert!(passed >= 0.95, "{fault:?} passes in {passed}");
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    for fault in [
+        Fault::Bias,
+        Fault::FloorOfZero,
+        Fault::FloorTooHigh,
+        Fault::Narrow,
+        Fault::LooseVerdicts,
+        Fault::DroppedHit,
+        Fault::SessionsApart,
+        Fault::DriftingClock,
+    ] {
+        let passed = passed(fault);
+        println!("{fault:?}: {passed}");
+        assert!(passed <= 0.05, "{fault:?} passes in {passed}");
+    }
+}

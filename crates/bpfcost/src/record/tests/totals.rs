@@ -1,0 +1,220 @@
+//! Totals of a workload: all that was spent by all that was done, beside the typical window.
+
+use std::collections::BTreeMap;
+
+use super::super::{BudgetVerdict, Machine, Record, Status, VerdictRecord};
+use super::{built, finished};
+use crate::{
+    builtin::workload::Workload,
+    experiment::{Experiment as _, Trial},
+    measure::{Event, Plan, Stop},
+    workload::Definition,
+};
+
+/// Epochs of a run, and windows of a case in each.
+const EPOCHS: usize = 10;
+const WINDOWS: usize = 5;
+
+const DEFINITION: &str = r#"
+name = "server"
+about = "what does the probe cost?"
+operation = "request"
+rounds = 5
+[[client]]
+command = ["load"]
+output = "wrk"
+[[variant]]
+name = "probe"
+about = "what it does"
+probe = "builtin:nothing"
+"#;
+
+/// A record of windows in which an operation takes `ns`, of the number of a window in the run and whether it has the
+/// probe; so many operations are done.
+fn record(
+    budget: Option<f64>,
+    ns: impl Fn(usize, bool) -> f64,
+    ops: impl Fn(usize) -> f64,
+) -> Record {
+    let workload = Workload::of(Definition::parse(DEFINITION).expect("a definition"));
+    let plan = Plan {
+        cases: workload.cases(),
+        pairs: workload.pairs(),
+        cpus: vec![0],
+        quick: true,
+        budget,
+        ..Plan::of(workload.description())
+    };
+    let mut events = Vec::new();
+    for epoch in 0..EPOCHS {
+        events.push(Event::EpochStarted {
+            epoch,
+            load_s: 0.01,
+            kernel_bytes: None,
+        });
+        for round in 0..WINDOWS {
+            for case in 0..plan.cases.len() {
+                let window = epoch * WINDOWS + round;
+                let value = ns(window, case == 1) * (1.0 + 0.001 * ((window * 7 % 5) as f64 - 2.0));
+                let done = ops(window);
+                let secondary = [
+                    ("ops", done),
+                    ("machine_ns", 2.0 * value),
+                    ("ops_per_s", 1e9 / value),
+                ];
+                let secondary = secondary.map(|(name, value)| (name.to_owned(), value));
+                events.push(Event::Trial {
+                    epoch,
+                    round,
+                    case,
+                    trial: Trial {
+                        value,
+                        ops: done as u64,
+                        elapsed_ns: value * done,
+                        ticks: 0,
+                        secondary: BTreeMap::from(secondary),
+                    },
+                });
+            }
+        }
+        events.push(finished(epoch, 2.0));
+    }
+    events.push(Event::Stopped { stop: Stop::Rounds });
+    built(&plan, &events, Machine::default())
+}
+
+/// A probe that costs nothing but in one window of ten, where it costs three times as much again.
+fn rare(budget: Option<f64>) -> Record {
+    let ns = |window: usize, on: bool| if on && window % 10 == 3 { 400.0 } else { 100.0 };
+    record(budget, ns, |_| 1000.0)
+}
+
+/// Σ ns / Σ ops of a case, from the record's own windows.
+fn summed(record: &Record, case: &str, value: impl Fn(usize, usize) -> f64) -> f64 {
+    let found = record.case(case).expect("the case");
+    let ops = found.secondary["ops"].iter().enumerate();
+    let windows = ops.flat_map(|(epoch, ops)| {
+        let ops = ops.iter().enumerate();
+        ops.map(|(place, ops)| (value(epoch, place) * ops, *ops))
+            .collect::<Vec<_>>()
+    });
+    let (spent, done) = windows.fold((0.0, 0.0), |all, one| (all.0 + one.0, all.1 + one.1));
+    spent / done
+}
+
+#[test]
+fn a_total_is_all_ns_by_all_operations() {
+    // Operations differ from window to window, so that a mean of windows would be another.
+    let record = record(
+        None,
+        |window, on| {
+            if on {
+                120.0 + (window % 3) as f64
+            } else {
+                100.0
+            }
+        },
+        |window| 100.0 * (1 + window % 4) as f64,
+    );
+    let total = |name: &str| {
+        let case = record.case(name).expect("the case");
+        let total = summed(&record, name, |epoch, place| case.samples[epoch][place]);
+        assert!((case.total().expect("a total") / total - 1.0).abs() < 1e-12);
+        total
+    };
+    let ratio = total("probe") / total("off") - 1.0;
+    let found = record.comparisons[0].totals.expect("totals");
+    assert!((found.relative - ratio).abs() < 1e-12, "{found:?} {ratio}");
+    assert!(found.ci95[0] < ratio && ratio < found.ci95[1]);
+    assert!(found.ci95[0] < found.ci90[0] && found.ci90[1] < found.ci95[1]);
+    assert!(!found.apart);
+
+    // So are those of what else adds up. Twice the time of the server is the machine's.
+    let metric = |name: &str| {
+        let metric = record.metrics.iter().find(|one| one.metric.name == name);
+        metric.expect("the metric").comparisons[0]
+            .totals
+            .expect("totals")
+    };
+    assert!((metric("machine_ns").relative - ratio).abs() < 1e-12);
+    assert!((metric("ops_per_s").relative - (1.0 / (1.0 + ratio) - 1.0)).abs() < 1e-12);
+    let latencies = record.metrics.iter().filter(|one| one.metric.unit == "us");
+    assert!(
+        latencies
+            .flat_map(|one| &one.comparisons)
+            .all(|one| one.totals.is_none())
+    );
+}
+
+#[test]
+fn what_comes_seldom_is_in_the_total_alone() {
+    let record = rare(Some(0.05));
+    let one = &record.comparisons[0];
+    assert!(
+        one.relative.abs() < 0.01,
+        "typical windows cost nothing: {one:?}"
+    );
+    let totals = one.totals.expect("totals");
+    assert!((totals.relative - 0.3).abs() < 0.01, "{totals:?}");
+    assert_eq!(one.verdict, VerdictRecord::Unresolved);
+    assert_eq!(one.budget, Some(BudgetVerdict::Over));
+    assert!(totals.apart);
+    assert_eq!(
+        (one.detectable, one.resolve_s, one.budget_s),
+        (None, None, None)
+    );
+    assert!(one.relative_ci90.expect("it has a budget")[1] < 0.05);
+}
+
+#[test]
+fn what_costs_nothing_is_still_the_same() {
+    let record = record(Some(0.05), |_, _| 100.0, |_| 1000.0);
+    let one = &record.comparisons[0];
+    assert_eq!(one.verdict, VerdictRecord::Same);
+    assert_eq!(one.budget, Some(BudgetVerdict::Within));
+    assert!(!one.totals.expect("totals").apart);
+}
+
+/// A cost of which one window of fifty tells, of seven percent in all: open, and a time would settle the budget.
+#[test]
+fn what_is_open_says_how_long_it_takes() {
+    let ns = |window: usize, on: bool| if on && window == 23 { 200.0 } else { 100.0 };
+    let record = record(Some(0.05), ns, |_| 1000.0);
+    let one = &record.comparisons[0];
+    let totals = one.totals.expect("totals");
+    assert!(
+        (totals.relative - 0.02).abs() < 0.001 && !totals.apart,
+        "{totals:?}"
+    );
+    assert_eq!(one.verdict, VerdictRecord::Unresolved);
+    assert_eq!(one.budget, Some(BudgetVerdict::CantTell));
+    let (resolve_s, budget_s) = (
+        one.resolve_s.expect("a time"),
+        one.budget_s.expect("a time"),
+    );
+    assert!(budget_s > 20.0, "longer than the run: {budget_s}");
+    assert!(resolve_s > budget_s, "the margin is nearer: {resolve_s}");
+}
+
+#[test]
+fn without_operations_there_is_no_total() {
+    let mut record = rare(None);
+    assert_eq!(
+        record.case("probe").map(|case| case.status),
+        Some(Status::Ok)
+    );
+    for case in &mut record.cases {
+        case.secondary.remove("ops");
+        assert_eq!(case.total(), None);
+    }
+    // An older record has no key for it, and reads as one without.
+    let mut value = serde_json::to_value(&record).expect("JSON");
+    let comparisons = value["comparisons"].as_array_mut().expect("comparisons");
+    for one in comparisons {
+        let one = one.as_object_mut().expect("an object");
+        assert!(one.remove("totals").is_some());
+    }
+    let read: Record = serde_json::from_value(value).expect("a record");
+    assert_eq!(read.comparisons[0].totals, None);
+    assert_eq!(read.comparisons[0].relative_ci90, None);
+}

@@ -1,0 +1,405 @@
+//! Sessions on machines whose level moves with the day, the hour and now and then by a lot; and `compare`,
+//! which knows of that only what earlier sessions and the sentinel showed.
+
+use crate::noise::Dice;
+use bpfcost_stats::estimate::Interval;
+use bpfcost_stats::sample::median;
+use bpfcost_stats::session_spread::{Level, SessionSpreads};
+use bpfcost_stats::sessions::{Session, Sides, judge_sessions};
+use bpfcost_stats::{Estimate, Policy, Sense, Verdict};
+
+const HOUR: f64 = 3600.0;
+const DAY: f64 = 24.0 * HOUR;
+/// Standard error of a session's value within the session.
+const OWN: f64 = 0.002;
+/// The sentinel's own noise.
+const SENTINEL: f64 = 0.002;
+/// The move of the sentinel that counts as one: the margin of kernel costs.
+const MOVED: f64 = 0.01;
+/// The gate's threshold.
+const THRESHOLD: f64 = 0.02;
+
+/// What a machine does to sessions, as standard deviations of logs.
+#[derive(Clone, Copy)]
+pub(crate) struct Machine {
+    pub(crate) name: &'static str,
+    /// Between sessions of a sitting.
+    within: f64,
+    /// Between days.
+    days: f64,
+    /// What the level drifts by from one session to the next, adding up through a sitting.
+    drift: f64,
+    /// The share of sessions that are 20 % slower, as by a lower clock.
+    throttled: f64,
+    /// Whether the sentinel is as much slower then.
+    pub(crate) seen: bool,
+    /// Whether sessions scatter as Student's t with 2 degrees of freedom.
+    heavy: bool,
+}
+
+const STILL: Machine = Machine {
+    name: "sessions 1.5 % apart",
+    within: 0.015,
+    days: 0.0,
+    drift: 0.0,
+    throttled: 0.0,
+    seen: true,
+    heavy: false,
+};
+
+/// The machines that are simulated.
+pub(crate) const MACHINES: [Machine; 9] = [
+    STILL,
+    Machine {
+        name: "days 1 % apart",
+        within: 0.005,
+        days: 0.01,
+        ..STILL
+    },
+    Machine {
+        name: "days 1.5 % apart",
+        within: 0.005,
+        days: 0.015,
+        ..STILL
+    },
+    Machine {
+        name: "days 2 % apart",
+        within: 0.005,
+        days: 0.02,
+        ..STILL
+    },
+    Machine {
+        name: "days 4 % apart",
+        within: 0.005,
+        days: 0.04,
+        ..STILL
+    },
+    Machine {
+        name: "1 in 10 throttled",
+        within: 0.005,
+        days: 0.01,
+        throttled: 0.1,
+        ..STILL
+    },
+    Machine {
+        name: "the same, unseen",
+        within: 0.005,
+        days: 0.01,
+        throttled: 0.1,
+        seen: false,
+        ..STILL
+    },
+    Machine {
+        name: "drift 0.3 % a session",
+        within: 0.005,
+        days: 0.01,
+        drift: 0.003,
+        ..STILL
+    },
+    Machine {
+        name: "heavy tails",
+        within: 0.007,
+        days: 0.01,
+        heavy: true,
+        ..STILL
+    },
+];
+
+/// When the sides were measured: for each session the hour, and whether it is of the new side.
+#[derive(Clone, Copy)]
+pub(crate) struct Arrangement {
+    pub(crate) name: &'static str,
+    sessions: usize,
+    /// The hour of session `index` of a side.
+    hour: fn(index: usize, is_new: bool) -> f64,
+    pub(crate) cases: usize,
+}
+
+fn later(is_new: bool, hours: f64) -> f64 {
+    if is_new { hours } else { 0.0 }
+}
+
+/// The arrangements that are simulated.
+pub(crate) const ARRANGEMENTS: [Arrangement; 9] = [
+    Arrangement {
+        name: "1 a side, minutes apart, 8 cases",
+        sessions: 1,
+        hour: |_, is_new| later(is_new, 0.1),
+        cases: 8,
+    },
+    Arrangement {
+        name: "1 a side, days apart, 8 cases",
+        sessions: 1,
+        hour: |_, is_new| later(is_new, 48.0),
+        cases: 8,
+    },
+    Arrangement {
+        name: "4 a side, a day each side, 1 case",
+        sessions: 4,
+        hour: |index, is_new| 0.1 * index as f64 + later(is_new, 24.0),
+        cases: 1,
+    },
+    Arrangement {
+        name: "7 a side, a day each side, 25 cases",
+        sessions: 7,
+        hour: |index, is_new| 0.1 * index as f64 + later(is_new, 24.0),
+        cases: 25,
+    },
+    Arrangement {
+        name: "4 a side, one after the other, 1 case",
+        sessions: 4,
+        hour: |index, is_new| 0.1 * index as f64 + later(is_new, 0.4),
+        cases: 1,
+    },
+    Arrangement {
+        name: "4 a side, each a day, old first, 1 case",
+        sessions: 4,
+        hour: |index, is_new| 24.0 * index as f64 + later(is_new, 96.0),
+        cases: 1,
+    },
+    Arrangement {
+        name: "4 a side in turn, one sitting, 1 case",
+        sessions: 4,
+        hour: |index, is_new| 0.2 * index as f64 + later(is_new, 0.1),
+        cases: 1,
+    },
+    Arrangement {
+        name: "7 a side in turn, one sitting, 25 cases",
+        sessions: 7,
+        hour: |index, is_new| 0.2 * index as f64 + later(is_new, 0.1),
+        cases: 25,
+    },
+    Arrangement {
+        name: "4 a side in turn, a pair a day, 1 case",
+        sessions: 4,
+        hour: |index, is_new| 24.0 * index as f64 + later(is_new, 0.1),
+        cases: 1,
+    },
+];
+
+/// The sessions that a machine has kept: days, and sessions on each.
+#[derive(Clone, Copy)]
+pub(crate) struct History {
+    pub(crate) name: &'static str,
+    days: usize,
+    each: usize,
+}
+
+/// The histories that are simulated.
+pub(crate) const HISTORIES: [History; 4] = [
+    History {
+        name: "none",
+        days: 0,
+        each: 0,
+    },
+    History {
+        name: "one sitting of 6",
+        days: 1,
+        each: 6,
+    },
+    History {
+        name: "5 days of 3",
+        days: 5,
+        each: 3,
+    },
+    History {
+        name: "12 days of 2",
+        days: 12,
+        each: 2,
+    },
+];
+
+/// How `compare` did where nothing had changed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outcome {
+    /// Share of 95 % intervals that hold no change.
+    pub(crate) coverage: f64,
+    /// Share of comparisons with a case that is said to differ.
+    pub(crate) differs: f64,
+    /// Share of comparisons in which the gate fails.
+    pub(crate) gate: f64,
+    /// Median half-width of a 95 % interval.
+    pub(crate) half_width: f64,
+}
+
+/// Simulates `runs` comparisons of nothing with nothing.
+pub(crate) fn compared(
+    machine: Machine,
+    arrangement: Arrangement,
+    history: History,
+    runs: usize,
+    seed: u64,
+) -> Outcome {
+    let policy = Policy {
+        margin: THRESHOLD,
+        budget: None,
+        sense: Sense::Cost,
+    };
+    let (mut held, mut differs, mut gate) = (0usize, 0usize, 0usize);
+    let mut widths = Vec::new();
+    for run in 0..runs {
+        let mut world = World::new(machine, arrangement.cases, seed ^ (run as u64) << 20);
+        // The history ends ten days before.
+        let mut kept = vec![Vec::new(); arrangement.cases];
+        for day in 0..history.days {
+            for index in 0..history.each {
+                let hour = 24.0 * (day as f64 - 10.0 - history.days as f64) + 0.1 * index as f64;
+                let session = world.session(hour);
+                for (levels, value) in kept.iter_mut().zip(&session.values) {
+                    levels.push(Level {
+                        began_s: hour * HOUR,
+                        value: *value,
+                    });
+                }
+            }
+        }
+        let mut order: Vec<(f64, bool)> = [false, true]
+            .into_iter()
+            .flat_map(|is_new| {
+                (0..arrangement.sessions).map(move |i| ((arrangement.hour)(i, is_new), is_new))
+            })
+            .collect();
+        order.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut sessions = [Vec::new(), Vec::new()];
+        for (hour, is_new) in order {
+            sessions[usize::from(is_new)].push((hour, world.session(hour)));
+        }
+        // What one side's own sessions show counts as history does.
+        let own = sessions.iter().flat_map(|side| {
+            (0..arrangement.cases).map(|case| {
+                let level = |(hour, one): &(f64, SimulatedSession)| Level {
+                    began_s: hour * HOUR,
+                    value: one.values[case],
+                };
+                side.iter().map(level).collect::<Vec<Level>>()
+            })
+        });
+        kept.extend(own);
+        let spreads = SessionSpreads::learnt(&kept, &SessionSpreads::ASSUMED);
+        let sentinel = |side: &[(f64, SimulatedSession)]| {
+            median(&side.iter().map(|one| one.1.sentinel).collect::<Vec<_>>()).unwrap_or(1.0)
+        };
+        let moved = sentinel(&sessions[1]) / sentinel(&sessions[0]) - 1.0;
+        let sides: Vec<Sides> = (0..arrangement.cases)
+            .map(|case| {
+                let [old, new] = [&sessions[0], &sessions[1]].map(|side| {
+                    let one = |(hour, one): &(f64, SimulatedSession)| Session {
+                        began_s: hour * HOUR,
+                        estimate: one.estimate(case),
+                    };
+                    side.iter().map(one).collect()
+                });
+                Sides {
+                    machine: if moved.abs() > MOVED { moved } else { 0.0 },
+                    ..Sides::of(old, new)
+                }
+            })
+            .collect();
+        let judged = judge_sessions(&sides, sides.len(), &spreads, &policy);
+        let alarm = |verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
+        let beyond = |interval: Option<Interval>| {
+            interval.is_some_and(|i| i.low > THRESHOLD || i.high < -THRESHOLD / (1.0 + THRESHOLD))
+        };
+        differs += usize::from(judged.iter().any(|one| alarm(one.verdict)));
+        let failed = |one: &bpfcost_stats::sessions::SessionComparison| {
+            one.verdict == Verdict::Slower && beyond(one.relative90)
+        };
+        gate += usize::from(judged.iter().any(failed));
+        for one in &judged {
+            let interval = one.relative.expect("both sides have values").interval();
+            held += usize::from(interval.contains(0.0));
+            widths.push(interval.half_width());
+        }
+    }
+    let share = |count: usize| count as f64 / runs as f64;
+    Outcome {
+        coverage: share(held) / arrangement.cases as f64,
+        differs: share(differs),
+        gate: share(gate),
+        half_width: median(&widths).unwrap_or(f64::NAN),
+    }
+}
+
+/// A machine through time.
+struct World {
+    machine: Machine,
+    dice: Dice,
+    /// The day, what it does to everything, and what to each case.
+    day: (f64, f64, Vec<f64>),
+    drift: f64,
+    /// How much of a lower clock each case shares.
+    shares: Vec<f64>,
+}
+
+struct SimulatedSession {
+    values: Vec<f64>,
+    sentinel: f64,
+}
+
+impl SimulatedSession {
+    fn estimate(&self, case: usize) -> Estimate {
+        let (value, half) = (self.values[case], 1.96 * OWN);
+        Estimate {
+            value,
+            low: value * (1.0 - half),
+            high: value * (1.0 + half),
+        }
+    }
+}
+
+impl World {
+    fn new(machine: Machine, cases: usize, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let shares = (0..cases).map(|_| 0.5 + 0.5 * dice.uniform()).collect();
+        Self {
+            machine,
+            dice,
+            day: (f64::NEG_INFINITY, 0.0, vec![0.0; cases]),
+            drift: 0.0,
+            shares,
+        }
+    }
+
+    /// A session that begins in that hour. Half of what days and sessions do (as variances), they do to all
+    /// cases alike.
+    fn session(&mut self, hour: f64) -> SimulatedSession {
+        let cases = self.shares.len();
+        let Machine { within, days, .. } = self.machine;
+        let half = std::f64::consts::FRAC_1_SQRT_2;
+        let day = (hour * HOUR / DAY).floor();
+        if day > self.day.0 {
+            let own = (0..cases)
+                .map(|_| days * half * self.dice.normal())
+                .collect();
+            self.day = (day, days * half * self.dice.normal(), own);
+            self.drift = 0.0;
+        }
+        self.drift += self.machine.drift * self.dice.normal();
+        // Student's t with 2 degrees of freedom, or 1.
+        let tail = if self.machine.heavy {
+            1.0 / (-(1.0 - self.dice.uniform()).ln()).sqrt()
+        } else {
+            1.0
+        };
+        let clock = if self.dice.uniform() < self.machine.throttled {
+            1.2f64.ln()
+        } else {
+            0.0
+        };
+        let all = self.day.1 + self.drift + within * half * tail * self.dice.normal();
+        let values = (0..cases)
+            .map(|case| {
+                let own = within * half * tail * self.dice.normal() + OWN * self.dice.normal();
+                let log = all + self.day.2[case] + own + clock * self.shares[case];
+                50.0 * log.exp()
+            })
+            .collect();
+        SimulatedSession {
+            values,
+            sentinel: (all
+                + f64::from(u8::from(self.machine.seen)) * clock
+                + SENTINEL * self.dice.normal())
+            .exp(),
+        }
+    }
+}

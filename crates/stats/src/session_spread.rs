@@ -1,0 +1,160 @@
+//! How far sessions differ on a machine, learnt from the sessions that it has measured.
+//!
+//! Two sessions of one sitting resemble each other more than sessions of different days. So the spread has two
+//! values: within a sitting, and between sittings. Each is a relative standard deviation of one session's level
+//! (0.01 is 1 %), set so that it explains both the typical distance between two sessions and the distance that
+//! 95 % stay below, since sessions stray further now and then than a normal distribution allows.
+//!
+//! All cases of a session share the machine's state. What the spread is estimated from is therefore the number
+//! of sessions or sittings, not of cases: its degrees of freedom, by which Student's distribution widens the
+//! intervals. Below [`FEWEST_FREEDOM`] the estimate says too little, and an assumption takes its place unless
+//! what was seen is larger.
+
+use crate::normal;
+use crate::sample::Sample;
+use crate::sittings::sittings;
+
+/// The degrees of freedom from which an estimate is used by itself: 4 sessions in a sitting, 4 sittings.
+pub const FEWEST_FREEDOM: u32 = 3;
+
+/// The spread of one kind.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SessionSpread {
+    /// Relative standard deviation of one session's level; 0.01 is 1 %.
+    pub share: f64,
+    /// Degrees of freedom of the estimate; `None` where it is assumed.
+    pub freedom: Option<u32>,
+}
+
+/// How far sessions differ on a machine.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SessionSpreads {
+    /// Sessions of one sitting.
+    pub within: SessionSpread,
+    /// Sessions of different sittings; includes the spread within.
+    pub between: SessionSpread,
+}
+
+/// One case's value in a session that began at a time.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Level {
+    /// When the session began, in seconds from any fixed moment.
+    pub began_s: f64,
+    /// What the case cost.
+    pub value: f64,
+}
+
+impl SessionSpreads {
+    /// What is assumed of a machine of which too little is known. On the shared virtual machine where bpfcost
+    /// was made, two sessions of a kernel cost minutes apart typically differed by 1.6 %, which is a spread of
+    /// 1.7 %, and at worst by 19 %.
+    pub const ASSUMED: Self = Self {
+        within: SessionSpread {
+            share: 0.03,
+            freedom: None,
+        },
+        between: SessionSpread {
+            share: 0.05,
+            freedom: None,
+        },
+    };
+
+    /// The spreads that past sessions show: a list a case of what it cost in each. What they can't tell is
+    /// assumed, at least as large as the little that was seen.
+    #[must_use]
+    pub fn learnt<C: AsRef<[Level]>>(cases: &[C], assumed: &Self) -> Self {
+        let (mut within, mut between) = (Vec::new(), Vec::new());
+        let (mut sessions, mut separate) = (0, 0);
+        for levels in cases {
+            let kept: Vec<Level> = levels
+                .as_ref()
+                .iter()
+                .copied()
+                .filter(|level| level.began_s.is_finite())
+                .filter(|level| level.value.is_finite() && level.value > 0.0)
+                .collect();
+            let began: Vec<f64> = kept.iter().map(|level| level.began_s).collect();
+            let numbers = sittings(&began);
+            for (i, a) in kept.iter().enumerate() {
+                for (j, b) in kept.iter().enumerate().skip(i + 1) {
+                    let distance = (a.value.ln() - b.value.ln()).abs();
+                    if numbers[i] == numbers[j] {
+                        within.push(distance);
+                    } else {
+                        between.push(distance);
+                    }
+                }
+            }
+            let count = numbers.iter().max().map_or(0, |last| last + 1);
+            // The cases of a session share its luck: the longest list counts, not their sum.
+            sessions = sessions.max(kept.len() - count);
+            separate = separate.max(count.saturating_sub(1));
+        }
+        let within = spread(&within, sessions, assumed.within);
+        let between = spread(&between, separate, assumed.between);
+        Self { within, between }.ordered()
+    }
+
+    /// Sessions of different sittings can't differ less than those of one: sittings that happened to agree say no
+    /// such thing, nor does an assumption.
+    #[must_use]
+    pub fn ordered(self) -> Self {
+        let Self { within, between } = self;
+        if between.share >= within.share {
+            return self;
+        }
+        let freedom = between.freedom.or(within.freedom);
+        let share = within.share;
+        Self {
+            within,
+            between: SessionSpread { share, freedom },
+        }
+    }
+
+    /// The larger of two machines' spreads, kind by kind.
+    #[must_use]
+    pub fn larger(self, other: Self) -> Self {
+        let larger = |a: SessionSpread, b: SessionSpread| if b.share > a.share { b } else { a };
+        Self {
+            within: larger(self.within, other.within),
+            between: larger(self.between, other.between),
+        }
+        .ordered()
+    }
+
+    /// The better known of two accounts of one machine, kind by kind; the larger, where they are as good.
+    #[must_use]
+    pub fn better_known(self, other: Self) -> Self {
+        let better = |a: SessionSpread, b: SessionSpread| match a.freedom.cmp(&b.freedom) {
+            std::cmp::Ordering::Greater => a,
+            std::cmp::Ordering::Less => b,
+            std::cmp::Ordering::Equal if b.share > a.share => b,
+            std::cmp::Ordering::Equal => a,
+        };
+        Self {
+            within: better(self.within, other.within),
+            between: better(self.between, other.between),
+        }
+        .ordered()
+    }
+}
+
+/// The spread that distances between sessions show, or what is assumed.
+fn spread(distances: &[f64], freedom: usize, assumed: SessionSpread) -> SessionSpread {
+    let share = Sample::new(distances).map_or(0.0, |distances| {
+        let at = |p: f64| distances.quantile(p) / normal::quantile(0.5 + p / 2.0);
+        at(0.5).max(at(0.95)) / std::f64::consts::SQRT_2
+    });
+    let freedom = u32::try_from(freedom).unwrap_or(u32::MAX);
+    if freedom >= FEWEST_FREEDOM {
+        SessionSpread {
+            share,
+            freedom: Some(freedom),
+        }
+    } else {
+        SessionSpread {
+            share: share.max(assumed.share),
+            ..assumed
+        }
+    }
+}
