@@ -29,7 +29,7 @@ pub const MIN_DISTANCE: f64 = 0.002;
 /// A dip, times the root of the number of epochs, that one evenly spread sample in 100 to 200 exceeds.
 const CLEAR_DIP: f64 = 0.56;
 
-/// The same that a few in ten exceed: alone it shows nothing, so the split must be one that they rarely have.
+/// The same that evenly spread samples exceed more often: alone it shows nothing, so the split must be a rare one too.
 const SLIGHT_DIP: f64 = 0.42;
 
 /// One of two modes.
