@@ -9,7 +9,7 @@ use bpfcost_stats::{Count, Sample, Sense, count, judge_exact, verdict::Verdict a
 
 use super::{
     BudgetVerdict, CaseRecord, ChangeOutcome, ComparisonRecord, Cost, Net, Raw, VerdictRecord,
-    build,
+    run_data,
 };
 use crate::{experiment::Pair, measure::CaseData};
 
@@ -60,7 +60,7 @@ pub(super) fn raw(data: &CaseData, load_counts: &[f64]) -> Option<Raw> {
         // What is far from the rest met another state of the same tables: no accident.
         outliers: 0,
         modes: Vec::new(),
-        ..build::raw(&data.samples, load_counts)?
+        ..run_data::raw(&data.samples, load_counts)?
     })
 }
 

@@ -1,5 +1,5 @@
-//! Schema 1 of the record, as JSON on disk, key by key. Wire types only: `build.rs` and `net.rs` compute the
-//! values.
+//! Schema 1 of the record, as JSON on disk, key by key. Wire types only: `run_data.rs`, `judgement.rs` and `net.rs`
+//! compute the values.
 
 use std::collections::BTreeMap;
 

@@ -16,3 +16,4 @@ mod picture;
 mod record;
 mod scaling;
 mod workload;
+mod workload_runs;

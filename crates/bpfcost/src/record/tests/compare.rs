@@ -3,8 +3,6 @@
 use std::sync::LazyLock;
 
 use bpfcost_stats::session_spread::Level;
-use rand::RngExt;
-use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
 
 use super::super::*;
 use crate::experiment::{Problem, Role};
@@ -40,11 +38,11 @@ pub(super) fn session(started: &str, values: &[(&str, f64)], half: f64) -> Recor
     record
 }
 
-fn old(values: &[(&str, f64)]) -> Vec<Record> {
+pub(super) fn old(values: &[(&str, f64)]) -> Vec<Record> {
     vec![session("old", values, 0.001)]
 }
 
-fn new(values: &[(&str, f64)]) -> Vec<Record> {
+pub(super) fn new(values: &[(&str, f64)]) -> Vec<Record> {
     vec![session("new", values, 0.001)]
 }
 
@@ -85,7 +83,7 @@ fn outcome(from: f64, to: f64) -> ChangeOutcome {
     changes(&old(&[("a", from)]), &new(&[("a", to)])).cases[0].outcome
 }
 
-fn codes(changes: &Changes) -> Vec<&str> {
+pub(super) fn codes(changes: &Changes) -> Vec<&str> {
     changes
         .warnings
         .iter()
@@ -204,90 +202,9 @@ fn an_unknown_spread_between_sessions_is_assumed_wide() {
 }
 
 /// A session that began in that hour.
-fn at(hour: usize, values: &[(&str, f64)]) -> Record {
+pub(super) fn at(hour: usize, values: &[(&str, f64)]) -> Record {
     let started = format!("2026-11-{:02}T{:02}:00:00Z", 1 + hour / 24, hour % 24);
     session(&started, values, 0.001)
-}
-
-/// Sessions of a side in these hours; each costs a little more than the one before.
-fn sessions(hours: impl IntoIterator<Item = usize>, names: &[&str], base: f64) -> Vec<Record> {
-    let one = |(i, hour)| {
-        let value = base + 0.1 * i as f64;
-        let values: Vec<(&str, f64)> = names.iter().map(|name| (*name, value)).collect();
-        at(hour, &values)
-    };
-    hours.into_iter().enumerate().map(one).collect()
-}
-
-#[test]
-fn records_in_turn_speak_for_themselves() {
-    let old = sessions([0, 2, 4, 6], &["a"], 100.0);
-    let found = gate(&old, &sessions([1, 3, 5, 7], &["a"], 104.0), 0.02).unwrap();
-    let change = &found.cases[0];
-    assert_eq!(
-        (change.outcome, change.basis),
-        (ChangeOutcome::Regressed, Some(ChangeBasis::Sessions))
-    );
-    assert_eq!(
-        (change.new.unwrap().sessions, change.new.unwrap().ci95),
-        (4, None)
-    );
-    assert!((change.p.unwrap() - 2.0 / 70.0).abs() < 1e-9);
-    assert_eq!(codes(&found), [""; 0]);
-}
-
-#[test]
-fn records_that_were_not_measured_in_turn_do_not() {
-    // As many, one side on one day and the other on the next: nothing shows what the days did.
-    let old = sessions([0, 1, 2, 3], &["a"], 100.0);
-    let found = gate(&old, &sessions([24, 25, 26, 27], &["a"], 104.0), 0.02).unwrap();
-    assert_eq!(found.cases[0].basis, Some(ChangeBasis::Widened));
-    assert_eq!(found.cases[0].outcome, ChangeOutcome::Unresolved);
-    assert_eq!(codes(&found), ["session-spread-unknown", "not-in-turn"]);
-    // Nor where no time is known, nor where all have the same.
-    for started in ["", "2026-11-24T00:00:00Z"] {
-        let untimed = |base| {
-            let mut side = sessions([0, 1, 2, 3], &["a"], base);
-            for (seed, record) in side.iter_mut().enumerate() {
-                started.clone_into(&mut record.started);
-                record.seed = base as u64 + seed as u64;
-            }
-            side
-        };
-        let found = gate(&untimed(100.0), &untimed(104.0), 0.02).unwrap();
-        assert_eq!(
-            found.cases[0].basis,
-            Some(ChangeBasis::Widened),
-            "{started}"
-        );
-    }
-}
-
-#[test]
-fn too_few_turns_for_the_exact_test_are_pooled() {
-    // Two cases: four turns a side could never show a change in both.
-    let two = |first, base| sessions([first, first + 2, first + 4, first + 6], &["a", "b"], base);
-    let found = gate(&two(0, 100.0), &two(1, 104.0), 0.02).unwrap();
-    assert_eq!(found.cases[0].basis, Some(ChangeBasis::Widened));
-    // Their own spread is known from themselves, so that nothing needs to be assumed.
-    assert_eq!(codes(&found), ["sessions"]);
-    assert_eq!(found.gate, Gate::Regressed);
-    // Three turns a side beat one, and three sittings: the interval shrinks with their number. Three sessions in a
-    // row do not.
-    let width = |hours: [&[usize]; 2]| {
-        let side =
-            |hours: &[usize], base| known(sessions(hours.iter().copied(), &["a"], base), 1.0);
-        let found = gate(&side(hours[0], 100.0), &side(hours[1], 104.0), 0.02).unwrap();
-        let [low, high] = found.cases[0].relative_ci95.unwrap();
-        (1.0 + high).ln() - (1.0 + low).ln()
-    };
-    let single = width([&[0], &[1]]);
-    let (in_turn, in_sittings) = ([[0, 2, 4], [1, 3, 5]], [[0, 24, 48], [72, 96, 120]]);
-    for three in [&in_turn, &in_sittings] {
-        let three = [three[0].as_slice(), three[1].as_slice()];
-        assert!((single / width(three) - 3f64.sqrt()).abs() < 0.01);
-    }
-    assert!((single / width([&[0, 1, 2], &[3, 4, 5]]) - 1.0).abs() < 0.01);
 }
 
 #[test]
@@ -311,67 +228,6 @@ fn a_machine_that_moved_widens_what_can_be_said() {
     assert!(hidden.cases[0].relative_ci95.unwrap()[1] > 0.10);
     // 0.5 % is within the margin of kernel costs.
     assert_eq!(codes(&with(5.02)), ["sessions"]);
-}
-
-#[test]
-fn a_gate_can_be_asked_what_it_could_see() {
-    let (old, new) = (old(&[("a", 100.0)]), new(&[("a", 103.1)]));
-    let (old, new) = (known(old, 0.5), known(new, 0.5));
-    let asked = |must_see| {
-        let asked = GateOptions {
-            threshold: Some(0.02),
-            must_see,
-        };
-        compare(&old, &new, asked, |_| Vec::new())
-    };
-    let sees = asked(None).unwrap().cases[0].gate_sees.unwrap() / 100.0;
-    // The 90 % interval reaches 1.17 % below the change: 2 % · 1.0117 · 1.0048.
-    assert!((sees - 0.0369).abs() < 2e-4, "{sees}");
-    assert_eq!(asked(Some(sees + 0.001)).unwrap().gate, Gate::Passed);
-    let blind = asked(Some(sees - 0.001)).unwrap();
-    assert_eq!(blind.gate, Gate::Blind);
-    assert_eq!(blind.blind().count(), 1);
-    // What regressed was seen, however wide the interval.
-    let new = known(self::new(&[("a", 150.0)]), 0.5);
-    let asked_of_it = GateOptions {
-        threshold: Some(0.02),
-        must_see: Some(0.021),
-    };
-    let found = compare(&old, &new, asked_of_it, |_| Vec::new()).unwrap();
-    assert_eq!((found.gate, found.blind().count()), (Gate::Regressed, 0));
-    // A case without an interval could not have been seen at all.
-    let mut few = new.clone();
-    few[0].cases[0].raw.as_mut().unwrap().ci95 = None;
-    let asked_of_few = GateOptions {
-        threshold: Some(0.02),
-        must_see: Some(10.0),
-    };
-    let found = compare(&old, &few, asked_of_few, |_| Vec::new()).unwrap();
-    assert_eq!(found.gate, Gate::Blind);
-    assert_eq!(asked(Some(0.02)), Err(CompareError::MustSee(0.02, 0.02)));
-}
-
-/// The rise that a gate says it could see fails it in about three of four runs.
-#[test]
-fn what_a_gate_sees_fails_it() {
-    let mut rng = Pcg64Mcg::seed_from_u64(3);
-    let mut normal = || (0..12).map(|_| rng.random::<f64>()).sum::<f64>() - 6.0;
-    let mut run = |rise: f64| {
-        let mut side = |name: &str, level: f64| {
-            let value = level * (0.01 * normal()).exp();
-            known(vec![session(name, &[("a", value)], 1e-6)], 1.0)
-        };
-        gate(
-            &side("old", 100.0),
-            &side("new", 100.0 * (1.0 + rise)),
-            0.02,
-        )
-        .unwrap()
-    };
-    let sees = run(0.0).cases[0].gate_sees.unwrap() / 100.0;
-    let failed = (0..2000).filter(|_| run(sees).gate == Gate::Regressed);
-    let share = failed.count() as f64 / 2000.0;
-    assert!((0.71..=0.79).contains(&share), "{share}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What the gate promises, by simulation: how often it fails where it should not, and where it should.
+//! What the gate promises: how often it fails where it should not, and where it should, by simulation; and what it
+//! says it could see.
 
 use rand::RngExt;
 use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
@@ -7,7 +8,7 @@ use bpfcost_stats::sessions::{exact_suffices, turns_needed};
 
 use super::{
     super::*,
-    compare::{gate, known, session},
+    compare::{gate, known, new, old, session},
 };
 
 #[test]
@@ -91,4 +92,64 @@ fn a_large_rise_is_found_and_more_records_find_smaller_ones() {
         several > 0.85 && several > single + 0.2,
         "{single} {several}"
     );
+}
+
+#[test]
+fn a_gate_can_be_asked_what_it_could_see() {
+    let (old, new) = (old(&[("a", 100.0)]), new(&[("a", 103.1)]));
+    let (old, new) = (known(old, 0.5), known(new, 0.5));
+    let asked = |must_see| {
+        let asked = GateOptions {
+            threshold: Some(0.02),
+            must_see,
+        };
+        compare(&old, &new, asked, |_| Vec::new())
+    };
+    let sees = asked(None).unwrap().cases[0].gate_sees.unwrap() / 100.0;
+    // The 90 % interval reaches 1.17 % below the change: 2 % · 1.0117 · 1.0048.
+    assert!((sees - 0.0369).abs() < 2e-4, "{sees}");
+    assert_eq!(asked(Some(sees + 0.001)).unwrap().gate, Gate::Passed);
+    let blind = asked(Some(sees - 0.001)).unwrap();
+    assert_eq!(blind.gate, Gate::Blind);
+    assert_eq!(blind.blind().count(), 1);
+    // What regressed was seen, however wide the interval.
+    let new = known(super::compare::new(&[("a", 150.0)]), 0.5);
+    let asked_of_it = GateOptions {
+        threshold: Some(0.02),
+        must_see: Some(0.021),
+    };
+    let found = compare(&old, &new, asked_of_it, |_| Vec::new()).unwrap();
+    assert_eq!((found.gate, found.blind().count()), (Gate::Regressed, 0));
+    // A case without an interval could not have been seen at all.
+    let mut few = new.clone();
+    few[0].cases[0].raw.as_mut().unwrap().ci95 = None;
+    let asked_of_few = GateOptions {
+        threshold: Some(0.02),
+        must_see: Some(10.0),
+    };
+    let found = compare(&old, &few, asked_of_few, |_| Vec::new()).unwrap();
+    assert_eq!(found.gate, Gate::Blind);
+    assert_eq!(asked(Some(0.02)), Err(CompareError::MustSee(0.02, 0.02)));
+}
+
+/// The rise that a gate says it could see fails it in about three of four runs.
+#[test]
+fn what_a_gate_sees_fails_it() {
+    let mut rng = Pcg64Mcg::seed_from_u64(3);
+    let mut run = |rise: f64| {
+        let mut side = |name: &str, level: f64| {
+            let value = level * (0.01 * normal(&mut rng)).exp();
+            known(vec![session(name, &[("a", value)], 1e-6)], 1.0)
+        };
+        gate(
+            &side("old", 100.0),
+            &side("new", 100.0 * (1.0 + rise)),
+            0.02,
+        )
+        .unwrap()
+    };
+    let sees = run(0.0).cases[0].gate_sees.unwrap() / 100.0;
+    let failed = (0..2000).filter(|_| run(sees).gate == Gate::Regressed);
+    let share = failed.count() as f64 / 2000.0;
+    assert!((0.71..=0.79).contains(&share), "{share}");
 }

@@ -7,6 +7,7 @@ mod counts;
 mod gate;
 mod keys;
 mod totals;
+mod turns;
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,328 @@
+//! The data of a run in the shape from which the parts of its record are computed.
+
+use bpfcost_stats::{
+    Differences, Estimate, Policy, Quantity, Sample, Sense, Total, TotalRatio, hodges_lehmann,
+    modes,
+    sample::{epoch_medians, median},
+    spread as spreads,
+};
+
+use super::{
+    CaseRecord, ComparisonRecord, Cost, MetricRecord, MetricValue, ModeRecord, Raw, SpreadRecord,
+    Status, exact,
+    judgement::{Candidate, judged, mean_epoch_s},
+    net::{NetInputs, net, second_reset},
+    noise::{nothing, widest},
+    totals,
+};
+use crate::{
+    experiment::{Case, Metric, Role},
+    measure::{CaseData, Measurements, Plan},
+};
+
+/// The data of a run in one shape: a list of epochs for each case.
+pub(super) struct RunData {
+    cases: Vec<CaseData>,
+    /// Epoch medians, or counts where instructions are counted; NaN where an epoch has no trial.
+    medians: Vec<Vec<f64>>,
+}
+
+impl RunData {
+    /// Takes usable values alone and counts the others.
+    pub(super) fn of(plan: &Plan, measured: &Measurements) -> (Self, usize) {
+        let epochs = measured
+            .cases
+            .iter()
+            .map(|data| data.samples.len())
+            .fold(measured.epochs(), usize::max);
+        let mut dropped = 0;
+        let mut tidy = |values: &[Vec<f64>]| -> Vec<Vec<f64>> {
+            let mut tidied: Vec<Vec<f64>> = values
+                .iter()
+                .map(|trials| {
+                    let finite: Vec<f64> = trials.iter().copied().filter(|v| usable(*v)).collect();
+                    dropped += trials.len() - finite.len();
+                    finite
+                })
+                .collect();
+            tidied.resize(epochs, Vec::new());
+            tidied
+        };
+        let cases: Vec<CaseData> = (0..plan.cases.len())
+            .map(|index| match measured.cases.get(index) {
+                None => CaseData {
+                    samples: vec![Vec::new(); epochs],
+                    ..CaseData::default()
+                },
+                Some(data) => CaseData {
+                    samples: tidy(&data.samples),
+                    secondary: data
+                        .secondary
+                        .iter()
+                        .map(|(name, values)| (name.clone(), tidy(values)))
+                        .collect(),
+                    ..data.clone()
+                },
+            })
+            .collect();
+        let medians = cases
+            .iter()
+            .map(|data| {
+                if plan.counts() {
+                    exact::load_counts(data)
+                } else {
+                    epoch_medians(&data.samples)
+                }
+            })
+            .collect();
+        (RunData { cases, medians }, dropped)
+    }
+
+    /// The index of a case whose numbers count.
+    fn valid(&self, plan: &Plan, name: &str) -> Option<usize> {
+        let index = plan.cases.iter().position(|case| case.name == name)?;
+        self.cases[index].live().then_some(index)
+    }
+
+    pub(super) fn case(&self, plan: &Plan, index: usize) -> CaseRecord {
+        let (case, data) = (&plan.cases[index], &self.cases[index]);
+        let status = match (&data.unsupported, data.problems.is_empty()) {
+            (Some(_), _) => Status::Unsupported,
+            (None, false) => Status::Invalid,
+            (None, true) => Status::Ok,
+        };
+        let ok = status == Status::Ok;
+        CaseRecord {
+            name: case.name.clone(),
+            group: case.group.clone(),
+            about: case.about.clone(),
+            factors: case.factors.clone(),
+            baseline: plan.pairs.iter().any(|pair| pair.baseline == case.name),
+            role: case.role,
+            floor: case.floor.clone(),
+            status,
+            problems: data.problems.clone(),
+            reason: data.unsupported.clone(),
+            calibration: data.calibration,
+            samples: data.samples.clone(),
+            secondary: data.secondary.clone(),
+            raw: match (ok, plan.counts()) {
+                (false, _) => None,
+                (true, false) => raw(&data.samples, &self.medians[index]),
+                (true, true) => exact::raw(data, &self.medians[index]),
+            },
+            net: ok.then(|| self.net(plan, case, index)).flatten(),
+        }
+    }
+
+    fn net(&self, plan: &Plan, case: &Case, index: usize) -> Option<super::Net> {
+        let floor = self.valid(plan, case.floor.as_deref()?)?;
+        if plan.counts() {
+            return exact::net(&self.cases[index], &self.cases[floor]);
+        }
+        let empty = match plan.cases[floor].floor.as_deref() {
+            Some(name) => Some(self.valid(plan, name)?),
+            None => None,
+        };
+        net(&NetInputs {
+            raw: &self.medians[index],
+            floor: &self.medians[floor],
+            empty: empty.map(|index| self.medians[index].as_slice()),
+            second_reset: second_reset(&self.cases[index]).as_deref(),
+            role: case.role,
+            margin: plan.margin,
+        })
+    }
+
+    /// The comparisons of the main value, unless its times mean nothing (`speechless`), and the further values
+    /// that the plan names. All comparisons are judged as one family, whatever value they are of.
+    pub(super) fn quantities(
+        &self,
+        plan: &Plan,
+        measured: &Measurements,
+        cases: &[CaseRecord],
+        speechless: bool,
+    ) -> (Vec<ComparisonRecord>, Vec<MetricRecord>) {
+        let metrics = plan.metrics.iter().map(|metric| self.metric(metric));
+        let metrics: Vec<Vec<Vec<f64>>> = metrics.collect();
+        // Without times to compare there are no cases, so no comparisons.
+        let timed: &[Vec<f64>] = if speechless || plan.counts() {
+            &[]
+        } else {
+            &self.medians
+        };
+        let policy = Policy {
+            margin: plan.margin,
+            budget: plan.budget,
+            sense: Sense::Cost,
+        };
+        let totals = self.totals(plan, |data| Some(&data.samples), Some(Total::of_cost));
+        let main = self.quantity(plan, timed, &totals, policy);
+        let further = plan.metrics.iter().zip(&metrics).map(|(metric, medians)| {
+            let policy = Policy {
+                margin: metric.margin,
+                budget: None,
+                sense: match metric.more_is_better {
+                    Some(true) => Sense::Rate,
+                    Some(false) | None => Sense::Cost,
+                },
+            };
+            let totals = self.totals(
+                plan,
+                |data| data.secondary.get(&metric.name),
+                totals::summed(metric),
+            );
+            self.quantity(plan, medians, &totals, policy)
+        });
+        let all = std::iter::once(main).chain(further);
+        let (pairs, quantities): (Vec<Vec<Candidate<'_>>>, Vec<Quantity>) = all.unzip();
+        let mut judged = judged(&pairs, &quantities, mean_epoch_s(measured)).into_iter();
+        let main = judged.next().unwrap_or_default();
+        let records = plan.metrics.iter().zip(metrics).zip(judged);
+        let records = records.map(|((metric, medians), comparisons)| {
+            let value = |medians: &Vec<f64>| {
+                Some(MetricValue {
+                    value: hodges_lehmann(medians)?,
+                    ci95: Estimate::of_case(medians).map(|e| [e.low, e.high]),
+                })
+            };
+            let cases = plan.cases.iter().zip(&medians);
+            MetricRecord {
+                cases: cases
+                    .filter_map(|(case, medians)| Some((case.name.clone(), value(medians)?)))
+                    .collect(),
+                comparisons,
+                metric: metric.clone(),
+            }
+        });
+        let comparisons = if plan.counts() && !speechless {
+            self.counted(plan, cases)
+        } else {
+            main
+        };
+        (comparisons, records.collect())
+    }
+
+    /// The plan's pairs whose two cases have counts.
+    fn counted(&self, plan: &Plan, cases: &[CaseRecord]) -> Vec<ComparisonRecord> {
+        let cost = |name: &str| Cost::raw(&cases[self.valid(plan, name)?]);
+        let compared = plan.pairs.iter().filter_map(|pair| {
+            let (case, baseline) = (cost(&pair.case)?, cost(&pair.baseline)?);
+            exact::comparison(pair, &case, &baseline, plan.budget)
+        });
+        compared.collect()
+    }
+
+    /// The epoch medians of a further value, case by case; NaN where a case or an epoch has none.
+    fn metric(&self, metric: &Metric) -> Vec<Vec<f64>> {
+        let medians = self
+            .cases
+            .iter()
+            .map(|data| match data.secondary.get(&metric.name) {
+                Some(values) if data.live() => epoch_medians(values),
+                _ => vec![f64::NAN; data.samples.len()],
+            });
+        medians.collect()
+    }
+
+    /// The plan's pairs whose two cases have these values in the same epochs, and how they are judged.
+    fn quantity<'a>(
+        &self,
+        plan: &'a Plan,
+        medians: &[Vec<f64>],
+        totals: &[Vec<Option<Total>>],
+        policy: Policy,
+    ) -> (Vec<Candidate<'a>>, Quantity) {
+        let pairs = plan.pairs.iter().filter_map(|pair| {
+            let case = self.valid(plan, &pair.case)?;
+            let baseline = self.valid(plan, &pair.baseline)?;
+            let differences = Differences::pair(medians.get(case)?, medians.get(baseline)?);
+            let ratio = TotalRatio::of(&totals[case], &totals[baseline]);
+            (!differences.log_ratio.is_empty()).then_some(((pair, ratio), differences))
+        });
+        let (pairs, comparisons) = pairs.unzip();
+        let quantity = Quantity {
+            comparisons,
+            policy,
+        };
+        (pairs, quantity)
+    }
+
+    /// The totals of these values by case and epoch, where a workload ran.
+    fn totals<'a>(
+        &'a self,
+        plan: &Plan,
+        values: impl Fn(&'a CaseData) -> Option<&'a Vec<Vec<f64>>>,
+        summed: Option<totals::Summed>,
+    ) -> Vec<Vec<Option<Total>>> {
+        let summed = summed.filter(|_| plan.layout.workload().is_some());
+        let of_case = |data: &'a CaseData| {
+            let values = values(data).filter(|_| data.live());
+            values.map_or_else(Vec::new, |values| totals::by_epoch(data, values, summed))
+        };
+        self.cases.iter().map(of_case).collect()
+    }
+
+    pub(super) fn spread(&self, plan: &Plan, measured: &Measurements) -> SpreadRecord {
+        let cases: Vec<spreads::Spread> = plan
+            .cases
+            .iter()
+            .zip(&self.cases)
+            .filter(|(case, data)| case.role == Role::Case && data.live())
+            .filter_map(|(_, data)| spreads::Spread::of(&data.samples))
+            .collect();
+        let live = plan.cases.iter().zip(&self.cases);
+        let live = live.filter(|(_, data)| data.live());
+        let typical = spreads::Spread::typical(&cases);
+        let percent = |share: f64| share * 100.0;
+        let nothing = nothing(
+            live.map(|(case, data)| (case, data.samples.as_slice())),
+            plan.seed,
+        );
+        SpreadRecord {
+            session: None,
+            sessions: None,
+            epoch: percent(typical.map_or(0.0, |spread| spread.epoch)),
+            trial: percent(typical.map_or(0.0, |spread| spread.trial)),
+            sentinel: median(&measured.sentinel.concat()),
+            sentinel_drift: spreads::sentinel_drift(&measured.sentinel).map(percent),
+            noise: widest(&nothing),
+            nothing,
+        }
+    }
+}
+
+/// Whether a value can be reckoned with and written as JSON: finite, and so is a sum of squares.
+fn usable(value: f64) -> bool {
+    value.abs() < 1e150
+}
+
+/// A case's own value and the description of its trials; `None` without trials.
+pub(super) fn raw(samples: &[Vec<f64>], medians: &[f64]) -> Option<Raw> {
+    let trials = Sample::new(&samples.concat())?;
+    Some(Raw {
+        epochs: medians.iter().filter(|median| median.is_finite()).count(),
+        trials: trials.len(),
+        value: hodges_lehmann(medians)?,
+        ci95: Estimate::of_case(medians).map(|e| [e.low, e.high]),
+        loads: None,
+        repeats: None,
+        min: trials.min(),
+        max: trials.max(),
+        p50: trials.median(),
+        p90: trials.quantile(0.90),
+        p99: trials.quantile(0.99),
+        // A single trial has no spread.
+        stddev: trials.stddev().unwrap_or(0.0),
+        cv: trials.cv().unwrap_or(0.0),
+        outliers: trials.outliers(),
+        modes: modes::two_modes(medians)
+            .into_iter()
+            .flatten()
+            .map(|mode| ModeRecord {
+                value: mode.value,
+                share: mode.share,
+            })
+            .collect(),
+    })
+}
