@@ -379,11 +379,11 @@ pub struct SessionSpreadRecord {
 /// How much moved with what, in percent (medians over cases).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SpreadRecord {
-    /// Between sessions of one sitting, as sessions before this one showed on its machine; null where too few had
-    /// been measured. Of a workload: of the ratio to the case without a probe.
+    /// In records from before `sessions` alone, in its place: between sessions of one sitting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<f64>,
-    /// The same with the spread between sittings, and how well they are known. Records from before it have the first
-    /// alone.
+    /// Between sessions, as sessions before this one showed on its machine; absent where too few had been measured. Of
+    /// a workload: of the ratio to the case without a probe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<SessionSpreadsRecord>,
     /// Between epochs of this run.

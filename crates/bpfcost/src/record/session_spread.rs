@@ -9,7 +9,7 @@ use bpfcost_stats::{
 };
 
 use super::{
-    Record, SessionSpreadRecord, SessionSpreadsRecord,
+    Record, SessionSpreadRecord, SessionSpreadsRecord, SpreadRecord,
     history::{began_s, levels},
 };
 
@@ -63,6 +63,16 @@ impl SessionSpreadsRecord {
     }
 }
 
+impl SpreadRecord {
+    /// Percent by which sessions of one sitting differ, as far as it was known.
+    pub fn within_sitting(&self) -> Option<f64> {
+        match self.sessions {
+            Some(sessions) => Some(sessions.within?.percent),
+            None => self.session,
+        }
+    }
+}
+
 impl Record {
     /// What is assumed of sessions of its kind.
     pub(super) fn assumed_spreads(&self) -> SessionSpreads {
@@ -83,8 +93,6 @@ impl Record {
         };
         let learnt = SessionSpreads::learnt(&levels, &self.assumed_spreads());
         self.spread.sessions = SessionSpreadsRecord::of(learnt);
-        let within = self.spread.sessions.and_then(|known| known.within);
-        self.spread.session = within.map(|spread| spread.percent);
     }
 
     /// What the sessions before it showed, or what is assumed.

@@ -67,7 +67,7 @@ pub(super) fn spread_caption(record: &Record) -> String {
     let parts = [
         (Some(spread.trial), "between trials of an epoch"),
         (Some(spread.epoch), "between epochs"),
-        (spread.session, "between sessions"),
+        (spread.within_sitting(), "between sessions"),
         (
             spread.sentinel_drift,
             "of a program that stayed loaded through the run",

@@ -386,7 +386,8 @@ pub fn session_caption(record: &Record) -> Option<String> {
     if record.unit.is_counted() {
         return None;
     }
-    let spread = record.spread.session.filter(|spread| spread.is_finite());
+    let spread = record.spread.within_sitting();
+    let spread = spread.filter(|spread| spread.is_finite());
     let size = spread.map(|spread| format!(" ({} here)", number::percent(spread / 100.0)));
     Some(format!(
         "Two sessions minutes apart differ by more than an interval{}. To compare two things, measure them in one \

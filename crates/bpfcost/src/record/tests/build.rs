@@ -305,7 +305,7 @@ fn spread_seconds_and_memory_are_summed_up() {
     let cut_off = build(&events);
     assert!(near(cut_off.seconds, 4.01));
     assert_eq!(record.machine.kernel_bytes, Some(1011));
-    assert!(near(record.spread.session.unwrap(), 1.6));
+    assert!(near(record.spread.within_sitting().unwrap(), 1.6));
     assert!(
         (0.1..2.0).contains(&record.spread.epoch),
         "{:?}",

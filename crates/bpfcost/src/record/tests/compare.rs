@@ -15,7 +15,7 @@ pub(super) fn session(started: &str, values: &[(&str, f64)], half: f64) -> Recor
     });
     let mut record = TEMPLATE.clone();
     record.started = started.to_owned();
-    record.spread.session = None;
+    record.spread.sessions = None;
     record.spread.sentinel = None;
     let template = record.cases[0].clone();
     record.cases = values

@@ -1,5 +1,6 @@
 //! Records on disk: whole or not at all, and refused with a reason.
 
+use bpfcost_stats::session_spread::Level;
 use tempfile::TempDir;
 
 use super::{super::tests as made, *};
@@ -175,4 +176,26 @@ fn what_is_no_record_is_refused_with_a_reason() {
     let journal = folder.path().join("x.json.journal");
     fs::write(&journal, "{}").unwrap();
     assert!(matches!(load(&journal), Err(FileError::Journal(..))));
+}
+
+#[test]
+fn how_far_sessions_differ_is_stated_once_and_read_from_before() {
+    let mut record = made::record(12);
+    let level = |session: u32| Level {
+        began_s: 60.0 * f64::from(session),
+        value: 50.0 + 0.1 * f64::from(session),
+    };
+    record.state_spreads(vec![(0..9).map(level).collect()]);
+    let within = record.spread.within_sitting().expect("it is known");
+    let mut value = serde_json::to_value(&record).unwrap();
+    let spread = value["spread"].as_object_mut().unwrap();
+    assert_eq!(spread["sessions"]["within"]["percent"], within);
+    assert!(!spread.contains_key("session"), "{spread:?}");
+    // Records from before the spread between sittings have one number.
+    spread.remove("sessions");
+    spread.insert("session".to_owned(), 1.6.into());
+    let before: Record = serde_json::from_value(value).unwrap();
+    assert_eq!(before.spread.within_sitting(), Some(1.6));
+    let stated = before.stated_spreads().within;
+    assert!((stated.share - 0.016).abs() < 1e-12 && stated.freedom == Some(3));
 }

@@ -11,7 +11,7 @@ mod turns;
 
 use std::collections::BTreeMap;
 
-use super::{Machine, RESET_TWICE, Record};
+use super::{Machine, RESET_TWICE, Record, SessionSpreadRecord, SessionSpreadsRecord};
 use crate::{
     experiment::{Case, Pair, Role, Sizing, Trial, Unit},
     measure::{Event, Measurements, Plan, Stop},
@@ -134,7 +134,13 @@ pub(super) fn usual(epoch: usize, case: usize) -> (f64, f64) {
 pub(super) fn built(plan: &Plan, events: &[Event], machine: Machine) -> Record {
     let started = "2026-11-21T20:00:00Z";
     let mut record = Record::build(plan, &fold(plan, events), started, machine);
-    record.spread.session = Some(1.6);
+    record.spread.sessions = Some(SessionSpreadsRecord {
+        within: Some(SessionSpreadRecord {
+            percent: 1.6,
+            freedom: 3,
+        }),
+        between: None,
+    });
     record
 }
 
