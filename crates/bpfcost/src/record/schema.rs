@@ -306,6 +306,9 @@ pub struct TotalsRecord {
     pub ci90: [f64; 2],
     /// Whether it is known to differ from what typical windows say: the 95 % intervals do not meet.
     pub apart: bool,
+    /// Whether typical windows alone would have a verdict, and the total withholds it: it is `unresolved` for that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
 }
 
 /// A further value that is compared: throughput beside CPU time per operation.

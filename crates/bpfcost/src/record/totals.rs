@@ -46,7 +46,8 @@ pub(super) fn held(
     total_s: impl Fn(f64) -> Option<f64>,
 ) -> ComparisonRecord {
     let both = hold_against_totals(*judged, Some(ratio), policy);
-    let withheld = both.verdict != judged.verdict;
+    let verdict = VerdictRecord::from(both.verdict);
+    let withheld = verdict != typical.verdict;
     // More of the same would settle it only where the total lies within the margin too.
     let to_same = policy.margin.ln_1p() - ratio.log.abs();
     let total_resolve_s = || (to_same > 0.0).then(|| total_s(to_same)).flatten();
@@ -57,7 +58,7 @@ pub(super) fn held(
         .filter(|budget| open && beyond(*budget))
         .and_then(|budget| total_s((budget.ln_1p() - ratio.log).abs()));
     ComparisonRecord {
-        verdict: VerdictRecord::from(both.verdict),
+        verdict,
         detectable: typical.detectable.filter(|_| both.detectable.is_some()),
         resolve_s: if withheld {
             total_resolve_s()
@@ -70,13 +71,13 @@ pub(super) fn held(
             .flatten()
             .filter(|_| open)
             .reduce(f64::max),
-        totals: recorded(ratio, judged),
+        totals: recorded(ratio, judged, withheld),
         ..typical
     }
 }
 
 /// What the record says of the totals; `None` without an interval.
-fn recorded(ratio: &TotalRatio, typical: &Judged) -> Option<TotalsRecord> {
+fn recorded(ratio: &TotalRatio, typical: &Judged, withheld: bool) -> Option<TotalsRecord> {
     let relative = ratio.relative()?;
     let deciding = ratio.deciding?.map(f64::exp_m1);
     Some(TotalsRecord {
@@ -84,6 +85,7 @@ fn recorded(ratio: &TotalRatio, typical: &Judged) -> Option<TotalsRecord> {
         ci95: [relative.low, relative.high],
         ci90: [deciding.low, deciding.high],
         apart: ratio.is_apart(typical),
+        withheld,
     })
 }
 

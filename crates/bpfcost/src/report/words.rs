@@ -245,7 +245,7 @@ pub fn verdict(comparison: &ComparisonRecord, record: &Record) -> (String, Tone)
             let resolve = resolve
                 .map(|seconds| format!("{} would resolve {margin}", number::duration(seconds)));
             // Typical windows alone would have been resolved.
-            let totals = comparison.totals.filter(|_| seen.is_none());
+            let totals = comparison.totals.filter(|totals| totals.withheld);
             let in_total = totals.map(|totals| {
                 let (relative, interval) = total(&totals);
                 format!("{relative} {interval} in total")

@@ -105,6 +105,27 @@ fn what_comes_seldom() {
     assert!(!shown(&before).contains("in total"));
 }
 
+/// A verdict may be open for another reason than the total, and nothing may be detectable.
+#[test]
+fn the_total_is_said_only_where_it_holds_the_verdict_open() {
+    let mut record = sample_workload::seldom(0.2, None);
+    let found = &mut record.comparisons[0];
+    let totals = found.totals.as_mut().unwrap();
+    assert!(found.verdict == VerdictRecord::Unresolved && totals.withheld);
+    assert_eq!(found.detectable, None);
+    totals.apart = false;
+    let told = |record: &Record| {
+        let shown = shown(record).replace('\n', " ");
+        (
+            sentence(record).contains("; in total"),
+            shown.contains("] in total"),
+        )
+    };
+    assert_eq!(told(&record), (true, true));
+    record.comparisons[0].totals.as_mut().unwrap().withheld = false;
+    assert_eq!(told(&record), (false, false));
+}
+
 /// The budget's sentence names the end of the interval that it is judged on: 90 %, not the 95 % beside it.
 #[test]
 fn a_budget_is_judged_on_the_interval_that_is_named() {

@@ -158,7 +158,7 @@ fn what_comes_seldom_is_in_the_total_alone() {
     assert!((totals.relative - 0.3).abs() < 0.01, "{totals:?}");
     assert_eq!(one.verdict, VerdictRecord::Unresolved);
     assert_eq!(one.budget, Some(BudgetVerdict::Over));
-    assert!(totals.apart);
+    assert!(totals.apart && totals.withheld);
     assert_eq!(
         (one.detectable, one.resolve_s, one.budget_s),
         (None, None, None)
@@ -172,7 +172,8 @@ fn what_costs_nothing_is_still_the_same() {
     let one = &record.comparisons[0];
     assert_eq!(one.verdict, VerdictRecord::Same);
     assert_eq!(one.budget, Some(BudgetVerdict::Within));
-    assert!(!one.totals.expect("totals").apart);
+    let totals = one.totals.expect("totals");
+    assert!(!totals.apart && !totals.withheld);
 }
 
 /// A cost of which one window of fifty tells, of seven percent in all: open, and a time would settle the budget.
@@ -183,7 +184,7 @@ fn what_is_open_says_how_long_it_takes() {
     let one = &record.comparisons[0];
     let totals = one.totals.expect("totals");
     assert!(
-        (totals.relative - 0.02).abs() < 0.001 && !totals.apart,
+        (totals.relative - 0.02).abs() < 0.001 && !totals.apart && totals.withheld,
         "{totals:?}"
     );
     assert_eq!(one.verdict, VerdictRecord::Unresolved);

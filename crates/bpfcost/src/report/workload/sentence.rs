@@ -192,12 +192,12 @@ fn in_total(comparison: &ComparisonRecord, budget: Option<f64>) -> String {
     format!("{some} {cost} {interval}")
 }
 
-/// Whether typical windows alone would have been the same, or within the budget.
+/// Whether typical windows alone would have a verdict, or be within the budget.
 fn holds_open(comparison: &ComparisonRecord, budget: Option<f64>) -> bool {
-    let same = comparison.verdict == VerdictRecord::Unresolved && comparison.detectable.is_none();
+    let withheld = comparison.totals.is_some_and(|totals| totals.withheld);
     let typical = comparison.relative_ci90.zip(budget);
     let within = typical.is_some_and(|([_, high], budget)| high <= budget);
-    same || (within && comparison.budget != Some(BudgetVerdict::Within))
+    withheld || (within && comparison.budget != Some(BudgetVerdict::Within))
 }
 
 /// `bpftrace`, and `costs redis 1.9 % more CPU per command (95 %: 1.1 to 2.7), target bystander`.
