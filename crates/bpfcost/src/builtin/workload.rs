@@ -28,7 +28,7 @@ use crate::experiment::{
 use crate::{
     probe::{self, Spec},
     workload::{
-        self, Base, Definition, LOAD, OFF, OwnServer, SECOND, VARIANT, Variant, allowed,
+        self, Base, Definition, Headline, LOAD, OFF, OwnServer, SECOND, VARIANT, Variant, allowed,
         outside::Outside,
     },
 };
@@ -245,9 +245,13 @@ impl Workload {
                 RATE_MARGIN,
             ),
         ];
-        // Of seconds there is one in each.
-        let moot =
-            |metric: &Metric| self.definition.operation == SECOND && metric.name == "ops_per_s";
+        let moot = |metric: &Metric| match metric.name.as_str() {
+            // What leads is compared once.
+            "machine_ns" => self.definition.headline == Headline::Machine,
+            // Of seconds there is one in each.
+            "ops_per_s" => self.definition.operation == SECOND,
+            _ => false,
+        };
         let all = metrics.into_iter().chain(asked);
         all.filter(|metric| !moot(metric)).collect()
     }
@@ -417,6 +421,15 @@ mod tests {
             Definition::parse(text).unwrap_or_else(|error| panic!("{error}"));
         }
         assert_eq!(built_in().count(), BUILT_IN.len());
+    }
+
+    #[test]
+    fn what_leads_is_compared_once() {
+        for workload in built_in() {
+            let compared = workload.metrics();
+            let compared = compared.iter().any(|metric| metric.name == "machine_ns");
+            assert_eq!(compared, workload.definition.headline == Headline::Server);
+        }
     }
 
     #[test]
