@@ -184,8 +184,8 @@ fn in_total(comparison: &ComparisonRecord, budget: Option<f64>) -> String {
     };
     let (cost, interval) = difference(totals.relative, totals.ci95);
     let some = match (totals.apart, totals.relative > comparison.relative) {
-        (true, true) => "; some cost much more: in total",
-        (true, false) => "; some cost much less: in total",
+        (true, true) => "; a few windows cost more: in total",
+        (true, false) => "; a few windows cost less: in total",
         (false, _) if holds_open(comparison, budget) => "; in total",
         (false, _) => return String::new(),
     };
