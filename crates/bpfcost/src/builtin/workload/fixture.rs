@@ -146,11 +146,7 @@ impl WorkloadFixture {
     fn context(&mut self, case: &Case, window_ms: u64) -> Result<RunContext> {
         let attach = self.preflights.values().map(|preflight| preflight.attach);
         let attach = attach.max().unwrap_or_default();
-        // A window of whole periods lasts as long as was asked for.
-        let window_ms = match self.definition.period_ms {
-            Some(_) => window_ms,
-            None => long_enough(window_ms, attach),
-        };
+        let window_ms = long_enough(window_ms, attach, self.definition.period_ms);
         let mut context = self.instance(case)?.context(case, window_ms);
         if let Some(watched) = &self.watched {
             context.pids = watched.pids();
@@ -181,16 +177,17 @@ impl WorkloadFixture {
 }
 
 /// Milliseconds of a window: no fewer than three times what switching a probe on takes, or a run would be spent on
-/// that.
-fn long_enough(window_ms: u64, attach: Duration) -> u64 {
+/// that; and whole periods, where there are any.
+fn long_enough(window_ms: u64, attach: Duration, period_ms: Option<u64>) -> u64 {
     let least = SHARE_OF_ATTACHING * attach;
     let least_ms = u64::try_from(least.as_millis()).unwrap_or(u64::MAX);
-    if window_ms >= least_ms {
+    let window_ms = if window_ms >= least_ms {
         window_ms
     } else {
         // Whole seconds, which is what many clients take.
         least_ms.div_ceil(1000) * 1000
-    }
+    };
+    period_ms.map_or(window_ms, |period_ms| window_ms.next_multiple_of(period_ms))
 }
 
 /// Makes the load of one window, or watches the service; `on`: whether the probe is attached.
@@ -302,10 +299,31 @@ mod tests {
 
     #[test]
     fn windows_are_thrice_as_long_as_switching_on() {
-        let window_ms = |attach_ms| long_enough(300, Duration::from_millis(attach_ms));
+        let window_ms = |attach_ms| long_enough(300, Duration::from_millis(attach_ms), None);
         assert_eq!(window_ms(0), 300);
         assert_eq!(window_ms(100), 300);
         assert_eq!(window_ms(101), 1000);
         assert_eq!(window_ms(1500), 5000);
+    }
+
+    #[test]
+    fn with_a_period_they_are_no_shorter_and_hold_whole_periods() {
+        for (attach_ms, period_ms) in [(0, 700), (500, 300), (1500, 700), (4000, 10_000)] {
+            let window_ms = |period_ms| {
+                let definition = Definition {
+                    window_ms: 1000,
+                    period_ms,
+                    ..Definition::default()
+                };
+                let attach = Duration::from_millis(attach_ms);
+                long_enough(definition.trial_ms(), attach, period_ms)
+            };
+            let whole = window_ms(Some(period_ms));
+            assert!(
+                whole >= window_ms(None),
+                "{attach_ms}, {period_ms}: {whole}"
+            );
+            assert_eq!(whole % period_ms, 0);
+        }
     }
 }
