@@ -126,6 +126,7 @@ impl Session {
             contents.measured.stop = contents.ended;
             (None, contents.header.machine)
         } else {
+            contents.has_rounds_of(&plan)?;
             let journal = Some(journal.path());
             let (place, machine) = Place::ready(&*experiment, &plan, journal, interrupt)?;
             contents.header.continues(&experiment.cases(), &machine)?;

@@ -30,4 +30,5 @@ pub use forecast::{Forecast, forecast};
 pub use measured::{Calibration, CaseData, Measurements, Warning};
 pub use plan::Plan;
 pub use price::EpochTime;
+pub(crate) use stopping::rounds;
 pub use stopping::{LONGEST_S, PRECISION};

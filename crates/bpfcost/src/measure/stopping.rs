@@ -120,7 +120,7 @@ impl Run<'_> {
 
 /// Rounds of an epoch. Every epoch of a run has the same number: epochs of other numbers have other centres, and a
 /// case's own value would mix them.
-pub(super) fn rounds(plan: &Plan) -> u32 {
+pub(crate) fn rounds(plan: &Plan) -> u32 {
     match plan.rounds {
         Some(rounds) => rounds.max(1),
         None if plan.counts() => count::rounds(plan.quick),

@@ -14,7 +14,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{Disturbance, Machine, SCHEMA, journal_error::JournalError};
-use crate::measure::{Event, Measurements, Plan, Stop};
+use crate::measure::{Event, Measurements, Plan, Stop, rounds};
 
 /// The first line: all that decides the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -96,6 +96,19 @@ pub struct Contents {
     pub disturbance: Disturbance,
     /// Why the run had come to its own end, where only its record was still to be written.
     pub ended: Option<Stop>,
+}
+
+impl Contents {
+    /// Refuses to continue with epochs of another number of rounds: medians of both have other centres.
+    pub fn has_rounds_of(&self, plan: &Plan) -> Result<(), JournalError> {
+        let measured = &self.measured;
+        let mut then = measured.whole().map(|epoch| measured.rounds(epoch));
+        let now = rounds(plan) as usize;
+        match then.find(|then| *then > 0) {
+            Some(then) if then != now => Err(JournalError::OtherRounds(then, now)),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A journal that this process writes. The lock is held until it is dropped.

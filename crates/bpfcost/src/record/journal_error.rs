@@ -74,6 +74,12 @@ pub enum JournalError {
         "the case {0} of this journal differs from that of the experiment; start anew without --resume"
     )]
     OtherPlan(String),
+    /// Written by a build that made another number of rounds.
+    #[error(
+        "the epochs of this journal have {0} rounds, and those of this bpfcost have {1}: together they are not one run. \
+         Resume it with the build that started it, or start anew without --resume"
+    )]
+    OtherRounds(usize, usize),
     /// The machine or its kernel is another one.
     #[error(
         "this journal is of another machine or kernel ({0}, here {1}). Start anew without --resume, and compare \

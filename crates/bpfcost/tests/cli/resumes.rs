@@ -46,6 +46,21 @@ fn another_experiment_or_machine_is_refused_and_kept() {
 }
 
 #[test]
+fn another_number_of_rounds_is_refused() {
+    if !require::host() {
+        return;
+    }
+    let third = "\"round\":2,";
+    let (tool, _) = killed(|text| {
+        assert!(text.contains(third), "{text}");
+        let lines = text.split_inclusive('\n');
+        lines.filter(|line| !line.contains(third)).collect()
+    });
+    let words = ["have 2 rounds", "start anew without --resume"];
+    tool.refuses("run --resume x.json", 2, &words);
+}
+
+#[test]
 fn damage_is_told_with_a_way_to_keep_what_comes_before() {
     if !require::host() {
         return;

@@ -230,6 +230,34 @@ fn another_machine_or_plan_is_refused() {
 }
 
 #[test]
+fn epochs_of_another_number_of_rounds_are_refused() {
+    let plan = made::plan();
+    let of = |events: &[Event]| Contents {
+        header: header(),
+        measured: made::fold(&plan, events),
+        disturbance: Disturbance::default(),
+        ended: None,
+    };
+    let three = made::events(2, made::usual);
+    assert!(of(&three).has_rounds_of(&plan).is_ok());
+    // As builds did whose plans do not say how many.
+    let mut two = three.clone();
+    two.retain(|event| !matches!(event, Event::Trial { round: 2, .. }));
+    assert!(matches!(
+        of(&two).has_rounds_of(&plan),
+        Err(JournalError::OtherRounds(2, 3))
+    ));
+    let stated = Plan {
+        rounds: Some(2),
+        ..made::plan()
+    };
+    assert!(of(&two).has_rounds_of(&stated).is_ok());
+    // An epoch that was cut off says nothing.
+    two.retain(|event| !matches!(event, Event::EpochFinished { .. }));
+    assert!(of(&two).has_rounds_of(&plan).is_ok());
+}
+
+#[test]
 fn two_processes_do_not_write_one_journal() {
     let (_folder, out) = new();
     let journal = Journal::create(&out, &header()).unwrap();
