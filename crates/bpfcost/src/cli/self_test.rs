@@ -11,18 +11,17 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
 
-use self::{
-    clock::ClockReading,
-    ladder::LadderReading,
-    twins::{EXPERIMENT, TwinSession},
-};
+use self::{clock::ClockReading, ladder::LadderReading, twins::EXPERIMENT};
 use super::{
     exit::Exit,
     interrupt,
     output::{note, say},
     place, select, session,
 };
-use crate::{record::SessionHistory, target::Host};
+use crate::{
+    record::{Record, SessionHistory},
+    target::Host,
+};
 
 /// A/A runs: as many as it takes to find each planted fault at least 19 times in 20 (`planted.rs`).
 const RUNS: u32 = 20;
@@ -53,7 +52,8 @@ pub(super) struct Args {
 struct Observed {
     ladder: Vec<LadderReading>,
     clock: Vec<ClockReading>,
-    sessions: Vec<TwinSession>,
+    /// The records of A/A runs.
+    sessions: Vec<Record>,
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     for reading in &observed.ladder {
         say!("{reading}")?;
     }
-    let checks = checks::all(&observed);
+    let checks = checks::all(&observed)?;
     for check in &checks {
         say!("{check}")?;
     }
@@ -109,7 +109,7 @@ fn observe(args: &Args, host: &Host, interrupted: &AtomicBool) -> Result<Option<
                 note!("the run is not kept for later comparisons: {error}");
             }
         }
-        sessions.push(TwinSession::of(&record)?);
+        sessions.push(record);
         clock.push(clock::read(cpu)?);
     }
     Ok(Some(Observed {

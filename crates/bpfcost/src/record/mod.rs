@@ -50,4 +50,5 @@ pub use journal_error::JournalError;
 pub use net::RESET_TWICE;
 pub use scaling::{Curve, CurveGroup, CurvePoint, Curves, KNEE, MISSED_SHARE};
 pub use schema::*;
+pub(crate) use session_spread::case_levels;
 pub use states::{ProbedCase, State, States};

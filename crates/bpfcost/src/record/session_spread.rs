@@ -151,7 +151,7 @@ pub(super) fn spreads(
         }
     }
     for side in sides {
-        lists.extend(of_side(side));
+        lists.extend(case_levels(side.iter().copied()));
     }
     let records = || sides.into_iter().flatten();
     if records().any(|record| record.layout.workload().is_some()) {
@@ -165,10 +165,10 @@ pub(super) fn spreads(
     stated.map_or(learnt, |stated| stated.better_known(learnt))
 }
 
-/// The levels of each case in the records of a side, which are sessions of the same.
-fn of_side(side: &[&Record]) -> Vec<Vec<Level>> {
+/// The levels of each case in these records, which are sessions of the same.
+pub(crate) fn case_levels<'a>(sessions: impl IntoIterator<Item = &'a Record>) -> Vec<Vec<Level>> {
     let mut lists: BTreeMap<String, Vec<Level>> = BTreeMap::new();
-    for record in side {
+    for record in sessions {
         for (case, value) in levels(record) {
             let level = Level {
                 began_s: began_s(record),

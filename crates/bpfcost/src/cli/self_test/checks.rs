@@ -3,14 +3,16 @@
 
 use std::fmt;
 
-use bpfcost_stats::{
-    Policy, Sense, Verdict,
-    session_spread::{Level, SessionSpreads},
-    sessions::{Session, Sides, judge_sessions},
-};
+use bpfcost_stats::session_spread::SessionSpreads;
 
-use super::{Observed, clock, ladder::LadderReading, twins::TwinSession};
-use crate::report::number;
+use super::{Observed, clock, ladder::LadderReading};
+use crate::{
+    record::{
+        self, ChangeOutcome, CompareError, ComparisonRecord, GateOptions, Record, VerdictRecord,
+        case_levels,
+    },
+    report::number,
+};
 
 /// How improbable a count must be for the tool to be wrong.
 const TOO_IMPROBABLE: f64 = 0.003;
@@ -28,8 +30,6 @@ const MOST_FLOOR_CYCLES: f64 = 100.0;
 const CLOCK_TOLERANCE: f64 = 0.001;
 /// The spread between sessions minutes apart from which no comparison across sessions can resolve what people ask.
 const MOST_SPREAD: f64 = 0.075;
-/// The change that `compare` is asked to find between sessions: its default.
-const THRESHOLD: f64 = 0.02;
 
 /// One check, and what it found.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,17 +51,17 @@ impl fmt::Display for Check {
 }
 
 /// All checks of what was seen.
-pub(super) fn all(observed: &Observed) -> Vec<Check> {
-    vec![
+pub(super) fn all(observed: &Observed) -> Result<Vec<Check>, CompareError> {
+    Ok(vec![
         operations(&observed.ladder),
         ladder(&observed.ladder),
         floor(&observed.ladder),
         clock(observed),
         alarms(&observed.sessions),
         intervals(&observed.sessions),
-        compare(&observed.sessions),
+        compare(&observed.sessions)?,
         spread(&observed.sessions),
-    ]
+    ])
 }
 
 /// Whether each operation that was paid for was done: the product of all multiplications says so.
@@ -135,16 +135,16 @@ fn clock(observed: &Observed) -> Check {
 }
 
 /// Whether false alarms are as rare as promised.
-fn alarms(sessions: &[TwinSession]) -> Check {
-    let differing = |session: &TwinSession| {
-        let mut alarms = session.twins.iter().filter_map(|twins| twins.alarm);
-        alarms.next().is_some()
+fn alarms(sessions: &[Record]) -> Check {
+    let differs = |one: &&ComparisonRecord| {
+        matches!(one.verdict, VerdictRecord::Slower | VerdictRecord::Faster)
     };
-    let alarmed = sessions.iter().filter(|one| differing(one)).count();
-    let named = sessions.iter().flat_map(|session| &session.twins);
-    let named = named.filter_map(|twins| Some((&twins.case, twins.alarm?)));
+    let differing = |session: &&Record| session.comparisons.iter().any(|one| differs(&one));
+    let alarmed = sessions.iter().filter(differing).count();
+    let named = sessions.iter().flat_map(|session| &session.comparisons);
+    let named = named.filter(differs);
     let named: Vec<String> = named
-        .map(|(case, by)| format!("{case} by {:+.2} %", 100.0 * by))
+        .map(|one| format!("{} by {:+.2} %", one.baseline, 100.0 * one.relative))
         .collect();
     let allowed = allowed(sessions.len(), ALARM_RATE);
     let list = match named.is_empty() {
@@ -162,9 +162,12 @@ fn alarms(sessions: &[TwinSession]) -> Check {
 }
 
 /// Whether intervals are as wide as they should be: those of no difference hold none.
-fn intervals(sessions: &[TwinSession]) -> Check {
-    let all = || sessions.iter().flat_map(|session| &session.twins);
-    let missed = all().filter(|one| !one.interval.contains(0.0)).count();
+fn intervals(sessions: &[Record]) -> Check {
+    let comparisons = || sessions.iter().flat_map(|session| &session.comparisons);
+    let all = || comparisons().filter_map(|one| one.relative_ci95);
+    let missed = all()
+        .filter(|[low, high]| *low > 0.0 || *high < 0.0)
+        .count();
     let allowed = allowed(all().count(), MISS_RATE);
     Check {
         name: "intervals",
@@ -176,47 +179,37 @@ fn intervals(sessions: &[TwinSession]) -> Check {
     }
 }
 
-/// Whether `compare` finds no change between neighbours more often than chance lets it: nothing was changed. It knows
-/// the spread between sessions from all sessions but the two.
-fn compare(sessions: &[TwinSession]) -> Check {
+/// Whether `compare` finds no change between neighbours more often than chance lets it: nothing was changed. It leaves
+/// the two out of the kept sessions, from which it learns the spread.
+fn compare(sessions: &[Record]) -> Result<Check, CompareError> {
+    let kept = case_levels(sessions);
+    // Any change that is shown, however small.
+    let asked = GateOptions {
+        threshold: Some(0.0),
+        must_see: None,
+    };
     let mut reported = 0;
-    for (index, pair) in sessions.windows(2).enumerate() {
-        let others = sessions.iter().enumerate();
-        let others = others.filter(|(at, _)| *at != index && *at != index + 1);
-        let others: Vec<&TwinSession> = others.map(|(_, one)| one).collect();
-        let spreads = SessionSpreads::learnt(&levels(&others), &SessionSpreads::ASSUMED);
-        let side = |session: &TwinSession, case: usize| -> Vec<Session> {
-            session.levels.get(case).copied().into_iter().collect()
-        };
-        let cases = pair[0].levels.len();
-        let sides: Vec<Sides> = (0..cases)
-            .map(|case| Sides::of(side(&pair[0], case), side(&pair[1], case)))
-            .collect();
-        let policy = Policy {
-            margin: THRESHOLD,
-            budget: None,
-            sense: Sense::Cost,
-        };
-        let judged = judge_sessions(&sides, cases, &spreads, &policy);
-        let differs = |verdict| matches!(verdict, Verdict::Slower | Verdict::Faster);
-        reported += usize::from(judged.iter().any(|one| differs(one.verdict)));
+    for pair in sessions.windows(2) {
+        let changes = record::compare(&pair[..1], &pair[1..], asked, |_| kept.clone())?;
+        let mut outcomes = changes.cases.iter().map(|change| change.outcome);
+        let differs = |one| matches!(one, ChangeOutcome::Regressed | ChangeOutcome::Improved);
+        reported += usize::from(outcomes.any(differs));
     }
     let pairs = sessions.len().saturating_sub(1);
     let allowed = allowed(pairs, ALARM_RATE);
-    Check {
+    Ok(Check {
         name: "compare",
         passed: reported <= allowed,
         found: format!(
             "a case is said to differ between {reported} of {pairs} pairs of consecutive runs, although nothing \
              changed; chance allows {allowed}"
         ),
-    }
+    })
 }
 
 /// Whether sessions minutes apart resemble each other.
-fn spread(sessions: &[TwinSession]) -> Check {
-    let all: Vec<&TwinSession> = sessions.iter().collect();
-    let spread = SessionSpreads::learnt(&levels(&all), &SessionSpreads::ASSUMED).within;
+fn spread(sessions: &[Record]) -> Check {
+    let spread = SessionSpreads::learnt(&case_levels(sessions), &SessionSpreads::ASSUMED).within;
     let known = spread.freedom.is_some();
     Check {
         name: "sessions",
@@ -231,19 +224,6 @@ fn spread(sessions: &[TwinSession]) -> Check {
             false => "too few runs to estimate how far they differ".to_owned(),
         },
     }
-}
-
-/// The levels of each case over sessions.
-fn levels(sessions: &[&TwinSession]) -> Vec<Vec<Level>> {
-    let cases = sessions.iter().map(|one| one.levels.len()).min();
-    let of_case = |case: usize| {
-        let level = |session: &&TwinSession| Level {
-            began_s: session.levels[case].began_s,
-            value: session.levels[case].estimate.value,
-        };
-        sessions.iter().map(level).collect()
-    };
-    (0..cases.unwrap_or(0)).map(of_case).collect()
 }
 
 /// The most among so many that are no evidence against a rate.

@@ -1,8 +1,5 @@
 //! Planted faults: a self-test must find each at least 19 times in 20, and pass a healthy machine as often.
 
-use bpfcost_stats::{
-    Differences, Estimate, Policy, Sense, Verdict, estimate::Interval, judge, sessions::Session,
-};
 use rand::RngExt;
 use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
 
@@ -10,7 +7,11 @@ use super::{
     Observed, RUNS, checks,
     clock::ClockReading,
     ladder::{LadderReading, product},
-    twins::{TwinSession, Twins},
+};
+use crate::{
+    experiment::{Case, Pair},
+    measure::{CaseData, Measurements, Plan},
+    record::{self, Record, SessionSpreadRecord, SessionSpreadsRecord, VerdictRecord},
 };
 
 /// Self-tests that are simulated for each fault.
@@ -37,6 +38,8 @@ enum Fault {
     DroppedHit,
     /// Sessions differ by 10 %.
     SessionsApart,
+    /// Records say that sessions differ by a tenth of what they do.
+    SpreadTooSmall,
     /// The clock's rate drifts by 1 % over the self-test.
     DriftingClock,
 }
@@ -96,62 +99,58 @@ impl Machine {
     }
 
     /// An A/A run of loads that scatter by 1 % and trials that do by 2 %.
-    fn session(&mut self, number: u32) -> TwinSession {
+    fn session(&mut self, number: u32) -> Record {
         let apart = match self.fault {
             Fault::SessionsApart => 0.10,
             _ => 0.015,
         };
-        let (mut levels, mut pairs) = (Vec::new(), Vec::new());
+        let placed = match self.fault {
+            Fault::Placement => 0.01,
+            _ => 0.0,
+        };
+        let bias = match self.fault {
+            Fault::Bias => 0.02,
+            _ => 0.0,
+        };
+        let mut measured = Measurements::default();
         for _ in 0..CASES {
             let level = 50.0 * (apart * self.normal()).exp();
-            let placed = match self.fault {
-                Fault::Placement => 0.01,
-                _ => 0.0,
-            };
-            let bias = match self.fault {
-                Fault::Bias => 0.02,
-                _ => 0.0,
-            };
-            let mut medians = |bias: f64| -> Vec<f64> {
+            for bias in [bias, 0.0] {
                 let median = |_| {
                     let luck = 0.01 * self.normal() + 0.02 * 0.67 * self.normal();
-                    level * (luck + placed * self.normal() + bias).exp()
+                    vec![level * (luck + placed * self.normal() + bias).exp()]
                 };
-                (0..EPOCHS).map(median).collect()
-            };
-            let (first, again) = (medians(bias), medians(0.0));
-            pairs.push(Differences::pair(&again, &first));
-            levels.push(Session {
-                began_s: 5.0 * f64::from(number),
-                estimate: Estimate::of_case(&first).unwrap(),
+                measured.cases.push(CaseData {
+                    samples: (0..EPOCHS).map(median).collect(),
+                    ..CaseData::default()
+                });
+            }
+        }
+        let started = format!("2026-11-24T00:{:02}:{:02}Z", number / 12, 5 * (number % 12));
+        let machine = record::Machine::default();
+        let mut record = Record::build(&plan(), &measured, &started, machine);
+        for one in &mut record.comparisons {
+            if self.fault == Fault::LooseVerdicts && one.p <= 0.15 {
+                one.verdict = VerdictRecord::Slower;
+            }
+            if self.fault == Fault::Narrow {
+                let middle = one.relative;
+                one.relative_ci95 = one
+                    .relative_ci95
+                    .map(|ends| ends.map(|end| middle + (end - middle) / 3.0));
+            }
+        }
+        if self.fault == Fault::SpreadTooSmall {
+            let within = Some(SessionSpreadRecord {
+                percent: 0.15,
+                freedom: 1000,
+            });
+            record.spread.sessions = Some(SessionSpreadsRecord {
+                within,
+                between: None,
             });
         }
-        let policy = Policy {
-            margin: 0.01,
-            budget: None,
-            sense: Sense::Cost,
-        };
-        let twins = judge(&pairs, &policy).into_iter().map(|one| {
-            let relative = one.relative.unwrap();
-            let narrow = match self.fault {
-                Fault::Narrow => 3.0,
-                _ => 1.0,
-            };
-            let loose = self.fault == Fault::LooseVerdicts && one.p <= 0.15;
-            let alarm = loose || matches!(one.verdict, Verdict::Slower | Verdict::Faster);
-            Twins {
-                case: String::new(),
-                interval: Interval {
-                    low: relative.value - (relative.value - relative.low) / narrow,
-                    high: relative.value + (relative.high - relative.value) / narrow,
-                },
-                alarm: alarm.then_some(relative.value),
-            }
-        });
-        TwinSession {
-            twins: twins.collect(),
-            levels,
-        }
+        record
     }
 
     /// Whether a self-test of it passes.
@@ -161,7 +160,28 @@ impl Machine {
             clock: self.clock(),
             sessions: (0..RUNS).map(|number| self.session(number)).collect(),
         };
-        checks::all(&observed).iter().all(|check| check.passed)
+        let checks = checks::all(&observed).expect("its records can be compared");
+        checks.iter().all(|check| check.passed)
+    }
+}
+
+/// Cases, each against itself.
+fn plan() -> Plan {
+    let case = |name: String| Case {
+        name,
+        ..Case::default()
+    };
+    let twins = |number: usize| [format!("{number}"), format!("{number}~again")];
+    let pair = |[first, again]: [String; 2]| Pair {
+        case: again,
+        baseline: first,
+        about: String::new(),
+    };
+    Plan {
+        cases: (0..CASES).flat_map(twins).map(case).collect(),
+        pairs: (0..CASES).map(twins).map(pair).collect(),
+        margin: 0.01,
+        ..Plan::default()
     }
 }
 
@@ -194,6 +214,7 @@ fn planted_faults_are_found() {
         Fault::LooseVerdicts,
         Fault::DroppedHit,
         Fault::SessionsApart,
+        Fault::SpreadTooSmall,
         Fault::DriftingClock,
     ] {
         let passed = passed(fault);

@@ -2,8 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Context, Result};
-use bpfcost_stats::{Estimate, estimate::Interval, sessions::Session};
+use anyhow::Result;
 use jiff::Timestamp;
 
 use super::select;
@@ -11,7 +10,7 @@ use crate::{
     builtin::aa::AaTest,
     experiment::Experiment,
     measure::{self, Measurements, Monotonic, Plan, Stop},
-    record::{Record, Status, VerdictRecord},
+    record::{Record, Status},
     target::Host,
 };
 
@@ -27,26 +26,6 @@ const CASES: [&str; 4] = [
 
 /// Batches of an A/A run, in nanoseconds: shorter than a run's, so that there can be many.
 const BATCH_NS: f64 = 2e6;
-
-/// What an A/A run says.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct TwinSession {
-    /// Each case's cost, in this session.
-    pub(super) levels: Vec<Session>,
-    /// Each case against itself.
-    pub(super) twins: Vec<Twins>,
-}
-
-/// A case against itself.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Twins {
-    /// The case's name.
-    pub(super) case: String,
-    /// The 95 % interval of their relative difference.
-    pub(super) interval: Interval,
-    /// The estimate, where the run says that they differ.
-    pub(super) alarm: Option<f64>,
-}
 
 /// Measures one A/A run; `None` if it was interrupted.
 pub(super) fn measure(
@@ -83,36 +62,4 @@ pub(super) fn measure(
         anyhow::bail!("{} is invalid: {}", case.name, case.problems[0]);
     }
     Ok(Some(record))
-}
-
-impl TwinSession {
-    /// What a record of an A/A run says.
-    pub(super) fn of(record: &Record) -> Result<Self> {
-        let began: Timestamp = record.started.parse().context("the time of a run")?;
-        let level = |name: &&str| {
-            let raw = record.case(name)?.raw.as_ref()?;
-            let [low, high] = raw.ci95?;
-            Some(Session {
-                began_s: began.as_second() as f64,
-                estimate: Estimate {
-                    value: raw.value,
-                    low,
-                    high,
-                },
-            })
-        };
-        let twins = record.comparisons.iter().filter_map(|one| {
-            let [low, high] = one.relative_ci95?;
-            let alarm = matches!(one.verdict, VerdictRecord::Slower | VerdictRecord::Faster);
-            Some(Twins {
-                case: one.baseline.clone(),
-                interval: Interval { low, high },
-                alarm: alarm.then_some(one.relative),
-            })
-        });
-        Ok(TwinSession {
-            levels: CASES.iter().filter_map(level).collect(),
-            twins: twins.collect(),
-        })
-    }
 }
