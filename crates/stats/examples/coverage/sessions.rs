@@ -119,62 +119,64 @@ fn later(is_new: bool, hours: f64) -> f64 {
     if is_new { hours } else { 0.0 }
 }
 
+impl Arrangement {
+    const fn new(
+        name: &'static str,
+        sessions: usize,
+        cases: usize,
+        hour: fn(usize, bool) -> f64,
+    ) -> Self {
+        Arrangement {
+            name,
+            sessions,
+            hour,
+            cases,
+        }
+    }
+}
+
+/// Sessions 6 minutes apart, the new side so many hours later.
+fn one_side_then(index: usize, is_new: bool, hours: f64) -> f64 {
+    0.1 * index as f64 + later(is_new, hours)
+}
+
+/// The sides in turn, 6 minutes apart: a session of each, then the next after so many hours.
+fn in_turn(index: usize, is_new: bool, hours: f64) -> f64 {
+    hours * index as f64 + later(is_new, 0.1)
+}
+
 /// The arrangements that are simulated.
 pub(crate) const ARRANGEMENTS: [Arrangement; 9] = [
-    Arrangement {
-        name: "1 a side, minutes apart, 8 cases",
-        sessions: 1,
-        hour: |_, is_new| later(is_new, 0.1),
-        cases: 8,
-    },
-    Arrangement {
-        name: "1 a side, days apart, 8 cases",
-        sessions: 1,
-        hour: |_, is_new| later(is_new, 48.0),
-        cases: 8,
-    },
-    Arrangement {
-        name: "4 a side, a day each side, 1 case",
-        sessions: 4,
-        hour: |index, is_new| 0.1 * index as f64 + later(is_new, 24.0),
-        cases: 1,
-    },
-    Arrangement {
-        name: "7 a side, a day each side, 25 cases",
-        sessions: 7,
-        hour: |index, is_new| 0.1 * index as f64 + later(is_new, 24.0),
-        cases: 25,
-    },
-    Arrangement {
-        name: "4 a side, one after the other, 1 case",
-        sessions: 4,
-        hour: |index, is_new| 0.1 * index as f64 + later(is_new, 0.4),
-        cases: 1,
-    },
-    Arrangement {
-        name: "4 a side, each a day, old first, 1 case",
-        sessions: 4,
-        hour: |index, is_new| 24.0 * index as f64 + later(is_new, 96.0),
-        cases: 1,
-    },
-    Arrangement {
-        name: "4 a side in turn, one sitting, 1 case",
-        sessions: 4,
-        hour: |index, is_new| 0.2 * index as f64 + later(is_new, 0.1),
-        cases: 1,
-    },
-    Arrangement {
-        name: "7 a side in turn, one sitting, 25 cases",
-        sessions: 7,
-        hour: |index, is_new| 0.2 * index as f64 + later(is_new, 0.1),
-        cases: 25,
-    },
-    Arrangement {
-        name: "4 a side in turn, a pair a day, 1 case",
-        sessions: 4,
-        hour: |index, is_new| 24.0 * index as f64 + later(is_new, 0.1),
-        cases: 1,
-    },
+    Arrangement::new("1 a side, minutes apart, 8 cases", 1, 8, |i, new| {
+        one_side_then(i, new, 0.1)
+    }),
+    Arrangement::new("1 a side, days apart, 8 cases", 1, 8, |i, new| {
+        one_side_then(i, new, 48.0)
+    }),
+    Arrangement::new("4 a side, a day each side, 1 case", 4, 1, |i, new| {
+        one_side_then(i, new, 24.0)
+    }),
+    Arrangement::new("7 a side, a day each side, 25 cases", 7, 25, |i, new| {
+        one_side_then(i, new, 24.0)
+    }),
+    Arrangement::new("4 a side, one after the other, 1 case", 4, 1, |i, new| {
+        one_side_then(i, new, 0.4)
+    }),
+    Arrangement::new("4 a side, each a day, old first, 1 case", 4, 1, |i, new| {
+        24.0 * i as f64 + later(new, 96.0)
+    }),
+    Arrangement::new("4 a side in turn, one sitting, 1 case", 4, 1, |i, new| {
+        in_turn(i, new, 0.2)
+    }),
+    Arrangement::new(
+        "7 a side in turn, one sitting, 25 cases",
+        7,
+        25,
+        |i, new| in_turn(i, new, 0.2),
+    ),
+    Arrangement::new("4 a side in turn, a pair a day, 1 case", 4, 1, |i, new| {
+        in_turn(i, new, 24.0)
+    }),
 ];
 
 /// The sessions that a machine has kept: days, and sessions on each.
@@ -185,28 +187,18 @@ pub(crate) struct History {
     each: usize,
 }
 
+impl History {
+    const fn new(name: &'static str, days: usize, each: usize) -> Self {
+        History { name, days, each }
+    }
+}
+
 /// The histories that are simulated.
 pub(crate) const HISTORIES: [History; 4] = [
-    History {
-        name: "none",
-        days: 0,
-        each: 0,
-    },
-    History {
-        name: "one sitting of 6",
-        days: 1,
-        each: 6,
-    },
-    History {
-        name: "5 days of 3",
-        days: 5,
-        each: 3,
-    },
-    History {
-        name: "12 days of 2",
-        days: 12,
-        each: 2,
-    },
+    History::new("none", 0, 0),
+    History::new("one sitting of 6", 1, 6),
+    History::new("5 days of 3", 5, 3),
+    History::new("12 days of 2", 12, 2),
 ];
 
 /// How `compare` did where nothing had changed.
