@@ -177,6 +177,17 @@ impl Globals {
         self.read(&variable.section, variable.place, name)
     }
 
+    /// The bytes of a variable.
+    pub(crate) fn bytes(&self, name: &str) -> Result<Vec<u8>> {
+        let variable = self.layout.variable(name)?;
+        let place = variable.place;
+        let section = self.sections.get(&*variable.section);
+        let bytes = section.and_then(|all| all.get(place.offset..place.offset + place.bytes));
+        bytes
+            .map(<[u8]>::to_vec)
+            .ok_or_else(|| self.layout.no(name))
+    }
+
     pub(crate) fn set(&mut self, name: &str, value: u64) -> Result<()> {
         let variable = self.layout.variable(name)?;
         let (section, place) = (variable.section.clone(), variable.place);

@@ -31,11 +31,14 @@ mod programs;
 mod routine;
 pub mod run;
 pub mod sslsniff;
+pub mod stack;
+pub mod stack_counter;
 pub mod stats;
 pub mod syscount;
 mod table;
 pub mod timed;
 pub mod timing;
+pub mod unwind;
 
 pub use cpu::{CpuPin, allowed_cpus, current_cpu, real_time, time_counter};
 pub use error::{Error, Result};

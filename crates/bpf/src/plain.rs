@@ -8,6 +8,9 @@ use crate::skel::{
     counter::types::counter_counts,
     l7::types::{l7_count, l7_event},
     sslsniff::types::{sslsniff_counts, sslsniff_head},
+    stack::types::{unwind_node, unwind_rule, unwind_state},
+    stack_counter::types::{stack_counter_counts, stack_counter_event},
+    unwind_truth::types::{truth_counts, truth_stacks},
     xdp_lb::types,
 };
 
@@ -50,6 +53,15 @@ plain! {
     l7_event: 48 + 512,
     sslsniff_counts: 56,
     sslsniff_head: 48,
+    [u32; 2]: 8,
+    [u32; 4]: 16,
+    unwind_rule: 8,
+    unwind_node: 64,
+    unwind_state: 72,
+    stack_counter_counts: 32,
+    stack_counter_event: 48,
+    truth_counts: 72,
+    truth_stacks: 8 + 8 + 128 * 8 + 128 * 8,
 }
 
 /// The bytes of a value.

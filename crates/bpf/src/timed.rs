@@ -20,8 +20,8 @@
 use std::{cell::Cell, rc::Rc};
 
 use libbpf_rs::{
-    AsRawLibbpf as _, Btf, MapCore as _, MapType, Object, ObjectBuilder, OpenProgramMut,
-    ProgramMut, RingBuffer, RingBufferBuilder, libbpf_sys::BPF_F_ZERO_SEED,
+    AsRawLibbpf as _, Btf, Map, MapCore as _, MapFlags, MapType, Object, ObjectBuilder,
+    OpenProgramMut, ProgramMut, RingBuffer, RingBufferBuilder, libbpf_sys::BPF_F_ZERO_SEED,
 };
 
 use crate::{
@@ -31,6 +31,7 @@ use crate::{
     object::{last_log, listen},
     run::{self, TestRun},
     timing::{self, Loop, Observation, Request},
+    unwind::{RuleTable, Unwinder},
 };
 
 /// The compiled objects of `bpf/` by name.
@@ -125,6 +126,14 @@ impl OpenObject {
         shaped().map_err(|source| failed(self.name, source))
     }
 
+    /// Has the maps of `unwind.bpf.h` made, with room for these rules.
+    pub fn unwind(&mut self, rules: &RuleTable) -> Result<()> {
+        for map in Unwinder::MAPS {
+            self.map(map, MapOverrides::default())?;
+        }
+        Unwinder::size(&mut self.object, rules)
+    }
+
     /// Gives a variable its first value: a constant (`const volatile`) has it for good, so that the
     /// verifier knows it.
     pub fn set(&mut self, variable: &str, value: u64) -> Result<()> {
@@ -192,6 +201,25 @@ impl TimedObject {
         )
     }
 
+    /// Has a batch run by an event of the calling thread, to which a program is attached; `samples` of one CPU alone.
+    pub(crate) fn batch_by(
+        &mut self,
+        request: &Request<'_>,
+        event: impl FnOnce() -> Result<()>,
+    ) -> Result<Observation> {
+        timing::batch_by(&mut self.globals, request, event)
+    }
+
+    /// A timed program, to be attached.
+    pub(crate) fn timed_program(&self, program: &str) -> Result<ProgramMut<'_>> {
+        loaded(&self.object, &timed_name(program, self.looping))
+    }
+
+    /// Fills the maps of `unwind.bpf.h`.
+    pub(crate) fn unwinder(&self, rules: &RuleTable) -> Result<Unwinder> {
+        Unwinder::fill(&self.object, rules)
+    }
+
     /// Runs a program once, on a packet, or on none where it is empty.
     pub fn run(&mut self, program: &str, cpu: u32, packet: &[u8]) -> Result<TestRun> {
         let program = loaded(&self.object, program)?;
@@ -201,6 +229,11 @@ impl TimedObject {
     /// A global variable of at most 8 bytes.
     pub fn variable(&self, name: &str) -> Result<u64> {
         self.globals.get(name)
+    }
+
+    /// The bytes of a global variable.
+    pub(crate) fn bytes(&self, name: &str) -> Result<Vec<u8>> {
+        self.globals.bytes(name)
     }
 
     /// Writes one.
@@ -232,10 +265,26 @@ impl TimedObject {
 
     /// How many keys a map has, counted by user space one by one.
     pub fn entries(&self, map: &str) -> Result<u64> {
-        let map_ref = self.object.maps().find(|one| one.name() == map);
-        map_ref
-            .map(|map| map.keys().count() as u64)
-            .ok_or_else(|| lacks(self.name, &format!("map {map}")))
+        Ok(self.map(map)?.keys().count() as u64)
+    }
+
+    /// The value of a key.
+    pub(crate) fn map_value(&self, map: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let value = self.map(map)?.lookup(key, MapFlags::ANY);
+        value.map_err(|source| failed(self.name, source))
+    }
+
+    /// All keys and values.
+    pub(crate) fn map_entries(&self, map: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let entry = |key: Vec<u8>| Ok(self.map_value(map, &key)?.map(|value| (key, value)));
+        let keys: Vec<Vec<u8>> = self.map(map)?.keys().collect();
+        let entries = keys.into_iter().filter_map(|key| entry(key).transpose());
+        entries.collect()
+    }
+
+    fn map(&self, name: &str) -> Result<Map<'_>> {
+        let map = self.object.maps().find(|one| one.name() == name);
+        map.ok_or_else(|| lacks(self.name, &format!("map {name}")))
     }
 
     /// Takes all records out of the object's ring buffers; returns how many, and the sum of their first words.

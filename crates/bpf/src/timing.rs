@@ -22,7 +22,7 @@ use std::{
 use rustix::time::{ClockId, clock_getres, clock_gettime};
 
 use crate::{
-    cpu::CpuPin,
+    cpu::{self, CpuPin},
     error::{Error, Result, cpu_number, failed},
     feature::Feature,
     run::{self, SharedProgram, TestRun},
@@ -109,6 +109,21 @@ pub struct Observation {
 }
 
 impl Observation {
+    fn of(cpu: u32, sample: TimingSample, ran: TestRun) -> Self {
+        Observation {
+            cpu,
+            start_ns: sample.start_ns,
+            end_ns: sample.end_ns,
+            ops: sample.ops,
+            together: sample.together == 1,
+            cpu_counter: sample.cpu_counter == 1,
+            ticks: sample.ticks,
+            waits: ran.waits,
+            code: ran.code,
+            output: ran.output,
+        }
+    }
+
     /// Nanoseconds per body, over the bodies that ran.
     pub fn ns_per_op(&self) -> f64 {
         self.elapsed_ns() / self.ops.max(1) as f64
@@ -244,26 +259,35 @@ fn attempt<A: Area>(
         }
         (cpus, packets) => on_all(program, cpus, packets)?,
     };
-    Ok(request
-        .cpus
-        .iter()
-        .zip(left)
-        .map(|(&cpu, ran)| {
-            let sample = area.sample(cpu);
-            Observation {
-                cpu,
-                start_ns: sample.start_ns,
-                end_ns: sample.end_ns,
-                ops: sample.ops,
-                together: sample.together == 1,
-                cpu_counter: sample.cpu_counter == 1,
-                ticks: sample.ticks,
-                waits: ran.waits,
-                code: ran.code,
-                output: ran.output,
-            }
-        })
-        .collect())
+    let all = request.cpus.iter().zip(left);
+    let observe = |(&cpu, ran): (&u32, TestRun)| Observation::of(cpu, area.sample(cpu), ran);
+    Ok(all.map(observe).collect())
+}
+
+/// Has a batch on one CPU run by an event that the calling thread makes there. Where the event does not come, the batch
+/// has no operations.
+pub(crate) fn batch_by<A: Area>(
+    area: &mut A,
+    request: &Request<'_>,
+    event: impl FnOnce() -> Result<()>,
+) -> Result<Observation> {
+    let &[cpu] = request.cpus else {
+        return Err(Error::Refused(
+            "an event runs a batch on one CPU".to_owned(),
+        ));
+    };
+    area.ask(request);
+    if request.after_tick {
+        wait_for_tick();
+    }
+    let waits_before = cpu::waits()?;
+    event()?;
+    let ran = TestRun {
+        code: 0,
+        output: Vec::new(),
+        waits: cpu::waits()? - waits_before,
+    };
+    Ok(Observation::of(cpu, area.sample(cpu), ran))
 }
 
 /// Waits until the kernel's coarse clock moves: it does so at each tick. Most of the time is slept through, which takes no

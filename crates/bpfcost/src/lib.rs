@@ -17,6 +17,7 @@ mod reaper;
 pub mod record;
 pub mod report;
 pub mod restore;
+pub mod stack;
 pub mod target;
 mod top;
 pub mod workload;

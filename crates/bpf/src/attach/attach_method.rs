@@ -85,7 +85,7 @@ impl AttachMethod {
     }
 
     /// Sets the target of a program before it is loaded, where the kernel requires that.
-    pub(super) fn aim(
+    pub(crate) fn aim(
         self,
         program: &mut OpenProgramMut<'_>,
         event: &str,
@@ -100,7 +100,7 @@ impl AttachMethod {
     }
 
     /// Why a program that was aimed can't be loaded, where the event is why.
-    pub(super) fn explain_load(self, event: &str, error: Error) -> Error {
+    pub(crate) fn explain_load(self, event: &str, error: Error) -> Error {
         match error {
             // libbpf looks for the function, and says nothing where there is none.
             Error::Load { source, log, .. } if log.is_empty() || log.contains("kernel BTF") => {

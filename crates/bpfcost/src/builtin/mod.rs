@@ -10,6 +10,8 @@ pub mod ladder;
 pub mod map;
 mod memory;
 pub mod pool;
+pub mod stack;
+pub mod stack_places;
 mod thread_group;
 pub mod view;
 pub mod workload;
@@ -46,10 +48,12 @@ impl Extras {
 type Experiments = Vec<Box<dyn Experiment>>;
 
 /// Every experiment in the order of `bpfcost list`, with its own parts of reports.
-const REGISTRY: [(fn() -> Experiments, Extras); 7] = [
+const REGISTRY: [(fn() -> Experiments, Extras); 9] = [
     (|| one(xdp_lb::XdpLb::default()), Extras::NOTHING),
     (|| one(attach::AttachTypes), attach::OWN),
     (|| one(map::Maps::default()), Extras::NOTHING),
+    (|| one(stack::Stacks), Extras::NOTHING),
+    (|| one(stack_places::StackPlaces), Extras::NOTHING),
     (|| one(pool::Pools::default()), pool::predicted::OWN),
     (|| one(kretprobe::Kretprobes::default()), Extras::NOTHING),
     (

@@ -23,6 +23,7 @@ mod run;
 mod select;
 mod self_test;
 mod session;
+mod stack;
 mod store;
 mod top;
 
@@ -64,6 +65,7 @@ enum Command {
     List(list::Args),
     Run(run::Args),
     Overhead(overhead::Args),
+    Stack(stack::Args),
     Top(top::Args),
     Compare(compare::Args),
     Report(report::Args),
@@ -118,6 +120,7 @@ pub fn main() -> ExitCode {
         Command::List(args) => list::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Overhead(args) => overhead::run(&args),
+        Command::Stack(args) => stack::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Compare(args) => compare::run(&args),
         Command::Report(args) => report::run(&args),

@@ -1,0 +1,436 @@
+//! Counts or reports the kernel stacks of events of a running system. `bpf/stack_counter.bpf.c` says how, and what
+//! becomes of each event.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use libbpf_rs::{
+    Link, MapCore as _, MapFlags, RingBuffer,
+    skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
+};
+
+use crate::{
+    attach::{AttachMethod, MethodAttachment, Toolbox},
+    error::{Error, Result, map_failed},
+    feature::Feature,
+    mapping, maps,
+    object::{OwnedSkeleton, choose},
+    plain,
+    skel::stack_counter::{
+        StackCounterSkel, StackCounterSkelBuilder,
+        types::{stack_counter_counts, stack_counter_event},
+    },
+    stats::RunStats,
+    unwind::{KernelSymbols, RuleTable, UnwindLosses, Unwinder},
+};
+
+/// See `bpf/stack_counter.h`.
+const MODE_COUNT: u32 = 0;
+const MODE_EVENTS: u32 = 1;
+const MODE_HELPER: u32 = 2;
+const COMM: usize = 16;
+
+/// Why a walk ended: `enum unwind_end`.
+const ENDED_DEEP: u32 = 0;
+const ENDED_LOST: u32 = 2;
+
+/// The longest stack that can be asked for.
+pub const DEEPEST: u32 = 127;
+
+/// Tracepoints at which modules come and go.
+const MODULES: [(&str, &str); 2] = [
+    ("on_module_load", "module_load"),
+    ("on_module_free", "module_free"),
+];
+
+/// What is done with stacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackMode {
+    /// They are counted in the kernel.
+    Count,
+    /// Each is reported.
+    Events,
+    /// They are counted by the kernel's helper.
+    Helper,
+}
+
+/// Whose stacks, and how long.
+#[derive(Clone, Debug)]
+pub struct StackFilter {
+    /// Addresses, at most [`DEEPEST`].
+    pub depth: u32,
+    /// Of this process alone.
+    pub process: Option<u32>,
+    /// Of commands of this name alone, of at most 15 bytes.
+    pub command: Option<String>,
+}
+
+/// Where programs are attached: a tracepoint `category:name` or a function of the kernel.
+pub type StackEvent = (AttachMethod, String);
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackReport {
+    /// The kernel's monotonic clock, in nanoseconds.
+    pub ns: u64,
+    /// The process that was running, as the kernel numbers it.
+    pub process: u32,
+    /// Its thread.
+    pub thread: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// The command's name.
+    pub command: String,
+    /// The stack, the innermost first.
+    pub addresses: Vec<u64>,
+    /// How often the rules had been written anew.
+    pub generation: usize,
+    /// Whether the walk ended where the depth or a rule ended it, not the stack.
+    pub is_cut: bool,
+}
+
+/// A stack that was counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StackCount {
+    /// The innermost first.
+    pub addresses: Vec<u64>,
+    /// How often.
+    pub count: u64,
+    /// How often the rules had been written anew when it first came.
+    pub generation: usize,
+}
+
+/// What became of events.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StackTotals {
+    /// Events that passed the filter.
+    pub events: u64,
+    /// Stacks that were counted, in full length or as long as was asked for.
+    pub counted: u64,
+    /// Stacks that were reported one by one because the tree was full.
+    pub reported: u64,
+    /// Events whose stacks are not known: no room was left.
+    pub lost: u64,
+    /// Events that the kernel says it did not run the programs for; `None` where it does not say.
+    pub missed: Option<u64>,
+    /// Walks that did not go as they should.
+    pub losses: UnwindLosses,
+    /// Runs of the programs, and their time in nanoseconds; 0 while `bpf_stats` is off.
+    pub runs: u64,
+    /// See `runs`.
+    pub run_ns: u64,
+}
+
+/// Programs that take stacks, attached. Dropping it detaches them.
+pub struct StackCounter {
+    held: Vec<(&'static str, MethodAttachment)>,
+    _modules: Vec<Link>,
+    mode: StackMode,
+    heard: Rc<RefCell<Vec<(stack_counter_event, Vec<u64>)>>>,
+    ring: RingBuffer<'static>,
+    unwinder: Option<Unwinder>,
+    /// Whole stacks that had no room in the tree.
+    whole: Vec<StackCount>,
+    skeleton: OwnedSkeleton<StackCounterSkel<'static>>,
+}
+
+impl StackCounter {
+    /// What the kernel must have.
+    pub fn needs(method: AttachMethod) -> Vec<Feature> {
+        let further = [
+            Feature::Btf,
+            Feature::SyscallProgram,
+            Feature::RingBuffer,
+            Feature::MmapableArray,
+            Feature::StackMap,
+        ];
+        [&method.needs(), &further[..]].concat()
+    }
+
+    /// Loads the programs and attaches them. Without rules, the kernel's helper takes the stacks.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel rejects a program, or one can't be attached.
+    pub fn start(
+        events: &[StackEvent],
+        mode: StackMode,
+        filter: &StackFilter,
+        rules: Option<&RuleTable>,
+    ) -> Result<Self> {
+        let Some((first_method, first_event)) = events.first() else {
+            return Err(Error::Refused("no event was named".to_owned()));
+        };
+        let mut sized = Ok(());
+        let skeleton = OwnedSkeleton::new("stack_counter", |storage| {
+            let mut open = StackCounterSkelBuilder::default().open(storage)?;
+            if let Some(chosen) = open.maps.rodata_data.as_deref_mut() {
+                chosen.mode = match mode {
+                    StackMode::Count => MODE_COUNT,
+                    StackMode::Events => MODE_EVENTS,
+                    StackMode::Helper => MODE_HELPER,
+                };
+                chosen.depth = filter.depth.min(DEEPEST);
+                chosen.process = filter.process.unwrap_or(0);
+                chosen.own = std::process::id();
+                let command = filter.command.as_deref().unwrap_or_default();
+                for (place, byte) in chosen.comm.iter_mut().zip(command.bytes().take(COMM - 1)) {
+                    *place = byte as _;
+                }
+            }
+            let object = open.open_object_mut();
+            let used = |name: &str| {
+                events
+                    .iter()
+                    .any(|(method, _)| program(*method).is_ok_and(|one| one == name))
+            };
+            let modules = |name: &str| MODULES.iter().any(|(one, _)| *one == name);
+            choose(object, |name| {
+                used(name) || (rules.is_some() && modules(name))
+            });
+            for mut one in object.progs_mut() {
+                if program(*first_method).is_ok_and(|name| one.name() == name) {
+                    first_method.aim(&mut one, first_event)?;
+                }
+            }
+            // 67 MB, which the verifier knows are unused in the other modes.
+            for mut map in object.maps_mut() {
+                if ["stack_ids", "id_counts"]
+                    .iter()
+                    .any(|name| map.name() == *name)
+                {
+                    map.set_autocreate(mode == StackMode::Helper)?;
+                }
+            }
+            if let Some(rules) = rules {
+                sized = Unwinder::size(object, rules);
+            }
+            open.load()
+        })
+        .map_err(|error| first_method.explain_load(first_event, error))?;
+        sized?;
+        let heard = Rc::new(RefCell::new(Vec::new()));
+        let events_heard = Rc::clone(&heard);
+        let ring = maps::ring(&skeleton.maps.reports, "reports", move |record| {
+            events_heard.borrow_mut().extend(parse(record));
+        })?;
+        let unwinder = rules.map(|rules| Unwinder::fill(skeleton.object(), rules));
+        let mut counter = StackCounter {
+            held: Vec::new(),
+            _modules: Vec::new(),
+            mode,
+            heard,
+            ring,
+            unwinder: unwinder.transpose()?,
+            whole: Vec::new(),
+            skeleton,
+        };
+        if rules.is_some() {
+            counter._modules = counter.attach_to_modules();
+        }
+        let mut tools = Toolbox::default();
+        for (method, event) in events {
+            let name = program(*method)?;
+            let loaded = counter.skeleton.program(name)?;
+            let held = MethodAttachment::attach(*method, &loaded, event, &mut tools)?;
+            counter.held.push((name, held));
+        }
+        Ok(counter)
+    }
+
+    /// Kernels without modules have no such tracepoints.
+    fn attach_to_modules(&self) -> Vec<Link> {
+        let attach = |(name, tracepoint): (&str, &str)| {
+            let program = self.skeleton.program(name).ok()?;
+            program.attach_raw_tracepoint(tracepoint).ok()
+        };
+        MODULES.into_iter().filter_map(attach).collect()
+    }
+
+    /// Waits about `patience` for reports, and returns those that came.
+    ///
+    /// # Errors
+    ///
+    /// Where the ring buffer can't be read.
+    pub fn poll(&mut self, patience: Duration) -> Result<Vec<StackReport>> {
+        self.ring
+            .poll(patience)
+            .map_err(map_failed("reports", "reading it"))?;
+        let heard: Vec<_> = self.heard.borrow_mut().drain(..).collect();
+        let reports: Vec<StackReport> = heard
+            .into_iter()
+            .map(|(event, addresses)| self.report(&event, addresses))
+            .collect();
+        if self.mode == StackMode::Events {
+            return Ok(reports);
+        }
+        // Nobody asked for events: they are whole stacks, to be counted here.
+        for report in reports {
+            self.count_whole(report);
+        }
+        Ok(Vec::new())
+    }
+
+    fn report(&self, event: &stack_counter_event, whole: Vec<u64>) -> StackReport {
+        let (leaf, end) = (event.leaf as u32, (event.leaf >> 32) as u32);
+        let of_tree = self.unwinder.as_ref().filter(|_| event.leaf != 0);
+        let (addresses, generation) = match of_tree {
+            Some(unwinder) => (unwinder.addresses(leaf), unwinder.generation(leaf)),
+            None => (whole, self.unwinder.as_ref().map_or(0, Unwinder::writings)),
+        };
+        let command = event.comm.iter().map(|byte| *byte as u8);
+        let command: Vec<u8> = command.take_while(|byte| *byte != 0).collect();
+        StackReport {
+            ns: event.ns,
+            process: event.process,
+            thread: event.thread,
+            cpu: event.cpu,
+            command: String::from_utf8_lossy(&command).into_owned(),
+            addresses,
+            generation,
+            is_cut: matches!(end, ENDED_DEEP | ENDED_LOST),
+        }
+    }
+
+    fn count_whole(&mut self, report: StackReport) {
+        let same = |one: &&mut StackCount| one.addresses == report.addresses;
+        match self.whole.iter_mut().find(same) {
+            Some(stack) => stack.count += 1,
+            None => self.whole.push(StackCount {
+                addresses: report.addresses,
+                count: 1,
+                generation: report.generation,
+            }),
+        }
+    }
+
+    /// Reads the rules anew where modules came or went. Returns the symbols of now, where it did.
+    ///
+    /// # Errors
+    ///
+    /// Where the rules can't be read, or have no room.
+    pub fn refresh(&mut self) -> Result<Option<KernelSymbols>> {
+        let Some(unwinder) = &mut self.unwinder else {
+            return Ok(None);
+        };
+        let Some(changes) = unwinder.changes() else {
+            return Ok(None);
+        };
+        let symbols = KernelSymbols::read()?;
+        unwinder.write(&RuleTable::read(&symbols)?, changes)?;
+        Ok(Some(symbols))
+    }
+
+    /// Detaches the programs. Events that were under way are accounted for.
+    pub fn detach(&mut self) {
+        self.held.clear();
+        self._modules.clear();
+    }
+
+    /// What became of events, so far.
+    ///
+    /// # Errors
+    ///
+    /// Where the maps can't be read.
+    pub fn totals(&mut self) -> Result<StackTotals> {
+        let mut totals = StackTotals {
+            losses: self
+                .unwinder
+                .as_ref()
+                .map(Unwinder::losses)
+                .unwrap_or_default(),
+            missed: Some(0),
+            ..StackTotals::default()
+        };
+        for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
+            let count: stack_counter_counts = plain::read(&value).unwrap_or_default();
+            totals.events += count.events;
+            totals.counted += count.counted;
+            totals.reported += count.reported;
+            totals.lost += count.lost;
+        }
+        let mut named: Vec<&str> = Vec::new();
+        for (name, held) in &mut self.held {
+            let program = self.skeleton.program(name)?;
+            let missed = held.missed(&program)?;
+            totals.missed = totals.missed.zip(missed).map(|(sum, one)| sum + one);
+            if !named.contains(name) {
+                named.push(name);
+                let stats = RunStats::of(&program)?;
+                totals.runs += stats.run_cnt;
+                totals.run_ns += stats.run_time_ns;
+            }
+        }
+        Ok(totals)
+    }
+
+    /// Stacks that were counted so far, in no order.
+    ///
+    /// # Errors
+    ///
+    /// Where the maps can't be read.
+    pub fn stacks(&self) -> Result<Vec<StackCount>> {
+        let Some(unwinder) = &self.unwinder else {
+            return self.stacks_of_helper();
+        };
+        let of_tree = unwinder.stacks().into_iter().filter_map(|stack| {
+            // The rest went into the ring buffer as whole stacks, or is lost.
+            let count = stack.count.saturating_sub(stack.cut);
+            (count > 0).then(|| StackCount {
+                addresses: unwinder.addresses(stack.leaf),
+                count,
+                generation: unwinder.generation(stack.leaf),
+            })
+        });
+        Ok(of_tree.chain(self.whole.iter().cloned()).collect())
+    }
+
+    fn stacks_of_helper(&self) -> Result<Vec<StackCount>> {
+        let counts = &self.skeleton.maps.id_counts;
+        let ids = &self.skeleton.maps.stack_ids;
+        let mut stacks = Vec::new();
+        for id in counts.keys() {
+            let read = |map: &libbpf_rs::MapMut<'_>, name| {
+                let value = map.lookup(&id, MapFlags::ANY);
+                value.map_err(map_failed(name, "reading it"))
+            };
+            let (count, stack) = (read(counts, "id_counts")?, read(ids, "stack_ids")?);
+            let words = stack.unwrap_or_default();
+            let words = words.chunks_exact(8).filter_map(plain::read::<u64>);
+            stacks.push(StackCount {
+                addresses: words.take_while(|address| *address != 0).collect(),
+                count: count.and_then(|count| plain::read(&count)).unwrap_or(0),
+                generation: 0,
+            });
+        }
+        Ok(stacks)
+    }
+
+    /// Memory that the kernel accounts for the maps, in bytes.
+    pub fn kernel_bytes(&self) -> u64 {
+        let maps = self.skeleton.object().maps();
+        maps.map(|map| mapping::memlock(&map)).sum()
+    }
+}
+
+/// A record's head, and the addresses behind it.
+fn parse(record: &[u8]) -> Option<(stack_counter_event, Vec<u64>)> {
+    let head: stack_counter_event = plain::read(record)?;
+    // Behind the head, struct unwind_stack: its own depth and end, then addresses.
+    let addresses = record.get(size_of::<stack_counter_event>() + 8..);
+    let words = addresses.unwrap_or_default().chunks_exact(8);
+    let words = words.filter_map(plain::read::<u64>);
+    Some((head, words.take(head.depth as usize).collect()))
+}
+
+fn program(method: AttachMethod) -> std::result::Result<&'static str, Error> {
+    match method {
+        AttachMethod::RawTp => Ok("on_raw_tp"),
+        AttachMethod::Tracepoint => Ok("on_tracepoint"),
+        AttachMethod::Kprobe | AttachMethod::KprobeInt3 => Ok("on_kprobe"),
+        AttachMethod::Fentry => Ok("on_fentry"),
+        other => Err(Error::Refused(format!(
+            "stacks are not taken at a {}",
+            other.attach()
+        ))),
+    }
+}

@@ -1,0 +1,36 @@
+//! The user-space half of `bpf/unwind.bpf.h`, which takes kernel stacks without the kernel's helper: the rule table of
+//! the kernel and its modules, the maps of an object that includes it, and the stacks that its programs counted.
+//!
+//! ```no_run
+//! # fn main() -> bpfcost_bpf::Result<()> {
+//! # let (mut open, object): (libbpf_rs::OpenObject, libbpf_rs::Object) = unimplemented!();
+//! use bpfcost_bpf::unwind::{KernelSymbols, RuleTable, Unwinder};
+//!
+//! let symbols = KernelSymbols::read()?;
+//! let rules = RuleTable::read(&symbols)?;
+//! Unwinder::size(&mut open, &rules)?; // before the object is loaded
+//! let unwinder = Unwinder::fill(&object, &rules)?; // after
+//! // Attach its programs; later:
+//! for stack in unwinder.stacks() {
+//!     println!("{} times", stack.count);
+//!     for address in unwinder.addresses(stack.leaf) {
+//!         println!("    {:?}", symbols.symbol(address));
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod kernel;
+mod memory;
+mod orc;
+mod rule;
+mod symbols;
+mod table;
+mod truth;
+mod unwinder;
+
+pub use symbols::{KernelSymbols, SymbolRef};
+pub use table::RuleTable;
+pub use truth::{StackDifference, StackTruth, Timed, TruthCounts};
+pub use unwinder::{CountedStack, UnwindLosses, Unwinder};

@@ -1,0 +1,103 @@
+//! A rule: how to get from a frame to its caller. In BPF it is `struct unwind_rule`, here a word with the same bytes.
+
+/// What a frame's caller left, of `enum unwind_kind`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum RuleKind {
+    /// A return address.
+    Call = 1,
+    /// `struct pt_regs`.
+    Regs = 2,
+    /// The last five words of it.
+    Iret = 3,
+    /// Nothing: the stack ends.
+    End = 4,
+    /// The root of stacks that begin with registers.
+    Start = 5,
+    /// Code without a rule.
+    #[default]
+    Unknown = 6,
+}
+
+/// What the caller's stack pointer is computed from, of `enum unwind_sp`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum SpBase {
+    #[default]
+    Other = 0,
+    Sp = 1,
+    Bp = 2,
+    SpIndirect = 3,
+    BpIndirect = 4,
+    R10 = 5,
+    R13 = 6,
+    Dx = 7,
+    Di = 8,
+}
+
+/// Where the caller's rbp is, of `enum unwind_bp`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum BpPlace {
+    #[default]
+    Same = 0,
+    Saved = 1,
+    Chained = 2,
+}
+
+/// A rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Rule {
+    pub(super) kind: RuleKind,
+    pub(super) sp: SpBase,
+    pub(super) sp_offset: i16,
+    pub(super) bp: BpPlace,
+    pub(super) bp_offset: i16,
+    /// Whether the caller's address is an interrupted instruction, not a return address.
+    pub(super) exact: bool,
+}
+
+impl Rule {
+    /// A function that has set up its frame: rbp points at the saved one.
+    pub(super) const FRAME: Rule = Rule {
+        kind: RuleKind::Call,
+        sp: SpBase::Bp,
+        sp_offset: 16,
+        bp: BpPlace::Saved,
+        bp_offset: -16,
+        exact: false,
+    };
+
+    /// A function at its entry: the return address is on top of the stack.
+    pub(super) const ENTRY: Rule = Rule {
+        kind: RuleKind::Call,
+        sp: SpBase::Sp,
+        sp_offset: 8,
+        bp: BpPlace::Same,
+        bp_offset: 0,
+        exact: false,
+    };
+
+    /// What is above a frame whose address is known: its return address, and the rbp that it saved.
+    pub(super) const ABOVE_FRAME: Rule = Rule {
+        bp: BpPlace::Saved,
+        bp_offset: -16,
+        ..Rule::ENTRY
+    };
+
+    /// Registers that are known.
+    pub(super) const REGISTERS: Rule = Rule {
+        kind: RuleKind::Start,
+        sp: SpBase::Other,
+        exact: true,
+        ..Rule::ENTRY
+    };
+
+    /// The bytes of `struct unwind_rule`.
+    pub(super) fn word(self) -> u64 {
+        let [sp, bp, kind] = [self.sp as u64, self.bp as u64, self.kind as u64];
+        u64::from(self.sp_offset as u16)
+            | u64::from(self.bp_offset as u16) << 16
+            | sp << 32
+            | bp << 40
+            | kind << 48
+            | u64::from(self.exact) << 56
+    }
+}

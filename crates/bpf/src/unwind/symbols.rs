@@ -1,0 +1,205 @@
+//! The kernel's symbols: functions and tables of the kernel, of modules, and of BPF programs.
+
+use std::{collections::HashMap, fs};
+
+use crate::error::{Error, Result};
+
+/// The kernel's list of symbols.
+const KALLSYMS: &str = "/proc/kallsyms";
+
+/// How far behind its symbol an address may be where no other symbol follows.
+const FARTHEST: u64 = 1 << 20;
+
+/// Symbols by address.
+#[derive(Clone, Debug, Default)]
+pub struct KernelSymbols {
+    /// Sorted by address. Several names of one address stand as the kernel lists them.
+    symbols: Vec<Symbol>,
+    /// The first symbol of each name.
+    by_name: HashMap<Box<str>, u64>,
+    /// Where each module's own structure is, by name.
+    modules: Vec<(Box<str>, u64)>,
+}
+
+#[derive(Clone, Debug)]
+struct Symbol {
+    address: u64,
+    is_text: bool,
+    name: Box<str>,
+    /// `bpf` for BPF programs.
+    module: Option<Box<str>>,
+}
+
+/// An address as a symbol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SymbolRef<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The module that it is in, or `bpf`.
+    pub module: Option<&'a str>,
+    /// How far behind the symbol the address is.
+    pub offset: u64,
+}
+
+impl KernelSymbols {
+    /// Reads the symbols of the running kernel.
+    ///
+    /// # Errors
+    ///
+    /// Where the kernel hides its addresses.
+    pub fn read() -> Result<Self> {
+        let text = fs::read_to_string(KALLSYMS)
+            .map_err(|error| Error::Refused(format!("cannot read {KALLSYMS}: {error}")))?;
+        let symbols = KernelSymbols::parse(&text);
+        if symbols.symbols.iter().all(|symbol| symbol.address == 0) {
+            return Err(Error::Refused(
+                "the kernel hides the addresses of its functions\n  Run as root, with the sysctl kernel.kptr_restrict \
+                 at 0 or 1"
+                    .to_owned(),
+            ));
+        }
+        Ok(symbols)
+    }
+
+    /// Symbols as the kernel lists them: `ffffffff81000000 T _stext`, and behind some `[module]`.
+    pub fn parse(text: &str) -> Self {
+        let mut symbols: Vec<Symbol> = text.lines().filter_map(Symbol::parse).collect();
+        symbols.sort_by_key(|symbol| symbol.address);
+        let mut by_name = HashMap::new();
+        let mut modules = Vec::new();
+        for symbol in &symbols {
+            match &symbol.module {
+                Some(module) if &*symbol.name == "__this_module" => {
+                    modules.push((module.clone(), symbol.address));
+                }
+                // A function of a module goes by its name too, where the kernel has none of it.
+                Some(_) => {}
+                None => {
+                    by_name.entry(symbol.name.clone()).or_insert(symbol.address);
+                }
+            }
+        }
+        KernelSymbols {
+            symbols,
+            by_name,
+            modules,
+        }
+    }
+
+    /// The address of one of the kernel's own symbols.
+    pub fn address(&self, name: &str) -> Option<u64> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Modules, and where their `struct module` is. Empty where the kernel lists functions alone.
+    pub(super) fn modules(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.modules
+            .iter()
+            .map(|(name, address)| (&**name, *address))
+    }
+
+    /// Starts of functions of the kernel's own, in order.
+    pub(super) fn functions(&self) -> impl Iterator<Item = u64> {
+        let own = |symbol: &&Symbol| symbol.is_text && symbol.module.is_none();
+        self.symbols.iter().filter(own).map(|symbol| symbol.address)
+    }
+
+    /// How many functions have a name, and names of functions of the kernel that are alike.
+    pub fn functions_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = SymbolRef<'a>> {
+        let symbols = self.symbols.iter();
+        let named = symbols.filter(move |symbol| symbol.is_text && &*symbol.name == name);
+        named.map(|symbol| symbol.at(symbol.address))
+    }
+
+    /// Names of all functions, in the order of addresses.
+    pub fn function_names(&self) -> impl Iterator<Item = &str> {
+        let text = self.symbols.iter().filter(|symbol| symbol.is_text);
+        text.map(|symbol| &*symbol.name)
+    }
+
+    /// The function that an address is in.
+    pub fn symbol(&self, address: u64) -> Option<SymbolRef<'_>> {
+        let after = self
+            .symbols
+            .partition_point(|symbol| symbol.address <= address);
+        let last = self.symbols[..after].iter().rev().find(|one| one.is_text)?;
+        // Of several names the first, as the kernel prints it.
+        let first = self
+            .symbols
+            .partition_point(|symbol| symbol.address < last.address);
+        let same = &self.symbols[first..after];
+        let symbol = same.iter().find(|symbol| symbol.is_text).unwrap_or(last);
+        let found = symbol.at(address);
+        (found.offset < FARTHEST).then_some(found)
+    }
+}
+
+impl Symbol {
+    fn parse(line: &str) -> Option<Symbol> {
+        let mut words = line.split_ascii_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        let kind = words.next()?;
+        let name = words.next()?.into();
+        let module = words
+            .next()
+            .map(|module| module.trim_start_matches('[').trim_end_matches(']').into());
+        Some(Symbol {
+            address,
+            is_text: matches!(kind, "t" | "T" | "w" | "W"),
+            name,
+            module,
+        })
+    }
+
+    fn at(&self, address: u64) -> SymbolRef<'_> {
+        SymbolRef {
+            name: &self.name,
+            module: self.module.as_deref(),
+            offset: address - self.address,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: &str = "\
+ffffffff81000000 T _stext
+ffffffff81000000 T _text
+ffffffff81000100 t do_one
+ffffffff81000180 D a_table
+ffffffff81000200 T do_two
+ffffffffc0000000 t do_one\t[loop]
+ffffffffc0002000 d __this_module\t[loop]
+ffffffffc0100000 t bpf_prog_6deef7357e7b4530_on_switch\t[bpf]
+";
+
+    #[test]
+    fn addresses_have_the_function_before_them() {
+        let symbols = KernelSymbols::parse(LIST);
+        let name = |address| {
+            let symbol = symbols.symbol(address)?;
+            Some((symbol.name, symbol.module, symbol.offset))
+        };
+        assert_eq!(name(0xffffffff81000000), Some(("_stext", None, 0)));
+        assert_eq!(name(0xffffffff81000190), Some(("do_one", None, 0x90)));
+        assert_eq!(name(0xffffffffc0000004), Some(("do_one", Some("loop"), 4)));
+        let program = name(0xffffffffc0100010).unwrap();
+        assert_eq!((program.1, program.2), (Some("bpf"), 16));
+        assert_eq!(name(0xffffffffc0900000), None);
+        assert_eq!(name(1), None);
+    }
+
+    #[test]
+    fn names_have_the_address_of_the_kernel_and_modules_their_own() {
+        let symbols = KernelSymbols::parse(LIST);
+        assert_eq!(symbols.address("do_one"), Some(0xffffffff81000100));
+        assert_eq!(symbols.address("a_table"), Some(0xffffffff81000180));
+        assert_eq!(symbols.address("__this_module"), None);
+        let modules: Vec<_> = symbols.modules().collect();
+        assert_eq!(modules, [("loop", 0xffffffffc0002000)]);
+        assert_eq!(symbols.functions_named("do_one").count(), 2);
+        assert_eq!(symbols.functions().count(), 4);
+    }
+}

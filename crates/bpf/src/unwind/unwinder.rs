@@ -1,0 +1,330 @@
+//! The maps of an object that includes `unwind.bpf.h`: sized before it is loaded, filled after, and read.
+
+#![allow(unsafe_code)]
+
+use std::ptr;
+
+use libbpf_rs::{Map, MapCore as _, Object, OpenObject};
+use memmap2::MmapMut;
+
+use super::{rule::Rule, table::RuleTable};
+use crate::{
+    error::{Result, lacks, map_failed},
+    mapping,
+    plain::{Plain, bytes_of, read},
+    skel::stack::types::{unwind_node, unwind_state},
+};
+
+/// Bytes of a node; see `bpf/unwind.bpf.h`.
+const NODE_BYTES: usize = size_of::<unwind_node>();
+/// rbp's value goes with the walk.
+const BP_KEPT: i32 = i32::MIN;
+
+/// Roots: a pair for each time that the rules changed, the first for the first. Node 0 is none.
+const MOST_ROOTS: usize = 1024;
+
+/// How much larger than its contents a map of the table is made, for modules that are loaded later: this many times,
+/// and this many entries.
+const SPARE_SHARE: f64 = 0.25;
+const SPARE: u32 = 1 << 16;
+
+/// Walks that did not go as they should, since the object was loaded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UnwindLosses {
+    /// Ended at an address without a rule, or with one that can't be followed.
+    pub lost: u64,
+    /// Counted at a frame before their end, because no node was left.
+    pub full: u64,
+    /// Walked while modules came or went, so that rules may have been others'.
+    pub stale: u64,
+}
+
+/// A stack that was counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedStack {
+    /// Its leaf, to be asked for its addresses.
+    pub leaf: u32,
+    /// How often it was counted.
+    pub count: u64,
+    /// How many of these went on where no node was left.
+    pub cut: u64,
+}
+
+/// The filled maps of a loaded object.
+#[derive(Debug)]
+pub struct Unwinder {
+    state: MmapMut,
+    nodes: MmapMut,
+    places: MmapMut,
+    blocks: MmapMut,
+    rules: MmapMut,
+    ranges: MmapMut,
+    /// How often the rules were written.
+    written: usize,
+}
+
+impl Unwinder {
+    /// The maps of `unwind.bpf.h`.
+    pub const MAPS: [&'static str; 7] = [
+        "unwind_nodes",
+        "unwind_children",
+        "unwind_states",
+        "unwind_places",
+        "unwind_blocks",
+        "unwind_rules",
+        "unwind_ranges",
+    ];
+
+    /// Makes the maps of an open object as large as the rules need.
+    ///
+    /// # Errors
+    ///
+    /// Where the object does not include `unwind.bpf.h`.
+    pub fn size(object: &mut OpenObject, rules: &RuleTable) -> Result<()> {
+        let roomy = |entries: usize| entries as u32 + (entries as f64 * SPARE_SHARE) as u32 + SPARE;
+        let sizes = [
+            ("unwind_places", roomy(rules.places.len())),
+            ("unwind_blocks", roomy(rules.blocks.len())),
+        ];
+        for (name, entries) in sizes {
+            let map = object.maps_mut().find(|map| map.name() == name);
+            let mut map = map.ok_or_else(|| lacks("the object", &format!("map {name}")))?;
+            map.set_max_entries(entries)
+                .map_err(map_failed(name, "sizing it"))?;
+        }
+        Ok(())
+    }
+
+    /// Fills the maps of a loaded object.
+    ///
+    /// # Errors
+    ///
+    /// Where the object does not include `unwind.bpf.h`, or the rules are more than it has room for.
+    pub fn fill(object: &Object, rules: &RuleTable) -> Result<Self> {
+        let mapped = |name: &'static str| {
+            let map = object.maps().find(|map: &Map<'_>| map.name() == name);
+            let map = map.ok_or_else(|| lacks("the object", &format!("map {name}")))?;
+            mapping::map(&map, name)
+        };
+        let mut unwinder = Unwinder {
+            state: mapped("unwind_states")?,
+            nodes: mapped("unwind_nodes")?,
+            places: mapped("unwind_places")?,
+            blocks: mapped("unwind_blocks")?,
+            rules: mapped("unwind_rules")?,
+            ranges: mapped("unwind_ranges")?,
+            written: 0,
+        };
+        unwinder.clear();
+        unwinder.write(rules, 0)?;
+        Ok(unwinder)
+    }
+
+    /// Forgets all stacks. No program may run meanwhile.
+    fn clear(&mut self) {
+        // An address that no memory has: what `next` names where nothing came yet must equal none.
+        let cookie = random() | 1 << 63;
+        let none = unwind_node {
+            ip: cookie,
+            ..unwind_node::default()
+        };
+        self.put_node(0, &none);
+        let state = unwind_state {
+            used: MOST_ROOTS as u64,
+            ..unwind_state::default()
+        };
+        put(&mut self.state, 0, &state);
+    }
+
+    /// Puts other rules in the place of those that were: modules came or went. Stacks from now on are counted in a
+    /// tree apart, whose nodes know the new rules. `changes` is what [`changes`](Self::changes) said before the rules were
+    /// read.
+    ///
+    /// # Errors
+    ///
+    /// Where there is no room for the rules, or they were written too often.
+    pub fn write(&mut self, rules: &RuleTable, changes: u32) -> Result<()> {
+        let [frame_root, regs_root] = [1, 2].map(|root| 2 * self.written + root);
+        if regs_root >= MOST_ROOTS {
+            return Err(crate::Error::Refused(
+                "modules came and went too often; start again".to_owned(),
+            ));
+        }
+        let fits = |map: &MmapMut, bytes: usize| bytes <= map.len();
+        let fit = fits(&self.places, rules.places.len() * 8)
+            && fits(&self.blocks, rules.blocks.len() * 8)
+            && fits(&self.rules, rules.rules.len() * 8)
+            && fits(&self.ranges, rules.ranges.len() * 16);
+        if !fit {
+            return Err(crate::Error::Refused(
+                "modules that were loaded have more unwind tables than there is room for; start again".to_owned(),
+            ));
+        }
+        write_all(&mut self.places, &rules.places);
+        write_all(&mut self.blocks, &rules.blocks);
+        write_all(&mut self.rules, &rules.rules);
+        write_all(&mut self.ranges, &rules.ranges);
+        self.put_node(
+            frame_root,
+            &unwind_node {
+                step: 8,
+                bp_place: BP_KEPT,
+                ..root(Rule::ABOVE_FRAME)
+            },
+        );
+        self.put_node(regs_root, &root(Rule::REGISTERS));
+        let mut state = self.state();
+        state.base = rules.base;
+        state.generated = rules.generated;
+        state.ranges = rules.ranges.len() as u32;
+        state.frame_root = (frame_root * NODE_BYTES) as u32;
+        state.regs_root = (regs_root * NODE_BYTES) as u32;
+        state.known = changes;
+        // Only what user space owns: programs count behind it meanwhile.
+        let owned = std::mem::offset_of!(unwind_state, used);
+        let bytes = bytes_of(&state)[..owned].to_vec();
+        self.state[..owned].copy_from_slice(&bytes);
+        self.written += 1;
+        Ok(())
+    }
+
+    /// Walks that did not go as they should.
+    pub fn losses(&self) -> UnwindLosses {
+        let state = self.state();
+        UnwindLosses {
+            lost: state.lost,
+            full: state.full,
+            stale: state.stale,
+        }
+    }
+
+    /// How often modules came or went, as programs of the object noted it (`unwind_module_changed()`); `None` where the
+    /// rules are of that time.
+    pub fn changes(&self) -> Option<u32> {
+        let state = self.state();
+        (state.changes != state.known).then_some(state.changes)
+    }
+
+    /// Nodes in use.
+    pub fn nodes_used(&self) -> u64 {
+        self.state()
+            .used
+            .min((self.nodes.len() / NODE_BYTES) as u64)
+    }
+
+    /// Stacks that were counted, in no order.
+    pub fn stacks(&self) -> Vec<CountedStack> {
+        let leaves = 0..self.nodes_used() as usize;
+        let counted = leaves.filter_map(|index| {
+            let node = self.node(index);
+            (node.count > 0).then_some(CountedStack {
+                leaf: (index * NODE_BYTES) as u32,
+                count: node.count,
+                cut: node.cut,
+            })
+        });
+        counted.collect()
+    }
+
+    /// The addresses of a stack, the innermost first.
+    pub fn addresses(&self, leaf: u32) -> Vec<u64> {
+        self.path(leaf).0
+    }
+
+    /// How often the rules had been written anew when a stack was taken.
+    pub fn generation(&self, leaf: u32) -> usize {
+        self.path(leaf).1
+    }
+
+    /// How often the rules were written anew.
+    pub fn writings(&self) -> usize {
+        self.written.saturating_sub(1)
+    }
+
+    /// The addresses of a leaf, and the generation of its root.
+    fn path(&self, leaf: u32) -> (Vec<u64>, usize) {
+        let mut addresses = Vec::new();
+        let mut index = leaf as usize / NODE_BYTES;
+        // Roots have no address. Parents have smaller numbers, so it ends.
+        while index >= MOST_ROOTS && index < self.nodes.len() / NODE_BYTES {
+            let node = self.node(index);
+            addresses.push(node.ip);
+            let parent = node.parent as usize / NODE_BYTES;
+            if parent >= index {
+                break;
+            }
+            index = parent;
+        }
+        addresses.reverse();
+        (addresses, index.saturating_sub(1) / 2)
+    }
+
+    /// How often the stack of a leaf was counted.
+    pub fn count(&self, leaf: u32) -> u64 {
+        self.node(leaf as usize / NODE_BYTES).count
+    }
+
+    fn node(&self, index: usize) -> unwind_node {
+        fetch(&self.nodes, index * NODE_BYTES)
+    }
+
+    fn put_node(&mut self, index: usize, node: &unwind_node) {
+        put(&mut self.nodes, index * NODE_BYTES, node);
+    }
+
+    fn state(&self) -> unwind_state {
+        fetch(&self.state, 0)
+    }
+}
+
+/// A root whose children are found by that rule.
+fn root(rule: Rule) -> unwind_node {
+    let mut node = unwind_node {
+        bp_place: BP_KEPT,
+        ..unwind_node::default()
+    };
+    if let Some(read) = read(&rule.word().to_le_bytes()) {
+        node.rule = read;
+    }
+    node
+}
+
+/// Entries of an array from the first on.
+fn write_all<T: Plain>(map: &mut MmapMut, values: &[T]) {
+    let stride = size_of::<T>().next_multiple_of(8);
+    for (entry, value) in map.chunks_exact_mut(stride).zip(values) {
+        entry[..size_of::<T>()].copy_from_slice(bytes_of(value));
+    }
+}
+
+fn put<T: Plain>(map: &mut MmapMut, offset: usize, value: &T) {
+    if let Some(bytes) = map.get_mut(offset..offset + size_of::<T>()) {
+        bytes.copy_from_slice(bytes_of(value));
+    }
+}
+
+/// Reads what programs write meanwhile: word by word, so each word is one that was there.
+fn fetch<T: Plain + Default>(map: &MmapMut, offset: usize) -> T {
+    let Some(bytes) = map.get(offset..offset + size_of::<T>()) else {
+        return T::default();
+    };
+    let words: Vec<u8> = (bytes.chunks_exact(8))
+        .flat_map(|word| {
+            // SAFETY: a valid, aligned word of the mapping (its offsets and sizes are multiples of 8); the kernel's
+            // programs write to it, so it is read once and not kept.
+            unsafe { ptr::read_volatile(word.as_ptr().cast::<u64>()) }.to_ne_bytes()
+        })
+        .collect();
+    read(&words).unwrap_or_default()
+}
+
+/// A number that nothing in the kernel can guess.
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    let read = std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| std::io::Read::read_exact(&mut file, &mut bytes));
+    match read {
+        Ok(()) => u64::from_ne_bytes(bytes),
+        Err(_) => std::process::id().into(),
+    }
+}

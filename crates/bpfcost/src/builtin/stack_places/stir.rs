@@ -1,0 +1,180 @@
+//! Keeps the kernel busy in many ways at once: the network on the loopback, files, pipes, processes, signals, memory
+//! and timers. Threads wait until they are asked, and each does little at a time.
+
+use std::{
+    fs::File,
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket},
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use bpfcost_bpf::CpuPin;
+
+/// How long a thread sleeps between two rounds of its work.
+const PAUSE: Duration = Duration::from_micros(300);
+/// How often a thread looks whether it is asked, while it is not.
+const IDLE: Duration = Duration::from_millis(2);
+/// Bytes of a file, and of memory that is touched.
+const BYTES: usize = 1 << 18;
+
+/// Threads that keep the kernel busy while they are asked to. Dropping it ends them.
+#[derive(Debug)]
+pub(super) struct Stir {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    asked: AtomicBool,
+    ended: AtomicBool,
+}
+
+/// While it lives, the threads work.
+pub(super) struct Stirring<'a>(&'a Shared);
+
+impl Drop for Stirring<'_> {
+    fn drop(&mut self) {
+        self.0.asked.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Stir {
+    /// Starts threads on these CPUs in turn.
+    pub(super) fn start(cpus: &[u32]) -> Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let works: [Box<dyn FnMut() -> Result<()> + Send>; 5] = [
+            Box::new(network()?),
+            Box::new(pipe()?),
+            Box::new(file()?),
+            Box::new(process),
+            Box::new(memory),
+        ];
+        let threads = works.into_iter().zip(cpus.iter().cycle());
+        let start = |(mut work, &cpu): (Box<dyn FnMut() -> Result<()> + Send>, &u32)| {
+            let shared = Arc::clone(&shared);
+            let run = move || {
+                let _pinned = CpuPin::to(cpu);
+                while !shared.ended.load(Ordering::Relaxed) {
+                    if !shared.asked.load(Ordering::Relaxed) {
+                        thread::sleep(IDLE);
+                    } else if work().is_ok() {
+                        thread::sleep(PAUSE);
+                    } else {
+                        // Others go on; a place that nothing comes by makes its trial invalid.
+                        break;
+                    }
+                }
+            };
+            thread::Builder::new()
+                .spawn(run)
+                .context("cannot start a thread")
+        };
+        let threads = threads.map(start).collect::<Result<_>>()?;
+        Ok(Stir { shared, threads })
+    }
+
+    /// Has them work.
+    pub(super) fn on(&self) -> Stirring<'_> {
+        self.shared.asked.store(true, Ordering::Relaxed);
+        Stirring(&self.shared)
+    }
+}
+
+impl Drop for Stir {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// New connections with bytes both ways, and datagrams.
+fn network() -> Result<impl FnMut() -> Result<()> + Send> {
+    let listener =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot listen on 127.0.0.1")?;
+    let udp = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).context("cannot bind to 127.0.0.1")?;
+    let (tcp, datagrams) = (listener.local_addr()?, udp.local_addr()?);
+    Ok(move || {
+        let mut client = TcpStream::connect(tcp)?;
+        let (mut server, _) = listener.accept()?;
+        for _ in 0..4 {
+            client.write_all(&[1; 512])?;
+            server.read_exact(&mut [0; 512])?;
+            server.write_all(&[2; 64])?;
+            client.read_exact(&mut [0; 64])?;
+            udp.send_to(&[3; 32], datagrams)?;
+            udp.recv(&mut [0; 32])?;
+        }
+        Ok(())
+    })
+}
+
+/// A byte to another thread and back, so that both sleep and wake.
+fn pipe() -> Result<impl FnMut() -> Result<()> + Send> {
+    let (mut far_in, mut near_out) = std::io::pipe()?;
+    let (mut near_in, mut far_out) = std::io::pipe()?;
+    thread::Builder::new().spawn(move || {
+        let mut byte = [0];
+        // Ends when the other side is dropped.
+        while far_in.read_exact(&mut byte).is_ok() && far_out.write_all(&byte).is_ok() {}
+    })?;
+    Ok(move || {
+        near_out.write_all(&[1])?;
+        near_in.read_exact(&mut [0])?;
+        Ok(())
+    })
+}
+
+/// A file written to the disk.
+fn file() -> Result<impl FnMut() -> Result<()> + Send> {
+    // Below the current folder: the system's for temporary files may be in memory.
+    let place = |folder: &std::path::Path| tempfile::tempfile_in(folder);
+    let mut file: File = place(std::path::Path::new("/var/tmp"))
+        .or_else(|_| place(&std::env::temp_dir()))
+        .context("cannot make a temporary file")?;
+    let mut round = 0u64;
+    Ok(move || {
+        use std::io::Seek as _;
+        round += 1;
+        file.seek(std::io::SeekFrom::Start(0))?;
+        file.write_all(&vec![round as u8; BYTES / 8])?;
+        file.sync_data()?;
+        Ok(())
+    })
+}
+
+/// A process that ends, and one that is killed.
+fn process() -> Result<()> {
+    let quiet = |program: &str| {
+        let mut command = Command::new(program);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command
+    };
+    quiet("true").status()?;
+    let mut sleeping = quiet("sleep").arg("1").spawn()?;
+    sleeping.kill()?;
+    sleeping.wait()?;
+    Ok(())
+}
+
+/// Memory that is new, touched, and given back.
+fn memory() -> Result<()> {
+    let mut pages = vec![0u8; BYTES];
+    for page in pages.chunks_mut(4096) {
+        page[0] = 1;
+    }
+    drop(std::hint::black_box(pages));
+    Ok(())
+}
