@@ -670,8 +670,6 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 		return 0;
 	if (most > UNWIND_DEPTH)
 		most = UNWIND_DEPTH;
-	/* Else the compiler compares twice in each turn. */
-	asm volatile("" : "+r"(most));
 	/* Known values would be walked as if they mattered. */
 	regs = state->zero;
 	if (!from_regs)
@@ -680,6 +678,10 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 	for (; i < most; i++) {
 		__u32 bytes;
 
+		/* Kernels before 6.8 see the end of a loop only where it is a constant. */
+		asm volatile("" : "+r"(i));
+		if (i >= UNWIND_DEPTH)
+			break;
 		slot += node->step;
 		if (!from_regs || i)
 			ip = unwind_load(slot);
