@@ -34,3 +34,6 @@ pub use symbols::{KernelSymbols, SymbolRef};
 pub use table::RuleTable;
 pub use truth::{StackDifference, StackTruth, Timed, TruthCounts};
 pub use unwinder::{CountedStack, UnwindLosses, Unwinder};
+
+#[cfg(test)]
+mod tests;

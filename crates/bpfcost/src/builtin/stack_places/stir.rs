@@ -8,10 +8,10 @@ use std::{
     process::{Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
@@ -19,8 +19,10 @@ use bpfcost_bpf::CpuPin;
 
 /// How long a thread sleeps between two rounds of its work.
 const PAUSE: Duration = Duration::from_micros(300);
-/// How often a thread looks whether it is asked, while it is not.
+/// How often a thread looks whether it is asked, while it is not; and how often, whether the others are done.
 const IDLE: Duration = Duration::from_millis(2);
+/// How long is waited for them at most.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a file, and of memory that is touched.
 const BYTES: usize = 1 << 18;
 
@@ -35,14 +37,22 @@ pub(super) struct Stir {
 struct Shared {
     asked: AtomicBool,
     ended: AtomicBool,
+    /// Threads in the middle of their work.
+    working: AtomicUsize,
 }
 
 /// While it lives, the threads work.
 pub(super) struct Stirring<'a>(&'a Shared);
 
+/// Waits until all work is done: a process that is being started has a copy of each descriptor, and keeps attached what
+/// is detached meanwhile.
 impl Drop for Stirring<'_> {
     fn drop(&mut self) {
-        self.0.asked.store(false, Ordering::Relaxed);
+        self.0.asked.store(false, Ordering::SeqCst);
+        let begun = Instant::now();
+        while self.0.working.load(Ordering::SeqCst) > 0 && begun.elapsed() < PATIENCE {
+            thread::sleep(IDLE);
+        }
     }
 }
 
@@ -63,14 +73,15 @@ impl Stir {
             let run = move || {
                 let _pinned = CpuPin::to(cpu);
                 while !shared.ended.load(Ordering::Relaxed) {
-                    if !shared.asked.load(Ordering::Relaxed) {
-                        thread::sleep(IDLE);
-                    } else if work().is_ok() {
-                        thread::sleep(PAUSE);
-                    } else {
+                    shared.working.fetch_add(1, Ordering::SeqCst);
+                    let asked = shared.asked.load(Ordering::SeqCst);
+                    let done = !asked || work().is_ok();
+                    shared.working.fetch_sub(1, Ordering::SeqCst);
+                    if !done {
                         // Others go on; a place that nothing comes by makes its trial invalid.
                         break;
                     }
+                    thread::sleep(if asked { PAUSE } else { IDLE });
                 }
             };
             thread::Builder::new()
