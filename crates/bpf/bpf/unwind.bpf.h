@@ -660,30 +660,21 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 	struct unwind_all_nodes *nodes = unwind_tree();
 	struct unwind_state *state = unwind_state();
 	struct unwind_node *node, *child;
-	struct unwind_at at;
-	__u32 end = UNWIND_DEEP;
-	/* 64 bits wide: kernels before 6.8 forget the bounds of narrower ones that are spilled. */
-	__u64 i = 0, most = depth;
-	__u64 regs;
+	/* What the loop seldom needs stays in memory: registers are short. */
+	struct unwind_at at = { .bp = bp };
+	__u64 turn, taken = 0;
 
 	if (!nodes || !state)
 		return 0;
-	if (most > UNWIND_DEPTH)
-		most = UNWIND_DEPTH;
-	/* Known values would be walked as if they mattered. */
-	regs = state->zero;
-	if (!from_regs)
-		bp = state->zero;
+	if (depth > UNWIND_DEPTH)
+		depth = UNWIND_DEPTH;
 	node = unwind_node(nodes, from_regs ? state->regs_root : state->frame_root);
-	for (; i < most; i++) {
+	/* To a constant: Linux before 6.8 does not see the end of a loop otherwise. */
+	for (turn = UNWIND_DEPTH - depth; turn < UNWIND_DEPTH; turn++, taken++) {
 		__u32 bytes;
 
-		/* Kernels before 6.8 see the end of a loop only where it is a constant. */
-		asm volatile("" : "+r"(i));
-		if (i >= UNWIND_DEPTH)
-			break;
 		slot += node->step;
-		if (!from_regs || i)
+		if (!from_regs || taken)
 			ip = unwind_load(slot);
 		child = unwind_node(nodes, node->next);
 		if (child->ip == ip)
@@ -692,12 +683,12 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 			__u64 sp = slot + 8 + node->rule.sp_offset;
 
 			if (unwind_load(sp + UNWIND_REGS_CS) & 3) {
-				end = UNWIND_WHOLE;
+				at.end = UNWIND_WHOLE;
 				break;
 			}
 		} else if (node->turn) {
 			__u64 kept = node->bp_place == UNWIND_BP_KEPT ?
-					     bp :
+					     at.bp :
 					     unwind_load(slot + node->bp_place);
 			__u64 to = node->turn == UNWIND_TURN_BP ? kept : unwind_load(slot + 8);
 
@@ -706,54 +697,46 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 			child = unwind_node(nodes, node->next_turn);
 			if (child->ip == ip && (to > slot || node->turn == UNWIND_TURN_SP)) {
 				slot = to;
-				bp = kept;
+				at.bp = kept;
 				goto next;
 			}
 		}
-		__builtin_memset(&at, 0, sizeof(at));
 		at.slot = slot;
 		at.ip = ip;
-		at.bp = bp;
-		at.regs = regs;
 		at.node = (void *)node - (void *)nodes;
 		bytes = unwind_turn(&at);
-		if (!bytes) {
-			end = at.end;
+		if (!bytes)
 			break;
-		}
 		slot = at.slot;
 		ip = at.ip;
-		bp = at.bp;
-		regs = at.regs;
 		child = unwind_node(nodes, bytes);
 next:
 		node = child;
 		if (stack)
-			stack->ip[i] = ip;
+			stack->ip[taken] = ip;
 	}
-	if (stack && end == UNWIND_FULL) {
+	if (stack && at.end == UNWIND_FULL) {
 		/* The frame that has no node is at `at`, with its rule. */
-		for (; i < most; i++) {
-			stack->ip[i & (UNWIND_DEPTH - 1)] = at.ip;
-			end = unwind_step(&at);
-			if (end) {
-				i++;
+		for (; turn < UNWIND_DEPTH; turn++) {
+			stack->ip[taken & (UNWIND_DEPTH - 1)] = at.ip;
+			taken++;
+			at.end = unwind_step(&at);
+			if (at.end)
 				break;
-			}
 		}
 	}
 	if (stack) {
-		stack->depth = i;
-		stack->end = end;
+		stack->depth = taken;
+		stack->end = at.end;
 	}
-	if (end == UNWIND_LOST || end == UNWIND_FULL || state->changes != state->known)
-		unwind_note(state, end);
+	if (at.end == UNWIND_LOST || at.end == UNWIND_FULL || state->changes != state->known)
+		unwind_note(state, at.end);
 	if (!stack) {
 		__sync_fetch_and_add(&node->count, 1);
-		if (end == UNWIND_FULL)
+		if (at.end == UNWIND_FULL)
 			__sync_fetch_and_add(&node->cut, 1);
 	}
-	return (__u64)end << 32 | (__u32)((void *)node - (void *)nodes);
+	return (__u64)at.end << 32 | (__u32)((void *)node - (void *)nodes);
 }
 
 /*

@@ -19,4 +19,5 @@ mod lacking;
 mod measures;
 mod planted;
 mod require;
+mod stack;
 mod visit;
