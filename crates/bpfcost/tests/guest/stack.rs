@@ -79,7 +79,7 @@ fn a_stack_on_linux_6_12_costs_a_tenth_of_the_helper() {
 #[test]
 fn a_stack_on_linux_6_1_costs_less_than_a_third() {
     if require::version("6.1", "bookworm") {
-        costs_less("6.1", 0.3, 0.3);
+        costs_less("6.1", 0.3, 0.33);
     }
 }
 
