@@ -1,6 +1,6 @@
 //! `stack-places`: what does a stack cost where events really are, and is the walk's stack the helper's there? Thirty
 //! tracepoints and more: system calls, hard and soft interrupts, idle CPUs, kernel threads, page faults, block devices
-//! and the network, while this process keeps the kernel busy ([`stir`]).
+//! and the network, while this process keeps the kernel busy (`stir.rs`).
 //!
 //! At each event a program takes the stack twice, by `unwind.bpf.h` and by `bpf_get_stack`, times one of them, and
 //! compares: a case is invalid if one address of one stack differs. (Addresses of generated code that the kernel does not
