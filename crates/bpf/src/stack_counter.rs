@@ -42,6 +42,9 @@ pub const DEEPEST: u32 = 127;
 /// Records that are read at once at most. A reader that goes on while records come may never end.
 const RECORDS_AT_ONCE: usize = 1 << 16;
 
+/// Leaves whose addresses are kept at most, so that a frequent stack is read once.
+const PATHS_KEPT: usize = 1 << 14;
+
 /// Tracepoints at which modules come and go.
 const MODULES: [(&str, &str); 2] = [
     ("on_module_load", "module_load"),
@@ -87,7 +90,7 @@ pub struct StackReport {
     /// The command's name.
     pub command: String,
     /// The stack, the innermost first.
-    pub addresses: Vec<u64>,
+    pub addresses: Rc<[u64]>,
     /// How often the rules had been written anew.
     pub generation: usize,
     /// Where the addresses end.
@@ -151,7 +154,9 @@ pub struct StackCounter {
     ring: RingBuffer<'static>,
     unwinder: Option<Unwinder>,
     /// Whole stacks that had no room in the tree: how often each came, by addresses and generation.
-    whole: HashMap<(Vec<u64>, usize), u64>,
+    whole: HashMap<(Rc<[u64]>, usize), u64>,
+    /// Addresses and generations of leaves that were reported lately.
+    paths: HashMap<u32, (Rc<[u64]>, usize)>,
     /// What was missed until the programs were detached.
     missed: Option<Option<u64>>,
     skeleton: OwnedSkeleton<StackCounterSkel<'static>>,
@@ -254,6 +259,7 @@ impl StackCounter {
             ring,
             unwinder: unwinder.transpose()?,
             whole: HashMap::new(),
+            paths: HashMap::new(),
             missed: None,
             skeleton,
         };
@@ -318,12 +324,22 @@ impl StackCounter {
         })
     }
 
-    fn report(&self, event: &stack_counter_event, whole: Vec<u64>) -> StackReport {
+    fn report(&mut self, event: &stack_counter_event, whole: Vec<u64>) -> StackReport {
         let (leaf, end) = (event.leaf as u32, (event.leaf >> 32) as u32);
         let of_tree = self.unwinder.as_ref().filter(|_| leaf != 0);
+        if self.paths.len() > PATHS_KEPT {
+            self.paths.clear();
+        }
         let (addresses, generation) = match of_tree {
-            Some(unwinder) => (unwinder.addresses(leaf), unwinder.generation(leaf)),
-            None => (whole, self.unwinder.as_ref().map_or(0, Unwinder::writings)),
+            Some(unwinder) => {
+                let path = self.paths.entry(leaf);
+                path.or_insert_with(|| (unwinder.addresses(leaf).into(), unwinder.generation(leaf)))
+                    .clone()
+            }
+            None => {
+                let generation = self.unwinder.as_ref().map_or(0, Unwinder::writings);
+                (whole.into(), generation)
+            }
         };
         let command = event.comm.iter().map(|byte| *byte as u8);
         let command: Vec<u8> = command.take_while(|byte| *byte != 0).collect();
@@ -445,7 +461,7 @@ impl StackCounter {
             .whole
             .iter()
             .map(|((addresses, generation), count)| StackCount {
-                addresses: addresses.clone(),
+                addresses: addresses.to_vec(),
                 count: *count,
                 generation: *generation,
             });

@@ -86,7 +86,7 @@ fn system_calls(mode: StackMode, free: u32, blocks: usize, depth: u32) -> Outcom
         }
         for report in reports {
             assert_eq!(report.command, "dd");
-            *stacks.entry(report.addresses).or_default() += 1;
+            *stacks.entry(report.addresses.to_vec()).or_default() += 1;
         }
     }
     // In the other modes, records are counted among the stacks.

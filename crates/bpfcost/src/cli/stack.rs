@@ -1,9 +1,11 @@
 //! `bpfcost stack`: kernel stacks of events of the running system.
 
 use std::{
+    collections::HashMap,
     fs,
     io::{self, BufWriter, ErrorKind, IsTerminal as _, Stdout, Write as _, stderr, stdout},
     path::{Path, PathBuf},
+    rc::Rc,
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
@@ -176,6 +178,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let mut watch = Watch {
         begun_ns: monotonic_ns(),
         symbols: history,
+        texts: HashMap::new(),
         reader_left: false,
     };
     let mut turn = Instant::now();
@@ -316,10 +319,15 @@ fn is_special(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|there| !there.is_file())
 }
 
-/// Shows events as they come.
+/// Stacks that are kept as text at most.
+const TEXTS_KEPT: usize = 1 << 12;
+
+/// Shows events as they happen.
 struct Watch {
     begun_ns: u64,
     symbols: SymbolHistory,
+    /// Stacks as text, so that a frequent one is written once.
+    texts: HashMap<(Rc<[u64]>, usize), String>,
     /// Nobody reads the answer any more (`| head -1`).
     reader_left: bool,
 }
@@ -329,10 +337,17 @@ impl Watch {
         if reports.is_empty() || self.reader_left {
             return Ok(());
         }
-        let lines = reports
-            .iter()
-            .map(|report| stack::event(report, &self.symbols, self.begun_ns));
-        let lines: String = lines.collect();
+        let mut lines = String::new();
+        for report in reports {
+            lines.push_str(&stack::event(report, self.begun_ns));
+            if self.texts.len() > TEXTS_KEPT {
+                self.texts.clear();
+            }
+            let key = (Rc::clone(&report.addresses), report.generation);
+            let text = self.texts.entry(key);
+            lines.push_str(text.or_insert_with(|| stack::frames(report, &self.symbols)));
+            lines.push_str(stack::end(report));
+        }
         self.reader_left = !heard(format_args!("{lines}"))?;
         Ok(())
     }

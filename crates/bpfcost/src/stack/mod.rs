@@ -8,4 +8,4 @@ mod text;
 
 pub use profile::{Frame, Profile, ProfileInput, ProfiledStack};
 pub use symbols::SymbolHistory;
-pub use text::{event, summary, table};
+pub use text::{end, event, frames, summary, table};

@@ -7,23 +7,29 @@ use bpfcost_bpf::stack_counter::{StackEnd, StackReport};
 use super::{Profile, SymbolHistory};
 use crate::report::number;
 
-/// One event as lines: when, where and in which process, and the stack.
-pub fn event(report: &StackReport, symbols: &SymbolHistory, begun_ns: u64) -> String {
+/// The line above an event's stack: when, where and in which process.
+pub fn event(report: &StackReport, begun_ns: u64) -> String {
     let seconds = report.ns.saturating_sub(begun_ns) as f64 / 1e9;
-    let mut text = format!(
+    format!(
         "{seconds:11.6}  CPU {:<3} {} {}/{}\n",
         report.cpu, report.command, report.process, report.thread
-    );
-    for address in &report.addresses {
-        let frame = symbols.frame(*address, report.generation);
-        let _ = writeln!(text, "    {frame}");
-    }
-    text.push_str(match report.end {
+    )
+}
+
+/// An event's stack as lines.
+pub fn frames(report: &StackReport, symbols: &SymbolHistory) -> String {
+    let frame = |address: &u64| symbols.frame(*address, report.generation);
+    let frames = report.addresses.iter().map(frame);
+    frames.map(|frame| format!("    {frame}\n")).collect()
+}
+
+/// The line below an event's stack, where it may go on.
+pub fn end(report: &StackReport) -> &'static str {
+    match report.end {
         StackEnd::Whole => "",
         StackEnd::Deep => "    … (--depth)\n",
         StackEnd::Lost => "    … (no unwind rule leads on)\n",
-    });
-    text
+    }
 }
 
 /// The most frequent stacks, and what became of all events.
