@@ -3,8 +3,9 @@
  * stack_counter: the kernel stacks of events of a running system, counted in the kernel or reported one by one. The
  * programs of `bpfcost stack`.
  *
- * Every event is accounted for: it is left out by a filter, or its stack is counted, or reported, or lost, and the sum
- * is the number of events. Where the tree of contexts is full, whole stacks go into the ring buffer instead.
+ * Every event that passes the filter is accounted for: its stack is counted in the kernel, or reported in the ring
+ * buffer, or lost, and events = counted + reported + lost. Where the tree of contexts is full, whole stacks go into the
+ * ring buffer instead.
  */
 #include <linux/bpf.h>
 #include <linux/ptrace.h>
@@ -21,8 +22,8 @@ char _license[] SEC("license") = "Dual BSD/GPL";
 
 struct stack_counter_counts {
 	__u64 events; /* that passed the filter */
-	__u64 counted; /* whole, or as deep as was asked for */
-	__u64 reported; /* records in the ring buffer */
+	__u64 counted; /* in the kernel */
+	__u64 reported; /* records in the ring buffer: each event of mode "events", and what the tree had no room for */
 	__u64 lost; /* neither */
 };
 
@@ -43,9 +44,10 @@ struct {
 	__type(value, struct stack_counter_counts);
 } counts SEC(".maps");
 
+/* 8 MB: some 7,700 stacks with their addresses, or 150,000 events without. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 24);
+	__uint(max_entries, 1 << 23);
 } reports SEC(".maps");
 
 struct {
@@ -65,14 +67,28 @@ struct {
 struct stack_counter_event head; /* unused here; gives user space the layout of a record's head */
 const volatile __u32 mode; /* of enum stack_counter_mode */
 const volatile __u32 depth; /* addresses of a stack, at most */
-const volatile __u32 process; /* whose events alone, in the kernel's numbering; 0: everyone's */
+const volatile __u32 process; /* whose events alone; 0: everyone's */
 const volatile __u32 own; /* whose events never: the reader's */
+/* The process namespace that the two are numbered in; 0: the machine's own. */
+const volatile __u64 namespace_device;
+const volatile __u64 namespace_inode;
 const volatile char comm[STACK_COUNTER_COMM]; /* whose events alone, by command; empty: everyone's */
+
+/* The running process in the reader's numbering; 0 where it has no number there. A function, as it needs a stack. */
+__noinline __u32 process_in_namespace(void)
+{
+	struct bpf_pidns_info in = {};
+
+	if (bpf_get_ns_current_pid_tgid(namespace_device, namespace_inode, &in, sizeof(in)))
+		return 0;
+	return in.tgid;
+}
 
 /* Whether an event is asked for. */
 static __always_inline _Bool passes(void)
 {
-	__u32 current = bpf_get_current_pid_tgid() >> 32;
+	__u32 current = namespace_inode ? process_in_namespace() :
+					  bpf_get_current_pid_tgid() >> 32;
 	char name[STACK_COUNTER_COMM];
 
 	if ((process && current != process) || (own && current == own))
@@ -114,8 +130,9 @@ static __always_inline _Bool report_frames(__u64 ip, __u64 sp, __u64 bp, _Bool f
 		unwind_frames_regs(ip, sp, bp, depth, &frames->stack);
 	else
 		unwind_frames(sp, depth, &frames->stack);
-	describe(&frames->event, 0, frames->stack.depth);
-	bpf_ringbuf_submit(frames, 0);
+	describe(&frames->event, (__u64)frames->stack.end << 32, frames->stack.depth);
+	/* The reader looks regularly: a wake-up would cost more than the record. */
+	bpf_ringbuf_submit(frames, BPF_RB_NO_WAKEUP);
 	return 1;
 }
 
@@ -126,7 +143,7 @@ static __always_inline _Bool report_leaf(__u64 leaf)
 	if (!event)
 		return 0;
 	describe(event, leaf, 0);
-	bpf_ringbuf_submit(event, 0);
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 	return 1;
 }
 
@@ -170,17 +187,13 @@ static __always_inline int take(void *ctx, __u64 ip, __u64 sp, __u64 bp, _Bool f
 		return 0;
 	}
 	leaf = from_regs ? unwind_count_regs(ip, sp, bp, depth) : unwind_count(sp, depth);
-	if (leaf >> 32 == UNWIND_FULL) {
-		if (report_frames(ip, sp, bp, from_regs))
-			__sync_fetch_and_add(&count->reported, 1);
-		else
-			__sync_fetch_and_add(&count->lost, 1);
-		return 0;
-	}
-	if (mode == STACK_COUNTER_EVENTS && !report_leaf(leaf))
-		__sync_fetch_and_add(&count->lost, 1);
-	else
+	if (leaf >> 32 != UNWIND_FULL && mode == STACK_COUNTER_COUNT)
 		__sync_fetch_and_add(&count->counted, 1);
+	else if (leaf >> 32 == UNWIND_FULL ? report_frames(ip, sp, bp, from_regs) :
+					     report_leaf(leaf))
+		__sync_fetch_and_add(&count->reported, 1);
+	else
+		__sync_fetch_and_add(&count->lost, 1);
 	return 0;
 }
 

@@ -15,7 +15,8 @@ enum stack_counter_mode {
 
 /* A record of the ring buffer. */
 struct stack_counter_event {
-	__u64 leaf; /* bytes from the first node, and enum unwind_end in the upper half; 0: addresses follow */
+	/* Bytes from the first node, 0 where addresses follow instead; in the upper half enum unwind_end. */
+	__u64 leaf;
 	__u64 ns; /* of the kernel's monotonic clock */
 	__u32 process;
 	__u32 thread;

@@ -271,7 +271,7 @@ fn wanted(program: &str, watch: L7Scope) -> bool {
 }
 
 /// The process namespace that this program is in, as device and inode; `None` in the machine's own.
-fn namespace() -> Option<(u64, u64)> {
+pub(crate) fn namespace() -> Option<(u64, u64)> {
     let namespace = fs::metadata("/proc/self/ns/pid").ok()?;
     (namespace.st_ino() != FIRST_NAMESPACE).then(|| (namespace.st_dev(), namespace.st_ino()))
 }

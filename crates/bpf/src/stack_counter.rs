@@ -1,20 +1,23 @@
 //! Counts or reports the kernel stacks of events of a running system. `bpf/stack_counter.bpf.c` says how, and what
 //! becomes of each event.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::HashMap, fs, mem, rc::Rc, thread, time::Duration};
 
 use libbpf_rs::{
     Link, MapCore as _, MapFlags, RingBuffer,
     skel::{OpenSkel as _, Skel as _, SkelBuilder as _},
 };
+use rustix::thread::{MembarrierCommand, membarrier};
 
 use crate::{
     attach::{AttachMethod, MethodAttachment, Toolbox},
     error::{Error, Result, map_failed},
     feature::Feature,
-    mapping, maps,
+    l7, lockdown, mapping, maps,
+    mount::MountedFs,
     object::{OwnedSkeleton, choose},
     plain,
+    skel::stack::types::{unwind_node, unwind_state},
     skel::stack_counter::{
         StackCounterSkel, StackCounterSkelBuilder,
         types::{stack_counter_counts, stack_counter_event},
@@ -35,6 +38,12 @@ const ENDED_LOST: u32 = 2;
 
 /// The longest stack that can be asked for.
 pub const DEEPEST: u32 = 127;
+
+/// Records that are read at once at most. A reader that goes on while records come may never end.
+const RECORDS_AT_ONCE: usize = 1 << 16;
+
+/// Leaves whose addresses are kept at most, so that a frequent stack is read once.
+const PATHS_KEPT: usize = 1 << 14;
 
 /// Tracepoints at which modules come and go.
 const MODULES: [(&str, &str); 2] = [
@@ -81,11 +90,22 @@ pub struct StackReport {
     /// The command's name.
     pub command: String,
     /// The stack, the innermost first.
-    pub addresses: Vec<u64>,
+    pub addresses: Rc<[u64]>,
     /// How often the rules had been written anew.
     pub generation: usize,
-    /// Whether the walk ended where the depth or a rule ended it, not the stack.
-    pub is_cut: bool,
+    /// Where the addresses end.
+    pub end: StackEnd,
+}
+
+/// Why a stack has no more addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StackEnd {
+    /// The stack has no more.
+    Whole,
+    /// No more were asked for; there may be some.
+    Deep,
+    /// The unwind rules do not lead on.
+    Lost,
 }
 
 /// A stack that was counted.
@@ -102,11 +122,11 @@ pub struct StackCount {
 /// What became of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StackTotals {
-    /// Events that passed the filter.
+    /// Events that passed the filter: `counted + reported + lost`.
     pub events: u64,
-    /// Stacks that were counted, in full length or as long as was asked for.
+    /// Stacks that were counted in the kernel.
     pub counted: u64,
-    /// Stacks that were reported one by one because the tree was full.
+    /// Stacks that were reported one by one: because that was asked for, or because the tree was full.
     pub reported: u64,
     /// Events whose stacks are not known: no room was left.
     pub lost: u64,
@@ -120,16 +140,25 @@ pub struct StackTotals {
     pub run_ns: u64,
 }
 
+/// A record of the ring buffer: its head, and the addresses behind it.
+type Record = (stack_counter_event, Vec<u64>);
+
 /// Programs that take stacks, attached. Dropping it detaches them.
 pub struct StackCounter {
     held: Vec<(&'static str, MethodAttachment)>,
+    /// Names of the programs that take stacks.
+    programs: Vec<&'static str>,
     _modules: Vec<Link>,
     mode: StackMode,
-    heard: Rc<RefCell<Vec<(stack_counter_event, Vec<u64>)>>>,
+    heard: Rc<RefCell<Vec<Record>>>,
     ring: RingBuffer<'static>,
     unwinder: Option<Unwinder>,
-    /// Whole stacks that had no room in the tree.
-    whole: Vec<StackCount>,
+    /// Whole stacks that had no room in the tree: how often each came, by addresses and generation.
+    whole: HashMap<(Rc<[u64]>, usize), u64>,
+    /// Addresses and generations of leaves that were reported lately.
+    paths: HashMap<u32, (Rc<[u64]>, usize)>,
+    /// What was missed until the programs were detached.
+    missed: Option<Option<u64>>,
     skeleton: OwnedSkeleton<StackCounterSkel<'static>>,
 }
 
@@ -172,6 +201,9 @@ impl StackCounter {
                 chosen.depth = filter.depth.min(DEEPEST);
                 chosen.process = filter.process.unwrap_or(0);
                 chosen.own = std::process::id();
+                if let Some((device, inode)) = l7::namespace() {
+                    (chosen.namespace_device, chosen.namespace_inode) = (device, inode);
+                }
                 let command = filter.command.as_deref().unwrap_or_default();
                 for (place, byte) in chosen.comm.iter_mut().zip(command.bytes().take(COMM - 1)) {
                     *place = byte as _;
@@ -200,6 +232,10 @@ impl StackCounter {
                 {
                     map.set_autocreate(mode == StackMode::Helper)?;
                 }
+                // The helper's stacks are as long as the map has room for.
+                if map.name() == "stack_ids" {
+                    map.set_value_size(filter.depth.min(DEEPEST) * 8)?;
+                }
             }
             if let Some(rules) = rules {
                 sized = Unwinder::size(object, rules);
@@ -216,12 +252,15 @@ impl StackCounter {
         let unwinder = rules.map(|rules| Unwinder::fill(skeleton.object(), rules));
         let mut counter = StackCounter {
             held: Vec::new(),
+            programs: Vec::new(),
             _modules: Vec::new(),
             mode,
             heard,
             ring,
             unwinder: unwinder.transpose()?,
-            whole: Vec::new(),
+            whole: HashMap::new(),
+            paths: HashMap::new(),
+            missed: None,
             skeleton,
         };
         if rules.is_some() {
@@ -233,6 +272,9 @@ impl StackCounter {
             let loaded = counter.skeleton.program(name)?;
             let held = MethodAttachment::attach(*method, &loaded, event, &mut tools)?;
             counter.held.push((name, held));
+            if !counter.programs.contains(&name) {
+                counter.programs.push(name);
+            }
         }
         Ok(counter)
     }
@@ -246,36 +288,58 @@ impl StackCounter {
         MODULES.into_iter().filter_map(attach).collect()
     }
 
-    /// Waits about `patience` for reports, and returns those that came.
+    /// Returns reports that came; waits `patience` where none is there. Not all that are there, where they are very
+    /// many: the next call returns others.
     ///
     /// # Errors
     ///
     /// Where the ring buffer can't be read.
     pub fn poll(&mut self, patience: Duration) -> Result<Vec<StackReport>> {
-        self.ring
-            .poll(patience)
-            .map_err(map_failed("reports", "reading it"))?;
-        let heard: Vec<_> = self.heard.borrow_mut().drain(..).collect();
-        let reports: Vec<StackReport> = heard
+        if self.consume()? == 0 && !patience.is_zero() {
+            thread::sleep(patience);
+            self.consume()?;
+        }
+        let heard = mem::take(&mut *self.heard.borrow_mut());
+        let reports = heard
             .into_iter()
-            .map(|(event, addresses)| self.report(&event, addresses))
-            .collect();
+            .map(|(event, addresses)| self.report(&event, addresses));
+        let reports: Vec<StackReport> = reports.collect();
         if self.mode == StackMode::Events {
             return Ok(reports);
         }
-        // Nobody asked for events: they are whole stacks, to be counted here.
+        // In the other modes they are whole stacks, to be counted here.
         for report in reports {
-            self.count_whole(report);
+            let stack = (report.addresses, report.generation);
+            *self.whole.entry(stack).or_default() += 1;
         }
         Ok(Vec::new())
     }
 
-    fn report(&self, event: &stack_counter_event, whole: Vec<u64>) -> StackReport {
+    /// Reads records. Returns how many.
+    fn consume(&self) -> Result<usize> {
+        let read = self.ring.consume_raw_n(RECORDS_AT_ONCE);
+        usize::try_from(read).map_err(|_negative| {
+            let answer = libbpf_rs::Error::from_raw_os_error(-read);
+            map_failed("reports", "reading it")(answer)
+        })
+    }
+
+    fn report(&mut self, event: &stack_counter_event, whole: Vec<u64>) -> StackReport {
         let (leaf, end) = (event.leaf as u32, (event.leaf >> 32) as u32);
-        let of_tree = self.unwinder.as_ref().filter(|_| event.leaf != 0);
+        let of_tree = self.unwinder.as_ref().filter(|_| leaf != 0);
+        if self.paths.len() > PATHS_KEPT {
+            self.paths.clear();
+        }
         let (addresses, generation) = match of_tree {
-            Some(unwinder) => (unwinder.addresses(leaf), unwinder.generation(leaf)),
-            None => (whole, self.unwinder.as_ref().map_or(0, Unwinder::writings)),
+            Some(unwinder) => {
+                let path = self.paths.entry(leaf);
+                path.or_insert_with(|| (unwinder.addresses(leaf).into(), unwinder.generation(leaf)))
+                    .clone()
+            }
+            None => {
+                let generation = self.unwinder.as_ref().map_or(0, Unwinder::writings);
+                (whole.into(), generation)
+            }
         };
         let command = event.comm.iter().map(|byte| *byte as u8);
         let command: Vec<u8> = command.take_while(|byte| *byte != 0).collect();
@@ -287,43 +351,59 @@ impl StackCounter {
             command: String::from_utf8_lossy(&command).into_owned(),
             addresses,
             generation,
-            is_cut: matches!(end, ENDED_DEEP | ENDED_LOST),
+            end: match end {
+                ENDED_DEEP => StackEnd::Deep,
+                ENDED_LOST => StackEnd::Lost,
+                _ => StackEnd::Whole,
+            },
         }
     }
 
-    fn count_whole(&mut self, report: StackReport) {
-        let same = |one: &&mut StackCount| one.addresses == report.addresses;
-        match self.whole.iter_mut().find(same) {
-            Some(stack) => stack.count += 1,
-            None => self.whole.push(StackCount {
-                addresses: report.addresses,
-                count: 1,
-                generation: report.generation,
-            }),
-        }
-    }
-
-    /// Reads the rules anew where modules came or went. Returns the symbols of now, where it did.
+    /// Reads the rules anew where modules came or went. Returns whether it did.
     ///
     /// # Errors
     ///
     /// Where the rules can't be read, or have no room.
-    pub fn refresh(&mut self) -> Result<Option<KernelSymbols>> {
+    pub fn refresh(&mut self) -> Result<bool> {
         let Some(unwinder) = &mut self.unwinder else {
-            return Ok(None);
+            return Ok(false);
         };
         let Some(changes) = unwinder.changes() else {
-            return Ok(None);
+            return Ok(false);
         };
-        let symbols = KernelSymbols::read()?;
-        unwinder.write(&RuleTable::read(&symbols)?, changes)?;
-        Ok(Some(symbols))
+        unwinder.write(&RuleTable::read(&KernelSymbols::read()?)?, changes)?;
+        Ok(true)
     }
 
-    /// Detaches the programs. Events that were under way are accounted for.
-    pub fn detach(&mut self) {
+    /// Detaches the programs, and waits until those that run have ended: each event is accounted for then.
+    ///
+    /// # Errors
+    ///
+    /// Where what was missed can't be read.
+    pub fn detach(&mut self) -> Result<()> {
+        self.missed = Some(self.read_missed()?);
         self.held.clear();
         self._modules.clear();
+        // Programs run as RCU readers. Where it is refused (nohz_full), closing links and reading maps takes longer than
+        // a program runs.
+        let _ = membarrier(MembarrierCommand::Global);
+        Ok(())
+    }
+
+    fn read_missed(&mut self) -> Result<Option<u64>> {
+        let mut missed = Some(0);
+        for (name, held) in &mut self.held {
+            let one = held.missed(&self.skeleton.program(name)?)?;
+            missed = missed.zip(one).map(|(sum, one)| sum + one);
+        }
+        // Each attachment has counted what its program missed at all of them.
+        for name in &self.programs {
+            let attached = self.held.iter().filter(|(one, _)| one == name).count() as u64;
+            let by_program = RunStats::of(&self.skeleton.program(name)?)?.recursion_misses;
+            let twice = by_program * attached.saturating_sub(1);
+            missed = missed.map(|sum: u64| sum.saturating_sub(twice));
+        }
+        Ok(missed)
     }
 
     /// What became of events, so far.
@@ -338,7 +418,6 @@ impl StackCounter {
                 .as_ref()
                 .map(Unwinder::losses)
                 .unwrap_or_default(),
-            missed: Some(0),
             ..StackTotals::default()
         };
         for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
@@ -348,17 +427,14 @@ impl StackCounter {
             totals.reported += count.reported;
             totals.lost += count.lost;
         }
-        let mut named: Vec<&str> = Vec::new();
-        for (name, held) in &mut self.held {
-            let program = self.skeleton.program(name)?;
-            let missed = held.missed(&program)?;
-            totals.missed = totals.missed.zip(missed).map(|(sum, one)| sum + one);
-            if !named.contains(name) {
-                named.push(name);
-                let stats = RunStats::of(&program)?;
-                totals.runs += stats.run_cnt;
-                totals.run_ns += stats.run_time_ns;
-            }
+        totals.missed = match self.missed {
+            Some(missed) => missed,
+            None => self.read_missed()?,
+        };
+        for name in &self.programs {
+            let stats = RunStats::of(&self.skeleton.program(name)?)?;
+            totals.runs += stats.run_cnt;
+            totals.run_ns += stats.run_time_ns;
         }
         Ok(totals)
     }
@@ -381,7 +457,15 @@ impl StackCounter {
                 generation: unwinder.generation(stack.leaf),
             })
         });
-        Ok(of_tree.chain(self.whole.iter().cloned()).collect())
+        let whole = self
+            .whole
+            .iter()
+            .map(|((addresses, generation), count)| StackCount {
+                addresses: addresses.to_vec(),
+                count: *count,
+                generation: *generation,
+            });
+        Ok(of_tree.chain(whole).collect())
     }
 
     fn stacks_of_helper(&self) -> Result<Vec<StackCount>> {
@@ -405,6 +489,24 @@ impl StackCounter {
         Ok(stacks)
     }
 
+    /// Leaves that many free nodes in the tree. For tests of a full one.
+    ///
+    /// # Errors
+    ///
+    /// Where the map can't be written.
+    #[doc(hidden)]
+    pub fn leave_nodes(&self, free: u32) -> Result<()> {
+        let states = &self.skeleton.maps.unwind_states;
+        let failed = |action| map_failed("unwind_states", action);
+        let key = 0u32.to_ne_bytes();
+        let value = states.lookup(&key, MapFlags::ANY);
+        let value = value.map_err(failed("reading it"))?.unwrap_or_default();
+        let mut state: unwind_state = plain::read(&value).unwrap_or_default();
+        let nodes = u64::from(self.skeleton.maps.unwind_nodes.value_size());
+        state.used = nodes / size_of::<unwind_node>() as u64 - u64::from(free);
+        maps::put(states, "unwind_states", &0u32, &state)
+    }
+
     /// Memory that the kernel accounts for the maps, in bytes.
     pub fn kernel_bytes(&self) -> u64 {
         let maps = self.skeleton.object().maps();
@@ -412,14 +514,30 @@ impl StackCounter {
     }
 }
 
-/// A record's head, and the addresses behind it.
-fn parse(record: &[u8]) -> Option<(stack_counter_event, Vec<u64>)> {
+fn parse(record: &[u8]) -> Option<Record> {
     let head: stack_counter_event = plain::read(record)?;
     // Behind the head, struct unwind_stack: its own depth and end, then addresses.
     let addresses = record.get(size_of::<stack_counter_event>() + 8..);
     let words = addresses.unwrap_or_default().chunks_exact(8);
     let words = words.filter_map(plain::read::<u64>);
     Some((head, words.take(head.depth as usize).collect()))
+}
+
+/// Names of the kernel's tracepoints, as `category:name`; none where tracefs can't be read.
+pub fn tracepoints() -> Vec<String> {
+    let list = MountedFs::new("tracefs").map(|tracefs| {
+        // It is open only here.
+        fs::read_to_string(tracefs.path("available_events")).unwrap_or_default()
+    });
+    list.unwrap_or_default()
+        .lines()
+        .map(str::to_owned)
+        .collect()
+}
+
+/// Whether lockdown forbids reading the kernel's memory, and so its stacks.
+pub fn is_locked_down() -> bool {
+    lockdown::forbids_looking()
 }
 
 fn program(method: AttachMethod) -> std::result::Result<&'static str, Error> {

@@ -1,17 +1,21 @@
 //! `bpfcost stack`: kernel stacks of events of the running system.
 
 use std::{
+    collections::HashMap,
     fs,
-    io::{IsTerminal as _, stderr},
-    path::PathBuf,
+    io::{self, BufWriter, ErrorKind, IsTerminal as _, Stdout, Write as _, stderr, stdout},
+    path::{Path, PathBuf},
+    rc::Rc,
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
-    attach::AttachMethod,
-    stack_counter::{DEEPEST, StackCounter, StackEvent, StackFilter, StackMode},
+    attach::{AttachMethod, Counter},
+    stack_counter::{
+        self, DEEPEST, StackCounter, StackEvent, StackFilter, StackMode, StackReport, StackTotals,
+    },
     stats::StatsOn,
     unwind::{KernelSymbols, RuleTable},
 };
@@ -19,15 +23,17 @@ use clap::ValueEnum;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::{
-    exit::{Exit, lacking, usage},
+    exit::{Exit, lacking, usage, with_advice},
     interrupt,
     output::{heard, note},
     parse,
 };
 use crate::{
     did_you_mean::suggest,
-    experiment::missing,
+    record::{self, FileError},
+    report::number,
     stack::{self, Profile, ProfileInput, SymbolHistory},
+    target::Host,
 };
 
 /// How long a look for reports takes.
@@ -37,16 +43,16 @@ const TURN: Duration = Duration::from_millis(200);
 
 /// Show which kernel stacks lead to a function or tracepoint, and how often
 ///
-/// Stacks are taken by hand: a BPF program walks them by the kernel's own unwind tables (ORC, or frame pointers), at a
-/// tenth of the cost of the kernel's helper, and counts them in the kernel. Every event is accounted for: what is lost,
-/// cut or incomplete is counted and shown, and so is what it costs. Needs root.
+/// A BPF program walks the stack by hand, with the kernel's own unwind tables (ORC, or frame pointers), at a tenth of the
+/// cost of the kernel's helper, and counts distinct stacks in the kernel. Every event is accounted for: stacks that are
+/// lost, cut or incomplete are counted and shown, and so is the cost. Events of bpfcost itself are left out. Needs root.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  bpfcost stack tcp:tcp_probe --duration 5s            the most frequent stacks of a tracepoint
-  bpfcost stack ip_rcv --comm redis-server             of a function, where this command runs
+  bpfcost stack tcp:tcp_probe --duration 5s            the most frequent stacks at a tracepoint
+  bpfcost stack ip_rcv --comm redis-server             at a function, in processes of this name
   bpfcost stack sched:sched_switch --svg switch.svg    a flame graph
-  bpfcost stack block:block_rq_issue --live            each event as it comes")]
+  bpfcost stack block:block_rq_issue --live            each event as it happens")]
 pub(super) struct Args {
     /// Functions of the kernel, or tracepoints (category:name)
     #[arg(required = true, value_name = "SYMBOL|TRACEPOINT")]
@@ -57,16 +63,16 @@ pub(super) struct Args {
     /// Take stacks by the kernel's helper, bpf_get_stackid()
     #[arg(long)]
     helper: bool,
-    /// How to attach; default: what the machine has
+    /// How to attach; default: the first that this machine supports
     #[arg(long, value_enum, value_name = "TYPE")]
     attach: Option<AttachChoice>,
     /// Show the most frequent stacks (the default)
     #[arg(long, group = "shape")]
     count: bool,
-    /// Show each event as it comes, with its process and CPU
+    /// Show each event as it happens, with its process and CPU
     #[arg(long, group = "shape", conflicts_with = "helper")]
     live: bool,
-    /// Print a line for each stack, as flame graphs are made of
+    /// Print one line per distinct stack, the input of flame graph tools
     #[arg(long, group = "shape")]
     folded: bool,
     /// Write a flame graph
@@ -75,16 +81,16 @@ pub(super) struct Args {
     /// Print JSON
     #[arg(long, group = "shape")]
     json: bool,
-    /// How many stacks to show
+    /// How many stacks to print
     #[arg(long, default_value_t = 10, value_name = "N")]
     top: usize,
-    /// The most addresses of a stack
+    /// Addresses per stack, at most
     #[arg(long, default_value_t = DEEPEST, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(DEEPEST)))]
     depth: u32,
-    /// Events of this process alone
+    /// Only events of this process
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
-    /// Events of commands of this name alone, at most 15 bytes
+    /// Only events of processes with this command name (at most 15 bytes)
     #[arg(long, value_name = "NAME", value_parser = command)]
     comm: Option<String>,
     /// End after this time; default: at Ctrl-C
@@ -132,13 +138,8 @@ fn command(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
-    if let Some(pid) = args.pid
-        && !fs::exists(format!("/proc/{pid}")).unwrap_or(true)
-    {
-        return Err(usage(format!(
-            "there is no process {pid}\n  See which there are: ps -e"
-        )));
-    }
+    check(args)?;
+    let ended = interrupt::on_signal()?;
     let symbols = KernelSymbols::read()?;
     let events: Vec<StackEvent> = (args.events.iter())
         .map(|event| event_of(event, args.attach, &symbols))
@@ -152,6 +153,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     let rules = (!args.helper)
         .then(|| RuleTable::read(&symbols))
         .transpose()?;
+    drop(symbols);
     let taken = match &rules {
         None => "by the kernel's helper",
         Some(rules) if rules.is_orc() => "by hand (ORC)",
@@ -167,65 +169,65 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         process: args.pid,
         command: args.comm.clone(),
     };
-    let ended = interrupt::on_signal()?;
+    let history = SymbolHistory::read()?;
     let _stats = StatsOn::start()?;
     let mut counter = StackCounter::start(&events, mode, &filter, rules.as_ref())?;
-    let mut history = SymbolHistory::new(symbols);
-    if mode != StackMode::Helper {
-        // BPF programs, its own among them, have names since they were loaded.
-        history = SymbolHistory::new(KernelSymbols::read()?);
-    }
+    drop(rules);
     let begun = Instant::now();
-    let begun_ns = monotonic_ns();
+    let begun_cpu_s = own_cpu_s();
+    let mut watch = Watch {
+        begun_ns: monotonic_ns(),
+        symbols: history,
+        texts: HashMap::new(),
+        reader_left: false,
+    };
     let mut turn = Instant::now();
+    let mut rules_are_kept = true;
     let shows_progress = stderr().is_terminal() && !args.live;
-    let mut reader_left = false;
-    while !ended.load(Ordering::Relaxed) && !reader_left {
+    while !ended.load(Ordering::Relaxed) && !watch.reader_left {
         let left = args
             .duration
             .map(|time| time.saturating_sub(begun.elapsed()));
         if left.is_some_and(|left| left.is_zero()) {
             break;
         }
-        for report in counter.poll(left.unwrap_or(LOOK).min(LOOK))? {
-            reader_left |= !heard(format_args!(
-                "{}",
-                stack::event(&report, &history, begun_ns)
-            ))?;
+        watch.show(&counter.poll(left.unwrap_or(LOOK).min(LOOK))?)?;
+        if turn.elapsed() < TURN {
+            continue;
         }
-        if turn.elapsed() >= TURN {
-            turn = Instant::now();
-            if let Some(symbols) = counter.refresh()? {
-                history.push(symbols);
+        turn = Instant::now();
+        if rules_are_kept {
+            match counter.refresh() {
+                Ok(true) => watch.symbols.push()?,
+                Ok(false) => {}
+                // Stacks from now on are counted as stale.
+                Err(error) => {
+                    rules_are_kept = false;
+                    note!("note: {error}");
+                }
             }
-            if shows_progress {
-                let events = counter.totals()?.events;
-                eprint!(
-                    "\r{events} events in {:.0} s",
-                    begun.elapsed().as_secs_f64()
-                );
-            }
+        }
+        if shows_progress {
+            let totals = counter.totals()?;
+            progress(&totals, begun.elapsed(), args.duration);
         }
     }
-    let mut totals = counter.totals()?;
+    counter.detach()?;
     let seconds = begun.elapsed().as_secs_f64();
-    let missed = totals.missed;
-    counter.detach();
-    for report in counter.poll(Duration::ZERO)? {
-        heard(format_args!(
-            "{}",
-            stack::event(&report, &history, begun_ns)
-        ))?;
+    // What is left of the last events.
+    while !watch.reader_left {
+        let reports = counter.poll(Duration::ZERO)?;
+        watch.show(&reports)?;
+        if reports.is_empty() {
+            break;
+        }
     }
-    totals = bpfcost_bpf::stack_counter::StackTotals {
-        missed,
-        runs: totals.runs,
-        run_ns: totals.run_ns,
-        ..counter.totals()?
-    };
     if shows_progress {
         eprint!("\r\u{1b}[K");
     }
+    let own_cpu_s = own_cpu_s() - begun_cpu_s;
+    // BPF programs, its own among them, have names since they were loaded.
+    watch.symbols.renew()?;
     let input = ProfileInput {
         events: args.events.clone(),
         taken: taken.to_owned(),
@@ -233,9 +235,11 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         cpus: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         depth: args.depth,
         kernel_bytes: counter.kernel_bytes(),
-        totals,
+        own_cpu_s,
+        totals: counter.totals()?,
     };
-    let profile = Profile::new(input, counter.stacks()?, &history);
+    let profile = Profile::new(input, counter.stacks()?, &watch.symbols);
+    drop(counter);
     show(args, &profile)?;
     Ok(
         if args.duration.is_some() && ended.load(Ordering::Relaxed) {
@@ -246,33 +250,171 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     )
 }
 
-/// Shows the profile in the shape that was asked for.
-fn show(args: &Args, profile: &Profile) -> Result<()> {
-    let summary = |most| stack::summary(profile, most);
-    if args.json {
-        heard(format_args!("{}\n", profile.json()))?;
-    } else if args.folded {
-        for line in profile.folded() {
-            if !heard(format_args!("{line}\n"))? {
-                break;
-            }
-        }
-        note!("{}", summary(0).trim_end());
-    } else if let Some(path) = &args.svg {
-        if profile.stacks.is_empty() {
-            note!("{}", summary(0).trim_end());
-            return Err(usage("no event came, so there is nothing to draw"));
-        }
-        let svg = profile.svg()?;
-        fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))?;
-        note!("{}", summary(0).trim_end());
-        note!("flame graph: {}", path.display());
-    } else if args.live {
-        note!("{}", summary(0).trim_end());
-    } else {
-        heard(format_args!("{}", summary(args.top)))?;
+/// What can be said before the kernel is asked for anything.
+fn check(args: &Args) -> Result<()> {
+    if let Some(pid) = args.pid
+        && !fs::exists(format!("/proc/{pid}")).unwrap_or(true)
+    {
+        return Err(usage(format!(
+            "there is no process {pid}\n  List them: ps -e"
+        )));
+    }
+    if let Some(path) = &args.svg {
+        check_svg(path)?;
+    }
+    if !Host::default().sees_other_programs() {
+        return Err(lacking(
+            "this process lacks CAP_SYS_ADMIN, which the kernel requires to read its stacks\n  Run it as root: sudo \
+             bpfcost stack",
+        ));
+    }
+    if stack_counter::is_locked_down() {
+        return Err(lacking(
+            "the kernel is in lockdown, which forbids reading its stacks\n  Boot without lockdown=confidentiality",
+        ));
+    }
+    let restricted = fs::read_to_string("/proc/sys/kernel/kptr_restrict");
+    if restricted.is_ok_and(|text| text.trim() == "2") {
+        return Err(lacking(
+            "the kernel hides the addresses of its functions, also from root (the sysctl kernel.kptr_restrict is 2)\n  \
+             Show them to root: sysctl kernel.kptr_restrict=1",
+        ));
     }
     Ok(())
+}
+
+/// Whether a file can be written, before anything is measured.
+fn check_svg(path: &Path) -> Result<()> {
+    if path.is_dir() {
+        return Err(usage(format!(
+            "{} is a folder\n  Name a file in it: --svg {}",
+            path.display(),
+            path.join("stacks.svg").display()
+        )));
+    }
+    if is_special(path) {
+        return Ok(());
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Err(usage(format!(
+            "there is no folder {0}\n  Make it: mkdir -p {0}",
+            folder.display()
+        )));
+    }
+    let tried = tempfile::tempfile_in(folder).map(drop);
+    tried.map_err(|error| not_written(path, error))
+}
+
+fn not_written(path: &Path, error: io::Error) -> anyhow::Error {
+    let error = anyhow::Error::from(error).context(format!("cannot write {}", path.display()));
+    with_advice(&error, "Choose another file: --svg FILE")
+}
+
+/// Whether a path is there, and no file.
+fn is_special(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|there| !there.is_file())
+}
+
+/// Stacks that are kept as text at most.
+const TEXTS_KEPT: usize = 1 << 12;
+
+/// Shows events as they happen.
+struct Watch {
+    begun_ns: u64,
+    symbols: SymbolHistory,
+    /// Stacks as text, so that a frequent one is written once.
+    texts: HashMap<(Rc<[u64]>, usize), String>,
+    /// Nobody reads the answer any more (`| head -1`).
+    reader_left: bool,
+}
+
+impl Watch {
+    fn show(&mut self, reports: &[StackReport]) -> Result<()> {
+        if reports.is_empty() || self.reader_left {
+            return Ok(());
+        }
+        let mut lines = String::new();
+        for report in reports {
+            lines.push_str(&stack::event(report, self.begun_ns));
+            if self.texts.len() > TEXTS_KEPT {
+                self.texts.clear();
+            }
+            let key = (Rc::clone(&report.addresses), report.generation);
+            let text = self.texts.entry(key);
+            lines.push_str(text.or_insert_with(|| stack::frames(report, &self.symbols)));
+            lines.push_str(stack::end(report));
+        }
+        self.reader_left = !heard(format_args!("{lines}"))?;
+        Ok(())
+    }
+}
+
+/// A line on the terminal, written over the last one.
+fn progress(totals: &StackTotals, elapsed: Duration, duration: Option<Duration>) {
+    let of = duration.map_or(String::new(), |time| {
+        format!(" of {:.0}", time.as_secs_f64().ceil())
+    });
+    eprint!(
+        "\r{} events, {} lost, in {:.0}{of} s; Ctrl-C ends it and shows the result\u{1b}[K",
+        number::count(totals.events),
+        number::count(totals.lost),
+        elapsed.as_secs_f64(),
+    );
+}
+
+/// Shows the profile in the shape that was asked for.
+fn show(args: &Args, profile: &Profile) -> Result<()> {
+    let summary = || stack::summary(profile);
+    if args.json {
+        written(|out| profile.write_json(out))?;
+    } else if args.folded {
+        let lines = profile.folded();
+        written(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
+        note!("{}", summary().trim_end());
+    } else if let Some(path) = &args.svg {
+        note!("{}", summary().trim_end());
+        if profile.stacks.is_empty() {
+            return Err(lacking(
+                "there are no stacks, so no flame graph was written\n  Measure longer (--duration), or choose another \
+                 event, process or command",
+            ));
+        }
+        let svg = profile.svg()?;
+        if is_special(path) {
+            fs::write(path, svg).map_err(|error| not_written(path, error))?;
+        } else {
+            record::replace(path, |file| file.write_all(&svg)).map_err(|error| match error {
+                FileError::Write(_, error) => not_written(path, error),
+                other => other.into(),
+            })?;
+        }
+        note!("flame graph: {}", path.display());
+    } else if args.live {
+        note!("{}", summary().trim_end());
+    } else {
+        heard(format_args!("{}", stack::table(profile, args.top)))?;
+        if profile.input.totals.events == 0 && (args.pid.is_some() || args.comm.is_some()) {
+            note!("The event may have come in other processes: leave out --pid and --comm.");
+        }
+    }
+    Ok(())
+}
+
+/// Writes an answer that may be large. A reader that has gone away has read enough.
+fn written(write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) -> Result<()> {
+    let mut out = BufWriter::new(stdout());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+            // It would try once more.
+            let _ = out.into_parts();
+            Ok(())
+        }
+        answer => answer.context("cannot write to standard output"),
+    }
 }
 
 /// How to attach to what was named.
@@ -306,21 +448,46 @@ fn event_of(
     };
     let mut lacks = Vec::new();
     for method in candidates {
-        match missing(&StackCounter::needs(method))? {
+        let missing = StackCounter::needs(method)
+            .into_iter()
+            .find_map(|feature| feature.missing().transpose());
+        match missing.transpose()? {
             None => {
-                if is_tracepoint
-                    && let Some(why) = bpfcost_bpf::attach::Counter::absent(method, name)?
-                {
-                    return Err(usage(format!("{name}: {why}")));
+                if is_tracepoint {
+                    check_tracepoint(method, name)?;
                 }
                 return Ok((method, name.to_owned()));
             }
-            Some(lack) => lacks.push(lack),
+            Some(lack) => lacks.push(lack.to_string()),
         }
     }
+    let instead = if is_tracepoint {
+        ""
+    } else {
+        "\n  Name a tracepoint instead; list them: grep NAME /sys/kernel/tracing/available_events"
+    };
     Err(lacking(format!(
-        "cannot attach to {name}: {}",
-        lacks.join("; ")
+        "cannot attach to {name}\n  {}{instead}",
+        lacks.join("\n  ")
+    )))
+}
+
+/// A tracepoint must be one of the kernel's.
+fn check_tracepoint(method: AttachMethod, name: &str) -> Result<()> {
+    let is_name = |part: &str| !part.is_empty() && !part.contains(['/', '*', '?', ':']);
+    if !(name.split_once(':')).is_some_and(|(category, event)| is_name(category) && is_name(event))
+    {
+        return Err(usage(format!(
+            "{name} is not a tracepoint\n  Write category:name, e.g. sched:sched_switch"
+        )));
+    }
+    let Some(why) = Counter::absent(method, name)? else {
+        return Ok(());
+    };
+    let known = stack_counter::tracepoints();
+    let near = suggest(name, known.iter().map(String::as_str));
+    Err(usage(format!(
+        "{name}: {why}{near}\n  List them: grep NAME /sys/kernel/tracing/available_events"
     )))
 }
 
@@ -329,6 +496,16 @@ fn check_function(name: &str, symbols: &KernelSymbols) -> Result<()> {
     let named: Vec<_> = symbols.functions_named(name).collect();
     match named.len() {
         0 => {
+            // A tracepoint without its category?
+            let tracepoints = stack_counter::tracepoints();
+            let named = tracepoints
+                .iter()
+                .find(|one| one.split(':').nth(1) == Some(name));
+            if let Some(tracepoint) = named {
+                return Err(usage(format!(
+                    "the kernel has no function {name}, but a tracepoint\n  Write {tracepoint}"
+                )));
+            }
             let near = suggest(name, symbols.function_names());
             Err(usage(format!(
                 "the kernel has no function {name}{near}\n  It may be inlined, or part of a module that is not loaded. \
@@ -347,6 +524,12 @@ fn check_function(name: &str, symbols: &KernelSymbols) -> Result<()> {
             )))
         }
     }
+}
+
+/// CPU time of this process, in seconds.
+fn own_cpu_s() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 fn monotonic_ns() -> u64 {

@@ -3,7 +3,9 @@
 
 mod flame;
 mod profile;
+mod symbols;
 mod text;
 
-pub use profile::{Frame, Profile, ProfileInput, ProfiledStack, SymbolHistory};
-pub use text::{event, summary};
+pub use profile::{Frame, Profile, ProfileInput, ProfiledStack};
+pub use symbols::SymbolHistory;
+pub use text::{end, event, frames, summary, table};

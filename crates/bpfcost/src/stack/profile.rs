@@ -1,12 +1,15 @@
 //! A profile: distinct stacks by name, with their counts, and what became of all events.
 
-use std::{collections::HashMap, fmt};
-
-use bpfcost_bpf::{
-    stack_counter::{StackCount, StackTotals},
-    unwind::KernelSymbols,
+use std::{
+    collections::HashMap,
+    fmt,
+    io::{self, Write},
 };
-use serde::Serialize;
+
+use bpfcost_bpf::stack_counter::{StackCount, StackTotals};
+use serde::{Serialize, Serializer};
+
+use super::SymbolHistory;
 
 /// Names on a stack of calls whose callers are hidden: ftrace or kprobes have put their own address there.
 const HIDING: [&str; 3] = [
@@ -14,43 +17,6 @@ const HIDING: [&str; 3] = [
     "arch_rethook_trampoline",
     "kretprobe_trampoline",
 ];
-
-/// The kernel's symbols, each time that modules came or went.
-#[derive(Clone, Debug)]
-pub struct SymbolHistory(Vec<KernelSymbols>);
-
-impl SymbolHistory {
-    /// From these symbols on.
-    pub fn new(symbols: KernelSymbols) -> Self {
-        SymbolHistory(vec![symbols])
-    }
-
-    /// Modules came or went; these are the symbols from now on.
-    pub fn push(&mut self, symbols: KernelSymbols) {
-        self.0.push(symbols);
-    }
-
-    /// An address of a stack that was taken in that generation. `is_first` of the innermost address, which is where the
-    /// event was and not behind a call.
-    pub fn frame(&self, address: u64, generation: usize) -> Frame {
-        let symbols = self.0.get(generation).or(self.0.last());
-        let symbol = symbols.and_then(|symbols| symbols.symbol(address));
-        match symbol {
-            Some(symbol) => Frame {
-                address,
-                name: symbol.name.to_owned(),
-                module: symbol.module.map(str::to_owned),
-                offset: symbol.offset,
-            },
-            None => Frame {
-                address,
-                name: format!("{address:#x}"),
-                module: None,
-                offset: 0,
-            },
-        }
-    }
-}
 
 /// A frame of a stack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -90,20 +56,12 @@ impl fmt::Display for Frame {
 }
 
 /// A stack by name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProfiledStack {
     /// How often it came.
     pub count: u64,
-    /// The innermost first.
-    pub frames: Vec<Frame>,
-}
-
-impl ProfiledStack {
-    /// Whether callers are hidden on it: their return addresses were replaced by those of a tracer.
-    pub fn is_incomplete(&self) -> bool {
-        let hides = |frame: &Frame| HIDING.contains(&&*frame.name);
-        self.frames.iter().any(hides)
-    }
+    /// The innermost first, as numbers of the profile's frames.
+    frames: Vec<u32>,
 }
 
 /// What a profile is made of.
@@ -121,6 +79,8 @@ pub struct ProfileInput {
     pub depth: u32,
     /// Bytes of kernel memory.
     pub kernel_bytes: u64,
+    /// CPU time that this process took meanwhile, in seconds.
+    pub own_cpu_s: f64,
     /// What became of events.
     pub totals: StackTotals,
 }
@@ -132,53 +92,78 @@ pub struct Profile {
     pub input: ProfileInput,
     /// The most frequent first.
     pub stacks: Vec<ProfiledStack>,
+    /// Distinct frames: a hundred thousand stacks have some ten thousand.
+    frames: Vec<Frame>,
 }
 
 impl Profile {
-    /// Names the addresses. Stacks that differ in addresses of the same names stay apart, but for generations.
+    /// Names the addresses. Stacks with the same names and offsets are one, whatever modules came and went.
     pub fn new(input: ProfileInput, counted: Vec<StackCount>, symbols: &SymbolHistory) -> Self {
-        let mut places: HashMap<Vec<String>, usize> = HashMap::new();
-        let mut stacks: Vec<ProfiledStack> = Vec::new();
+        let mut frames = Frames::default();
+        let mut counts: HashMap<Vec<u32>, u64> = HashMap::new();
         for stack in counted {
-            let frame = |address: &u64| symbols.frame(*address, stack.generation);
-            let frames: Vec<Frame> = stack.addresses.iter().map(frame).collect();
-            let key = frames.iter().map(ToString::to_string).collect();
-            match places.get(&key) {
-                Some(&place) => stacks[place].count += stack.count,
-                None => {
-                    places.insert(key, stacks.len());
-                    stacks.push(ProfiledStack {
-                        count: stack.count,
-                        frames,
-                    });
-                }
-            }
+            let number = |address: &u64| frames.number(*address, stack.generation, symbols);
+            let stack_frames: Vec<u32> = stack.addresses.iter().map(number).collect();
+            *counts.entry(stack_frames).or_default() += stack.count;
         }
-        stacks.sort_by(|one, other| other.count.cmp(&one.count));
-        Profile { input, stacks }
+        let mut stacks: Vec<ProfiledStack> = counts
+            .into_iter()
+            .map(|(frames, count)| ProfiledStack { count, frames })
+            .collect();
+        let frames = frames.frames;
+        let addresses = |stack: &ProfiledStack| -> Vec<u64> {
+            let frames = stack
+                .frames
+                .iter()
+                .filter_map(|frame| frames.get(*frame as usize));
+            frames.map(|frame| frame.address).collect()
+        };
+        stacks.sort_by(|one, other| {
+            (other.count.cmp(&one.count)).then_with(|| addresses(one).cmp(&addresses(other)))
+        });
+        Profile {
+            input,
+            stacks,
+            frames,
+        }
     }
 
-    /// Stacks whose callers are hidden.
+    /// The frames of one of its stacks, the innermost first.
+    pub fn frames<'a>(
+        &'a self,
+        stack: &'a ProfiledStack,
+    ) -> impl DoubleEndedIterator<Item = &'a Frame> {
+        stack
+            .frames
+            .iter()
+            .filter_map(|frame| self.frames.get(*frame as usize))
+    }
+
+    /// Stacks whose callers are hidden: their return addresses were replaced by those of a tracer.
     pub fn incomplete(&self) -> u64 {
-        let incomplete = self.stacks.iter().filter(|stack| stack.is_incomplete());
+        let hides = |frame: &Frame| HIDING.contains(&&*frame.name);
+        let incomplete = self
+            .stacks
+            .iter()
+            .filter(|stack| self.frames(stack).any(hides));
         incomplete.map(|stack| stack.count).sum()
     }
 
     /// Stacks as long as was asked for, which may have gone on.
     pub fn cut(&self) -> u64 {
-        let long = |stack: &&ProfiledStack| stack.frames.len() >= self.input.depth as usize;
-        self.stacks
+        let depth = self.input.depth as usize;
+        let long = self
+            .stacks
             .iter()
-            .filter(long)
-            .map(|stack| stack.count)
-            .sum()
+            .filter(|stack| stack.frames.len() >= depth);
+        long.map(|stack| stack.count).sum()
     }
 
-    /// Lines as flame graphs are made of: `outer;inner COUNT`, in the order of names.
+    /// Lines as flame graphs are made of: `outer;inner COUNT`, sorted.
     pub fn folded(&self) -> Vec<String> {
         let mut counts: HashMap<String, u64> = HashMap::new();
         for stack in &self.stacks {
-            let names: Vec<String> = (stack.frames.iter().rev())
+            let names: Vec<String> = (self.frames(stack).rev())
                 .map(|frame| frame.function().replace(';', ":"))
                 .collect();
             *counts.entry(names.join(";")).or_default() += stack.count;
@@ -191,37 +176,126 @@ impl Profile {
         lines
     }
 
-    /// As JSON.
-    pub fn json(&self) -> serde_json::Value {
-        let totals = &self.input.totals;
-        serde_json::json!({
-            "events": self.input.events,
-            "taken": self.input.taken,
-            "seconds": self.input.seconds,
-            "totals": {
-                "events": totals.events,
-                "counted": totals.counted,
-                "reported": totals.reported,
-                "lost": totals.lost,
-                "missed": totals.missed,
-                "walks_lost": totals.losses.lost,
-                "tree_full": totals.losses.full,
-                "stale": totals.losses.stale,
-                "cut": self.cut(),
-                "incomplete": self.incomplete(),
+    /// Writes it as JSON, one object on a line.
+    ///
+    /// # Errors
+    ///
+    /// Where it can't be written.
+    pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
+        let (input, totals) = (&self.input, &self.input.totals);
+        let view = JsonProfile {
+            events: &input.events,
+            taken: &input.taken,
+            seconds: input.seconds,
+            depth: input.depth,
+            totals: JsonTotals {
+                events: totals.events,
+                counted: totals.counted,
+                reported: totals.reported,
+                lost: totals.lost,
+                missed: totals.missed,
+                cut: self.cut(),
+                incomplete: self.incomplete(),
+                ended_early: totals.losses.lost,
+                stale: totals.losses.stale,
             },
-            "cost": {
-                "runs": totals.runs,
-                "run_ns": totals.run_ns,
-                "kernel_bytes": self.input.kernel_bytes,
+            cost: JsonCost {
+                runs: totals.runs,
+                run_ns: totals.run_ns,
+                of_machine: self.of_machine(),
+                kernel_bytes: input.kernel_bytes,
+                own_cpu_s: input.own_cpu_s,
             },
-            "stacks": self.stacks,
-        })
+            stacks: JsonStacks(self),
+        };
+        serde_json::to_writer(&mut *out, &view)?;
+        writeln!(out)
+    }
+
+    /// The share of the machine's CPU time that the programs took.
+    pub fn of_machine(&self) -> f64 {
+        let machine_s = self.input.seconds * self.input.cpus as f64;
+        self.input.totals.run_ns as f64 / 1e9 / machine_s.max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Frames while a profile is made.
+#[derive(Default)]
+struct Frames {
+    frames: Vec<Frame>,
+    by_name: HashMap<String, u32>,
+    by_address: HashMap<(u64, usize), u32>,
+}
+
+impl Frames {
+    fn number(&mut self, address: u64, generation: usize, symbols: &SymbolHistory) -> u32 {
+        if let Some(number) = self.by_address.get(&(address, generation)) {
+            return *number;
+        }
+        let frame = symbols.frame(address, generation);
+        let next = self.frames.len() as u32;
+        let number = *self.by_name.entry(frame.to_string()).or_insert(next);
+        if number == next {
+            self.frames.push(frame);
+        }
+        self.by_address.insert((address, generation), number);
+        number
+    }
+}
+
+#[derive(Serialize)]
+struct JsonProfile<'a> {
+    events: &'a [String],
+    taken: &'a str,
+    seconds: f64,
+    depth: u32,
+    totals: JsonTotals,
+    cost: JsonCost,
+    stacks: JsonStacks<'a>,
+}
+
+#[derive(Serialize)]
+struct JsonTotals {
+    events: u64,
+    counted: u64,
+    reported: u64,
+    lost: u64,
+    missed: Option<u64>,
+    cut: u64,
+    incomplete: u64,
+    ended_early: u64,
+    stale: u64,
+}
+
+#[derive(Serialize)]
+struct JsonCost {
+    runs: u64,
+    run_ns: u64,
+    of_machine: f64,
+    kernel_bytes: u64,
+    own_cpu_s: f64,
+}
+
+/// Stacks one by one: with their names, all together are too large to hold.
+struct JsonStacks<'a>(&'a Profile);
+
+#[derive(Serialize)]
+struct JsonStack<'a> {
+    count: u64,
+    frames: Vec<&'a Frame>,
+}
+
+impl Serialize for JsonStacks<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.stacks.iter().map(|stack| JsonStack {
+            count: stack.count,
+            frames: self.0.frames(stack).collect(),
+        }))
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     const SYMBOLS: &str = "\
@@ -240,11 +314,9 @@ ffffffffc0000000 t of_module\t[loop]
         }
     }
 
-    fn profile() -> Profile {
-        let mut symbols = SymbolHistory::new(KernelSymbols::parse(SYMBOLS));
-        symbols.push(KernelSymbols::parse(
-            &SYMBOLS.replace("of_module\t[loop]", "other\t[dummy]"),
-        ));
+    pub(in crate::stack) fn profile() -> Profile {
+        let mut symbols = SymbolHistory::new(SYMBOLS);
+        symbols.add(&SYMBOLS.replace("of_module\t[loop]", "other\t[dummy]"));
         let (entry, middle, inner) = (0xffffffff81000010, 0xffffffff81000110, 0xffffffff81000200);
         let (hiding, module) = (0xffffffff81000300, 0xffffffffc0000004);
         let counted = vec![
@@ -261,6 +333,7 @@ ffffffffc0000000 t of_module\t[loop]
             cpus: 2,
             depth: 3,
             kernel_bytes: 0,
+            own_cpu_s: 0.0,
             totals: StackTotals {
                 events: 15,
                 counted: 15,
@@ -277,7 +350,7 @@ ffffffffc0000000 t of_module\t[loop]
             .map(|stack| {
                 (
                     stack.count,
-                    stack.frames.iter().map(Frame::to_string).collect(),
+                    profile.frames(stack).map(Frame::to_string).collect(),
                 )
             })
             .collect();
@@ -294,6 +367,24 @@ ffffffffc0000000 t of_module\t[loop]
         );
         assert_eq!(shown.len(), 4);
         assert_eq!((profile.incomplete(), profile.cut()), (3, 7));
+    }
+
+    #[test]
+    fn json_has_every_account() {
+        let mut json = Vec::new();
+        profile().write_json(&mut json).expect("written");
+        let json: serde_json::Value = serde_json::from_slice(&json).expect("one object");
+        let totals = &json["totals"];
+        let sum = ["counted", "reported", "lost"].map(|name| totals[name].as_u64().expect(name));
+        assert_eq!(totals["events"], sum.iter().sum::<u64>());
+        assert_eq!(
+            (&totals["cut"], &totals["incomplete"]),
+            (&7.into(), &3.into())
+        );
+        let stacks = json["stacks"].as_array().expect("stacks");
+        let counts = stacks.iter().map(|stack| stack["count"].as_u64());
+        assert_eq!(counts.sum::<Option<u64>>(), Some(15));
+        assert_eq!(stacks[1]["frames"][0]["module"], "dummy");
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::time::Instant;
 use crate::tool::Tool;
 
 /// The commands that people type; the first is the program itself.
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "",
     "check",
     "list",
     "run",
     "overhead",
     "top",
+    "stack",
     "compare",
     "report",
     "self-test",

@@ -1,6 +1,14 @@
 //! The program as its user meets it: the binary itself, what it says, how it ends, and what it
 //! leaves behind. What needs BPF goes through `require`.
 
+#[path = "../common/browser.rs"]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    missing_docs,
+    reason = "a part of it is used"
+)]
+mod browser;
 #[path = "../../../bpf/tests/require/mod.rs"]
 mod require;
 #[path = "../common/sample_parts.rs"]
@@ -48,5 +56,6 @@ mod resumes;
 mod running;
 mod self_test;
 mod sniffer;
+mod stack;
 mod tool;
 mod top;

@@ -29,7 +29,12 @@ pub(crate) struct Held {
 impl Running {
     /// Starts it. `line` says nothing of `--out`.
     pub(crate) fn start(tool: &Tool, line: &str) -> Self {
-        let child = tool.command(&format!("{line} --out x.json")).spawn();
+        Running::without_record(tool, &format!("{line} --out x.json"))
+    }
+
+    /// Starts what writes no record.
+    pub(crate) fn without_record(tool: &Tool, line: &str) -> Self {
+        let child = tool.command(line).spawn();
         Running {
             child: Some(child.expect("the binary runs")),
             journal: tool.path("x.json.journal"),

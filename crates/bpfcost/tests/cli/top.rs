@@ -168,7 +168,7 @@ fn watching(tool: &Tool, program: &Idle, line: &str) -> Child {
 
 /// Waits until the kernel's account is on, or off.
 #[track_caller]
-fn await_account(program: &Idle, on: bool) {
+pub(crate) fn await_account(program: &Idle, on: bool) {
     let begun = Instant::now();
     while (program.run(1).expect("a run").stats.run_cnt > 0) != on {
         assert!(begun.elapsed() < Duration::from_secs(60), "on: {on}");
