@@ -87,8 +87,7 @@ __noinline __u32 process_in_namespace(void)
 /* Whether an event is asked for. */
 static __always_inline _Bool passes(void)
 {
-	__u32 current = namespace_inode ? process_in_namespace() :
-					  bpf_get_current_pid_tgid() >> 32;
+	__u32 current = namespace_inode ? process_in_namespace() : bpf_get_current_pid_tgid() >> 32;
 	char name[STACK_COUNTER_COMM];
 
 	if ((process && current != process) || (own && current == own))
