@@ -16,7 +16,7 @@
  * (crates/bpf/src/unwind). docs/unwind.md describes both for other loaders.
  *
  * How it walks. A *rule* says how to get from a frame to its caller: ORC's table of the kernel has one for each
- * instruction. Looking a rule up takes a hundred instructions, so it is done once for each *context* (a return address
+ * instruction. Looking a rule up takes a search in two tables, so it is done once for each *context* (a return address
  * and the path that led to it), and kept in a tree of nodes. Each node knows how far its caller's return address is
  * from its own, and which child came last. So a frame that was seen before takes two loads, an addition and a
  * comparison. A stack is a path of the tree; its leaf holds how often it came.

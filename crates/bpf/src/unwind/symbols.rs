@@ -72,7 +72,6 @@ impl KernelSymbols {
                 Some(module) if &*symbol.name == "__this_module" => {
                     modules.push((module.clone(), symbol.address));
                 }
-                // A function of a module goes by its name too, where the kernel has none of it.
                 Some(_) => {}
                 None => {
                     by_name.entry(symbol.name.clone()).or_insert(symbol.address);
@@ -104,7 +103,7 @@ impl KernelSymbols {
         self.symbols.iter().filter(own).map(|symbol| symbol.address)
     }
 
-    /// How many functions have a name, and names of functions of the kernel that are alike.
+    /// The functions of that name: of the kernel, of modules, and BPF programs.
     pub fn functions_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = SymbolRef<'a>> {
         let symbols = self.symbols.iter();
         let named = symbols.filter(move |symbol| symbol.is_text && &*symbol.name == name);
