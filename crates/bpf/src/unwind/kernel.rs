@@ -135,15 +135,23 @@ fn frame_pointers(
                 .to_owned(),
         ));
     }
-    let rules = functions.into_iter().flat_map(|start| {
-        [
-            (start, Rule::ENTRY),
-            (start + ENTRY_LENGTH + 1, Rule::FRAME),
-        ]
-    });
     let start = table.base;
-    table.add(start, end, rules);
+    table.add(start, end, entry_rules(&functions));
     Ok(table)
+}
+
+/// Rules of functions that keep frame pointers, sorted as their starts are.
+fn entry_rules(functions: &[u64]) -> Vec<(u64, Rule)> {
+    let ends = functions.iter().skip(1).copied().chain([u64::MAX]);
+    let rules = functions.iter().zip(ends).flat_map(|(&start, end)| {
+        let frame = start + ENTRY_LENGTH + 1;
+        let entry = (end > start).then_some((start, Rule::ENTRY));
+        // A function that ends before it could set up a frame has none.
+        entry
+            .into_iter()
+            .chain((end > frame).then_some((frame, Rule::FRAME)))
+    });
+    rules.collect()
 }
 
 /// Text of a module, and its table where it has one.
@@ -264,4 +272,25 @@ fn inner<'a>(btf: &'a Btf<'a>, outer: &Struct<'a>, name: &str) -> Option<(Struct
         Err(single) => single,
     };
     Some((Struct::try_from(kind).ok()?, offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_a_rule_at_their_entry_and_one_behind_it() {
+        // Two names of one function, and one that is too short for a frame.
+        let rules = entry_rules(&[0x100, 0x100, 0x200, 0x204, 0x300]);
+        let expected = [
+            (0x100, Rule::ENTRY),
+            (0x10a, Rule::FRAME),
+            (0x200, Rule::ENTRY),
+            (0x204, Rule::ENTRY),
+            (0x20e, Rule::FRAME),
+            (0x300, Rule::ENTRY),
+            (0x30a, Rule::FRAME),
+        ];
+        assert_eq!(rules, expected);
+    }
 }

@@ -138,8 +138,9 @@ fn command(text: &str) -> Result<String, String> {
 }
 
 pub(super) fn run(args: &Args) -> Result<Exit> {
-    check(args)?;
+    // Before anything is asked of the kernel: a signal from then on shows what there is, and is not lost.
     let ended = interrupt::on_signal()?;
+    check(args)?;
     let symbols = KernelSymbols::read()?;
     let events: Vec<StackEvent> = (args.events.iter())
         .map(|event| event_of(event, args.attach, &symbols))
