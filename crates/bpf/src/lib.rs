@@ -33,6 +33,7 @@ pub mod run;
 pub mod sslsniff;
 pub mod stack;
 pub mod stack_counter;
+pub mod stack_tracer;
 pub mod stats;
 pub mod syscount;
 mod table;

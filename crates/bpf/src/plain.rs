@@ -10,6 +10,7 @@ use crate::skel::{
     sslsniff::types::{sslsniff_counts, sslsniff_head},
     stack::types::{unwind_node, unwind_rule, unwind_state},
     stack_counter::types::{stack_counter_counts, stack_counter_event},
+    stack_tracer::types::stack_tracer_counts,
     unwind_truth::types::{truth_counts, truth_stacks},
     xdp_lb::types,
 };
@@ -60,6 +61,7 @@ plain! {
     unwind_state: 72,
     stack_counter_counts: 32,
     stack_counter_event: 48,
+    stack_tracer_counts: 32,
     truth_counts: 72,
     truth_stacks: 8 + 8 + 128 * 8 + 128 * 8,
 }
