@@ -12,13 +12,14 @@ use super::{
 use crate::did_you_mean::suggest;
 
 /// All but those that were added.
-const ALL: [BuiltIn; 7] = [
+const ALL: [BuiltIn; 8] = [
     nothing::PROBE,
     stats::PROBE,
     counting::EVENT,
     counting::BUSY,
     agent::l7::AGENT,
     agent::sslsniff::AGENT,
+    agent::stack::AGENT,
     agent::syscount::AGENT,
 ];
 

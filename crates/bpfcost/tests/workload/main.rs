@@ -24,5 +24,6 @@ mod l7;
 mod network;
 mod own_server;
 mod periodic;
+mod stack;
 mod success;
 mod syscount;

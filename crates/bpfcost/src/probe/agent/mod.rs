@@ -12,6 +12,7 @@ pub(super) mod object;
 mod remote;
 mod serve;
 pub(super) mod sslsniff;
+pub(super) mod stack;
 pub(super) mod syscount;
 
 use std::time::Duration;
