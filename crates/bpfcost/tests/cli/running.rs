@@ -80,8 +80,17 @@ impl Running {
     /// What it holds in the kernel just now, by its open files.
     pub(crate) fn held(&mut self) -> Held {
         let mut held = Held::default();
-        let folder = format!("/proc/{}/fdinfo", self.id());
-        for file in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let process = format!("/proc/{}", self.id());
+        // Until exec() is through, it has this process's files still; the name comes after they are closed.
+        let name = fs::read_to_string(format!("{process}/comm")).unwrap_or_default();
+        if name.trim_end() != "bpfcost" {
+            return held;
+        }
+        for file in fs::read_dir(format!("{process}/fdinfo"))
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let text = fs::read_to_string(file.path()).unwrap_or_default();
             let number = |key: &str| {
                 let line = text.lines().find_map(|line| line.strip_prefix(key));
