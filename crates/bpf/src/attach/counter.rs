@@ -23,8 +23,16 @@ const BUSY: u32 = 2;
 const CALLS: u32 = 3;
 const SPELLS: u64 = 64;
 
+/// What stands in the place of a process that no run has written yet: none has it as its number.
+const UNWRITTEN: u8 = 0xff;
+
 /// How often spells are timed; the fastest time counts, because nothing interrupted it.
 const TIMINGS: u32 = 32;
+
+/// What runs may be busy for at most, on average: so many times what was asked and a delay. A machine that is shared
+/// stretches some, and never all by so much.
+const SLOWEST: u64 = 10;
+const LATE_NS: u64 = 1000;
 
 /// What each run does beside being counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +99,7 @@ pub struct Counter {
     held: Option<MethodAttachment>,
     /// What was counted before it was attached: counts of a program begin when it is loaded.
     before: HitCounts,
+    work: CounterBody,
     tools: Toolbox,
     skeleton: OwnedSkeleton<CounterSkel<'static>>,
 }
@@ -143,13 +152,19 @@ impl Counter {
             event: event.to_owned(),
             held: None,
             before: HitCounts::default(),
+            work,
             tools: Toolbox::default(),
             skeleton,
         };
         match work {
             CounterBody::Busy { ns } => counter.calibrate(ns)?,
             CounterBody::Calls => counter.run(NOTE_CALLER)?,
-            CounterBody::Null | CounterBody::Map => {}
+            CounterBody::Map => {
+                let last = &counter.skeleton.maps.last_pid;
+                let values = maps::of_cpus(last, "last_pid")?;
+                maps::fill_cpus(last, "last_pid", values, UNWRITTEN)?;
+            }
+            CounterBody::Null => {}
         }
         Ok(counter)
     }
@@ -186,7 +201,18 @@ impl Counter {
 
     fn since_attached(&self, missed: Option<u64>) -> Result<HitCounts> {
         let sum = self.sum()?;
-        Ok(HitCounts { missed, ..sum }.since(self.before))
+        let counted = HitCounts { missed, ..sum }.since(self.before);
+        if let CounterBody::Busy { ns } = self.work
+            && let Some(spell_ns) = counted.busy_ns.checked_div(counted.hits)
+            && !(ns / 2..=SLOWEST * (ns + LATE_NS)).contains(&spell_ns)
+        {
+            return Err(Error::Refused(format!(
+                "{} at {}: its runs were busy for {spell_ns} ns each, and should be for {ns}",
+                self.method.attach(),
+                self.event
+            )));
+        }
+        Ok(counted)
     }
 
     fn missed(&mut self) -> Result<Option<u64>> {
@@ -198,10 +224,28 @@ impl Counter {
     }
 
     /// What all CPUs have counted since it was loaded.
+    ///
+    /// # Errors
+    ///
+    /// Where a CPU's runs were counted, and none of them did its work.
     fn sum(&self) -> Result<HitCounts> {
         let mut sum = HitCounts::default();
-        for value in maps::of_cpus(&self.skeleton.maps.counts, "counts")? {
+        let counts = maps::of_cpus(&self.skeleton.maps.counts, "counts")?;
+        let written = maps::of_cpus(&self.skeleton.maps.last_pid, "last_pid")?;
+        for (value, process) in counts.into_iter().zip(written) {
             let count: counter_counts = plain::read(&value).unwrap_or_default();
+            // The last run may be under way; the one before it is not.
+            if count.hits > 1
+                && self.work == CounterBody::Map
+                && process.iter().all(|byte| *byte == UNWRITTEN)
+            {
+                return Err(Error::Refused(format!(
+                    "{} at {}: {} runs of one CPU were counted, and none of them wrote its process",
+                    self.method.attach(),
+                    self.event,
+                    count.hits
+                )));
+            }
             sum.hits += count.hits;
             sum.other_hits += count.other_hits;
             sum.busy_ns += count.busy_ns;

@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use bpfcost::{
-    builtin::{self, workload::Workload, xdp_lb::XdpLb},
+    builtin::{self, xdp_lb::XdpLb},
     experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Sizing},
-    workload::Definition,
 };
 use bpfcost_bpf::timing::Loop;
 use wildmatch::WildMatch;
@@ -47,7 +46,7 @@ impl Judge {
     /// Whether this program was compiled for the places of its object's variables; of the others it reads them from
     /// the object.
     pub(crate) fn object_is_typed(&self) -> bool {
-        !["map", "ladder"].contains(&self.object)
+        !["map", "ladder", "stack"].contains(&self.object)
     }
 }
 
@@ -154,16 +153,41 @@ pub(crate) const JUDGES: &[Judge] = &[
     Judge {
         name: "redis",
         object: "counter",
-        experiment: || shorter(include_str!("../../../../experiments/redis.toml")),
+        experiment: || built_in("redis"),
         cases: &["tracepoint/null", "tracepoint/map", "raw_tp/null"],
         trials: 1,
         prepared: true,
         ..USUAL
     },
     Judge {
+        name: "redis, stacks",
+        object: "stack_tracer",
+        experiment: || built_in("redis"),
+        cases: &["stack-raw_tp/*"],
+        trials: 1,
+        prepared: true,
+        ..USUAL
+    },
+    Judge {
+        name: "stack",
+        object: "stack",
+        experiment: || built_in("stack"),
+        cases: &["none/raw_tp", "*/8", "*/whole"],
+        trials: 1,
+        ..USUAL
+    },
+    Judge {
+        name: "stack-places",
+        object: "unwind_truth",
+        experiment: || built_in("stack-places"),
+        trials: 1,
+        alone: true,
+        ..USUAL
+    },
+    Judge {
         name: "busy",
         object: "counter",
-        experiment: || shorter(include_str!("../../../../experiments/busy.toml")),
+        experiment: || built_in("busy"),
         cases: &["syscall/500"],
         trials: 1,
         prepared: true,
@@ -172,7 +196,7 @@ pub(crate) const JUDGES: &[Judge] = &[
     Judge {
         name: "syscount",
         object: "syscount",
-        experiment: || shorter(include_str!("../../../../experiments/syscount.toml")),
+        experiment: || built_in("syscount"),
         cases: &["kernel/traced", "user/traced", "all/traced"],
         trials: 1,
         prepared: true,
@@ -202,12 +226,6 @@ fn built_in(name: &str) -> Result<Box<dyn Experiment>> {
     let mut all = builtin::all().into_iter();
     let found = all.find(|experiment| experiment.description().name == name);
     found.with_context(|| format!("there is no experiment {name}"))
-}
-
-/// A built-in workload with a tenth of the load in a window: its checks are of counts, not of time.
-fn shorter(text: &str) -> Result<Box<dyn Experiment>> {
-    let text = text.replace("0000", "000").replace("repeat = true", "");
-    Ok(Box::new(Workload::of(Definition::parse(&text)?)))
 }
 
 /// How a mutant ended.

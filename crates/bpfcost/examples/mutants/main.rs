@@ -47,6 +47,10 @@ const JUDGED: &[(&str, &[&str])] = &[
     ("syscount.bpf.c", &["syscount"]),
     ("sslsniff.bpf.c", &["nginx-ssl"]),
     ("l7.bpf.c", &["l7-go"]),
+    ("unwind.bpf.h", &["stack", "stack-places"]),
+    ("stack.bpf.c", &["stack"]),
+    ("unwind_truth.bpf.c", &["stack-places"]),
+    ("stack_tracer.bpf.c", &["redis, stacks"]),
 ];
 
 fn main() -> Result<ExitCode> {
