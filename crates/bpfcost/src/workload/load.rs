@@ -16,6 +16,10 @@ const WINDOWS: u32 = 10;
 /// No load is shorter: it would be the start of a program that is measured.
 const SHORTEST: Duration = Duration::from_millis(50);
 
+/// How often a client runs within a window before no operations are an error. On a machine that is busy with other things, a
+/// client with a time limit may get none done before its time is over.
+const IDLE_RUNS: usize = 3;
+
 /// A client of a workload.
 #[derive(Debug)]
 pub struct LoadClient<'a> {
@@ -92,10 +96,15 @@ impl<'a> LoadClient<'a> {
     /// Makes the load of one window.
     pub fn run(&self, context: &RunContext) -> Result<LoadResult> {
         let window = Duration::from_millis(context.window_ms);
-        let mut runs = vec![self.start(context)?.end()?];
+        let mut runs: Vec<LoadResult> = Vec::new();
         let took = |runs: &[LoadResult]| runs.iter().map(|run| run.took).sum::<Duration>();
-        while self.client.repeat && took(&runs) < window {
-            runs.push(self.start(context)?.end()?);
+        loop {
+            let has_operations = runs.iter().any(|run| run.reading.ops > 0);
+            if has_operations && (!self.client.repeat || took(&runs) >= window) {
+                break;
+            }
+            let is_last_try = !has_operations && runs.len() + 1 >= IDLE_RUNS;
+            runs.push(self.start(context)?.end(is_last_try)?);
         }
         let took = took(&runs);
         if took < SHORTEST {
@@ -109,7 +118,9 @@ impl<'a> LoadClient<'a> {
             .into());
         }
         let client_ns = runs.iter().map(|run| run.client_ns).sum();
-        let readings: Vec<Reading> = runs.into_iter().map(|run| run.reading).collect();
+        // Time without operations counts; latencies of none do not.
+        let readings = runs.into_iter().map(|run| run.reading);
+        let readings: Vec<Reading> = readings.filter(|reading| reading.ops > 0).collect();
         Ok(LoadResult {
             took,
             client_ns,
@@ -141,8 +152,8 @@ impl<'a> LoadClient<'a> {
 }
 
 impl RunningClient<'_> {
-    /// Waits for its end, and reads what it printed.
-    pub fn end(mut self) -> Result<LoadResult> {
+    /// Waits for its end, and reads what it printed. Where it `must` have done something, no operations are an error.
+    pub fn end(mut self, must: bool) -> Result<LoadResult> {
         let command = self.command.clone();
         let status = match self.process.wait(self.limit) {
             Ok(status) => status,
@@ -175,6 +186,14 @@ impl RunningClient<'_> {
                 &printed,
             )
         })?;
+        if must && reading.ops == 0 {
+            return Err(failed(
+                &format!(
+                    "the client {command} did 0 operations, so there is no cost per operation"
+                ),
+                &printed,
+            ));
+        }
         let reported = reading.seconds.map(Duration::try_from_secs_f64);
         let took = match reported.transpose() {
             Ok(duration) => duration.unwrap_or(all),

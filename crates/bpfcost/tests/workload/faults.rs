@@ -1,6 +1,8 @@
 //! What goes wrong with servers and clients: each gets a sentence, an exit code, and nothing is left.
 
-use std::net::TcpListener;
+use std::{fs, net::TcpListener};
+
+use serde_json::Value;
 
 use crate::definition::{CLIENT, REDIS, able, with};
 
@@ -163,4 +165,20 @@ true
     ]);
     let journal = std::fs::read_to_string(tool.path("x.json.journal")).expect("it is kept");
     assert!(journal.contains("\n{\"trial\""), "{journal}");
+}
+
+#[test]
+fn a_client_that_got_nothing_done_in_time_runs_again() {
+    if !able(&[]) {
+        return;
+    }
+    // Each second run is too late, as on a machine that is busy with other things.
+    let command = r#"["sh", "-c", "sleep 0.05; if rm late; then echo did 1000 things; else touch late; echo did 0 things; fi"]"#;
+    let tool = with(CLIENT, COMMAND, command);
+    let said = tool.says(RUN);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let record = fs::read_to_string(tool.path("x.json")).expect("a record");
+    let record: Value = serde_json::from_str(&record).expect("a record");
+    let ops = &record["cases"][0]["secondary"]["ops"][0][0];
+    assert_eq!(ops.as_f64(), Some(1000.0), "{record}");
 }
