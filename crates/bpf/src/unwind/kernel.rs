@@ -1,7 +1,7 @@
 //! Makes the rule table of the running kernel: of its ORC tables and those of its modules; where it keeps frame
 //! pointers instead, of the entries of its functions.
 
-use std::fs;
+use std::{fs, ops::Range};
 
 use libbpf_rs::{
     Btf,
@@ -20,13 +20,17 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Bytes of a function before it saves rbp, where frame pointers are kept: `endbr64` and the call of ftrace.
-const ENTRY_LENGTH: u64 = 9;
-/// `push %rbp; mov %rsp,%rbp`.
-const SETS_UP_FRAME: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
-/// How many functions are looked at, and how many bytes of each, to see whether the kernel keeps frame pointers.
-const SAMPLED_FUNCTIONS: usize = 256;
-const SAMPLED_BYTES: usize = 24;
+/// `push %rbp`.
+const PUSH: u8 = 0x55;
+/// `mov %rsp,%rbp`, which sets the frame up.
+const SET_UP_FRAME: [u8; 3] = [0x48, 0x89, 0xe5];
+/// How much of a function is looked at. Where a kernel keeps frame pointers, nine in ten have both instructions there.
+const LOOKED_AT: usize = 32;
+/// Bytes of the instruction that ftrace makes a call, and how it begins: a call, or nothing.
+const FTRACE_LENGTH: u64 = 5;
+const FTRACE: [&[u8]; 2] = [&[0xe8], &[0x0f, 0x1f, 0x44, 0, 0]];
+/// How much text is read at once.
+const WINDOW: usize = 1 << 16;
 
 /// Modules whose text is as the kernel lists it: name, start and size.
 const MODULES: &str = "/proc/modules";
@@ -119,16 +123,14 @@ fn frame_pointers(
     mut table: RuleTable,
     end: u64,
 ) -> Result<RuleTable> {
-    let functions: Vec<u64> = symbols.functions().filter(|start| *start < end).collect();
-    let step = (functions.len() / SAMPLED_FUNCTIONS).max(1);
-    let sampled = functions.iter().step_by(step);
-    let keeps = |start: &&u64| {
-        let code = memory.bytes(**start, SAMPLED_BYTES).unwrap_or_default();
-        code.windows(SETS_UP_FRAME.len())
-            .any(|code| code == SETS_UP_FRAME)
-    };
-    let (all, keeping) = (sampled.len(), sampled.filter(keeps).count());
-    if 2 * keeping < all {
+    let mut code = TextReader::new(memory);
+    let functions: Vec<Function> = symbols
+        .functions()
+        .filter(|start| *start < end)
+        .map(|start| Function::of(start, code.at(start)))
+        .collect();
+    let keeping = functions.iter().filter(|one| one.frame.is_some()).count();
+    if 2 * keeping < functions.len() {
         return Err(Error::Refused(
             "this kernel unwinds its stacks by neither ORC nor frame pointers (another unwinder, or tables that were \
              left out)\n  Take them with the kernel's helper: bpfcost stack --helper"
@@ -136,21 +138,142 @@ fn frame_pointers(
         ));
     }
     let start = table.base;
-    table.add(start, end, entry_rules(&functions));
+    let fixed = AssemblyText::of(symbols);
+    table.add(
+        start,
+        end,
+        entry_rules(&functions, |start| fixed.rule(start)),
+    );
     Ok(table)
 }
 
-/// Rules of functions that keep frame pointers, sorted as their starts are.
-fn entry_rules(functions: &[u64]) -> Vec<(u64, Rule)> {
-    let ends = functions.iter().skip(1).copied().chain([u64::MAX]);
-    let rules = functions.iter().zip(ends).flat_map(|(&start, end)| {
-        let frame = start + ENTRY_LENGTH + 1;
-        let entry = (end > start).then_some((start, Rule::ENTRY));
-        // A function that ends before it could set up a frame has none.
-        entry
-            .into_iter()
-            .chain((end > frame).then_some((frame, Rule::FRAME)))
-    });
+/// Code in assembly that keeps no frame pointers of its own, where stacks begin.
+struct AssemblyText {
+    /// Entries from user space and by interrupts: registers are on top of the stack when they call.
+    entries: Range<u64>,
+    /// Where a thread or CPU starts: nothing called them.
+    starts: Vec<u64>,
+}
+
+impl AssemblyText {
+    fn of(symbols: &KernelSymbols) -> Self {
+        let [start, end] = ["__entry_text_start", "__entry_text_end"]
+            .map(|name| symbols.address(name).unwrap_or_default());
+        // Until Linux 6.5, the one in assembly had the name that a function in C has since.
+        let fork = symbols.address("ret_from_fork_asm");
+        let fork = fork.or_else(|| symbols.address("ret_from_fork"));
+        let starts = [
+            "startup_64",
+            "secondary_startup_64",
+            "secondary_startup_64_no_verify",
+            "common_startup_64",
+        ];
+        let starts = starts.into_iter().filter_map(|name| symbols.address(name));
+        AssemblyText {
+            entries: start..end,
+            starts: starts.chain(fork).collect(),
+        }
+    }
+
+    /// The rule of the function that starts there, if it is one of these.
+    fn rule(&self, start: u64) -> Option<Rule> {
+        if self.starts.contains(&start) {
+            return Some(Rule::END);
+        }
+        self.entries.contains(&start).then_some(Rule::ON_TOP)
+    }
+}
+
+/// Beginnings of functions, in the order of their addresses.
+struct TextReader<'a> {
+    memory: &'a mut KernelReader,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> TextReader<'a> {
+    fn new(memory: &'a mut KernelReader) -> Self {
+        TextReader {
+            memory,
+            start: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// What the function begins with; nothing where it is gone, as the kernel's init text is.
+    fn at(&mut self, function: u64) -> &[u8] {
+        let end = self.start + self.bytes.len() as u64;
+        if function < self.start || function + LOOKED_AT as u64 > end {
+            self.start = function;
+            // There may be a hole behind it.
+            let read = self.memory.bytes(function, WINDOW);
+            let read = read.or_else(|_| self.memory.bytes(function, LOOKED_AT));
+            self.bytes = read.unwrap_or_default();
+        }
+        let at = (function - self.start) as usize;
+        self.bytes.get(at..at + LOOKED_AT).unwrap_or_default()
+    }
+}
+
+/// A function of a kernel that keeps frame pointers, by its beginning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Function {
+    start: u64,
+    /// Bytes before ftrace's instruction is over.
+    traced: u64,
+    /// Bytes before it has saved rbp, and before its frame is set up. Compilers put other instructions between the two.
+    frame: Option<(u64, u64)>,
+}
+
+impl Function {
+    fn of(start: u64, code: &[u8]) -> Self {
+        let is_traced = FTRACE.iter().any(|begin| code.starts_with(begin));
+        let traced = if is_traced { FTRACE_LENGTH } else { 0 };
+        let body = code.get(traced as usize..).unwrap_or_default();
+        let push = body.iter().position(|byte| *byte == PUSH);
+        let frame = push.and_then(|push| {
+            let mut behind = body.get(push + 1..)?.windows(SET_UP_FRAME.len());
+            let between = behind.position(|code| code == SET_UP_FRAME)?;
+            let saved = traced + push as u64 + 1;
+            Some((saved, saved + (between + SET_UP_FRAME.len()) as u64))
+        });
+        Function {
+            start,
+            traced,
+            frame,
+        }
+    }
+
+    /// Its rules, and where each begins.
+    fn rules(self) -> Vec<(u64, Rule)> {
+        let entry = (self.start, Rule::ENTRY);
+        match self.frame {
+            Some((saved, set_up)) => vec![
+                entry,
+                (self.start + saved, Rule::SAVED),
+                (self.start + set_up, Rule::FRAME),
+            ],
+            // Where it calls others, it has a frame.
+            None => vec![entry, (self.start + self.traced + 1, Rule::FRAME)],
+        }
+    }
+}
+
+/// Rules of functions that keep frame pointers, sorted as their starts are; but for those that have a `fixed` one.
+fn entry_rules(functions: &[Function], fixed: impl Fn(u64) -> Option<Rule>) -> Vec<(u64, Rule)> {
+    let ends = functions.iter().skip(1).map(|next| next.start);
+    let rules = functions
+        .iter()
+        .zip(ends.chain([u64::MAX]))
+        .flat_map(|(function, end)| {
+            let mut rules = match fixed(function.start) {
+                Some(rule) => vec![(function.start, rule)],
+                None => function.rules(),
+            };
+            // Of two names of one function the last one counts; a function may end before its frame is set up.
+            rules.retain(|(start, _)| *start < end);
+            rules
+        });
     rules.collect()
 }
 
@@ -279,17 +402,60 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_have_a_rule_at_their_entry_and_one_behind_it() {
-        // Two names of one function, and one that is too short for a frame.
-        let rules = entry_rules(&[0x100, 0x100, 0x200, 0x204, 0x300]);
+    fn frames_are_set_up_among_other_instructions() {
+        // As compilers write it: with ftrace's call before, and `xor %eax,%eax` between.
+        let entries: [(&[u8], u64, Option<(u64, u64)>); 6] = [
+            (&[0x55, 0x48, 0x89, 0xe5], 0, Some((1, 4))),
+            (
+                &[0x0f, 0x1f, 0x44, 0, 0, 0x55, 0x31, 0xc0, 0x48, 0x89, 0xe5],
+                5,
+                Some((6, 11)),
+            ),
+            (&[0xe8, 0x55, 0x48, 0x89, 0xe5, 0xc3], 5, None),
+            (&[0x48, 0x89, 0xe5, 0x55], 0, None),
+            (&[0x55, 0x53, 0x48, 0x89, 0xfb], 0, None),
+            (&[], 0, None),
+        ];
+        for (code, traced, frame) in entries {
+            let start = 0x100;
+            let expected = Function {
+                start,
+                traced,
+                frame,
+            };
+            assert_eq!(Function::of(start, code), expected, "{code:x?}");
+        }
+    }
+
+    #[test]
+    fn functions_have_rules_of_each_part_of_their_beginning() {
+        let framed = |start| Function {
+            start,
+            traced: 5,
+            frame: Some((6, 9)),
+        };
+        let bare = |start| Function {
+            start,
+            traced: 0,
+            frame: None,
+        };
+        // Two names of one function, one that is too short for a frame, and one in assembly.
+        let functions = [
+            framed(0x100),
+            framed(0x100),
+            framed(0x200),
+            bare(0x204),
+            bare(0x400),
+        ];
+        let rules = entry_rules(&functions, |start| (start == 0x400).then_some(Rule::END));
         let expected = [
             (0x100, Rule::ENTRY),
-            (0x10a, Rule::FRAME),
+            (0x106, Rule::SAVED),
+            (0x109, Rule::FRAME),
             (0x200, Rule::ENTRY),
             (0x204, Rule::ENTRY),
-            (0x20e, Rule::FRAME),
-            (0x300, Rule::ENTRY),
-            (0x30a, Rule::FRAME),
+            (0x205, Rule::FRAME),
+            (0x400, Rule::END),
         ];
         assert_eq!(rules, expected);
     }

@@ -75,10 +75,35 @@ impl Rule {
         exact: false,
     };
 
+    /// A function that has saved rbp, and has not set up its frame yet.
+    pub(super) const SAVED: Rule = Rule {
+        sp_offset: 16,
+        bp: BpPlace::Saved,
+        bp_offset: -16,
+        ..Rule::ENTRY
+    };
+
     /// What is above a frame whose address is known: its return address, and the rbp that it saved.
     pub(super) const ABOVE_FRAME: Rule = Rule {
         bp: BpPlace::Saved,
         bp_offset: -16,
+        ..Rule::ENTRY
+    };
+
+    /// `struct pt_regs` on top of the stack.
+    pub(super) const ON_TOP: Rule = Rule {
+        kind: RuleKind::Regs,
+        sp: SpBase::Sp,
+        sp_offset: 0,
+        bp: BpPlace::Same,
+        bp_offset: 0,
+        exact: true,
+    };
+
+    /// Nothing: the stack ends.
+    pub(super) const END: Rule = Rule {
+        kind: RuleKind::End,
+        sp: SpBase::Other,
         ..Rule::ENTRY
     };
 
