@@ -1,18 +1,26 @@
 //! Takes the stack of one event again and again, by the kernel's helpers or by `unwind.bpf.h`, in the timed loop of
 //! `timing.bpf.h`. `bpf/stack.bpf.c` says what the number includes.
 
+mod records;
+mod taker;
+
 use std::{
     collections::BTreeMap,
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
+    rc::Rc,
 };
+
+pub use records::{ReadStacks, StackPrint};
+pub use taker::{Delivery, StackTaker};
+
+use self::{records::StackRecords, taker::Walk};
 
 use crate::{
     attach::{AttachMethod, MethodAttachment, Toolbox},
     cpu::CpuPin,
     error::{Error, Result, failed},
     feature::Feature,
-    table::table,
     timed::{MapOverrides, OpenObject, TimedObject},
     timing::{Loop, Observation, Request},
     unwind::{RuleTable, UnwindLosses, Unwinder},
@@ -27,101 +35,6 @@ const TRACEPOINT: &str = "tcp:tcp_probe";
 
 /// How often the event is made until it happens in the thread that makes it: a busy machine may leave it to another.
 const TRIES: u32 = 200;
-
-table! {
-/// How a stack is taken, and where it goes.
-pub enum StackTaker: TakerInfo {
-    /// Not at all.
-    Nothing = of("none", "none", "no stack is taken");
-    /// Into a buffer, by the kernel's helper.
-    GetStack = of("get_stack", "get_stack", "bpf_get_stack(), into a buffer");
-    /// The same, into the ring buffer.
-    GetStackRing = of("get_stack+ring", "get_stack_ring", "bpf_get_stack(), into the ring buffer");
-    /// By the helper for any task's stack, of this task.
-    GetTaskStack = of("get_task_stack", "get_task_stack", "bpf_get_task_stack() of the current task, into a buffer");
-    /// As a number, by the helper that keeps stacks.
-    GetStackid = of("get_stackid", "get_stackid", "bpf_get_stackid()");
-    /// The same, counted in a hash map.
-    GetStackidCount = of("get_stackid+count", "get_stackid_count", "bpf_get_stackid(), counted in a hash map");
-    /// Counted, by `unwind.bpf.h`.
-    Count = of("count", "count", "unwind_count(): counted");
-    /// The same, and its leaf into the ring buffer.
-    CountRing = of("count+ring", "count_ring", "unwind_count(): counted, and 8 bytes into the ring buffer");
-    /// Into a buffer, by `unwind.bpf.h`.
-    Frames = of("frames", "frames", "unwind_frames(), into a buffer");
-    /// Into the ring buffer.
-    FramesRing = of("frames+ring", "frames_ring", "unwind_frames(), into the ring buffer");
-}
-}
-
-/// What is known of a taker.
-#[derive(Clone, Copy, Debug)]
-struct TakerInfo {
-    name: &'static str,
-    program: &'static str,
-    about: &'static str,
-}
-
-const fn of(name: &'static str, program: &'static str, about: &'static str) -> TakerInfo {
-    TakerInfo {
-        name,
-        program,
-        about,
-    }
-}
-
-impl StackTaker {
-    /// What it does, in a few words.
-    pub fn about(self) -> &'static str {
-        self.known().about
-    }
-
-    /// Whether it is one of `unwind.bpf.h`.
-    pub fn is_manual(self) -> bool {
-        matches!(
-            self,
-            StackTaker::Count | StackTaker::CountRing | StackTaker::Frames | StackTaker::FramesRing
-        )
-    }
-
-    /// Whether each stack is a record in the ring buffer.
-    pub fn has_records(self) -> bool {
-        matches!(
-            self,
-            StackTaker::GetStackRing | StackTaker::CountRing | StackTaker::FramesRing
-        )
-    }
-
-    /// Whether a shorter stack than the whole can be asked for.
-    pub fn has_depth(self) -> bool {
-        !matches!(self, StackTaker::GetStackid | StackTaker::GetStackidCount)
-    }
-
-    /// Whether programs attached in this way have it: how a stack is delivered makes no difference to them.
-    pub fn runs_in(self, method: AttachMethod) -> bool {
-        match method {
-            AttachMethod::RawTp => true,
-            AttachMethod::TpBtf | AttachMethod::Kprobe | AttachMethod::Fentry => matches!(
-                self,
-                StackTaker::Nothing
-                    | StackTaker::GetStack
-                    | StackTaker::GetStackid
-                    | StackTaker::Count
-                    | StackTaker::Frames
-            ),
-            _ => false,
-        }
-    }
-
-    /// The most stacks of a batch: what the ring buffer has room for.
-    pub fn most(self) -> Option<u64> {
-        match self {
-            StackTaker::GetStackRing | StackTaker::FramesRing => Some(1 << 13),
-            StackTaker::CountRing => Some(1 << 18),
-            _ => None,
-        }
-    }
-}
 
 /// Ways to attach, with the end of their programs' names.
 pub const METHODS: [(AttachMethod, &str); 4] = [
@@ -145,8 +58,8 @@ pub struct StackBatch {
     pub depth: usize,
     /// Stacks that were counted, where it counts.
     pub counted: Option<u64>,
-    /// Records in the ring buffer that are like the last one.
-    pub records: u64,
+    /// Records that were read from the ring buffer, where the taker writes some.
+    pub read: Option<ReadStacks>,
     /// Helpers that failed, and records without room.
     pub failures: u64,
     /// Walks that did not go as they should.
@@ -158,7 +71,8 @@ pub struct StackPrograms {
     held: Option<(StackProgram, MethodAttachment)>,
     tools: Toolbox,
     object: TimedObject,
-    unwinder: Unwinder,
+    unwinder: Rc<Unwinder>,
+    records: StackRecords,
     rules: RuleTable,
     connection: Connection,
     cpu: u32,
@@ -179,7 +93,8 @@ impl StackPrograms {
         [&method.needs(), &further[..]].concat()
     }
 
-    /// Loads programs, whose events will be on that CPU.
+    /// Loads programs, whose events will be on that CPU. `print` is called with the addresses of each stack that is to be
+    /// printed.
     ///
     /// # Errors
     ///
@@ -189,6 +104,7 @@ impl StackPrograms {
         rules: RuleTable,
         looping: Loop,
         cpu: u32,
+        print: StackPrint,
     ) -> Result<Self> {
         let pinned = CpuPin::to(cpu)?;
         let mut open = OpenObject::open("stack", looping)?;
@@ -201,11 +117,14 @@ impl StackPrograms {
         }
         open.unwind(&rules)?;
         let mut object = open.load()?;
-        let unwinder = object.unwinder(&rules)?;
+        let unwinder = Rc::new(object.unwinder(&rules)?);
+        let records =
+            StackRecords::of(&object.map("records")?, Rc::clone(&unwinder), print, &rules)?;
         object.run("note_thread", cpu, &[])?;
         Ok(StackPrograms {
             held: None,
             tools: Toolbox::default(),
+            records,
             unwinder,
             object,
             rules,
@@ -278,7 +197,17 @@ impl StackPrograms {
             }
         };
         let last = self.object.variable("last")?;
-        let all = self.taken(taker, last)?;
+        let read = taker
+            .has_records()
+            .then(|| {
+                let timed_after_tick = after_tick && taker.has_reader();
+                self.records.read(taker.delivery(), timed_after_tick)
+            })
+            .transpose()?;
+        let all = match &read {
+            Some(read) => read.last.clone(),
+            None => self.taken(taker, last)?,
+        };
         let counted = self.counts(taker)?.map(|after| {
             let before = counts_before.unwrap_or_default();
             let grown = |(key, count): (u64, u64)| count - before.get(&key).copied().unwrap_or(0);
@@ -291,11 +220,7 @@ impl StackPrograms {
                 .filter(|address| self.rules.covers(*address))
                 .collect(),
             counted,
-            records: if taker.has_records() {
-                self.object.take_records()?.0
-            } else {
-                0
-            },
+            read,
             failures: self.object.variable("failures")?,
             losses: self.unwinder.losses(),
             seen,
@@ -314,15 +239,15 @@ impl StackPrograms {
 
     /// How often each stack was counted, by leaf or number; `None` where it is not counted.
     fn counts(&self, taker: StackTaker) -> Result<Option<BTreeMap<u64, u64>>> {
-        match taker {
-            StackTaker::Count | StackTaker::CountRing => Ok(Some(
+        match taker.walk() {
+            Walk::Count => Ok(Some(
                 self.unwinder
                     .stacks()
                     .into_iter()
                     .map(|stack| (stack.leaf.into(), stack.count))
                     .collect(),
             )),
-            StackTaker::GetStackidCount => {
+            Walk::StackidCount => {
                 let entries = self.object.map_entries("id_counts")?.into_iter();
                 let words = entries.filter_map(|(key, value)| {
                     let key = u32::from_ne_bytes(key.try_into().ok()?);
@@ -334,7 +259,7 @@ impl StackPrograms {
         }
     }
 
-    /// The addresses of the last stack that was taken. `last` is what its body returned.
+    /// The addresses of the last stack that stayed in the kernel. `last` is what its body returned.
     fn taken(&self, taker: StackTaker, last: u64) -> Result<Vec<u64>> {
         let words = |bytes: &[u8]| -> Vec<u64> {
             let words = bytes.chunks_exact(8);
@@ -342,27 +267,25 @@ impl StackPrograms {
                 .map(|word| u64::from_ne_bytes(word.try_into().unwrap_or_default()))
                 .collect()
         };
-        match taker {
-            StackTaker::Count | StackTaker::CountRing | StackTaker::FramesRing => {
-                Ok(self.unwinder.addresses(last as u32))
-            }
-            StackTaker::GetStack | StackTaker::GetTaskStack | StackTaker::Frames => {
+        match taker.walk() {
+            Walk::Count => Ok(self.unwinder.addresses(last as u32)),
+            Walk::GetStack | Walk::GetTaskStack | Walk::Frames => {
                 let taken = words(&self.object.bytes("taken")?);
                 // The first word is the walk's own depth, and the helper's result that in bytes.
-                let depth = match taker {
-                    StackTaker::Frames => taken.first().map_or(0, |word| *word as u32 as usize),
+                let depth = match taker.walk() {
+                    Walk::Frames => taken.first().map_or(0, |word| *word as u32 as usize),
                     _ => last as usize / 8,
                 };
                 Ok(taken.into_iter().skip(1).take(depth).collect())
             }
-            StackTaker::GetStackid | StackTaker::GetStackidCount => {
+            Walk::Stackid | Walk::StackidCount => {
                 let stack = self
                     .object
                     .map_value("stack_ids", &(last as u32).to_ne_bytes())?;
                 let words = words(&stack.unwrap_or_default());
                 Ok(words.into_iter().take_while(|word| *word != 0).collect())
             }
-            StackTaker::Nothing | StackTaker::GetStackRing => Ok(Vec::new()),
+            Walk::Nothing => Ok(Vec::new()),
         }
     }
 }
@@ -372,7 +295,7 @@ fn name((taker, method): StackProgram) -> Result<String> {
     let named = METHODS.iter().find(|(one, _)| *one == method);
     let named = named.filter(|_| taker.runs_in(method));
     named
-        .map(|(_, attach)| format!("{}_{attach}", taker.known().program))
+        .map(|(_, attach)| format!("{}_{attach}", taker.program()))
         .ok_or_else(|| {
             let attach = method.attach();
             Error::Refused(format!(

@@ -200,7 +200,9 @@ impl StackCounter {
                 };
                 chosen.depth = filter.depth.min(DEEPEST);
                 chosen.process = filter.process.unwrap_or(0);
-                chosen.own = std::process::id();
+                // This process's own events would never end, so they count only where it alone is asked for.
+                let own = std::process::id();
+                chosen.own = if filter.process == Some(own) { 0 } else { own };
                 if let Some((device, inode)) = l7::namespace() {
                     (chosen.namespace_device, chosen.namespace_inode) = (device, inode);
                 }
@@ -505,6 +507,11 @@ impl StackCounter {
         let nodes = u64::from(self.skeleton.maps.unwind_nodes.value_size());
         state.used = nodes / size_of::<unwind_node>() as u64 - u64::from(free);
         maps::put(states, "unwind_states", &0u32, &state)
+    }
+
+    /// Nodes of the tree that are in use; 0 where the helper takes the stacks.
+    pub fn nodes(&self) -> u64 {
+        self.unwinder.as_ref().map_or(0, Unwinder::nodes_used)
     }
 
     /// Memory that the kernel accounts for the maps, in bytes.

@@ -15,11 +15,8 @@ use crate::{
     maps,
     object::{OwnedSkeleton, choose},
     plain,
-    skel::stack_tracer::{
-        StackTracerSkel, StackTracerSkelBuilder,
-        types::{stack_tracer_counts, unwind_stack},
-    },
-    unwind::{KernelSymbols, RuleTable, Unwinder},
+    skel::stack_tracer::{StackTracerSkel, StackTracerSkelBuilder, types::stack_tracer_counts},
+    unwind::{KernelSymbols, RuleTable, Unwinder, read_addresses},
 };
 
 /// Tracepoints at which modules come and go.
@@ -305,15 +302,6 @@ impl TracedStacks {
             stale: self.stale.saturating_sub(before.stale),
         }
     }
-}
-
-/// The addresses of a record.
-fn read_addresses(record: &[u8], addresses: &mut Vec<u64>) {
-    addresses.clear();
-    let depth: u32 = plain::read(record).unwrap_or_default();
-    let words = record.get(std::mem::offset_of!(unwind_stack, ip)..);
-    let words = words.unwrap_or_default().chunks_exact(8);
-    addresses.extend(words.take(depth as usize).filter_map(plain::read::<u64>));
 }
 
 fn program(method: AttachMethod) -> Result<&'static str> {

@@ -282,7 +282,7 @@ impl TimedObject {
         entries.collect()
     }
 
-    fn map(&self, name: &str) -> Result<Map<'_>> {
+    pub(crate) fn map(&self, name: &str) -> Result<Map<'_>> {
         let map = self.object.maps().find(|one| one.name() == name);
         map.ok_or_else(|| lacks(self.name, &format!("map {name}")))
     }

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::time::{ClockId, clock_getres, clock_gettime};
+use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
 use crate::{
     cpu::{self, CpuPin},
@@ -288,6 +288,35 @@ pub(crate) fn batch_by<A: Area>(
         waits: cpu::waits()? - waits_before,
     };
     Ok(Observation::of(cpu, area.sample(cpu), ran))
+}
+
+/// How long the calling thread worked on its own.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WorkTime {
+    /// Nanoseconds.
+    pub ns: f64,
+    /// Timer ticks of the machine meanwhile.
+    pub ticks: u64,
+}
+
+/// Times work of the calling thread outside of BPF; `after_tick`: as that of a [`Request`].
+pub(crate) fn time_work<T>(after_tick: bool, work: impl FnOnce() -> T) -> (T, WorkTime) {
+    if after_tick {
+        wait_for_tick();
+    }
+    let since = |clock, start| clock_gettime(clock) - start;
+    let coarse_start = clock_gettime(ClockId::MonotonicCoarse);
+    let start = clock_gettime(ClockId::Monotonic);
+    let result = work();
+    let elapsed = since(ClockId::Monotonic, start);
+    let coarse = since(ClockId::MonotonicCoarse, coarse_start);
+    let nanos = |time: Timespec| time.tv_sec as f64 * 1e9 + time.tv_nsec as f64;
+    let tick = nanos(clock_getres(ClockId::MonotonicCoarse)).max(1.0);
+    let time = WorkTime {
+        ns: nanos(elapsed),
+        ticks: (nanos(coarse) / tick).round() as u64,
+    };
+    (result, time)
 }
 
 /// Waits until the kernel's coarse clock moves: it does so at each tick. Most of the time is slept through, which takes no

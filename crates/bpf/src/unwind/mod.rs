@@ -33,6 +33,7 @@ mod unwinder;
 pub use symbols::{KernelSymbols, SymbolRef};
 pub use table::RuleTable;
 pub use truth::{StackDifference, StackTruth, Timed, TruthCounts};
+pub(crate) use unwinder::read_addresses;
 pub use unwinder::{CountedStack, UnwindLosses, Unwinder};
 
 #[cfg(test)]

@@ -97,6 +97,11 @@ impl RuleTable {
         self.is_orc
     }
 
+    /// From this address on, text is not the kernel's own: modules and generated code.
+    pub(crate) fn generated(&self) -> u64 {
+        self.generated
+    }
+
     /// Whether the address is in text that has rules.
     pub fn covers(&self, address: u64) -> bool {
         let offset = address

@@ -12,7 +12,7 @@ use crate::{
     error::{Result, lacks, map_failed},
     mapping,
     plain::{Plain, bytes_of, read},
-    skel::stack::types::{unwind_node, unwind_state},
+    skel::stack::types::{unwind_node, unwind_stack, unwind_state},
 };
 
 /// Bytes of a node; see `bpf/unwind.bpf.h`.
@@ -275,6 +275,15 @@ impl Unwinder {
     fn state(&self) -> unwind_state {
         fetch(&self.state, 0)
     }
+}
+
+/// The addresses of a record that is a `struct unwind_stack`, into a buffer.
+pub(crate) fn read_addresses(record: &[u8], addresses: &mut Vec<u64>) {
+    addresses.clear();
+    let depth: u32 = read(record).unwrap_or_default();
+    let words = record.get(std::mem::offset_of!(unwind_stack, ip)..);
+    let words = words.unwrap_or_default().chunks_exact(8);
+    addresses.extend(words.take(depth as usize).filter_map(read::<u64>));
 }
 
 /// A root whose children are found by that rule.

@@ -4,27 +4,32 @@
 //!
 //! The event is the receiving end of a TCP connection with itself: some 30 frames on two stacks. A program attached
 //! there takes the same stack again and again, so the value is of the taking alone: not of the event, nor of how the
-//! program is attached (`attach` has that). What is in the number stands at the head of `stack.bpf.c`.
+//! program is attached (`attach` has that). What is in the number stands at the head of `stack.bpf.c`. The deliveries
+//! `+read` and `+print` have user space's time too: once a batch of records is there, the same thread reads or prints it.
 //!
 //! Every trial proves its stacks: the last one must be, address by address, the one that `bpf_get_stack` took of the
 //! same event; counts and records must be as many as stacks, and no walk may have been lost.
 
-use std::collections::BTreeMap;
+mod proof;
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use anyhow::{Context, Result};
 use bpfcost_bpf::{
     Feature,
     attach::AttachMethod,
-    stack::{METHODS, StackBatch, StackProgram, StackPrograms, StackTaker, WHOLE},
+    stack::{Delivery, METHODS, StackBatch, StackProgram, StackPrograms, StackTaker, WHOLE},
     timing::Loop,
     unwind::{KernelSymbols, RuleTable},
 };
 
+use self::proof::{StackMatch, lost, problem};
 use super::{batch, ladder};
 use crate::experiment::{
     Batch, Case, Description, Experiment, Fault, Grid, Layout, LoadedEpoch, Overhead, Pair,
     Problem, Role, Sentinel, Setup, Sizing, Trial, differs, prove,
 };
+use crate::probe::{PrintedStacks, StackPrinter};
 
 /// Addresses of a stack: the columns.
 const DEPTHS: [(&str, u32); 4] = [("8", 8), ("16", 16), ("32", 32), ("whole", WHOLE)];
@@ -34,9 +39,6 @@ const MOST_OPS: u64 = 1 << 20;
 
 /// How often a batch runs again where its stack was another one: the event can come by another way, from a timer.
 const TRIES: u32 = 5;
-
-/// What the helper also takes: frames of the program itself.
-const MOST_OWN: usize = 8;
 
 /// The experiment.
 #[derive(Debug, Default)]
@@ -122,7 +124,7 @@ impl StackCase {
             sizing: Sizing::Calibrated {
                 most: Some(taker.most().unwrap_or(MOST_OPS)),
             },
-            slow: method != AttachMethod::RawTp && !self.is_floor(),
+            slow: (method != AttachMethod::RawTp && !self.is_floor()) || taker.has_reader(),
             ..Case::default()
         }
     }
@@ -138,7 +140,7 @@ impl Experiment for Stacks {
         let factors = [
             (
                 "taker",
-                "what takes the stack, and where it goes: a buffer, a counter, the ring buffer",
+                "what takes the stack, and where it goes: a buffer, a counter, the ring buffer, its reader",
             ),
             ("depth", "addresses of the stack: 8, 16, 32 or all of it"),
             ("attach", "raw_tp, tp_btf, kprobe or fentry"),
@@ -147,7 +149,8 @@ impl Experiment for Stacks {
             layout: Layout::Grid(Grid {
                 rows: "taker".into(),
                 columns: "depth".into(),
-                net: "taking a stack of so many addresses once more, minus the loop (its floor)"
+                net: "taking a stack of so many addresses once more (with +read and +print, also reading its record), \
+                      minus the loop (its floor)"
                     .into(),
                 floors: "Floors differ in how the program is attached, which is not in the cost."
                     .into(),
@@ -178,6 +181,10 @@ impl Experiment for Stacks {
             (StackTaker::Frames, StackTaker::GetStack),
             (StackTaker::CountRing, StackTaker::GetStackRing),
             (StackTaker::FramesRing, StackTaker::GetStackRing),
+            (StackTaker::CountRead, StackTaker::GetStackRead),
+            (StackTaker::FramesRead, StackTaker::GetStackRead),
+            (StackTaker::CountPrint, StackTaker::GetStackPrint),
+            (StackTaker::FramesPrint, StackTaker::GetStackPrint),
             (StackTaker::Count, StackTaker::GetStackidCount),
             (StackTaker::GetTaskStack, StackTaker::GetStack),
         ];
@@ -233,8 +240,19 @@ impl Experiment for Stacks {
             }
         }
         let rules = RuleTable::read(&KernelSymbols::read()?)?;
+        let printer = Rc::new(RefCell::new(StackPrinter::open()?));
+        let into = Rc::clone(&printer);
+        let print = Box::new(move |addresses: &[u64]| into.borrow_mut().print(addresses));
+        let stacks = StackPrograms::load(&programs, rules, Loop::probe()?, cpu, print)?;
+        if programs
+            .iter()
+            .any(|(taker, _)| taker.delivery() == Delivery::Printed)
+        {
+            printer.borrow_mut().read_symbols()?;
+        }
         Ok(Box::new(StackEpoch {
-            stacks: StackPrograms::load(&programs, rules, Loop::probe()?, cpu)?,
+            stacks,
+            printer,
             references: BTreeMap::new(),
             cpu,
             exact: setup.exact,
@@ -249,6 +267,7 @@ impl Experiment for Stacks {
 /// The programs, and the stacks that they must take.
 struct StackEpoch {
     stacks: StackPrograms,
+    printer: Rc<RefCell<StackPrinter>>,
     /// By how the program is attached: the whole stack, by the helper.
     references: BTreeMap<&'static str, Vec<u64>>,
     cpu: u32,
@@ -281,7 +300,8 @@ impl StackEpoch {
         }))
     }
 
-    fn batch(&mut self, case: StackCase, ops: u64) -> Result<StackBatch, Fault> {
+    /// A batch that was proved, and the share of the whole stack's addresses that its stacks have.
+    fn batch(&mut self, case: StackCase, ops: u64) -> Result<(StackBatch, f64), Fault> {
         let (taker, method) = case.program;
         let reference = self.reference(method)?;
         let attached = self.stacks.attach(case.program);
@@ -291,16 +311,46 @@ impl StackEpoch {
             let taken = self.stacks.batch(case.depth.1, ops, self.exact)?;
             let seen = std::slice::from_ref(&taken.seen);
             prove(batch::problem(&[self.cpu], seen, ops, self.exact))?;
-            let problem = problem(&taken, case, &reference, ops);
+            let printed = self.printer.borrow_mut().take_counts()?;
+            let compared = StackMatch::of(&taken, &reference);
+            let problem = problem(&taken, case, ops)
+                .or_else(|| self.printed(&taken, taker, printed, ops))
+                .or_else(|| compared.problem(&taken, case, &reference));
             tries += 1;
             let another = problem.as_ref().is_some_and(|one| one.check == "stack");
             if another && tries < TRIES {
                 continue;
             }
             prove(problem)?;
-            debug_assert!(taker == StackTaker::Nothing || taken.depth > 0 || taker.has_records());
-            return Ok(taken);
+            return Ok((taken, compared.same as f64 / reference.len() as f64));
         }
+    }
+
+    /// What is wrong with what was printed.
+    fn printed(
+        &self,
+        taken: &StackBatch,
+        taker: StackTaker,
+        printed: PrintedStacks,
+        ops: u64,
+    ) -> Option<Problem> {
+        let prints = taker.delivery() == Delivery::Printed;
+        let read = taken.read.as_ref().filter(|_| prints);
+        let stacks = if prints { ops } else { 0 };
+        let bytes = read.map_or(0, |read| {
+            ops * self.printer.borrow().text_bytes(read.last())
+        });
+        differs(
+            "printed",
+            stacks,
+            printed.stacks,
+            "stacks that were printed",
+        )
+        .or_else(|| {
+            let detail =
+                "bytes that were printed, of the names of the last stack's functions each time";
+            differs("printed bytes", bytes, printed.bytes, detail)
+        })
     }
 }
 
@@ -314,71 +364,6 @@ fn refused(error: &bpfcost_bpf::Error) -> Fault {
     })
 }
 
-/// What is wrong with a batch of stacks, if anything is.
-fn problem(taken: &StackBatch, case: StackCase, reference: &[u64], ops: u64) -> Option<Problem> {
-    let taker = case.program.0;
-    let failures = differs(
-        "failures",
-        0,
-        taken.failures,
-        "a stack was not taken, or a record had no room",
-    );
-    let losses = taken.losses;
-    let lost = losses.lost + losses.full + losses.stale;
-    let lost = differs("lost", 0, lost, "the walk did not reach the end of a stack");
-    let counted = taken.counted.unwrap_or(ops);
-    let counted = differs(
-        "counted",
-        ops,
-        counted,
-        "stacks that were counted, of those taken",
-    );
-    let records = if taker.has_records() { ops } else { 0 };
-    let records = differs(
-        "records",
-        records,
-        taken.records,
-        "records in the ring buffer",
-    );
-    failures
-        .or(lost)
-        .or(counted)
-        .or(records)
-        .or_else(|| stack(taken, case, reference))
-}
-
-/// Whether the last stack was the one of the event.
-fn stack(taken: &StackBatch, case: StackCase, reference: &[u64]) -> Option<Problem> {
-    let (taker, asked) = (case.program.0, case.depth.1 as usize);
-    // Addresses in the helper's records are not read: `get_stack` takes the same into a buffer.
-    if matches!(taker, StackTaker::Nothing | StackTaker::GetStackRing) {
-        return None;
-    }
-    // Helpers also take frames of their own, or of the program.
-    let first = |address: &u64| Some(address) == reference.first();
-    let own = taken.addresses.iter().position(first).unwrap_or(0);
-    let addresses = &taken.addresses[own..];
-    let same = addresses
-        .iter()
-        .zip(reference)
-        .take_while(|(one, other)| one == other);
-    let same = same.count();
-    let is_whole = same == reference.len();
-    let is_right = same == addresses.len()
-        && (own == 0 || (!taker.is_manual() && own <= MOST_OWN))
-        && (is_whole || taken.depth == asked);
-    let next = |addresses: &[u64]| match addresses.get(same) {
-        Some(address) => format!("{same} addresses, then {address:#x}"),
-        None => format!("{same} addresses"),
-    };
-    (!is_right).then(|| Problem {
-        check: "stack".into(),
-        expected: next(&reference[..asked.min(reference.len())]),
-        got: next(addresses),
-        detail: "the last stack is not the one that bpf_get_stack() took of such an event".into(),
-    })
-}
-
 impl LoadedEpoch for StackEpoch {
     fn prepare(&mut self, case: &Case) -> Result<(), Fault> {
         self.batch(StackCase::of(case)?, 16).map(drop)
@@ -386,11 +371,24 @@ impl LoadedEpoch for StackEpoch {
 
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let case = StackCase::of(case)?;
-        let taken = self.batch(case, batch.0)?;
+        let (taken, complete) = self.batch(case, batch.0)?;
+        let lost = lost(&taken);
         let mut trial = batch::trial(&[taken.seen], batch);
+        if let Some(read) = taken.read.filter(|_| case.program.0.has_reader()) {
+            trial.elapsed_ns += read.time.ns;
+            trial.value += read.time.ns / batch.0 as f64;
+            trial.ticks += read.time.ticks;
+            let reading = read.time.ns / batch.0 as f64;
+            trial.secondary.insert("read_ns".into(), reading);
+        }
         if !case.is_floor() {
-            let frames = taken.depth as f64;
-            trial.secondary.insert("frames".into(), frames);
+            let values = [
+                ("frames", taken.depth as f64),
+                ("completeness", complete),
+                ("lost", lost as f64),
+            ];
+            let named = values.map(|(name, value)| (name.to_owned(), value));
+            trial.secondary.extend(named);
         }
         Ok(trial)
     }
@@ -418,6 +416,8 @@ mod tests {
             "none/raw_tp",
             "count/8",
             "frames+ring/whole",
+            "count+read/8",
+            "get_stack+print/32",
             "get_stackid/whole",
             "count@kprobe/32",
         ] {

@@ -14,6 +14,7 @@ mod nothing;
 mod programs;
 mod registry;
 mod spec;
+mod stack_printer;
 mod stats;
 mod unit;
 
@@ -29,6 +30,7 @@ pub(crate) use leftovers::leftovers;
 pub use registry::add;
 pub(crate) use registry::open_agent;
 pub use spec::Spec;
+pub(crate) use stack_printer::{PrintedStacks, StackPrinter};
 pub(crate) use unit::{unit_group, unit_pids};
 
 use self::joined::JoinedProbes;

@@ -9,30 +9,21 @@
 //! Each window proves itself: every event was delivered or lost, as many stacks were read or counted as the program
 //! says, and each has frames.
 
-use std::{
-    cell::RefCell,
-    collections::HashMap,
-    fs::File,
-    io::{self, BufWriter, Write as _},
-    rc::Rc,
-    thread::sleep,
-    time::Duration,
-};
+use std::{cell::RefCell, rc::Rc, thread::sleep, time::Duration};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Result, bail};
 use bpfcost_bpf::{
     Feature,
     attach::AttachMethod,
     real_time,
     stack_tracer::{StackDelivery, StackTracer, StackWalker, TracedStacks},
-    unwind::KernelSymbols,
 };
 
 use super::{Agent, AgentInfo, EVERY};
 use crate::{
     did_you_mean::suggest,
     fault::Problem,
-    probe::{Arguments, BuiltIn, Runs, WindowCounts},
+    probe::{Arguments, BuiltIn, PrintedStacks, Runs, StackPrinter, WindowCounts},
     process::RunContext,
 };
 
@@ -123,7 +114,7 @@ fn one_of<T: Copy>(what: &str, all: &[(&'static str, T)], name: &str) -> Result<
 struct StackAgent {
     tracer: StackTracer,
     delivery: StackDelivery,
-    printed: Rc<RefCell<Printer>>,
+    printed: Rc<RefCell<StackPrinter>>,
 }
 
 /// Loads it.
@@ -134,7 +125,7 @@ fn open(arguments: &Arguments) -> Result<Box<dyn Agent>> {
         // Otherwise server and client keep it from the CPUs until the ring buffer is full.
         real_time();
     }
-    let printed = Rc::new(RefCell::new(Printer::open()?));
+    let printed = Rc::new(RefCell::new(StackPrinter::open()?));
     let into = Rc::clone(&printed);
     let tracer = StackTracer::load(
         spec.method,
@@ -144,7 +135,7 @@ fn open(arguments: &Arguments) -> Result<Box<dyn Agent>> {
     )?;
     if print {
         // The program that was just loaded has a symbol too.
-        printed.borrow_mut().symbols = KernelSymbols::read()?;
+        printed.borrow_mut().read_symbols()?;
     }
     Ok(Box::new(StackAgent {
         tracer,
@@ -164,7 +155,7 @@ impl Agent for StackAgent {
     fn attach(&mut self, _context: &RunContext) -> Result<()> {
         self.tracer.attach()?;
         // No record came before that: the ring buffer was empty when it was detached last.
-        self.printed.borrow_mut().counts = PrintedStacks::default();
+        self.printed.borrow_mut().take_counts()?;
         Ok(())
     }
 
@@ -176,7 +167,7 @@ impl Agent for StackAgent {
 
     fn detach(&mut self) -> Result<WindowCounts> {
         let traced = self.tracer.detach()?;
-        let printed = self.printed.borrow_mut().finish()?;
+        let printed = self.printed.borrow_mut().take_counts()?;
         if let Some(problem) = problem(self.delivery, &traced, printed) {
             return Err(problem.into());
         }
@@ -262,74 +253,6 @@ fn problem(
     account.or(arrived).or(frames)
 }
 
-/// What was printed in a window.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct PrintedStacks {
-    stacks: u64,
-    frames: u64,
-}
-
-/// Prints stacks as the names of their functions.
-struct Printer {
-    symbols: KernelSymbols,
-    /// Lines by address: an address costs a search once.
-    lines: HashMap<u64, Box<str>>,
-    out: BufWriter<File>,
-    counts: PrintedStacks,
-    failed: Option<io::Error>,
-}
-
-impl Printer {
-    fn open() -> Result<Self> {
-        let out = File::create("/dev/null").context("cannot open /dev/null")?;
-        Ok(Printer {
-            symbols: KernelSymbols::default(),
-            lines: HashMap::new(),
-            out: BufWriter::new(out),
-            counts: PrintedStacks::default(),
-            failed: None,
-        })
-    }
-
-    fn print(&mut self, addresses: &[u64]) {
-        for &address in addresses {
-            let symbols = &self.symbols;
-            let line = self
-                .lines
-                .entry(address)
-                .or_insert_with(|| line(symbols, address));
-            if let Err(error) = self.out.write_all(line.as_bytes()) {
-                self.failed = Some(error);
-            }
-        }
-        // An event is printed at once, as a tool does whose user watches.
-        if let Err(error) = self.out.write_all(b"\n").and_then(|()| self.out.flush()) {
-            self.failed = Some(error);
-        }
-        self.counts.stacks += 1;
-        self.counts.frames += addresses.len() as u64;
-    }
-
-    /// What was printed; an error where that failed.
-    fn finish(&mut self) -> Result<PrintedStacks> {
-        match self.failed.take() {
-            Some(error) => Err(error).context("cannot print stacks"),
-            None => Ok(self.counts),
-        }
-    }
-}
-
-fn line(symbols: &KernelSymbols, address: u64) -> Box<str> {
-    let text = match symbols.symbol(address) {
-        Some(symbol) => match symbol.module {
-            Some(module) => format!("    {} [{module}]\n", symbol.name),
-            None => format!("    {}\n", symbol.name),
-        },
-        None => format!("    {address:#x}\n"),
-    };
-    text.into()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -389,6 +312,7 @@ mod tests {
     const PRINTED: PrintedStacks = PrintedStacks {
         stacks: 97,
         frames: 970,
+        bytes: 9700,
     };
 
     fn check(delivery: StackDelivery, traced: TracedStacks, printed: PrintedStacks) -> String {
@@ -453,22 +377,5 @@ mod tests {
             ..traced()
         };
         assert_eq!(check(StackDelivery::Drop, empty, PRINTED), "frames");
-    }
-
-    #[test]
-    fn stacks_are_printed_as_names() {
-        let symbols = KernelSymbols::parse(
-            "ffffffff81000000 T one\nffffffffc0000000 t two\t[loop]\nffffffffc0001000 t three\t[bpf]\n",
-        );
-        assert_eq!(&*line(&symbols, 0xffffffff81000010), "    one\n");
-        assert_eq!(&*line(&symbols, 0xffffffffc0000010), "    two [loop]\n");
-        assert_eq!(&*line(&symbols, 0x10), "    0x10\n");
-        let mut printer = Printer::open().unwrap();
-        printer.symbols = symbols;
-        printer.print(&[0xffffffff81000010, 0xffffffffc0001000]);
-        printer.print(&[0xffffffff81000010]);
-        let printed = printer.finish().unwrap();
-        assert_eq!((printed.stacks, printed.frames), (2, 3));
-        assert_eq!(printer.lines.len(), 2);
     }
 }
