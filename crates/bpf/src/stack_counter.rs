@@ -23,7 +23,7 @@ use crate::{
         types::{stack_counter_counts, stack_counter_event},
     },
     stats::RunStats,
-    unwind::{KernelSymbols, RuleTable, UnwindLosses, Unwinder},
+    unwind::{Generation, KernelSymbols, RuleTable, UnwindLosses, Unwinder, modules_are_changing},
 };
 
 /// See `bpf/stack_counter.h`.
@@ -44,6 +44,10 @@ const RECORDS_AT_ONCE: usize = 1 << 16;
 
 /// Leaves whose addresses are kept at most, so that a frequent stack is read once.
 const PATHS_KEPT: usize = 1 << 14;
+
+/// How often the rules are not read anew because a module is being loaded or unloaded. One that hangs there must not make
+/// all stacks stale for ever.
+const MOST_WAITS: u32 = 50;
 
 /// Tracepoints at which modules come and go.
 const MODULES: [(&str, &str); 2] = [
@@ -91,8 +95,8 @@ pub struct StackReport {
     pub command: String,
     /// The stack, the innermost first.
     pub addresses: Rc<[u64]>,
-    /// How often the rules had been written anew.
-    pub generation: usize,
+    /// When it was taken.
+    pub generation: Generation,
     /// Where the addresses end.
     pub end: StackEnd,
 }
@@ -115,8 +119,8 @@ pub struct StackCount {
     pub addresses: Vec<u64>,
     /// How often.
     pub count: u64,
-    /// How often the rules had been written anew when it first came.
-    pub generation: usize,
+    /// When it was taken.
+    pub generation: Generation,
 }
 
 /// What became of events.
@@ -149,14 +153,16 @@ pub struct StackCounter {
     /// Names of the programs that take stacks.
     programs: Vec<&'static str>,
     _modules: Vec<Link>,
+    /// How often the rules were not read anew since modules came or went.
+    waits: u32,
     mode: StackMode,
     heard: Rc<RefCell<Vec<Record>>>,
     ring: RingBuffer<'static>,
     unwinder: Option<Unwinder>,
     /// Whole stacks that had no room in the tree: how often each came, by addresses and generation.
-    whole: HashMap<(Rc<[u64]>, usize), u64>,
+    whole: HashMap<(Rc<[u64]>, Generation), u64>,
     /// Addresses and generations of leaves that were reported lately.
-    paths: HashMap<u32, (Rc<[u64]>, usize)>,
+    paths: HashMap<u32, (Rc<[u64]>, Generation)>,
     /// What was missed until the programs were detached.
     missed: Option<Option<u64>>,
     skeleton: OwnedSkeleton<StackCounterSkel<'static>>,
@@ -216,9 +222,7 @@ impl StackCounter {
                     .any(|(method, _)| program(*method).is_ok_and(|one| one == name))
             };
             let modules = |name: &str| MODULES.iter().any(|(one, _)| *one == name);
-            choose(object, |name| {
-                used(name) || (rules.is_some() && modules(name))
-            });
+            choose(object, |name| used(name) || modules(name));
             for mut one in object.progs_mut() {
                 if program(*first_method).is_ok_and(|name| one.name() == name) {
                     first_method.aim(&mut one, first_event)?;
@@ -254,6 +258,7 @@ impl StackCounter {
             held: Vec::new(),
             programs: Vec::new(),
             _modules: Vec::new(),
+            waits: 0,
             mode,
             heard,
             ring,
@@ -263,9 +268,7 @@ impl StackCounter {
             missed: None,
             skeleton,
         };
-        if rules.is_some() {
-            counter._modules = counter.attach_to_modules();
-        }
+        counter._modules = counter.attach_to_modules();
         let mut tools = Toolbox::default();
         for (method, event) in events {
             let name = program(*method)?;
@@ -326,20 +329,18 @@ impl StackCounter {
 
     fn report(&mut self, event: &stack_counter_event, whole: Vec<u64>) -> StackReport {
         let (leaf, end) = (event.leaf as u32, (event.leaf >> 32) as u32);
-        let of_tree = self.unwinder.as_ref().filter(|_| leaf != 0);
         if self.paths.len() > PATHS_KEPT {
             self.paths.clear();
         }
-        let (addresses, generation) = match of_tree {
+        let (addresses, generation) = match &self.unwinder {
+            // It had no room in the tree from its leaf on.
+            Some(unwinder) if !whole.is_empty() => (whole.into(), unwinder.generation(leaf)),
             Some(unwinder) => {
                 let path = self.paths.entry(leaf);
                 path.or_insert_with(|| (unwinder.addresses(leaf).into(), unwinder.generation(leaf)))
                     .clone()
             }
-            None => {
-                let generation = self.unwinder.as_ref().map_or(0, Unwinder::writings);
-                (whole.into(), generation)
-            }
+            None => (whole.into(), Generation::default()),
         };
         let command = event.comm.iter().map(|byte| *byte as u8);
         let command: Vec<u8> = command.take_while(|byte| *byte != 0).collect();
@@ -359,7 +360,7 @@ impl StackCounter {
         }
     }
 
-    /// Reads the rules anew where modules came or went. Returns whether it did.
+    /// Reads the rules anew where modules came or went, and none is about to. Returns whether it did.
     ///
     /// # Errors
     ///
@@ -371,8 +372,31 @@ impl StackCounter {
         let Some(changes) = unwinder.changes() else {
             return Ok(false);
         };
+        if modules_are_changing() && self.waits < MOST_WAITS {
+            self.waits += 1;
+            return Ok(false);
+        }
+        self.waits = 0;
         unwinder.write(&RuleTable::read(&KernelSymbols::read()?)?, changes)?;
         Ok(true)
+    }
+
+    /// Whether modules came or went since the rules were read; for the helper's stacks, since the programs were attached.
+    ///
+    /// # Errors
+    ///
+    /// Where the map can't be read.
+    pub fn modules_changed(&self) -> Result<bool> {
+        match &self.unwinder {
+            Some(unwinder) => Ok(unwinder.changes().is_some()),
+            None => Ok(self.state()?.changes != 0),
+        }
+    }
+
+    fn state(&self) -> Result<unwind_state> {
+        let value = (self.skeleton.maps.unwind_states).lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let value = value.map_err(map_failed("unwind_states", "reading it"))?;
+        Ok(plain::read(&value.unwrap_or_default()).unwrap_or_default())
     }
 
     /// Detaches the programs, and waits until those that run have ended: each event is accounted for then.
@@ -471,6 +495,11 @@ impl StackCounter {
     fn stacks_of_helper(&self) -> Result<Vec<StackCount>> {
         let counts = &self.skeleton.maps.id_counts;
         let ids = &self.skeleton.maps.stack_ids;
+        // Nothing says when each came.
+        let generation = Generation {
+            rules: 0,
+            is_stale: self.modules_changed()?,
+        };
         let mut stacks = Vec::new();
         for id in counts.keys() {
             let read = |map: &libbpf_rs::MapMut<'_>, name| {
@@ -483,7 +512,7 @@ impl StackCounter {
             stacks.push(StackCount {
                 addresses: words.take_while(|address| *address != 0).collect(),
                 count: count.and_then(|count| plain::read(&count)).unwrap_or(0),
-                generation: 0,
+                generation,
             });
         }
         Ok(stacks)
@@ -497,11 +526,7 @@ impl StackCounter {
     #[doc(hidden)]
     pub fn leave_nodes(&self, free: u32) -> Result<()> {
         let states = &self.skeleton.maps.unwind_states;
-        let failed = |action| map_failed("unwind_states", action);
-        let key = 0u32.to_ne_bytes();
-        let value = states.lookup(&key, MapFlags::ANY);
-        let value = value.map_err(failed("reading it"))?.unwrap_or_default();
-        let mut state: unwind_state = plain::read(&value).unwrap_or_default();
+        let mut state = self.state()?;
         let nodes = u64::from(self.skeleton.maps.unwind_nodes.value_size());
         state.used = nodes / size_of::<unwind_node>() as u64 - u64::from(free);
         maps::put(states, "unwind_states", &0u32, &state)

@@ -31,6 +31,9 @@ const SAMPLED_BYTES: usize = 24;
 /// Modules whose text is as the kernel lists it: name, start and size.
 const MODULES: &str = "/proc/modules";
 
+/// More entries than the table of any module has.
+const MOST_ENTRIES: u32 = 1 << 21;
+
 impl RuleTable {
     /// The rules of the running kernel.
     ///
@@ -200,6 +203,22 @@ fn listed_modules() -> Vec<ModuleText> {
     text.lines().filter_map(module).collect()
 }
 
+/// Whether a module is being loaded or unloaded just now. Its initial code may run, or its memory may become that of
+/// other code at any moment, without another tracepoint.
+pub(crate) fn modules_are_changing() -> bool {
+    is_changing(&fs::read_to_string(MODULES).unwrap_or_default())
+}
+
+fn is_changing(modules: &str) -> bool {
+    let state = |line: &str| {
+        matches!(
+            line.split_ascii_whitespace().nth(4),
+            Some("Loading" | "Unloading")
+        )
+    };
+    modules.lines().any(state)
+}
+
 /// Where `struct module` has what is needed, in bytes.
 struct ModuleMembers {
     text_base: u32,
@@ -238,10 +257,17 @@ impl ModuleMembers {
         let count = memory.half(module + u64::from(self.count))?;
         let addresses = memory.word(module + u64::from(self.addresses))?;
         let entries = memory.word(module + u64::from(self.entries))?;
+        // What was read may be no module any more: it can be unloaded meanwhile.
+        let end = start.checked_add(size.into());
+        let (Some(end), true) = (end, count <= MOST_ENTRIES) else {
+            return Err(Error::Refused(
+                "a module was unloaded while it was read".to_owned(),
+            ));
+        };
         let (addresses, entries) = read_orc(memory, addresses, entries, count as usize)?;
         Ok(ModuleText {
             start,
-            end: start + u64::from(size),
+            end,
             rules: addresses
                 .into_iter()
                 .zip(layout.rules(registers, &entries))
@@ -277,6 +303,16 @@ fn inner<'a>(btf: &'a Btf<'a>, outer: &Struct<'a>, name: &str) -> Option<(Struct
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_module_that_comes_or_goes_is_seen() {
+        let live = "virtio_net 98304 0 - Live 0xffffffffc036c000\n";
+        assert!(!is_changing(live) && !is_changing(""));
+        for state in ["Loading", "Unloading"] {
+            let other = format!("{live}dummy 12288 1 ifb, {state} 0xffffffffc0370000\n");
+            assert!(is_changing(&other), "{other}");
+        }
+    }
 
     #[test]
     fn functions_have_a_rule_at_their_entry_and_one_behind_it() {

@@ -30,10 +30,11 @@ mod table;
 mod truth;
 mod unwinder;
 
+pub(crate) use kernel::modules_are_changing;
 pub use symbols::{KernelSymbols, SymbolRef};
 pub use table::RuleTable;
 pub use truth::{StackDifference, StackTruth, Timed, TruthCounts};
-pub use unwinder::{CountedStack, UnwindLosses, Unwinder};
+pub use unwinder::{CountedStack, Generation, UnwindLosses, Unwinder};
 
 #[cfg(test)]
 mod tests;

@@ -17,7 +17,7 @@ use bpfcost_bpf::{
         self, DEEPEST, StackCounter, StackEvent, StackFilter, StackMode, StackReport, StackTotals,
     },
     stats::StatsOn,
-    unwind::{KernelSymbols, RuleTable},
+    unwind::{Generation, KernelSymbols, RuleTable},
 };
 use clap::ValueEnum;
 use rustix::time::{ClockId, clock_gettime};
@@ -213,7 +213,12 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             progress(&totals, begun.elapsed(), args.duration);
         }
     }
+    // Its own trampolines have names until then.
+    watch.symbols.push()?;
     counter.detach()?;
+    if counter.modules_changed()? {
+        watch.symbols.push()?;
+    }
     let seconds = begun.elapsed().as_secs_f64();
     // What is left of the last events.
     while !watch.reader_left {
@@ -227,8 +232,6 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         eprint!("\r\u{1b}[K");
     }
     let own_cpu_s = own_cpu_s() - begun_cpu_s;
-    // BPF programs, its own among them, have names since they were loaded.
-    watch.symbols.renew()?;
     let input = ProfileInput {
         events: args.events.clone(),
         taken: taken.to_owned(),
@@ -328,7 +331,7 @@ struct Watch {
     begun_ns: u64,
     symbols: SymbolHistory,
     /// Stacks as text, so that a frequent one is written once.
-    texts: HashMap<(Rc<[u64]>, usize), String>,
+    texts: HashMap<(Rc<[u64]>, Generation), String>,
     /// Nobody reads the answer any more (`| head -1`).
     reader_left: bool,
 }
