@@ -1,6 +1,9 @@
 //! Counts or reports the kernel stacks of events of a running system. `bpf/stack_counter.bpf.c` says how, and what
 //! becomes of each event.
 
+mod outcome;
+mod request;
+
 use std::{cell::RefCell, collections::HashMap, fs, mem, rc::Rc, thread, time::Duration};
 
 use libbpf_rs::{
@@ -23,8 +26,11 @@ use crate::{
         types::{stack_counter_counts, stack_counter_event},
     },
     stats::RunStats,
-    unwind::{Generation, KernelSymbols, RuleTable, UnwindLosses, Unwinder, modules_are_changing},
+    unwind::{Generation, KernelSymbols, RuleTable, Unwinder, modules_are_changing},
 };
+
+pub use outcome::{StackCount, StackEnd, StackReport, StackTotals};
+pub use request::{DEEPEST, StackEvent, StackFilter, StackMode};
 
 /// See `bpf/stack_counter.h`.
 const MODE_COUNT: u32 = 0;
@@ -35,9 +41,6 @@ const COMM: usize = 16;
 /// Why a walk ended: `enum unwind_end`.
 const ENDED_DEEP: u32 = 0;
 const ENDED_LOST: u32 = 2;
-
-/// The longest stack that can be asked for.
-pub const DEEPEST: u32 = 127;
 
 /// Records that are read at once at most. A reader that goes on while records come may never end.
 const RECORDS_AT_ONCE: usize = 1 << 16;
@@ -54,95 +57,6 @@ const MODULES: [(&str, &str); 2] = [
     ("on_module_load", "module_load"),
     ("on_module_free", "module_free"),
 ];
-
-/// What is done with stacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StackMode {
-    /// They are counted in the kernel.
-    Count,
-    /// Each is reported.
-    Events,
-    /// They are counted by the kernel's helper.
-    Helper,
-}
-
-/// Whose stacks, and how long.
-#[derive(Clone, Debug)]
-pub struct StackFilter {
-    /// Addresses, at most [`DEEPEST`].
-    pub depth: u32,
-    /// Of this process alone.
-    pub process: Option<u32>,
-    /// Of commands of this name alone, of at most 15 bytes.
-    pub command: Option<String>,
-}
-
-/// Where programs are attached: a tracepoint `category:name` or a function of the kernel.
-pub type StackEvent = (AttachMethod, String);
-
-/// One event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StackReport {
-    /// The kernel's monotonic clock, in nanoseconds.
-    pub ns: u64,
-    /// The process that was running, as the kernel numbers it.
-    pub process: u32,
-    /// Its thread.
-    pub thread: u32,
-    /// The CPU.
-    pub cpu: u32,
-    /// The command's name.
-    pub command: String,
-    /// The stack, the innermost first.
-    pub addresses: Rc<[u64]>,
-    /// When it was taken.
-    pub generation: Generation,
-    /// Where the addresses end.
-    pub end: StackEnd,
-}
-
-/// Why a stack has no more addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StackEnd {
-    /// The stack has no more.
-    Whole,
-    /// No more were asked for; there may be some.
-    Deep,
-    /// The unwind rules do not lead on.
-    Lost,
-}
-
-/// A stack that was counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StackCount {
-    /// The innermost first.
-    pub addresses: Vec<u64>,
-    /// How often.
-    pub count: u64,
-    /// When it was taken.
-    pub generation: Generation,
-}
-
-/// What became of events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StackTotals {
-    /// Events that passed the filter: `counted + reported + lost`.
-    pub events: u64,
-    /// Stacks that were counted in the kernel.
-    pub counted: u64,
-    /// Stacks that were reported one by one: because that was asked for, or because the tree was full.
-    pub reported: u64,
-    /// Events whose stacks are not known: no room was left.
-    pub lost: u64,
-    /// Events that the kernel says it did not run the programs for; `None` where it does not say.
-    pub missed: Option<u64>,
-    /// Walks that did not go as they should.
-    pub losses: UnwindLosses,
-    /// Runs of the programs, and their time in nanoseconds; 0 while `bpf_stats` is off.
-    pub runs: u64,
-    /// See `runs`.
-    pub run_ns: u64,
-}
 
 /// A record of the ring buffer: its head, and the addresses behind it.
 type Record = (stack_counter_event, Vec<u64>);
