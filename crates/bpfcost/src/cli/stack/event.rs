@@ -127,6 +127,11 @@ fn check_function(name: &str, symbols: &KernelSymbols) -> Result<()> {
                     "the kernel has no function {name}, but a tracepoint\n  Write {tracepoint}"
                 )));
             }
+            if let Some(made) = made_of(name, symbols) {
+                return Err(usage(format!(
+                    "the kernel has no function {name}, but {made}, which the compiler made of it\n  Write {made}"
+                )));
+            }
             let near = suggest(name, symbols.function_names());
             Err(usage(format!(
                 "the kernel has no function {name}{near}\n  It may be inlined, or part of a module that is not loaded. \
@@ -144,5 +149,43 @@ fn check_function(name: &str, symbols: &KernelSymbols) -> Result<()> {
                 modules.join(", ")
             )))
         }
+    }
+}
+
+/// What the compiler made of a function: a copy for some callers, or a part that is not inlined. (What follows `.cold`
+/// is no function.)
+fn made_of<'a>(name: &str, symbols: &'a KernelSymbols) -> Option<&'a str> {
+    let is_made = |one: &&str| {
+        let ending = one.strip_prefix(name).unwrap_or_default();
+        [".isra.", ".constprop.", ".part."]
+            .iter()
+            .any(|made| ending.starts_with(made))
+            && !ending.contains(".cold")
+    };
+    symbols.function_names().find(is_made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_compiler_made_of_a_function_is_found() {
+        let list = "\
+ffffffff81000000 t do_it.cold
+ffffffff81000100 t do_it.isra.0.cold
+ffffffff81000200 t do_it_now.isra.0
+ffffffff81000300 t do_it.isra.0
+ffffffff81000400 t other.part.0.constprop.0
+";
+        let symbols = KernelSymbols::parse(list);
+        assert_eq!(made_of("do_it", &symbols), Some("do_it.isra.0"));
+        assert_eq!(made_of("other", &symbols), Some("other.part.0.constprop.0"));
+        assert_eq!(made_of("do", &symbols), None);
+        let refused = check_function("do_it", &symbols).expect_err("there is none");
+        assert!(
+            refused.to_string().contains("Write do_it.isra.0"),
+            "{refused}"
+        );
     }
 }
