@@ -131,16 +131,22 @@ fn frame_pointers(
             .any(|code| code == SETS_UP_FRAME)
     };
     let (all, keeping) = (sampled.len(), sampled.filter(keeps).count());
-    if 2 * keeping < all {
-        return Err(Error::Refused(
-            "this kernel unwinds its stacks by neither ORC nor frame pointers (another unwinder, or tables that were \
-             left out)\n  Take them with the kernel's helper: bpfcost stack --helper"
-                .to_owned(),
-        ));
-    }
+    check_frame_pointers(all, keeping)?;
     let start = table.base;
     table.add(start, end, entry_rules(&functions));
     Ok(table)
+}
+
+/// A kernel has frame pointers if most functions set up a frame: of `all` that were looked at, `keeping` do.
+fn check_frame_pointers(all: usize, keeping: usize) -> Result<()> {
+    if keeping > 0 && 2 * keeping >= all {
+        return Ok(());
+    }
+    Err(Error::Refused(
+        "this kernel unwinds its stacks by neither ORC nor frame pointers (another unwinder, or tables that were left \
+         out)\n  Take them with the kernel's helper: bpfcost stack --helper"
+            .to_owned(),
+    ))
 }
 
 /// Rules of functions that keep frame pointers, sorted as their starts are.
@@ -303,6 +309,23 @@ fn inner<'a>(btf: &'a Btf<'a>, outer: &Struct<'a>, name: &str) -> Option<(Struct
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kernel_with_neither_table_nor_frame_pointers_is_refused() {
+        for (all, keeping) in [(256, 256), (256, 128)] {
+            check_frame_pointers(all, keeping).expect("frame pointers");
+        }
+        for (all, keeping) in [(256, 127), (256, 0), (0, 0)] {
+            let refused = check_frame_pointers(all, keeping)
+                .expect_err("none")
+                .to_string();
+            assert!(
+                refused.contains("neither ORC nor frame pointers"),
+                "{refused}"
+            );
+            assert!(refused.contains("bpfcost stack --helper"), "{refused}");
+        }
+    }
 
     #[test]
     fn a_module_that_comes_or_goes_is_seen() {
