@@ -122,14 +122,15 @@ static __always_inline void describe(struct stack_counter_event *event, __u64 le
 static __always_inline _Bool report_frames(__u64 ip, __u64 sp, __u64 bp, _Bool from_regs)
 {
 	struct stack_counter_frames *frames = bpf_ringbuf_reserve(&reports, sizeof(*frames), 0);
+	__u64 leaf;
 
 	if (!frames)
 		return 0;
 	if (from_regs)
-		unwind_frames_regs(ip, sp, bp, depth, &frames->stack);
+		leaf = unwind_frames_regs(ip, sp, bp, depth, &frames->stack);
 	else
-		unwind_frames(sp, depth, &frames->stack);
-	describe(&frames->event, (__u64)frames->stack.end << 32, frames->stack.depth);
+		leaf = unwind_frames(sp, depth, &frames->stack);
+	describe(&frames->event, leaf, frames->stack.depth);
 	/* The reader looks regularly: a wake-up would cost more than the record. */
 	bpf_ringbuf_submit(frames, BPF_RB_NO_WAKEUP);
 	return 1;

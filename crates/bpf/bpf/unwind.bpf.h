@@ -132,6 +132,16 @@ enum unwind_end {
 	UNWIND_FULL = 3, /* no node was left */
 };
 
+/*
+ * Where stacks begin. Stale ones have roots of their own: what lies at an address of a module is not known while modules
+ * come and go.
+ */
+enum unwind_root {
+	UNWIND_FRAME_ROOT = 0, /* at a frame */
+	UNWIND_REGS_ROOT = 1, /* with registers */
+	UNWIND_STALE = 2, /* added: while `changes` was not `known` */
+};
+
 /* An instruction and its rule: it holds up to the next entry. */
 struct unwind_place {
 	__u32 offset; /* from unwind_state.base */
@@ -151,9 +161,10 @@ struct unwind_state {
 	__u64 base; /* lowest address of any text */
 	__u64 generated; /* from here on, text may be generated: BPF programs and trampolines, with frame pointers */
 	__u32 ranges;
-	__u32 frame_root; /* bytes from the first node: stacks that begin at a frame */
-	__u32 regs_root; /* … with registers */
+	__u32 spare;
+	/* In one word, so that a walk sees both of one time. */
 	__u32 known; /* the value of `changes` that the rules are of */
+	__u32 roots; /* bytes from the first node to the first of four roots: enum unwind_root */
 	/* Written by programs. */
 	__u64 used; /* nodes */
 	__u64 lost; /* stacks that ended as UNWIND_LOST */
@@ -646,8 +657,19 @@ static __always_inline void unwind_note(struct unwind_state *state, __u32 end)
 		__sync_fetch_and_add(&state->lost, 1);
 	else if (end == UNWIND_FULL)
 		__sync_fetch_and_add(&state->full, 1);
-	if (state->changes != state->known)
-		__sync_fetch_and_add(&state->stale, 1);
+}
+
+/* The root of a walk that begins now, as bytes from the first node. A stale walk is counted. */
+static __always_inline __u32 unwind_root(struct unwind_state *state, _Bool from_regs)
+{
+	__u64 rules = *(volatile __u64 *)&state->known;
+	__u32 root = (rules >> 32) +
+		     (from_regs ? UNWIND_REGS_ROOT : UNWIND_FRAME_ROOT) * UNWIND_NODE_BYTES;
+
+	if (state->changes == (__u32)rules)
+		return root;
+	__sync_fetch_and_add(&state->stale, 1);
+	return root + UNWIND_STALE * UNWIND_NODE_BYTES;
 }
 
 /*
@@ -668,7 +690,7 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 		return 0;
 	if (depth > UNWIND_DEPTH)
 		depth = UNWIND_DEPTH;
-	node = unwind_node(nodes, from_regs ? state->regs_root : state->frame_root);
+	node = unwind_node(nodes, unwind_root(state, from_regs));
 	/* To a constant: Linux before 6.8 does not see the end of a loop otherwise. */
 	for (turn = UNWIND_DEPTH - depth; turn < UNWIND_DEPTH; turn++, taken++) {
 		__u32 bytes;
@@ -729,7 +751,7 @@ next:
 		stack->depth = taken;
 		stack->end = at.end;
 	}
-	if (at.end == UNWIND_LOST || at.end == UNWIND_FULL || state->changes != state->known)
+	if (at.end == UNWIND_LOST || at.end == UNWIND_FULL)
 		unwind_note(state, at.end);
 	if (!stack) {
 		__sync_fetch_and_add(&node->count, 1);

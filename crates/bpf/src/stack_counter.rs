@@ -1,6 +1,9 @@
 //! Counts or reports the kernel stacks of events of a running system. `bpf/stack_counter.bpf.c` says how, and what
 //! becomes of each event.
 
+mod outcome;
+mod request;
+
 use std::{cell::RefCell, collections::HashMap, fs, mem, rc::Rc, thread, time::Duration};
 
 use libbpf_rs::{
@@ -23,8 +26,11 @@ use crate::{
         types::{stack_counter_counts, stack_counter_event},
     },
     stats::RunStats,
-    unwind::{KernelSymbols, RuleTable, UnwindLosses, Unwinder},
+    unwind::{Generation, KernelSymbols, RuleTable, Unwinder, modules_are_changing},
 };
+
+pub use outcome::{StackCount, StackEnd, StackReport, StackTotals};
+pub use request::{DEEPEST, StackEvent, StackFilter, StackMode};
 
 /// See `bpf/stack_counter.h`.
 const MODE_COUNT: u32 = 0;
@@ -36,109 +42,21 @@ const COMM: usize = 16;
 const ENDED_DEEP: u32 = 0;
 const ENDED_LOST: u32 = 2;
 
-/// The longest stack that can be asked for.
-pub const DEEPEST: u32 = 127;
-
 /// Records that are read at once at most. A reader that goes on while records come may never end.
 const RECORDS_AT_ONCE: usize = 1 << 16;
 
 /// Leaves whose addresses are kept at most, so that a frequent stack is read once.
 const PATHS_KEPT: usize = 1 << 14;
 
+/// How often the rules are not read anew because a module is being loaded or unloaded. One that hangs there must not make
+/// all stacks stale for ever.
+const MOST_WAITS: u32 = 50;
+
 /// Tracepoints at which modules come and go.
 const MODULES: [(&str, &str); 2] = [
     ("on_module_load", "module_load"),
     ("on_module_free", "module_free"),
 ];
-
-/// What is done with stacks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StackMode {
-    /// They are counted in the kernel.
-    Count,
-    /// Each is reported.
-    Events,
-    /// They are counted by the kernel's helper.
-    Helper,
-}
-
-/// Whose stacks, and how long.
-#[derive(Clone, Debug)]
-pub struct StackFilter {
-    /// Addresses, at most [`DEEPEST`].
-    pub depth: u32,
-    /// Of this process alone.
-    pub process: Option<u32>,
-    /// Of commands of this name alone, of at most 15 bytes.
-    pub command: Option<String>,
-}
-
-/// Where programs are attached: a tracepoint `category:name` or a function of the kernel.
-pub type StackEvent = (AttachMethod, String);
-
-/// One event.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StackReport {
-    /// The kernel's monotonic clock, in nanoseconds.
-    pub ns: u64,
-    /// The process that was running, as the kernel numbers it.
-    pub process: u32,
-    /// Its thread.
-    pub thread: u32,
-    /// The CPU.
-    pub cpu: u32,
-    /// The command's name.
-    pub command: String,
-    /// The stack, the innermost first.
-    pub addresses: Rc<[u64]>,
-    /// How often the rules had been written anew.
-    pub generation: usize,
-    /// Where the addresses end.
-    pub end: StackEnd,
-}
-
-/// Why a stack has no more addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StackEnd {
-    /// The stack has no more.
-    Whole,
-    /// No more were asked for; there may be some.
-    Deep,
-    /// The unwind rules do not lead on.
-    Lost,
-}
-
-/// A stack that was counted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StackCount {
-    /// The innermost first.
-    pub addresses: Vec<u64>,
-    /// How often.
-    pub count: u64,
-    /// How often the rules had been written anew when it first came.
-    pub generation: usize,
-}
-
-/// What became of events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StackTotals {
-    /// Events that passed the filter: `counted + reported + lost`.
-    pub events: u64,
-    /// Stacks that were counted in the kernel.
-    pub counted: u64,
-    /// Stacks that were reported one by one: because that was asked for, or because the tree was full.
-    pub reported: u64,
-    /// Events whose stacks are not known: no room was left.
-    pub lost: u64,
-    /// Events that the kernel says it did not run the programs for; `None` where it does not say.
-    pub missed: Option<u64>,
-    /// Walks that did not go as they should.
-    pub losses: UnwindLosses,
-    /// Runs of the programs, and their time in nanoseconds; 0 while `bpf_stats` is off.
-    pub runs: u64,
-    /// See `runs`.
-    pub run_ns: u64,
-}
 
 /// A record of the ring buffer: its head, and the addresses behind it.
 type Record = (stack_counter_event, Vec<u64>);
@@ -149,14 +67,16 @@ pub struct StackCounter {
     /// Names of the programs that take stacks.
     programs: Vec<&'static str>,
     _modules: Vec<Link>,
+    /// How often the rules were not read anew since modules came or went.
+    waits: u32,
     mode: StackMode,
     heard: Rc<RefCell<Vec<Record>>>,
     ring: RingBuffer<'static>,
     unwinder: Option<Unwinder>,
     /// Whole stacks that had no room in the tree: how often each came, by addresses and generation.
-    whole: HashMap<(Rc<[u64]>, usize), u64>,
+    whole: HashMap<(Rc<[u64]>, Generation), u64>,
     /// Addresses and generations of leaves that were reported lately.
-    paths: HashMap<u32, (Rc<[u64]>, usize)>,
+    paths: HashMap<u32, (Rc<[u64]>, Generation)>,
     /// What was missed until the programs were detached.
     missed: Option<Option<u64>>,
     skeleton: OwnedSkeleton<StackCounterSkel<'static>>,
@@ -218,9 +138,7 @@ impl StackCounter {
                     .any(|(method, _)| program(*method).is_ok_and(|one| one == name))
             };
             let modules = |name: &str| MODULES.iter().any(|(one, _)| *one == name);
-            choose(object, |name| {
-                used(name) || (rules.is_some() && modules(name))
-            });
+            choose(object, |name| used(name) || modules(name));
             for mut one in object.progs_mut() {
                 if program(*first_method).is_ok_and(|name| one.name() == name) {
                     first_method.aim(&mut one, first_event)?;
@@ -256,6 +174,7 @@ impl StackCounter {
             held: Vec::new(),
             programs: Vec::new(),
             _modules: Vec::new(),
+            waits: 0,
             mode,
             heard,
             ring,
@@ -265,9 +184,7 @@ impl StackCounter {
             missed: None,
             skeleton,
         };
-        if rules.is_some() {
-            counter._modules = counter.attach_to_modules();
-        }
+        counter._modules = counter.attach_to_modules();
         let mut tools = Toolbox::default();
         for (method, event) in events {
             let name = program(*method)?;
@@ -328,20 +245,18 @@ impl StackCounter {
 
     fn report(&mut self, event: &stack_counter_event, whole: Vec<u64>) -> StackReport {
         let (leaf, end) = (event.leaf as u32, (event.leaf >> 32) as u32);
-        let of_tree = self.unwinder.as_ref().filter(|_| leaf != 0);
         if self.paths.len() > PATHS_KEPT {
             self.paths.clear();
         }
-        let (addresses, generation) = match of_tree {
+        let (addresses, generation) = match &self.unwinder {
+            // It had no room in the tree from its leaf on.
+            Some(unwinder) if !whole.is_empty() => (whole.into(), unwinder.generation(leaf)),
             Some(unwinder) => {
                 let path = self.paths.entry(leaf);
                 path.or_insert_with(|| (unwinder.addresses(leaf).into(), unwinder.generation(leaf)))
                     .clone()
             }
-            None => {
-                let generation = self.unwinder.as_ref().map_or(0, Unwinder::writings);
-                (whole.into(), generation)
-            }
+            None => (whole.into(), Generation::default()),
         };
         let command = event.comm.iter().map(|byte| *byte as u8);
         let command: Vec<u8> = command.take_while(|byte| *byte != 0).collect();
@@ -361,7 +276,7 @@ impl StackCounter {
         }
     }
 
-    /// Reads the rules anew where modules came or went. Returns whether it did.
+    /// Reads the rules anew where modules came or went, and none is about to. Returns whether it did.
     ///
     /// # Errors
     ///
@@ -373,8 +288,31 @@ impl StackCounter {
         let Some(changes) = unwinder.changes() else {
             return Ok(false);
         };
+        if modules_are_changing() && self.waits < MOST_WAITS {
+            self.waits += 1;
+            return Ok(false);
+        }
+        self.waits = 0;
         unwinder.write(&RuleTable::read(&KernelSymbols::read()?)?, changes)?;
         Ok(true)
+    }
+
+    /// Whether modules came or went since the rules were read; for the helper's stacks, since the programs were attached.
+    ///
+    /// # Errors
+    ///
+    /// Where the map can't be read.
+    pub fn modules_changed(&self) -> Result<bool> {
+        match &self.unwinder {
+            Some(unwinder) => Ok(unwinder.changes().is_some()),
+            None => Ok(self.state()?.changes != 0),
+        }
+    }
+
+    fn state(&self) -> Result<unwind_state> {
+        let value = (self.skeleton.maps.unwind_states).lookup(&0u32.to_ne_bytes(), MapFlags::ANY);
+        let value = value.map_err(map_failed("unwind_states", "reading it"))?;
+        Ok(plain::read(&value.unwrap_or_default()).unwrap_or_default())
     }
 
     /// Detaches the programs, and waits until those that run have ended: each event is accounted for then.
@@ -473,6 +411,11 @@ impl StackCounter {
     fn stacks_of_helper(&self) -> Result<Vec<StackCount>> {
         let counts = &self.skeleton.maps.id_counts;
         let ids = &self.skeleton.maps.stack_ids;
+        // Nothing says when each came.
+        let generation = Generation {
+            rules: 0,
+            is_stale: self.modules_changed()?,
+        };
         let mut stacks = Vec::new();
         for id in counts.keys() {
             let read = |map: &libbpf_rs::MapMut<'_>, name| {
@@ -485,7 +428,7 @@ impl StackCounter {
             stacks.push(StackCount {
                 addresses: words.take_while(|address| *address != 0).collect(),
                 count: count.and_then(|count| plain::read(&count)).unwrap_or(0),
-                generation: 0,
+                generation,
             });
         }
         Ok(stacks)
@@ -499,11 +442,7 @@ impl StackCounter {
     #[doc(hidden)]
     pub fn leave_nodes(&self, free: u32) -> Result<()> {
         let states = &self.skeleton.maps.unwind_states;
-        let failed = |action| map_failed("unwind_states", action);
-        let key = 0u32.to_ne_bytes();
-        let value = states.lookup(&key, MapFlags::ANY);
-        let value = value.map_err(failed("reading it"))?.unwrap_or_default();
-        let mut state: unwind_state = plain::read(&value).unwrap_or_default();
+        let mut state = self.state()?;
         let nodes = u64::from(self.skeleton.maps.unwind_nodes.value_size());
         state.used = nodes / size_of::<unwind_node>() as u64 - u64::from(free);
         maps::put(states, "unwind_states", &0u32, &state)

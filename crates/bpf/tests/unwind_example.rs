@@ -72,6 +72,6 @@ fn an_outside_program_counts_stacks() {
             names.iter().any(|name| name.starts_with("do_")),
             "{names:?}"
         );
-        assert_eq!(unwinder.generation(stack.leaf), 0);
+        assert_eq!(unwinder.generation(stack.leaf), Default::default());
     }
 }

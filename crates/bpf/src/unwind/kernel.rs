@@ -1,7 +1,7 @@
 //! Makes the rule table of the running kernel: of its ORC tables and those of its modules; where it keeps frame
 //! pointers instead, of the entries of its functions.
 
-use std::{fs, ops::Range};
+use std::fs;
 
 use libbpf_rs::{
     Btf,
@@ -12,6 +12,7 @@ use libbpf_rs::{
 };
 
 use super::{
+    frame_pointers::add_frame_pointers,
     memory::KernelReader,
     orc::{ENTRY_BYTES, OrcLayout, OrcRegisters},
     rule::Rule,
@@ -20,20 +21,11 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// `push %rbp`.
-const PUSH: u8 = 0x55;
-/// `mov %rsp,%rbp`, which sets the frame up.
-const SET_UP_FRAME: [u8; 3] = [0x48, 0x89, 0xe5];
-/// How much of a function is looked at. Where a kernel keeps frame pointers, nine in ten have both instructions there.
-const LOOKED_AT: usize = 32;
-/// Bytes of the instruction that ftrace makes a call, and how it begins: a call, or nothing.
-const FTRACE_LENGTH: u64 = 5;
-const FTRACE: [&[u8]; 2] = [&[0xe8], &[0x0f, 0x1f, 0x44, 0, 0]];
-/// How much text is read at once.
-const WINDOW: usize = 1 << 16;
-
 /// Modules whose text is as the kernel lists it: name, start and size.
 const MODULES: &str = "/proc/modules";
+
+/// More entries than the table of any module has.
+const MOST_ENTRIES: u32 = 1 << 21;
 
 impl RuleTable {
     /// The rules of the running kernel.
@@ -49,7 +41,7 @@ impl RuleTable {
             Error::Refused(format!("cannot read the types of the kernel: {error}"))
         })?;
         let Some(tables) = OrcTables::of(symbols).zip(OrcLayout::of(&btf)) else {
-            return frame_pointers(symbols, &mut memory, table, end);
+            return add_frame_pointers(symbols, &mut memory, table, end);
         };
         let (tables, layout) = tables;
         table.is_orc = true;
@@ -116,167 +108,6 @@ fn read_orc(
     Ok((read, memory.bytes(entries, count * ENTRY_BYTES)?))
 }
 
-/// Where the kernel keeps frame pointers: rules of entries, and of the rest of each function.
-fn frame_pointers(
-    symbols: &KernelSymbols,
-    memory: &mut KernelReader,
-    mut table: RuleTable,
-    end: u64,
-) -> Result<RuleTable> {
-    let mut code = TextReader::new(memory);
-    let functions: Vec<Function> = symbols
-        .functions()
-        .filter(|start| *start < end)
-        .map(|start| Function::of(start, code.at(start)))
-        .collect();
-    let keeping = functions.iter().filter(|one| one.frame.is_some()).count();
-    if 2 * keeping < functions.len() {
-        return Err(Error::Refused(
-            "this kernel unwinds its stacks by neither ORC nor frame pointers (another unwinder, or tables that were \
-             left out)\n  Take them with the kernel's helper: bpfcost stack --helper"
-                .to_owned(),
-        ));
-    }
-    let start = table.base;
-    let fixed = AssemblyText::of(symbols);
-    table.add(
-        start,
-        end,
-        entry_rules(&functions, |start| fixed.rule(start)),
-    );
-    Ok(table)
-}
-
-/// Code in assembly that keeps no frame pointers of its own, where stacks begin.
-struct AssemblyText {
-    /// Entries from user space and by interrupts: registers are on top of the stack when they call.
-    entries: Range<u64>,
-    /// Where a thread or CPU starts: nothing called them.
-    starts: Vec<u64>,
-}
-
-impl AssemblyText {
-    fn of(symbols: &KernelSymbols) -> Self {
-        let [start, end] = ["__entry_text_start", "__entry_text_end"]
-            .map(|name| symbols.address(name).unwrap_or_default());
-        // Until Linux 6.5, the one in assembly had the name that a function in C has since.
-        let fork = symbols.address("ret_from_fork_asm");
-        let fork = fork.or_else(|| symbols.address("ret_from_fork"));
-        let starts = [
-            "startup_64",
-            "secondary_startup_64",
-            "secondary_startup_64_no_verify",
-            "common_startup_64",
-        ];
-        let starts = starts.into_iter().filter_map(|name| symbols.address(name));
-        AssemblyText {
-            entries: start..end,
-            starts: starts.chain(fork).collect(),
-        }
-    }
-
-    /// The rule of the function that starts there, if it is one of these.
-    fn rule(&self, start: u64) -> Option<Rule> {
-        if self.starts.contains(&start) {
-            return Some(Rule::END);
-        }
-        self.entries.contains(&start).then_some(Rule::ON_TOP)
-    }
-}
-
-/// Beginnings of functions, in the order of their addresses.
-struct TextReader<'a> {
-    memory: &'a mut KernelReader,
-    start: u64,
-    bytes: Vec<u8>,
-}
-
-impl<'a> TextReader<'a> {
-    fn new(memory: &'a mut KernelReader) -> Self {
-        TextReader {
-            memory,
-            start: 0,
-            bytes: Vec::new(),
-        }
-    }
-
-    /// What the function begins with; nothing where it is gone, as the kernel's init text is.
-    fn at(&mut self, function: u64) -> &[u8] {
-        let end = self.start + self.bytes.len() as u64;
-        if function < self.start || function + LOOKED_AT as u64 > end {
-            self.start = function;
-            // There may be a hole behind it.
-            let read = self.memory.bytes(function, WINDOW);
-            let read = read.or_else(|_| self.memory.bytes(function, LOOKED_AT));
-            self.bytes = read.unwrap_or_default();
-        }
-        let at = (function - self.start) as usize;
-        self.bytes.get(at..at + LOOKED_AT).unwrap_or_default()
-    }
-}
-
-/// A function of a kernel that keeps frame pointers, by its beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Function {
-    start: u64,
-    /// Bytes before ftrace's instruction is over.
-    traced: u64,
-    /// Bytes before it has saved rbp, and before its frame is set up. Compilers put other instructions between the two.
-    frame: Option<(u64, u64)>,
-}
-
-impl Function {
-    fn of(start: u64, code: &[u8]) -> Self {
-        let is_traced = FTRACE.iter().any(|begin| code.starts_with(begin));
-        let traced = if is_traced { FTRACE_LENGTH } else { 0 };
-        let body = code.get(traced as usize..).unwrap_or_default();
-        let push = body.iter().position(|byte| *byte == PUSH);
-        let frame = push.and_then(|push| {
-            let mut behind = body.get(push + 1..)?.windows(SET_UP_FRAME.len());
-            let between = behind.position(|code| code == SET_UP_FRAME)?;
-            let saved = traced + push as u64 + 1;
-            Some((saved, saved + (between + SET_UP_FRAME.len()) as u64))
-        });
-        Function {
-            start,
-            traced,
-            frame,
-        }
-    }
-
-    /// Its rules, and where each begins.
-    fn rules(self) -> Vec<(u64, Rule)> {
-        let entry = (self.start, Rule::ENTRY);
-        match self.frame {
-            Some((saved, set_up)) => vec![
-                entry,
-                (self.start + saved, Rule::SAVED),
-                (self.start + set_up, Rule::FRAME),
-            ],
-            // Where it calls others, it has a frame.
-            None => vec![entry, (self.start + self.traced + 1, Rule::FRAME)],
-        }
-    }
-}
-
-/// Rules of functions that keep frame pointers, sorted as their starts are; but for those that have a `fixed` one.
-fn entry_rules(functions: &[Function], fixed: impl Fn(u64) -> Option<Rule>) -> Vec<(u64, Rule)> {
-    let ends = functions.iter().skip(1).map(|next| next.start);
-    let rules = functions
-        .iter()
-        .zip(ends.chain([u64::MAX]))
-        .flat_map(|(function, end)| {
-            let mut rules = match fixed(function.start) {
-                Some(rule) => vec![(function.start, rule)],
-                None => function.rules(),
-            };
-            // Of two names of one function the last one counts; a function may end before its frame is set up.
-            rules.retain(|(start, _)| *start < end);
-            rules
-        });
-    rules.collect()
-}
-
 /// Text of a module, and its table where it has one.
 struct ModuleText {
     start: u64,
@@ -323,6 +154,22 @@ fn listed_modules() -> Vec<ModuleText> {
     text.lines().filter_map(module).collect()
 }
 
+/// Whether a module is being loaded or unloaded just now. Its initial code may run, or its memory may become that of
+/// other code at any moment, without another tracepoint.
+pub(crate) fn modules_are_changing() -> bool {
+    is_changing(&fs::read_to_string(MODULES).unwrap_or_default())
+}
+
+fn is_changing(modules: &str) -> bool {
+    let state = |line: &str| {
+        matches!(
+            line.split_ascii_whitespace().nth(4),
+            Some("Loading" | "Unloading")
+        )
+    };
+    modules.lines().any(state)
+}
+
 /// Where `struct module` has what is needed, in bytes.
 struct ModuleMembers {
     text_base: u32,
@@ -361,10 +208,17 @@ impl ModuleMembers {
         let count = memory.half(module + u64::from(self.count))?;
         let addresses = memory.word(module + u64::from(self.addresses))?;
         let entries = memory.word(module + u64::from(self.entries))?;
+        // What was read may be no module any more: it can be unloaded meanwhile.
+        let end = start.checked_add(size.into());
+        let (Some(end), true) = (end, count <= MOST_ENTRIES) else {
+            return Err(Error::Refused(
+                "a module was unloaded while it was read".to_owned(),
+            ));
+        };
         let (addresses, entries) = read_orc(memory, addresses, entries, count as usize)?;
         Ok(ModuleText {
             start,
-            end: start + u64::from(size),
+            end,
             rules: addresses
                 .into_iter()
                 .zip(layout.rules(registers, &entries))
@@ -402,61 +256,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_set_up_among_other_instructions() {
-        // As compilers write it: with ftrace's call before, and `xor %eax,%eax` between.
-        let entries: [(&[u8], u64, Option<(u64, u64)>); 6] = [
-            (&[0x55, 0x48, 0x89, 0xe5], 0, Some((1, 4))),
-            (
-                &[0x0f, 0x1f, 0x44, 0, 0, 0x55, 0x31, 0xc0, 0x48, 0x89, 0xe5],
-                5,
-                Some((6, 11)),
-            ),
-            (&[0xe8, 0x55, 0x48, 0x89, 0xe5, 0xc3], 5, None),
-            (&[0x48, 0x89, 0xe5, 0x55], 0, None),
-            (&[0x55, 0x53, 0x48, 0x89, 0xfb], 0, None),
-            (&[], 0, None),
-        ];
-        for (code, traced, frame) in entries {
-            let start = 0x100;
-            let expected = Function {
-                start,
-                traced,
-                frame,
-            };
-            assert_eq!(Function::of(start, code), expected, "{code:x?}");
+    fn a_module_that_comes_or_goes_is_seen() {
+        let live = "virtio_net 98304 0 - Live 0xffffffffc036c000\n";
+        assert!(!is_changing(live) && !is_changing(""));
+        for state in ["Loading", "Unloading"] {
+            let other = format!("{live}dummy 12288 1 ifb, {state} 0xffffffffc0370000\n");
+            assert!(is_changing(&other), "{other}");
         }
-    }
-
-    #[test]
-    fn functions_have_rules_of_each_part_of_their_beginning() {
-        let framed = |start| Function {
-            start,
-            traced: 5,
-            frame: Some((6, 9)),
-        };
-        let bare = |start| Function {
-            start,
-            traced: 0,
-            frame: None,
-        };
-        // Two names of one function, one that is too short for a frame, and one in assembly.
-        let functions = [
-            framed(0x100),
-            framed(0x100),
-            framed(0x200),
-            bare(0x204),
-            bare(0x400),
-        ];
-        let rules = entry_rules(&functions, |start| (start == 0x400).then_some(Rule::END));
-        let expected = [
-            (0x100, Rule::ENTRY),
-            (0x106, Rule::SAVED),
-            (0x109, Rule::FRAME),
-            (0x200, Rule::ENTRY),
-            (0x204, Rule::ENTRY),
-            (0x205, Rule::FRAME),
-            (0x400, Rule::END),
-        ];
-        assert_eq!(rules, expected);
     }
 }

@@ -36,7 +36,7 @@ impl KernelReader {
         let mut all = Vec::with_capacity(count);
         while all.len() < count {
             let chunk = CHUNK.min(count - all.len());
-            let from = address + all.len() as u64;
+            let from = address.wrapping_add(all.len() as u64);
             let unreadable = || Error::Refused(format!("kernel memory at {from:#x} is unreadable"));
             let area = self.skeleton.maps.bss_data.as_deref_mut();
             let area = area.ok_or_else(unreadable)?;

@@ -21,6 +21,7 @@
 //! # }
 //! ```
 
+mod frame_pointers;
 mod kernel;
 mod memory;
 mod orc;
@@ -30,11 +31,12 @@ mod table;
 mod truth;
 mod unwinder;
 
+pub(crate) use kernel::modules_are_changing;
 pub use symbols::{KernelSymbols, SymbolRef};
 pub use table::RuleTable;
 pub use truth::{StackDifference, StackTruth, Timed, TruthCounts};
 pub(crate) use unwinder::read_addresses;
-pub use unwinder::{CountedStack, UnwindLosses, Unwinder};
+pub use unwinder::{CountedStack, Generation, UnwindLosses, Unwinder};
 
 #[cfg(test)]
 mod tests;

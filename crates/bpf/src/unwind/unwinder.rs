@@ -2,7 +2,10 @@
 
 #![allow(unsafe_code)]
 
-use std::ptr;
+use std::{
+    ptr,
+    sync::atomic::{Ordering, fence},
+};
 
 use libbpf_rs::{Map, MapCore as _, Object, OpenObject};
 use memmap2::MmapMut;
@@ -20,8 +23,11 @@ const NODE_BYTES: usize = size_of::<unwind_node>();
 /// rbp's value goes with the walk.
 const BP_KEPT: i32 = i32::MIN;
 
-/// Roots: a pair for each time that the rules changed, the first for the first. Node 0 is none.
-const MOST_ROOTS: usize = 1024;
+/// Roots: `enum unwind_root` for each time that the rules were written. Node 0 is none, so they begin behind it.
+const MOST_ROOTS: usize = 2048;
+const ROOTS: usize = 4;
+/// In `enum unwind_root`: added where stacks are stale.
+const STALE: usize = 2;
 
 /// How much larger than its contents a map of the table is made, for modules that are loaded later: this many times,
 /// and this many entries.
@@ -37,6 +43,15 @@ pub struct UnwindLosses {
     pub full: u64,
     /// Walked while modules came or went, so that rules may have been others'.
     pub stale: u64,
+}
+
+/// When a stack was taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Generation {
+    /// How often the rules had been written anew.
+    pub rules: usize,
+    /// Whether modules had come or gone since, so that its addresses in modules may be of others.
+    pub is_stale: bool,
 }
 
 /// A stack that was counted.
@@ -144,8 +159,8 @@ impl Unwinder {
     ///
     /// Where there is no room for the rules, or they were written too often.
     pub fn write(&mut self, rules: &RuleTable, changes: u32) -> Result<()> {
-        let [frame_root, regs_root] = [1, 2].map(|root| 2 * self.written + root);
-        if regs_root >= MOST_ROOTS {
+        let first_root = 1 + ROOTS * self.written;
+        if first_root + ROOTS > MOST_ROOTS {
             return Err(crate::Error::Refused(
                 "modules came and went too often; start again".to_owned(),
             ));
@@ -164,26 +179,27 @@ impl Unwinder {
         write_all(&mut self.blocks, &rules.blocks);
         write_all(&mut self.rules, &rules.rules);
         write_all(&mut self.ranges, &rules.ranges);
-        self.put_node(
-            frame_root,
-            &unwind_node {
-                step: 8,
-                bp_place: BP_KEPT,
-                ..root(Rule::ABOVE_FRAME)
-            },
-        );
-        self.put_node(regs_root, &root(Rule::REGISTERS));
+        for stale in [0, STALE] {
+            self.put_node(
+                first_root + stale,
+                &unwind_node {
+                    step: 8,
+                    bp_place: BP_KEPT,
+                    ..root(Rule::ABOVE_FRAME)
+                },
+            );
+            self.put_node(first_root + stale + 1, &root(Rule::REGISTERS));
+        }
         let mut state = self.state();
         state.base = rules.base;
         state.generated = rules.generated;
         state.ranges = rules.ranges.len() as u32;
-        state.frame_root = (frame_root * NODE_BYTES) as u32;
-        state.regs_root = (regs_root * NODE_BYTES) as u32;
-        state.known = changes;
-        // Only what user space owns: programs count behind it meanwhile.
-        let owned = std::mem::offset_of!(unwind_state, used);
-        let bytes = bytes_of(&state)[..owned].to_vec();
-        self.state[..owned].copy_from_slice(&bytes);
+        // Only what user space owns: programs count behind it meanwhile. From the last word on, walks are not stale.
+        let last = std::mem::offset_of!(unwind_state, known);
+        self.state[..last].copy_from_slice(&bytes_of(&state)[..last]);
+        fence(Ordering::SeqCst);
+        let roots = (first_root * NODE_BYTES) as u64;
+        put_word(&mut self.state, last, u64::from(changes) | roots << 32);
         self.written += 1;
         Ok(())
     }
@@ -231,18 +247,13 @@ impl Unwinder {
         self.path(leaf).0
     }
 
-    /// How often the rules had been written anew when a stack was taken.
-    pub fn generation(&self, leaf: u32) -> usize {
+    /// When a stack was taken.
+    pub fn generation(&self, leaf: u32) -> Generation {
         self.path(leaf).1
     }
 
-    /// How often the rules were written anew.
-    pub fn writings(&self) -> usize {
-        self.written.saturating_sub(1)
-    }
-
     /// The addresses of a leaf, and the generation of its root.
-    fn path(&self, leaf: u32) -> (Vec<u64>, usize) {
+    fn path(&self, leaf: u32) -> (Vec<u64>, Generation) {
         let mut addresses = Vec::new();
         let mut index = leaf as usize / NODE_BYTES;
         // Roots have no address. Parents have smaller numbers, so it ends.
@@ -256,7 +267,12 @@ impl Unwinder {
             index = parent;
         }
         addresses.reverse();
-        (addresses, index.saturating_sub(1) / 2)
+        let root = index.saturating_sub(1);
+        let generation = Generation {
+            rules: root / ROOTS,
+            is_stale: root % ROOTS >= STALE,
+        };
+        (addresses, generation)
     }
 
     /// How often the stack of a leaf was counted.
@@ -309,6 +325,16 @@ fn write_all<T: Plain>(map: &mut MmapMut, values: &[T]) {
 fn put<T: Plain>(map: &mut MmapMut, offset: usize, value: &T) {
     if let Some(bytes) = map.get_mut(offset..offset + size_of::<T>()) {
         bytes.copy_from_slice(bytes_of(value));
+    }
+}
+
+/// Writes a word that programs read meanwhile: at once.
+fn put_word(map: &mut MmapMut, offset: usize, word: u64) {
+    if let Some(bytes) = map.get_mut(offset..offset + size_of::<u64>()) {
+        debug_assert_eq!(offset % size_of::<u64>(), 0);
+        // SAFETY: a valid, aligned word of the mapping (its start is a page's, and the offset a multiple of 8), which
+        // nothing else in this process refers to.
+        unsafe { ptr::write_volatile(bytes.as_mut_ptr().cast::<u64>(), word) };
     }
 }
 

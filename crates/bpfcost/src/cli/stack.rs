@@ -1,38 +1,40 @@
 //! `bpfcost stack`: kernel stacks of events of the running system.
 
+mod answer;
+mod event;
+mod watch;
+
 use std::{
-    collections::HashMap,
     fs,
-    io::{self, BufWriter, ErrorKind, IsTerminal as _, Stdout, Write as _, stderr, stdout},
-    path::{Path, PathBuf},
-    rc::Rc,
+    io::{IsTerminal as _, stderr},
+    path::PathBuf,
     sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bpfcost_bpf::{
-    attach::{AttachMethod, Counter},
-    stack_counter::{
-        self, DEEPEST, StackCounter, StackEvent, StackFilter, StackMode, StackReport, StackTotals,
-    },
+    attach::AttachMethod,
+    stack_counter::{self, DEEPEST, StackCounter, StackEvent, StackFilter, StackMode, StackTotals},
     stats::StatsOn,
     unwind::{KernelSymbols, RuleTable},
 };
-use clap::ValueEnum;
 use rustix::time::{ClockId, clock_gettime};
 
+use self::{
+    answer::{check_svg, show},
+    event::{AttachChoice, event_of},
+    watch::Watch,
+};
 use super::{
-    exit::{Exit, lacking, usage, with_advice},
+    exit::{Exit, lacking, usage},
     interrupt,
-    output::{heard, note},
+    output::note,
     parse,
 };
 use crate::{
-    did_you_mean::suggest,
-    record::{self, FileError},
     report::number,
-    stack::{self, Profile, ProfileInput, SymbolHistory},
+    stack::{Profile, ProfileInput, SymbolHistory},
     target::Host,
 };
 
@@ -98,31 +100,6 @@ pub(super) struct Args {
     duration: Option<Duration>,
 }
 
-/// How to attach.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum AttachChoice {
-    /// A kprobe on a function
-    Kprobe,
-    /// A trampoline at the entry of one function
-    Fentry,
-    /// A tracepoint itself
-    #[value(name = "raw_tp")]
-    RawTp,
-    /// A tracepoint through perf
-    Tracepoint,
-}
-
-impl AttachChoice {
-    fn method(self) -> AttachMethod {
-        match self {
-            AttachChoice::Kprobe => AttachMethod::Kprobe,
-            AttachChoice::Fentry => AttachMethod::Fentry,
-            AttachChoice::RawTp => AttachMethod::RawTp,
-            AttachChoice::Tracepoint => AttachMethod::Tracepoint,
-        }
-    }
-}
-
 /// Bytes of a command's name, as the kernel keeps it.
 const COMM: usize = 15;
 
@@ -176,12 +153,7 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
     drop(rules);
     let begun = Instant::now();
     let begun_cpu_s = own_cpu_s();
-    let mut watch = Watch {
-        begun_ns: monotonic_ns(),
-        symbols: history,
-        texts: HashMap::new(),
-        reader_left: false,
-    };
+    let mut watch = Watch::new(history);
     let mut turn = Instant::now();
     let mut rules_are_kept = true;
     let shows_progress = stderr().is_terminal() && !args.live;
@@ -213,7 +185,12 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
             progress(&totals, begun.elapsed(), args.duration);
         }
     }
+    // Its own trampolines have names until then.
+    watch.symbols.push()?;
     counter.detach()?;
+    if counter.modules_changed()? {
+        watch.symbols.push()?;
+    }
     let seconds = begun.elapsed().as_secs_f64();
     // What is left of the last events.
     while !watch.reader_left {
@@ -227,8 +204,6 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         eprint!("\r\u{1b}[K");
     }
     let own_cpu_s = own_cpu_s() - begun_cpu_s;
-    // BPF programs, its own among them, have names since they were loaded.
-    watch.symbols.renew()?;
     let input = ProfileInput {
         events: args.events.clone(),
         taken: taken.to_owned(),
@@ -284,76 +259,6 @@ fn check(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Whether a file can be written, before anything is measured.
-fn check_svg(path: &Path) -> Result<()> {
-    if path.is_dir() {
-        return Err(usage(format!(
-            "{} is a folder\n  Name a file in it: --svg {}",
-            path.display(),
-            path.join("stacks.svg").display()
-        )));
-    }
-    if is_special(path) {
-        return Ok(());
-    }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    if !folder.is_dir() {
-        return Err(usage(format!(
-            "there is no folder {0}\n  Make it: mkdir -p {0}",
-            folder.display()
-        )));
-    }
-    let tried = tempfile::tempfile_in(folder).map(drop);
-    tried.map_err(|error| not_written(path, error))
-}
-
-fn not_written(path: &Path, error: io::Error) -> anyhow::Error {
-    let error = anyhow::Error::from(error).context(format!("cannot write {}", path.display()));
-    with_advice(&error, "Choose another file: --svg FILE")
-}
-
-/// Whether a path is there, and no file.
-fn is_special(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|there| !there.is_file())
-}
-
-/// Stacks that are kept as text at most.
-const TEXTS_KEPT: usize = 1 << 12;
-
-/// Shows events as they happen.
-struct Watch {
-    begun_ns: u64,
-    symbols: SymbolHistory,
-    /// Stacks as text, so that a frequent one is written once.
-    texts: HashMap<(Rc<[u64]>, usize), String>,
-    /// Nobody reads the answer any more (`| head -1`).
-    reader_left: bool,
-}
-
-impl Watch {
-    fn show(&mut self, reports: &[StackReport]) -> Result<()> {
-        if reports.is_empty() || self.reader_left {
-            return Ok(());
-        }
-        let mut lines = String::new();
-        for report in reports {
-            lines.push_str(&stack::event(report, self.begun_ns));
-            if self.texts.len() > TEXTS_KEPT {
-                self.texts.clear();
-            }
-            let key = (Rc::clone(&report.addresses), report.generation);
-            let text = self.texts.entry(key);
-            lines.push_str(text.or_insert_with(|| stack::frames(report, &self.symbols)));
-            lines.push_str(stack::end(report));
-        }
-        self.reader_left = !heard(format_args!("{lines}"))?;
-        Ok(())
-    }
-}
-
 /// A line on the terminal, written over the last one.
 fn progress(totals: &StackTotals, elapsed: Duration, duration: Option<Duration>) {
     let of = duration.map_or(String::new(), |time| {
@@ -367,173 +272,8 @@ fn progress(totals: &StackTotals, elapsed: Duration, duration: Option<Duration>)
     );
 }
 
-/// Shows the profile in the shape that was asked for.
-fn show(args: &Args, profile: &Profile) -> Result<()> {
-    let summary = || stack::summary(profile);
-    if args.json {
-        written(|out| profile.write_json(out))?;
-    } else if args.folded {
-        let lines = profile.folded();
-        written(|out| lines.iter().try_for_each(|line| writeln!(out, "{line}")))?;
-        note!("{}", summary().trim_end());
-    } else if let Some(path) = &args.svg {
-        note!("{}", summary().trim_end());
-        if profile.stacks.is_empty() {
-            return Err(lacking(
-                "there are no stacks, so no flame graph was written\n  Measure longer (--duration), or choose another \
-                 event, process or command",
-            ));
-        }
-        let svg = profile.svg()?;
-        if is_special(path) {
-            fs::write(path, svg).map_err(|error| not_written(path, error))?;
-        } else {
-            record::replace(path, |file| file.write_all(&svg)).map_err(|error| match error {
-                FileError::Write(_, error) => not_written(path, error),
-                other => other.into(),
-            })?;
-        }
-        note!("flame graph: {}", path.display());
-    } else if args.live {
-        note!("{}", summary().trim_end());
-    } else {
-        heard(format_args!("{}", stack::table(profile, args.top)))?;
-        if profile.input.totals.events == 0 && (args.pid.is_some() || args.comm.is_some()) {
-            note!("The event may have come in other processes: leave out --pid and --comm.");
-        }
-    }
-    Ok(())
-}
-
-/// Writes an answer that may be large. A reader that has gone away has read enough.
-fn written(write: impl FnOnce(&mut BufWriter<Stdout>) -> io::Result<()>) -> Result<()> {
-    let mut out = BufWriter::new(stdout());
-    match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-            // It would try once more.
-            let _ = out.into_parts();
-            Ok(())
-        }
-        answer => answer.context("cannot write to standard output"),
-    }
-}
-
-/// How to attach to what was named.
-fn event_of(
-    name: &str,
-    choice: Option<AttachChoice>,
-    symbols: &KernelSymbols,
-) -> Result<StackEvent> {
-    let is_tracepoint = name.contains(':');
-    let chosen = choice.map(AttachChoice::method);
-    if let Some(method) = chosen
-        && method.takes_tracepoints() != is_tracepoint
-    {
-        return Err(usage(if is_tracepoint {
-            format!(
-                "{name} is a tracepoint\n  Attach with raw_tp or tracepoint, or name a function"
-            )
-        } else {
-            format!(
-                "{name} is a function\n  Attach with kprobe or fentry, or name a tracepoint: category:name"
-            )
-        }));
-    }
-    if !is_tracepoint {
-        check_function(name, symbols)?;
-    }
-    let candidates = match (chosen, is_tracepoint) {
-        (Some(method), _) => vec![method],
-        (None, true) => vec![AttachMethod::RawTp, AttachMethod::Tracepoint],
-        (None, false) => vec![AttachMethod::Kprobe, AttachMethod::Fentry],
-    };
-    let mut lacks = Vec::new();
-    for method in candidates {
-        let missing = StackCounter::needs(method)
-            .into_iter()
-            .find_map(|feature| feature.missing().transpose());
-        match missing.transpose()? {
-            None => {
-                if is_tracepoint {
-                    check_tracepoint(method, name)?;
-                }
-                return Ok((method, name.to_owned()));
-            }
-            Some(lack) => lacks.push(lack.to_string()),
-        }
-    }
-    let instead = if is_tracepoint {
-        ""
-    } else {
-        "\n  Name a tracepoint instead; list them: grep NAME /sys/kernel/tracing/available_events"
-    };
-    Err(lacking(format!(
-        "cannot attach to {name}\n  {}{instead}",
-        lacks.join("\n  ")
-    )))
-}
-
-/// A tracepoint must be one of the kernel's.
-fn check_tracepoint(method: AttachMethod, name: &str) -> Result<()> {
-    let is_name = |part: &str| !part.is_empty() && !part.contains(['/', '*', '?', ':']);
-    if !(name.split_once(':')).is_some_and(|(category, event)| is_name(category) && is_name(event))
-    {
-        return Err(usage(format!(
-            "{name} is not a tracepoint\n  Write category:name, e.g. sched:sched_switch"
-        )));
-    }
-    let Some(why) = Counter::absent(method, name)? else {
-        return Ok(());
-    };
-    let known = stack_counter::tracepoints();
-    let near = suggest(name, known.iter().map(String::as_str));
-    Err(usage(format!(
-        "{name}: {why}{near}\n  List them: grep NAME /sys/kernel/tracing/available_events"
-    )))
-}
-
-/// A function must be one of the kernel's, and one alone.
-fn check_function(name: &str, symbols: &KernelSymbols) -> Result<()> {
-    let named: Vec<_> = symbols.functions_named(name).collect();
-    match named.len() {
-        0 => {
-            // A tracepoint without its category?
-            let tracepoints = stack_counter::tracepoints();
-            let named = tracepoints
-                .iter()
-                .find(|one| one.split(':').nth(1) == Some(name));
-            if let Some(tracepoint) = named {
-                return Err(usage(format!(
-                    "the kernel has no function {name}, but a tracepoint\n  Write {tracepoint}"
-                )));
-            }
-            let near = suggest(name, symbols.function_names());
-            Err(usage(format!(
-                "the kernel has no function {name}{near}\n  It may be inlined, or part of a module that is not loaded. \
-                 List them: grep -i NAME /proc/kallsyms"
-            )))
-        }
-        1 => Ok(()),
-        many => {
-            let modules: Vec<&str> = named
-                .iter()
-                .map(|one| one.module.unwrap_or("vmlinux"))
-                .collect();
-            Err(usage(format!(
-                "{name} is ambiguous: {many} functions have this name ({})\n  Name one of their callers, or a tracepoint",
-                modules.join(", ")
-            )))
-        }
-    }
-}
-
 /// CPU time of this process, in seconds.
 fn own_cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
-fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -6,7 +6,10 @@ use std::{
     io::{self, Write},
 };
 
-use bpfcost_bpf::stack_counter::{StackCount, StackTotals};
+use bpfcost_bpf::{
+    stack_counter::{StackCount, StackTotals},
+    unwind::Generation,
+};
 use serde::{Serialize, Serializer};
 
 use super::SymbolHistory;
@@ -224,11 +227,11 @@ impl Profile {
 struct Frames {
     frames: Vec<Frame>,
     by_name: HashMap<String, u32>,
-    by_address: HashMap<(u64, usize), u32>,
+    by_address: HashMap<(u64, Generation), u32>,
 }
 
 impl Frames {
-    fn number(&mut self, address: u64, generation: usize, symbols: &SymbolHistory) -> u32 {
+    fn number(&mut self, address: u64, generation: Generation, symbols: &SymbolHistory) -> u32 {
         if let Some(number) = self.by_address.get(&(address, generation)) {
             return *number;
         }
@@ -306,17 +309,20 @@ ffffffff81000300 T return_to_handler
 ffffffffc0000000 t of_module\t[loop]
 ";
 
-    fn count(addresses: &[u64], count: u64, generation: usize) -> StackCount {
+    fn count(addresses: &[u64], count: u64, rules: usize) -> StackCount {
         StackCount {
             addresses: addresses.to_vec(),
             count,
-            generation,
+            generation: Generation {
+                rules,
+                is_stale: false,
+            },
         }
     }
 
     pub(in crate::stack) fn profile() -> Profile {
-        let mut symbols = SymbolHistory::new(SYMBOLS);
-        symbols.add(&SYMBOLS.replace("of_module\t[loop]", "other\t[dummy]"));
+        let mut symbols = SymbolHistory::new(SYMBOLS, "");
+        symbols.add(&SYMBOLS.replace("of_module\t[loop]", "other\t[dummy]"), "");
         let (entry, middle, inner) = (0xffffffff81000010, 0xffffffff81000110, 0xffffffff81000200);
         let (hiding, module) = (0xffffffff81000300, 0xffffffffc0000004);
         let counted = vec![

@@ -23,9 +23,10 @@ pub fn frames(report: &StackReport, symbols: &SymbolHistory) -> String {
     frames.map(|frame| format!("    {frame}\n")).collect()
 }
 
-/// The line below an event's stack, where it may go on.
+/// The line below an event's stack, where it may go on or be wrong.
 pub fn end(report: &StackReport) -> &'static str {
     match report.end {
+        _ if report.generation.is_stale => "    … (modules came or went just then)\n",
         StackEnd::Whole => "",
         StackEnd::Deep => "    … (--depth)\n",
         StackEnd::Lost => "    … (no unwind rule leads on)\n",

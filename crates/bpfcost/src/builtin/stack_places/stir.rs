@@ -145,13 +145,27 @@ fn pipe() -> Result<impl FnMut() -> Result<()> + Send> {
     })
 }
 
+/// File systems that are in memory, or on another machine: tmpfs, ramfs, 9p, NFS (`linux/magic.h`).
+const WITHOUT_DISK: [u64; 4] = [0x0102_1994, 0x8584_58f6, 0x0102_1997, 0x6969];
+
+/// Whether files are written to a block device, as far as is known.
+pub(super) fn writes_to_disk() -> bool {
+    let system = temporary().and_then(|file| Ok(rustix::fs::fstatfs(&file)?));
+    system.map_or(true, |system| {
+        !WITHOUT_DISK.contains(&(system.f_type as u64))
+    })
+}
+
+/// A file that has no name. The system's folder for temporary files may be in memory, so it is the second choice.
+fn temporary() -> Result<File> {
+    tempfile::tempfile_in("/var/tmp")
+        .or_else(|_| tempfile::tempfile_in(std::env::temp_dir()))
+        .context("cannot make a temporary file")
+}
+
 /// A file written to the disk.
 fn file() -> Result<impl FnMut() -> Result<()> + Send> {
-    // Below the current folder: the system's for temporary files may be in memory.
-    let place = |folder: &std::path::Path| tempfile::tempfile_in(folder);
-    let mut file: File = place(std::path::Path::new("/var/tmp"))
-        .or_else(|_| place(&std::env::temp_dir()))
-        .context("cannot make a temporary file")?;
+    let mut file = temporary()?;
     let mut round = 0u64;
     Ok(move || {
         use std::io::Seek as _;
