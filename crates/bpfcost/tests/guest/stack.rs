@@ -3,7 +3,7 @@
 
 use bpfcost::record::{Record, Status};
 
-use crate::{kept::valid_record, require, tool::Tool, visit::says};
+use crate::{kept, require, tool::Tool, visit::says};
 
 /// What each kernel counts: of the shortest stack and of the whole one.
 const CASES: [&str; 5] = [
@@ -39,7 +39,7 @@ fn record(line: &str, cases: &[&str]) -> Record {
     let globs: String = cases.iter().map(|glob| format!(" --case {glob}")).collect();
     let said = says(&tool, &format!("{line}{globs} --quick"), "{}");
     assert_eq!(said.code, Some(0), "{said:?}");
-    valid_record(&tool)
+    kept::record(&tool)
 }
 
 fn net(record: &Record, name: &str) -> f64 {
