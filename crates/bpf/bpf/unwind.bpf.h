@@ -47,6 +47,9 @@
 /* Each block of text has so many bytes, as a shift. */
 #define UNWIND_BLOCK_SHIFT 8
 
+/* No stack of the kernel is larger: 16 KiB, four times that with KASAN. */
+#define UNWIND_STACK_BYTES (1 << 16)
+
 /* What to look for in the hash table of children before giving up. */
 #define UNWIND_PROBES 32
 
@@ -434,6 +437,15 @@ static __always_inline __u64 unwind_register(__u8 sp)
 	return sp == UNWIND_DX ? UNWIND_REGS_DX : UNWIND_REGS_DI;
 }
 
+/*
+ * Whether a caller's slot is no further than that of its callee, on the same stack: such frames would be walked for ever.
+ * Another stack may be anywhere.
+ */
+static __always_inline _Bool unwind_goes_back(__u64 slot, __u64 to)
+{
+	return slot - to < UNWIND_STACK_BYTES;
+}
+
 /* Goes from a frame to its caller; but for the rule, which is to be looked up then. Returns 0, or why it can't. */
 static __always_inline int unwind_caller(struct unwind_at *at)
 {
@@ -468,8 +480,7 @@ static __always_inline int unwind_caller(struct unwind_at *at)
 	at->regs = 0;
 	at->bp_place = UNWIND_BP_KEPT;
 	if (rule.kind == UNWIND_CALL) {
-		/* A frame without a caller below it would be walked for ever. */
-		if (rule.sp == UNWIND_BP && sp - 8 <= at->slot)
+		if (rule.sp == UNWIND_BP && unwind_goes_back(at->slot, sp - 8))
 			return UNWIND_LOST;
 		if (rule.bp == UNWIND_BP_SAVED)
 			at->bp_place = rule.bp_offset + 8;
@@ -717,7 +728,7 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 			to += node->rule.sp_offset - 8;
 			ip = unwind_load(to);
 			child = unwind_node(nodes, node->next_turn);
-			if (child->ip == ip && (to > slot || node->turn == UNWIND_TURN_SP)) {
+			if (child->ip == ip && !unwind_goes_back(slot, to)) {
 				slot = to;
 				at.bp = kept;
 				goto next;
