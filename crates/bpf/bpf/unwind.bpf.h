@@ -118,6 +118,7 @@ enum unwind_turn_kind {
 		2, /* a return address, at *rsp + offset: from an interrupt's stack to that of the task */
 	UNWIND_TURN_REGS =
 		3, /* registers at rsp + offset; mostly those of user space, where a stack ends */
+	UNWIND_TURN_FRAME = 4, /* a return address above the frame that the saved rbp points at */
 };
 
 /* The walk has rbp's value. */
@@ -164,7 +165,7 @@ struct unwind_state {
 	__u64 base; /* lowest address of any text */
 	__u64 generated; /* from here on, text may be generated: BPF programs and trampolines, with frame pointers */
 	__u32 ranges;
-	__u32 spare;
+	__u32 keeps_frames; /* whether the kernel keeps frame pointers */
 	/* In one word, so that a walk sees both of one time. */
 	__u32 known; /* the value of `changes` that the rules are of */
 	__u32 roots; /* bytes from the first node to the first of four roots: enum unwind_root */
@@ -514,14 +515,14 @@ static __always_inline int unwind_look_up(struct unwind_at *at, const struct unw
 	return at->rule.kind == UNWIND_NO_TEXT ? UNWIND_LOST : 0;
 }
 
-static __always_inline __u32 unwind_turn_kind(const struct unwind_rule *rule)
+static __always_inline __u32 unwind_turn_kind(const struct unwind_rule *rule, __s32 bp_place)
 {
 	if (rule->kind == UNWIND_REGS && rule->sp == UNWIND_SP)
 		return UNWIND_TURN_REGS;
 	if (rule->kind != UNWIND_CALL || rule->bp == UNWIND_BP_CHAINED)
 		return UNWIND_TURN_OTHER;
 	if (rule->sp == UNWIND_BP)
-		return UNWIND_TURN_BP;
+		return rule->sp_offset == 16 && bp_place == -8 ? UNWIND_TURN_FRAME : UNWIND_TURN_BP;
 	return rule->sp == UNWIND_SP_INDIRECT ? UNWIND_TURN_SP : UNWIND_TURN_OTHER;
 }
 
@@ -575,7 +576,7 @@ static __always_inline __u32 unwind_insert(struct unwind_all_nodes *nodes,
 	node->bp_place = at->bp_place;
 	node->rule = at->rule;
 	node->next_turn = 0;
-	node->turn = unwind_turn_kind(&at->rule);
+	node->turn = unwind_turn_kind(&at->rule, at->bp_place);
 	node->depth = parent->depth + 1;
 	for (int i = 0; i < UNWIND_PROBES; i++) {
 		__u32 *child = &children->child[(hash + i) & (2 * UNWIND_NODES - 1)];
@@ -684,11 +685,12 @@ static __always_inline __u32 unwind_root(struct unwind_state *state, _Bool from_
 }
 
 /*
- * The loop. `stack` is where addresses go; where it is NULL, the stack is counted at its leaf. Returns the leaf: bytes
+ * The loop, once for kernels that keep frame pointers and once for others. `stack` is where addresses go; where it is NULL, the stack is counted at its leaf. Returns the leaf: bytes
  * from the first node, with the reason of the end in the upper half.
  */
-static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool from_regs,
-					 __u32 depth, struct unwind_stack *stack)
+static __always_inline __u64 unwind_walk_in(_Bool keeps_frames, __u64 slot, __u64 ip, __u64 bp,
+					    _Bool from_regs, __u32 depth,
+					    struct unwind_stack *stack)
 {
 	struct unwind_all_nodes *nodes = unwind_tree();
 	struct unwind_state *state = unwind_state();
@@ -706,6 +708,17 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 	for (turn = UNWIND_DEPTH - depth; turn < UNWIND_DEPTH; turn++, taken++) {
 		__u32 bytes;
 
+		if (keeps_frames && node->turn == UNWIND_TURN_FRAME) {
+			__u64 to = unwind_load(slot - 8) + 8;
+
+			ip = unwind_load(to);
+			child = unwind_node(nodes, node->next_turn);
+			if (child->ip == ip && !unwind_goes_back(slot, to)) {
+				slot = to;
+				goto next;
+			}
+			goto turn;
+		}
 		slot += node->step;
 		if (!from_regs || taken)
 			ip = unwind_load(slot);
@@ -723,7 +736,7 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 			__u64 kept = node->bp_place == UNWIND_BP_KEPT ?
 					     at.bp :
 					     unwind_load(slot + node->bp_place);
-			__u64 to = node->turn == UNWIND_TURN_BP ? kept : unwind_load(slot + 8);
+			__u64 to = node->turn == UNWIND_TURN_SP ? unwind_load(slot + 8) : kept;
 
 			to += node->rule.sp_offset - 8;
 			ip = unwind_load(to);
@@ -734,6 +747,7 @@ static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool f
 				goto next;
 			}
 		}
+turn:
 		at.slot = slot;
 		at.ip = ip;
 		at.node = (void *)node - (void *)nodes;
@@ -770,6 +784,16 @@ next:
 			__sync_fetch_and_add(&node->cut, 1);
 	}
 	return (__u64)at.end << 32 | (__u32)((void *)node - (void *)nodes);
+}
+
+static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool from_regs,
+					 __u32 depth, struct unwind_stack *stack)
+{
+	struct unwind_state *state = unwind_state();
+
+	if (state && state->keeps_frames)
+		return unwind_walk_in(1, slot, ip, bp, from_regs, depth, stack);
+	return unwind_walk_in(0, slot, ip, bp, from_regs, depth, stack);
 }
 
 /*

@@ -194,6 +194,7 @@ impl Unwinder {
         state.base = rules.base;
         state.generated = rules.generated;
         state.ranges = rules.ranges.len() as u32;
+        state.keeps_frames = u32::from(!rules.is_orc());
         // Only what user space owns: programs count behind it meanwhile. From the last word on, walks are not stale.
         let last = std::mem::offset_of!(unwind_state, known);
         self.state[..last].copy_from_slice(&bytes_of(&state)[..last]);
