@@ -230,19 +230,29 @@ impl Experiment for Stacks {
             .iter()
             .map(StackCase::of)
             .collect::<Result<_>>()?;
+        let rules = RuleTable::read(&KernelSymbols::read()?)?;
         let mut programs: Vec<StackProgram> = Vec::new();
         for case in cases {
-            // What the helper takes is what the others must take.
-            for program in [case.program, (StackTaker::GetStack, case.program.1)] {
+            // What the helper takes is what the others must take; see `StackEpoch::whole`.
+            let of_helper = |method| (StackTaker::GetStack, method);
+            let inner =
+                misses_caller(case.program.1, &rules).then_some(of_helper(AttachMethod::RawTp));
+            for program in [case.program, of_helper(case.program.1)]
+                .into_iter()
+                .chain(inner)
+            {
                 if !programs.contains(&program) {
                     programs.push(program);
                 }
             }
         }
-        let rules = RuleTable::read(&KernelSymbols::read()?)?;
         let printer = Rc::new(RefCell::new(StackPrinter::open()?));
         let into = Rc::clone(&printer);
         let print = Box::new(move |addresses: &[u64]| into.borrow_mut().print(addresses));
+        let missing = [AttachMethod::Kprobe, AttachMethod::Fentry]
+            .map(|method| (method, misses_caller(method, &rules)));
+        let missing = missing.into_iter().filter(|(_, misses)| *misses);
+        let missing = missing.map(|(method, _)| method).collect();
         let stacks = StackPrograms::load(&programs, rules, Loop::probe()?, cpu, print)?;
         if programs
             .iter()
@@ -253,6 +263,7 @@ impl Experiment for Stacks {
         Ok(Box::new(StackEpoch {
             stacks,
             printer,
+            missing,
             references: BTreeMap::new(),
             cpu,
             exact: setup.exact,
@@ -264,10 +275,18 @@ impl Experiment for Stacks {
     }
 }
 
+/// Whether the helper misses the caller of the function at whose entry a program is attached: where the kernel keeps
+/// frame pointers, that function has none yet.
+fn misses_caller(method: AttachMethod, rules: &RuleTable) -> bool {
+    !rules.is_orc() && !method.takes_tracepoints()
+}
+
 /// The programs, and the stacks that they must take.
 struct StackEpoch {
     stacks: StackPrograms,
     printer: Rc<RefCell<StackPrinter>>,
+    /// Ways to attach by which the helper misses a caller.
+    missing: Vec<AttachMethod>,
     /// By how the program is attached: the whole stack, by the helper.
     references: BTreeMap<&'static str, Vec<u64>>,
     cpu: u32,
@@ -300,10 +319,29 @@ impl StackEpoch {
         }))
     }
 
+    /// The whole stack of the event. The caller that the helper misses at a function's entry it does not miss at the
+    /// tracepoint within that function, behind the same frames.
+    fn whole(&mut self, method: AttachMethod) -> Result<Vec<u64>, Fault> {
+        let mut whole = self.reference(method)?;
+        if self.missing.contains(&method) {
+            let inner = self.reference(AttachMethod::RawTp)?;
+            let place = whole.len().min(1);
+            let behind = inner.iter().position(|one| Some(one) == whole.get(place));
+            let caller = behind.and_then(|at| inner.get(at.checked_sub(1)?));
+            whole.splice(place..place, caller.copied());
+        }
+        Ok(whole)
+    }
+
     /// A batch that was proved, and the share of the whole stack's addresses that its stacks have.
     fn batch(&mut self, case: StackCase, ops: u64) -> Result<(StackBatch, f64), Fault> {
         let (taker, method) = case.program;
-        let reference = self.reference(method)?;
+        let whole = self.whole(method)?;
+        let reference = if taker.is_manual() {
+            whole.clone()
+        } else {
+            self.reference(method)?
+        };
         let attached = self.stacks.attach(case.program);
         attached.map_err(|error| refused(&error))?;
         let mut tries = 0;
@@ -322,7 +360,7 @@ impl StackEpoch {
                 continue;
             }
             prove(problem)?;
-            return Ok((taken, compared.same as f64 / reference.len() as f64));
+            return Ok((taken, compared.same as f64 / whole.len() as f64));
         }
     }
 
