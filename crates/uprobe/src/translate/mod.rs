@@ -1,0 +1,1 @@
+//! BPF instructions as machine code of x86-64.
