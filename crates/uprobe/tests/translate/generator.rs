@@ -1,0 +1,549 @@
+//! Random programs that the verifier accepts, nearly always.
+//!
+//! Two of R6 to R9 hold the context and the map's value; the other registers hold numbers at every point, the stack's
+//! first slots too. Fetching atomics work on map memory alone: the verifier of 6.18 thinks that it knows a stack slot
+//! which one of those has changed.
+
+use bpfcost_uprobe::translate::Instruction;
+
+use crate::{
+    assemble::*,
+    input::Random,
+    trial::{ENTRY_BYTES, Subject, VALUE_BYTES},
+};
+
+/// Slots of 8 bytes on the stack that always hold numbers.
+const SLOTS: i16 = 8;
+/// The slot of keys.
+const KEY: i16 = -8 * (SLOTS + 1);
+/// Where the context takes all registers in the end.
+const REGISTERS_AT: i16 = 160;
+
+const ALU_OPERATIONS: [u8; 12] = [
+    0x00, 0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0x90, 0xa0, 0xb0, 0xc0,
+];
+const JUMPS: [u8; 11] = [
+    0x10, 0x20, 0x30, 0x40, 0x50, 0x60, 0x70, 0xa0, 0xb0, 0xc0, 0xd0,
+];
+const WIDTHS: [(u8, i16); 4] = [(BYTE, 1), (HALF, 2), (WORD, 4), (DOUBLE, 8)];
+
+/// The file descriptors of the maps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Maps {
+    pub(crate) value: i32,
+    pub(crate) entries: i32,
+}
+
+/// A random program.
+pub(crate) fn program(random: &mut Random, maps: Maps) -> Subject {
+    let subprograms = random.choose(&[0, 0, 1, 2]);
+    let has_callback = random.one_in(3);
+    let mut generator = Generator {
+        random,
+        maps,
+        subject: Subject::default(),
+        calls: Vec::new(),
+        subprograms,
+        has_callback,
+        frame: Frame::default(),
+    };
+    generator.main();
+    for index in 0..subprograms {
+        generator.subprogram(index + 1);
+    }
+    if has_callback {
+        generator.callback();
+    }
+    generator.link()
+}
+
+/// The function that is written.
+#[derive(Clone, Debug, Default)]
+struct Frame {
+    context: Option<u8>,
+    value: u8,
+    /// Registers that hold numbers.
+    numbers: Vec<u8>,
+    /// Which functions it may call: those from this number on.
+    callable_from: usize,
+}
+
+struct Generator<'a> {
+    random: &'a mut Random,
+    maps: Maps,
+    subject: Subject,
+    /// Instructions that refer to a function, and to which.
+    calls: Vec<(usize, usize)>,
+    subprograms: usize,
+    has_callback: bool,
+    frame: Frame,
+}
+
+impl Generator<'_> {
+    fn put(&mut self, instruction: Instruction) {
+        self.subject.instructions.push(instruction);
+    }
+
+    fn put_all(&mut self, instructions: [Instruction; 2]) {
+        self.subject.instructions.extend(instructions);
+    }
+
+    fn here(&self) -> usize {
+        self.subject.instructions.len()
+    }
+
+    fn number(&mut self) -> u8 {
+        self.random.choose(&self.frame.numbers)
+    }
+
+    fn main(&mut self) {
+        self.subject.functions.push(0);
+        let context = 6 + self.random.below(4) as u8;
+        let value = 6 + (u64::from(context) - 5 + self.random.below(3)) as u8 % 4;
+        self.frame = Frame {
+            context: Some(context),
+            value,
+            numbers: (0..10)
+                .filter(|one| ![context, value].contains(one))
+                .collect(),
+            callable_from: 1,
+        };
+        self.put(mov(context, 1));
+        self.put_all(map_value(value, self.maps.value, 0));
+        for number in self.frame.numbers.clone() {
+            self.put(load(DOUBLE, number, context, 8 * i16::from(number)));
+        }
+        self.fill_stack();
+        // The verifier wants each function to be called.
+        for callee in 1..=self.subprograms {
+            self.calls.push((self.here(), callee));
+            self.put(call_function(0));
+            self.renew();
+        }
+        if self.has_callback {
+            self.callback_loop();
+        }
+        let items = 6 + self.random.below(24);
+        self.items(items, 0);
+        for number in self.frame.numbers.clone() {
+            self.put(store(
+                DOUBLE,
+                context,
+                REGISTERS_AT + 8 * i16::from(number),
+                number,
+            ));
+        }
+        // What is left on the stack counts too.
+        for slot in 1..=SLOTS {
+            self.put(load(DOUBLE, 1, 10, -8 * slot));
+            self.put(op(ALU64, 0xa0, 0, 1, 0));
+            self.put(op_imm(ALU64, 0x20, 0, 0, 31));
+        }
+        self.put(store(DOUBLE, context, REGISTERS_AT + 80, 0));
+        self.put(exit());
+    }
+
+    fn subprogram(&mut self, index: usize) {
+        self.subject.functions.push(self.here());
+        let value = 6 + self.random.below(4) as u8;
+        self.frame = Frame {
+            context: None,
+            value,
+            numbers: (0..10).filter(|one| *one != value).collect(),
+            callable_from: index + 1,
+        };
+        self.put(mov(0, 1));
+        self.put_all(map_value(value, self.maps.value, 0));
+        for number in 6..10 {
+            if number != value {
+                let source = 1 + self.random.below(5) as u8;
+                self.put(mov(number, source));
+            }
+        }
+        self.fill_stack();
+        let items = 2 + self.random.below(8);
+        self.items(items, 1);
+        self.put(exit());
+    }
+
+    /// A callback of `bpf_loop`: R1 is the round, R2 the caller's stack.
+    fn callback(&mut self) {
+        self.subject.functions.push(self.here());
+        self.frame = Frame {
+            context: None,
+            value: 9,
+            numbers: (0..9).collect(),
+            callable_from: usize::MAX,
+        };
+        self.put(load(DOUBLE, 0, 2, 0));
+        self.put(op(ALU64, 0x00, 0, 1, 0));
+        self.put(store(DOUBLE, 2, 0, 0));
+        self.put_all(map_value(9, self.maps.value, 0));
+        for number in 2..9 {
+            let source = self.random.below(2) as u8;
+            self.put(mov(number, source));
+        }
+        self.fill_stack();
+        let items = 1 + self.random.below(5);
+        self.items(items, 2);
+        // Only 0 and 1 are results of callbacks.
+        self.put(op_imm(ALU64, 0x50, 0, 0, 1));
+        self.put(exit());
+    }
+
+    fn fill_stack(&mut self) {
+        for slot in 1..=SLOTS {
+            let number = self.number();
+            self.put(store(DOUBLE, 10, -8 * slot, number));
+        }
+    }
+
+    /// `depth` counts what this is inside of, and limits what the verifier has to try.
+    fn items(&mut self, count: u64, depth: u32) {
+        for _ in 0..count {
+            self.item(depth);
+        }
+    }
+
+    fn item(&mut self, depth: u32) {
+        match self.random.below(32) {
+            0..=11 => self.arithmetic(),
+            12..=14 => self.load(),
+            15..=17 => self.store(),
+            18..=19 => self.atomic(),
+            20 => self.variable_access(),
+            21 => {
+                let (dst, value) = (self.number(), self.random.value());
+                self.put_all(wide(dst, value));
+            }
+            22..=25 if depth < 2 => self.branch(depth),
+            26 if depth < 1 => self.bounded_loop(),
+            27 if depth < 2 => self.call(),
+            28 if depth < 1 && self.has_callback => self.callback_loop(),
+            29 if depth < 2 => self.lookup(),
+            30 => self.pointer_in_number(),
+            _ => self.arithmetic(),
+        }
+    }
+
+    fn arithmetic(&mut self) {
+        let class = self.random.choose(&[ALU, ALU64]);
+        let bits = if class == ALU { 32 } else { 64 };
+        let (dst, src) = (self.number(), self.number());
+        match self.random.below(12) {
+            0 => return self.put(op_imm(class, 0x80, dst, 0, 0)),
+            1 => {
+                let width = self.random.choose(&[16, 32, 64]);
+                // bswap, or a conversion to little or big endian.
+                let code = self.random.choose(&[0xd7, 0xd4, 0xdc]);
+                return self.put(raw(code, dst, 0, 0, width));
+            }
+            2 => {
+                let extend = self.random.choose(&[8, 16, 32]);
+                let class = if extend == 32 { ALU64 } else { class };
+                return self.put(op(class, 0xb0, dst, src, extend));
+            }
+            _ => {}
+        }
+        let operation = self.random.choose(&ALU_OPERATIONS);
+        let is_division = matches!(operation, 0x30 | 0x90);
+        let is_signed = i16::from(is_division && self.random.one_in(2));
+        if self.random.one_in(2) {
+            return self.put(op(class, operation, dst, src, is_signed));
+        }
+        let immediate = match operation {
+            0x60 | 0x70 | 0xc0 => self.random.below(bits) as i32,
+            0x30 | 0x90 => match self.random.immediate() {
+                0 => -1,
+                other => other,
+            },
+            _ => self.random.immediate(),
+        };
+        self.put(op_imm(class, operation, dst, is_signed, immediate));
+    }
+
+    /// Memory of the width: base and offset. Contexts and stacks are aligned, map values need not be.
+    fn memory(&mut self, width: i16) -> (u8, i16) {
+        match (self.random.below(3), self.frame.context) {
+            (0, Some(context)) => {
+                let slots = u64::from(REGISTERS_AT.unsigned_abs() / width.unsigned_abs());
+                (context, width * self.random.below(slots) as i16)
+            }
+            (1, _) => {
+                let slots = (8 * SLOTS / width).unsigned_abs();
+                (10, -width * (1 + self.random.below(slots.into()) as i16))
+            }
+            _ => {
+                let last = u64::from(VALUE_BYTES) - u64::from(width.unsigned_abs());
+                (self.frame.value, self.random.below(last + 1) as i16)
+            }
+        }
+    }
+
+    fn load(&mut self) {
+        let (width, bytes) = self.random.choose(&WIDTHS);
+        let (base, offset) = self.memory(bytes);
+        let dst = self.number();
+        let is_plain = width == DOUBLE || self.frame.context == Some(base);
+        if is_plain || self.random.one_in(2) {
+            self.put(load(width, dst, base, offset));
+        } else {
+            self.put(load_signed(width, dst, base, offset));
+        }
+    }
+
+    fn store(&mut self) {
+        let (width, bytes) = self.random.choose(&WIDTHS);
+        let (base, offset) = self.memory(bytes);
+        if self.random.one_in(3) {
+            let immediate = self.random.immediate();
+            self.put(store_imm(width, base, offset, immediate));
+        } else {
+            let number = self.number();
+            self.put(store(width, base, offset, number));
+        }
+    }
+
+    fn atomic(&mut self) {
+        let base = self.frame.value;
+        if self.random.one_in(4) {
+            let (width, bytes) = self.random.choose(&WIDTHS);
+            let slots = u64::from(VALUE_BYTES) / u64::from(bytes.unsigned_abs());
+            let offset = bytes * self.random.below(slots) as i16;
+            let number = self.number();
+            if self.random.one_in(2) {
+                self.put(load_acquire(width, number, base, offset));
+            } else {
+                self.put(atomic(width, STORE_RELEASE, base, offset, number));
+            }
+            return;
+        }
+        let (width, bytes) = self.random.choose(&[(WORD, 4), (DOUBLE, 8)]);
+        let operation = self.random.choose(&[0x00, 0x40, 0x50, 0xa0]);
+        let number = self.number();
+        if self.random.one_in(5) {
+            let offset = -bytes * (1 + self.random.below(4) as i16);
+            return self.put(atomic(width, operation, 10, offset, number));
+        }
+        let slots = u64::from(VALUE_BYTES) / u64::from(bytes.unsigned_abs());
+        let offset = bytes * self.random.below(slots) as i16;
+        let operation = match self.random.below(8) {
+            0 => XCHG,
+            1 | 2 => CMPXCHG,
+            3 => operation,
+            _ => operation | FETCH,
+        };
+        if operation == CMPXCHG && self.random.one_in(2) {
+            // Else it never succeeds.
+            self.put(load(width, 0, base, offset));
+        }
+        self.put(atomic(width, operation, base, offset, number));
+    }
+
+    /// Map memory at an offset that is only known when it runs.
+    fn variable_access(&mut self) {
+        let (pointer, index) = (self.number(), self.number());
+        if pointer == index {
+            return;
+        }
+        let value = self.frame.value;
+        self.put(op_imm(ALU64, 0x50, index, 0, 0x78));
+        self.put(mov(pointer, value));
+        self.put(op(ALU64, 0x00, pointer, index, 0));
+        let (width, bytes) = self.random.choose(&WIDTHS);
+        let offset = self
+            .random
+            .below(u64::from(VALUE_BYTES) - 0x78 - bytes as u64) as i16;
+        match self.random.below(3) {
+            0 => self.put(store(width, pointer, offset, index)),
+            1 => self.put(load(width, index, pointer, offset)),
+            _ => self.put(atomic(DOUBLE, 0x40 | FETCH, pointer, offset & !7, index)),
+        }
+        // A number again.
+        self.put(load(width, pointer, pointer, offset));
+    }
+
+    /// A pointer in one of the other registers, for an access or two.
+    fn pointer_in_number(&mut self) {
+        let pointer = self.number();
+        let value = self.frame.value;
+        let (width, bytes) = self.random.choose(&WIDTHS);
+        let offset = bytes * self.random.below(16) as i16;
+        self.put(mov(pointer, value));
+        let number = self.number();
+        if number != pointer {
+            match self.random.below(4) {
+                0 => self.put(store(width, pointer, offset, number)),
+                1 => {
+                    let operation = self.random.choose(&[0x00, 0x40, 0x50, 0xa0]);
+                    let is_fetching = self.random.one_in(2);
+                    let operation = operation | if is_fetching { FETCH } else { 0 };
+                    let width = self.random.choose(&[WORD, DOUBLE]);
+                    self.put(atomic(width, operation, pointer, offset & !7, number));
+                }
+                2 => {
+                    let immediate = self.random.immediate();
+                    self.put(store_imm(width, pointer, offset, immediate));
+                }
+                _ => self.put(atomic(width, STORE_RELEASE, pointer, offset, number)),
+            }
+        }
+        self.put(load(width, pointer, pointer, offset));
+    }
+
+    fn compare(&mut self) -> Instruction {
+        let class = self.random.choose(&[JMP, JMP32]);
+        let operation = self.random.choose(&JUMPS);
+        let (dst, src) = (self.number(), self.number());
+        if self.random.one_in(2) {
+            jump(class, operation, dst, src, 0)
+        } else {
+            jump_imm(class, operation, dst, self.random.immediate(), 0)
+        }
+    }
+
+    fn branch(&mut self, depth: u32) {
+        let compare = self.compare();
+        let at = self.here();
+        self.put(compare);
+        let items = 1 + self.random.below(4);
+        self.items(items, depth + 1);
+        if self.random.one_in(2) {
+            let skip = self.here();
+            let is_far = self.random.one_in(2);
+            self.put(if is_far { always_far(0) } else { always(0) });
+            self.land(at);
+            let items = 1 + self.random.below(3);
+            self.items(items, depth + 1);
+            let distance = self.here() - skip - 1;
+            let instruction = &mut self.subject.instructions[skip];
+            if is_far {
+                instruction.immediate = distance as i32;
+            } else {
+                instruction.offset = distance as i16;
+            }
+        } else {
+            self.land(at);
+        }
+    }
+
+    /// Has a jump lead here.
+    fn land(&mut self, at: usize) {
+        self.subject.instructions[at].offset = (self.here() - at - 1) as i16;
+    }
+
+    fn bounded_loop(&mut self) {
+        let counter = self.number();
+        self.frame.numbers.retain(|one| *one != counter);
+        let rounds = 1 + self.random.below(4) as i32;
+        self.put(mov_imm(counter, rounds));
+        let start = self.here();
+        let may = self.random.one_in(2).then(|| {
+            self.put(may_goto(0));
+            start
+        });
+        for _ in 0..=self.random.below(3) {
+            match self.random.below(3) {
+                0 => self.load(),
+                1 => self.store(),
+                _ => self.arithmetic(),
+            }
+        }
+        self.put(op_imm(ALU64, 0x10, counter, 0, 1));
+        let back = start as i64 - self.here() as i64 - 1;
+        self.put(jump_imm(JMP, 0x50, counter, 0, back as i16));
+        if let Some(at) = may {
+            self.land(at);
+        }
+        self.frame.numbers.push(counter);
+    }
+
+    /// R1 to R5 hold nothing behind a call.
+    fn renew(&mut self) {
+        for register in 1..=5 {
+            if self.random.one_in(2) {
+                let immediate = self.random.immediate();
+                self.put(mov_imm(register, immediate));
+            } else {
+                self.put(load(DOUBLE, register, 10, -8 * i16::from(register)));
+            }
+        }
+    }
+
+    fn call(&mut self) {
+        let last = self.subprograms;
+        if self.frame.callable_from > last {
+            return;
+        }
+        let first = self.frame.callable_from;
+        let callee = first + self.random.below((last - first + 1) as u64) as usize;
+        self.calls.push((self.here(), callee));
+        self.put(call_function(0));
+        self.renew();
+    }
+
+    fn callback_loop(&mut self) {
+        let rounds = self.random.below(6) as i32;
+        self.put(mov_imm(1, rounds));
+        self.calls.push((self.here(), self.subprograms + 1));
+        self.put_all(function(2, 0));
+        self.put(mov(3, 10));
+        let slot = 1 + self.random.below(SLOTS as u64) as i32;
+        self.put(op_imm(ALU64, 0x00, 3, 0, -8 * slot));
+        self.put(mov_imm(4, 0));
+        self.put(call(181));
+        self.renew();
+    }
+
+    fn lookup(&mut self) {
+        let number = self.number();
+        self.put(op_imm(ALU64, 0x50, number, 0, 7));
+        self.put(store(WORD, 10, KEY, number));
+        self.put(mov(2, 10));
+        self.put(op_imm(ALU64, 0x00, 2, 0, KEY.into()));
+        let is_value = self.random.one_in(4);
+        let (fd, bytes) = if is_value {
+            (self.maps.value, VALUE_BYTES)
+        } else {
+            (self.maps.entries, ENTRY_BYTES)
+        };
+        self.put_all(map(1, fd));
+        match self.random.below(4) {
+            // A jump in between hides the map, and the lookup is a call.
+            0 => self.put(jump_imm(JMP, 0x10, 2, 1, 0)),
+            1 => {
+                self.put(mov(3, 1));
+                self.put(mov(1, 3));
+            }
+            _ => {}
+        }
+        self.put(call(1));
+        self.renew();
+        let at = self.here();
+        self.put(jump_imm(JMP, 0x10, 0, 0, 0));
+        let offset = 8 * self.random.below(u64::from(bytes) / 8) as i16;
+        let number = loop {
+            let number = self.number();
+            if number != 0 {
+                break number;
+            }
+        };
+        match self.random.below(4) {
+            0 => self.put(store(DOUBLE, 0, offset, number)),
+            1 => self.put(load(DOUBLE, number, 0, offset)),
+            2 => self.put(atomic(DOUBLE, FETCH, 0, offset, number)),
+            _ => self.put(atomic(WORD, 0xa0 | FETCH, 0, offset, number)),
+        }
+        self.put(load(DOUBLE, 0, 0, offset));
+        self.land(at);
+    }
+
+    fn link(mut self) -> Subject {
+        let functions = self.subject.functions.clone();
+        for (at, callee) in self.calls {
+            let distance = functions[callee] as i64 - at as i64 - 1;
+            self.subject.instructions[at].immediate = distance as i32;
+        }
+        self.subject
+    }
+}
