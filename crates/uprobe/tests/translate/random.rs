@@ -5,10 +5,11 @@ use std::{env, sync::atomic::Ordering};
 use bpfcost_uprobe::translate::Translator;
 
 use crate::{
+    assemble::always,
     generator::{self, Maps},
     input::{self, Random},
     require,
-    trial::{Bench, CURRENT, Failure, report_crashes},
+    trial::{Bench, CURRENT, Failure, Input, Subject, report_crashes},
 };
 
 /// Programs in the short form.
@@ -63,7 +64,11 @@ fn generated_programs_give_the_kernels_results() {
                     );
                 }
             }
-            Err(Failure::Different(how)) => different.push((seed, how)),
+            Err(Failure::Different(how)) => {
+                let smaller = shrink(&mut bench, &translator, &subject, &inputs, &how);
+                eprintln!("seed {seed} differs: {how}\n{}", listing(&smaller));
+                different.push((seed, how));
+            }
         }
         if is_long && (seed - first) % 50_000 == 49_999 {
             eprintln!(
@@ -84,4 +89,46 @@ fn generated_programs_give_the_kernels_results() {
         rejected * 100 <= programs * REJECTED_PERCENT,
         "the verifier rejected {rejected} of {programs} programs"
     );
+}
+
+/// The program with as much as possible replaced by jumps to the next instruction, so that it still differs.
+fn shrink(
+    bench: &mut Bench,
+    translator: &Translator,
+    subject: &Subject,
+    inputs: &[Input],
+    how: &str,
+) -> Subject {
+    let mut best = subject.clone();
+    loop {
+        let before = best.instructions.clone();
+        for index in 0..best.instructions.len() {
+            let mut smaller = best.clone();
+            smaller.instructions[index] = always(0);
+            if smaller.instructions[index] == best.instructions[index] {
+                continue;
+            }
+            let compared = bench.compare(translator, &smaller, inputs);
+            // Another difference may come of the smaller program: of a pointer, or of memory that it no longer fills.
+            if matches!(compared, Err(Failure::Different(other)) if other == how) {
+                best = smaller;
+            }
+        }
+        if best.instructions == before {
+            return best;
+        }
+    }
+}
+
+/// Its instructions but those jumps, one a line.
+fn listing(subject: &Subject) -> String {
+    let instructions = subject.instructions.iter().enumerate();
+    instructions
+        .filter(|(_, instruction)| **instruction != always(0))
+        .map(|(index, one)| {
+            let (code, dst, src, offset, immediate) =
+                (one.code, one.dst, one.src, one.offset, one.immediate);
+            format!("{index:4}: {code:#04x} r{dst} r{src} {offset:+} {immediate:#x}\n")
+        })
+        .collect()
 }
