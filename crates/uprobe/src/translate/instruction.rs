@@ -170,6 +170,17 @@ impl Instruction {
     }
 }
 
+impl Instruction {
+    /// The same instruction, with the map of another file descriptor: `numbers` are pairs of old and new ones.
+    pub(crate) fn with_map(mut self, numbers: &[(i32, i32)]) -> Self {
+        if self.is_wide() && matches!(self.src, pseudo::MAP_FD | pseudo::MAP_VALUE) {
+            let new = numbers.iter().find(|(old, _)| *old == self.immediate);
+            self.immediate = new.map_or(self.immediate, |(_, new)| *new);
+        }
+        self
+    }
+}
+
 impl From<&bpf_insn> for Instruction {
     fn from(raw: &bpf_insn) -> Self {
         Instruction {
