@@ -16,7 +16,8 @@ struct environment {
 	u64 has_rdpid;
 };
 
-__attribute__((section(".environment"), used)) const volatile struct environment environment = { 0, 0 };
+__attribute__((section(".environment"), used))
+const volatile struct environment environment = { 0, 0 };
 
 /* `ArrayDescriptor` in src/translate/helpers/mod.rs. */
 struct array {
@@ -32,18 +33,42 @@ struct timespec {
 	s64 nanoseconds;
 };
 
-enum { ESRCH = 3, E2BIG = 7, EEXIST = 17, EINVAL = 22 };
+enum {
+	ESRCH = 3,
+	E2BIG = 7,
+	EEXIST = 17,
+	EINVAL = 22
+};
 
 /* System calls, of asm/unistd_64.h. */
-enum { GETPID = 39, GETUID = 102, GETGID = 104, PRCTL = 157, GETTID = 186, CLOCK_GETTIME = 228 };
+enum {
+	GETPID = 39,
+	GETUID = 102,
+	GETGID = 104,
+	PRCTL = 157,
+	GETTID = 186,
+	CLOCK_GETTIME = 228
+};
 
-enum { PR_GET_NAME = 16, COMM_BYTES = 16 };
+enum {
+	PR_GET_NAME = 16,
+	COMM_BYTES = 16
+};
 
 /* Clocks, of linux/time.h. */
-enum { MONOTONIC = 1, MONOTONIC_COARSE = 6, BOOTTIME = 7, TAI = 11 };
+enum {
+	MONOTONIC = 1,
+	MONOTONIC_COARSE = 6,
+	BOOTTIME = 7,
+	TAI = 11
+};
 
 /* Flags of updates, of linux/bpf.h. */
-enum { ANY, NOEXIST, EXIST };
+enum {
+	ANY,
+	NOEXIST,
+	EXIST
+};
 
 static u64 system_call(u64 number, u64 first, u64 second)
 {

@@ -171,6 +171,18 @@ impl Instruction {
 }
 
 impl Instruction {
+    /// An instruction from its 8 bytes.
+    pub(crate) fn from_word(word: u64) -> Self {
+        let [code, registers, low, high, immediate @ ..] = word.to_le_bytes();
+        Instruction {
+            code,
+            dst: registers & 0x0f,
+            src: registers >> 4,
+            offset: i16::from_le_bytes([low, high]),
+            immediate: i32::from_le_bytes(immediate),
+        }
+    }
+
     /// The same instruction, with the map of another file descriptor: `numbers` are pairs of old and new ones.
     pub(crate) fn with_map(mut self, numbers: &[(i32, i32)]) -> Self {
         if self.is_wide() && matches!(self.src, pseudo::MAP_FD | pseudo::MAP_VALUE) {

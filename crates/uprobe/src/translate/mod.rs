@@ -1,7 +1,7 @@
 //! BPF instructions as machine code of x86-64.
 //!
 //! A [`Backend`] turns a program that the kernel's verifier has accepted into code for a given address of a user-space
-//! process. [`Translator`] is the one to run. Helpers are called at the addresses of a [`HelperTable`]; a
+//! process. [`Translator`] is the one to run, [`KernelImage`] a second opinion. Helpers are called at the addresses of a [`HelperTable`]; a
 //! [`MapLayout`] says where the maps are.
 //!
 //! The code is a System V function of one argument, the context, with the result in RAX. It touches no vector
@@ -26,6 +26,7 @@ mod helper_name;
 mod helper_table;
 pub mod helpers;
 mod instruction;
+mod kernel_image;
 mod labels;
 mod map_use;
 mod maps;
@@ -36,6 +37,7 @@ pub use error::{Error, Result};
 use helper_name::helper_id;
 pub use helper_table::HelperTable;
 pub use instruction::Instruction;
+pub use kernel_image::KernelImage;
 pub use maps::{ArrayPlace, MapLayout, MapPlace};
 pub use translator::Translator;
 

@@ -6,11 +6,14 @@
 typedef unsigned int u32;
 typedef unsigned long u64;
 
-#define SEC(name) __attribute__((section(name), used))
-#define __uint(name, value) int (*name)[value]
+#define SEC(name)	    __attribute__((section(name), used))
+#define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
 
-enum { BPF_MAP_TYPE_HASH = 1, BPF_MAP_TYPE_ARRAY = 2 };
+enum {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2
+};
 
 static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*bpf_get_attach_cookie)(void *ctx) = (void *)174;
@@ -36,7 +39,8 @@ u64 entries = 5;
 u64 cookies;
 
 struct pt_regs {
-	u64 r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+	u64 r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, ax, cx, dx, si, di, orig_ax, ip, cs,
+		flags, sp, ss;
 };
 
 static __attribute__((noinline)) u64 mixed(u64 left, u64 right)

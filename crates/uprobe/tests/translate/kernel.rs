@@ -53,13 +53,22 @@ impl Array {
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let length = (value_size.next_multiple_of(8) * entries) as usize;
         let length = length.next_multiple_of(PAGE);
+        // One page more: what is before the values is the array's descriptor, where the kernel has `struct bpf_array`.
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let private = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping at a place of the kernel's choice.
+        let before = unsafe { libc::mmap(ptr::null_mut(), PAGE + length, access, private, -1, 0) };
+        if before == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let shared = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: it replaces all but the first page of the mapping that was just made.
         let pages = unsafe {
             libc::mmap(
-                ptr::null_mut(),
+                before.byte_add(PAGE),
                 length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
+                access,
+                shared,
                 fd.as_raw_fd(),
                 0,
             )
@@ -85,6 +94,21 @@ impl Array {
         self.pages as u64
     }
 
+    /// Writes the array's descriptor `distance` bytes before its values, and returns its address.
+    pub(crate) fn put_descriptor(&mut self, distance: u64, descriptor: &[u8]) -> u64 {
+        let distance = distance as usize;
+        assert!(
+            (descriptor.len()..=PAGE).contains(&distance),
+            "no place for a descriptor"
+        );
+        // SAFETY: the page before the values is this array's, and the descriptor ends in it.
+        unsafe {
+            let place = self.pages.sub(distance);
+            ptr::copy_nonoverlapping(descriptor.as_ptr(), place, descriptor.len());
+            place as u64
+        }
+    }
+
     /// All values, as the kernel has them too.
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let length = self.value_size.next_multiple_of(8) as usize * self.entries as usize;
@@ -96,7 +120,7 @@ impl Array {
 impl Drop for Array {
     fn drop(&mut self) {
         // SAFETY: the mapping is this array's, and nothing refers to it any more.
-        unsafe { libc::munmap(self.pages.cast(), self.length) };
+        unsafe { libc::munmap(self.pages.sub(PAGE).cast(), PAGE + self.length) };
     }
 }
 

@@ -2,18 +2,22 @@
 
 use std::{env, sync::atomic::Ordering};
 
-use bpfcost_uprobe::translate::Translator;
+use bpfcost_uprobe::translate::{Backend, KernelImage, Translator};
 
 use crate::{
     assemble::always,
     generator::{self, Maps},
     input::{self, Random},
     require,
-    trial::{Bench, CURRENT, Failure, Input, Subject, report_crashes},
+    trial::{Bench, CURRENT, Failure, Input, Subject, VALUES_OFFSET, report_crashes},
 };
 
 /// Programs in the short form.
 const PROGRAMS: u64 = 4000;
+/// The same, by the kernel's image.
+const IMAGES: u64 = 1000;
+/// How often the long form says how far it is.
+const PROGRESS: u64 = 50_000;
 /// Inputs of each program.
 const INPUTS: usize = 4;
 /// The most programs of a hundred that the verifier may reject: a generator that writes nonsense proves nothing.
@@ -33,68 +37,120 @@ fn generated_programs_give_the_kernels_results() {
     if !require::host() {
         return;
     }
-    report_crashes();
     let programs = number("BPFCOST_TRANSLATE_PROGRAMS", PROGRAMS);
+    let best = Translator::of_this_machine();
+    let plain = Translator { has_bmi2: false };
+    let outcome = generate(programs, |seed| if seed % 4 == 0 { &plain } else { &best });
+    assert_eq!(
+        outcome.without_image, 0,
+        "the translator is not the kernel's image"
+    );
+}
+
+/// The kernel's machine code in this process: what the comparison itself adds, it adds here too.
+#[test]
+fn generated_programs_give_their_results_through_the_kernels_image() {
+    if !require::host() {
+        return;
+    }
+    let image = match KernelImage::of_this_kernel() {
+        Ok(image) => image,
+        Err(error) => return require::skip(error),
+    };
+    if image.values_offset() != VALUES_OFFSET {
+        let offset = image.values_offset();
+        return require::skip(format!(
+            "this kernel's arrays have their values at {offset:#x}"
+        ));
+    }
+    let programs = number("BPFCOST_TRANSLATE_IMAGES", IMAGES);
+    let outcome = generate(programs, |_| &image);
+    let moved = programs - outcome.rejected - outcome.without_image;
+    eprintln!("{moved} ran as the kernel's machine code");
+    assert!(
+        moved * 2 >= programs,
+        "only {moved} of {programs} images could be moved"
+    );
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    /// Programs that the verifier rejected.
+    rejected: u64,
+    /// Programs whose image could not be moved.
+    without_image: u64,
+}
+
+/// Compares this many programs, each by the backend of its seed. Fails where one differs.
+fn generate<'a>(programs: u64, backend: impl Fn(u64) -> &'a dyn Backend) -> Outcome {
+    report_crashes();
     let first = number("BPFCOST_TRANSLATE_SEED", 1);
-    let is_long = programs > PROGRAMS;
     let mut bench = Bench::new().expect("maps and memory can be made");
     let maps = Maps {
         value: bench.value.fd(),
         entries: bench.entries.fd(),
     };
-    let best = Translator::of_this_machine();
-    let plain = Translator { has_bmi2: false };
-    let mut rejected = 0;
+    let mut outcome = Outcome::default();
     let mut different = Vec::new();
     for seed in first..first + programs {
         CURRENT.store(seed, Ordering::Relaxed);
         let mut random = Random::new(seed);
         let subject = generator::program(&mut random, maps);
         let inputs: Vec<_> = (0..INPUTS).map(|_| input::input(&mut random)).collect();
-        let translator = if seed % 4 == 0 { plain } else { best };
-        match bench.compare(&translator, &subject, &inputs) {
+        match bench.compare(backend(seed), &subject, &inputs) {
             Ok(()) => {}
-            Err(Failure::Rejected(log)) => {
-                rejected += 1;
-                if env::var_os("BPFCOST_TRANSLATE_LOG").is_some() {
-                    let lines: Vec<&str> = log.lines().collect();
-                    eprintln!(
-                        "seed {seed}: {}",
-                        lines[lines.len().saturating_sub(6)..].join("\n")
-                    );
-                }
+            Err(Failure::NoImage(why)) => {
+                outcome.without_image += 1;
+                log(seed, &why);
+            }
+            Err(Failure::Rejected(why)) => {
+                outcome.rejected += 1;
+                log(seed, &why);
             }
             Err(Failure::Different(how)) => {
-                let smaller = shrink(&mut bench, &translator, &subject, &inputs, &how);
+                let smaller = shrink(&mut bench, backend(seed), &subject, &inputs, &how);
                 eprintln!("seed {seed} differs: {how}\n{}", listing(&smaller));
                 different.push((seed, how));
             }
         }
-        if is_long && (seed - first) % 50_000 == 49_999 {
+        if (seed - first) % PROGRESS == PROGRESS - 1 {
+            let done = seed - first + 1;
             eprintln!(
-                "{} programs, {rejected} rejected, {} different",
-                seed - first + 1,
+                "{done} programs, {outcome:?}, {} different",
                 different.len()
             );
         }
     }
-    eprintln!("{programs} programs, {rejected} rejected by the verifier");
+    eprintln!("{programs} programs, {outcome:?}");
+    let first_ones = &different[..different.len().min(5)];
     assert!(
         different.is_empty(),
-        "{} programs differ: {:?}",
-        different.len(),
-        &different[..different.len().min(5)]
+        "{} programs differ: {first_ones:?}",
+        different.len()
     );
+    let Outcome { rejected, .. } = outcome;
     assert!(
         rejected * 100 <= programs * REJECTED_PERCENT,
         "the verifier rejected {rejected} of {programs} programs"
     );
+    outcome
+}
+
+/// The end of a reason for no comparison, where these are asked for.
+fn log(seed: u64, why: &str) {
+    if env::var_os("BPFCOST_TRANSLATE_LOG").is_some() {
+        let lines: Vec<&str> = why.lines().collect();
+        eprintln!(
+            "seed {seed}: {}",
+            lines[lines.len().saturating_sub(6)..].join("\n")
+        );
+    }
 }
 
 /// The program with as much as possible replaced by jumps to the next instruction, so that it still differs.
 fn shrink(
     bench: &mut Bench,
-    translator: &Translator,
+    backend: &dyn Backend,
     subject: &Subject,
     inputs: &[Input],
     how: &str,
@@ -108,7 +164,7 @@ fn shrink(
             if smaller.instructions[index] == best.instructions[index] {
                 continue;
             }
-            let compared = bench.compare(translator, &smaller, inputs);
+            let compared = bench.compare(backend, &smaller, inputs);
             // Another difference may come of the smaller program: of a pointer, or of memory that it no longer fills.
             if matches!(compared, Err(Failure::Different(other)) if other == how) {
                 best = smaller;

@@ -25,6 +25,9 @@ pub(crate) const VALUE_BYTES: u32 = 256;
 pub(crate) const ENTRY_BYTES: u32 = 40;
 pub(crate) const ENTRIES: u32 = 4;
 
+/// Where `struct bpf_array` of 6.18 has its values, for the kernel's image.
+pub(crate) const VALUES_OFFSET: u64 = 0x138;
+
 /// What to report where a run crashes.
 pub(crate) static CURRENT: AtomicU64 = AtomicU64::new(0);
 
@@ -33,7 +36,7 @@ pub(crate) static CURRENT: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Bench {
     pub(crate) value: Array,
     pub(crate) entries: Array,
-    descriptors: Box<[helpers::ArrayDescriptor; 2]>,
+    handles: [u64; 2],
     machine: Machine,
     btf: OwnedFd,
     helpers: HelperTable,
@@ -44,6 +47,8 @@ pub(crate) struct Bench {
 pub(crate) enum Failure {
     /// The verifier's log.
     Rejected(String),
+    /// Why the kernel's machine code can't be moved.
+    NoImage(String),
     /// What the translation did otherwise.
     Different(String),
 }
@@ -75,22 +80,20 @@ struct Output {
 
 impl Bench {
     pub(crate) fn new() -> io::Result<Self> {
-        let value = Array::new(VALUE_BYTES, 1)?;
-        let entries = Array::new(ENTRY_BYTES, ENTRIES)?;
+        let mut value = Array::new(VALUE_BYTES, 1)?;
+        let mut entries = Array::new(ENTRY_BYTES, ENTRIES)?;
         let mut machine = Machine::new()?;
-        let descriptors = Box::new([&value, &entries].map(|array| {
-            helpers::ArrayDescriptor::new(ArrayPlace {
-                values: array.address(),
-                value_size: array.value_size,
-                entries: array.entries,
-            })
-        }));
+        let mut handles = [0; 2];
+        for (handle, array) in handles.iter_mut().zip([&mut value, &mut entries]) {
+            let descriptor = helpers::ArrayDescriptor::new(place(array));
+            *handle = array.put_descriptor(VALUES_OFFSET, &descriptor.to_bytes());
+        }
         let blob = Blob::at(machine.helpers(), Environment::default());
         machine.put_helpers(&blob.bytes);
         Ok(Bench {
             value,
             entries,
-            descriptors,
+            handles,
             machine,
             btf: btf::load()?,
             helpers: blob.helpers,
@@ -113,7 +116,10 @@ impl Bench {
         let at = self.machine.address();
         let code = backend
             .translate(&program, at, &self.helpers, self)
-            .map_err(|error| Failure::Different(error.to_string()))?;
+            .map_err(|error| match error {
+                Error::KernelImage(why) => Failure::NoImage(why),
+                other => Failure::Different(other.to_string()),
+            })?;
         if backend.name() == "translator"
             && let Some(why) = decode::program_violation(&code, at)
         {
@@ -181,13 +187,17 @@ impl MapLayout for Bench {
             kind: "unknown".to_owned(),
         })?;
         Ok(MapPlace {
-            handle: &raw const self.descriptors[index] as u64,
-            array: Some(ArrayPlace {
-                values: arrays[index].address(),
-                value_size: arrays[index].value_size,
-                entries: arrays[index].entries,
-            }),
+            handle: self.handles[index],
+            array: Some(place(arrays[index])),
         })
+    }
+}
+
+fn place(array: &Array) -> ArrayPlace {
+    ArrayPlace {
+        values: array.address(),
+        value_size: array.value_size,
+        entries: array.entries,
     }
 }
 
