@@ -14,6 +14,7 @@ mod btf;
 mod decode;
 mod edge;
 mod generator;
+mod helpers;
 mod input;
 mod kernel;
 mod machine;

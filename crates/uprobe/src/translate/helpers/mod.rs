@@ -8,8 +8,10 @@
 //! ids of processes and users are those of the target's namespaces.
 
 mod blob;
+mod vdso;
 
 pub use blob::Blob;
+pub use vdso::clock_gettime_offset;
 
 use super::{ArrayPlace, HelperTable, helper_id};
 
@@ -54,7 +56,7 @@ impl ArrayDescriptor {
 /// What the helpers must know of the target and its machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// The address of `__vdso_clock_gettime` in the target. Without it, the clocks are system calls.
+    /// The address of `__vdso_clock_gettime` in the target ([`clock_gettime_offset`]). Without it, the clocks are system calls.
     pub clock_gettime: Option<u64>,
     /// Whether the CPU has the instruction RDPID. Without it, RDTSCP finds the CPU.
     pub has_rdpid: bool,
