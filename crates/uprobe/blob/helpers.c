@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
 /*
  * BPF helpers for user space, as bytes that are copied into the target: no libc, no vector register (the target's are
  * live), no writable data of their own. Each function here whose name is a helper's becomes that helper.

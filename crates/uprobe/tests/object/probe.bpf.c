@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * One program of each kind that people attach to functions of processes, as they write them. Compiled by the tests,
  * which have no headers of libbpf: what those would define is defined here.

@@ -13,9 +13,9 @@ use crate::{
 };
 
 /// Programs in the short form.
-const PROGRAMS: u64 = 4000;
+const PROGRAMS: u64 = 3000;
 /// The same, by the kernel's image.
-const IMAGES: u64 = 1000;
+const IMAGES: u64 = 500;
 /// How often the long form says how far it is.
 const PROGRESS: u64 = 50_000;
 /// Inputs of each program.
