@@ -11,6 +11,7 @@ mod require;
 
 mod assemble;
 mod btf;
+mod calls;
 mod decode;
 mod edge;
 mod generator;
