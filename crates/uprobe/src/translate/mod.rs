@@ -12,7 +12,7 @@
 //!
 //! - `may_goto` ends a loop after 8,388,608 rounds in one call of a function; newer kernels look at the clock instead.
 //! - A 32-bit compare-and-exchange always clears the upper half of R0, as BPF wants it; the kernel of 6.18 leaves it in
-//!   some programs with branches (`tests/translate/generator.rs`).
+//!   some programs with branches (`tests/translate/generator/mod.rs`).
 //! - Reads through a bad pointer, which only programs with kernel pointers make, are not caught.
 //! - Tail calls, arenas, kernel functions, kernel variables and packet loads are errors, in code that the verifier
 //!   proved dead too.

@@ -272,7 +272,7 @@ impl Moving<'_> {
             .and_then(symbols::helper)
             .and_then(|id| self.helpers.address(id));
         let Some(helper) = helper else {
-            let name = name.unwrap_or("unknown code");
+            let name = name.map_or_else(|| format!("unknown code at {address:#x}"), str::to_owned);
             return Err(Error::KernelImage(format!("it calls {name}")));
         };
         let distance = helper.wrapping_sub(self.at).cast_signed();
