@@ -31,13 +31,13 @@ fn helpers_find_the_stack_aligned() {
     let mut table = HelperTable::new();
     table.insert(PRANDOM as u32, misalignment as *const () as u64);
     for saved in 0..=4u8 {
-        for depth in [0i16, 8, 16, 24, 512] {
+        for depth in [0i16, 4, 8, 12, 16, 24, 512] {
             for has_counter in [false, true] {
                 let mut body: Vec<_> = (6..6 + saved)
                     .map(|register| mov_imm(register, 1))
                     .collect();
                 if depth > 0 {
-                    body.push(store_imm(DOUBLE, 10, -depth, 0));
+                    body.push(store_imm(WORD, 10, -depth, 0));
                 }
                 if has_counter {
                     body.push(may_goto(0));
