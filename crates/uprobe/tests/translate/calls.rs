@@ -1,4 +1,4 @@
-//! What the code of calls must do beyond what the kernel can be asked: alignment, and distances.
+//! What the kernel can't be asked: alignment and distances of calls, and where it is wrong.
 
 use bpfcost_uprobe::translate::{
     Backend as _, Error, HelperTable, MapLayout, MapPlace, Program, Translator,
@@ -90,4 +90,34 @@ fn code_runs_near_its_helpers_and_far_from_them() {
         length(machine.address() + (3 << 30)) - length(machine.address() + (1 << 30)),
         8
     );
+}
+
+/// A 32-bit compare-and-exchange that succeeds behind a branch around it. The verifier of 6.18 sees the 64-bit read of R0
+/// on the path without it alone, and the kernel leaves R0 as it was; BPF says that R0 gets the old value of 32 bits.
+#[test]
+fn an_exchange_clears_the_upper_half_of_r0() {
+    let mut memory = [u64::MAX, 0, u64::MAX];
+    let mut instructions = vec![
+        load(DOUBLE, 0, 1, 0),
+        load(DOUBLE, 2, 1, 8),
+        mov_imm(3, 5),
+        jump_imm(JMP, 0x50, 2, 0, 1),
+        atomic(WORD, CMPXCHG, 1, 16, 3),
+    ];
+    instructions.extend([store(DOUBLE, 1, 0, 0), exit()]);
+    let program = Program {
+        instructions: &instructions,
+        fd: -1,
+    };
+    let mut machine = Machine::new().expect("memory can be had");
+    let translator = Translator::of_this_machine();
+    let code = translator.translate(&program, machine.address(), &HelperTable::new(), &Nothing);
+    machine.put(&code.expect("all of it is supported").bytes);
+    let mut bytes: Vec<u8> = memory.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let outcome = machine.run(&mut bytes, false);
+    for (word, chunk) in memory.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(chunk.try_into().expect("8 bytes"));
+    }
+    assert_eq!(outcome.result, 0xffff_ffff);
+    assert_eq!(memory, [0xffff_ffff, 0, 0xffff_ffff_0000_0005]);
 }
