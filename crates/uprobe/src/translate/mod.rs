@@ -1,8 +1,8 @@
 //! BPF instructions as machine code of x86-64.
 //!
 //! A [`Backend`] turns a program that the kernel's verifier has accepted into code for a given address of a user-space
-//! process. [`Translator`] is the one to run, [`KernelImage`] a second opinion. Helpers are called at the addresses of a [`HelperTable`]; a
-//! [`MapLayout`] says where the maps are.
+//! process. [`Translator`] is the one to run, [`KernelImage`] a second opinion. Helpers are called at the addresses of a
+//! [`HelperTable`]; a [`MapLayout`] says where the maps are.
 //!
 //! The code is a System V function of one argument, the context, with the result in RAX. It touches no vector
 //! register, and writes nothing but BPF memory and [`MachineCode::stack_bytes`] below the stack pointer it is called

@@ -92,8 +92,8 @@ fn code_runs_near_its_helpers_and_far_from_them() {
     );
 }
 
-/// A 32-bit compare-and-exchange that succeeds behind a branch around it. The verifier of 6.18 sees the 64-bit read of R0
-/// on the path without it alone, and the kernel leaves R0 as it was; BPF says that R0 gets the old value of 32 bits.
+/// A 32-bit compare-and-exchange that succeeds, with a branch around it. The verifier of 6.18 sees the 64-bit read of R0
+/// only on the path that has none, and the kernel leaves R0 as it was; BPF says that R0 gets the old value of 32 bits.
 #[test]
 fn an_exchange_clears_the_upper_half_of_r0() {
     let mut memory = [u64::MAX, 0, u64::MAX];

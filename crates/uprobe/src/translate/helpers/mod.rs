@@ -56,7 +56,8 @@ impl ArrayDescriptor {
 /// What the helpers must know of the target and its machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// The address of `__vdso_clock_gettime` in the target ([`clock_gettime_offset`]). Without it, the clocks are system calls.
+    /// The address of `__vdso_clock_gettime` in the target ([`clock_gettime_offset`]). Without it, the clocks are system
+    /// calls.
     pub clock_gettime: Option<u64>,
     /// Whether the CPU has the instruction RDPID. Without it, RDTSCP finds the CPU.
     pub has_rdpid: bool,
