@@ -16,7 +16,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,$(if $(shell command -v sudo),sudo -
 # What makes cargo run tests and benchmarks through that, as in CARGO_TARGET_X86_64_…_RUNNER="sudo -E".
 RUNNER   = $(if $(AS_ROOT),CARGO_TARGET_$(shell rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)_RUNNER="$(AS_ROOT)")
 
-C_FILES  = $(shell find crates/*/bpf crates/*/examples -name '*.[ch]' ! -name vmlinux.h 2>/dev/null)
+C_FILES  = $(shell find crates/*/blob crates/*/bpf crates/*/examples -name '*.[ch]' ! -name vmlinux.h 2>/dev/null)
 SCRIPTS  = .ci/run $(wildcard scripts/*.sh)
 
 help: ## Show this

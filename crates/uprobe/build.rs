@@ -1,0 +1,47 @@
+//! Compiles `blob/helpers.c` for any x86-64 process: freestanding, general registers only.
+
+use std::{env, path::PathBuf, process::Command};
+
+/// The compiler of BPF C, which compiles this too.
+const CLANG: &str = "clang-19";
+
+/// No red zone, as the private stack of a probe may be followed by anything; one section, so that few relocations
+/// are left; no table of unwinding, as nothing unwinds through a probe.
+const FLAGS: &[&str] = &[
+    "--target=x86_64-unknown-none-elf",
+    "-O2",
+    "-fno-unroll-loops",
+    "-fomit-frame-pointer",
+    "-ffreestanding",
+    "-fno-builtin",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-stack-protector",
+    "-fno-asynchronous-unwind-tables",
+    "-fno-jump-tables",
+    "-fcf-protection=none",
+    "-mgeneral-regs-only",
+    "-mno-red-zone",
+    "-Wall",
+    "-Werror",
+];
+
+fn main() {
+    println!("cargo:rerun-if-changed=blob");
+    println!("cargo:rerun-if-env-changed=CLANG");
+    let clang = env::var_os("CLANG").unwrap_or_else(|| CLANG.into());
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let status = Command::new(&clang)
+        .args(FLAGS)
+        .args(["-c", "blob/helpers.c", "-o"])
+        .arg(out.join("helpers.o"))
+        .status();
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => panic!("{}: {status}", clang.display()),
+        Err(error) => panic!(
+            "{} does not start ({error}); install it with: scripts/setup.sh",
+            clang.display()
+        ),
+    }
+}

@@ -1,0 +1,8 @@
+//! Runs ordinary `uprobe` BPF programs inside the probed process, without the kernel's trap.
+//!
+//! The kernel's verifier accepts or rejects a program, as always; then its instructions become machine code of the
+//! probed process ([`translate`]), and functions of that process jump to it ([`process`]).
+
+pub mod object;
+pub mod process;
+pub mod translate;

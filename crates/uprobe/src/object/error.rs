@@ -1,0 +1,54 @@
+//! Why an object can't be used.
+
+use std::io;
+
+/// A result with the objects' [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an object can't be used. Each message has what libbpf printed, or the part of the verifier's log that says why.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is missing, or no BPF object.
+    #[error("{object} can't be opened: {source}{}", lines(.messages))]
+    Open {
+        /// The object's file or name.
+        object: String,
+        /// libbpf's answer.
+        source: libbpf_rs::Error,
+        /// What libbpf printed.
+        messages: String,
+    },
+    /// The verifier rejected a program.
+    #[error("the kernel's verifier rejected {program} of {object}:{}", lines(.log))]
+    Rejected {
+        /// The object's file or name.
+        object: String,
+        /// The program's name.
+        program: String,
+        /// The end of the verifier's log: source line, instruction, reason.
+        log: String,
+    },
+    /// The kernel rejected a map, or a program before its verification.
+    #[error("the kernel can't load {object}: {source}{}", lines(.messages))]
+    Load {
+        /// The object's file or name.
+        object: String,
+        /// libbpf's answer.
+        source: libbpf_rs::Error,
+        /// What libbpf printed.
+        messages: String,
+    },
+    /// The pages of a map can't be mapped.
+    #[error("the map {map} can't be mapped: {source}")]
+    Pages {
+        /// The map's name.
+        map: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+}
+
+/// Text on lines of its own, indented.
+fn lines(text: &str) -> String {
+    text.lines().map(|line| format!("\n  {line}")).collect()
+}

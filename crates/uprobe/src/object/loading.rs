@@ -1,0 +1,189 @@
+//! Opens an object and has the kernel load it.
+
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::CStr,
+    fs,
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+    path::Path,
+};
+
+use libbpf_rs::{
+    AsRawLibbpf as _, MapCore as _, MapType, ObjectBuilder, OpenObject,
+    libbpf_sys::{self, BPF_F_MMAPABLE, BPF_F_RDONLY_PROG},
+};
+
+use super::{
+    error::{Error, Result},
+    map::LoadedMap,
+    messages, verifier_log,
+};
+use crate::translate::{Instruction, Program};
+
+/// Bytes of a program's log. Of a longer one, the kernel keeps the end (since 6.4), which is what matters.
+const LOG_BYTES: usize = 1 << 20;
+
+/// A loaded object. Dropping it frees its programs and maps, in the kernel too if nothing else has them.
+#[derive(Debug)]
+pub struct LoadedObject {
+    programs: Vec<LoadedProgram>,
+    maps: Vec<LoadedMap>,
+}
+
+/// A program that the verifier has accepted. It is attached to nothing.
+#[derive(Debug)]
+pub struct LoadedProgram {
+    /// The name of its function.
+    pub name: String,
+    /// Its section, such as `uprobe//usr/bin/app:main`.
+    pub section: String,
+    /// Its instructions: CO-RE relocations made, maps by the file descriptors of [`LoadedObject::maps`].
+    pub instructions: Vec<Instruction>,
+    fd: OwnedFd,
+}
+
+impl LoadedProgram {
+    /// The loaded program's file descriptor.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// What backends translate.
+    pub fn program(&self) -> Program<'_> {
+        Program {
+            instructions: &self.instructions,
+            fd: self.fd.as_raw_fd(),
+        }
+    }
+}
+
+impl LoadedObject {
+    /// Loads an object file.
+    pub fn open(path: &Path) -> Result<Self> {
+        let name = path.display().to_string();
+        let bytes = fs::read(path).map_err(|source| Error::Open {
+            object: name.clone(),
+            source: source.into(),
+            messages: String::new(),
+        })?;
+        LoadedObject::from_bytes(&name, &bytes)
+    }
+
+    /// Loads an object from memory; `name` stands in messages.
+    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self> {
+        let (opened, text) = messages::collect(|| open(bytes));
+        let object = opened.map_err(|source| Error::Open {
+            object: name.to_owned(),
+            source,
+            messages: text,
+        })?;
+        load(name, object)
+    }
+
+    /// Its programs, in the order of the object.
+    pub fn programs(&self) -> &[LoadedProgram] {
+        &self.programs
+    }
+
+    /// Its maps, in the order of the object.
+    pub fn maps(&self) -> &[LoadedMap] {
+        &self.maps
+    }
+
+    /// The map that instructions mean by a file descriptor.
+    pub fn map(&self, fd: i32) -> Option<&LoadedMap> {
+        self.maps.iter().find(|map| map.number() == fd)
+    }
+}
+
+/// Opens, with all arrays mappable: user space writes them where the kernel has them.
+fn open(bytes: &[u8]) -> libbpf_rs::Result<OpenObject> {
+    let mut object = ObjectBuilder::default().open_memory(bytes)?;
+    for mut map in object.maps_mut() {
+        if map.map_type() == MapType::Array {
+            let flags = map.map_flags() | BPF_F_MMAPABLE;
+            map.set_map_flags(flags)?;
+        }
+    }
+    for mut program in object.progs_mut() {
+        program.set_autoattach(false);
+    }
+    Ok(object)
+}
+
+fn load(name: &str, mut object: OpenObject) -> Result<LoadedObject> {
+    let mut logs: Vec<(String, Vec<u8>)> = Vec::new();
+    for program in object.progs_mut() {
+        let mut log = vec![0; LOG_BYTES];
+        // SAFETY: the buffer is as long as it says, and its memory stays in place until the object is loaded: `logs`
+        // only moves the vector that owns it.
+        unsafe {
+            libbpf_sys::bpf_program__set_log_buf(
+                program.as_libbpf_object().as_ptr(),
+                log.as_mut_ptr().cast(),
+                log.len() as u64,
+            );
+        }
+        logs.push((program.name().to_string_lossy().into_owned(), log));
+    }
+    let (loaded, text) = messages::collect(|| object.load());
+    let object = loaded.map_err(|source| {
+        let log = |(program, log): &(String, Vec<u8>)| {
+            let log = CStr::from_bytes_until_nul(log).ok()?.to_string_lossy();
+            (!log.is_empty()).then(|| Error::Rejected {
+                object: name.to_owned(),
+                program: program.clone(),
+                log: verifier_log::shorten(&log),
+            })
+        };
+        logs.iter().find_map(log).unwrap_or_else(|| Error::Load {
+            object: name.to_owned(),
+            source,
+            messages: text,
+        })
+    })?;
+    read(&object).map_err(|source| Error::Load {
+        object: name.to_owned(),
+        source: source.into(),
+        messages: String::new(),
+    })
+}
+
+/// What is loaded, with file descriptors of its own: at the numbers that the instructions have, until `object` goes.
+fn read(object: &libbpf_rs::Object) -> std::io::Result<LoadedObject> {
+    let mut numbers = Vec::new();
+    let mut maps = Vec::new();
+    for map in object.maps() {
+        // Maps that only other kernels need are not made.
+        if !map.autocreate() {
+            continue;
+        }
+        let info = map.info().map_err(std::io::Error::other)?.info;
+        let fd = map.as_fd().try_clone_to_owned()?;
+        numbers.push((map.as_fd().as_raw_fd(), fd.as_raw_fd()));
+        maps.push(LoadedMap {
+            name: map.name().to_string_lossy().into_owned(),
+            kind: map.map_type(),
+            key_size: map.key_size(),
+            value_size: map.value_size(),
+            entries: info.max_entries,
+            is_read_only: info.map_flags & BPF_F_RDONLY_PROG != 0,
+            fd,
+        });
+    }
+    let mut programs = Vec::new();
+    for program in object.progs_mut() {
+        if !program.autoload() {
+            continue;
+        }
+        let instructions = program.insns().iter().map(Instruction::from);
+        programs.push(LoadedProgram {
+            name: program.name().to_string_lossy().into_owned(),
+            section: program.section().to_string_lossy().into_owned(),
+            instructions: instructions.map(|one| one.with_map(&numbers)).collect(),
+            fd: program.as_fd().try_clone_to_owned()?,
+        });
+    }
+    Ok(LoadedObject { programs, maps })
+}

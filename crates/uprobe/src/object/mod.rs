@@ -1,0 +1,23 @@
+//! Compiled BPF objects: judged and made by the kernel, never attached.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), bpfcost_uprobe::object::Error> {
+//! use bpfcost_uprobe::object::LoadedObject;
+//!
+//! let object = LoadedObject::open("probe.bpf.o".as_ref())?;
+//! for program in object.programs() {
+//!     println!("{}: {} instructions", program.section, program.instructions.len());
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod error;
+mod loading;
+mod map;
+mod messages;
+mod verifier_log;
+
+pub use error::{Error, Result};
+pub use loading::{LoadedObject, LoadedProgram};
+pub use map::{LoadedMap, Pages};

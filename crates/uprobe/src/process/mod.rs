@@ -1,0 +1,1 @@
+//! The probed process: stopped for a moment, given memory, patched, and restored.

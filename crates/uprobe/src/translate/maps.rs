@@ -1,0 +1,38 @@
+//! Where a program's maps are in the target.
+
+use super::error::Result;
+
+/// Where the maps of a program are in the target process.
+pub trait MapLayout {
+    /// The place of the map that has this file descriptor in the loading process; [`super::Error::UnsupportedMap`]
+    /// where the map has no form in user space.
+    fn place(&self, fd: i32) -> Result<MapPlace>;
+}
+
+/// Where a map is in the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapPlace {
+    /// What a program passes to helpers as the map: the address of its descriptor in the target
+    /// ([`super::helpers::ArrayDescriptor`] for arrays).
+    pub handle: u64,
+    /// The values, if the map is an array: its lookups need no call.
+    pub array: Option<ArrayPlace>,
+}
+
+/// The values of an array in the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayPlace {
+    /// The address of the first value.
+    pub values: u64,
+    /// The size of a value in bytes, as the map was made with.
+    pub value_size: u32,
+    /// The number of values.
+    pub entries: u32,
+}
+
+impl ArrayPlace {
+    /// The distance of two values in bytes: the kernel rounds their size up to 8.
+    pub fn stride(&self) -> u64 {
+        u64::from(self.value_size).next_multiple_of(8)
+    }
+}

@@ -1,0 +1,114 @@
+//! BPF instructions as machine code of x86-64.
+//!
+//! A [`Backend`] turns a program that the kernel's verifier has accepted into code for a given address of a user-space
+//! process. [`Translator`] is the one to run, [`KernelImage`] a second opinion. Helpers are called at the addresses of a
+//! [`HelperTable`]; a [`MapLayout`] says where the maps are.
+//!
+//! The code is a System V function of one argument, the context, with the result in RAX. It touches no vector
+//! register, and writes nothing but BPF memory and [`MachineCode::stack_bytes`] below the stack pointer it is called
+//! with (helpers add theirs).
+//!
+//! # Where it differs from the kernel
+//!
+//! - `may_goto` ends a loop after 8,388,608 rounds in one call of a function; newer kernels look at the clock instead.
+//! - A 32-bit compare-and-exchange always clears the upper half of R0, as BPF wants it; the kernel of 6.18 leaves it in
+//!   some programs with branches (`tests/translate/generator/mod.rs`).
+//! - Reads through a bad pointer, which only programs with kernel pointers make, are not caught.
+//! - Tail calls, arenas, kernel functions, kernel variables and packet loads are errors, in code that the verifier
+//!   proved dead too.
+
+mod alu;
+mod assembler;
+mod control;
+mod error;
+mod function;
+mod helper_name;
+mod helper_table;
+pub mod helpers;
+mod instruction;
+mod kernel_image;
+mod labels;
+mod map_use;
+mod maps;
+mod memory;
+mod translator;
+
+pub use error::{Error, Result};
+use helper_name::helper_id;
+pub use helper_table::HelperTable;
+pub use instruction::Instruction;
+pub use kernel_image::KernelImage;
+pub use maps::{ArrayPlace, MapLayout, MapPlace};
+pub use translator::Translator;
+
+/// A way to get machine code of a program.
+pub trait Backend {
+    /// What to call it in reports.
+    fn name(&self) -> &'static str;
+
+    /// Machine code of a program for the address `at`.
+    fn translate(
+        &self,
+        program: &Program<'_>,
+        at: u64,
+        helpers: &HelperTable,
+        maps: &dyn MapLayout,
+    ) -> Result<MachineCode>;
+}
+
+/// A program that the verifier has accepted.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'a> {
+    /// Its instructions as they were loaded: CO-RE relocations made, maps by file descriptor, subprograms behind the
+    /// main program.
+    pub instructions: &'a [Instruction],
+    /// The loaded program's file descriptor.
+    pub fd: i32,
+}
+
+/// Machine code of one program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachineCode {
+    /// The bytes. The main program is at the beginning.
+    pub bytes: Vec<u8>,
+    /// The functions, in the order of their instructions; the main program is the first.
+    pub functions: Vec<FunctionOffset>,
+    /// The most bytes of stack that it takes, return addresses included, helpers not.
+    pub stack_bytes: u32,
+}
+
+/// Where a function's machine code begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FunctionOffset {
+    /// Its first BPF instruction.
+    pub instruction: usize,
+    /// Where its code begins, in bytes.
+    pub offset: u32,
+}
+
+/// What a program gets as its context, as the trampoline fills it: the registers as the kernel lays them out, and
+/// what the helpers about the probe return.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ProbeContext {
+    /// `struct pt_regs`.
+    pub registers: [u64; 21],
+    /// What `bpf_get_func_ip` returns: the address of the probed instruction.
+    pub function: u64,
+    /// What `bpf_get_attach_cookie` returns.
+    pub cookie: u64,
+}
+
+impl ProbeContext {
+    const FUNCTION_OFFSET: u32 = std::mem::offset_of!(ProbeContext, function) as u32;
+    const COOKIE_OFFSET: u32 = std::mem::offset_of!(ProbeContext, cookie) as u32;
+}
+
+/// Whether an instruction copies a whole register.
+fn alu_is_move(instruction: Instruction) -> bool {
+    let is_move = instruction.operation() == instruction::alu::MOV;
+    is_move
+        && instruction.class() == instruction::class::ALU64
+        && instruction.offset == 0
+        && instruction.has_register_operand()
+}
