@@ -1,0 +1,154 @@
+/* Threads that call functions without end and check what they return.
+ *
+ * busy THREADS MODE: MODE is any of the letters
+ *   c  threads end after some thousand calls, and others take their place
+ *   t  a 2 kHz timer, whose handler calls the functions too
+ *   b  each thread also blocks in nanosleep, poll and futex now and then
+ *   w  waits for a line on stdin before the first call
+ * Prints "ready", then waits for a line (or the end) of stdin, ends the threads, and prints "CALLS WRONG".
+ */
+#define _GNU_SOURCE
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAX 256
+#define NOINLINE __attribute__((noinline, noclone, used))
+
+/* The calls of each thread so far, those of signal handlers apart; read by the tests, too. */
+struct line {
+	_Atomic unsigned long calls;
+	char pad[56];
+};
+struct line counts[MAX], handled[MAX];
+static _Atomic unsigned long wrong;
+static _Atomic int stop;
+static int churn, blocks, timed;
+static __thread int self;
+
+NOINLINE unsigned long work(unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e,
+			    unsigned long f)
+{
+	volatile unsigned long local[4] = { a, b, c, d };
+	for (int i = 0; i < 4; i++)
+		e += local[i];
+	return e * 31 + f;
+}
+
+/* With a vector argument, and none in integer registers. */
+NOINLINE double scaled(double a, double b)
+{
+	return a * b + 1.5;
+}
+
+static void call(struct line *line, unsigned long i)
+{
+	unsigned long expected = (i + 1 + i * 2 + 3 + 4 + i) * 31 + 6;
+
+	if (work(i, 1, i * 2, 3, i + 4, 6) != expected)
+		wrong++;
+	atomic_store_explicit(&line->calls, atomic_load_explicit(&line->calls, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
+	if (scaled(i, 2) != i * 2.0 + 1.5)
+		wrong++;
+}
+
+static void on_timer(int signal)
+{
+	(void)signal;
+	call(&handled[self], 77);
+}
+
+static void *caller(void *argument)
+{
+	self = (int)(long)argument;
+	for (unsigned long i = 0; !stop; i++) {
+		call(&counts[self], i);
+		if (churn && i == 3000)
+			break;
+		if (blocks && i % 1000 == 0) {
+			struct timespec nap = { 0, 2000000 }, left = { 0, 0 };
+			int unused = 0;
+
+			while (nanosleep(&nap, &left))
+				nap = left;
+			/* Not even SA_RESTART has poll go on after a handler. */
+			if (poll(NULL, 0, 2) != 0 && !timed)
+				wrong++;
+			syscall(SYS_futex, &unused, 0 /* FUTEX_WAIT */, 0, &(struct timespec){ 0, 2000000 });
+		}
+	}
+	return NULL;
+}
+
+static void *start(void *argument)
+{
+	pthread_t thread;
+
+	if (!churn)
+		return caller(argument);
+	while (!stop) {
+		if (pthread_create(&thread, NULL, caller, argument))
+			abort();
+		pthread_join(thread, NULL);
+	}
+	return NULL;
+}
+
+int main(int argc, char **argv)
+{
+	int threads = argc > 1 ? atoi(argv[1]) : 1;
+	const char *mode = argc > 2 ? argv[2] : "";
+	pthread_t thread[MAX];
+	unsigned long calls = 0;
+	char line[16];
+
+	churn = !!strchr(mode, 'c');
+	blocks = !!strchr(mode, 'b');
+	timed = !!strchr(mode, 't');
+	self = MAX - 1;
+	if (strchr(mode, 'w')) {
+		puts("ready");
+		fflush(stdout);
+		fgets(line, sizeof(line), stdin);
+	}
+	if (timed) {
+		struct sigaction action = { .sa_handler = on_timer, .sa_flags = SA_RESTART };
+		struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM };
+		struct itimerspec every = { { 0, 500000 }, { 0, 500000 } };
+		timer_t timer;
+
+		sigaction(SIGALRM, &action, NULL);
+		if (timer_create(CLOCK_MONOTONIC, &event, &timer) || timer_settime(timer, 0, &every, NULL))
+			abort();
+	}
+	for (long i = 0; i < threads; i++)
+		if (pthread_create(&thread[i], NULL, start, (void *)i))
+			abort();
+	if (timed) {
+		/* The others are to get the signals. */
+		sigset_t all;
+
+		sigfillset(&all);
+		pthread_sigmask(SIG_BLOCK, &all, NULL);
+	}
+	puts("ready");
+	fflush(stdout);
+	fgets(line, sizeof(line), stdin);
+	stop = 1;
+	for (int i = 0; i < threads; i++)
+		pthread_join(thread[i], NULL);
+	for (int i = 0; i < MAX; i++)
+		calls += counts[i].calls + handled[i].calls;
+	printf("%lu %lu\n", calls, wrong);
+	fflush(stdout);
+	fgets(line, sizeof(line), stdin);
+	return 0;
+}
