@@ -119,6 +119,11 @@ impl Image {
         Ok(image)
     }
 
+    /// The first address at which the process executes it.
+    pub fn first_address(&self) -> u64 {
+        self.mappings[0].start
+    }
+
     /// The file, as the process sees it.
     pub fn path(&self) -> &Path {
         &self.path
@@ -254,8 +259,20 @@ impl Image {
 impl Function {
     /// An error where the function in memory, or the padding behind it, isn't the file's.
     pub fn check(&self, memory: &Memory) -> Result<()> {
+        self.check_except(memory, |_| None)
+    }
+
+    /// The same, where `original` has the file's bytes for addresses that are known to be replaced.
+    pub(super) fn check_except(
+        &self,
+        memory: &Memory,
+        original: impl Fn(u64) -> Option<u8>,
+    ) -> Result<()> {
         let expected: Vec<u8> = self.code.iter().chain(&self.padding).copied().collect();
-        let actual = memory.read_vec(self.address, expected.len())?;
+        let mut actual = memory.read_vec(self.address, expected.len())?;
+        for (byte, address) in actual.iter_mut().zip(self.address..) {
+            *byte = original(address).unwrap_or(*byte);
+        }
         match expected
             .iter()
             .zip(&actual)

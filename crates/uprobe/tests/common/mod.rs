@@ -5,6 +5,8 @@
 #[path = "../../../bpf/tests/require/mod.rs"]
 pub(crate) mod require;
 
+pub(crate) mod program;
+
 use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
@@ -58,8 +60,9 @@ impl Binary {
             child,
             input,
             output,
+            addresses: Vec::new(),
         };
-        assert_eq!(target.line(), "ready");
+        target.ready();
         target
     }
 }
@@ -69,6 +72,7 @@ pub(crate) struct Target {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
+    addresses: Vec<u64>,
 }
 
 impl Target {
@@ -81,6 +85,21 @@ impl Target {
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
+    }
+
+    /// Waits for its "ready", and the addresses that it prints.
+    pub(crate) fn ready(&mut self) {
+        let line = self.line();
+        let mut words = line.split(' ');
+        assert_eq!(words.next(), Some("ready"), "{line}");
+        self.addresses = words
+            .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap())
+            .collect();
+    }
+
+    /// The address that it printed as `counts`, `handled` or `seen`.
+    pub(crate) fn address(&self, index: usize) -> u64 {
+        self.addresses[index]
     }
 
     /// Sends it a line.

@@ -3,11 +3,16 @@
  * busy THREADS MODE: MODE is any of the letters
  *   c  threads end after some thousand calls, and others take their place
  *   t  a 2 kHz timer, whose handler calls the functions too
+ *   f  each thread also forks now and then; the child calls the functions too, uncounted
+ *   g  sets the GS base first
+ *   s  the alternate signal stack takes the handlers
  *   b  each thread also blocks in nanosleep, poll and futex now and then
  *   w  waits for a line on stdin before the first call
- * Prints "ready", then waits for a line (or the end) of stdin, ends the threads, and prints "CALLS WRONG".
+ *   x  executes itself in place of the end
+ * Prints "ready" with the addresses of counts, handled and seen, then waits for a line (or the end) of stdin, ends the threads, and prints "CALLS WRONG".
  */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -16,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -28,9 +34,11 @@ struct line {
 	char pad[56];
 };
 struct line counts[MAX], handled[MAX];
+/* For programs of the tests. */
+unsigned long seen[8];
 static _Atomic unsigned long wrong;
 static _Atomic int stop;
-static int churn, blocks, timed;
+static int churn, blocks, timed, forks, altstack;
 static __thread int self;
 
 NOINLINE unsigned long work(unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e,
@@ -69,10 +77,31 @@ static void on_timer(int signal)
 static void *caller(void *argument)
 {
 	self = (int)(long)argument;
+	if (altstack) {
+		stack_t stack = { .ss_sp = malloc(65536), .ss_size = 65536 };
+
+		sigaltstack(&stack, NULL);
+	}
 	for (unsigned long i = 0; !stop; i++) {
 		call(&counts[self], i);
 		if (churn && i == 3000)
 			break;
+		if (forks && i % 5000 == 0) {
+			pid_t child = fork();
+			int status = -1;
+
+			if (child == 0) {
+				unsigned long before = wrong;
+
+				for (unsigned long j = 0; j < 100; j++)
+					call(&counts[self], j);
+				_exit(wrong != before);
+			}
+			while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+				;
+			if (status)
+				wrong++;
+		}
 		if (blocks && i % 1000 == 0) {
 			struct timespec nap = { 0, 2000000 }, left = { 0, 0 };
 			int unused = 0;
@@ -112,15 +141,19 @@ int main(int argc, char **argv)
 
 	churn = !!strchr(mode, 'c');
 	blocks = !!strchr(mode, 'b');
+	forks = !!strchr(mode, 'f');
+	altstack = !!strchr(mode, 's');
+	if (strchr(mode, 'g'))
+		syscall(SYS_arch_prctl, 0x1001 /* ARCH_SET_GS */, seen);
 	timed = !!strchr(mode, 't');
 	self = MAX - 1;
 	if (strchr(mode, 'w')) {
-		puts("ready");
+		printf("ready %p %p %p\n", (void *)counts, (void *)handled, (void *)seen);
 		fflush(stdout);
 		fgets(line, sizeof(line), stdin);
 	}
 	if (timed) {
-		struct sigaction action = { .sa_handler = on_timer, .sa_flags = SA_RESTART };
+		struct sigaction action = { .sa_handler = on_timer, .sa_flags = SA_RESTART | (altstack ? SA_ONSTACK : 0) };
 		struct sigevent event = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM };
 		struct itimerspec every = { { 0, 500000 }, { 0, 500000 } };
 		timer_t timer;
@@ -139,7 +172,7 @@ int main(int argc, char **argv)
 		sigfillset(&all);
 		pthread_sigmask(SIG_BLOCK, &all, NULL);
 	}
-	puts("ready");
+	printf("ready %p %p %p\n", (void *)counts, (void *)handled, (void *)seen);
 	fflush(stdout);
 	fgets(line, sizeof(line), stdin);
 	stop = 1;
@@ -150,5 +183,7 @@ int main(int argc, char **argv)
 	printf("%lu %lu\n", calls, wrong);
 	fflush(stdout);
 	fgets(line, sizeof(line), stdin);
+	if (strchr(mode, 'x'))
+		execl("/proc/self/exe", argv[0], "0", NULL);
 	return 0;
 }
