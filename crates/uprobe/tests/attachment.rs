@@ -6,7 +6,7 @@ mod common;
 use bpfcost_uprobe::process::{
     Counts, Error, Function, Hits, Image, Memory, Probe, Program, Runtime, Stopped,
 };
-use common::{Binary, Target, program};
+use common::{Binary, Target, program, wait_until};
 
 const COUNTS: usize = 0;
 const HANDLED: usize = 1;
@@ -50,7 +50,7 @@ fn calls(process: &Target, memory: &Memory) -> u64 {
 
 /// Probes all calls of a process, from the first to the last. Returns the calls.
 fn probe_all(binary: &Binary, threads: &str, mode: &str) -> (u64, Hits) {
-    let mut process = binary.start(&[threads, &format!("w{mode}")]);
+    let mut process = binary.start(&[threads, &format!("w{mode}"), "30000"]);
     let mut runtime = Runtime::open(process.pid()).unwrap();
     let (work, scaled) = (function(&process, "work"), function(&process, "scaled"));
     let seen = process.address(SEEN);
@@ -67,11 +67,7 @@ fn probe_all(binary: &Binary, threads: &str, mode: &str) -> (u64, Hits) {
     let at_scaled = runtime.attach(&both(&scaled, wild)).unwrap();
     process.send("go");
     process.ready();
-    // Some of everything: threads that ended, handlers, children.
     let memory = Memory::open(process.pid()).unwrap();
-    while calls(&process, &memory) < 300_000 {
-        std::thread::yield_now();
-    }
     let (calls, wrong) = process.stop();
     assert_eq!(wrong, 0, "{mode}");
     let hits = runtime.detach(at_work).unwrap();
@@ -135,9 +131,7 @@ fn cycle(binary: &Binary, threads: u64, mode: &str, cycles: usize) {
         };
         drop(stopped);
         // Until each of the threads could have been there.
-        while calls(&process, &memory) < before + 20 * threads {
-            std::thread::yield_now();
-        }
+        wait_until(|| calls(&process, &memory) >= before + 20 * threads);
         let stopped = Stopped::all(pid).unwrap();
         let after = calls(&process, &memory);
         let hits = runtime.detach_in(&stopped, attachment).unwrap();
@@ -195,9 +189,7 @@ fn a_program_that_dies_or_is_replaced_has_nothing_to_restore() {
     let work = function(&process, "work");
     let empty = program::empty(&mut runtime);
     let attachment = runtime.attach(&both(&work, empty)).unwrap();
-    while runtime.hits(&attachment).entry.hits < 1000 {
-        std::thread::yield_now();
-    }
+    wait_until(|| runtime.hits(&attachment).entry.hits >= 1000);
     process.kill();
     assert!(runtime.detach(attachment).unwrap().entry.hits >= 1000);
 }
@@ -227,9 +219,9 @@ fn probes_of_one_function_may_come_apart_but_not_twice() {
         error.to_string().contains("this program probes it already"),
         "{error}"
     );
-    while runtime.hits(&entry).entry.hits < 1000 || runtime.hits(&returns).returns.hits < 1000 {
-        std::thread::yield_now();
-    }
+    wait_until(|| {
+        runtime.hits(&entry).entry.hits >= 1000 && runtime.hits(&returns).returns.hits >= 1000
+    });
     runtime.detach(entry).unwrap();
     runtime.detach(returns).unwrap();
     work.check(&Memory::open(process.pid()).unwrap()).unwrap();

@@ -241,7 +241,7 @@ impl Image {
             address: self.address(offset).ok_or_else(outside)?,
             code: bytes(address, address + size).ok_or_else(outside)?,
             padding: bytes(address + size, past).ok_or_else(outside)?,
-            is_go: file.section_by_name(".gopclntab").is_some(),
+            is_go: is_go(file, address),
         })
     }
 
@@ -303,6 +303,13 @@ impl Function {
         }
         Ok(self.address + offset)
     }
+}
+
+/// Whether the Go toolchain compiled the code at an address. A Go program may have functions in C as well.
+fn is_go(file: &object::File<'_>, address: u64) -> bool {
+    let symbol = |name| file.symbol_by_name(name).map(|symbol| symbol.address());
+    symbol("runtime.text").is_some_and(|start| address >= start)
+        && symbol("runtime.etext").is_some_and(|end| address < end)
 }
 
 /// The names most like one, at most three.

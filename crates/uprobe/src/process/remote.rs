@@ -118,7 +118,7 @@ impl<'a> Remote<'a> {
     fn next(&mut self) -> Result<()> {
         self.stopped.resume(self.tid, libc::PTRACE_SYSCALL, 0)?;
         loop {
-            match self.stopped.wait(self.tid)? {
+            match self.stopped.wait_running(self.tid)? {
                 Stop::SystemCall => return Ok(()),
                 Stop::Dead => {
                     return Err(Error::Gone {
@@ -142,7 +142,7 @@ impl<'a> Remote<'a> {
         loop {
             self.stopped.interrupt(self.tid)?;
             self.stopped.resume(self.tid, libc::PTRACE_CONT, 0)?;
-            match self.stopped.wait(self.tid)? {
+            match self.stopped.wait_running(self.tid)? {
                 Stop::Interrupted => break,
                 Stop::Dead => {
                     return Err(Error::Gone {

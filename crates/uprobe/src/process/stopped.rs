@@ -19,6 +19,7 @@ use nix::{
 use std::{
     collections::BTreeSet,
     fs, io, mem,
+    num::NonZeroU64,
     time::{Duration, Instant},
 };
 
@@ -27,9 +28,11 @@ pub type Registers = libc::user_regs_struct;
 
 /// How long a thread may take to stop: it does so as soon as it returns from the kernel.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How often a wait asks again at once, before it sleeps between two questions.
-const EAGER: u32 = 50;
-const NAP: Duration = Duration::from_micros(50);
+/// How long a wait sleeps between two questions. To yield instead would take longest where CPUs are few.
+const NAP: Duration = Duration::from_micros(5);
+
+/// The timer slack that threads begin with, in nanoseconds.
+const DEFAULT_SLACK: u64 = 50_000;
 
 /// The event of a stop that PTRACE_INTERRUPT, or a group stop, caused.
 const EVENT_STOP: i32 = libc::PTRACE_EVENT_STOP;
@@ -42,6 +45,8 @@ pub struct Stopped {
     pid: i32,
     threads: BTreeSet<i32>,
     since: Instant,
+    /// This thread's timer slack before, in nanoseconds.
+    slack: u64,
     /// What `waitid` and `ptrace` do belongs to one thread.
     not_send: std::marker::PhantomData<*const ()>,
 }
@@ -120,10 +125,14 @@ impl Stopped {
             Ok(0) | Err(_) => {}
             Ok(tracer) => return Err(Error::Traced { pid, tracer }),
         }
+        // By default, sleeps take up to 50 µs longer than they are told to.
+        let slack = rustix::thread::current_timer_slack().unwrap_or(DEFAULT_SLACK);
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         Ok(Stopped {
             pid,
             threads: BTreeSet::new(),
             since: Instant::now(),
+            slack,
             not_send: std::marker::PhantomData,
         })
     }
@@ -224,45 +233,55 @@ impl Stopped {
         }
     }
 
-    /// Waits for a thread's next stop.
-    pub(super) fn wait(&self, tid: i32) -> Result<Stop> {
-        let (start, mut tries) = (Instant::now(), 0);
+    /// Waits for the next stop of a thread that may be in the kernel for long.
+    fn wait(&self, tid: i32) -> Result<Stop> {
+        let start = Instant::now();
         loop {
-            let Some((code, status)) =
-                look(tid, libc::WNOWAIT).map_err(|error| self.error("waitid", error))?
-            else {
-                if start.elapsed() > PATIENCE {
+            match self.look(tid, libc::WNOHANG)? {
+                Some(stop) => return Ok(stop),
+                None if start.elapsed() > PATIENCE => {
                     return Err(Error::Unstoppable { pid: self.pid, tid });
                 }
-                tries += 1;
-                if tries < EAGER {
-                    rustix::thread::sched_yield();
-                } else {
-                    std::thread::sleep(NAP);
-                }
-                continue;
-            };
-            let stop = match code {
-                libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED => Stop::Dead,
-                _ if status >> 8 == EVENT_STOP => Stop::Interrupted,
-                _ if status >> 8 != 0 => Stop::Other,
-                _ if status == SYSCALL_TRAP => Stop::SystemCall,
-                _ => Stop::Signal(status),
-            };
-            if stop == Stop::Dead {
-                self.reap(tid);
-            } else {
-                let _ = look(tid, 0);
+                None => std::thread::sleep(NAP),
             }
-            return Ok(stop);
         }
+    }
+
+    /// Waits for the next stop of a thread that runs, or that is in a system call of ours.
+    pub(super) fn wait_running(&self, tid: i32) -> Result<Stop> {
+        loop {
+            if let Some(stop) = self.look(tid, 0)? {
+                return Ok(stop);
+            }
+        }
+    }
+
+    fn look(&self, tid: i32, flags: i32) -> Result<Option<Stop>> {
+        let state =
+            look(tid, flags | libc::WNOWAIT).map_err(|error| self.error("waitid", error))?;
+        let Some((code, status)) = state else {
+            return Ok(None);
+        };
+        let stop = match code {
+            libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED => Stop::Dead,
+            _ if status >> 8 == EVENT_STOP => Stop::Interrupted,
+            _ if status >> 8 != 0 => Stop::Other,
+            _ if status == SYSCALL_TRAP => Stop::SystemCall,
+            _ => Stop::Signal(status),
+        };
+        if stop == Stop::Dead {
+            self.reap(tid);
+        } else {
+            let _ = look(tid, libc::WNOHANG);
+        }
+        Ok(Some(stop))
     }
 
     /// Takes notice of a thread's death, without which its process never ends. The process itself, where it is a
     /// child of this one, is left to what started it: its exit status is not ours to take.
     fn reap(&self, tid: i32) {
         if tid != self.pid || !is_child(tid) {
-            let _ = look(tid, 0);
+            let _ = look(tid, libc::WNOHANG);
         }
     }
 
@@ -304,6 +323,7 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(self.slack));
         for &tid in &self.threads {
             if ptrace::detach(Pid::from_raw(tid), None) != Err(Errno::ESRCH) {
                 continue;
@@ -321,7 +341,7 @@ impl Drop for Stopped {
 
 /// The state of a thread, if it has changed: `si_code` and `si_status`.
 fn look(tid: i32, flags: i32) -> Result<Option<(i32, i32)>, Errno> {
-    let flags = libc::WSTOPPED | libc::WEXITED | libc::WNOHANG | libc::__WALL | flags;
+    let flags = libc::WSTOPPED | libc::WEXITED | libc::__WALL | flags;
     // SAFETY: all zeroes is a valid siginfo_t.
     let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
     // SAFETY: waitid writes to `info` alone.

@@ -1,9 +1,11 @@
 //! The machine code between a probed function and a program.
 //!
-//! At a function's entry and at its RETs, one register is dead, and so are the flags: r11 in C, C++ and Rust, r12 in
-//! Go. With it alone, the thread finds its area, checks that it is its own, takes a frame, moves its stack pointer
-//! there, and stores its registers as the kernel's `struct pt_regs`. Nothing is written to its own stack, and vector
-//! registers are neither saved nor used: programs must not use them either.
+//! With one register alone, a thread finds its area, checks that it is its own, takes a frame, moves its stack pointer
+//! there, and stores its registers as the kernel's `struct pt_regs`. At a function's entry and at its RETs, the flags
+//! are dead, and in Go so is r12: nothing is written to a goroutine's stack, which may have no room left. Elsewhere
+//! the register is r11, which the ABI lets a function change, but GCC knows better of functions in the same file
+//! (-fipa-ra, part of -O2): a caller may keep something in it. So it is pushed first. There is room for that: the
+//! kernel puts signal frames there. Vector registers are neither saved nor used: programs must not use them either.
 //!
 //! A signal may come between any two instructions, with a handler that calls a probed function: it takes the next
 //! frame, and gives it back before this code goes on. Where there is no frame left, or no area, the program is not
@@ -85,8 +87,10 @@ struct Assembly<'a> {
     program: CodeLabel,
     call_return: CodeLabel,
     probe: CodeLabel,
-    end: CodeLabel,
+    again: CodeLabel,
     past: CodeLabel,
+    /// The function's own code goes on here.
+    function: CodeLabel,
 }
 
 fn gs(offset: u64) -> AsmMemoryOperand {
@@ -97,8 +101,8 @@ impl<'a> Assembly<'a> {
     fn new(site: &'a Site, context: Context) -> Result<Self, IcedError> {
         let mut a = CodeAssembler::new(64)?;
         let mut label = || a.create_label();
-        let (program, call_return, probe, end, past) =
-            (label(), label(), label(), label(), label());
+        let (program, call_return, probe) = (label(), label(), label());
+        let (again, past, function) = (label(), label(), label());
         let scratch = if site.is_go { r12 } else { r11 };
         let moved = Vec::new();
         Ok(Assembly {
@@ -110,8 +114,9 @@ impl<'a> Assembly<'a> {
             program,
             call_return,
             probe,
-            end,
+            again,
             past,
+            function,
         })
     }
 
@@ -148,7 +153,6 @@ impl<'a> Assembly<'a> {
                 self.write_moved(std::slice::from_ref(ret))?;
             }
         }
-        self.a.set_label(&mut self.end)?;
         self.a.int3()
     }
 
@@ -177,12 +181,19 @@ impl<'a> Assembly<'a> {
 
     fn write_probe(&mut self) -> Result<(), IcedError> {
         let (s, level) = (self.scratch, LEVEL as i32);
+        let pushed = self.pushed();
         let slots = self.context.layout.to_slots() + self.context.slot * SLOT;
         let (mut claim, mut full) = (self.a.create_label(), self.a.create_label());
         let a = &mut self.a;
 
-        // Whose area the GS base points to: a new thread has its parent's.
         a.set_label(&mut self.probe)?;
+        if pushed > 0 {
+            a.push(s)?
+        } else {
+            a.zero_bytes()?
+        }
+        // Whose area the GS base points to: a new thread has its parent's.
+        a.set_label(&mut self.again)?;
         a.rdfsbase(s)?;
         a.cmp(s, gs(CONTROL_OWNER))?;
         a.jne(claim)?;
@@ -215,16 +226,21 @@ impl<'a> Assembly<'a> {
         for (offset, register) in registers.into_iter().filter(|&(_, register)| register != s) {
             a.mov(qword_ptr(s + (level + offset)), register)?;
         }
+        if pushed > 0 {
+            a.mov(rax, qword_ptr(rsp))?;
+            a.mov(qword_ptr(s + (level + regs::R11)), rax)?;
+        }
         match self.site.when {
             When::Entry => {
+                a.lea(rax, qword_ptr(rsp + pushed))?;
+                a.mov(qword_ptr(s + (level + regs::RSP)), rax)?;
                 a.mov(rax, self.site.address)?;
-                a.mov(qword_ptr(s + (level + regs::RSP)), rsp)?;
             }
             // As the kernel has it: the caller's address, and the stack without it.
             When::Return => {
-                a.lea(rax, qword_ptr(rsp + 8))?;
+                a.lea(rax, qword_ptr(rsp + (pushed + 8)))?;
                 a.mov(qword_ptr(s + (level + regs::RSP)), rax)?;
-                a.mov(rax, qword_ptr(rsp))?;
+                a.mov(rax, qword_ptr(rsp + pushed))?;
             }
         }
         a.mov(qword_ptr(s + (level + regs::RIP)), rax)?;
@@ -259,7 +275,19 @@ impl<'a> Assembly<'a> {
 
         a.set_label(&mut claim)?;
         self.write_claim()?;
-        self.a.set_label(&mut self.past)
+        self.a.set_label(&mut self.past)?;
+        if pushed > 0 {
+            self.a.pop(s)?
+        } else {
+            self.a.zero_bytes()?
+        }
+        self.a.set_label(&mut self.function)?;
+        self.a.zero_bytes()
+    }
+
+    /// How many bytes of the thread's own stack are used.
+    fn pushed(&self) -> i32 {
+        if self.site.is_go { 0 } else { 8 }
     }
 
     /// Takes an area for a thread that has none, and starts again.
@@ -339,7 +367,7 @@ impl<'a> Assembly<'a> {
             a.mov(register, qword_ptr(s + (STATE_SPILL + offset)))?;
         }
         a.mov(dword_ptr(s + STATE_LOCK), 0)?;
-        a.jmp(self.probe)?;
+        a.jmp(self.again)?;
 
         a.set_label(&mut none)?;
         for (offset, register) in [(0, rax), (8, rcx), (16, rdx)] {
@@ -355,7 +383,7 @@ impl<'a> Assembly<'a> {
         let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
         let code = self.a.assemble_options(address, options)?;
         let offsets = &code.inner.new_instruction_offsets;
-        let (probe, past) = (code.label_ip(&self.probe)?, code.label_ip(&self.past)?);
+        let (probe, past) = (code.label_ip(&self.probe)?, code.label_ip(&self.function)?);
         let mut moved: Vec<(u64, u64)> = self
             .site
             .instructions
@@ -499,7 +527,12 @@ mod tests {
                     .copied()
                     .unwrap()
             };
-            assert_eq!(at(trampoline.own.start).code(), Code::Rdfsbase_r64);
+            let first = if site.is_go {
+                Code::Rdfsbase_r64
+            } else {
+                Code::Push_r64
+            };
+            assert_eq!(at(trampoline.own.start).code(), first);
             match site.when {
                 When::Entry => {
                     assert_eq!(trampoline.entry, trampoline.own.start);

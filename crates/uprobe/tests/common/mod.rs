@@ -13,6 +13,14 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
+/// Waits for what another process will do. To yield instead of sleeping would have that process's threads take all of
+/// the CPUs for long.
+pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+}
+
 /// A compiled C program in a folder of its own.
 pub(crate) struct Binary {
     folder: tempfile::TempDir,

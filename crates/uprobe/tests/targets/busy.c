@@ -1,6 +1,6 @@
 /* Threads that call functions without end and check what they return.
  *
- * busy THREADS MODE: MODE is any of the letters
+ * busy THREADS MODE CALLS: each thread ends after CALLS calls, never if there are none. MODE is any of the letters
  *   c  threads end after some thousand calls, and others take their place
  *   t  a 2 kHz timer, whose handler calls the functions too
  *   f  each thread also forks now and then; the child calls the functions too, uncounted
@@ -39,6 +39,7 @@ unsigned long seen[8];
 static _Atomic unsigned long wrong;
 static _Atomic int stop;
 static int churn, blocks, timed, forks, altstack;
+static unsigned long limit = -1UL;
 static __thread int self;
 
 NOINLINE unsigned long work(unsigned long a, unsigned long b, unsigned long c, unsigned long d, unsigned long e,
@@ -53,7 +54,9 @@ NOINLINE unsigned long work(unsigned long a, unsigned long b, unsigned long c, u
 /* With a vector argument, and none in integer registers. */
 NOINLINE double scaled(double a, double b)
 {
-	return a * b + 1.5;
+	volatile double product = a * b;
+
+	return product + 1.5;
 }
 
 static void call(struct line *line, unsigned long i)
@@ -82,7 +85,7 @@ static void *caller(void *argument)
 
 		sigaltstack(&stack, NULL);
 	}
-	for (unsigned long i = 0; !stop; i++) {
+	for (unsigned long i = 0; !stop && counts[self].calls < limit; i++) {
 		call(&counts[self], i);
 		if (churn && i == 3000)
 			break;
@@ -123,7 +126,7 @@ static void *start(void *argument)
 
 	if (!churn)
 		return caller(argument);
-	while (!stop) {
+	while (!stop && counts[(long)argument].calls < limit) {
 		if (pthread_create(&thread, NULL, caller, argument))
 			abort();
 		pthread_join(thread, NULL);
@@ -139,6 +142,8 @@ int main(int argc, char **argv)
 	unsigned long calls = 0;
 	char line[16];
 
+	if (argc > 3)
+		limit = strtoul(argv[3], NULL, 10);
 	churn = !!strchr(mode, 'c');
 	blocks = !!strchr(mode, 'b');
 	forks = !!strchr(mode, 'f');
@@ -175,7 +180,7 @@ int main(int argc, char **argv)
 	printf("ready %p %p %p\n", (void *)counts, (void *)handled, (void *)seen);
 	fflush(stdout);
 	fgets(line, sizeof(line), stdin);
-	stop = 1;
+	stop = limit == -1UL;
 	for (int i = 0; i < threads; i++)
 		pthread_join(thread[i], NULL);
 	for (int i = 0; i < MAX; i++)
