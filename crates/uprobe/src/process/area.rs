@@ -154,7 +154,7 @@ impl Areas {
     }
 
     fn number(&self, offset: u64) -> u64 {
-        debug_assert!(offset + 8 <= self.layout.shared() && offset % 8 == 0);
+        debug_assert!(offset + 8 <= self.layout.shared() && offset.is_multiple_of(8));
         // SAFETY: the offset lies in the mapping and is aligned; others write it, so that it is read as an atomic.
         unsafe { AtomicU64::from_ptr(self.shared.add(offset as usize).cast()) }
             .load(Ordering::Relaxed)

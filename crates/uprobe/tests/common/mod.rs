@@ -48,6 +48,28 @@ impl Binary {
         Binary { folder }
     }
 
+    /// Compiles `tests/targets/NAME` by another compiler, which takes the output after `-o`.
+    pub(crate) fn compile_by(compiler: &str, arguments: &[&str], name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/targets")
+            .join(name);
+        let output = Command::new(compiler)
+            .args(arguments)
+            .arg("-o")
+            .arg(folder.path().join("target"))
+            .arg(source)
+            .env("CGO_ENABLED", "0")
+            .output()
+            .unwrap_or_else(|error| panic!("{compiler}: {error}"));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Binary { folder }
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("target")
     }
