@@ -179,22 +179,25 @@ impl Runtime {
                 size: 0,
             })?;
             jump[1..].copy_from_slice(&distance.to_le_bytes());
-            if let Err(error) = self.memory.write(address, &jump) {
-                for undone in &prepared.known[..index] {
+            let replaced = Replaced {
+                original: known.site.original,
+                jump,
+            };
+            let written = self
+                .reaper
+                .add(self.pid, address, &replaced)
+                .and_then(|()| self.memory.write(address, &jump));
+            self.replaced.insert(address, replaced);
+            if let Err(error) = written {
+                for undone in &prepared.known[..=index] {
                     let _ = self
                         .memory
                         .write(undone.site.address, &undone.site.original);
                     self.replaced.remove(&undone.site.address);
+                    self.reaper.remove(undone.site.address);
                 }
                 return Err(error);
             }
-            self.replaced.insert(
-                address,
-                Replaced {
-                    original: known.site.original,
-                    jump,
-                },
-            );
         }
         synchronize(&mut remote)?;
         remote.finish()?;
@@ -281,6 +284,7 @@ impl Runtime {
     fn forget(&mut self, attachment: &Attachment) {
         for address in &attachment.addresses {
             self.replaced.remove(address);
+            self.reaper.remove(*address);
         }
     }
 

@@ -1,7 +1,14 @@
 //! A process's memory, read and written through `/proc/PID/mem`.
 
 use super::error::{Error, Result};
-use std::{fs::File, fs::OpenOptions, io, os::unix::fs::FileExt};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::fs::FileExt,
+    },
+};
 
 /// The memory of one program of a process: after exec, it is still the old one's, and both reads and writes fail.
 #[derive(Debug)]
@@ -56,6 +63,11 @@ impl Memory {
         self.file
             .write_all_at(bytes, address)
             .map_err(|error| self.error("write", address, error))
+    }
+
+    /// The number of the open file.
+    pub(super) fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
     }
 
     fn error(&self, verb: &str, address: u64, error: io::Error) -> Error {

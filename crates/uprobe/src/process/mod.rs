@@ -7,6 +7,7 @@ mod image;
 mod layout;
 mod maps;
 mod memory;
+mod reaper;
 mod remote;
 mod runtime;
 mod site;

@@ -6,6 +6,7 @@ use super::{
     image::{Function, Image},
     layout::SLOTS,
     memory::Memory,
+    reaper::Reaper,
     remote::Remote,
     site::{Site, When},
     stopped::Stopped,
@@ -45,6 +46,7 @@ pub struct Counts {
 pub struct Runtime {
     pub(super) pid: i32,
     pub(super) memory: Memory,
+    pub(super) reaper: Reaper,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
     /// The code of each site that was ever probed, by its address: it is used again.
@@ -80,6 +82,7 @@ impl Runtime {
         }
         let image = Image::of_program(pid)?;
         let memory = Memory::open(pid)?;
+        let reaper = Reaper::start(pid, &memory)?;
         let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
             .map_err(|_| Error::Gone { pid })?
             .count() as u64;
@@ -99,6 +102,7 @@ impl Runtime {
         Ok(Runtime {
             pid,
             memory,
+            reaper,
             areas,
             code: vec![code],
             known,
