@@ -229,6 +229,28 @@ fn probes_of_one_function_may_come_apart_but_not_twice() {
 }
 
 #[test]
+fn tools_may_follow_each_other_and_work_at_once() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["8", "ct"]);
+    let (work, scaled) = (function(&process, "work"), function(&process, "scaled"));
+    for _ in 0..3 {
+        let mut first = Runtime::open(process.pid()).unwrap();
+        let wild = program::wild(&mut first);
+        let at_work = first.attach(&both(&work, wild)).unwrap();
+        let mut second = Runtime::open(process.pid()).unwrap();
+        let empty = program::empty(&mut second);
+        let error = second.attach(&both(&work, empty)).unwrap_err();
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+        let at_scaled = second.attach(&both(&scaled, empty)).unwrap();
+        wait_until(|| {
+            first.hits(&at_work).returns.hits > 1000 && second.hits(&at_scaled).returns.hits > 1000
+        });
+        first.detach(at_work).unwrap();
+        second.detach(at_scaled).unwrap();
+    }
+    assert_eq!(process.stop().1, 0);
+}
+
+#[test]
 fn a_program_with_a_gs_base_of_its_own_is_refused() {
     let mut process = Binary::compile("busy.c", &[]).start(&["1", "g"]);
     let mut runtime = Runtime::open(process.pid()).unwrap();

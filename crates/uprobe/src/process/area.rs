@@ -7,7 +7,9 @@
 
 use super::{
     error::{Error, Result},
-    layout::{AREA, CONTROL_OWNER, GUARD, Layout, SLOT, STATE_ON, STATE_SPILL},
+    layout::{
+        AREA, CONTROL_OWNER, GUARD, Layout, SLOT, SLOTS, STATE, STATE_ON, STATE_SLOTS, STATE_SPILL,
+    },
     maps::{Mapping, mappings},
     memory::Memory,
     remote::Remote,
@@ -18,6 +20,7 @@ use rustix::{
     process::{Pid, PidfdFlags, PidfdGetfdFlags},
 };
 use std::{
+    fs::OpenOptions,
     ptr,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -32,6 +35,7 @@ const DISTANCE: u64 = 64 << 10;
 const LOWEST: u64 = 64 << 10;
 /// The name of the shared memory in `/proc/PID/maps`.
 const NAME: &[u8] = b"bpfcost-uprobe\0";
+const MAPPED: &str = "/memfd:bpfcost-uprobe (deleted)";
 
 const NONE: u64 = libc::PROT_NONE as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -69,6 +73,44 @@ impl Areas {
             let _ = remote.call("munmap", libc::SYS_munmap, [layout.base, size, 0, 0, 0, 0]);
         }
         made
+    }
+
+    /// Takes the block over that an earlier tool, or another one, made in the process: its threads are on their areas
+    /// already. `None` where there is none.
+    pub(super) fn adopt(pid: i32, memory: &Memory) -> Result<Option<Self>> {
+        let all = mappings(pid)?;
+        let Some(shared) = all.iter().find(|mapping| mapping.name == MAPPED) else {
+            return Ok(None);
+        };
+        let areas = (shared.end - shared.start) / AREA;
+        let layout = Layout {
+            base: shared.start - STATE - areas * AREA,
+            areas,
+        };
+        let mut on = [0; 4];
+        // Off in a forked child, which needs one of its own.
+        if memory.read(layout.base + STATE_ON as u64, &mut on).is_err() || on != 1_u32.to_le_bytes()
+        {
+            return Ok(None);
+        }
+        let path = format!("/proc/{pid}/map_files/{:x}-{:x}", shared.start, shared.end);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(|error| Error::system(path, error))?;
+        Ok(Some(Areas {
+            layout,
+            shared: map(&file, layout)?,
+        }))
+    }
+
+    /// Takes a slot that no other probe of the process has.
+    pub(super) fn take_slot(&self, pid: i32, memory: &Memory) -> Result<u64> {
+        let at = self.layout.base + STATE_SLOTS as u64;
+        let slot = memory.read_u64(at)?;
+        if slot >= SLOTS {
+            return Err(Error::Full { pid });
+        }
+        memory.write(at, &(slot + 1).to_le_bytes())?;
+        Ok(slot)
     }
 
     fn fill(remote: &mut Remote<'_>, pid: i32, memory: &Memory, layout: Layout) -> Result<Self> {
@@ -120,22 +162,9 @@ impl Areas {
         remote.call("close", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
         let file = made?;
 
-        // SAFETY: a new mapping, where the kernel likes; it is only used through the pointer.
-        let ours = unsafe {
-            let access = ProtFlags::READ | ProtFlags::WRITE;
-            rustix::mm::mmap(
-                ptr::null_mut(),
-                shared as usize,
-                access,
-                MapFlags::SHARED,
-                file.as_fd(),
-                0,
-            )
-        };
-        let ours = ours.map_err(|error| Error::system("mmap of the slots", error))?;
         let areas = Areas {
             layout,
-            shared: ours.cast(),
+            shared: map(&file, layout)?,
         };
         // No thread's FS base is this, in nobody's area.
         memory.write(layout.control(0) + CONTROL_OWNER, &u64::MAX.to_le_bytes())?;
@@ -166,6 +195,17 @@ impl Drop for Areas {
         // SAFETY: the mapping is this value's, and no reference to it is left.
         let _ = unsafe { rustix::mm::munmap(self.shared.cast(), self.layout.shared() as usize) };
     }
+}
+
+/// Maps the slots of a block here as well.
+fn map(file: impl AsFd, layout: Layout) -> Result<*mut u8> {
+    let (access, size) = (ProtFlags::READ | ProtFlags::WRITE, layout.shared() as usize);
+    // SAFETY: a new mapping, where the kernel likes; it is only used through the pointer.
+    let ours =
+        unsafe { rustix::mm::mmap(ptr::null_mut(), size, access, MapFlags::SHARED, file, 0) };
+    Ok(ours
+        .map_err(|error| Error::system("mmap of the slots", error))?
+        .cast())
 }
 
 /// Takes a copy of a file descriptor out of a process.

@@ -19,6 +19,8 @@ pub(super) const STATE_ON: i32 = 0;
 pub(super) const STATE_LOCK: i32 = 4;
 /// Three registers of who holds the lock.
 pub(super) const STATE_SPILL: i32 = 8;
+/// How many slots are taken, 8 bytes: tools that come later take others.
+pub(super) const STATE_SLOTS: i32 = 32;
 /// The FS bases of the areas' owners, 8 bytes each, 0 where there is none.
 pub(super) const STATE_OWNERS: i32 = 64;
 

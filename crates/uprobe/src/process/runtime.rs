@@ -4,7 +4,6 @@ use super::{
     area::{Areas, CodeArea},
     error::{Error, Result},
     image::{Function, Image},
-    layout::SLOTS,
     memory::Memory,
     reaper::Reaper,
     remote::Remote,
@@ -89,7 +88,10 @@ impl Runtime {
         let stopped = Stopped::one(pid)?;
         let mut remote = Remote::new(&stopped, &memory)?;
         let near = image.first_address();
-        let areas = Areas::create(&mut remote, pid, &memory, 2 * threads + SPARE_AREAS)?;
+        let areas = match Areas::adopt(pid, &memory)? {
+            Some(areas) => areas,
+            None => Areas::create(&mut remote, pid, &memory, 2 * threads + SPARE_AREAS)?,
+        };
         let code = CodeArea::create(&mut remote, pid, near)?;
         remote.call(
             "membarrier",
@@ -150,14 +152,12 @@ impl Runtime {
                 .write(known.at, &program.address.to_le_bytes())?;
             return Ok(known.clone());
         }
-        let next = self.slots.len() as u64;
-        let slot = *self
-            .slots
-            .entry((function.address, site.when))
-            .or_insert(next);
-        if slot >= SLOTS {
-            return Err(Error::Full { pid: self.pid });
-        }
+        let key = (function.address, site.when);
+        let slot = match self.slots.get(&key) {
+            Some(&slot) => slot,
+            None => self.areas.take_slot(self.pid, &self.memory)?,
+        };
+        self.slots.insert(key, slot);
         if !self
             .code
             .iter()

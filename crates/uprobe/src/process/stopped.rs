@@ -26,8 +26,10 @@ use std::{
 /// The registers of a thread, as ptrace has them.
 pub type Registers = libc::user_regs_struct;
 
-/// How long a thread may take to stop: it does so as soon as it returns from the kernel.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a thread may take to stop: it does so as soon as it runs, and returns from the kernel.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After how long a thread that has not stopped is interrupted again.
+const AGAIN: Duration = Duration::from_millis(100);
 /// How long a wait sleeps between two questions. To yield instead would take longest where CPUs are few.
 const NAP: Duration = Duration::from_micros(5);
 
@@ -236,14 +238,20 @@ impl Stopped {
     /// Waits for the next stop of a thread that may be in the kernel for long.
     fn wait(&self, tid: i32) -> Result<Stop> {
         let start = Instant::now();
+        let mut again = AGAIN;
         loop {
-            match self.look(tid, libc::WNOHANG)? {
-                Some(stop) => return Ok(stop),
-                None if start.elapsed() > PATIENCE => {
-                    return Err(Error::Unstoppable { pid: self.pid, tid });
-                }
-                None => std::thread::sleep(NAP),
+            if let Some(stop) = self.look(tid, libc::WNOHANG)? {
+                return Ok(stop);
             }
+            if start.elapsed() > PATIENCE {
+                return Err(Error::Unstoppable { pid: self.pid, tid });
+            }
+            // Whatever took the interrupt back. One too many is taken back by the stop.
+            if start.elapsed() > again {
+                self.interrupt(tid)?;
+                again += AGAIN;
+            }
+            std::thread::sleep(NAP);
         }
     }
 
