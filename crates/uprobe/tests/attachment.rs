@@ -251,6 +251,23 @@ fn tools_may_follow_each_other_and_work_at_once() {
 }
 
 #[test]
+fn a_seccomp_filter_is_suspended_or_the_program_refused() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["2", "p"]);
+    match Runtime::open(process.pid()) {
+        Ok(mut runtime) => {
+            let work = function(&process, "work");
+            let empty = program::empty(&mut runtime);
+            let attachment = runtime.attach(&both(&work, empty)).unwrap();
+            wait_until(|| runtime.hits(&attachment).returns.hits > 1000);
+            runtime.detach(attachment).unwrap();
+        }
+        // A kernel without CONFIG_CHECKPOINT_RESTORE.
+        Err(error) => assert!(matches!(error, Error::Seccomp { .. }), "{error}"),
+    }
+    assert_eq!(process.stop().1, 0);
+}
+
+#[test]
 fn a_program_with_a_gs_base_of_its_own_is_refused() {
     let mut process = Binary::compile("busy.c", &[]).start(&["1", "g"]);
     let mut runtime = Runtime::open(process.pid()).unwrap();
