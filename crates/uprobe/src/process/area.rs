@@ -1,0 +1,347 @@
+//! Memory that is made in a process for probes: the block of the layout, and code near an image.
+
+#![allow(
+    unsafe_code,
+    reason = "memory is mapped, and its numbers are read while others write them"
+)]
+
+use super::{
+    error::{Error, Result},
+    layout::{
+        AREA, CONTROL_OWNER, GUARD, Layout, SLOT, SLOTS, STATE, STATE_ON, STATE_SLOTS, STATE_SPILL,
+    },
+    maps::{Mapping, mappings},
+    memory::Memory,
+    remote::Remote,
+};
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    mm::{MapFlags, ProtFlags},
+    process::{Pid, PidfdFlags, PidfdGetfdFlags},
+};
+use std::{
+    fs::OpenOptions,
+    ptr,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// How far from a site its code may be: a jump reaches 2 GiB, less what lies between the two's ends.
+const REACH: u64 = (1 << 31) - (16 << 20);
+/// The bytes of code that are made at a time.
+const CODE: u64 = 256 << 10;
+/// What is left free beside other mappings, where there is room: stacks and heaps grow.
+const DISTANCE: u64 = 64 << 10;
+/// The lowest address that the kernel lets programs map.
+const LOWEST: u64 = 64 << 10;
+/// The name of the shared memory in `/proc/PID/maps`.
+const NAME: &[u8] = b"bpfcost-uprobe\0";
+const MAPPED: &str = "/memfd:bpfcost-uprobe (deleted)";
+
+const NONE: u64 = libc::PROT_NONE as u64;
+const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+const PRIVATE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+const NO_FILE: u64 = u64::MAX;
+
+/// The block of one process, and this process's mapping of its shared part.
+#[derive(Debug)]
+pub(super) struct Areas {
+    pub(super) layout: Layout,
+    shared: *mut u8,
+}
+
+// SAFETY: the mapping belongs to this value, and its numbers are only read, as atomics.
+unsafe impl Send for Areas {}
+// SAFETY: as above.
+unsafe impl Sync for Areas {}
+
+impl Areas {
+    /// Makes the block, with areas for so many threads.
+    pub(super) fn create(
+        remote: &mut Remote<'_>,
+        pid: i32,
+        memory: &Memory,
+        threads: u64,
+    ) -> Result<Self> {
+        let mut layout = Layout {
+            base: 0,
+            areas: (threads + 1).min(Layout::MOST_AREAS),
+        };
+        let size = layout.private() + layout.shared();
+        layout.base = remote.call("mmap", libc::SYS_mmap, [0, size, NONE, PRIVATE, NO_FILE, 0])?;
+        let made = Self::fill(remote, pid, memory, layout);
+        if made.is_err() {
+            let _ = remote.call("munmap", libc::SYS_munmap, [layout.base, size, 0, 0, 0, 0]);
+        }
+        made
+    }
+
+    /// Takes the block over that an earlier tool, or another one, made in the process: its threads are on their areas
+    /// already. `None` where there is none.
+    pub(super) fn adopt(pid: i32, memory: &Memory) -> Result<Option<Self>> {
+        let all = mappings(pid)?;
+        let Some(shared) = all.iter().find(|mapping| mapping.name == MAPPED) else {
+            return Ok(None);
+        };
+        let areas = (shared.end - shared.start) / AREA;
+        let layout = Layout {
+            base: shared.start - STATE - areas * AREA,
+            areas,
+        };
+        let mut on = [0; 4];
+        // Off in a forked child, which needs one of its own.
+        if memory.read(layout.base + STATE_ON as u64, &mut on).is_err() || on != 1_u32.to_le_bytes()
+        {
+            return Ok(None);
+        }
+        let path = format!("/proc/{pid}/map_files/{:x}-{:x}", shared.start, shared.end);
+        let file = OpenOptions::new().read(true).write(true).open(&path);
+        let file = file.map_err(|error| Error::system(path, error))?;
+        Ok(Some(Areas {
+            layout,
+            shared: map(&file, layout)?,
+        }))
+    }
+
+    /// Takes a slot that no other probe of the process has.
+    pub(super) fn take_slot(&self, pid: i32, memory: &Memory) -> Result<u64> {
+        let at = self.layout.base + STATE_SLOTS as u64;
+        let slot = memory.read_u64(at)?;
+        if slot >= SLOTS {
+            return Err(Error::Full { pid });
+        }
+        memory.write(at, &(slot + 1).to_le_bytes())?;
+        Ok(slot)
+    }
+
+    fn fill(remote: &mut Remote<'_>, pid: i32, memory: &Memory, layout: Layout) -> Result<Self> {
+        let (base, private, shared) = (layout.base, layout.private(), layout.shared());
+        remote.call(
+            "mprotect",
+            libc::SYS_mprotect,
+            [base, private, READ_WRITE, 0, 0, 0],
+        )?;
+        let wiped = libc::MADV_WIPEONFORK as u64;
+        remote.call(
+            "madvise",
+            libc::SYS_madvise,
+            [base, private, wiped, 0, 0, 0],
+        )?;
+        // A thread touches a page or two of its area: no 2 MiB are to be cleared for it. Not all kernels have it.
+        let small = libc::MADV_NOHUGEPAGE as u64;
+        let _ = remote.call(
+            "madvise",
+            libc::SYS_madvise,
+            [base, private, small, 0, 0, 0],
+        );
+        for index in 0..layout.areas {
+            remote.call(
+                "mprotect",
+                libc::SYS_mprotect,
+                [layout.area(index), GUARD, NONE, 0, 0, 0],
+            )?;
+        }
+
+        let name = base + STATE_SPILL as u64;
+        memory.write(name, NAME)?;
+        let flags = u64::from(libc::MFD_CLOEXEC);
+        let file = remote.call(
+            "memfd_create",
+            libc::SYS_memfd_create,
+            [name, flags, 0, 0, 0, 0],
+        )?;
+        let made = (|| {
+            remote.call("ftruncate", libc::SYS_ftruncate, [file, shared, 0, 0, 0, 0])?;
+            let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
+            remote.call(
+                "mmap",
+                libc::SYS_mmap,
+                [base + private, shared, READ_WRITE, flags, file, 0],
+            )?;
+            take(pid, file as i32)
+        })();
+        remote.call("close", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
+        let file = made?;
+
+        let areas = Areas {
+            layout,
+            shared: map(&file, layout)?,
+        };
+        // No thread's FS base is this, in nobody's area.
+        memory.write(layout.control(0) + CONTROL_OWNER, &u64::MAX.to_le_bytes())?;
+        memory.write(base + STATE_ON as u64, &1_u32.to_le_bytes())?;
+        Ok(areas)
+    }
+
+    /// The sum over all areas of the numbers of a slot: hits, and missed.
+    pub(super) fn count(&self, slot: u64) -> (u64, u64) {
+        let sum = |offset: u64| {
+            (0..self.layout.areas)
+                .map(|area| self.number(area * AREA + offset))
+                .sum()
+        };
+        (sum(slot * SLOT), sum(slot * SLOT + 8))
+    }
+
+    fn number(&self, offset: u64) -> u64 {
+        debug_assert!(offset + 8 <= self.layout.shared() && offset.is_multiple_of(8));
+        // SAFETY: the offset lies in the mapping and is aligned; others write it, so that it is read as an atomic.
+        unsafe { AtomicU64::from_ptr(self.shared.add(offset as usize).cast()) }
+            .load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Areas {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's, and no reference to it is left.
+        let _ = unsafe { rustix::mm::munmap(self.shared.cast(), self.layout.shared() as usize) };
+    }
+}
+
+/// Maps the slots of a block here as well.
+fn map(file: impl AsFd, layout: Layout) -> Result<*mut u8> {
+    let (access, size) = (ProtFlags::READ | ProtFlags::WRITE, layout.shared() as usize);
+    // SAFETY: a new mapping, where the kernel likes; it is only used through the pointer.
+    let ours =
+        unsafe { rustix::mm::mmap(ptr::null_mut(), size, access, MapFlags::SHARED, file, 0) };
+    Ok(ours
+        .map_err(|error| Error::system("mmap of the slots", error))?
+        .cast())
+}
+
+/// Takes a copy of a file descriptor out of a process.
+fn take(pid: i32, file: i32) -> Result<OwnedFd> {
+    let process = Pid::from_raw(pid).ok_or(Error::NoProcess { pid })?;
+    let process = rustix::process::pidfd_open(process, PidfdFlags::empty())
+        .map_err(|error| Error::system("pidfd_open", error))?;
+    rustix::process::pidfd_getfd(process, file, PidfdGetfdFlags::empty())
+        .map_err(|error| Error::system("pidfd_getfd", error))
+}
+
+/// Memory for code, of which the process may execute but not write.
+#[derive(Debug)]
+pub(super) struct CodeArea {
+    start: u64,
+    next: u64,
+}
+
+impl CodeArea {
+    /// Makes one that jumps from and to an address reach.
+    pub(super) fn create(remote: &mut Remote<'_>, pid: i32, near: u64) -> Result<Self> {
+        let access = (libc::PROT_READ | libc::PROT_EXEC) as u64;
+        let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE as u64;
+        for start in gaps(&mappings(pid)?, near, CODE) {
+            match remote.call(
+                "mmap",
+                libc::SYS_mmap,
+                [start, CODE, access, flags, NO_FILE, 0],
+            ) {
+                Ok(at) if at == start => return Ok(CodeArea { start, next: start }),
+                // A kernel before 4.17, which takes the address as a hint.
+                Ok(at) => drop(remote.call("munmap", libc::SYS_munmap, [at, CODE, 0, 0, 0, 0])?),
+                // Another thread was faster, or the kernel keeps the place free.
+                Err(Error::Remote { source, .. })
+                    if matches!(
+                        source.raw_os_error(),
+                        Some(libc::EEXIST | libc::EPERM | libc::ENOMEM)
+                    ) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::NoGap { pid, size: CODE })
+    }
+
+    /// Whether jumps from an address reach it, and it has so many bytes left.
+    pub(super) fn fits(&self, near: u64, size: u64) -> bool {
+        self.start.abs_diff(near) < REACH && self.next + size <= self.start + CODE
+    }
+
+    /// Where it is.
+    pub(super) fn address(&self) -> u64 {
+        self.start
+    }
+
+    /// Takes so many bytes, which begin on a cache line.
+    pub(super) fn take(&mut self, size: u64) -> u64 {
+        let at = self.next;
+        self.next = (at + size).next_multiple_of(64);
+        at
+    }
+}
+
+/// Where so many bytes are free that jumps from an address reach, the nearest first.
+fn gaps(all: &[Mapping], near: u64, size: u64) -> Vec<u64> {
+    let (lowest, highest) = (
+        near.saturating_sub(REACH).max(LOWEST),
+        near.saturating_add(REACH),
+    );
+    let ends = std::iter::once((0, "")).chain(
+        all.iter()
+            .map(|mapping| (mapping.end, mapping.name.as_str())),
+    );
+    let starts = all.iter().map(|mapping| mapping.start);
+    let mut found: Vec<u64> = ends
+        .zip(starts)
+        .filter_map(|((end, before), start)| {
+            let (from, to) = (end.max(lowest), start.min(highest));
+            let room = to.checked_sub(from)?.checked_sub(size)?;
+            let distance = if room >= 2 * DISTANCE { DISTANCE } else { 0 };
+            // As far from a heap as it can be: it grows towards here.
+            Some(if start <= near || before == "[heap]" {
+                to - size - distance
+            } else {
+                from + distance
+            })
+        })
+        .collect();
+    found.sort_by_key(|start| start.abs_diff(near));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mapping(start: u64, end: u64, name: &str) -> Mapping {
+        Mapping {
+            start,
+            end,
+            permissions: "r-xp".into(),
+            offset: 0,
+            device: "00:00".into(),
+            inode: 0,
+            name: name.into(),
+        }
+    }
+
+    #[test]
+    fn the_nearest_gap_comes_first_and_none_out_of_reach() {
+        let all = [
+            mapping(0x40_0000, 0x50_0000, "/a"),
+            mapping(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
+        ];
+        let found = gaps(&all, 0x41_0000, CODE);
+        assert_eq!(found[0], 0x40_0000 - CODE - DISTANCE);
+        assert_eq!(found[1], 0x50_0000 + DISTANCE);
+        assert!(found.iter().all(|start| start.abs_diff(0x41_0000) < REACH));
+    }
+
+    #[test]
+    fn a_heap_keeps_room_to_grow() {
+        let all = [
+            mapping(0x1_0000, 0x50_0000, "/a"),
+            mapping(0x50_0000, 0x60_0000, "[heap]"),
+            mapping(0x7f00_0000_0000, 0x7f00_0010_0000, "/b"),
+        ];
+        let found = gaps(&all, 0x41_0000, CODE);
+        assert_eq!(found, [0x41_0000 + REACH - CODE - DISTANCE]);
+    }
+
+    #[test]
+    fn a_gap_that_is_too_small_is_none() {
+        let all = [
+            mapping(0x1_0000, 0x50_0000, "/a"),
+            mapping(0x50_1000, 0x50_0000_0000, "/b"),
+        ];
+        assert!(gaps(&all, 0x41_0000, CODE).is_empty());
+    }
+}

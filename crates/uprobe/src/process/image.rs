@@ -1,0 +1,380 @@
+//! An executable file in a process: from a symbol to its code in the file, and to its address in memory.
+
+use super::{
+    error::{Error, Result},
+    maps::{Mapping, mappings},
+    memory::Memory,
+};
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolFlags, SymbolKind, elf};
+use std::{
+    fs, io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// How far a name may be from the one that was asked for, to be suggested: edits, a third of its length.
+const EDITS: usize = 3;
+
+/// An executable file that a process has mapped.
+#[derive(Debug)]
+pub struct Image {
+    pid: i32,
+    path: PathBuf,
+    data: Vec<u8>,
+    mappings: Vec<Mapping>,
+}
+
+/// A function of an image in memory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Function {
+    /// The symbol.
+    pub name: String,
+    /// Where the process executes it.
+    pub address: u64,
+    /// Its machine code, as the file has it.
+    pub code: Vec<u8>,
+    /// The file's bytes between its end and the next function.
+    pub padding: Vec<u8>,
+    /// Whether the Go toolchain compiled it, whose functions pass arguments in r11 and nothing in r12.
+    pub is_go: bool,
+}
+
+impl Image {
+    /// The program that the process runs.
+    pub fn of_program(pid: i32) -> Result<Self> {
+        let path =
+            fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Error::NoProcess { pid },
+                io::ErrorKind::PermissionDenied => Error::Permission {
+                    pid,
+                    reason: "it belongs to another user".into(),
+                },
+                _ => Error::system(format!("/proc/{pid}/exe"), error),
+            })?;
+        Self::read(pid, path, PathBuf::from(format!("/proc/{pid}/exe")))
+    }
+
+    /// A file that the process executes: its program, or a shared library. `path` is as the process sees it.
+    pub fn open(pid: i32, path: &Path) -> Result<Self> {
+        let inside =
+            Path::new(&format!("/proc/{pid}/root")).join(path.strip_prefix("/").unwrap_or(path));
+        Self::read(pid, path.to_owned(), inside)
+    }
+
+    fn read(pid: i32, path: PathBuf, from: PathBuf) -> Result<Self> {
+        let all = mappings(pid)?;
+        if all.is_empty() {
+            return Err(Error::NoProcess { pid });
+        }
+        let metadata = fs::metadata(&from).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::NotMapped {
+                pid,
+                path: path.clone(),
+            },
+            _ => Error::system(path.display().to_string(), error),
+        })?;
+        // Overlay and btrfs report another device to stat than to maps: there, the path has to agree.
+        let device = format!(
+            "{:02x}:{:02x}",
+            libc::major(metadata.dev()),
+            libc::minor(metadata.dev())
+        );
+        let real = fs::canonicalize(&from).unwrap_or_else(|_| path.clone());
+        let is_name = |mapping: &&Mapping| {
+            Path::new(&mapping.name) == path || Path::new(&mapping.name) == real
+        };
+        let executable = || {
+            all.iter()
+                .filter(|mapping| mapping.is_executable() && mapping.inode != 0)
+        };
+        let mut chosen: Vec<_> = executable()
+            .filter(|mapping| {
+                mapping.inode == metadata.ino() && (mapping.device == device || is_name(mapping))
+            })
+            .cloned()
+            .collect();
+        if chosen.is_empty() {
+            let deleted = format!("{} (deleted)", path.display());
+            let was_there =
+                executable().any(|mapping| is_name(&mapping) || mapping.name == deleted);
+            return Err(if was_there {
+                Error::Replaced { pid, path }
+            } else {
+                Error::NotMapped { pid, path }
+            });
+        }
+        chosen.sort_by_key(|mapping| mapping.start);
+        let data =
+            fs::read(&from).map_err(|error| Error::system(path.display().to_string(), error))?;
+        let image = Image {
+            pid,
+            path,
+            data,
+            mappings: chosen,
+        };
+        let file = image.elf()?;
+        if file.architecture() != object::Architecture::X86_64 {
+            return Err(Error::Architecture { pid });
+        }
+        Ok(image)
+    }
+
+    /// The first address at which the process executes it.
+    pub fn first_address(&self) -> u64 {
+        self.mappings[0].start
+    }
+
+    /// The file, as the process sees it.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The executable mapping that holds an address.
+    pub fn mapping(&self, address: u64) -> Option<&Mapping> {
+        self.mappings
+            .iter()
+            .find(|mapping| mapping.contains(address))
+    }
+
+    /// The address in the process of a byte of the file, `None` where that byte isn't executable there.
+    pub fn address(&self, file_offset: u64) -> Option<u64> {
+        let mapping = self.mappings.iter().find(|mapping| {
+            (mapping.offset..mapping.offset + (mapping.end - mapping.start)).contains(&file_offset)
+        })?;
+        Some(mapping.start + (file_offset - mapping.offset))
+    }
+
+    /// The function of a name. An error with similar names where there is none, with the addresses where there
+    /// are several.
+    pub fn function(&self, name: &str) -> Result<Function> {
+        let file = self.elf()?;
+        let mut found: Vec<(u64, u64, bool)> = Vec::new();
+        let mut names = Vec::new();
+        for symbol in file
+            .symbols()
+            .chain(file.dynamic_symbols())
+            .filter(object::ObjectSymbol::is_definition)
+        {
+            let resolver = matches!(symbol.flags(), SymbolFlags::Elf { st_info, .. } if st_info & 15 == elf::STT_GNU_IFUNC);
+            if symbol.kind() != SymbolKind::Text && !resolver {
+                continue;
+            }
+            let Ok(one) = symbol.name() else { continue };
+            if one == name {
+                found.push((symbol.address(), symbol.size(), resolver));
+            }
+            names.push(one);
+        }
+        found.sort_unstable_by_key(|&(address, size, _)| (address, u64::MAX - size));
+        found.dedup_by_key(|&mut (address, ..)| address);
+        let (address, size) = match found[..] {
+            [] => {
+                return Err(Error::NoSymbol {
+                    path: self.path.clone(),
+                    symbol: name.to_owned(),
+                    nearest: nearest(name, names),
+                });
+            }
+            [(_, _, true)] => {
+                let reason = "the dynamic linker chooses its implementation (an IFUNC)\n  probe the implementation";
+                return Err(Error::Symbol {
+                    symbol: name.to_owned(),
+                    reason: reason.into(),
+                });
+            }
+            [(address, size, false)] => (address, size),
+            _ => {
+                return Err(Error::Ambiguous {
+                    path: self.path.clone(),
+                    symbol: name.to_owned(),
+                    addresses: found.iter().map(|&(address, ..)| address).collect(),
+                });
+            }
+        };
+        self.function_at(&file, name, address, size)
+    }
+
+    /// A function by its virtual address in the file, and its size, 0 where the symbol has none.
+    fn function_at(
+        &self,
+        file: &object::File<'_>,
+        name: &str,
+        address: u64,
+        size: u64,
+    ) -> Result<Function> {
+        let outside = || Error::Symbol {
+            symbol: name.to_owned(),
+            reason: "it lies outside of the code".into(),
+        };
+        let section = file
+            .sections()
+            .find(|section| {
+                (section.address()..section.address() + section.size()).contains(&address)
+            })
+            .ok_or_else(outside)?;
+        let end = section.address() + section.size();
+        let next = file
+            .symbols()
+            .chain(file.dynamic_symbols())
+            .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
+            .map(|symbol| symbol.address())
+            .filter(|&other| other > address && other <= end)
+            .min()
+            .unwrap_or(end);
+        let size = if size == 0 { next - address } else { size };
+        let past = (address + size).max(next).min(end);
+        let offset = file
+            .segments()
+            .find(|segment| {
+                (segment.address()..segment.address() + segment.size()).contains(&address)
+            })
+            .map(|segment| address - segment.address() + segment.file_range().0)
+            .ok_or_else(outside)?;
+        let bytes = |from: u64, to: u64| {
+            let (from, to) = (offset + (from - address), offset + (to - address));
+            self.data
+                .get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)
+                .map(<[u8]>::to_vec)
+        };
+        Ok(Function {
+            name: name.to_owned(),
+            address: self.address(offset).ok_or_else(outside)?,
+            code: bytes(address, address + size).ok_or_else(outside)?,
+            padding: bytes(address + size, past).ok_or_else(outside)?,
+            is_go: is_go(file, address),
+        })
+    }
+
+    fn elf(&self) -> Result<object::File<'_>> {
+        if self.data.get(4) == Some(&elf::ELFCLASS32) {
+            return Err(Error::Architecture { pid: self.pid });
+        }
+        object::File::parse(&*self.data).map_err(|error| Error::Elf {
+            path: self.path.clone(),
+            reason: error.to_string(),
+        })
+    }
+}
+
+impl Function {
+    /// An error where the function in memory, or the padding behind it, isn't the file's.
+    pub fn check(&self, memory: &Memory) -> Result<()> {
+        self.check_except(memory, |_| None)
+    }
+
+    /// The same, where `original` has the file's bytes for addresses that are known to be replaced.
+    pub(super) fn check_except(
+        &self,
+        memory: &Memory,
+        original: impl Fn(u64) -> Option<u8>,
+    ) -> Result<()> {
+        let expected: Vec<u8> = self.code.iter().chain(&self.padding).copied().collect();
+        let mut actual = memory.read_vec(self.address, expected.len())?;
+        for (byte, address) in actual.iter_mut().zip(self.address..) {
+            *byte = original(address).unwrap_or(*byte);
+        }
+        match expected
+            .iter()
+            .zip(&actual)
+            .position(|(expected, actual)| expected != actual)
+        {
+            None => Ok(()),
+            Some(offset) => Err(Error::Changed {
+                function: self.name.clone(),
+                offset: offset as u64,
+                expected: expected[offset],
+                found: actual[offset],
+            }),
+        }
+    }
+
+    /// An error where the memory of an instruction of the function at this offset isn't the file's, or where the
+    /// function has no such offset. The address otherwise.
+    pub fn offset(&self, offset: u64) -> Result<u64> {
+        if offset >= self.code.len() as u64 {
+            let reason = format!(
+                "it has {} bytes, and no offset {offset:#x}",
+                self.code.len()
+            );
+            return Err(Error::Symbol {
+                symbol: self.name.clone(),
+                reason,
+            });
+        }
+        Ok(self.address + offset)
+    }
+}
+
+/// Whether the Go toolchain compiled the code at an address. A Go program may have functions in C as well.
+fn is_go(file: &object::File<'_>, address: u64) -> bool {
+    let symbol = |name| file.symbol_by_name(name).map(|symbol| symbol.address());
+    symbol("runtime.text").is_some_and(|start| address >= start)
+        && symbol("runtime.etext").is_some_and(|end| address < end)
+}
+
+/// The names most like one, at most three.
+fn nearest(name: &str, names: Vec<&str>) -> Vec<String> {
+    let limit = (name.len() / 3).clamp(1, EDITS);
+    let mut near: Vec<_> = names
+        .into_iter()
+        .filter(|other| {
+            other.len().abs_diff(name.len()) <= limit || (name.len() > 3 && other.contains(name))
+        })
+        .map(|other| {
+            (
+                if other.contains(name) {
+                    limit
+                } else {
+                    edits(name, other)
+                },
+                other,
+            )
+        })
+        .filter(|&(edits, _)| edits <= limit)
+        .collect();
+    near.sort_unstable();
+    near.dedup();
+    near.into_iter()
+        .take(3)
+        .map(|(_, other)| other.to_owned())
+        .collect()
+}
+
+/// How many characters have to be added, removed or replaced to get from one name to the other.
+fn edits(one: &str, other: &str) -> usize {
+    let (one, other) = (one.as_bytes(), other.as_bytes());
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, b) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_few_edits_or_more_around_them_are_suggested() {
+        let names = vec!["SSL_write", "SSL_write_ex", "SSL_read", "main"];
+        assert_eq!(nearest("SSL_wirte", names.clone()), ["SSL_write"]);
+        assert_eq!(
+            nearest("SSL_writ", names.clone()),
+            ["SSL_write", "SSL_write_ex"]
+        );
+        assert!(nearest("frobnicate", names).is_empty());
+    }
+
+    #[test]
+    fn edits_are_counted() {
+        assert_eq!(edits("kitten", "sitting"), 3);
+        assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("same", "same"), 0);
+    }
+}

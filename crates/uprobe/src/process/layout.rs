@@ -1,0 +1,154 @@
+//! Where the memory is that is kept in a process for probes, and what is in it.
+//!
+//! One block: the *state*, then the *areas* of threads, all private and wiped in a forked child, which therefore
+//! finds everything off; then the *slots* of threads, which are shared with the tool and outlive the process. The
+//! slots of an area have the same distance from it everywhere, so that one register leads to both: the GS base,
+//! which points to the area's control page.
+//!
+//! Area 0 belongs to nobody: threads start with it, and look for one of their own at their first probe. Its slots
+//! count what threads without an area missed.
+
+/// A page.
+const PAGE: u64 = 4096;
+
+/// The bytes of the state: see the offsets `STATE_…`.
+pub(super) const STATE: u64 = 64 << 10;
+/// Whether probes run, 4 bytes: 1, or 0 in a forked child.
+pub(super) const STATE_ON: i32 = 0;
+/// A lock for what follows, bit 0 of 4 bytes.
+pub(super) const STATE_LOCK: i32 = 4;
+/// Three registers of who holds the lock.
+pub(super) const STATE_SPILL: i32 = 8;
+/// How many slots are taken, 8 bytes: tools that come later take others.
+pub(super) const STATE_SLOTS: i32 = 32;
+/// The FS bases of the areas' owners, 8 bytes each, 0 where there is none.
+pub(super) const STATE_OWNERS: i32 = 64;
+
+/// The distance between two areas.
+pub(super) const AREA: u64 = 256 << 10;
+/// A page at the start of each area that nothing may touch, so that a stack that overflows is seen.
+pub(super) const GUARD: u64 = PAGE;
+/// How many probes a thread may be in at once: one is interrupted by a signal, whose handler runs into the next.
+pub(super) const LEVELS: u64 = 3;
+/// The bytes of each level: a stack, on which handlers run as well, and a frame at its top.
+pub(super) const LEVEL: u64 = 80 << 10;
+/// The bytes of a frame: see the offsets `FRAME_…`.
+pub(super) const FRAME: u64 = 512;
+/// The first level's frame, from the area's start.
+pub(super) const FIRST_FRAME: u64 = GUARD + LEVELS * LEVEL - FRAME;
+/// The control page, from the area's start: see the offsets `CONTROL_…`.
+pub(super) const CONTROL: u64 = GUARD + LEVELS * LEVEL;
+
+/// The FS base of the thread whose area this is.
+pub(super) const CONTROL_OWNER: u64 = 0;
+/// The frame that its next probe takes.
+pub(super) const CONTROL_FRAME: u64 = 8;
+/// The frame after the last.
+pub(super) const CONTROL_LIMIT: u64 = 16;
+
+/// The kernel's `struct pt_regs`, from the frame's start.
+pub(super) mod regs {
+    pub(in super::super) const R15: i32 = 0;
+    pub(in super::super) const R14: i32 = 8;
+    pub(in super::super) const R13: i32 = 16;
+    pub(in super::super) const R12: i32 = 24;
+    pub(in super::super) const RBP: i32 = 32;
+    pub(in super::super) const RBX: i32 = 40;
+    pub(in super::super) const R11: i32 = 48;
+    pub(in super::super) const R10: i32 = 56;
+    pub(in super::super) const R9: i32 = 64;
+    pub(in super::super) const R8: i32 = 72;
+    pub(in super::super) const RAX: i32 = 80;
+    pub(in super::super) const RCX: i32 = 88;
+    pub(in super::super) const RDX: i32 = 96;
+    pub(in super::super) const RSI: i32 = 104;
+    pub(in super::super) const RDI: i32 = 112;
+    pub(in super::super) const ORIG_RAX: i32 = 120;
+    pub(in super::super) const RIP: i32 = 128;
+    pub(in super::super) const CS: i32 = 136;
+    pub(in super::super) const RFLAGS: i32 = 144;
+    pub(in super::super) const RSP: i32 = 152;
+    pub(in super::super) const SS: i32 = 160;
+}
+/// The thread's stack pointer.
+pub(super) const FRAME_STACK: i32 = 168;
+
+/// The bytes of slots of one probe: hits, then missed, 8 bytes each.
+pub(super) const SLOT: u64 = 16;
+/// How many probes have slots: the rest of an area's slots is for programs.
+pub(super) const SLOTS: u64 = (64 << 10) / SLOT;
+
+/// The block of one process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Layout {
+    /// Its address.
+    pub(super) base: u64,
+    /// How many areas it has, the one of nobody among them.
+    pub(super) areas: u64,
+}
+
+impl Layout {
+    /// The most areas that fit the state's table.
+    pub(super) const MOST_AREAS: u64 = (STATE - STATE_OWNERS as u64) / 8;
+
+    /// The bytes that are private and wiped.
+    pub(super) fn private(&self) -> u64 {
+        STATE + self.areas * AREA
+    }
+
+    /// The bytes that are shared.
+    pub(super) fn shared(&self) -> u64 {
+        self.areas * AREA
+    }
+
+    /// The start of an area.
+    pub(super) fn area(&self, index: u64) -> u64 {
+        self.base + STATE + index * AREA
+    }
+
+    /// The control page of an area: the GS base of its thread.
+    pub(super) fn control(&self, index: u64) -> u64 {
+        self.area(index) + CONTROL
+    }
+
+    /// The area whose control page this is.
+    pub(super) fn index(&self, gs_base: u64) -> Option<u64> {
+        (0..self.areas).find(|&index| self.control(index) == gs_base)
+    }
+
+    /// From a control page to the slots of its area.
+    pub(super) fn to_slots(self) -> u64 {
+        self.areas * AREA - CONTROL
+    }
+
+    /// The slots of an area, in the process.
+    pub(super) fn slots(&self, index: u64) -> u64 {
+        self.control(index) + self.to_slots()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_do_not_overlap() {
+        let layout = Layout {
+            base: 0x10_0000,
+            areas: 5,
+        };
+        const { assert!(CONTROL + PAGE <= AREA) };
+        const { assert!(FRAME_STACK as u64 + 8 <= FRAME) };
+        assert_eq!(layout.slots(0), layout.base + layout.private());
+        assert_eq!(
+            layout.slots(4) + AREA,
+            layout.base + layout.private() + layout.shared()
+        );
+        assert_eq!(layout.index(layout.control(3)), Some(3));
+        assert_eq!(layout.index(layout.control(3) + 8), None);
+        // What the last frame's successor is, nobody may use: the first page.
+        const { assert!(FIRST_FRAME - LEVELS * LEVEL < GUARD) };
+        // The stack pointer of a program is a multiple of 16 before the call.
+        const { assert!(FIRST_FRAME.is_multiple_of(16)) };
+    }
+}

@@ -1,0 +1,98 @@
+//! What a process has mapped where: `/proc/PID/maps`.
+
+use super::error::{Error, Result};
+use std::{fs, io};
+
+/// One line of `/proc/PID/maps`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// `r`, `w`, `x`, `p` or `s`, as the kernel prints them.
+    pub permissions: String,
+    /// Where in the file it begins, in bytes.
+    pub offset: u64,
+    /// The file's device, `major:minor` in hexadecimal.
+    pub device: String,
+    /// The file's inode, 0 where there is no file.
+    pub inode: u64,
+    /// The file's path or a name in brackets. Empty for anonymous memory.
+    pub name: String,
+}
+
+impl Mapping {
+    /// Whether the process may execute it.
+    pub fn is_executable(&self) -> bool {
+        self.permissions.as_bytes().get(2) == Some(&b'x')
+    }
+
+    /// Whether an address lies in it.
+    pub fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+}
+
+/// The mappings of a process, by ascending address. An error where there is no such process, or none that this
+/// user may see.
+pub fn mappings(pid: i32) -> Result<Vec<Mapping>> {
+    let text =
+        fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::NoProcess { pid },
+            io::ErrorKind::PermissionDenied => Error::Permission {
+                pid,
+                reason: "it belongs to another user, or is not dumpable".into(),
+            },
+            _ if error.raw_os_error() == Some(libc::ESRCH) => Error::NoProcess { pid },
+            _ => Error::system(format!("/proc/{pid}/maps"), error),
+        })?;
+    Ok(text.lines().filter_map(parse).collect())
+}
+
+fn parse(line: &str) -> Option<Mapping> {
+    let mut rest = line;
+    let mut field = || {
+        let trimmed = rest.trim_start();
+        let (one, more) = trimmed.split_once(' ').unwrap_or((trimmed, ""));
+        rest = more;
+        one
+    };
+    let (start, end) = field().split_once('-')?;
+    let (permissions, offset, device, inode) = (field(), field(), field(), field());
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        permissions: permissions.to_owned(),
+        offset: u64::from_str_radix(offset, 16).ok()?,
+        device: device.to_owned(),
+        inode: inode.parse().ok()?,
+        name: rest.trim_start().to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_keeps_its_spaces() {
+        let line = "7f0000001000-7f0000003000 r-xp 00001000 fd:01 42                         /tmp/a b  (deleted)";
+        let mapping = parse(line).unwrap();
+        assert_eq!(
+            (mapping.start, mapping.end, mapping.offset),
+            (0x7f00_0000_1000, 0x7f00_0000_3000, 0x1000)
+        );
+        assert_eq!((mapping.device.as_str(), mapping.inode), ("fd:01", 42));
+        assert_eq!(mapping.name, "/tmp/a b  (deleted)");
+        assert!(mapping.is_executable());
+    }
+
+    #[test]
+    fn anonymous_memory_has_no_name() {
+        let mapping = parse("55d000000000-55d000021000 rw-p 00000000 00:00 0 ").unwrap();
+        assert_eq!((mapping.inode, mapping.name.as_str()), (0, ""));
+        assert!(!mapping.is_executable());
+        assert!(mapping.contains(mapping.start) && !mapping.contains(mapping.end));
+    }
+}

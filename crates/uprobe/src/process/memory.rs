@@ -1,0 +1,85 @@
+//! A process's memory, read and written through `/proc/PID/mem`.
+
+use super::error::{Error, Result};
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::{
+        fd::{AsRawFd, RawFd},
+        unix::fs::FileExt,
+    },
+};
+
+/// The memory of one program of a process: after exec, it is still the old one's, and both reads and writes fail.
+#[derive(Debug)]
+pub struct Memory {
+    pid: i32,
+    file: File,
+}
+
+impl Memory {
+    /// Opens a process's memory.
+    pub fn open(pid: i32) -> Result<Self> {
+        let path = format!("/proc/{pid}/mem");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => Error::NoProcess { pid },
+                io::ErrorKind::PermissionDenied => Error::Permission {
+                    pid,
+                    reason: "it belongs to another user, or is not dumpable".into(),
+                },
+                _ => Error::system(path, error),
+            })?;
+        Ok(Memory { pid, file })
+    }
+
+    /// Reads bytes at an address.
+    pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
+        self.file
+            .read_exact_at(bytes, address)
+            .map_err(|error| self.error("read", address, error))
+    }
+
+    /// Reads so many bytes at an address.
+    pub fn read_vec(&self, address: u64, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.read(address, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads one number at an address.
+    pub fn read_u64(&self, address: u64) -> Result<u64> {
+        let mut bytes = [0; 8];
+        self.read(address, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    /// Writes bytes at an address, even where the process itself may only read or execute: the kernel gives it a
+    /// private copy of the page first, and the page stays unwritable.
+    pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        self.file
+            .write_all_at(bytes, address)
+            .map_err(|error| self.error("write", address, error))
+    }
+
+    /// The number of the open file.
+    pub(super) fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+
+    fn error(&self, verb: &str, address: u64, error: io::Error) -> Error {
+        // Of a process without memory, both reads and writes come to 0 bytes.
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::WriteZero => {
+                Error::Gone { pid: self.pid }
+            }
+            _ => Error::system(
+                format!("{verb} of memory of process {} at {address:#x}", self.pid),
+                error,
+            ),
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What is kept in one process, so that functions of it can be probed: memory for threads, code, and what is patched.
+
+use super::{
+    area::{Areas, CodeArea},
+    error::{Error, Result},
+    image::{Function, Image},
+    memory::Memory,
+    reaper::Reaper,
+    remote::Remote,
+    site::{Site, When},
+    stopped::Stopped,
+    trampoline::{Context, Trampoline},
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// HWCAP2's bit for FSGSBASE.
+const HWCAP2_FSGSBASE: u64 = 1 << 1;
+/// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE`.
+const REGISTER_SYNC_CORE: u64 = 1 << 6;
+/// Areas beyond two for each thread that there is: threads come, and those that went are noticed at the next stop.
+const SPARE_AREAS: u64 = 32;
+/// The most bytes of a trampoline.
+const TRAMPOLINE: u64 = 1024;
+
+/// A program in the process: machine code that a C function of the type `u64 (const struct pt_regs *)` could be.
+/// It may use no vector register, and needs no more than 64 KiB of stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Program {
+    /// Its address.
+    pub address: u64,
+}
+
+/// How often a probe ran its program, and how often it could not: in as many probes already as a thread may be, no
+/// area left. The sum is the number of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// The program's runs.
+    pub hits: u64,
+    /// Calls without it.
+    pub missed: u64,
+}
+
+/// The memory and code of one process for probes. It stays there when this is dropped, unused: a thread may be in it.
+#[derive(Debug)]
+pub struct Runtime {
+    pub(super) pid: i32,
+    pub(super) memory: Memory,
+    pub(super) reaper: Reaper,
+    pub(super) areas: Areas,
+    code: Vec<CodeArea>,
+    /// The code of each site that was ever probed, by its address: it is used again.
+    known: HashMap<u64, Known>,
+    /// The slot of each function and kind of site.
+    slots: HashMap<(u64, When), u64>,
+    /// The bytes that are replaced now, by their address.
+    pub(super) replaced: BTreeMap<u64, Replaced>,
+}
+
+/// A site's code.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub(super) site: Site,
+    pub(super) at: u64,
+    pub(super) entry: u64,
+    pub(super) moved: Vec<(u64, u64)>,
+    pub(super) slot: u64,
+}
+
+/// Bytes of a function that are replaced by a jump.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Replaced {
+    pub(super) original: [u8; super::site::JUMP],
+    pub(super) jump: [u8; super::site::JUMP],
+}
+
+impl Runtime {
+    /// Makes what probes need in a running process. One of its threads is stopped for it, the others are not.
+    pub fn open(pid: i32) -> Result<Self> {
+        if rustix::param::linux_hwcap().1 as u64 & HWCAP2_FSGSBASE == 0 {
+            return Err(Error::NoFsGsBase);
+        }
+        let image = Image::of_program(pid)?;
+        let memory = Memory::open(pid)?;
+        let reaper = Reaper::start(pid, &memory)?;
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
+            .map_err(|_| Error::Gone { pid })?
+            .count() as u64;
+        let stopped = Stopped::one(pid)?;
+        let mut remote = Remote::new(&stopped, &memory)?;
+        let near = image.first_address();
+        let areas = match Areas::adopt(pid, &memory)? {
+            Some(areas) => areas,
+            None => Areas::create(&mut remote, pid, &memory, 2 * threads + SPARE_AREAS)?,
+        };
+        let code = CodeArea::create(&mut remote, pid, near)?;
+        remote.call(
+            "membarrier",
+            libc::SYS_membarrier,
+            [REGISTER_SYNC_CORE, 0, 0, 0, 0, 0],
+        )?;
+        remote.finish()?;
+        drop(stopped);
+        let (known, slots, replaced) = (HashMap::new(), HashMap::new(), BTreeMap::new());
+        Ok(Runtime {
+            pid,
+            memory,
+            reaper,
+            areas,
+            code: vec![code],
+            known,
+            slots,
+            replaced,
+        })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Puts a program into the process: `write` returns its machine code, at most `size` bytes, for the address that
+    /// it gets.
+    pub fn load(&mut self, size: usize, write: impl FnOnce(u64) -> Vec<u8>) -> Result<Program> {
+        let area = self
+            .code
+            .iter_mut()
+            .find(|area| area.fits(area.address(), size as u64));
+        let address = area.ok_or(Error::Full { pid: self.pid })?.take(size as u64);
+        let code = write(address);
+        assert!(
+            code.len() <= size,
+            "a program of {} bytes instead of {size}",
+            code.len()
+        );
+        self.memory.write(address, &code)?;
+        Ok(Program { address })
+    }
+
+    /// The code of a site, made where there is none. It runs this program from now on.
+    pub(super) fn trampoline(
+        &mut self,
+        function: &Function,
+        site: &Site,
+        program: Program,
+    ) -> Result<Known> {
+        if let Some(known) = self
+            .known
+            .get(&site.address)
+            .filter(|known| known.site == *site)
+        {
+            self.memory
+                .write(known.at, &program.address.to_le_bytes())?;
+            return Ok(known.clone());
+        }
+        let key = (function.address, site.when);
+        let slot = match self.slots.get(&key) {
+            Some(&slot) => slot,
+            None => self.areas.take_slot(self.pid, &self.memory)?,
+        };
+        self.slots.insert(key, slot);
+        if !self
+            .code
+            .iter()
+            .any(|area| area.fits(site.address, TRAMPOLINE))
+        {
+            let stopped = Stopped::one(self.pid)?;
+            let mut remote = Remote::new(&stopped, &self.memory)?;
+            self.code
+                .push(CodeArea::create(&mut remote, self.pid, site.address)?);
+        }
+        let area = self
+            .code
+            .iter_mut()
+            .find(|area| area.fits(site.address, TRAMPOLINE));
+        let area = area.ok_or(Error::Full { pid: self.pid })?;
+        let at = area.take(TRAMPOLINE);
+        let context = Context {
+            layout: self.areas.layout,
+            slot,
+            program: program.address,
+        };
+        let trampoline = Trampoline::assemble(at, site, context)?;
+        assert!(
+            trampoline.bytes.len() as u64 <= TRAMPOLINE,
+            "a trampoline of {} bytes",
+            trampoline.bytes.len()
+        );
+        self.memory.write(at, &trampoline.bytes)?;
+        let (entry, moved) = (trampoline.entry, trampoline.moved);
+        let known = Known {
+            site: site.clone(),
+            at,
+            entry,
+            moved,
+            slot,
+        };
+        self.known.insert(site.address, known.clone());
+        Ok(known)
+    }
+
+    /// The counts of a slot, since its first probe.
+    pub(super) fn count(&self, slot: u64) -> Counts {
+        let (hits, missed) = self.areas.count(slot);
+        Counts { hits, missed }
+    }
+}

@@ -1,0 +1,417 @@
+//! A process whose threads are all stopped, for a moment, by ptrace.
+//!
+//! Threads are seized and interrupted until no new one appears: a thread that is about to make another stops only
+//! after that one is in the list. A thread counts as stopped in `PTRACE_EVENT_STOP` alone. In any other stop, the
+//! kernel may still have work to do on its registers; there, it is made to go on until it arrives in this one.
+//! Dropped, the threads are let go with the registers that they have then.
+
+#![allow(
+    unsafe_code,
+    reason = "nix has neither waitid's WNOWAIT for threads nor all of ptrace"
+)]
+
+use super::error::{Error, Result};
+use nix::{
+    errno::Errno,
+    sys::ptrace::{self, Options},
+    unistd::Pid,
+};
+use std::{
+    collections::BTreeSet,
+    fs, io, mem,
+    num::NonZeroU64,
+    time::{Duration, Instant},
+};
+
+/// The registers of a thread, as ptrace has them.
+pub type Registers = libc::user_regs_struct;
+
+/// How long a thread may take to stop: it does so as soon as it runs, and returns from the kernel.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// After how long a thread that has not stopped is interrupted again.
+const AGAIN: Duration = Duration::from_millis(100);
+/// How long a wait sleeps between two questions. To yield instead would take longest where CPUs are few.
+const NAP: Duration = Duration::from_micros(5);
+
+/// The timer slack that threads begin with, in nanoseconds.
+const DEFAULT_SLACK: u64 = 50_000;
+
+/// The event of a stop that PTRACE_INTERRUPT, or a group stop, caused.
+const EVENT_STOP: i32 = libc::PTRACE_EVENT_STOP;
+/// What a system call's stop reports instead of SIGTRAP.
+const SYSCALL_TRAP: i32 = libc::SIGTRAP | 0x80;
+
+/// Threads that are stopped until this is dropped. All of its functions must be called on the thread that made it.
+#[derive(Debug)]
+pub struct Stopped {
+    pid: i32,
+    threads: BTreeSet<i32>,
+    since: Instant,
+    /// This thread's timer slack before, in nanoseconds.
+    slack: u64,
+    /// What `waitid` and `ptrace` do belongs to one thread.
+    not_send: std::marker::PhantomData<*const ()>,
+}
+
+/// What a stop is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// In PTRACE_EVENT_STOP: registers may be read and written.
+    Interrupted,
+    /// At the entry or the exit of a system call.
+    SystemCall,
+    /// About to receive a signal.
+    Signal(i32),
+    /// Another event.
+    Other,
+    /// The thread is gone.
+    Dead,
+}
+
+impl Stopped {
+    /// Stops all threads of a process.
+    pub fn all(pid: i32) -> Result<Self> {
+        let mut stopped = Self::none(pid)?;
+        let options = stopped.options()?;
+        loop {
+            let new: Vec<i32> = threads(pid)?
+                .into_iter()
+                .filter(|thread| !stopped.threads.contains(thread))
+                .collect();
+            if new.is_empty() {
+                break;
+            }
+            for &tid in &new {
+                stopped.seize(tid, options)?;
+            }
+            for tid in new
+                .into_iter()
+                .filter(|tid| stopped.threads.contains(tid))
+                .collect::<Vec<_>>()
+            {
+                stopped.arrive(tid)?;
+            }
+            // None is left where all were zombies, or died.
+            if stopped.threads.is_empty() {
+                return Err(Error::Gone { pid });
+            }
+        }
+        Ok(stopped)
+    }
+
+    /// Stops a single thread of a process, the others go on.
+    pub fn one(pid: i32) -> Result<Self> {
+        let mut stopped = Self::none(pid)?;
+        let options = stopped.options()?;
+        for tid in threads(pid)? {
+            stopped.seize(tid, options)?;
+            if stopped.threads.contains(&tid) {
+                stopped.arrive(tid)?;
+            }
+            if !stopped.threads.is_empty() {
+                return Ok(stopped);
+            }
+        }
+        Err(Error::Gone { pid })
+    }
+
+    fn none(pid: i32) -> Result<Self> {
+        let (state, tracer) = (status(pid, "State")?, status(pid, "TracerPid")?);
+        if state.starts_with(['Z', 'X']) {
+            // A leader that ended before its threads is a zombie too.
+            if threads(pid)?.is_empty() {
+                return Err(Error::NoProcess { pid });
+            }
+        }
+        match tracer.parse() {
+            Ok(0) | Err(_) => {}
+            Ok(tracer) => return Err(Error::Traced { pid, tracer }),
+        }
+        // By default, sleeps take up to 50 µs longer than they are told to.
+        let slack = rustix::thread::current_timer_slack().unwrap_or(DEFAULT_SLACK);
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        Ok(Stopped {
+            pid,
+            threads: BTreeSet::new(),
+            since: Instant::now(),
+            slack,
+            not_send: std::marker::PhantomData,
+        })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// The stopped threads, by ascending ID.
+    pub fn threads(&self) -> impl Iterator<Item = i32> + '_ {
+        self.threads.iter().copied()
+    }
+
+    /// How long the process has been stopped, from before its first thread was.
+    pub fn duration(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// The registers of a stopped thread.
+    pub fn registers(&self, tid: i32) -> Result<Registers> {
+        ptrace::getregs(Pid::from_raw(tid)).map_err(|error| self.error("PTRACE_GETREGS", error))
+    }
+
+    /// Gives a stopped thread other registers.
+    pub fn set_registers(&self, tid: i32, registers: Registers) -> Result<()> {
+        ptrace::setregs(Pid::from_raw(tid), registers)
+            .map_err(|error| self.error("PTRACE_SETREGS", error))
+    }
+
+    fn options(&self) -> Result<Options> {
+        let seccomp = status(self.pid, "Seccomp").unwrap_or_default();
+        let suspend = Options::from_bits_retain(libc::PTRACE_O_SUSPEND_SECCOMP);
+        let filtered = !matches!(seccomp.as_str(), "" | "0");
+        Ok(if filtered {
+            Options::PTRACE_O_TRACESYSGOOD | suspend
+        } else {
+            Options::PTRACE_O_TRACESYSGOOD
+        })
+    }
+
+    /// Seizes and interrupts a thread. One that is gone, or a zombie, is left out.
+    fn seize(&mut self, tid: i32, options: Options) -> Result<()> {
+        let thread = Pid::from_raw(tid);
+        let suspends = options.bits() & libc::PTRACE_O_SUSPEND_SECCOMP != 0;
+        match ptrace::seize(thread, options) {
+            Ok(()) => {}
+            Err(Errno::ESRCH) => return Ok(()),
+            Err(error) if suspends => {
+                // Whether the seizing, or only the option, is forbidden.
+                return Err(
+                    match ptrace::seize(thread, Options::PTRACE_O_TRACESYSGOOD) {
+                        Ok(()) => {
+                            // Interrupted, it can be detached from again.
+                            self.threads.insert(tid);
+                            let _ = ptrace::interrupt(thread);
+                            let _ = self.arrive(tid);
+                            Error::Seccomp {
+                                pid: self.pid,
+                                source: error.into(),
+                            }
+                        }
+                        Err(error) => self.refused(tid, error),
+                    },
+                );
+            }
+            Err(Errno::EPERM) if is_dead(self.pid, tid) => return Ok(()),
+            Err(error) => return Err(self.refused(tid, error)),
+        }
+        self.threads.insert(tid);
+        self.interrupt(tid)
+    }
+
+    /// Has a thread enter PTRACE_EVENT_STOP as soon as it runs. Any other stop before that one takes the interrupt
+    /// back.
+    pub(super) fn interrupt(&self, tid: i32) -> Result<()> {
+        match ptrace::interrupt(Pid::from_raw(tid)) {
+            // It was killed: the next wait says so.
+            Ok(()) | Err(Errno::ESRCH) => Ok(()),
+            Err(error) => Err(self.error("PTRACE_INTERRUPT", error)),
+        }
+    }
+
+    /// Waits until a thread that was seized and interrupted is in PTRACE_EVENT_STOP, or dead.
+    fn arrive(&mut self, tid: i32) -> Result<()> {
+        loop {
+            let signal = match self.wait(tid)? {
+                Stop::Interrupted => return Ok(()),
+                Stop::Dead => {
+                    self.threads.remove(&tid);
+                    return Ok(());
+                }
+                Stop::Signal(signal) => signal,
+                Stop::SystemCall | Stop::Other => 0,
+            };
+            self.interrupt(tid)?;
+            self.resume(tid, libc::PTRACE_CONT, signal)?;
+        }
+    }
+
+    /// Waits for the next stop of a thread that may be in the kernel for long.
+    fn wait(&self, tid: i32) -> Result<Stop> {
+        let start = Instant::now();
+        let mut again = AGAIN;
+        loop {
+            if let Some(stop) = self.look(tid, libc::WNOHANG)? {
+                return Ok(stop);
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(Error::Unstoppable { pid: self.pid, tid });
+            }
+            // Whatever took the interrupt back. One too many is taken back by the stop.
+            if start.elapsed() > again {
+                self.interrupt(tid)?;
+                again += AGAIN;
+            }
+            std::thread::sleep(NAP);
+        }
+    }
+
+    /// Waits for the next stop of a thread that runs, or that is in a system call of ours.
+    pub(super) fn wait_running(&self, tid: i32) -> Result<Stop> {
+        loop {
+            if let Some(stop) = self.look(tid, 0)? {
+                return Ok(stop);
+            }
+        }
+    }
+
+    fn look(&self, tid: i32, flags: i32) -> Result<Option<Stop>> {
+        let state =
+            look(tid, flags | libc::WNOWAIT).map_err(|error| self.error("waitid", error))?;
+        let Some((code, status)) = state else {
+            return Ok(None);
+        };
+        let stop = match code {
+            libc::CLD_EXITED | libc::CLD_KILLED | libc::CLD_DUMPED => Stop::Dead,
+            _ if status >> 8 == EVENT_STOP => Stop::Interrupted,
+            _ if status >> 8 != 0 => Stop::Other,
+            _ if status == SYSCALL_TRAP => Stop::SystemCall,
+            _ => Stop::Signal(status),
+        };
+        if stop == Stop::Dead {
+            self.reap(tid);
+        } else {
+            let _ = look(tid, libc::WNOHANG);
+        }
+        Ok(Some(stop))
+    }
+
+    /// Takes notice of a thread's death, without which its process never ends. The process itself, where it is a
+    /// child of this one, is left to what started it: its exit status is not ours to take.
+    fn reap(&self, tid: i32) {
+        if tid != self.pid || !is_child(tid) {
+            let _ = look(tid, libc::WNOHANG);
+        }
+    }
+
+    /// Lets a stopped thread go on: PTRACE_CONT, PTRACE_DETACH, or PTRACE_SYSCALL up to its next system call.
+    pub(super) fn resume(&self, tid: i32, request: libc::c_uint, signal: i32) -> Result<()> {
+        // SAFETY: neither request reads or writes memory of this process.
+        let result = unsafe { libc::ptrace(request, tid, 0_usize, signal as usize) };
+        match Errno::result(result) {
+            // It was killed: the next wait says so.
+            Ok(_) | Err(Errno::ESRCH) => Ok(()),
+            Err(error) => Err(self.error("PTRACE_CONT", error)),
+        }
+    }
+
+    pub(super) fn error(&self, what: &str, error: Errno) -> Error {
+        match error {
+            Errno::ESRCH | Errno::ECHILD => Error::Gone { pid: self.pid },
+            _ => Error::system(format!("{what} of process {}", self.pid), error),
+        }
+    }
+
+    fn refused(&self, tid: i32, error: Errno) -> Error {
+        let pid = self.pid;
+        match (
+            error,
+            status(tid, "TracerPid")
+                .ok()
+                .and_then(|tracer| tracer.parse().ok()),
+        ) {
+            (Errno::EPERM, Some(tracer)) if tracer != 0 => Error::Traced { pid, tracer },
+            (Errno::EPERM | Errno::EACCES, _) => Error::Permission {
+                pid,
+                reason: reason(pid),
+            },
+            (error, _) => self.error("PTRACE_SEIZE", error),
+        }
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(self.slack));
+        for &tid in &self.threads {
+            if ptrace::detach(Pid::from_raw(tid), None) != Err(Errno::ESRCH) {
+                continue;
+            }
+            // It is dead, or did not arrive, and can't be let go yet. Where it never stops, the kernel lets it go with
+            // this thread's end.
+            match self.wait(tid) {
+                Ok(Stop::Dead) | Err(_) => {}
+                Ok(Stop::Signal(signal)) => drop(self.resume(tid, libc::PTRACE_DETACH, signal)),
+                Ok(_) => drop(self.resume(tid, libc::PTRACE_DETACH, 0)),
+            }
+        }
+    }
+}
+
+/// The state of a thread, if it has changed: `si_code` and `si_status`.
+fn look(tid: i32, flags: i32) -> Result<Option<(i32, i32)>, Errno> {
+    let flags = libc::WSTOPPED | libc::WEXITED | libc::__WALL | flags;
+    // SAFETY: all zeroes is a valid siginfo_t.
+    let mut info: libc::siginfo_t = unsafe { mem::zeroed() };
+    // SAFETY: waitid writes to `info` alone.
+    Errno::result(unsafe { libc::waitid(libc::P_PID, tid as libc::id_t, &raw mut info, flags) })?;
+    // SAFETY: waitid has filled the fields of a SIGCHLD in, or left them zero.
+    let (pid, status) = unsafe { (info.si_pid(), info.si_status()) };
+    Ok((pid != 0).then_some((info.si_code, status)))
+}
+
+/// The threads of a process that are not zombies, by ascending ID.
+fn threads(pid: i32) -> Result<Vec<i32>> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::Gone { pid })?;
+    let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    Ok(ids.filter(|&tid| !is_dead(pid, tid)).collect())
+}
+
+fn is_dead(pid: i32, tid: i32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/task/{tid}/stat")) else {
+        return true;
+    };
+    // The name before the state may hold anything, parentheses too.
+    stat.rsplit_once(") ")
+        .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+fn is_child(pid: i32) -> bool {
+    status(pid, "PPid").is_ok_and(|parent| parent == std::process::id().to_string())
+}
+
+/// One line of `/proc/PID/status`.
+pub(super) fn status(pid: i32, key: &str) -> Result<String> {
+    let path = format!("/proc/{pid}/status");
+    let text = fs::read_to_string(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::NoProcess { pid },
+        _ if error.raw_os_error() == Some(libc::ESRCH) => Error::NoProcess { pid },
+        _ => Error::system(path, error),
+    })?;
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    Ok(value.unwrap_or_default().trim().to_owned())
+}
+
+/// Which rule probably forbids to trace a process.
+fn reason(pid: i32) -> String {
+    let user = |pid: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        Some(
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix("Uid:"))?
+                .split_whitespace()
+                .next()?
+                .to_owned(),
+        )
+    };
+    if user(&pid.to_string()) != user("self") {
+        return "it belongs to another user".into();
+    }
+    match fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
+        Ok("1") => "it is no child of this one, and Yama forbids the others (kernel.yama.ptrace_scope is 1)".into(),
+        Ok("2" | "3") => "Yama forbids it (kernel.yama.ptrace_scope)".into(),
+        _ => "it is protected (not dumpable, or by a security module)".into(),
+    }
+}

@@ -1,0 +1,412 @@
+//! The machine code between a probed function and a program.
+//!
+//! With one register alone, a thread finds its area, checks that it is its own, takes a frame, moves its stack pointer
+//! there, and stores its registers as the kernel's `struct pt_regs`. At a function's entry and at its RETs, the flags
+//! are dead, and in Go so is r12: nothing is written to a goroutine's stack, which may have no room left. Elsewhere
+//! the register is r11, which the ABI lets a function change, but GCC knows better of functions in the same file
+//! (-fipa-ra, part of -O2): a caller may keep something in it. So it is pushed first. There is room for that: the
+//! kernel puts signal frames there. Vector registers are neither saved nor used: programs must not use them either.
+//!
+//! A signal may come between any two instructions, with a handler that calls a probed function: it takes the next
+//! frame, and gives it back before this code goes on. Where there is no frame left, or no area, the program is not
+//! run and the slot's second number counts it.
+//!
+//! Code is never changed once a thread may execute it, except for the program's address, which is data.
+
+use super::{
+    error::{Error, Result},
+    layout::{
+        AREA, CONTROL, CONTROL_FRAME, CONTROL_LIMIT, CONTROL_OWNER, FIRST_FRAME, FRAME_STACK,
+        LEVEL, LEVELS, Layout, SLOT, STATE_LOCK, STATE_ON, STATE_OWNERS, STATE_SPILL, regs,
+    },
+    site::{Site, When, is_call},
+};
+use iced_x86::{
+    BlockEncoderOptions, Code, FlowControl, IcedError, Instruction,
+    code_asm::{
+        AsmMemoryOperand, AsmRegister64, CodeAssembler, CodeLabel, dword_ptr, qword_ptr,
+        registers::*,
+    },
+};
+
+/// How often a thread that waits for the lock pauses before it tries a second time.
+const PAUSES: i32 = 2000;
+/// The flags of user space that pt_regs holds: interrupts are on, and one bit is always set.
+const RFLAGS: i32 = 0x202;
+/// The selectors of 64-bit code and of data.
+const CS: i32 = 0x33;
+const SS: i32 = 0x2b;
+
+/// The machine code of one site.
+#[derive(Debug, Clone)]
+pub(super) struct Trampoline {
+    /// What is written at its address. The first 8 bytes are the program's address.
+    pub(super) bytes: Vec<u8>,
+    /// Where the jump leads.
+    pub(super) entry: u64,
+    /// Where the probe's own code begins and ends: the rest is the function's, moved.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the walk in the tests"))]
+    pub(super) own: std::ops::Range<u64>,
+    /// From the address of each replaced instruction to where it was moved.
+    pub(super) moved: Vec<(u64, u64)>,
+}
+
+/// What a trampoline refers to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Context {
+    /// The memory of the process.
+    pub(super) layout: Layout,
+    /// Which slot counts its hits.
+    pub(super) slot: u64,
+    /// The program's address.
+    pub(super) program: u64,
+}
+
+impl Trampoline {
+    /// Makes the code of a site, for an address.
+    pub(super) fn assemble(address: u64, site: &Site, context: Context) -> Result<Self> {
+        let wrong = |error: IcedError| Error::Code {
+            what: site.function.clone(),
+            reason: error.to_string(),
+        };
+        let mut assembly = Assembly::new(site, context).map_err(wrong)?;
+        assembly.write().map_err(wrong)?;
+        assembly.finish(address).map_err(wrong)
+    }
+}
+
+/// A trampoline while it is written.
+struct Assembly<'a> {
+    a: CodeAssembler,
+    site: &'a Site,
+    context: Context,
+    /// The register that is dead.
+    scratch: AsmRegister64,
+    /// The indices of the moved instructions, in the order of the site's.
+    moved: Vec<usize>,
+    program: CodeLabel,
+    call_return: CodeLabel,
+    probe: CodeLabel,
+    again: CodeLabel,
+    past: CodeLabel,
+    /// The function's own code goes on here.
+    function: CodeLabel,
+}
+
+fn gs(offset: u64) -> AsmMemoryOperand {
+    qword_ptr(offset).gs()
+}
+
+impl<'a> Assembly<'a> {
+    fn new(site: &'a Site, context: Context) -> Result<Self, IcedError> {
+        let mut a = CodeAssembler::new(64)?;
+        let mut label = || a.create_label();
+        let (program, call_return, probe) = (label(), label(), label());
+        let (again, past, function) = (label(), label(), label());
+        let scratch = if site.is_go { r12 } else { r11 };
+        let moved = Vec::new();
+        Ok(Assembly {
+            a,
+            site,
+            context,
+            scratch,
+            moved,
+            program,
+            call_return,
+            probe,
+            again,
+            past,
+            function,
+        })
+    }
+
+    fn write(&mut self) -> Result<(), IcedError> {
+        self.a.set_label(&mut self.program)?;
+        self.a.dq(&[self.context.program])?;
+        // The return address of a moved call.
+        self.a.set_label(&mut self.call_return)?;
+        self.a.dq(&[self.site.end()])?;
+        let instructions = self.site.instructions.clone();
+        match self.site.when {
+            When::Entry => {
+                self.write_probe()?;
+                self.write_moved(&instructions)?;
+                let goes_on = instructions.last().is_none_or(|last| {
+                    !is_call(last)
+                        && !matches!(
+                            last.flow_control(),
+                            FlowControl::Return
+                                | FlowControl::UnconditionalBranch
+                                | FlowControl::IndirectBranch
+                        )
+                });
+                if goes_on {
+                    self.a.jmp(self.site.end())?;
+                }
+            }
+            When::Return => {
+                let (ret, before) = instructions
+                    .split_last()
+                    .expect("a return's site has its RET");
+                self.write_moved(before)?;
+                self.write_probe()?;
+                self.write_moved(std::slice::from_ref(ret))?;
+            }
+        }
+        self.a.int3()
+    }
+
+    /// The instructions that the jump replaced.
+    fn write_moved(&mut self, instructions: &[Instruction]) -> Result<(), IcedError> {
+        for instruction in instructions {
+            self.moved.push(self.a.instructions().len());
+            let mut instruction = *instruction;
+            // Its own address would make it the target of branches to the original.
+            instruction.set_ip(0);
+            if is_call(&instruction) {
+                // The caller that is returned to stays the function, as unwinders need it.
+                self.a.push(qword_ptr(self.call_return))?;
+                match instruction.code() {
+                    Code::Call_rel32_64 => {
+                        self.a.jmp(instruction.near_branch_target())?;
+                        continue;
+                    }
+                    _ => instruction.set_code(Code::Jmp_rm64),
+                }
+            }
+            self.a.add_instruction(instruction)?;
+        }
+        Ok(())
+    }
+
+    fn write_probe(&mut self) -> Result<(), IcedError> {
+        let (s, level) = (self.scratch, LEVEL as i32);
+        let pushed = self.pushed();
+        let slots = self.context.layout.to_slots() + self.context.slot * SLOT;
+        let (mut claim, mut full) = (self.a.create_label(), self.a.create_label());
+        let a = &mut self.a;
+
+        a.set_label(&mut self.probe)?;
+        if pushed > 0 {
+            a.push(s)?
+        } else {
+            a.zero_bytes()?
+        }
+        // Whose area the GS base points to: a new thread has its parent's.
+        a.set_label(&mut self.again)?;
+        a.rdfsbase(s)?;
+        a.cmp(s, gs(CONTROL_OWNER))?;
+        a.jne(claim)?;
+        a.mov(s, gs(CONTROL_FRAME))?;
+        a.cmp(s, gs(CONTROL_LIMIT))?;
+        a.je(full)?;
+        // From here on the frame is taken: nothing was written to it before.
+        a.sub(s, level)?;
+        a.mov(gs(CONTROL_FRAME), s)?;
+        a.inc(gs(slots))?;
+
+        a.mov(qword_ptr(s + (level + FRAME_STACK)), rsp)?;
+        let registers = [
+            (regs::R15, r15),
+            (regs::R14, r14),
+            (regs::R13, r13),
+            (regs::R12, r12),
+            (regs::RBP, rbp),
+            (regs::RBX, rbx),
+            (regs::R11, r11),
+            (regs::R10, r10),
+            (regs::R9, r9),
+            (regs::R8, r8),
+            (regs::RAX, rax),
+            (regs::RCX, rcx),
+            (regs::RDX, rdx),
+            (regs::RSI, rsi),
+            (regs::RDI, rdi),
+        ];
+        for (offset, register) in registers.into_iter().filter(|&(_, register)| register != s) {
+            a.mov(qword_ptr(s + (level + offset)), register)?;
+        }
+        if pushed > 0 {
+            a.mov(rax, qword_ptr(rsp))?;
+            a.mov(qword_ptr(s + (level + regs::R11)), rax)?;
+        }
+        match self.site.when {
+            When::Entry => {
+                a.lea(rax, qword_ptr(rsp + pushed))?;
+                a.mov(qword_ptr(s + (level + regs::RSP)), rax)?;
+                a.mov(rax, self.site.address)?;
+            }
+            // As the kernel has it: the caller's address, and the stack without it.
+            When::Return => {
+                a.lea(rax, qword_ptr(rsp + (pushed + 8)))?;
+                a.mov(qword_ptr(s + (level + regs::RSP)), rax)?;
+                a.mov(rax, qword_ptr(rsp + pushed))?;
+            }
+        }
+        a.mov(qword_ptr(s + (level + regs::RIP)), rax)?;
+        a.lea(rsp, qword_ptr(s + level))?;
+        a.mov(rdi, rsp)?;
+        a.call(qword_ptr(self.program))?;
+
+        // The program has preserved what a C function preserves, the stack pointer too.
+        for (offset, register) in [
+            (regs::RAX, rax),
+            (regs::RCX, rcx),
+            (regs::RDX, rdx),
+            (regs::RSI, rsi),
+            (regs::RDI, rdi),
+            (regs::R8, r8),
+            (regs::R9, r9),
+            (regs::R10, r10),
+            (regs::R11, r11),
+        ] {
+            if register != s {
+                a.mov(register, qword_ptr(rsp + offset))?;
+            }
+        }
+        a.mov(s, rsp)?;
+        a.mov(rsp, qword_ptr(s + FRAME_STACK))?;
+        a.mov(gs(CONTROL_FRAME), s)?;
+        a.jmp(self.past)?;
+
+        a.set_label(&mut full)?;
+        a.inc(gs(slots + 8))?;
+        a.jmp(self.past)?;
+
+        a.set_label(&mut claim)?;
+        self.write_claim()?;
+        self.a.set_label(&mut self.past)?;
+        if pushed > 0 {
+            self.a.pop(s)?
+        } else {
+            self.a.zero_bytes()?
+        }
+        self.a.set_label(&mut self.function)?;
+        self.a.zero_bytes()
+    }
+
+    /// How many bytes of the thread's own stack are used.
+    fn pushed(&self) -> i32 {
+        if self.site.is_go { 0 } else { 8 }
+    }
+
+    /// Takes an area for a thread that has none, and starts again.
+    fn write_claim(&mut self) -> Result<(), IcedError> {
+        let (s, layout) = (self.scratch, self.context.layout);
+        let a = &mut self.a;
+        let mut label = || a.create_label();
+        let (mut locked, mut pause, mut missed) = (label(), label(), label());
+        let (mut find, mut found, mut free, mut unlock, mut none) =
+            (label(), label(), label(), label(), label());
+
+        a.mov(s, layout.base)?;
+        a.cmp(dword_ptr(s + STATE_ON), 0)?;
+        a.je(self.past)?;
+        // A handler that interrupted who holds the lock would wait in vain: two tries.
+        a.lock().bts(dword_ptr(s + STATE_LOCK), 0)?;
+        a.jae(locked)?;
+        a.mov(s, i64::from(PAUSES))?;
+        a.set_label(&mut pause)?;
+        a.pause()?;
+        a.dec(s)?;
+        a.jne(pause)?;
+        a.mov(s, layout.base)?;
+        a.lock().bts(dword_ptr(s + STATE_LOCK), 0)?;
+        a.jb(missed)?;
+
+        a.set_label(&mut locked)?;
+        for (offset, register) in [(0, rax), (8, rcx), (16, rdx)] {
+            a.mov(qword_ptr(s + (STATE_SPILL + offset)), register)?;
+        }
+        a.rdfsbase(rax)?;
+        // An area that is its own already: a thread that ended had its thread-local storage before.
+        a.mov(ecx, 1)?;
+        a.set_label(&mut find)?;
+        a.cmp(qword_ptr(s + rcx * 8 + STATE_OWNERS), rax)?;
+        a.je(found)?;
+        a.inc(ecx)?;
+        a.cmp(ecx, layout.areas as i32)?;
+        a.jb(find)?;
+        a.mov(ecx, 1)?;
+        a.set_label(&mut free)?;
+        a.cmp(qword_ptr(s + rcx * 8 + STATE_OWNERS), 0)?;
+        a.je(found)?;
+        a.inc(ecx)?;
+        a.cmp(ecx, layout.areas as i32)?;
+        a.jb(free)?;
+        a.jmp(none)?;
+
+        a.set_label(&mut found)?;
+        a.mov(qword_ptr(s + rcx * 8 + STATE_OWNERS), rax)?;
+        a.imul_3(rdx, rcx, AREA as i32)?;
+        a.mov(rcx, layout.control(0))?;
+        a.add(rdx, rcx)?;
+        for level in 0..=LEVELS {
+            let frame = (FIRST_FRAME as i64 - CONTROL as i64 - (level * LEVEL) as i64) as i32;
+            if level < LEVELS {
+                a.mov(qword_ptr(rdx + (frame + regs::ORIG_RAX)), -1)?;
+                a.mov(qword_ptr(rdx + (frame + regs::CS)), CS)?;
+                a.mov(qword_ptr(rdx + (frame + regs::RFLAGS)), RFLAGS)?;
+                a.mov(qword_ptr(rdx + (frame + regs::SS)), SS)?;
+            }
+            if level == 0 || level == LEVELS {
+                let field = if level == 0 {
+                    CONTROL_FRAME
+                } else {
+                    CONTROL_LIMIT
+                };
+                a.lea(rcx, qword_ptr(rdx + frame))?;
+                a.mov(qword_ptr(rdx + field as i32), rcx)?;
+            }
+        }
+        a.wrgsbase(rdx)?;
+        // Last: from here on the thread's handlers find the area ready.
+        a.mov(qword_ptr(rdx + CONTROL_OWNER as i32), rax)?;
+        a.set_label(&mut unlock)?;
+        for (offset, register) in [(0, rax), (8, rcx), (16, rdx)] {
+            a.mov(register, qword_ptr(s + (STATE_SPILL + offset)))?;
+        }
+        a.mov(dword_ptr(s + STATE_LOCK), 0)?;
+        a.jmp(self.again)?;
+
+        a.set_label(&mut none)?;
+        for (offset, register) in [(0, rax), (8, rcx), (16, rdx)] {
+            a.mov(register, qword_ptr(s + (STATE_SPILL + offset)))?;
+        }
+        a.mov(dword_ptr(s + STATE_LOCK), 0)?;
+        a.set_label(&mut missed)?;
+        a.mov(s, layout.slots(0) + self.context.slot * SLOT + 8)?;
+        a.lock().inc(qword_ptr(s))
+    }
+
+    fn finish(mut self, address: u64) -> Result<Trampoline, IcedError> {
+        let options = BlockEncoderOptions::RETURN_NEW_INSTRUCTION_OFFSETS;
+        let code = self.a.assemble_options(address, options)?;
+        let offsets = &code.inner.new_instruction_offsets;
+        let (probe, past) = (code.label_ip(&self.probe)?, code.label_ip(&self.function)?);
+        let mut moved: Vec<(u64, u64)> = self
+            .site
+            .instructions
+            .iter()
+            .zip(&self.moved)
+            .map(|(instruction, &index)| (instruction.ip(), address + u64::from(offsets[index])))
+            .collect();
+        // Before the first moved instruction of an entry, and before a RET, the probe still has to run.
+        if self.site.when == When::Return {
+            moved.last_mut().expect("a return's site has its RET").1 = probe;
+        }
+        let entry = match self.site.when {
+            When::Entry => probe,
+            When::Return => moved[0].1,
+        };
+        Ok(Trampoline {
+            bytes: code.inner.code_buffer,
+            entry,
+            own: probe..past,
+            moved,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

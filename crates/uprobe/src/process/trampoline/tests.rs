@@ -1,0 +1,175 @@
+//! A walk over the machine code with a decoder.
+
+use super::*;
+use crate::process::image::Function;
+use iced_x86::{Decoder, DecoderOptions, InstructionInfoFactory, OpAccess, OpKind, Register};
+
+const ADDRESS: u64 = 0x7000_0000;
+const LAYOUT: Layout = Layout {
+    base: 0x7f12_3456_0000,
+    areas: 100,
+};
+
+fn trampolines() -> Vec<(Site, Trampoline)> {
+    let mut all = Vec::new();
+    for is_go in [false, true] {
+        // push rbp; mov rbp, rsp; xor eax, eax; add rsp, 24; ret
+        let code = vec![
+            0x55, 0x48, 0x89, 0xe5, 0x31, 0xc0, 0x48, 0x83, 0xc4, 0x18, 0xc3,
+        ];
+        let (name, padding) = ("f".to_owned(), Vec::new());
+        let function = Function {
+            name,
+            address: 0x7100_0000,
+            code,
+            padding,
+            is_go,
+        };
+        let sites = [
+            Site::entry(&function).unwrap(),
+            Site::returns(&function).unwrap().sites.remove(0),
+        ];
+        for site in sites {
+            let context = Context {
+                layout: LAYOUT,
+                slot: 7,
+                program: 0x7000_8000,
+            };
+            let trampoline = Trampoline::assemble(ADDRESS, &site, context).unwrap();
+            all.push((site, trampoline));
+        }
+    }
+    all
+}
+
+fn decode(trampoline: &Trampoline) -> Vec<Instruction> {
+    // Two numbers come first.
+    let mut decoder = Decoder::with_ip(
+        64,
+        &trampoline.bytes[16..],
+        ADDRESS + 16,
+        DecoderOptions::NONE,
+    );
+    decoder.iter().collect()
+}
+
+#[test]
+fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
+    let mut factory = InstructionInfoFactory::new();
+    for (site, trampoline) in trampolines() {
+        let own = decode(&trampoline)
+            .into_iter()
+            .filter(|one| trampoline.own.contains(&one.ip()));
+        let mut on_own_stack = false;
+        let mut calls = 0;
+        for instruction in own {
+            assert!(!instruction.is_invalid(), "{instruction:?}");
+            let info = factory.info(&instruction);
+            for used in info.used_registers() {
+                let register = used.register();
+                assert!(
+                    !register.is_vector_register() && !register.is_st() && !register.is_mm(),
+                    "{instruction:?}"
+                );
+            }
+            // From the switch of stacks to the switch back, the stack pointer is ours.
+            if instruction.op0_register() == Register::RSP {
+                on_own_stack = instruction.code() == Code::Lea_r64_m;
+            }
+            let writes = [
+                OpAccess::Write,
+                OpAccess::ReadWrite,
+                OpAccess::CondWrite,
+                OpAccess::ReadCondWrite,
+            ];
+            for used in info
+                .used_memory()
+                .iter()
+                .filter(|used| writes.contains(&used.access()))
+            {
+                // The one exception.
+                let saves = !site.is_go
+                    && instruction.code() == Code::Push_r64
+                    && instruction.op0_register() == Register::R11;
+                assert!(
+                    used.base() != Register::RSP || on_own_stack || saves,
+                    "{instruction:?}"
+                );
+                assert!(used.base() != Register::RBP, "{instruction:?}");
+                let scratch = if site.is_go {
+                    Register::R12
+                } else {
+                    Register::R11
+                };
+                let known = [scratch, Register::RDX, Register::RSP].contains(&used.base());
+                assert!(known || used.segment() == Register::GS, "{instruction:?}");
+            }
+            calls += usize::from(is_call(&instruction));
+        }
+        assert!(!on_own_stack);
+        assert_eq!(calls, 1);
+    }
+}
+
+#[test]
+fn an_entry_is_probed_before_its_moved_code_and_a_return_after_it() {
+    for (site, trampoline) in trampolines() {
+        let code = decode(&trampoline);
+        let at = |address| {
+            code.iter()
+                .find(|one| one.ip() == address)
+                .copied()
+                .unwrap()
+        };
+        let first = if site.is_go {
+            Code::Rdfsbase_r64
+        } else {
+            Code::Push_r64
+        };
+        assert_eq!(at(trampoline.own.start).code(), first);
+        match site.when {
+            When::Entry => {
+                assert_eq!(trampoline.entry, trampoline.own.start);
+                assert_eq!(at(trampoline.own.end).code(), Code::Push_r64);
+                assert_eq!(trampoline.moved[0], (site.address, trampoline.own.end));
+                assert!(code.iter().any(|one| one.op0_kind() == OpKind::NearBranch64
+                    && one.near_branch_target() == site.end()));
+            }
+            When::Return => {
+                assert_eq!(at(trampoline.entry).code(), Code::Add_rm64_imm8);
+                assert_eq!(at(trampoline.own.end).code(), Code::Retnq);
+                assert_eq!(trampoline.moved.last().unwrap().1, trampoline.own.start);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_moved_call_returns_to_the_function() {
+    // sub rsp, 8; call to +0x20; ret
+    let code = vec![0x48, 0x83, 0xec, 0x08, 0xe8, 0x17, 0, 0, 0, 0xc3];
+    let (name, padding) = ("f".to_owned(), vec![0x90; 8]);
+    let function = Function {
+        name,
+        address: 0x7100_0000,
+        code,
+        padding,
+        is_go: false,
+    };
+    let site = Site::entry(&function).unwrap();
+    let context = Context {
+        layout: LAYOUT,
+        slot: 0,
+        program: 0,
+    };
+    let trampoline = Trampoline::assemble(ADDRESS, &site, context).unwrap();
+    assert_eq!(trampoline.bytes[8..16], 0x7100_0009_u64.to_le_bytes());
+    let code = decode(&trampoline);
+    let moved: Vec<_> = code
+        .iter()
+        .filter(|one| one.ip() >= trampoline.own.end)
+        .collect();
+    assert_eq!(moved[1].code(), Code::Push_rm64);
+    assert_eq!(moved[1].memory_displacement64(), ADDRESS + 8);
+    assert_eq!(moved[2].near_branch_target(), 0x7100_0020);
+}

@@ -1,0 +1,280 @@
+//! Probes that come and go in running programs: every call is counted, none gives a wrong result, and the bytes are
+//! restored.
+
+mod common;
+
+use bpfcost_uprobe::process::{
+    Counts, Error, Function, Hits, Image, Memory, Probe, Program, Runtime, Stopped,
+};
+use common::{Binary, Target, program, wait_until};
+
+const COUNTS: usize = 0;
+const HANDLED: usize = 1;
+const SEEN: usize = 2;
+/// How many threads busy.c counts apart, and the distance of their numbers.
+const LINES: usize = 256;
+const LINE: usize = 64;
+
+fn function(process: &Target, name: &str) -> Function {
+    Image::of_program(process.pid())
+        .unwrap()
+        .function(name)
+        .unwrap()
+}
+
+fn both(function: &Function, program: Program) -> Probe<'_> {
+    Probe {
+        function,
+        entry: Some(program),
+        returns: Some(program),
+    }
+}
+
+fn sum(counts: Counts) -> u64 {
+    counts.hits + counts.missed
+}
+
+/// All calls of the process so far.
+fn calls(process: &Target, memory: &Memory) -> u64 {
+    let read = |index: usize| {
+        memory
+            .read_vec(process.address(index), LINES * LINE)
+            .unwrap()
+    };
+    let numbers = [read(COUNTS), read(HANDLED)].concat();
+    numbers
+        .chunks_exact(LINE)
+        .map(|line| u64::from_le_bytes(line[..8].try_into().unwrap()))
+        .sum()
+}
+
+/// Probes all calls of a process, from the first to the last. Returns the calls.
+fn probe_all(binary: &Binary, threads: &str, mode: &str) -> (u64, Hits) {
+    let mut process = binary.start(&[threads, &format!("w{mode}"), "30000"]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let (work, scaled) = (function(&process, "work"), function(&process, "scaled"));
+    let seen = process.address(SEEN);
+    let entry = program::check_entry(&mut runtime, seen, work.address);
+    let returns = program::check_return(&mut runtime, seen + 8);
+    let wild = program::wild(&mut runtime);
+    let at_work = runtime
+        .attach(&Probe {
+            function: &work,
+            entry: Some(entry),
+            returns: Some(returns),
+        })
+        .unwrap();
+    let at_scaled = runtime.attach(&both(&scaled, wild)).unwrap();
+    process.send("go");
+    process.ready();
+    let memory = Memory::open(process.pid()).unwrap();
+    let (calls, wrong) = process.stop();
+    assert_eq!(wrong, 0, "{mode}");
+    let hits = runtime.detach(at_work).unwrap();
+    let others = runtime.detach(at_scaled).unwrap();
+    for one in [hits.entry, hits.returns, others.entry, others.returns] {
+        assert_eq!(sum(one), calls, "{mode}: {hits:?}, {others:?}");
+    }
+    assert_eq!(
+        memory.read_vec(seen, 16).unwrap(),
+        [0; 16],
+        "{mode}: registers that are not the call's"
+    );
+    work.check(&memory).unwrap();
+    scaled.check(&memory).unwrap();
+    (calls, hits)
+}
+
+#[test]
+fn every_call_is_counted_whatever_the_program_is_built_as() {
+    let all: [&[&str]; 6] = [
+        &[],
+        &["-static"],
+        &["-no-pie", "-O3", "-march=native"],
+        &["-O0"],
+        &["-fcf-protection=full"],
+        &["-fpatchable-function-entry=5"],
+    ];
+    for flags in all {
+        let (calls, hits) = probe_all(&Binary::compile("busy.c", flags), "8", "");
+        assert!(hits.entry.hits > calls / 2, "{flags:?}: {hits:?}");
+    }
+}
+
+#[test]
+fn every_call_is_counted_whatever_the_threads_do() {
+    let binary = Binary::compile("busy.c", &[]);
+    for mode in ["c", "t", "ts", "f", "ctf"] {
+        let (calls, hits) = probe_all(&binary, "8", mode);
+        assert!(hits.entry.hits > calls / 2, "{mode}: {hits:?}");
+    }
+    probe_all(&binary, "64", "");
+}
+
+/// Attaches and detaches so many times while the process works.
+fn cycle(binary: &Binary, threads: u64, mode: &str, cycles: usize) {
+    let mut process = binary.start(&[&threads.to_string(), mode]);
+    let pid = process.pid();
+    let mut runtime = Runtime::open(pid).unwrap();
+    let memory = Memory::open(pid).unwrap();
+    let work = function(&process, "work");
+    let wild = program::wild(&mut runtime);
+    let (mut all, mut entries, mut returns) = (0, 0, 0);
+    let mut cycle = 0;
+    while cycle < cycles {
+        let prepared = runtime.prepare(&both(&work, wild)).unwrap();
+        let stopped = Stopped::all(pid).unwrap();
+        let before = calls(&process, &memory);
+        let attachment = match runtime.attach_in(&stopped, &prepared) {
+            Err(Error::SavedAddress { .. }) => continue,
+            other => other.unwrap(),
+        };
+        drop(stopped);
+        // Until each of the threads could have been there.
+        wait_until(|| calls(&process, &memory) >= before + 20 * threads);
+        let stopped = Stopped::all(pid).unwrap();
+        let after = calls(&process, &memory);
+        let hits = runtime.detach_in(&stopped, attachment).unwrap();
+        work.check(&memory).unwrap();
+        drop(stopped);
+        for count in [hits.entry, hits.returns] {
+            // In flight: in the function, or between it and the count, at both ends. With handlers, two of each.
+            let (least, most) = (after - before, after - before);
+            let range = least.saturating_sub(2 * threads)..=most + 2 * threads;
+            assert!(
+                range.contains(&sum(count)),
+                "cycle {cycle}: {count:?} of {range:?}"
+            );
+        }
+        all += after - before;
+        entries += sum(hits.entry);
+        returns += sum(hits.returns);
+        cycle += 1;
+    }
+    let (_, wrong) = process.stop();
+    assert_eq!(wrong, 0);
+    println!(
+        "{threads} threads, {cycles} cycles: {all} calls, {entries} entries and {returns} returns counted"
+    );
+}
+
+#[test]
+fn probes_come_and_go_under_load() {
+    let binary = Binary::compile("busy.c", &[]);
+    cycle(&binary, 8, "", 100);
+    cycle(&binary, 8, "ct", 50);
+    cycle(&binary, 64, "", 10);
+    // A prologue of several short instructions, in which threads can be.
+    cycle(&Binary::compile("busy.c", &["-O0"]), 8, "t", 50);
+}
+
+#[test]
+fn a_program_that_dies_or_is_replaced_has_nothing_to_restore() {
+    let binary = Binary::compile("busy.c", &[]);
+    let mut process = binary.start(&["2", "x"]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let work = function(&process, "work");
+    let empty = program::empty(&mut runtime);
+    let attachment = runtime.attach(&both(&work, empty)).unwrap();
+    let (calls, wrong) = process.stop();
+    assert_eq!(wrong, 0);
+    process.send("exec");
+    process.ready();
+    assert!(sum(runtime.hits(&attachment).entry) <= calls);
+    runtime.detach(attachment).unwrap();
+    assert_eq!(process.stop(), (0, 0));
+
+    let mut process = binary.start(&["4"]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let work = function(&process, "work");
+    let empty = program::empty(&mut runtime);
+    let attachment = runtime.attach(&both(&work, empty)).unwrap();
+    wait_until(|| runtime.hits(&attachment).entry.hits >= 1000);
+    process.kill();
+    assert!(runtime.detach(attachment).unwrap().entry.hits >= 1000);
+}
+
+#[test]
+fn probes_of_one_function_may_come_apart_but_not_twice() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["2"]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let work = function(&process, "work");
+    let empty = program::empty(&mut runtime);
+    let entry = runtime
+        .attach(&Probe {
+            function: &work,
+            entry: Some(empty),
+            returns: None,
+        })
+        .unwrap();
+    let returns = runtime
+        .attach(&Probe {
+            function: &work,
+            entry: None,
+            returns: Some(empty),
+        })
+        .unwrap();
+    let error = runtime.attach(&both(&work, empty)).unwrap_err();
+    assert!(
+        error.to_string().contains("this program probes it already"),
+        "{error}"
+    );
+    wait_until(|| {
+        runtime.hits(&entry).entry.hits >= 1000 && runtime.hits(&returns).returns.hits >= 1000
+    });
+    runtime.detach(entry).unwrap();
+    runtime.detach(returns).unwrap();
+    work.check(&Memory::open(process.pid()).unwrap()).unwrap();
+    assert_eq!(process.stop().1, 0);
+}
+
+#[test]
+fn tools_may_follow_each_other_and_work_at_once() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["8", "ct"]);
+    let (work, scaled) = (function(&process, "work"), function(&process, "scaled"));
+    for _ in 0..3 {
+        let mut first = Runtime::open(process.pid()).unwrap();
+        let wild = program::wild(&mut first);
+        let at_work = first.attach(&both(&work, wild)).unwrap();
+        let mut second = Runtime::open(process.pid()).unwrap();
+        let empty = program::empty(&mut second);
+        let error = second.attach(&both(&work, empty)).unwrap_err();
+        assert!(matches!(error, Error::Changed { .. }), "{error}");
+        let at_scaled = second.attach(&both(&scaled, empty)).unwrap();
+        wait_until(|| {
+            first.hits(&at_work).returns.hits > 1000 && second.hits(&at_scaled).returns.hits > 1000
+        });
+        first.detach(at_work).unwrap();
+        second.detach(at_scaled).unwrap();
+    }
+    assert_eq!(process.stop().1, 0);
+}
+
+#[test]
+fn a_seccomp_filter_is_suspended_or_the_program_refused() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["2", "p"]);
+    match Runtime::open(process.pid()) {
+        Ok(mut runtime) => {
+            let work = function(&process, "work");
+            let empty = program::empty(&mut runtime);
+            let attachment = runtime.attach(&both(&work, empty)).unwrap();
+            wait_until(|| runtime.hits(&attachment).returns.hits > 1000);
+            runtime.detach(attachment).unwrap();
+        }
+        // A kernel without CONFIG_CHECKPOINT_RESTORE.
+        Err(error) => assert!(matches!(error, Error::Seccomp { .. }), "{error}"),
+    }
+    assert_eq!(process.stop().1, 0);
+}
+
+#[test]
+fn a_program_with_a_gs_base_of_its_own_is_refused() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["1", "g"]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let work = function(&process, "work");
+    let empty = program::empty(&mut runtime);
+    let error = runtime.attach(&both(&work, empty)).unwrap_err();
+    assert!(matches!(error, Error::GsTaken { .. }), "{error}");
+    work.check(&Memory::open(process.pid()).unwrap()).unwrap();
+    assert_eq!(process.stop().1, 0);
+}

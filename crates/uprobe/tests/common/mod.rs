@@ -1,0 +1,164 @@
+//! Programs that tests compile, start and probe.
+
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
+#[path = "../../../bpf/tests/require/mod.rs"]
+pub(crate) mod require;
+
+pub(crate) mod program;
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+};
+
+/// Waits for what another process will do. To yield instead of sleeping would have that process's threads take all of
+/// the CPUs for long.
+pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
+    while !done() {
+        std::thread::sleep(std::time::Duration::from_micros(200));
+    }
+}
+
+/// A compiled C program in a folder of its own.
+pub(crate) struct Binary {
+    folder: tempfile::TempDir,
+}
+
+impl Binary {
+    /// Compiles `tests/targets/NAME`.
+    pub(crate) fn compile(name: &str, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/targets")
+            .join(name);
+        let output = Command::new("gcc")
+            .args(["-O2", "-g0", "-pthread", "-o"])
+            .arg(folder.path().join("target"))
+            .arg(source)
+            .args(flags)
+            .output()
+            .expect("gcc runs");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Binary { folder }
+    }
+
+    /// Compiles `tests/targets/NAME` by another compiler, which takes the output after `-o`.
+    pub(crate) fn compile_by(compiler: &str, arguments: &[&str], name: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/targets")
+            .join(name);
+        let output = Command::new(compiler)
+            .args(arguments)
+            .arg("-o")
+            .arg(folder.path().join("target"))
+            .arg(source)
+            .env("CGO_ENABLED", "0")
+            .output()
+            .unwrap_or_else(|error| panic!("{compiler}: {error}"));
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Binary { folder }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("target")
+    }
+
+    /// Starts it, up to its "ready".
+    pub(crate) fn start(&self, arguments: &[&str]) -> Target {
+        let mut child = Command::new(self.path())
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let (input, output) = (
+            child.stdin.take().unwrap(),
+            BufReader::new(child.stdout.take().unwrap()),
+        );
+        let mut target = Target {
+            child,
+            input,
+            output,
+            addresses: Vec::new(),
+        };
+        target.ready();
+        target
+    }
+}
+
+/// A running program. Killed with its end.
+pub(crate) struct Target {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+    addresses: Vec<u64>,
+}
+
+impl Target {
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// The next line that it prints.
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// Waits for its "ready", and the addresses that it prints.
+    pub(crate) fn ready(&mut self) {
+        let line = self.line();
+        let mut words = line.split(' ');
+        assert_eq!(words.next(), Some("ready"), "{line}");
+        self.addresses = words
+            .map(|word| u64::from_str_radix(word.trim_start_matches("0x"), 16).unwrap())
+            .collect();
+    }
+
+    /// The address that it printed as `counts`, `handled` or `seen`.
+    pub(crate) fn address(&self, index: usize) -> u64 {
+        self.addresses[index]
+    }
+
+    /// Sends it a line.
+    pub(crate) fn send(&mut self, line: &str) {
+        writeln!(self.input, "{line}").unwrap();
+    }
+
+    /// Ends its calls. Returns how many there were, and how many returned something wrong.
+    pub(crate) fn stop(&mut self) -> (u64, u64) {
+        self.send("stop");
+        let line = self.line();
+        let (calls, wrong) = line
+            .split_once(' ')
+            .unwrap_or_else(|| panic!("it died: {line:?}"));
+        (calls.parse().unwrap(), wrong.parse().unwrap())
+    }
+
+    pub(crate) fn is_running(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
+    pub(crate) fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

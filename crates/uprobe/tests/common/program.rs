@@ -1,0 +1,89 @@
+//! Programs of a few instructions, which run in probes.
+
+use bpfcost_uprobe::process::{Program, Runtime};
+use iced_x86::code_asm::{CodeAssembler, qword_ptr, registers::*};
+
+/// Offsets in `struct pt_regs`.
+pub(crate) const RSP: i32 = 152;
+pub(crate) const RIP: i32 = 128;
+
+fn load(runtime: &mut Runtime, write: impl FnOnce(&mut CodeAssembler)) -> Program {
+    let mut a = CodeAssembler::new(64).unwrap();
+    write(&mut a);
+    runtime
+        .load(512, |address| a.assemble(address).unwrap())
+        .unwrap()
+}
+
+/// Returns 0.
+pub(crate) fn empty(runtime: &mut Runtime) -> Program {
+    load(runtime, |a| {
+        a.xor(eax, eax).unwrap();
+        a.ret().unwrap();
+    })
+}
+
+/// Changes all that a C function may change, and 4 KiB of stack.
+pub(crate) fn wild(runtime: &mut Runtime) -> Program {
+    load(runtime, |a| {
+        a.mov(eax, -1).unwrap();
+        let mut more = a.create_label();
+        a.mov(ecx, 512).unwrap();
+        a.set_label(&mut more).unwrap();
+        a.push(rax).unwrap();
+        a.dec(ecx).unwrap();
+        a.jne(more).unwrap();
+        a.add(rsp, 4096).unwrap();
+        for register in [rcx, rdx, rsi, rdi, r8, r9, r10, r11] {
+            a.mov(register, 0x5a5a_5a5a_5a5a_5a5a_u64).unwrap();
+        }
+        a.stc().unwrap();
+        a.ret().unwrap();
+    })
+}
+
+/// Adds 1 to the number at `wrong` where the registers in `struct pt_regs` aren't those of a call of `work` of
+/// busy.c: what the second, the fourth and the sixth argument are, and where it is.
+pub(crate) fn check_entry(runtime: &mut Runtime, wrong: u64, address: u64) -> Program {
+    load(runtime, |a| {
+        let mut bad = a.create_label();
+        for (offset, value) in [
+            (104, 1),
+            (88, 3),
+            (64, 6),
+            (120, -1),
+            (136, 0x33),
+            (160, 0x2b),
+        ] {
+            a.cmp(qword_ptr(rdi + offset), value).unwrap();
+            a.jne(bad).unwrap();
+        }
+        a.mov(rax, address).unwrap();
+        a.cmp(qword_ptr(rdi + RIP), rax).unwrap();
+        a.jne(bad).unwrap();
+        a.xor(eax, eax).unwrap();
+        a.ret().unwrap();
+        a.set_label(&mut bad).unwrap();
+        a.mov(rax, wrong).unwrap();
+        a.lock().inc(qword_ptr(rax)).unwrap();
+        a.ret().unwrap();
+    })
+}
+
+/// Adds 1 to the number at `wrong` where the instruction pointer isn't the return address that was below the stack
+/// pointer.
+pub(crate) fn check_return(runtime: &mut Runtime, wrong: u64) -> Program {
+    load(runtime, |a| {
+        let mut bad = a.create_label();
+        a.mov(rax, qword_ptr(rdi + RSP)).unwrap();
+        a.mov(rax, qword_ptr(rax - 8)).unwrap();
+        a.cmp(qword_ptr(rdi + RIP), rax).unwrap();
+        a.jne(bad).unwrap();
+        a.xor(eax, eax).unwrap();
+        a.ret().unwrap();
+        a.set_label(&mut bad).unwrap();
+        a.mov(rax, wrong).unwrap();
+        a.lock().inc(qword_ptr(rax)).unwrap();
+        a.ret().unwrap();
+    })
+}

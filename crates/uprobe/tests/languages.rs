@@ -1,0 +1,62 @@
+//! Probes in programs that no C compiler made.
+
+mod common;
+
+use bpfcost_uprobe::process::{Counts, Image, Memory, Probe, Runtime};
+use common::{Binary, program};
+use std::process::Command;
+
+/// Probes all calls of a function of a program, at entry and, if asked to, at return.
+fn probe_all(binary: &Binary, name: &str, returns: bool) {
+    let mut process = binary.start(&[]);
+    let function = Image::of_program(process.pid())
+        .unwrap()
+        .function(name)
+        .unwrap();
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let wild = program::wild(&mut runtime);
+    let probe = Probe {
+        function: &function,
+        entry: Some(wild),
+        returns: returns.then_some(wild),
+    };
+    let attachment = runtime.attach(&probe).unwrap();
+    process.send("go");
+    assert_eq!(process.line(), "done");
+    let (calls, wrong) = process.stop();
+    let hits = runtime.detach(attachment).unwrap();
+    assert_eq!(wrong, 0);
+    assert!(calls >= 100_000, "{calls}");
+    // Go's entry is called again after each growth of the stack.
+    let all = |counts: Counts| counts.hits + counts.missed;
+    assert!(
+        (calls..calls + calls / 10).contains(&all(hits.entry)),
+        "{hits:?} of {calls}"
+    );
+    if returns {
+        assert_eq!(all(hits.returns), calls, "{hits:?}");
+    }
+    assert!(hits.entry.hits > calls / 2, "{hits:?}");
+    function
+        .check(&Memory::open(process.pid()).unwrap())
+        .unwrap();
+}
+
+#[test]
+fn go_with_growing_stacks_and_garbage_collection() {
+    if Command::new("go").arg("version").output().is_err() {
+        return common::require::skip("go is not installed");
+    }
+    let binary = Binary::compile_by("go", &["build"], "busy.go");
+    probe_all(&binary, "main.work", true);
+}
+
+#[test]
+fn rust() {
+    let binary = Binary::compile_by(
+        "rustc",
+        &["-O", "--edition=2024", "-Cstrip=none"],
+        "busy.rs",
+    );
+    probe_all(&binary, "work", false);
+}
