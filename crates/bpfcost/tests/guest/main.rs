@@ -12,6 +12,7 @@ mod ends;
 mod exact;
 mod faults;
 mod features;
+mod frame_pointer;
 mod inside;
 mod iperf3;
 mod kernels;

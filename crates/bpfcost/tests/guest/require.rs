@@ -56,6 +56,24 @@ pub(crate) fn version(version: &str, suite: &str) -> bool {
     found.is_ok()
 }
 
+/// Whether there is a kernel that `bpfcost kernel build` makes. It is not built here: that takes 10 minutes and more, so
+/// its tests are of a kind of their own.
+pub(crate) fn built(kernel: &str) -> bool {
+    if self::kernel().is_none() {
+        return false;
+    }
+    let found = there(kernel);
+    if found.is_err() {
+        skip_as(
+            "built",
+            format!(
+                "there is no kernel {kernel}; build it once: bpfcost kernel build --frame-pointer"
+            ),
+        );
+    }
+    found.is_ok()
+}
+
 fn there(kernel: &str) -> Result<(), String> {
     says(&format!("run xdp-lb --on vm:{kernel} --dry-run"))
 }
