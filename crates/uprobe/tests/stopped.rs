@@ -9,18 +9,19 @@ use std::{collections::BTreeSet, process::Command};
 /// The kernel's largest process ID is smaller.
 const NO_PROCESS: i32 = 1 << 23;
 
+/// The threads of a process; but for those that have ended, and may be listed until somebody waits for them.
 fn tasks(pid: i32) -> BTreeSet<i32> {
-    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
-    entries
-        .map(|entry| {
-            entry
-                .unwrap()
-                .file_name()
-                .to_str()
-                .unwrap()
-                .parse()
-                .unwrap()
-        })
+    let folder = format!("/proc/{pid}/task");
+    let entries = std::fs::read_dir(&folder).unwrap();
+    let threads = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let lives = |thread: &String| {
+        let stat = std::fs::read_to_string(format!("{folder}/{thread}/stat")).unwrap_or_default();
+        let state = stat.rsplit_once(") ").map_or("X", |(_, state)| state);
+        !state.starts_with(['Z', 'X'])
+    };
+    threads
+        .filter(lives)
+        .map(|thread| thread.parse().unwrap())
         .collect()
 }
 
