@@ -30,8 +30,9 @@ pub struct ReadStacks {
     /// How many.
     pub records: u64,
     pub(super) last: Vec<u64>,
-    /// Whether all were like the last one, by the sum of their leaves, or of their addresses in the kernel's own text: the
-    /// helper's records also have a frame of the program, which takes the first stack of a batch elsewhere.
+    /// Whether all but the first were like the last one, by the sum of their leaves, or of their addresses in the kernel's
+    /// own text. The helper's records also have frames of the program, which takes the first stack of a batch elsewhere;
+    /// so of a stack that is cut at a depth, another part is left.
     pub alike: bool,
     /// The time of reading, or of reading and printing.
     pub time: WorkTime,
@@ -53,7 +54,7 @@ struct Reader {
     records: u64,
     /// Addresses from here on are not in the kernel's own text.
     generated: u64,
-    /// Of the leaves of all records, or of their addresses in the kernel's own text.
+    /// Of the leaves of all records but the first, or of their addresses in the kernel's own text.
     sum: u64,
     /// What the last record added to it.
     last_sum: u64,
@@ -118,7 +119,9 @@ impl Reader {
             read_addresses(record, &mut self.addresses);
             self.last_sum = self.sum_of_kernel();
         }
-        self.sum = self.sum.wrapping_add(self.last_sum);
+        if self.records > 1 {
+            self.sum = self.sum.wrapping_add(self.last_sum);
+        }
         if self.printing && record.len() == LEAF_BYTES {
             let unwinder = &self.unwinder;
             let path = self.paths.entry(self.leaf);
@@ -142,7 +145,7 @@ impl Reader {
             } else {
                 self.unwinder.addresses(self.leaf)
             },
-            alike: self.sum == self.last_sum.wrapping_mul(self.records),
+            alike: self.sum == self.last_sum.wrapping_mul(self.records.saturating_sub(1)),
             time: WorkTime::default(),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::rule::Rule;
 
-/// Bytes of text in a block of the index, as a shift; see `bpf/unwind.bpf.h`.
+/// Bytes of text in a block of the index, as a shift; see `bpf/unwind_maps.bpf.h`.
 const BLOCK_SHIFT: u32 = 8;
 
 /// Which rule holds where.

@@ -18,7 +18,7 @@ use crate::{
     skel::stack::types::{unwind_node, unwind_stack, unwind_state},
 };
 
-/// Bytes of a node; see `bpf/unwind.bpf.h`.
+/// Bytes of a node; see `bpf/unwind_maps.bpf.h`.
 const NODE_BYTES: usize = size_of::<unwind_node>();
 /// rbp's value goes with the walk.
 const BP_KEPT: i32 = i32::MIN;

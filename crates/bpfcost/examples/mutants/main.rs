@@ -48,6 +48,8 @@ const JUDGED: &[(&str, &[&str])] = &[
     ("sslsniff.bpf.c", &["nginx-ssl"]),
     ("l7.bpf.c", &["l7-go"]),
     ("unwind.bpf.h", &["stack", "stack-places"]),
+    ("unwind_rules.bpf.h", &["stack", "stack-places"]),
+    ("unwind_maps.bpf.h", &["stack", "stack-places"]),
     ("stack.bpf.c", &["stack"]),
     ("unwind_truth.bpf.c", &["stack-places"]),
     ("stack_tracer.bpf.c", &["redis, stacks"]),
