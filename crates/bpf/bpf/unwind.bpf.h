@@ -230,9 +230,8 @@ static __always_inline __u32 unwind_root(struct unwind_state *state, _Bool from_
  * The loop, once for kernels that keep frame pointers and once for others. `stack` is where addresses go; where it is NULL, the stack is counted at its leaf. Returns the leaf: bytes
  * from the first node, with the reason of the end in the upper half.
  */
-static __always_inline __u64 unwind_walk_in(_Bool keeps_frames, __u64 slot, __u64 ip, __u64 bp,
-					    _Bool from_regs, __u32 depth,
-					    struct unwind_stack *stack)
+static __always_inline __u64 unwind_walk(_Bool keeps_frames, __u64 slot, __u64 ip, __u64 bp,
+					 _Bool from_regs, __u32 depth, struct unwind_stack *stack)
 {
 	struct unwind_all_nodes *nodes = unwind_tree();
 	struct unwind_state *state = unwind_state();
@@ -328,42 +327,83 @@ next:
 	return (__u64)at.end << 32 | (__u32)((void *)node - (void *)nodes);
 }
 
-static __always_inline __u64 unwind_walk(__u64 slot, __u64 ip, __u64 bp, _Bool from_regs,
-					 __u32 depth, struct unwind_stack *stack)
+/*
+ * The loop for frame pointers is in functions of its own: within one function, both would be short of registers. Linux
+ * before 6.2 follows frame pointers by their rules. Without `ip` the stack begins at a frame.
+ */
+static __always_inline _Bool unwind_keeps_frames(void)
 {
 	struct unwind_state *state = unwind_state();
 
-	if (state && state->keeps_frames)
-		return unwind_walk_in(1, slot, ip, bp, from_regs, depth, stack);
-	return unwind_walk_in(0, slot, ip, bp, from_regs, depth, stack);
+	return unwind_loads_are_checked() && state && state->keeps_frames;
+}
+
+__noinline __u64 unwind_count_by_frames(__u64 slot, __u64 ip, __u64 bp, __u32 depth)
+{
+	if (!unwind_loads_are_checked())
+		return 0;
+	return unwind_walk(1, slot, ip, bp, ip != 0, depth, NULL);
+}
+
+__noinline __u64 unwind_frames_by_frames(__u64 slot, __u64 ip, __u64 bp, __u32 depth,
+					 struct unwind_stack *stack)
+{
+	if (!unwind_loads_are_checked() || !stack)
+		return 0;
+	return unwind_walk(1, slot, ip, bp, ip != 0, depth, stack);
+}
+
+__noinline __u64 unwind_count_by_rules(__u64 frame, __u32 depth)
+{
+	return unwind_walk(0, frame, 0, 0, 0, depth, NULL);
+}
+
+__noinline __u64 unwind_count_regs_by_rules(__u64 ip, __u64 sp, __u64 bp, __u32 depth)
+{
+	return unwind_walk(0, sp - 8, ip, bp, 1, depth, NULL);
+}
+
+__noinline __u64 unwind_frames_by_rules(__u64 frame, __u32 depth, struct unwind_stack *stack)
+{
+	return stack ? unwind_walk(0, frame, 0, 0, 0, depth, stack) : 0;
+}
+
+__noinline __u64 unwind_frames_regs_by_rules(__u64 ip, __u64 sp, __u64 bp, __u32 depth,
+					     struct unwind_stack *stack)
+{
+	return stack ? unwind_walk(0, sp - 8, ip, bp, 1, depth, stack) : 0;
 }
 
 /*
  * Counts the stack that begins above a frame (unwind_here()), at most `depth` addresses of it. Returns its leaf as
  * bytes from the first node, with the reason of the end (enum unwind_end) in the upper half.
  */
-__noinline __u64 unwind_count(__u64 frame, __u32 depth)
+static __always_inline __u64 unwind_count(__u64 frame, __u32 depth)
 {
-	return unwind_walk(frame, 0, 0, 0, depth, NULL);
+	return unwind_keeps_frames() ? unwind_count_by_frames(frame, 0, 0, depth) :
+				       unwind_count_by_rules(frame, depth);
 }
 
 /* The same of a stack that begins with registers: of a kprobe's context, for example. */
-__noinline __u64 unwind_count_regs(__u64 ip, __u64 sp, __u64 bp, __u32 depth)
+static __always_inline __u64 unwind_count_regs(__u64 ip, __u64 sp, __u64 bp, __u32 depth)
 {
-	return unwind_walk(sp - 8, ip, bp, 1, depth, NULL);
+	return unwind_keeps_frames() ? unwind_count_by_frames(sp - 8, ip, bp, depth) :
+				       unwind_count_regs_by_rules(ip, sp, bp, depth);
 }
 
 /* Writes the addresses of the stack above a frame, at most `depth`. Returns its leaf, as unwind_count() does. */
-__noinline __u64 unwind_frames(__u64 frame, __u32 depth, struct unwind_stack *stack)
+static __always_inline __u64 unwind_frames(__u64 frame, __u32 depth, struct unwind_stack *stack)
 {
-	return stack ? unwind_walk(frame, 0, 0, 0, depth, stack) : 0;
+	return unwind_keeps_frames() ? unwind_frames_by_frames(frame, 0, 0, depth, stack) :
+				       unwind_frames_by_rules(frame, depth, stack);
 }
 
 /* The same of a stack that begins with registers. */
-__noinline __u64 unwind_frames_regs(__u64 ip, __u64 sp, __u64 bp, __u32 depth,
-				    struct unwind_stack *stack)
+static __always_inline __u64 unwind_frames_regs(__u64 ip, __u64 sp, __u64 bp, __u32 depth,
+						struct unwind_stack *stack)
 {
-	return stack ? unwind_walk(sp - 8, ip, bp, 1, depth, stack) : 0;
+	return unwind_keeps_frames() ? unwind_frames_by_frames(sp - 8, ip, bp, depth, stack) :
+				       unwind_frames_regs_by_rules(ip, sp, bp, depth, stack);
 }
 
 /* For programs on the tracepoints module_load and module_free: from now on, rules may be those of other text. */

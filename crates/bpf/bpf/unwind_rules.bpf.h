@@ -25,13 +25,18 @@ struct pt_regs___unwind {
 /* Since Linux 6.2. */
 extern void *bpf_rdonly_cast(const void *obj, __u32 btf_id) __ksym __weak;
 
+static __always_inline _Bool unwind_loads_are_checked(void)
+{
+	return bpf_ksym_exists(bpf_rdonly_cast);
+}
+
 /*
  * A word of kernel memory; 0 where there is none. The cast is a move, and the load one that the kernel lets fault
  * (8 instructions with its check); a helper's call takes 70.
  */
 static __always_inline __u64 unwind_load(__u64 address)
 {
-	if (bpf_ksym_exists(bpf_rdonly_cast)) {
+	if (unwind_loads_are_checked()) {
 		__u32 type = bpf_core_type_id_kernel(struct pt_regs___unwind);
 
 		return *(__u64 *)bpf_rdonly_cast((const void *)address, type);
