@@ -222,6 +222,50 @@ fn a_reader_that_goes_away_ends_it() {
 }
 
 #[test]
+fn what_a_slow_reader_loses_is_counted() {
+    let _turn = alone();
+    if !require::host() {
+        return;
+    }
+    let (tool, load) = (Tool::new(), Load::start());
+    let run = format!(
+        "'{}' {} --live --duration 1s 2>errors | (sleep 2; cat >answer)",
+        env!("CARGO_BIN_EXE_bpfcost"),
+        load.events()
+    );
+    let accounts =
+        r"(\S+) events = (\S+) counted in the kernel \+ (\S+) reported one by one \+ (\S+) lost";
+    let accounts = Regex::new(accounts).expect("a pattern");
+    let loses = || {
+        let status = Command::new("sh")
+            .args(["-c", &run])
+            .current_dir(tool.path(""))
+            .status();
+        assert!(status.expect("sh runs").success());
+        let errors = fs::read_to_string(tool.path("errors")).expect("errors");
+        let groups = accounts.captures(&errors);
+        let groups = groups.unwrap_or_else(|| panic!("no accounts in {errors}"));
+        let number = |at: usize| {
+            groups[at]
+                .replace(',', "")
+                .parse::<u64>()
+                .expect("a number")
+        };
+        let [events, counted, reported, lost] = [1, 2, 3, 4].map(number);
+        assert_eq!(events, counted + reported + lost, "{errors}");
+        let answer = fs::read_to_string(tool.path("answer")).expect("an answer");
+        let shown = answer
+            .lines()
+            .filter(|line| line.contains("  CPU "))
+            .count();
+        assert_eq!(shown as u64, reported, "{errors}");
+        lost > 0
+    };
+    // The load may be kept from its CPU.
+    assert!((0..RUNS).any(|_| loses()), "nothing is lost");
+}
+
+#[test]
 fn the_flame_graph_opens_in_a_browser() -> anyhow::Result<()> {
     let _turn = alone();
     if !require::host() {
