@@ -24,7 +24,7 @@ use std::{
 
 use bpfcost_bpf::{
     allowed_cpus,
-    attach::AttachMethod,
+    attach::{AttachMethod, PrintkGuard},
     current_cpu,
     run::{self, SharedProgram},
     stack_counter::{StackCount, StackCounter, StackFilter, StackMode, StackTotals},
@@ -55,6 +55,7 @@ const WINDOWS: u32 = 200;
 struct Storm {
     skeleton: StackStormSkel<'static>,
     program: SharedProgram,
+    _quiet: PrintkGuard,
     /// Tests run at once in one process, whose events all of them count.
     _alone: MutexGuard<'static, ()>,
 }
@@ -67,11 +68,14 @@ impl Storm {
         let open = StackStormSkelBuilder::default()
             .open(storage)
             .expect("open");
+        let quiet = PrintkGuard::note();
         let skeleton = open.load().expect("load");
+        quiet.restore();
         let program = SharedProgram::of(&skeleton.progs.storm).expect("a program");
         Storm {
             skeleton,
             program,
+            _quiet: quiet,
             _alone: alone,
         }
     }

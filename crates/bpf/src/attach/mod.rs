@@ -28,7 +28,10 @@ pub use body::Body;
 pub use buffers::BufferCounts;
 pub use counter::{Counter, CounterBody, HitCounts};
 pub use driver::{Attachment, BatchRequest, BatchResult, Driver, Events, Trouble};
-pub use kernel::others::{attached_at, others};
+pub use kernel::{
+    others::{attached_at, others},
+    printk::PrintkGuard,
+};
 pub use maps::BodyMaps;
 pub use probe::{ProbeCounts, ProbePrograms};
 pub use types::Attach;

@@ -9,7 +9,7 @@ mod link;
 mod optimisation;
 pub(super) mod others;
 mod peek;
-mod printk;
+pub(super) mod printk;
 mod state;
 mod tracepoint;
 

@@ -15,16 +15,17 @@ const MOST_LOOKS: u32 = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// Remembers that the tracepoint was off, to switch it off again. If it was on before, it stays on.
-pub(super) struct PrintkGuard(Option<MountedFs>);
+pub struct PrintkGuard(Option<MountedFs>);
 
 impl PrintkGuard {
-    pub(super) fn note() -> Self {
+    /// To be called before a program is loaded.
+    pub fn note() -> Self {
         let tracefs = MountedFs::new("tracefs").ok();
         PrintkGuard(tracefs.filter(|tracefs| is_on(tracefs) == Some(false)))
     }
 
     /// To be called once the program is loaded.
-    pub(super) fn restore(&self) {
+    pub fn restore(&self) {
         let Some(tracefs) = &self.0 else { return };
         let mut quiet = 0;
         for _ in 0..MOST_LOOKS {
