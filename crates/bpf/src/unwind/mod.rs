@@ -26,6 +26,7 @@ mod kernel;
 mod memory;
 mod orc;
 mod rule;
+mod self_test;
 mod symbols;
 mod table;
 mod truth;

@@ -63,6 +63,7 @@ fn rules_that_are_wrong_are_found() {
     }
     let symbols = KernelSymbols::read().unwrap();
     let mut rules = RuleTable::read(&symbols).unwrap();
+    rules.self_test().unwrap();
     // `sp_offset` is the low half word of a rule: all frames of 32 bytes become larger.
     for rule in rules.rules.iter_mut().filter(|rule| **rule as u16 == 32) {
         *rule += 8;
@@ -88,6 +89,10 @@ fn text_without_rules_ends_a_walk() {
     let all = RuleTable::read(&symbols).unwrap();
     let mut none = RuleTable::new(all.base, u64::MAX);
     none.add(all.base, all.generated, []);
+    let refused = none.self_test().unwrap_err().to_string();
+    for words in ["took other stacks", "bpfcost stack --helper"] {
+        assert!(refused.contains(words), "{refused}");
+    }
     let mut truth = StackTruth::load(AttachMethod::RawTp, "net:netif_receive_skb", &none).unwrap();
     let counts = compared(&mut truth, "net:netif_receive_skb");
     assert_eq!(counts.different, counts.events, "{counts:?}");

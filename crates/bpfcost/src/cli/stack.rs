@@ -132,6 +132,9 @@ pub(super) fn run(args: &Args) -> Result<Exit> {
         .then(|| RuleTable::read(&symbols))
         .transpose()?;
     drop(symbols);
+    if let Some(rules) = &rules {
+        rules.self_test()?;
+    }
     let taken = match &rules {
         None => "by the kernel's helper",
         Some(rules) if rules.is_orc() => "by hand (ORC)",

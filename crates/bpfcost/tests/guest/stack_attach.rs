@@ -1,5 +1,5 @@
 //! `bpfcost stack` in a guest, at packets that go out by a module's device: by each way to attach the stack is the right
-//! one, and it names the right module while modules are loaded, unloaded and replaced. Who may not look is told why.
+//! one, and it names the right module while modules are loaded, unloaded and replaced. The refusals say why.
 
 use std::collections::BTreeMap;
 

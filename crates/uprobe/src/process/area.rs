@@ -166,7 +166,7 @@ impl Areas {
             layout,
             shared: map(&file, layout)?,
         };
-        // No thread's FS base is this, in nobody's area.
+        // No thread's FS base is this, in the area of no thread.
         memory.write(layout.control(0) + CONTROL_OWNER, &u64::MAX.to_le_bytes())?;
         memory.write(base + STATE_ON as u64, &1_u32.to_le_bytes())?;
         Ok(areas)

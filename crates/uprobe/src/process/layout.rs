@@ -5,7 +5,7 @@
 //! slots of an area have the same distance from it everywhere, so that one register leads to both: the GS base,
 //! which points to the area's control page.
 //!
-//! Area 0 belongs to nobody: threads start with it, and look for one of their own at their first probe. Its slots
+//! Area 0 belongs to no thread: threads start with it, and look for one of their own at their first probe. Its slots
 //! count what threads without an area missed.
 
 /// A page.
@@ -83,7 +83,7 @@ pub(super) const SLOTS: u64 = (64 << 10) / SLOT;
 pub(super) struct Layout {
     /// Its address.
     pub(super) base: u64,
-    /// How many areas it has, the one of nobody among them.
+    /// How many areas it has, the one of no thread among them.
     pub(super) areas: u64,
 }
 
@@ -146,7 +146,7 @@ mod tests {
         );
         assert_eq!(layout.index(layout.control(3)), Some(3));
         assert_eq!(layout.index(layout.control(3) + 8), None);
-        // What the last frame's successor is, nobody may use: the first page.
+        // What would follow the last frame is in the guard, which is the first page.
         const { assert!(FIRST_FRAME - LEVELS * LEVEL < GUARD) };
         // The stack pointer of a program is a multiple of 16 before the call.
         const { assert!(FIRST_FRAME.is_multiple_of(16)) };

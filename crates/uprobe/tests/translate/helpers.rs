@@ -67,7 +67,7 @@ fn vdso() -> (u64, &'static [u8]) {
         .expect("a vdso is mapped");
     let end = line.split(['-', ' ']).nth(1).expect("an end");
     let end = u64::from_str_radix(end, 16).expect("an address");
-    // SAFETY: the kernel has mapped this for the process' whole life, and nobody writes it.
+    // SAFETY: the kernel has mapped this for the process' whole life, and it is never written.
     let image = unsafe { std::slice::from_raw_parts(base as *const u8, (end - base) as usize) };
     (base, image)
 }
