@@ -24,7 +24,7 @@ use std::{
 
 use bpfcost_bpf::{
     allowed_cpus,
-    attach::{AttachMethod, PrintkGuard},
+    attach::{AttachMethod, Driver, PrintkGuard, others},
     current_cpu,
     run::{self, SharedProgram},
     stack_counter::{StackCount, StackCounter, StackFilter, StackMode, StackTotals},
@@ -68,9 +68,12 @@ impl Storm {
         let open = StackStormSkelBuilder::default()
             .open(storage)
             .expect("open");
+        let others = || others(Driver::Printk).expect("who else listens");
+        let before = others();
         let quiet = PrintkGuard::note();
         let skeleton = open.load().expect("load");
         quiet.restore();
+        assert_eq!(others(), before);
         let program = SharedProgram::of(&skeleton.progs.storm).expect("a program");
         Storm {
             skeleton,

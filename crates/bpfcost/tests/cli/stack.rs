@@ -333,6 +333,8 @@ fn whatever_ends_it_nothing_stays_attached() {
         ("--helper", "KILL", None),
     ] {
         let mut run = Running::without_record(&tool, &format!("{event} {options}"));
+        // What it holds before is the self-test's.
+        await_account(&program, true);
         let held = run.until_it_holds();
         run.signal(signal);
         let said = run.end();
