@@ -28,6 +28,9 @@
 /* No stack of the kernel is larger: 16 KiB, four times that with KASAN. */
 #define UNWIND_STACK_BYTES (1 << 16)
 
+/* The end of modules and generated code (MODULES_END). What is before a return address of 0 lies behind it. */
+#define UNWIND_TEXT_END 0xffffffffff000000ULL
+
 /* What to look for in the hash table of children before giving up. */
 #define UNWIND_PROBES 32
 

@@ -88,7 +88,7 @@ __noinline __u64 unwind_rule_at(__u64 ip)
 	if (!state)
 		return 0;
 	offset = ip - state->base;
-	if (ip < state->base || offset >> 32)
+	if (ip < state->base || ip >= UNWIND_TEXT_END || offset >> 32)
 		return 0;
 	high = state->ranges;
 	for (int i = 0; i < 11 && low + 1 < high; i++) {
