@@ -14,6 +14,7 @@
 /* 64 MB, and 8 MB for their hash table. */
 #define UNWIND_NODES (1 << 20)
 #include "unwind.bpf.h"
+#include "unwind_modules.bpf.h"
 #include "stack_counter.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -219,18 +220,4 @@ SEC("?kprobe")
 int on_kprobe(struct pt_regs *ctx)
 {
 	return take(ctx, ctx->rip, ctx->rsp, ctx->rbp, 1);
-}
-
-SEC("?raw_tp/module_load")
-int on_module_load(void *ctx)
-{
-	unwind_module_changed();
-	return 0;
-}
-
-SEC("?raw_tp/module_free")
-int on_module_free(void *ctx)
-{
-	unwind_module_changed();
-	return 0;
 }

@@ -13,6 +13,7 @@
 #include <bpf/bpf_helpers.h>
 
 #include "unwind.bpf.h"
+#include "unwind_modules.bpf.h"
 #include "stack_tracer.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
@@ -145,18 +146,4 @@ int on_kprobe(struct pt_regs *ctx)
 	};
 
 	return take(ctx, &start);
-}
-
-SEC("?raw_tp/module_load")
-int on_module_load(void *ctx)
-{
-	unwind_module_changed();
-	return 0;
-}
-
-SEC("?raw_tp/module_free")
-int on_module_free(void *ctx)
-{
-	unwind_module_changed();
-	return 0;
 }

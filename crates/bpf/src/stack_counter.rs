@@ -26,7 +26,10 @@ use crate::{
         types::{stack_counter_counts, stack_counter_event},
     },
     stats::RunStats,
-    unwind::{Generation, KernelSymbols, RuleTable, Unwinder, modules_are_changing},
+    unwind::{
+        Generation, KernelSymbols, RuleTable, Unwinder, attach_to_modules, is_of_modules,
+        modules_are_changing,
+    },
 };
 
 pub use outcome::{StackCount, StackEnd, StackReport, StackTotals};
@@ -51,12 +54,6 @@ const PATHS_KEPT: usize = 1 << 14;
 /// How often the rules are not read anew because a module is being loaded or unloaded. One that hangs there must not make
 /// all stacks stale for ever.
 const MOST_WAITS: u32 = 50;
-
-/// Tracepoints at which modules come and go.
-const MODULES: [(&str, &str); 2] = [
-    ("on_module_load", "module_load"),
-    ("on_module_free", "module_free"),
-];
 
 /// A record of the ring buffer: its head, and the addresses behind it.
 type Record = (stack_counter_event, Vec<u64>);
@@ -137,8 +134,7 @@ impl StackCounter {
                     .iter()
                     .any(|(method, _)| program(*method).is_ok_and(|one| one == name))
             };
-            let modules = |name: &str| MODULES.iter().any(|(one, _)| *one == name);
-            choose(object, |name| used(name) || modules(name));
+            choose(object, |name| used(name) || is_of_modules(name));
             for mut one in object.progs_mut() {
                 if program(*first_method).is_ok_and(|name| one.name() == name) {
                     first_method.aim(&mut one, first_event)?;
@@ -184,7 +180,7 @@ impl StackCounter {
             missed: None,
             skeleton,
         };
-        counter._modules = counter.attach_to_modules();
+        counter._modules = attach_to_modules(|name| counter.skeleton.program(name));
         let mut tools = Toolbox::default();
         for (method, event) in events {
             let name = program(*method)?;
@@ -196,15 +192,6 @@ impl StackCounter {
             }
         }
         Ok(counter)
-    }
-
-    /// Kernels without modules have no such tracepoints.
-    fn attach_to_modules(&self) -> Vec<Link> {
-        let attach = |(name, tracepoint): (&str, &str)| {
-            let program = self.skeleton.program(name).ok()?;
-            program.attach_raw_tracepoint(tracepoint).ok()
-        };
-        MODULES.into_iter().filter_map(attach).collect()
     }
 
     /// Returns reports that came; waits `patience` where none is there. Not all that are there, where they are very

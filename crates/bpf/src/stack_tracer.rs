@@ -16,14 +16,10 @@ use crate::{
     object::{OwnedSkeleton, choose},
     plain,
     skel::stack_tracer::{StackTracerSkel, StackTracerSkelBuilder, types::stack_tracer_counts},
-    unwind::{KernelSymbols, RuleTable, Unwinder, read_addresses},
+    unwind::{
+        KernelSymbols, RuleTable, Unwinder, attach_to_modules, is_of_modules, read_addresses,
+    },
 };
-
-/// Tracepoints at which modules come and go.
-const MODULES: [(&str, &str); 2] = [
-    ("on_module_load", "module_load"),
-    ("on_module_free", "module_free"),
-];
 
 /// How often, and after what time, counts are read again while a program that was detached still runs on another CPU.
 const READINGS: u32 = 200;
@@ -143,9 +139,8 @@ impl StackTracer {
                 };
             }
             let object = open.open_object_mut();
-            let modules = |name: &str| MODULES.iter().any(|(one, _)| *one == name);
             choose(object, |one| {
-                one == name || (rules.is_some() && modules(one))
+                one == name || (rules.is_some() && is_of_modules(one))
             });
             for mut one in object.progs_mut() {
                 if one.name() == name {
@@ -185,12 +180,7 @@ impl StackTracer {
             skeleton,
         };
         if tracer.unwinder.is_some() {
-            // Kernels without modules have no such tracepoints.
-            let attach = |(name, tracepoint): (&str, &str)| {
-                let program = tracer.skeleton.program(name).ok()?;
-                program.attach_raw_tracepoint(tracepoint).ok()
-            };
-            tracer._modules = MODULES.into_iter().filter_map(attach).collect();
+            tracer._modules = attach_to_modules(|name| tracer.skeleton.program(name));
         }
         Ok(tracer)
     }

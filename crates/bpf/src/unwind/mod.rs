@@ -24,6 +24,7 @@
 mod frame_pointers;
 mod kernel;
 mod memory;
+mod module_programs;
 mod orc;
 mod rule;
 mod self_test;
@@ -33,6 +34,7 @@ mod truth;
 mod unwinder;
 
 pub(crate) use kernel::modules_are_changing;
+pub(crate) use module_programs::{attach_to_modules, is_of_modules};
 pub use symbols::{KernelSymbols, SymbolRef};
 pub use table::RuleTable;
 pub use truth::{StackDifference, StackTruth, Timed, TruthCounts};

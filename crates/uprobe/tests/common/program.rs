@@ -1,7 +1,7 @@
 //! Programs of a few instructions, which run in probes.
 
 use bpfcost_uprobe::process::{Program, Runtime};
-use iced_x86::code_asm::{CodeAssembler, qword_ptr, registers::*};
+use iced_x86::code_asm::{CodeAssembler, CodeLabel, qword_ptr, registers::*};
 
 /// Offsets in `struct pt_regs`.
 pub(crate) const RSP: i32 = 152;
@@ -46,7 +46,7 @@ pub(crate) fn wild(runtime: &mut Runtime) -> Program {
 /// busy.c: what the second, the fourth and the sixth argument are, and where it is.
 pub(crate) fn check_entry(runtime: &mut Runtime, wrong: u64, address: u64) -> Program {
     load(runtime, |a| {
-        let mut bad = a.create_label();
+        let bad = a.create_label();
         for (offset, value) in [
             (104, 1),
             (88, 3),
@@ -61,12 +61,7 @@ pub(crate) fn check_entry(runtime: &mut Runtime, wrong: u64, address: u64) -> Pr
         a.mov(rax, address).unwrap();
         a.cmp(qword_ptr(rdi + RIP), rax).unwrap();
         a.jne(bad).unwrap();
-        a.xor(eax, eax).unwrap();
-        a.ret().unwrap();
-        a.set_label(&mut bad).unwrap();
-        a.mov(rax, wrong).unwrap();
-        a.lock().inc(qword_ptr(rax)).unwrap();
-        a.ret().unwrap();
+        end(a, bad, wrong);
     })
 }
 
@@ -74,16 +69,21 @@ pub(crate) fn check_entry(runtime: &mut Runtime, wrong: u64, address: u64) -> Pr
 /// pointer.
 pub(crate) fn check_return(runtime: &mut Runtime, wrong: u64) -> Program {
     load(runtime, |a| {
-        let mut bad = a.create_label();
+        let bad = a.create_label();
         a.mov(rax, qword_ptr(rdi + RSP)).unwrap();
         a.mov(rax, qword_ptr(rax - 8)).unwrap();
         a.cmp(qword_ptr(rdi + RIP), rax).unwrap();
         a.jne(bad).unwrap();
-        a.xor(eax, eax).unwrap();
-        a.ret().unwrap();
-        a.set_label(&mut bad).unwrap();
-        a.mov(rax, wrong).unwrap();
-        a.lock().inc(qword_ptr(rax)).unwrap();
-        a.ret().unwrap();
+        end(a, bad, wrong);
     })
+}
+
+/// Ends the program, which adds 1 to the number at `wrong` where it jumped to `bad`.
+fn end(a: &mut CodeAssembler, mut bad: CodeLabel, wrong: u64) {
+    a.xor(eax, eax).unwrap();
+    a.ret().unwrap();
+    a.set_label(&mut bad).unwrap();
+    a.mov(rax, wrong).unwrap();
+    a.lock().inc(qword_ptr(rax)).unwrap();
+    a.ret().unwrap();
 }
