@@ -62,7 +62,7 @@ pub struct StackBatch {
     pub read: Option<ReadStacks>,
     /// Helpers that failed, and records without room.
     pub failures: u64,
-    /// Walks that did not go as they should.
+    /// Walks of this batch that did not go as they should.
     pub losses: UnwindLosses,
 }
 
@@ -167,6 +167,7 @@ impl StackPrograms {
         };
         let taker = *taker;
         let counts_before = self.counts(taker)?;
+        let losses_before = self.unwinder.losses();
         for (variable, value) in [("depth", depth.into()), ("failures", 0), ("last", 0)] {
             self.object.set_variable(variable, value)?;
         }
@@ -222,7 +223,7 @@ impl StackPrograms {
             counted,
             read,
             failures: self.object.variable("failures")?,
-            losses: self.unwinder.losses(),
+            losses: self.unwinder.losses().since(losses_before),
             seen,
         })
     }

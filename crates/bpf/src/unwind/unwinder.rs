@@ -45,6 +45,17 @@ pub struct UnwindLosses {
     pub stale: u64,
 }
 
+impl UnwindLosses {
+    /// What was added since `before`.
+    pub fn since(self, before: Self) -> Self {
+        UnwindLosses {
+            lost: self.lost.saturating_sub(before.lost),
+            full: self.full.saturating_sub(before.full),
+            stale: self.stale.saturating_sub(before.stale),
+        }
+    }
+}
+
 /// When a stack was taken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Generation {

@@ -48,7 +48,7 @@ pub(super) fn problem(taken: &StackBatch, case: StackCase, ops: u64) -> Option<P
     failures.or(lost).or(counted).or(records).or(alike)
 }
 
-/// Walks that did not go as they should, since the programs were loaded.
+/// Walks of a batch that did not go as they should.
 pub(super) fn lost(taken: &StackBatch) -> u64 {
     let losses = taken.losses;
     losses.lost + losses.full + losses.stale
