@@ -8,7 +8,8 @@
 use super::{
     error::{Error, Result},
     layout::{
-        AREA, CONTROL_OWNER, GUARD, Layout, SLOT, SLOTS, STATE, STATE_ON, STATE_SLOTS, STATE_SPILL,
+        AREA, CONTROL_OWNER, GUARD, Layout, SLOT, SLOTS, STATE, STATE_ON, STATE_SCRATCH,
+        STATE_SLOTS,
     },
     maps::{Mapping, mappings},
     memory::Memory,
@@ -141,7 +142,7 @@ impl Areas {
             )?;
         }
 
-        let name = base + STATE_SPILL as u64;
+        let name = base + STATE_SCRATCH;
         memory.write(name, NAME)?;
         let flags = u64::from(libc::MFD_CLOEXEC);
         let file = remote.call(
@@ -220,24 +221,30 @@ fn take(pid: i32, file: i32) -> Result<OwnedFd> {
 /// Memory for code, of which the process may execute but not write.
 #[derive(Debug)]
 pub(super) struct CodeArea {
-    start: u64,
     next: u64,
+    end: u64,
 }
 
 impl CodeArea {
-    /// Makes one that jumps from and to an address reach.
-    pub(super) fn create(remote: &mut Remote<'_>, pid: i32, near: u64) -> Result<Self> {
+    /// Makes one of at least so many bytes that jumps from and to an address reach.
+    pub(super) fn create(remote: &mut Remote<'_>, pid: i32, near: u64, size: u64) -> Result<Self> {
+        let size = size.next_multiple_of(CODE).max(CODE);
         let access = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE as u64;
-        for start in gaps(&mappings(pid)?, near, CODE) {
+        for start in gaps(&mappings(pid)?, near, size) {
             match remote.call(
                 "mmap",
                 libc::SYS_mmap,
-                [start, CODE, access, flags, NO_FILE, 0],
+                [start, size, access, flags, NO_FILE, 0],
             ) {
-                Ok(at) if at == start => return Ok(CodeArea { start, next: start }),
+                Ok(at) if at == start => {
+                    return Ok(CodeArea {
+                        next: start,
+                        end: start + size,
+                    });
+                }
                 // A kernel before 4.17, which takes the address as a hint.
-                Ok(at) => drop(remote.call("munmap", libc::SYS_munmap, [at, CODE, 0, 0, 0, 0])?),
+                Ok(at) => drop(remote.call("munmap", libc::SYS_munmap, [at, size, 0, 0, 0, 0])?),
                 // Another thread was faster, or the kernel keeps the place free.
                 Err(Error::Remote { source, .. })
                     if matches!(
@@ -247,17 +254,17 @@ impl CodeArea {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::NoGap { pid, size: CODE })
+        Err(Error::NoGap { pid, size })
     }
 
     /// Whether jumps from an address reach it, and it has so many bytes left.
     pub(super) fn fits(&self, near: u64, size: u64) -> bool {
-        self.start.abs_diff(near) < REACH && self.next + size <= self.start + CODE
+        self.next.abs_diff(near) < REACH && self.next + size <= self.end
     }
 
-    /// Where it is.
-    pub(super) fn address(&self) -> u64 {
-        self.start
+    /// The first byte that is not taken.
+    pub(super) fn next(&self) -> u64 {
+        self.next
     }
 
     /// Takes so many bytes, which begin on a cache line.

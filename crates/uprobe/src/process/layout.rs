@@ -23,6 +23,8 @@ pub(super) const STATE_SPILL: i32 = 8;
 pub(super) const STATE_SLOTS: i32 = 32;
 /// The FS bases of the areas' owners, 8 bytes each, 0 where there is none.
 pub(super) const STATE_OWNERS: i32 = 64;
+/// The last page: what the tool has system calls read and write.
+pub(super) const STATE_SCRATCH: u64 = STATE - PAGE;
 
 /// The distance between two areas.
 pub(super) const AREA: u64 = 256 << 10;
@@ -70,8 +72,11 @@ pub(super) mod regs {
     pub(in super::super) const RSP: i32 = 152;
     pub(in super::super) const SS: i32 = 160;
 }
+/// What helpers return as the probed function, and as the probe's cookie (`translate::ProbeContext`).
+pub(super) const FRAME_FUNCTION: i32 = 168;
+pub(super) const FRAME_COOKIE: i32 = 176;
 /// The thread's stack pointer.
-pub(super) const FRAME_STACK: i32 = 168;
+pub(super) const FRAME_STACK: i32 = 184;
 
 /// The bytes of slots of one probe: hits, then missed, 8 bytes each.
 pub(super) const SLOT: u64 = 16;
@@ -89,7 +94,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// The most areas that fit the state's table.
-    pub(super) const MOST_AREAS: u64 = (STATE - STATE_OWNERS as u64) / 8;
+    pub(super) const MOST_AREAS: u64 = (STATE_SCRATCH - STATE_OWNERS as u64) / 8;
 
     /// The bytes that are private and wiped.
     pub(super) fn private(&self) -> u64 {

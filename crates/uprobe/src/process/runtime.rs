@@ -28,6 +28,24 @@ const TRAMPOLINE: u64 = 1024;
 pub struct Program {
     /// Its address.
     pub address: u64,
+    /// What `bpf_get_attach_cookie` returns in it.
+    pub cookie: u64,
+}
+
+impl Program {
+    /// The same, with another cookie.
+    #[must_use]
+    pub fn with_cookie(self, cookie: u64) -> Self {
+        Program { cookie, ..self }
+    }
+
+    /// What a trampoline begins with.
+    pub(super) fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.address.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.cookie.to_le_bytes());
+        bytes
+    }
 }
 
 /// How often a probe ran its program, and how often it could not: in as many probes already as a thread may be, no
@@ -92,7 +110,7 @@ impl Runtime {
             Some(areas) => areas,
             None => Areas::create(&mut remote, pid, &memory, 2 * threads + SPARE_AREAS)?,
         };
-        let code = CodeArea::create(&mut remote, pid, near)?;
+        let code = CodeArea::create(&mut remote, pid, near, 0)?;
         remote.call(
             "membarrier",
             libc::SYS_membarrier,
@@ -118,22 +136,40 @@ impl Runtime {
         self.pid
     }
 
-    /// Puts a program into the process: `write` returns its machine code, at most `size` bytes, for the address that
-    /// it gets.
-    pub fn load(&mut self, size: usize, write: impl FnOnce(u64) -> Vec<u8>) -> Result<Program> {
-        let area = self
-            .code
-            .iter_mut()
-            .find(|area| area.fits(area.address(), size as u64));
-        let address = area.ok_or(Error::Full { pid: self.pid })?.take(size as u64);
-        let code = write(address);
+    /// Puts code, or numbers that nobody changes, into the process: `write` returns the bytes, at most `most`, for the
+    /// address that they get, a multiple of 64.
+    pub fn load<E: From<Error>>(
+        &mut self,
+        most: usize,
+        write: impl FnOnce(u64) -> Result<Vec<u8>, E>,
+    ) -> Result<u64, E> {
+        let area = self.code_area(None, most as u64)?;
+        let address = area.next();
+        let bytes = write(address)?;
         assert!(
-            code.len() <= size,
-            "a program of {} bytes instead of {size}",
-            code.len()
+            bytes.len() <= most,
+            "{} bytes of code instead of {most}",
+            bytes.len()
         );
-        self.memory.write(address, &code)?;
-        Ok(Program { address })
+        area.take(bytes.len() as u64);
+        self.memory.write(address, &bytes)?;
+        Ok(address)
+    }
+
+    /// Memory for so many bytes of code, which jumps from an address reach; made where there is none.
+    fn code_area(&mut self, near: Option<u64>, size: u64) -> Result<&mut CodeArea> {
+        let near = near.unwrap_or_else(|| self.code[0].next());
+        let index = match self.code.iter().position(|area| area.fits(near, size)) {
+            Some(index) => index,
+            None => {
+                let stopped = Stopped::one(self.pid)?;
+                let mut remote = Remote::new(&stopped, &self.memory)?;
+                self.code
+                    .push(CodeArea::create(&mut remote, self.pid, near, size)?);
+                self.code.len() - 1
+            }
+        };
+        Ok(&mut self.code[index])
     }
 
     /// The code of a site, made where there is none. It runs this program from now on.
@@ -148,8 +184,7 @@ impl Runtime {
             .get(&site.address)
             .filter(|known| known.site == *site)
         {
-            self.memory
-                .write(known.at, &program.address.to_le_bytes())?;
+            self.memory.write(known.at, &program.to_bytes())?;
             return Ok(known.clone());
         }
         let key = (function.address, site.when);
@@ -158,26 +193,14 @@ impl Runtime {
             None => self.areas.take_slot(self.pid, &self.memory)?,
         };
         self.slots.insert(key, slot);
-        if !self
-            .code
-            .iter()
-            .any(|area| area.fits(site.address, TRAMPOLINE))
-        {
-            let stopped = Stopped::one(self.pid)?;
-            let mut remote = Remote::new(&stopped, &self.memory)?;
-            self.code
-                .push(CodeArea::create(&mut remote, self.pid, site.address)?);
-        }
-        let area = self
-            .code
-            .iter_mut()
-            .find(|area| area.fits(site.address, TRAMPOLINE));
-        let area = area.ok_or(Error::Full { pid: self.pid })?;
-        let at = area.take(TRAMPOLINE);
+        let at = self
+            .code_area(Some(site.address), TRAMPOLINE)?
+            .take(TRAMPOLINE);
         let context = Context {
             layout: self.areas.layout,
             slot,
-            program: program.address,
+            program,
+            function: function.address,
         };
         let trampoline = Trampoline::assemble(at, site, context)?;
         assert!(

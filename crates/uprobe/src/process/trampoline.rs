@@ -11,14 +11,16 @@
 //! frame, and gives it back before this code goes on. Where there is no frame left, or no area, the program is not
 //! run and the slot's second number counts it.
 //!
-//! Code is never changed once a thread may execute it, except for the program's address, which is data.
+//! Code is never changed once a thread may execute it, except for the program's address and cookie, which are data.
 
 use super::{
     error::{Error, Result},
     layout::{
-        AREA, CONTROL, CONTROL_FRAME, CONTROL_LIMIT, CONTROL_OWNER, FIRST_FRAME, FRAME_STACK,
-        LEVEL, LEVELS, Layout, SLOT, STATE_LOCK, STATE_ON, STATE_OWNERS, STATE_SPILL, regs,
+        AREA, CONTROL, CONTROL_FRAME, CONTROL_LIMIT, CONTROL_OWNER, FIRST_FRAME, FRAME_COOKIE,
+        FRAME_FUNCTION, FRAME_STACK, LEVEL, LEVELS, Layout, SLOT, STATE_LOCK, STATE_ON,
+        STATE_OWNERS, STATE_SPILL, regs,
     },
+    runtime::Program,
     site::{Site, When, is_call},
 };
 use iced_x86::{
@@ -40,7 +42,7 @@ const SS: i32 = 0x2b;
 /// The machine code of one site.
 #[derive(Debug, Clone)]
 pub(super) struct Trampoline {
-    /// What is written at its address. The first 8 bytes are the program's address.
+    /// What is written at its address. The first 16 bytes are the program: its address, then its cookie.
     pub(super) bytes: Vec<u8>,
     /// Where the jump leads.
     pub(super) entry: u64,
@@ -58,8 +60,10 @@ pub(super) struct Context {
     pub(super) layout: Layout,
     /// Which slot counts its hits.
     pub(super) slot: u64,
-    /// The program's address.
-    pub(super) program: u64,
+    /// What it runs.
+    pub(super) program: Program,
+    /// The address of the function's entry.
+    pub(super) function: u64,
 }
 
 impl Trampoline {
@@ -85,6 +89,7 @@ struct Assembly<'a> {
     /// The indices of the moved instructions, in the order of the site's.
     moved: Vec<usize>,
     program: CodeLabel,
+    cookie: CodeLabel,
     call_return: CodeLabel,
     probe: CodeLabel,
     again: CodeLabel,
@@ -101,7 +106,8 @@ impl<'a> Assembly<'a> {
     fn new(site: &'a Site, context: Context) -> Result<Self, IcedError> {
         let mut a = CodeAssembler::new(64)?;
         let mut label = || a.create_label();
-        let (program, call_return, probe) = (label(), label(), label());
+        let (program, cookie) = (label(), label());
+        let (call_return, probe) = (label(), label());
         let (again, past, function) = (label(), label(), label());
         let scratch = if site.is_go { r12 } else { r11 };
         let moved = Vec::new();
@@ -112,6 +118,7 @@ impl<'a> Assembly<'a> {
             scratch,
             moved,
             program,
+            cookie,
             call_return,
             probe,
             again,
@@ -122,7 +129,9 @@ impl<'a> Assembly<'a> {
 
     fn write(&mut self) -> Result<(), IcedError> {
         self.a.set_label(&mut self.program)?;
-        self.a.dq(&[self.context.program])?;
+        self.a.dq(&[self.context.program.address])?;
+        self.a.set_label(&mut self.cookie)?;
+        self.a.dq(&[self.context.program.cookie])?;
         // The return address of a moved call.
         self.a.set_label(&mut self.call_return)?;
         self.a.dq(&[self.site.end()])?;
@@ -230,11 +239,15 @@ impl<'a> Assembly<'a> {
             a.mov(rax, qword_ptr(rsp))?;
             a.mov(qword_ptr(s + (level + regs::R11)), rax)?;
         }
+        a.mov(rax, qword_ptr(self.cookie))?;
+        a.mov(qword_ptr(s + (level + FRAME_COOKIE)), rax)?;
+        a.mov(rax, self.context.function)?;
+        a.mov(qword_ptr(s + (level + FRAME_FUNCTION)), rax)?;
         match self.site.when {
+            // The probed address is the function's.
             When::Entry => {
-                a.lea(rax, qword_ptr(rsp + pushed))?;
-                a.mov(qword_ptr(s + (level + regs::RSP)), rax)?;
-                a.mov(rax, self.site.address)?;
+                a.lea(rcx, qword_ptr(rsp + pushed))?;
+                a.mov(qword_ptr(s + (level + regs::RSP)), rcx)?;
             }
             // As the kernel has it: the caller's address, and the stack without it.
             When::Return => {

@@ -1,6 +1,6 @@
 //! Programs of a few instructions, which run in probes.
 
-use bpfcost_uprobe::process::{Program, Runtime};
+use bpfcost_uprobe::process::{Error, Program, Runtime};
 use iced_x86::code_asm::{CodeAssembler, CodeLabel, qword_ptr, registers::*};
 
 /// Offsets in `struct pt_regs`.
@@ -10,9 +10,10 @@ pub(crate) const RIP: i32 = 128;
 fn load(runtime: &mut Runtime, write: impl FnOnce(&mut CodeAssembler)) -> Program {
     let mut a = CodeAssembler::new(64).unwrap();
     write(&mut a);
-    runtime
-        .load(512, |address| a.assemble(address).unwrap())
-        .unwrap()
+    let address = runtime
+        .load(512, |address| Ok::<_, Error>(a.assemble(address).unwrap()))
+        .unwrap();
+    Program { address, cookie: 0 }
 }
 
 /// Returns 0.

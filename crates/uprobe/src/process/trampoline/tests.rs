@@ -33,7 +33,11 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
             let context = Context {
                 layout: LAYOUT,
                 slot: 7,
-                program: 0x7000_8000,
+                program: Program {
+                    address: 0x7000_8000,
+                    cookie: 5,
+                },
+                function: function.address,
             };
             let trampoline = Trampoline::assemble(ADDRESS, &site, context).unwrap();
             all.push((site, trampoline));
@@ -43,11 +47,11 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
 }
 
 fn decode(trampoline: &Trampoline) -> Vec<Instruction> {
-    // Two numbers come first.
+    // Three numbers come first.
     let mut decoder = Decoder::with_ip(
         64,
-        &trampoline.bytes[16..],
-        ADDRESS + 16,
+        &trampoline.bytes[24..],
+        ADDRESS + 24,
         DecoderOptions::NONE,
     );
     decoder.iter().collect()
@@ -160,16 +164,20 @@ fn a_moved_call_returns_to_the_function() {
     let context = Context {
         layout: LAYOUT,
         slot: 0,
-        program: 0,
+        program: Program {
+            address: 0,
+            cookie: 0,
+        },
+        function: 0,
     };
     let trampoline = Trampoline::assemble(ADDRESS, &site, context).unwrap();
-    assert_eq!(trampoline.bytes[8..16], 0x7100_0009_u64.to_le_bytes());
+    assert_eq!(trampoline.bytes[16..24], 0x7100_0009_u64.to_le_bytes());
     let code = decode(&trampoline);
     let moved: Vec<_> = code
         .iter()
         .filter(|one| one.ip() >= trampoline.own.end)
         .collect();
     assert_eq!(moved[1].code(), Code::Push_rm64);
-    assert_eq!(moved[1].memory_displacement64(), ADDRESS + 8);
+    assert_eq!(moved[1].memory_displacement64(), ADDRESS + 16);
     assert_eq!(moved[2].near_branch_target(), 0x7100_0020);
 }
