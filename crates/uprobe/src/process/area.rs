@@ -210,7 +210,7 @@ fn map(file: impl AsFd, layout: Layout) -> Result<*mut u8> {
 }
 
 /// Takes a copy of a file descriptor out of a process.
-fn take(pid: i32, file: i32) -> Result<OwnedFd> {
+pub(super) fn take(pid: i32, file: i32) -> Result<OwnedFd> {
     let process = Pid::from_raw(pid).ok_or(Error::NoProcess { pid })?;
     let process = rustix::process::pidfd_open(process, PidfdFlags::empty())
         .map_err(|error| Error::system("pidfd_open", error))?;
