@@ -15,27 +15,20 @@
 #define BUSY	  (1u << 31)
 #define DISCARDED (1u << 30)
 
-/* Flags of submitting, of linux/bpf.h, and what bpf_ringbuf_query can be asked. */
-enum {
-	NO_WAKEUP = 1,
-	FORCE_WAKEUP = 2
-};
+/* Flags of submitting, of linux/bpf.h, both of which change nothing: the reader looks by itself. */
+#define WAKEUP_FLAGS 3ul
+
+/* What bpf_ringbuf_query can be asked. */
 enum {
 	AVAILABLE,
 	RING_SIZE,
 	CONSUMER,
 	PRODUCER
 };
-enum {
-	FUTEX_WAKE = 1
-};
-
 /* The first page is the reader's. */
 struct ring {
 	u64 consumer;
-	/* 1 while the reader sleeps. */
-	u32 sleeps;
-	u8 first_page[PAGE - 12];
+	u8 first_page[PAGE - 8];
 	u64 producer;
 	/* Records that there was no room for. */
 	u64 dropped;
@@ -45,8 +38,7 @@ struct ring {
 
 struct head {
 	u32 bytes;
-	/* From the ring's beginning to the record, in 8 bytes. */
-	u32 place;
+	u32 reserved;
 };
 
 static struct ring *ring_of(const struct map *map)
@@ -73,45 +65,38 @@ void *bpf_ringbuf_reserve(const struct map *map, u64 bytes, u64 flags)
 	} while (!__atomic_compare_exchange_n(&ring->producer, &position, next, 0, __ATOMIC_ACQ_REL,
 					      __ATOMIC_RELAXED));
 	head = (struct head *)(ring->data + (position & map->mask));
-	head->place = ((u64)head - (u64)ring) / 8;
 	__atomic_store_n(&head->bytes, (u32)bytes | BUSY, __ATOMIC_RELEASE);
 	return head + 1;
 }
 
-static void finish(void *record, u64 flags, u32 discarded)
+static void finish(void *record, u32 discarded)
 {
 	struct head *head = (struct head *)record - 1;
-	struct ring *ring = (struct ring *)((u64)head - (u64)head->place * 8);
 
-	/* Also a barrier: a reader that is about to sleep sees the record, or this its sleep. */
-	__atomic_exchange_n(&head->bytes, (head->bytes & ~BUSY) | discarded, __ATOMIC_ACQ_REL);
-	if (flags & NO_WAKEUP || !(flags & FORCE_WAKEUP || ring->sleeps))
-		return;
-	ring->sleeps = 0;
-	system_call(FUTEX, (u64)&ring->sleeps, FUTEX_WAKE, 1, 0, 0);
+	__atomic_store_n(&head->bytes, (head->bytes & ~BUSY) | discarded, __ATOMIC_RELEASE);
 }
 
 void bpf_ringbuf_submit(void *record, u64 flags)
 {
-	finish(record, flags, 0);
+	finish(record, 0);
 }
 
 void bpf_ringbuf_discard(void *record, u64 flags)
 {
-	finish(record, flags, DISCARDED);
+	finish(record, DISCARDED);
 }
 
 s64 bpf_ringbuf_output(const struct map *map, const void *data, u64 bytes, u64 flags)
 {
 	void *record;
 
-	if (flags & ~(u64)(NO_WAKEUP | FORCE_WAKEUP))
+	if (flags & ~WAKEUP_FLAGS)
 		return -EINVAL;
 	record = bpf_ringbuf_reserve(map, bytes, 0);
 	if (!record)
 		return -EAGAIN;
 	copy(record, data, bytes);
-	finish(record, flags, 0);
+	finish(record, 0);
 	return 0;
 }
 

@@ -8,8 +8,8 @@
 use super::{
     error::{Error, Result},
     layout::{
-        AREA, CONTROL_OWNER, GUARD, Layout, SLOT, SLOTS, STATE, STATE_ON, STATE_SCRATCH,
-        STATE_SLOTS,
+        AREA, CONTROL_OWNER, GUARD, Layout, SLOT, SLOTS, STATE, STATE_MEMORY, STATE_ON,
+        STATE_SCRATCH, STATE_SLOTS,
     },
     maps::{Mapping, mappings},
     memory::Memory,
@@ -112,6 +112,33 @@ impl Areas {
         }
         memory.write(at, &(slot + 1).to_le_bytes())?;
         Ok(slot)
+    }
+
+    /// Takes bytes of each thread's memory, which are zero. Returns where they begin in an area's slots.
+    pub(super) fn take_memory(&self, pid: i32, memory: &Memory, bytes: u64) -> Result<u64> {
+        let at = self.layout.base + STATE_MEMORY as u64;
+        let taken = memory.read_u64(at)?;
+        let whole = bytes.next_multiple_of(64);
+        if bytes > AREA || SLOTS * SLOT + taken + whole > AREA {
+            return Err(Error::Full { pid });
+        }
+        memory.write(at, &(taken + whole).to_le_bytes())?;
+        Ok(SLOTS * SLOT + taken)
+    }
+
+    /// Bytes of each thread's memory.
+    pub(super) fn read_memory(&self, offset: u64, bytes: usize) -> Vec<Vec<u8>> {
+        assert!(offset + bytes as u64 <= AREA);
+        let read = |area: u64| {
+            let mut into = vec![0; bytes];
+            // SAFETY: inside of the area's part of the mapping; `into` is this function's. Threads may write meanwhile.
+            unsafe {
+                let from = self.shared.add((area * AREA + offset) as usize);
+                ptr::copy_nonoverlapping(from, into.as_mut_ptr(), bytes);
+            }
+            into
+        };
+        (0..self.layout.areas).map(read).collect()
     }
 
     fn fill(remote: &mut Remote<'_>, pid: i32, memory: &Memory, layout: Layout) -> Result<Self> {

@@ -37,4 +37,4 @@ pub use remote::Remote;
 pub use runtime::{Counts, Program, Runtime};
 pub use share::Shared;
 pub use site::{Returns, Site, When};
-pub use stopped::{Registers, Stopped};
+pub use stopped::{Registers, Stopped, has_seccomp};
