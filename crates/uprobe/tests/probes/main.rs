@@ -6,7 +6,7 @@ mod common;
 mod compile;
 
 use bpfcost_uprobe::{
-    object::LoadedObject,
+    object::{Choice, LoadedObject},
     probes::{Error, Place, Probes},
     process::{Function, Image, When},
 };
@@ -18,7 +18,7 @@ const BUSY: u64 = 2;
 
 fn open() -> Probes {
     let object = compile::bpf("tests/probes/serve.bpf.c");
-    Probes::new(LoadedObject::from_bytes("serve", &object).unwrap()).unwrap()
+    Probes::new(LoadedObject::from_bytes("serve", &object, &Choice::default()).unwrap()).unwrap()
 }
 
 fn handle(process: &Target) -> Function {
