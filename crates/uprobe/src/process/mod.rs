@@ -25,6 +25,7 @@ mod remote;
 mod runtime;
 mod site;
 mod stopped;
+mod threads;
 mod trampoline;
 
 pub use attachment::{Attachment, Hits, Prepared, Probe};
