@@ -4,51 +4,18 @@
  * live), no writable data of their own. Each function here whose name is a helper's becomes that helper.
  */
 
-typedef unsigned char u8;
-typedef unsigned int u32;
-typedef unsigned long u64;
-typedef long s64;
-
-/* What the tool fills in: `Environment` in src/translate/helpers/mod.rs. */
-struct environment {
-	/* The vdso's clock_gettime, or 0. */
-	u64 clock_gettime;
-	/* 1 where the CPU has RDPID. */
-	u64 has_rdpid;
-};
-
-__attribute__((section(".environment"), used))
-const volatile struct environment environment = { 0, 0 };
-
-/* `ArrayDescriptor` in src/translate/helpers/mod.rs. */
-struct array {
-	u64 values;
-	u32 value_size;
-	u32 stride;
-	u32 entries;
-	u32 reserved;
-};
+#include "types.h"
+#include "thread.h"
+#include "memory.h"
+#include "map.h"
+#include "table.h"
+#include "ring.h"
+#include "stack.h"
+#include "update.h"
 
 struct timespec {
 	s64 seconds;
 	s64 nanoseconds;
-};
-
-enum {
-	ESRCH = 3,
-	E2BIG = 7,
-	EEXIST = 17,
-	EINVAL = 22
-};
-
-/* System calls, of asm/unistd_64.h. */
-enum {
-	GETPID = 39,
-	GETUID = 102,
-	GETGID = 104,
-	PRCTL = 157,
-	GETTID = 186,
-	CLOCK_GETTIME = 228
 };
 
 enum {
@@ -64,66 +31,7 @@ enum {
 	TAI = 11
 };
 
-/* Flags of updates, of linux/bpf.h. */
-enum {
-	ANY,
-	NOEXIST,
-	EXIST
-};
-
-static u64 system_call(u64 number, u64 first, u64 second)
-{
-	u64 result;
-
-	asm volatile("syscall"
-		     : "=a"(result)
-		     : "a"(number), "D"(first), "S"(second)
-		     : "rcx", "r11", "memory");
-	return result;
-}
-
-/*
- * Without `memcpy`, which a freestanding program has not: the empty asm keeps the compiler from calling it.
- * 8 bytes at once, as the kernel copies values.
- */
-static void copy(u8 *to, const u8 *from, u32 bytes)
-{
-	while (bytes >= 8) {
-		*(volatile u64 *)to = *(const u64 *)from;
-		to += 8;
-		from += 8;
-		bytes -= 8;
-	}
-	while (bytes) {
-		*(volatile u8 *)to++ = *from++;
-		bytes--;
-	}
-}
-
-void *bpf_map_lookup_elem(const struct array *map, const u32 *key)
-{
-	if (*key >= map->entries)
-		return 0;
-	return (void *)(map->values + (u64)*key * map->stride);
-}
-
-s64 bpf_map_update_elem(const struct array *map, const u32 *key, const void *value, u64 flags)
-{
-	if (flags > EXIST)
-		return -EINVAL;
-	if (*key >= map->entries)
-		return -E2BIG;
-	if (flags == NOEXIST)
-		return -EEXIST;
-	copy(bpf_map_lookup_elem(map, key), value, map->value_size);
-	return 0;
-}
-
-/* Arrays have no keys to delete. */
-s64 bpf_map_delete_elem(const struct array *map, const u32 *key)
-{
-	return -EINVAL;
-}
+/* Clocks, and who runs. */
 
 static u64 clock(u64 id)
 {
@@ -132,7 +40,7 @@ static u64 clock(u64 id)
 
 	/* The vdso asks the kernel where it can't read the clock. */
 	if (!vdso || vdso(id, &now))
-		system_call(CLOCK_GETTIME, id, (u64)&now);
+		system_call(CLOCK_GETTIME, id, (u64)&now, 0, 0, 0);
 	return now.seconds * 1000000000 + now.nanoseconds;
 }
 
@@ -180,16 +88,36 @@ u64 bpf_get_numa_node_id(void)
 	return cpu_and_node() >> 12;
 }
 
-/* Numbers in the target's PID namespace; the kernel's helper returns those of the first one. */
+/* The process in the upper half, the thread in the lower, both as the target's PID namespace numbers them. */
 u64 bpf_get_current_pid_tgid(void)
 {
-	return system_call(GETPID, 0, 0) << 32 | system_call(GETTID, 0, 0);
+	return this_thread();
+}
+
+struct namespace_ids {
+	u32 thread;
+	u32 process;
+};
+
+/* Of the namespace that is asked for, which has to be the target's own. */
+s64 bpf_get_ns_current_pid_tgid(u64 device, u64 inode, struct namespace_ids *ids, u32 bytes)
+{
+	u64 thread = this_thread();
+
+	if (bytes != sizeof(*ids) || device != environment.namespace_device ||
+	    inode != environment.namespace_inode) {
+		clear(ids, bytes);
+		return -EINVAL;
+	}
+	ids->thread = thread;
+	ids->process = thread >> 32;
+	return 0;
 }
 
 /* Numbers in the target's user namespace. */
 u64 bpf_get_current_uid_gid(void)
 {
-	return system_call(GETGID, 0, 0) << 32 | system_call(GETUID, 0, 0);
+	return system_call(GETGID, 0, 0, 0, 0, 0) << 32 | system_call(GETUID, 0, 0, 0, 0, 0);
 }
 
 /* As the kernel's: cut where it is too long, zeros behind it. */
@@ -201,7 +129,7 @@ s64 bpf_get_current_comm(u8 *buffer, u32 bytes)
 
 	if (!bytes)
 		return -EINVAL;
-	system_call(PRCTL, PR_GET_NAME, (u64)name);
+	system_call(PRCTL, PR_GET_NAME, (u64)name, 0, 0, 0);
 	for (i = 0; i < bytes; i++) {
 		ended |= i >= COMM_BYTES || i == bytes - 1 || !name[i];
 		*(volatile u8 *)(buffer + i) = ended ? 0 : name[i];

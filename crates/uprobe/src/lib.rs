@@ -4,5 +4,6 @@
 //! probed process ([`translate`]), and functions of that process jump to it ([`process`]).
 
 pub mod object;
+pub mod probes;
 pub mod process;
 pub mod translate;

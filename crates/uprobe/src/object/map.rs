@@ -6,7 +6,7 @@ use std::{
     io,
     num::NonZeroUsize,
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
-    ptr::NonNull,
+    ptr::{self, NonNull},
 };
 
 use libbpf_rs::MapType;
@@ -104,6 +104,38 @@ impl Pages {
     /// The address of the first value.
     pub fn address(&self) -> NonNull<u8> {
         self.address
+    }
+
+    /// Copies bytes out. Programs may write them meanwhile.
+    ///
+    /// # Panics
+    ///
+    /// Beyond the end.
+    pub fn read(&self, offset: usize, bytes: usize) -> Vec<u8> {
+        assert!(offset + bytes <= self.length());
+        let mut into = vec![0; bytes];
+        // SAFETY: inside of the mapping; `into` is this function's.
+        unsafe {
+            ptr::copy_nonoverlapping(self.address.as_ptr().add(offset), into.as_mut_ptr(), bytes);
+        }
+        into
+    }
+
+    /// Copies bytes in.
+    ///
+    /// # Panics
+    ///
+    /// Beyond the end.
+    pub fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() <= self.length());
+        // SAFETY: inside of the mapping.
+        unsafe {
+            ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.address.as_ptr().add(offset),
+                bytes.len(),
+            );
+        }
     }
 
     /// Bytes that are mapped: whole pages.

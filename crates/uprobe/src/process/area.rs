@@ -8,8 +8,8 @@
 use super::{
     error::{Error, Result},
     layout::{
-        AREA, CONTROL_OWNER, GUARD, Layout, SLOT, SLOTS, STATE, STATE_ON, STATE_SCRATCH,
-        STATE_SLOTS,
+        AREA, CONTROL_OWNER, GUARD, Layout, SLOT, SLOTS, STATE, STATE_MEMORY, STATE_ON,
+        STATE_SCRATCH, STATE_SLOTS,
     },
     maps::{Mapping, mappings},
     memory::Memory,
@@ -114,6 +114,33 @@ impl Areas {
         Ok(slot)
     }
 
+    /// Takes bytes of each thread's memory, which are zero. Returns where they begin in an area's slots.
+    pub(super) fn take_memory(&self, pid: i32, memory: &Memory, bytes: u64) -> Result<u64> {
+        let at = self.layout.base + STATE_MEMORY as u64;
+        let taken = memory.read_u64(at)?;
+        let whole = bytes.next_multiple_of(64);
+        if bytes > AREA || SLOTS * SLOT + taken + whole > AREA {
+            return Err(Error::Full { pid });
+        }
+        memory.write(at, &(taken + whole).to_le_bytes())?;
+        Ok(SLOTS * SLOT + taken)
+    }
+
+    /// Bytes of each thread's memory.
+    pub(super) fn read_memory(&self, offset: u64, bytes: usize) -> Vec<Vec<u8>> {
+        assert!(offset + bytes as u64 <= AREA);
+        let read = |area: u64| {
+            let mut into = vec![0; bytes];
+            // SAFETY: inside of the area's part of the mapping; `into` is this function's. Threads may write meanwhile.
+            unsafe {
+                let from = self.shared.add((area * AREA + offset) as usize);
+                ptr::copy_nonoverlapping(from, into.as_mut_ptr(), bytes);
+            }
+            into
+        };
+        (0..self.layout.areas).map(read).collect()
+    }
+
     fn fill(remote: &mut Remote<'_>, pid: i32, memory: &Memory, layout: Layout) -> Result<Self> {
         let (base, private, shared) = (layout.base, layout.private(), layout.shared());
         remote.call(
@@ -210,7 +237,7 @@ fn map(file: impl AsFd, layout: Layout) -> Result<*mut u8> {
 }
 
 /// Takes a copy of a file descriptor out of a process.
-fn take(pid: i32, file: i32) -> Result<OwnedFd> {
+pub(super) fn take(pid: i32, file: i32) -> Result<OwnedFd> {
     let process = Pid::from_raw(pid).ok_or(Error::NoProcess { pid })?;
     let process = rustix::process::pidfd_open(process, PidfdFlags::empty())
         .map_err(|error| Error::system("pidfd_open", error))?;

@@ -21,6 +21,8 @@ pub(super) const STATE_LOCK: i32 = 4;
 pub(super) const STATE_SPILL: i32 = 8;
 /// How many slots are taken, 8 bytes: tools that come later take others.
 pub(super) const STATE_SLOTS: i32 = 32;
+/// How many bytes of the threads' memory are taken, 8 bytes.
+pub(super) const STATE_MEMORY: i32 = 40;
 /// The FS bases of the areas' owners, 8 bytes each, 0 where there is none.
 pub(super) const STATE_OWNERS: i32 = 64;
 /// The last page: what the tool has system calls read and write.
@@ -47,6 +49,8 @@ pub(super) const CONTROL_OWNER: u64 = 0;
 pub(super) const CONTROL_FRAME: u64 = 8;
 /// The frame after the last.
 pub(super) const CONTROL_LIMIT: u64 = 16;
+/// The process and the thread, once a helper has asked for them (`blob/types.h`).
+pub(super) const CONTROL_THREAD: u64 = 24;
 
 /// The kernel's `struct pt_regs`, from the frame's start.
 pub(super) mod regs {

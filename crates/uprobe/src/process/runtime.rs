@@ -221,6 +221,23 @@ impl Runtime {
         Ok(known)
     }
 
+    /// Whether the process still runs the program that this was made for.
+    pub fn is_there(&self) -> bool {
+        self.memory.read_u64(self.areas.layout.base).is_ok()
+    }
+
+    /// Takes so many bytes of each thread's memory, which are zero: where they begin there, and how far that is from a
+    /// thread's control page, which the GS base points to.
+    pub fn take_thread_memory(&mut self, bytes: u64) -> Result<(u64, u64)> {
+        let start = self.areas.take_memory(self.pid, &self.memory, bytes)?;
+        Ok((start, self.areas.layout.to_slots() + start))
+    }
+
+    /// Bytes of the memory of each thread that ever had some, also after the process's end.
+    pub fn thread_memory(&self, start: u64, bytes: usize) -> Vec<Vec<u8>> {
+        self.areas.read_memory(start, bytes)
+    }
+
     /// The counts of a slot, since its first probe.
     pub(super) fn count(&self, slot: u64) -> Counts {
         let (hits, missed) = self.areas.count(slot);

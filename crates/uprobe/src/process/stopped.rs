@@ -166,10 +166,8 @@ impl Stopped {
     }
 
     fn options(&self) -> Result<Options> {
-        let seccomp = status(self.pid, "Seccomp").unwrap_or_default();
         let suspend = Options::from_bits_retain(libc::PTRACE_O_SUSPEND_SECCOMP);
-        let filtered = !matches!(seccomp.as_str(), "" | "0");
-        Ok(if filtered {
+        Ok(if has_seccomp(self.pid)? {
             Options::PTRACE_O_TRACESYSGOOD | suspend
         } else {
             Options::PTRACE_O_TRACESYSGOOD
@@ -373,6 +371,12 @@ fn is_dead(pid: i32, tid: i32) -> bool {
     // The name before the state may hold anything, parentheses too.
     stat.rsplit_once(") ")
         .is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+/// Whether a process filters its system calls.
+pub fn has_seccomp(pid: i32) -> Result<bool> {
+    let mode = status(pid, "Seccomp")?;
+    Ok(!matches!(mode.as_str(), "" | "0"))
 }
 
 fn is_child(pid: i32) -> bool {

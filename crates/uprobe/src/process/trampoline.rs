@@ -16,9 +16,9 @@
 use super::{
     error::{Error, Result},
     layout::{
-        AREA, CONTROL, CONTROL_FRAME, CONTROL_LIMIT, CONTROL_OWNER, FIRST_FRAME, FRAME_COOKIE,
-        FRAME_FUNCTION, FRAME_STACK, LEVEL, LEVELS, Layout, SLOT, STATE_LOCK, STATE_ON,
-        STATE_OWNERS, STATE_SPILL, regs,
+        AREA, CONTROL, CONTROL_FRAME, CONTROL_LIMIT, CONTROL_OWNER, CONTROL_THREAD, FIRST_FRAME,
+        FRAME_COOKIE, FRAME_FUNCTION, FRAME_STACK, LEVEL, LEVELS, Layout, SLOT, STATE_LOCK,
+        STATE_ON, STATE_OWNERS, STATE_SPILL, regs,
     },
     runtime::Program,
     site::{Site, When, is_call},
@@ -372,6 +372,7 @@ impl<'a> Assembly<'a> {
                 a.mov(qword_ptr(rdx + field as i32), rcx)?;
             }
         }
+        a.mov(qword_ptr(rdx + CONTROL_THREAD as i32), 0)?;
         a.wrgsbase(rdx)?;
         // Last: from here on the thread's handlers find the area ready.
         a.mov(qword_ptr(rdx + CONTROL_OWNER as i32), rax)?;

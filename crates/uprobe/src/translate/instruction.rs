@@ -183,9 +183,20 @@ impl Instruction {
         }
     }
 
+    /// The file descriptor of the map that it loads.
+    pub(crate) fn map(&self) -> Option<i32> {
+        let is_map = self.is_wide() && matches!(self.src, pseudo::MAP_FD | pseudo::MAP_VALUE);
+        is_map.then_some(self.immediate)
+    }
+
+    /// The id of the helper that it calls.
+    pub(crate) fn helper(&self) -> Option<u32> {
+        (self.is_call() && self.src == 0).then_some(self.immediate.cast_unsigned())
+    }
+
     /// The same instruction, with the map of another file descriptor: `numbers` are pairs of old and new ones.
     pub(crate) fn with_map(mut self, numbers: &[(i32, i32)]) -> Self {
-        if self.is_wide() && matches!(self.src, pseudo::MAP_FD | pseudo::MAP_VALUE) {
+        if self.map().is_some() {
             let new = numbers.iter().find(|(old, _)| *old == self.immediate);
             self.immediate = new.map_or(self.immediate, |(_, new)| *new);
         }

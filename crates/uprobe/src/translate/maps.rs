@@ -13,7 +13,7 @@ pub trait MapLayout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapPlace {
     /// What a program passes to helpers as the map: the address of its descriptor in the target
-    /// ([`super::helpers::ArrayDescriptor`] for arrays).
+    /// ([`super::helpers::MapDescriptor`] ).
     pub handle: u64,
     /// The values, if the map is an array: its lookups need no call.
     pub array: Option<ArrayPlace>,

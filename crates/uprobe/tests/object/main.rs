@@ -13,7 +13,7 @@ use bpfcost_uprobe::{
     object::{Error, LoadedObject, Pages},
     translate::{
         self, ArrayPlace, Backend as _, HelperTable, MapLayout, MapPlace, ProbeContext, Translator,
-        helpers::{ArrayDescriptor, Blob, Environment},
+        helpers::{Blob, Environment, MapDescriptor},
     },
 };
 use libbpf_rs::MapType;
@@ -40,7 +40,7 @@ fn compile(name: &str) -> Vec<u8> {
 /// The arrays of an object where the kernel has them, mapped into this process.
 struct Layout<'a> {
     object: &'a LoadedObject,
-    pages: Vec<(i32, Pages, Box<ArrayDescriptor>)>,
+    pages: Vec<(i32, Pages, Box<MapDescriptor>)>,
 }
 
 impl<'a> Layout<'a> {
@@ -54,7 +54,7 @@ impl<'a> Layout<'a> {
                 value_size: map.value_size,
                 entries: map.entries,
             };
-            let descriptor = Box::new(ArrayDescriptor::new(place));
+            let descriptor = Box::new(MapDescriptor::array(place));
             (map.fd().as_raw_fd(), pages, descriptor)
         });
         Layout {

@@ -4,7 +4,7 @@ use std::{collections::HashSet, ffi::CStr, fs, ptr};
 
 use bpfcost_uprobe::translate::{
     ArrayPlace,
-    helpers::{ArrayDescriptor, Blob, Environment, clock_gettime_offset},
+    helpers::{Blob, Environment, MapDescriptor, clock_gettime_offset},
 };
 use iced_x86::{Decoder, DecoderOptions, FlowControl, OpKind};
 
@@ -81,6 +81,7 @@ fn environments() -> [Environment; 2] {
         Environment {
             clock_gettime: Some(base + offset),
             has_rdpid,
+            ..Environment::default()
         },
     ]
 }
@@ -258,7 +259,7 @@ fn arrays_are_looked_up_and_updated_as_in_the_kernel() {
     let helpers = Helpers::new(Environment::default());
     // Values of 13 bytes, at distances of 16.
     let mut values = [0x55u8; 48];
-    let descriptor = ArrayDescriptor::new(ArrayPlace {
+    let descriptor = MapDescriptor::array(ArrayPlace {
         values: values.as_mut_ptr() as u64,
         value_size: 13,
         entries: 3,

@@ -85,7 +85,7 @@ impl Bench {
         let mut machine = Machine::new()?;
         let mut handles = [0; 2];
         for (handle, array) in handles.iter_mut().zip([&mut value, &mut entries]) {
-            let descriptor = helpers::ArrayDescriptor::new(place(array));
+            let descriptor = helpers::MapDescriptor::array(place(array));
             *handle = array.put_descriptor(VALUES_OFFSET, &descriptor.to_bytes());
         }
         let blob = Blob::at(machine.helpers(), Environment::default());

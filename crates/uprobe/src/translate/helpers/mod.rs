@@ -1,57 +1,30 @@
 //! The helpers that run in the target, and what they need to know.
 //!
-//! [`Blob`] has them as bytes: map lookup, update and delete (of arrays), the clocks, process and thread id, user and
-//! group id, command, CPU, node, random numbers. The translator writes `bpf_loop`, `bpf_get_func_ip`,
-//! `bpf_get_attach_cookie` and lookups of known arrays itself.
+//! [`Blob`] has them as bytes, compiled from `blob/`: maps (arrays, those of threads, tables, stacks), ring buffers,
+//! reading memory, stacks by frame pointers, the clocks, process and thread id, user and group id, command, CPU, node,
+//! random numbers. The translator writes `bpf_loop`, `bpf_get_func_ip`, `bpf_get_attach_cookie` and lookups of known
+//! arrays itself.
 //!
-//! Not here yet: hashes, ring buffers, reading memory (`bpf_probe_read_…`), `bpf_trace_printk`, `bpf_get_stack`. And
-//! ids of processes and users are those of the target's namespaces.
+//! # Where they differ from the kernel's
+//!
+//! - Ids of processes and users are those of the target's namespaces.
+//! - Maps that the kernel has per CPU are per thread here, so that an addition needs no atomic.
+//! - `bpf_probe_read_kernel` reads user space: there, the context lies.
+//! - An update of a table's entry overwrites the value where it is. A table with the least recently used entries dropped
+//!   (LRU) drops the one that came first in some bucket.
+//! - Stacks are those of user space only, by frame pointers.
+//!
+//! Not here yet: `bpf_trace_printk`, `bpf_snprintf`, timers, dynamic pointers, tables per CPU.
 
 mod blob;
+mod map;
 mod vdso;
 
 pub use blob::Blob;
+pub use map::{MapDescriptor, STACK_HEAD, TableShape};
 pub use vdso::clock_gettime_offset;
 
-use super::{ArrayPlace, HelperTable, helper_id};
-
-/// What helpers get as an array: in the target, where [`super::MapPlace::handle`] says.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ArrayDescriptor {
-    values: u64,
-    value_size: u32,
-    stride: u32,
-    entries: u32,
-    reserved: u32,
-}
-
-impl ArrayDescriptor {
-    /// The descriptor of an array.
-    ///
-    /// # Panics
-    ///
-    /// If a value has 4 GiB or more, which no kernel allows.
-    pub fn new(array: ArrayPlace) -> Self {
-        ArrayDescriptor {
-            values: array.values,
-            value_size: array.value_size,
-            stride: u32::try_from(array.stride()).expect("values are smaller than 4 GiB"),
-            entries: array.entries,
-            reserved: 0,
-        }
-    }
-
-    /// Its bytes, to be written to the target.
-    pub fn to_bytes(&self) -> [u8; 24] {
-        let mut bytes = [0; 24];
-        bytes[..8].copy_from_slice(&self.values.to_le_bytes());
-        bytes[8..12].copy_from_slice(&self.value_size.to_le_bytes());
-        bytes[12..16].copy_from_slice(&self.stride.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.entries.to_le_bytes());
-        bytes
-    }
-}
+use super::{HelperTable, helper_id};
 
 /// What the helpers must know of the target and its machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,14 +34,30 @@ pub struct Environment {
     pub clock_gettime: Option<u64>,
     /// Whether the CPU has the instruction RDPID. Without it, RDTSCP finds the CPU.
     pub has_rdpid: bool,
+    /// Whether the CPU's transactions commit. Without them, the kernel reads what may not be there.
+    pub has_rtm: bool,
+    /// Whether threads have areas, which the GS base points to. Without them, threads ask the kernel who they are, and
+    /// tables are locked as the tool's own.
+    pub has_areas: bool,
+    /// Device and inode of the target's PID namespace.
+    pub namespace: (u64, u64),
 }
 
 impl Environment {
-    /// Its bytes, as `blob/helpers.c` has them.
-    fn to_bytes(self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        bytes[..8].copy_from_slice(&self.clock_gettime.unwrap_or(0).to_le_bytes());
-        bytes[8] = self.has_rdpid.into();
+    /// Its bytes, as `blob/types.h` has them.
+    fn to_bytes(self) -> [u8; 48] {
+        let words = [
+            self.clock_gettime.unwrap_or(0),
+            self.has_rdpid.into(),
+            self.has_rtm.into(),
+            self.has_areas.into(),
+            self.namespace.0,
+            self.namespace.1,
+        ];
+        let mut bytes = [0; 48];
+        for (into, word) in bytes.chunks_exact_mut(8).zip(words) {
+            into.copy_from_slice(&word.to_le_bytes());
+        }
         bytes
     }
 }

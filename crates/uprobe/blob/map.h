@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* What helpers get as a map: `MapDescriptor` in src/translate/helpers/map.rs. */
+#ifndef MAP_H
+#define MAP_H
+
+#include "types.h"
+
+enum map_kind {
+	ARRAY,
+	/* An array of each thread: what the kernel has per CPU. */
+	THREAD_ARRAY,
+	TABLE,
+	/* A table that drops an entry where it is full. */
+	LRU_TABLE,
+	RING,
+	STACKS
+};
+
+struct map {
+	/* Where it begins; of a thread's array, counted from the thread's control page. */
+	u64 memory;
+	u32 value_size;
+	/* From one value, or node, to the next. */
+	u32 stride;
+	u32 entries;
+	u32 kind;
+	u32 key_size;
+	/* Buckets of a table, or bytes of a ring, less 1. */
+	u32 mask;
+};
+
+/* Flags of updates, of linux/bpf.h. */
+enum {
+	ANY,
+	NOEXIST,
+	EXIST
+};
+
+#endif

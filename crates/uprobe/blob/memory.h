@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Reading memory that may not be there. In a transaction of the CPU, a fault only ends it, and nobody sees it; where
+ * it ends for whatever reason, and where there are none, the kernel reads.
+ */
+#ifndef MEMORY_H
+#define MEMORY_H
+
+#include "thread.h"
+
+/* Bytes that one transaction copies: what it writes has to stay in the CPU's first cache. */
+#define TRANSACTION 1024
+
+/* Strings are read in pieces that end where these do, so that no page is touched behind the string's. */
+#define PIECE 64
+
+struct vector {
+	u64 base;
+	u64 bytes;
+};
+
+static u8 copy_in_transaction(void *to, const void *from, u64 bytes)
+{
+	u64 words = bytes / 8;
+
+	asm goto("xbegin %l[aborted]" : : : "rax", "memory" : aborted);
+	asm volatile("rep movsq" : "+D"(to), "+S"(from), "+c"(words) : : "memory");
+	for (bytes &= 7; bytes; bytes--)
+		*(volatile u8 *)to++ = *(const u8 *)from++;
+	asm volatile("xend" : : : "memory");
+	return 1;
+aborted:
+	return 0;
+}
+
+static u8 copy_by_kernel(void *to, u64 from, u64 bytes)
+{
+	struct vector local = { (u64)to, bytes };
+	struct vector remote = { from, bytes };
+	u64 process = this_thread() >> 32;
+
+	return system_call(PROCESS_VM_READV, process, (u64)&local, 1, (u64)&remote, 1) == bytes;
+}
+
+/* Whether all bytes could be read. */
+static u8 read(void *to, u64 from, u64 bytes)
+{
+	u64 some;
+
+	while (bytes) {
+		some = bytes < TRANSACTION ? bytes : TRANSACTION;
+		if (!(environment.has_rtm && copy_in_transaction(to, (void *)from, some)) &&
+		    !copy_by_kernel(to, from, some))
+			return 0;
+		to += some;
+		from += some;
+		bytes -= some;
+	}
+	return 1;
+}
+
+/* As the kernel's: zeros where it fails. */
+s64 bpf_probe_read_user(void *to, u32 bytes, u64 from)
+{
+	if (read(to, from, bytes))
+		return 0;
+	clear(to, bytes);
+	return -EFAULT;
+}
+
+s64 bpf_probe_read(void *to, u32 bytes, u64 from)
+{
+	return bpf_probe_read_user(to, bytes, from);
+}
+
+/* The context lies in the process's own memory here, and USDT's macros read it this way. */
+s64 bpf_probe_read_kernel(void *to, u32 bytes, u64 from)
+{
+	return bpf_probe_read_user(to, bytes, from);
+}
+
+s64 bpf_copy_from_user(void *to, u32 bytes, u64 from)
+{
+	return bpf_probe_read_user(to, bytes, from);
+}
+
+/* The string's bytes with the zero that ends it; cut where there is no room. */
+s64 bpf_probe_read_user_str(u8 *to, u32 bytes, u64 from)
+{
+	u32 done = 0, some, i;
+
+	while (done < bytes) {
+		some = PIECE - (from + done) % PIECE;
+		if (some > bytes - done)
+			some = bytes - done;
+		if (!read(to + done, from + done, some)) {
+			clear(to, bytes);
+			return -EFAULT;
+		}
+		for (i = done; i < done + some; i++)
+			if (!to[i])
+				return i + 1;
+		done += some;
+	}
+	if (bytes)
+		to[bytes - 1] = 0;
+	return bytes;
+}
+
+s64 bpf_probe_read_str(u8 *to, u32 bytes, u64 from)
+{
+	return bpf_probe_read_user_str(to, bytes, from);
+}
+
+s64 bpf_probe_read_kernel_str(u8 *to, u32 bytes, u64 from)
+{
+	return bpf_probe_read_user_str(to, bytes, from);
+}
+
+s64 bpf_strncmp(const u8 *one, u32 bytes, const u8 *other)
+{
+	u32 i;
+
+	for (i = 0; i < bytes; i++) {
+		if (one[i] != other[i])
+			return one[i] < other[i] ? -1 : 1;
+		if (!one[i])
+			break;
+	}
+	return 0;
+}
+
+#endif

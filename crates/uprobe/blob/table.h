@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Hash tables in memory that several processes and the tool share: buckets of linked nodes, as the kernel's. A node
+ * stays where it is, so that programs may keep the address of its value; after a deletion it may be another key's, as
+ * in a table of the kernel that allocates all its nodes at first.
+ *
+ * Looking up takes no lock: a chain that changed meanwhile ends in another bucket's mark. Updates and deletions lock
+ * the bucket. A thread that finds its own lock is a signal handler in an update: -EBUSY, as the kernel answers there.
+ * A lock whose thread died is taken over: each step of a change leaves the bucket whole.
+ */
+#ifndef TABLE_H
+#define TABLE_H
+
+#include "map.h"
+#include "thread.h"
+
+/* Ends of chains: a bucket's number with this bit, and the end of the list of free nodes. */
+#define MARK	 (1u << 31)
+#define FREE_END (MARK | 0x7fffffff)
+/* The tool's own lock: no thread of the target has this number. */
+#define TOOL	 0x7fffffff
+
+#define LOOKUPS 4 /* before a chain that keeps changing counts as one without the key */
+#define SPINS	100
+#define YIELDS	1000
+#define VICTIMS 64 /* buckets that are looked at for an entry to drop */
+
+struct bucket {
+	u32 lock;
+	u32 first;
+};
+
+/* What a table begins with. */
+struct table {
+	/* The first free node, 0 bits for how often it changed. */
+	u64 free;
+	u64 reserved[7];
+	struct bucket buckets[];
+};
+
+/* Nodes are numbered from 1. */
+struct node {
+	u32 next;
+	u32 hash;
+	u8 key[];
+};
+
+static struct table *table_of(const struct map *map)
+{
+	return (struct table *)map->memory;
+}
+
+static struct node *node_of(const struct map *map, u32 number)
+{
+	u64 nodes =
+		map->memory + sizeof(struct table) + ((u64)map->mask + 1) * sizeof(struct bucket);
+
+	return (struct node *)(nodes + (u64)(number - 1) * map->stride);
+}
+
+static void *value_of(const struct map *map, struct node *node)
+{
+	return node->key + ((map->key_size + 7) & ~7u);
+}
+
+static u32 hash_of(const u8 *key, u32 bytes)
+{
+	u64 hash = 0x9e3779b97f4a7c15 ^ bytes, word;
+	unsigned __int128 product;
+
+	while (bytes) {
+		word = 0;
+		if (bytes >= 8) {
+			word = *(const u64 *)key;
+			key += 8;
+			bytes -= 8;
+		} else {
+			for (; bytes; bytes--)
+				word = word << 8 | *key++;
+		}
+		product = (unsigned __int128)(hash ^ word) * 0xbf58476d1ce4e5b9;
+		hash = (u64)product ^ (u64)(product >> 64);
+	}
+	return hash ^ hash >> 32;
+}
+
+static u8 is_equal(const u8 *one, const u8 *other, u32 bytes)
+{
+	for (; bytes >= 8; bytes -= 8, one += 8, other += 8)
+		if (*(const u64 *)one != *(const u64 *)other)
+			return 0;
+	for (; bytes; bytes--)
+		if (*one++ != *other++)
+			return 0;
+	return 1;
+}
+
+static u8 is_node_of(const struct map *map, const struct node *node, u32 hash, const u8 *key)
+{
+	return node->hash == hash && is_equal(node->key, key, map->key_size);
+}
+
+static void *table_lookup(const struct map *map, const u8 *key)
+{
+	u32 hash = hash_of(key, map->key_size), number = hash & map->mask, tries, steps, at;
+	struct bucket *bucket = &table_of(map)->buckets[number];
+	struct node *node;
+
+	for (tries = 0; tries < LOOKUPS; tries++) {
+		at = __atomic_load_n(&bucket->first, __ATOMIC_ACQUIRE);
+		for (steps = 0; !(at & MARK) && steps < map->entries; steps++) {
+			node = node_of(map, at);
+			if (is_node_of(map, node, hash, key))
+				return value_of(map, node);
+			at = __atomic_load_n(&node->next, __ATOMIC_ACQUIRE);
+		}
+		if (at == (MARK | number))
+			break;
+	}
+	return NULL;
+}
+
+static u8 is_dead(u32 thread)
+{
+	return thread != TOOL && system_call(KILL, thread, 0, 0, 0, 0) == (u64)-ESRCH;
+}
+
+static u8 try_lock(struct bucket *bucket, u32 seen, u32 self)
+{
+	return __atomic_compare_exchange_n(&bucket->lock, &seen, self, 0, __ATOMIC_ACQUIRE,
+					   __ATOMIC_RELAXED);
+}
+
+static s64 lock(struct bucket *bucket)
+{
+	u32 self = environment.has_areas ? (u32)this_thread() : TOOL, tries, holder;
+
+	for (tries = 0; tries < SPINS + YIELDS; tries++) {
+		if (try_lock(bucket, 0, self))
+			return 0;
+		holder = __atomic_load_n(&bucket->lock, __ATOMIC_RELAXED);
+		if (holder == self && self != TOOL)
+			return -EBUSY;
+		if (tries < SPINS)
+			asm volatile("pause");
+		else
+			system_call(SCHED_YIELD, 0, 0, 0, 0, 0);
+		if (tries % SPINS == SPINS - 1 && holder && is_dead(holder) &&
+		    try_lock(bucket, holder, self))
+			return 0;
+	}
+	return -EBUSY;
+}
+
+static void unlock(struct bucket *bucket)
+{
+	__atomic_store_n(&bucket->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* Takes a free node; 0 where there is none. */
+static u32 take_free(const struct map *map)
+{
+	struct table *table = table_of(map);
+	u64 seen = __atomic_load_n(&table->free, __ATOMIC_ACQUIRE), wanted;
+
+	do {
+		if ((u32)seen & MARK)
+			return 0;
+		/* The upper half tells a list that was changed and changed back. */
+		wanted = ((seen >> 32) + 1) << 32 | node_of(map, seen)->next;
+	} while (!__atomic_compare_exchange_n(&table->free, &seen, wanted, 0, __ATOMIC_ACQ_REL,
+					      __ATOMIC_ACQUIRE));
+	return seen;
+}
+
+static void give_back(const struct map *map, u32 number)
+{
+	struct table *table = table_of(map);
+	u64 seen = __atomic_load_n(&table->free, __ATOMIC_ACQUIRE), wanted;
+
+	do {
+		__atomic_store_n(&node_of(map, number)->next, (u32)seen, __ATOMIC_RELEASE);
+		wanted = ((seen >> 32) + 1) << 32 | number;
+	} while (!__atomic_compare_exchange_n(&table->free, &seen, wanted, 0, __ATOMIC_ACQ_REL,
+					      __ATOMIC_ACQUIRE));
+}
+
+/* Takes the last node out of some other bucket: the one that came first. 0 where none was found. */
+static u32 evict(const struct map *map, u32 hash)
+{
+	struct table *table = table_of(map);
+	struct bucket *bucket;
+	u32 tries, *link, last;
+
+	for (tries = 1; tries <= VICTIMS; tries++) {
+		/* A step of its own, so that one bucket after the other is emptied. */
+		bucket = &table->buckets[(hash + tries * 0x9e3779b1) & map->mask];
+		if (bucket == &table->buckets[hash & map->mask] || bucket->first & MARK ||
+		    !try_lock(bucket, 0, environment.has_areas ? (u32)this_thread() : TOOL))
+			continue;
+		link = &bucket->first;
+		last = *link;
+		if (last & MARK) {
+			unlock(bucket);
+			continue;
+		}
+		while (!(node_of(map, last)->next & MARK)) {
+			link = &node_of(map, last)->next;
+			last = *link;
+		}
+		__atomic_store_n(link, node_of(map, last)->next, __ATOMIC_RELEASE);
+		unlock(bucket);
+		return last;
+	}
+	return 0;
+}
+
+/* Where the number of a key's node stands in its bucket, which is locked; NULL where it has none. */
+static u32 *link_of(const struct map *map, struct bucket *bucket, u32 hash, const u8 *key)
+{
+	u32 *link = &bucket->first;
+
+	for (; !(*link & MARK); link = &node_of(map, *link)->next)
+		if (is_node_of(map, node_of(map, *link), hash, key))
+			return link;
+	return NULL;
+}
+
+static s64 table_update(const struct map *map, const u8 *key, const void *value, u64 flags)
+{
+	u32 hash = hash_of(key, map->key_size), number, *link;
+	struct bucket *bucket = &table_of(map)->buckets[hash & map->mask];
+	struct node *node;
+	s64 error = 0;
+
+	if (flags > EXIST)
+		return -EINVAL;
+	if (lock(bucket))
+		return -EBUSY;
+	link = link_of(map, bucket, hash, key);
+	if (link) {
+		if (flags == NOEXIST)
+			error = -EEXIST;
+		else
+			copy(value_of(map, node_of(map, *link)), value, map->value_size);
+		goto out;
+	}
+	if (flags == EXIST) {
+		error = -ENOENT;
+		goto out;
+	}
+	number = take_free(map);
+	if (!number && map->kind == LRU_TABLE)
+		number = evict(map, hash);
+	if (!number) {
+		error = -E2BIG;
+		goto out;
+	}
+	node = node_of(map, number);
+	copy(value_of(map, node), value, map->value_size);
+	copy(node->key, key, map->key_size);
+	__atomic_store_n(&node->hash, hash, __ATOMIC_RELEASE);
+	__atomic_store_n(&node->next, bucket->first, __ATOMIC_RELEASE);
+	__atomic_store_n(&bucket->first, number, __ATOMIC_RELEASE);
+out:
+	unlock(bucket);
+	return error;
+}
+
+static s64 table_delete(const struct map *map, const u8 *key)
+{
+	u32 hash = hash_of(key, map->key_size), number, *link;
+	struct bucket *bucket = &table_of(map)->buckets[hash & map->mask];
+
+	if (lock(bucket))
+		return -EBUSY;
+	link = link_of(map, bucket, hash, key);
+	if (!link) {
+		unlock(bucket);
+		return -ENOENT;
+	}
+	number = *link;
+	__atomic_store_n(link, node_of(map, number)->next, __ATOMIC_RELEASE);
+	unlock(bucket);
+	give_back(map, number);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* The thread that runs. */
+#ifndef THREAD_H
+#define THREAD_H
+
+#include "types.h"
+
+/* The address that a thread's own memory counts from. */
+static u64 control(void)
+{
+	u64 base;
+
+	asm("rdgsbase %0" : "=r"(base));
+	return base;
+}
+
+/* The process in the upper half, the thread in the lower. Asked for once, and kept in the thread's area. */
+static u64 this_thread(void)
+{
+	u64 *known = NULL;
+	u64 thread;
+
+	if (environment.has_areas) {
+		known = (u64 *)(control() + CONTROL_THREAD);
+		if (*known)
+			return *known;
+	}
+	thread = system_call(GETPID, 0, 0, 0, 0, 0) << 32;
+	thread |= system_call(GETTID, 0, 0, 0, 0, 0);
+	if (known)
+		*known = thread;
+	return thread;
+}
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Numbers of the kernel's interfaces, and what the tool fills in. */
+#ifndef TYPES_H
+#define TYPES_H
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long u64;
+typedef long s64;
+
+#define NULL ((void *)0)
+
+/* What the tool fills in: `Environment` in src/translate/helpers/mod.rs. */
+struct environment {
+	/* The vdso's clock_gettime, or 0. */
+	u64 clock_gettime;
+	/* 1 where the CPU has RDPID. */
+	u64 has_rdpid;
+	/* 1 where transactions of the CPU commit. */
+	u64 has_rtm;
+	/* 1 where the GS base points to the thread's control page; 0 in the tool itself. */
+	u64 has_areas;
+	/* The target's PID namespace: device and inode. */
+	u64 namespace_device;
+	u64 namespace_inode;
+};
+
+__attribute__((section(".environment"), used))
+const volatile struct environment environment = { 0 };
+
+/* `ProbeContext` in src/translate/mod.rs. */
+struct context {
+	u64 registers[21];
+	u64 function;
+	u64 cookie;
+};
+
+/* Their places in `registers`. */
+enum {
+	RBP = 4,
+	RIP = 16,
+	RSP = 19
+};
+
+/* The GS base's page, of src/process/layout.rs. */
+enum {
+	CONTROL_THREAD = 24
+};
+
+enum {
+	ENOENT = 2,
+	ESRCH = 3,
+	E2BIG = 7,
+	EAGAIN = 11,
+	EFAULT = 14,
+	EBUSY = 16,
+	EEXIST = 17,
+	EINVAL = 22
+};
+
+/* System calls, of asm/unistd_64.h. */
+enum {
+	SCHED_YIELD = 24,
+	GETPID = 39,
+	KILL = 62,
+	GETUID = 102,
+	GETGID = 104,
+	PRCTL = 157,
+	GETTID = 186,
+	CLOCK_GETTIME = 228,
+	PROCESS_VM_READV = 310
+};
+
+static u64 system_call(u64 number, u64 first, u64 second, u64 third, u64 fourth, u64 fifth)
+{
+	register u64 r10 asm("r10") = fourth;
+	register u64 r8 asm("r8") = fifth;
+	register u64 r9 asm("r9") = 0;
+	u64 result;
+
+	asm volatile("syscall"
+		     : "=a"(result)
+		     : "a"(number), "D"(first), "S"(second), "d"(third), "r"(r10), "r"(r8), "r"(r9)
+		     : "rcx", "r11", "memory");
+	return result;
+}
+
+/*
+ * Without `memcpy`, which a freestanding program has not: the volatile words keep the compiler from calling it.
+ * 8 bytes at once, as the kernel copies values.
+ */
+static void copy(void *to, const void *from, u64 bytes)
+{
+	u8 *out = to;
+	const u8 *in = from;
+
+	while (bytes >= 8) {
+		*(volatile u64 *)out = *(const u64 *)in;
+		out += 8;
+		in += 8;
+		bytes -= 8;
+	}
+	while (bytes) {
+		*(volatile u8 *)out++ = *in++;
+		bytes--;
+	}
+}
+
+static void clear(void *from, u64 bytes)
+{
+	u8 *at = from;
+
+	while (bytes--)
+		*(volatile u8 *)at++ = 0;
+}
+
+#endif

@@ -1,0 +1,100 @@
+//! Why programs can't run in a process.
+
+use crate::{object, process, translate};
+
+/// A result with the [`Error`] of probes.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why programs can't run in a process, or a map can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The object.
+    #[error(transparent)]
+    Object(#[from] object::Error),
+    /// A program's instructions.
+    #[error("{program} can't run in user space: {source}\n  use a kernel uprobe for it")]
+    Translate {
+        /// The program.
+        program: String,
+        /// Why.
+        source: translate::Error,
+    },
+    /// The process.
+    #[error(transparent)]
+    Process(#[from] process::Error),
+    /// The object has no such program.
+    #[error("the object has no program {program}\n  it has: {}", names.join(", "))]
+    NoProgram {
+        /// What was asked for.
+        program: String,
+        /// What there is.
+        names: Vec<String>,
+    },
+    /// The object has no such map.
+    #[error("the object has no map {map}\n  it has: {}", names.join(", "))]
+    NoMap {
+        /// What was asked for.
+        map: String,
+        /// What there is.
+        names: Vec<String>,
+    },
+    /// The map is of another kind than the one that is needed.
+    #[error("the map {map} has no {what}: it is of the type {kind}")]
+    WrongMap {
+        /// The map.
+        map: String,
+        /// Its type.
+        kind: String,
+        /// What it lacks.
+        what: &'static str,
+    },
+    /// A helper answered with an error.
+    #[error("the map {map} can't be {what}: {source}")]
+    Map {
+        /// The map.
+        map: String,
+        /// What was tried.
+        what: &'static str,
+        /// The error, as the kernel has it.
+        source: std::io::Error,
+    },
+    /// A ring holds what no program writes.
+    #[error(
+        "the ring {map} of process {pid} holds no valid record\n  the process, or a probe, overwrote it: attach again"
+    )]
+    Ring {
+        /// The map.
+        map: String,
+        /// The process.
+        pid: i32,
+    },
+    /// The process filters its system calls, and a helper makes some.
+    #[error(
+        "{program} calls {helper}, which makes system calls, and process {pid} runs under seccomp, which may kill it for that\n  use a kernel uprobe for it"
+    )]
+    Seccomp {
+        /// The program.
+        program: String,
+        /// The helper.
+        helper: String,
+        /// The process.
+        pid: i32,
+    },
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    pub(super) fn system(what: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        Error::System {
+            what: what.into(),
+            source: source.into(),
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A map, for the tool.
+
+use super::{
+    error::{Error, Result},
+    probes::Probes,
+    store::{Store, wrong},
+};
+use crate::{object::LoadedMap, translate::ArrayPlace};
+use std::os::fd::AsRawFd as _;
+
+/// A map of an object whose programs run in user space. Keys and values are bytes, as long as the map's are.
+#[derive(Clone, Copy, Debug)]
+pub struct Map<'a> {
+    pub(super) probes: &'a Probes,
+    pub(super) map: &'a LoadedMap,
+    pub(super) store: Option<&'a Store>,
+}
+
+impl Map<'_> {
+    /// The value of a key of an array or a table; `None` where there is none.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        match self.store {
+            Some(Store::Table(table)) => Ok(table.get(key)),
+            Some(Store::Array(pages)) => {
+                let index = index(key);
+                let bytes = self.map.value_size as usize;
+                let is_there = index < self.map.entries;
+                Ok(is_there.then(|| pages.read(index as usize * self.map.stride(), bytes)))
+            }
+            _ => Err(wrong(self.map, "value of a key")),
+        }
+    }
+
+    /// Gives a key of an array or a table a value.
+    pub fn set(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self.store {
+            Some(Store::Table(table)) => table.set(key, value).map_err(|source| Error::Map {
+                map: self.map.name.clone(),
+                what: "written",
+                source,
+            }),
+            Some(Store::Array(pages)) => {
+                pages.write(index(key) as usize * self.map.stride(), value);
+                Ok(())
+            }
+            _ => Err(wrong(self.map, "value of a key")),
+        }
+    }
+
+    /// Removes a key of a table. Whether it was there.
+    pub fn delete(&self, key: &[u8]) -> Result<bool> {
+        match self.store {
+            Some(Store::Table(table)) => table.delete(key).map_err(|source| Error::Map {
+                map: self.map.name.clone(),
+                what: "changed",
+                source,
+            }),
+            _ => Err(wrong(self.map, "keys")),
+        }
+    }
+
+    /// A table's entries. Some that come or go meanwhile may be missing, or there twice.
+    pub fn entries(&self) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        match self.store {
+            Some(Store::Table(table)) => Ok(table.entries()),
+            _ => Err(wrong(self.map, "keys")),
+        }
+    }
+
+    /// The values at an index of a map that the kernel has per CPU: one of each thread area of each process. Their sum
+    /// is what a sum over CPUs is in the kernel.
+    pub fn of_threads(&self, index: u32) -> Result<Vec<Vec<u8>>> {
+        let Some(Store::Threads) = self.store else {
+            return Err(wrong(self.map, "values of threads"));
+        };
+        let array = ArrayPlace {
+            values: 0,
+            value_size: self.map.value_size,
+            entries: self.map.entries,
+        };
+        let fd = self.map.fd().as_raw_fd();
+        let targets = self.probes.targets.values();
+        Ok(targets
+            .flat_map(|target| target.thread_values(fd, array, index))
+            .collect())
+    }
+
+    /// How many records the rings had no room for.
+    pub fn dropped(&self) -> Result<u64> {
+        let Some(Store::Ring) = self.store else {
+            return Err(wrong(self.map, "records"));
+        };
+        let fd = self.map.fd().as_raw_fd();
+        let targets = self.probes.targets.values();
+        Ok(targets.map(|target| target.dropped(fd)).sum())
+    }
+}
+
+fn index(key: &[u8]) -> u32 {
+    u32::from_ne_bytes(key.try_into().expect("an array's key has 4 bytes"))
+}

@@ -1,0 +1,101 @@
+//! The reader's side of a ring: `blob/ring.h`.
+
+use super::{
+    error::{Error, Result},
+    shared_memory::SharedMemory,
+};
+use crate::translate::helpers::MapDescriptor;
+use std::sync::atomic::Ordering;
+
+/// Where the numbers and the data of a ring are.
+const CONSUMER: usize = 0;
+const PRODUCER: usize = 4096;
+const DROPPED: usize = 4096 + 8;
+pub(super) const DATA: usize = 2 * 4096;
+/// A record's head: its bytes, with two bits for those that are not finished, and those that are to be skipped.
+const HEAD: usize = 8;
+const BUSY: u32 = 1 << 31;
+const DISCARDED: u32 = 1 << 30;
+
+/// A ring of one process.
+#[derive(Debug)]
+pub(super) struct Ring {
+    memory: SharedMemory,
+    bytes: u32,
+    record: Vec<u8>,
+}
+
+impl Ring {
+    /// A ring of so many bytes, a power of two and a multiple of a page.
+    pub(super) fn create(bytes: u32) -> Result<Self> {
+        let memory = SharedMemory::create(DATA + bytes as usize, Some(DATA))?;
+        Ok(Ring {
+            memory,
+            bytes,
+            record: Vec::new(),
+        })
+    }
+
+    pub(super) fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// What helpers get as the ring, for its address in a process.
+    pub(super) fn descriptor(&self, address: u64) -> MapDescriptor {
+        MapDescriptor::ring(address, self.bytes)
+    }
+
+    /// Records that there was no room for.
+    pub(super) fn dropped(&self) -> u64 {
+        self.memory.number(DROPPED).load(Ordering::Relaxed)
+    }
+
+    /// Reads the records that are finished, up to the first that is not. Of a process that ended (`skips`), what was
+    /// not finished never will be, and is skipped.
+    pub(super) fn consume(
+        &mut self,
+        skips: bool,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), NotARecord> {
+        loop {
+            let consumer = self.memory.number(CONSUMER).load(Ordering::Relaxed);
+            let producer = self.memory.number(PRODUCER).load(Ordering::Acquire);
+            let rest = producer.wrapping_sub(consumer);
+            if rest == 0 {
+                return Ok(());
+            }
+            let at = DATA + (consumer & u64::from(self.bytes - 1)) as usize;
+            let head = self.memory.number(at).load(Ordering::Acquire) as u32;
+            // Not begun, or not finished.
+            if head == 0 || head & BUSY != 0 && !skips {
+                return Ok(());
+            }
+            let bytes = (head & !(BUSY | DISCARDED)) as usize;
+            let whole = (bytes + HEAD).next_multiple_of(8);
+            if whole as u64 > rest || rest > self.bytes.into() {
+                return Err(NotARecord);
+            }
+            if head & (BUSY | DISCARDED) == 0 {
+                self.record.resize(bytes, 0);
+                self.memory.read(at + HEAD, &mut self.record);
+                take(&self.record);
+            }
+            self.memory.clear(at, whole);
+            let next = consumer + whole as u64;
+            self.memory.number(CONSUMER).store(next, Ordering::Release);
+        }
+    }
+}
+
+/// The ring's memory was overwritten.
+#[derive(Debug)]
+pub(super) struct NotARecord;
+
+impl NotARecord {
+    pub(super) fn of(self, map: &str, pid: i32) -> Error {
+        Error::Ring {
+            map: map.to_owned(),
+            pid,
+        }
+    }
+}

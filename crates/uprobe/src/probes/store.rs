@@ -1,0 +1,93 @@
+//! A map's memory: that of all processes, and that of each.
+
+use super::{
+    error::{Error, Result},
+    ring::{self, Ring},
+    shared_memory::SharedMemory,
+    table::Table,
+};
+use crate::{
+    object::{LoadedMap, Pages},
+    process::Shared,
+    translate::helpers::{STACK_HEAD, TableShape},
+};
+use libbpf_rs::MapType;
+
+/// What all processes have in common.
+#[derive(Debug)]
+pub(super) enum Store {
+    /// The kernel's own pages.
+    Array(Pages),
+    /// A hash table.
+    Table(Table),
+    /// Stacks, by the number that `bpf_get_stackid` returns.
+    Stacks(SharedMemory),
+    /// Nothing: each process's threads have their own.
+    Threads,
+    /// Nothing: each process has its own ring.
+    Ring,
+}
+
+impl Store {
+    /// `None` where the type has no form in user space.
+    pub(super) fn create(map: &LoadedMap) -> Result<Option<Self>> {
+        let shape = |is_lru| TableShape {
+            key_size: map.key_size,
+            value_size: map.value_size,
+            entries: map.entries,
+            is_lru,
+        };
+        Ok(Some(match map.kind {
+            MapType::Array => Store::Array(map.pages()?),
+            MapType::Hash => Store::Table(Table::create(shape(false))?),
+            MapType::LruHash => Store::Table(Table::create(shape(true))?),
+            MapType::PercpuArray => Store::Threads,
+            MapType::RingBuf => Store::Ring,
+            MapType::StackTrace => {
+                let stacks = map.entries.next_power_of_two() as usize;
+                let bytes = stacks * (STACK_HEAD + map.value_size as usize);
+                Store::Stacks(SharedMemory::create(bytes, None)?)
+            }
+            _ => return Ok(None),
+        }))
+    }
+}
+
+/// How a ring is mapped into its process.
+pub(super) fn share_ring(ring: &Ring) -> Shared<'_> {
+    Shared {
+        again_from: Some(ring::DATA as u64),
+        ..share(ring.memory())
+    }
+}
+
+/// How memory is mapped into a process.
+pub(super) fn share(memory: &SharedMemory) -> Shared<'_> {
+    Shared {
+        file: memory.file(),
+        bytes: memory.bytes() as u64,
+        is_read_only: false,
+        again_from: None,
+    }
+}
+
+/// The name of a type, as the specification of BPF has it.
+pub(super) fn kind_name(kind: MapType) -> String {
+    let mut name = String::new();
+    for letter in format!("{kind:?}").chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(letter.to_lowercase());
+    }
+    name
+}
+
+/// An error about what a map is not.
+pub(super) fn wrong(map: &LoadedMap, what: &'static str) -> Error {
+    Error::WrongMap {
+        map: map.name.clone(),
+        kind: kind_name(map.kind),
+        what,
+    }
+}

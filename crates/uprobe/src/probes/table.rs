@@ -1,0 +1,148 @@
+//! A hash table that this process and the probed ones share.
+
+#![allow(unsafe_code, reason = "calls the helpers' functions")]
+
+use super::{error::Result, own_helpers::OwnHelpers, shared_memory::SharedMemory};
+use crate::translate::helpers::{MapDescriptor, TableShape};
+use std::{ffi::c_void, io, slice};
+
+/// A table.
+#[derive(Debug)]
+pub(super) struct Table {
+    memory: SharedMemory,
+    shape: TableShape,
+    /// For this process.
+    descriptor: MapDescriptor,
+    helpers: OwnHelpers,
+}
+
+impl Table {
+    pub(super) fn create(shape: TableShape) -> Result<Self> {
+        let mut memory = SharedMemory::create(shape.bytes(), None)?;
+        shape.clear(memory.before_it_is_shared());
+        Ok(Table {
+            descriptor: MapDescriptor::table(memory.address(), shape),
+            memory,
+            shape,
+            helpers: OwnHelpers::get()?,
+        })
+    }
+
+    pub(super) fn memory(&self) -> &SharedMemory {
+        &self.memory
+    }
+
+    /// What helpers get as the table, for its address in a process.
+    pub(super) fn descriptor(&self, address: u64) -> MapDescriptor {
+        MapDescriptor::table(address, self.shape)
+    }
+
+    /// The value of a key.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.check_key(key);
+        // SAFETY: the descriptor is of memory that lives as long as `self`, and the key is as long as it says.
+        let value = unsafe { (self.helpers.lookup)(&raw const self.descriptor, key.as_ptr()) };
+        // SAFETY: the helper returned the address of a value in the table, or none.
+        (!value.is_null()).then(|| unsafe { self.value(value) })
+    }
+
+    /// Gives a key a value.
+    pub(super) fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.check_key(key);
+        assert_eq!(
+            value.len(),
+            self.shape.value_size as usize,
+            "a value's bytes"
+        );
+        let (key, value) = (key.as_ptr(), value.as_ptr());
+        // SAFETY: as in `get`; the value is as long as the descriptor says.
+        answer(unsafe { (self.helpers.update)(&raw const self.descriptor, key, value, 0) })
+    }
+
+    /// Removes a key. Whether it was there.
+    pub(super) fn delete(&self, key: &[u8]) -> io::Result<bool> {
+        self.check_key(key);
+        // SAFETY: as in `get`.
+        let answered =
+            answer(unsafe { (self.helpers.delete)(&raw const self.descriptor, key.as_ptr()) });
+        match answered {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All entries. Some that come or go meanwhile may be missing, or there twice.
+    pub(super) fn entries(&self) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut all = Collected {
+            table: self,
+            entries: Vec::new(),
+        };
+        // SAFETY: as in `get`; the callback gets `all` back as its last argument, while it lives.
+        unsafe {
+            (self.helpers.for_each)(
+                &raw const self.descriptor,
+                collect,
+                (&raw mut all).cast::<c_void>(),
+                0,
+            );
+        }
+        all.entries
+    }
+
+    fn check_key(&self, key: &[u8]) {
+        assert_eq!(key.len(), self.shape.key_size as usize, "a key's bytes");
+    }
+
+    /// # Safety
+    ///
+    /// The address is that of a value of this table.
+    unsafe fn value(&self, at: *const u8) -> Vec<u8> {
+        // SAFETY: the caller's.
+        unsafe { copy_of(at, self.shape.value_size as usize) }
+    }
+}
+
+struct Collected<'a> {
+    table: &'a Table,
+    entries: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+/// # Safety
+///
+/// `all` is a [`Collected`] of the table whose entry this is.
+unsafe extern "C" fn collect(
+    _map: *const MapDescriptor,
+    key: *const u8,
+    value: *const u8,
+    all: *mut c_void,
+) -> i64 {
+    // SAFETY: the caller's.
+    let all = unsafe { &mut *all.cast::<Collected<'_>>() };
+    // SAFETY: the helper passes the addresses of a key and of its value.
+    let entry = unsafe {
+        (
+            copy_of(key, all.table.shape.key_size as usize),
+            all.table.value(value),
+        )
+    };
+    all.entries.push(entry);
+    0
+}
+
+/// # Safety
+///
+/// So many bytes can be read there.
+unsafe fn copy_of(at: *const u8, bytes: usize) -> Vec<u8> {
+    // SAFETY: the caller's. Others may write the bytes meanwhile, which are copied at once.
+    unsafe { slice::from_raw_parts(at, bytes) }.to_vec()
+}
+
+/// A helper's answer: 0, or an error's negative number.
+fn answer(answer: i64) -> io::Result<()> {
+    match i32::try_from(-answer) {
+        Ok(0) => Ok(()),
+        Ok(error) => Err(io::Error::from_raw_os_error(error)),
+        Err(_) => Err(io::ErrorKind::InvalidData.into()),
+    }
+}

@@ -1,0 +1,288 @@
+//! What one process has of an object: its maps, its helpers and its programs.
+
+use super::{
+    environment,
+    error::{Error, Result},
+    ring::Ring,
+    store::{self, Store},
+};
+use crate::{
+    object::{LoadedObject, LoadedProgram},
+    process::{self, Memory, Program, Runtime, Shared},
+    translate::{
+        self, ArrayPlace, Backend as _, HelperTable, Instruction, MapLayout, MapPlace, Translator,
+        helpers::{Blob, MapDescriptor},
+    },
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    os::fd::AsRawFd as _,
+};
+
+/// The most bytes of a program's machine code: 1 million instructions are the verifier's limit, and some 10,000 what
+/// programs have.
+const MOST_CODE: usize = 192 << 10;
+
+/// Helpers that make no system call, by name. `bpf_ktime_get_ns` and the other clocks ask the vdso.
+const QUIET: &[&str] = &[
+    "bpf_map_lookup_elem",
+    "bpf_ktime_get_ns",
+    "bpf_ktime_get_boot_ns",
+    "bpf_ktime_get_coarse_ns",
+    "bpf_ktime_get_tai_ns",
+    "bpf_get_prandom_u32",
+    "bpf_get_smp_processor_id",
+    "bpf_get_numa_node_id",
+    "bpf_ringbuf_output",
+    "bpf_ringbuf_reserve",
+    "bpf_ringbuf_submit",
+    "bpf_ringbuf_discard",
+    "bpf_ringbuf_query",
+    "bpf_loop",
+    "bpf_get_func_ip",
+    "bpf_get_attach_cookie",
+    "bpf_strncmp",
+];
+
+/// A process, and what an object has there.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) runtime: Runtime,
+    /// Whether the process filters its system calls.
+    has_seccomp: bool,
+    helpers: HelperTable,
+    /// By the map's descriptor.
+    maps: BTreeMap<i32, Placed>,
+    /// The programs' addresses, by name.
+    programs: HashMap<String, u64>,
+}
+
+/// A map in the process.
+#[derive(Debug)]
+struct Placed {
+    place: MapPlace,
+    own: Own,
+}
+
+/// What the process has for itself.
+#[derive(Debug)]
+enum Own {
+    /// Nothing.
+    Nothing,
+    /// A value of each thread, from here on in its memory.
+    Threads(u64),
+    /// A ring.
+    Ring(Ring),
+}
+
+impl Target {
+    /// A process without programs yet.
+    pub(super) fn open(pid: i32) -> Result<Self> {
+        let mut runtime = Runtime::open(pid)?;
+        let environment = environment::of(pid, &Memory::open(pid)?)?;
+        let length = Blob::at(0, environment).bytes.len();
+        let mut helpers = HelperTable::new();
+        runtime.load(length, |at| {
+            let blob = Blob::at(at, environment);
+            helpers = blob.helpers;
+            Ok::<_, process::Error>(blob.bytes)
+        })?;
+        Ok(Target {
+            runtime,
+            has_seccomp: process::has_seccomp(pid)?,
+            helpers,
+            maps: BTreeMap::new(),
+            programs: HashMap::new(),
+        })
+    }
+
+    /// Puts a program there, with the maps that it uses, unless it is there.
+    pub(super) fn load(
+        &mut self,
+        object: &LoadedObject,
+        stores: &[Option<Store>],
+        program: &LoadedProgram,
+    ) -> Result<Program> {
+        if let Some(&address) = self.programs.get(&program.name) {
+            return Ok(Program { address, cookie: 0 });
+        }
+        let wrong = |source| Error::Translate {
+            program: program.name.clone(),
+            source,
+        };
+        self.check_helpers(program)?;
+        self.place(object, stores, program)?;
+        let layout = Layout {
+            object,
+            maps: &self.maps,
+        };
+        let helpers = &self.helpers;
+        let address = self.runtime.load(MOST_CODE, |at| {
+            let translator = Translator::of_this_machine();
+            let code = translator.translate(&program.program(), at, helpers, &layout);
+            Ok::<_, Error>(code.map_err(wrong)?.bytes)
+        })?;
+        self.programs.insert(program.name.clone(), address);
+        Ok(Program { address, cookie: 0 })
+    }
+
+    /// The records of a map's ring.
+    pub(super) fn consume(
+        &mut self,
+        map: i32,
+        name: &str,
+        take: &mut dyn FnMut(&[u8]),
+    ) -> Result<()> {
+        let pid = self.runtime.pid();
+        let Some(Placed {
+            own: Own::Ring(ring),
+            ..
+        }) = self.maps.get_mut(&map)
+        else {
+            return Ok(());
+        };
+        let is_over = process::mappings(pid).map_or(true, |all| all.is_empty());
+        ring.consume(is_over, take)
+            .map_err(|error| error.of(name, pid))
+    }
+
+    /// How many records a ring had no room for.
+    pub(super) fn dropped(&self, map: i32) -> u64 {
+        match self.maps.get(&map).map(|placed| &placed.own) {
+            Some(Own::Ring(ring)) => ring.dropped(),
+            _ => 0,
+        }
+    }
+
+    /// The threads' values at an index.
+    pub(super) fn thread_values(&self, map: i32, array: ArrayPlace, index: u32) -> Vec<Vec<u8>> {
+        let Some(Own::Threads(start)) = self.maps.get(&map).map(|placed| &placed.own) else {
+            return Vec::new();
+        };
+        let at = start + u64::from(index) * array.stride();
+        self.runtime.thread_memory(at, array.value_size as usize)
+    }
+
+    /// An error where a helper makes system calls that a filter may answer with the process's death.
+    fn check_helpers(&self, program: &LoadedProgram) -> Result<()> {
+        if !self.has_seccomp {
+            return Ok(());
+        }
+        let loud = program
+            .instructions
+            .iter()
+            .filter_map(Instruction::helper)
+            .map(HelperTable::name)
+            .find(|name| !QUIET.contains(&name.as_str()));
+        match loud {
+            None => Ok(()),
+            Some(helper) => Err(Error::Seccomp {
+                program: program.name.clone(),
+                helper,
+                pid: self.runtime.pid(),
+            }),
+        }
+    }
+
+    /// Maps what a program uses into the process.
+    fn place(
+        &mut self,
+        object: &LoadedObject,
+        stores: &[Option<Store>],
+        program: &LoadedProgram,
+    ) -> Result<()> {
+        let missing: Vec<_> = object
+            .maps()
+            .iter()
+            .zip(stores)
+            .filter_map(|(map, store)| {
+                let fd = map.fd().as_raw_fd();
+                let is_used = program.instructions.iter().any(|one| one.map() == Some(fd));
+                let is_missing = is_used && !self.maps.contains_key(&fd);
+                Some((fd, map, store.as_ref().filter(|_| is_missing)?))
+            })
+            .collect();
+        let mut rings = HashMap::new();
+        for (fd, map, store) in &missing {
+            if matches!(store, Store::Ring) {
+                rings.insert(*fd, Ring::create(map.entries)?);
+            }
+        }
+        let shared: Vec<(i32, Shared<'_>)> = missing
+            .iter()
+            .filter_map(|(fd, map, store)| {
+                let shared = match store {
+                    Store::Array(pages) => Shared {
+                        file: map.fd(),
+                        bytes: pages.length() as u64,
+                        is_read_only: map.is_read_only,
+                        again_from: None,
+                    },
+                    Store::Table(table) => store::share(table.memory()),
+                    Store::Stacks(memory) => store::share(memory),
+                    Store::Ring => store::share_ring(&rings[fd]),
+                    Store::Threads => return None,
+                };
+                Some((*fd, shared))
+            })
+            .collect();
+        let (fds, files): (Vec<i32>, Vec<Shared<'_>>) = shared.into_iter().unzip();
+        let addresses: HashMap<i32, u64> =
+            fds.into_iter().zip(self.runtime.share(&files)?).collect();
+        for (fd, map, store) in missing {
+            let at = addresses.get(&fd).copied().unwrap_or_default();
+            let values = ArrayPlace {
+                values: at,
+                value_size: map.value_size,
+                entries: map.entries,
+            };
+            let (descriptor, own) = match store {
+                Store::Array(_) => (MapDescriptor::array(values), Own::Nothing),
+                Store::Table(table) => (table.descriptor(at), Own::Nothing),
+                Store::Stacks(_) => {
+                    let stacks = MapDescriptor::stacks(at, map.value_size, map.entries);
+                    (stacks, Own::Nothing)
+                }
+                Store::Ring => {
+                    let ring = rings.remove(&fd).expect("it was just made");
+                    (ring.descriptor(at), Own::Ring(ring))
+                }
+                Store::Threads => {
+                    let bytes = values.stride() * u64::from(map.entries);
+                    let (start, from_control) = self.runtime.take_thread_memory(bytes)?;
+                    let place = ArrayPlace {
+                        values: from_control,
+                        ..values
+                    };
+                    (MapDescriptor::thread_array(place), Own::Threads(start))
+                }
+            };
+            let handle = self.runtime.load(MapDescriptor::BYTES, |_| {
+                Ok::<_, process::Error>(descriptor.to_bytes().to_vec())
+            })?;
+            let array = matches!(store, Store::Array(_)).then_some(values);
+            let place = MapPlace { handle, array };
+            self.maps.insert(fd, Placed { place, own });
+        }
+        Ok(())
+    }
+}
+
+/// The maps for the translator.
+struct Layout<'a> {
+    object: &'a LoadedObject,
+    maps: &'a BTreeMap<i32, Placed>,
+}
+
+impl MapLayout for Layout<'_> {
+    fn place(&self, fd: i32) -> translate::Result<MapPlace> {
+        if let Some(placed) = self.maps.get(&fd) {
+            return Ok(placed.place);
+        }
+        let map = self.object.map(fd);
+        Err(translate::Error::UnsupportedMap {
+            map: map.map_or_else(|| fd.to_string(), |map| map.name.clone()),
+            kind: map.map_or_else(|| "none".to_owned(), |map| store::kind_name(map.kind)),
+        })
+    }
+}

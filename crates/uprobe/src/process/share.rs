@@ -1,0 +1,192 @@
+//! Files of this process, mapped into the probed one: a kernel's array, or memory that both write.
+//!
+//! The process needs no permission for them: their descriptors are sent through a pair of sockets that it makes, as
+//! `SCM_RIGHTS`, and closed again once they are mapped.
+
+use super::{
+    area::take,
+    error::{Error, Result},
+    layout::STATE_SCRATCH,
+    memory::Memory,
+    remote::Remote,
+    runtime::Runtime,
+    stopped::Stopped,
+};
+use rustix::{
+    fd::{BorrowedFd, OwnedFd},
+    net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg},
+};
+use std::{io::IoSlice, mem::MaybeUninit};
+
+const PAGE: u64 = 4096;
+/// How many descriptors are sent at once.
+const AT_ONCE: usize = 32;
+/// The offsets in the scratch page: a `struct msghdr`, its `struct iovec`, the byte that goes along, and the descriptors.
+const HEADER: u64 = 0;
+const VECTOR: u64 = 64;
+const BYTE: u64 = 96;
+const CONTROL: u64 = 128;
+/// The bytes of `struct msghdr`, and of `struct cmsghdr`, which the descriptors follow.
+const HEADER_BYTES: usize = 56;
+const CONTROL_HEADER: u64 = 16;
+
+/// What is to be mapped.
+#[derive(Debug, Clone, Copy)]
+pub struct Shared<'a> {
+    /// The file.
+    pub file: BorrowedFd<'a>,
+    /// Its bytes, whole pages.
+    pub bytes: u64,
+    /// Whether it can only be read.
+    pub is_read_only: bool,
+    /// Where a second mapping of the rest of the file begins that follows the first one: a ring's records never end at
+    /// its end.
+    pub again_from: Option<u64>,
+}
+
+impl Shared<'_> {
+    /// The bytes of all mappings.
+    fn mapped(&self) -> u64 {
+        self.bytes + self.again_from.map_or(0, |start| self.bytes - start)
+    }
+}
+
+impl Runtime {
+    /// Maps files into the process. Returns their addresses. One of its threads is stopped for it.
+    pub fn share(&mut self, all: &[Shared<'_>]) -> Result<Vec<u64>> {
+        if all.is_empty() {
+            return Ok(Vec::new());
+        }
+        let stopped = Stopped::one(self.pid)?;
+        let mut remote = Remote::new(&stopped, &self.memory)?;
+        let mut sharing = Sharing {
+            remote: &mut remote,
+            memory: &self.memory,
+            pid: self.pid,
+            scratch: self.areas.layout.base + STATE_SCRATCH,
+        };
+        let mut addresses = Vec::new();
+        for some in all.chunks(AT_ONCE) {
+            let files = sharing.send(some)?;
+            for (shared, file) in some.iter().zip(files) {
+                let mapped = sharing.map(shared, file);
+                sharing.close(file)?;
+                addresses.push(mapped?);
+            }
+        }
+        remote.finish()?;
+        Ok(addresses)
+    }
+}
+
+struct Sharing<'a, 'b> {
+    remote: &'a mut Remote<'b>,
+    memory: &'a Memory,
+    pid: i32,
+    scratch: u64,
+}
+
+impl Sharing<'_, '_> {
+    /// Gives the process descriptors of these files. Returns their numbers there.
+    fn send(&mut self, all: &[Shared<'_>]) -> Result<Vec<u64>> {
+        let [family, kind] = [
+            libc::AF_UNIX as u64,
+            (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64,
+        ];
+        let call = [family, kind, 0, self.scratch, 0, 0];
+        self.remote.call("socketpair", libc::SYS_socketpair, call)?;
+        let pair = self.memory.read_u64(self.scratch)?;
+        let (ours, theirs) = (pair & 0xffff_ffff, pair >> 32);
+        let sent = take(self.pid, ours as i32).and_then(|socket| {
+            send(&socket, all)?;
+            self.receive(theirs, all.len())
+        });
+        self.close(ours)?;
+        self.close(theirs)?;
+        sent
+    }
+
+    fn receive(&mut self, socket: u64, count: usize) -> Result<Vec<u64>> {
+        let at = self.scratch;
+        let mut header = [0; HEADER_BYTES];
+        let room = CONTROL_HEADER + 4 * count as u64;
+        // Name and its length, vectors, control data and flags.
+        for (offset, value) in [
+            (16, at + VECTOR),
+            (24, 1),
+            (32, at + CONTROL),
+            (40, room.next_multiple_of(8)),
+        ] {
+            header[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+        }
+        self.memory.write(at + HEADER, &header)?;
+        let vector = [(at + BYTE).to_le_bytes(), 1_u64.to_le_bytes()].concat();
+        self.memory.write(at + VECTOR, &vector)?;
+        let flags = (libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) as u64;
+        let call = [socket, at + HEADER, flags, 0, 0, 0];
+        self.remote.call("recvmsg", libc::SYS_recvmsg, call)?;
+        let got = self.memory.read_vec(at + CONTROL, room as usize)?;
+        let bytes = u64::from_le_bytes(got[..8].try_into().expect("8 bytes"));
+        if bytes != room {
+            // Limits on open files are seen here, as a message that was cut.
+            let reason = "it has too many open files".to_owned();
+            return Err(Error::Code {
+                what: format!("process {}", self.pid),
+                reason,
+            });
+        }
+        let numbers = got[CONTROL_HEADER as usize..].chunks_exact(4);
+        let number = |four: &[u8]| u64::from(u32::from_le_bytes(four.try_into().expect("4 bytes")));
+        Ok(numbers.map(number).collect())
+    }
+
+    /// Maps a file, and its end once more behind it.
+    fn map(&mut self, shared: &Shared<'_>, file: u64) -> Result<u64> {
+        let access = match shared.is_read_only {
+            true => libc::PROT_READ,
+            false => libc::PROT_READ | libc::PROT_WRITE,
+        } as u64;
+        let flags = libc::MAP_SHARED as u64;
+        let Some(start) = shared.again_from else {
+            let call = [0, shared.bytes, access, flags, file, 0];
+            return self.remote.call("mmap", libc::SYS_mmap, call);
+        };
+        let nothing = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
+        let call = [0, shared.mapped(), 0, nothing, u64::MAX, 0];
+        let at = self.remote.call("mmap", libc::SYS_mmap, call)?;
+        let fixed = flags | libc::MAP_FIXED as u64;
+        for call in [
+            [at, shared.bytes, access, fixed, file, 0],
+            [
+                at + shared.bytes,
+                shared.bytes - start,
+                access,
+                fixed,
+                file,
+                start,
+            ],
+        ] {
+            self.remote.call("mmap", libc::SYS_mmap, call)?;
+        }
+        Ok(at)
+    }
+
+    fn close(&mut self, file: u64) -> Result<()> {
+        let call = [file, 0, 0, 0, 0, 0];
+        self.remote.call("close", libc::SYS_close, call).map(drop)
+    }
+}
+
+/// Sends descriptors, and a byte for them to go with.
+fn send(socket: &OwnedFd, all: &[Shared<'_>]) -> Result<()> {
+    debug_assert!(all.iter().all(|one| one.bytes.is_multiple_of(PAGE)));
+    let files: Vec<BorrowedFd<'_>> = all.iter().map(|one| one.file).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let fits = ancillary.push(SendAncillaryMessage::ScmRights(&files));
+    debug_assert!(fits, "no more are sent than fit");
+    let byte = [IoSlice::new(&[0])];
+    sendmsg(socket, &byte, &mut ancillary, SendFlags::DONTWAIT)
+        .map_err(|error| Error::system("sendmsg of the maps' descriptors", error))?;
+    Ok(())
+}
