@@ -79,7 +79,7 @@ fn main() {
                 entry: entry.then_some(empty),
                 returns: returns.then_some(empty),
             };
-            let attachment = match runtime.attach(&probe) {
+            let attachment = match runtime.attach(&[probe]) {
                 Ok(attachment) => attachment,
                 Err(error) => {
                     println!("{name}, {when}: {error}");
@@ -87,7 +87,7 @@ fn main() {
                 }
             };
             let probed = time(&mut process);
-            let hits = runtime.detach(attachment).unwrap();
+            let hits = runtime.detach(attachment).unwrap()[0];
             assert_eq!(hits.entry.hits, 3 * 20 * 20_000);
             let kinds: &[&str] = if returns {
                 &["uprobe", "uretprobe"]
@@ -136,7 +136,7 @@ fn main() {
                     entry: Some(empty),
                     returns: Some(empty),
                 };
-                let attachment = runtime.attach(&probe).unwrap();
+                let attachment = runtime.attach(&[probe]).unwrap();
                 let (attach, stopped) = (start.elapsed(), attachment.stopped);
                 let start = Instant::now();
                 runtime

@@ -57,21 +57,21 @@ fn probe_all(binary: &Binary, threads: &str, mode: &str) -> (u64, Hits) {
     let entry = program::check_entry(&mut runtime, seen, work.address);
     let returns = program::check_return(&mut runtime, seen + 8);
     let wild = program::wild(&mut runtime);
-    let at_work = runtime
-        .attach(&Probe {
-            function: &work,
-            entry: Some(entry),
-            returns: Some(returns),
-        })
-        .unwrap();
-    let at_scaled = runtime.attach(&both(&scaled, wild)).unwrap();
+    let at_work = Probe {
+        function: &work,
+        entry: Some(entry),
+        returns: Some(returns),
+    };
+    let attachment = runtime.attach(&[at_work, both(&scaled, wild)]).unwrap();
     process.send("go");
     process.ready();
     let memory = Memory::open(process.pid()).unwrap();
     let (calls, wrong) = process.stop();
     assert_eq!(wrong, 0, "{mode}");
-    let hits = runtime.detach(at_work).unwrap();
-    let others = runtime.detach(at_scaled).unwrap();
+    let all = runtime.detach(attachment).unwrap();
+    let [hits, others] = all[..] else {
+        panic!("{all:?}");
+    };
     for one in [hits.entry, hits.returns, others.entry, others.returns] {
         assert_eq!(sum(one), calls, "{mode}: {hits:?}, {others:?}");
     }
@@ -122,7 +122,7 @@ fn cycle(binary: &Binary, threads: u64, mode: &str, cycles: usize) {
     let (mut all, mut entries, mut returns) = (0, 0, 0);
     let mut cycle = 0;
     while cycle < cycles {
-        let prepared = runtime.prepare(&both(&work, wild)).unwrap();
+        let prepared = runtime.prepare(&[both(&work, wild)]).unwrap();
         let stopped = Stopped::all(pid).unwrap();
         let before = calls(&process, &memory);
         let attachment = match runtime.attach_in(&stopped, &prepared) {
@@ -134,7 +134,7 @@ fn cycle(binary: &Binary, threads: u64, mode: &str, cycles: usize) {
         wait_until(|| calls(&process, &memory) >= before + 20 * threads);
         let stopped = Stopped::all(pid).unwrap();
         let after = calls(&process, &memory);
-        let hits = runtime.detach_in(&stopped, attachment).unwrap();
+        let hits = runtime.detach_in(&stopped, attachment).unwrap()[0];
         work.check(&memory).unwrap();
         drop(stopped);
         for count in [hits.entry, hits.returns] {
@@ -175,12 +175,12 @@ fn a_program_that_dies_or_is_replaced_has_nothing_to_restore() {
     let mut runtime = Runtime::open(process.pid()).unwrap();
     let work = function(&process, "work");
     let empty = program::empty(&mut runtime);
-    let attachment = runtime.attach(&both(&work, empty)).unwrap();
+    let attachment = runtime.attach(&[both(&work, empty)]).unwrap();
     let (calls, wrong) = process.stop();
     assert_eq!(wrong, 0);
     process.send("exec");
     process.ready();
-    assert!(sum(runtime.hits(&attachment).entry) <= calls);
+    assert!(sum(runtime.hits(&attachment)[0].entry) <= calls);
     runtime.detach(attachment).unwrap();
     assert_eq!(process.stop(), (0, 0));
 
@@ -188,10 +188,10 @@ fn a_program_that_dies_or_is_replaced_has_nothing_to_restore() {
     let mut runtime = Runtime::open(process.pid()).unwrap();
     let work = function(&process, "work");
     let empty = program::empty(&mut runtime);
-    let attachment = runtime.attach(&both(&work, empty)).unwrap();
-    wait_until(|| runtime.hits(&attachment).entry.hits >= 1000);
+    let attachment = runtime.attach(&[both(&work, empty)]).unwrap();
+    wait_until(|| runtime.hits(&attachment)[0].entry.hits >= 1000);
     process.kill();
-    assert!(runtime.detach(attachment).unwrap().entry.hits >= 1000);
+    assert!(runtime.detach(attachment).unwrap()[0].entry.hits >= 1000);
 }
 
 #[test]
@@ -201,30 +201,75 @@ fn probes_of_one_function_may_come_apart_but_not_twice() {
     let work = function(&process, "work");
     let empty = program::empty(&mut runtime);
     let entry = runtime
-        .attach(&Probe {
+        .attach(&[Probe {
             function: &work,
             entry: Some(empty),
             returns: None,
-        })
+        }])
         .unwrap();
     let returns = runtime
-        .attach(&Probe {
+        .attach(&[Probe {
             function: &work,
             entry: None,
             returns: Some(empty),
-        })
+        }])
         .unwrap();
-    let error = runtime.attach(&both(&work, empty)).unwrap_err();
+    let error = runtime.attach(&[both(&work, empty)]).unwrap_err();
     assert!(
         error.to_string().contains("this program probes it already"),
         "{error}"
     );
     wait_until(|| {
-        runtime.hits(&entry).entry.hits >= 1000 && runtime.hits(&returns).returns.hits >= 1000
+        runtime.hits(&entry)[0].entry.hits >= 1000 && runtime.hits(&returns)[0].returns.hits >= 1000
     });
     runtime.detach(entry).unwrap();
     runtime.detach(returns).unwrap();
     work.check(&Memory::open(process.pid()).unwrap()).unwrap();
+    assert_eq!(process.stop().1, 0);
+}
+
+#[test]
+fn probes_of_one_call_are_attached_all_or_none() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["4", "ct"]);
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let memory = Memory::open(process.pid()).unwrap();
+    let (work, scaled) = (function(&process, "work"), function(&process, "scaled"));
+    let empty = program::empty(&mut runtime);
+    let twice = [both(&work, empty), both(&scaled, empty), both(&work, empty)];
+    let error = runtime.attach(&twice).unwrap_err();
+    assert!(
+        error.to_string().contains("this program probes it already"),
+        "{error}"
+    );
+    let changed = Function {
+        code: [&[0xcc], &scaled.code[1..]].concat(),
+        ..scaled.clone()
+    };
+    let error = runtime
+        .attach(&[both(&work, empty), both(&changed, empty)])
+        .unwrap_err();
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    let prepared = runtime
+        .prepare(&[both(&work, empty), both(&scaled, empty)])
+        .unwrap();
+    let at_scaled = runtime.attach(&[both(&scaled, empty)]).unwrap();
+    let stopped = Stopped::all(process.pid()).unwrap();
+    assert!(runtime.attach_in(&stopped, &prepared).is_err());
+    drop(stopped);
+    work.check(&memory).unwrap();
+    wait_until(|| runtime.hits(&at_scaled)[0].returns.hits >= 1000);
+    runtime.detach(at_scaled).unwrap();
+
+    let attachment = runtime
+        .attach(&[both(&work, empty), both(&scaled, empty)])
+        .unwrap();
+    wait_until(|| {
+        let all = runtime.hits(&attachment);
+        all.iter().all(|hits| hits.returns.hits >= 1000)
+    });
+    runtime.detach(attachment).unwrap();
+    work.check(&memory).unwrap();
+    scaled.check(&memory).unwrap();
     assert_eq!(process.stop().1, 0);
 }
 
@@ -235,14 +280,15 @@ fn tools_may_follow_each_other_and_work_at_once() {
     for _ in 0..3 {
         let mut first = Runtime::open(process.pid()).unwrap();
         let wild = program::wild(&mut first);
-        let at_work = first.attach(&both(&work, wild)).unwrap();
+        let at_work = first.attach(&[both(&work, wild)]).unwrap();
         let mut second = Runtime::open(process.pid()).unwrap();
         let empty = program::empty(&mut second);
-        let error = second.attach(&both(&work, empty)).unwrap_err();
+        let error = second.attach(&[both(&work, empty)]).unwrap_err();
         assert!(matches!(error, Error::Changed { .. }), "{error}");
-        let at_scaled = second.attach(&both(&scaled, empty)).unwrap();
+        let at_scaled = second.attach(&[both(&scaled, empty)]).unwrap();
         wait_until(|| {
-            first.hits(&at_work).returns.hits > 1000 && second.hits(&at_scaled).returns.hits > 1000
+            first.hits(&at_work)[0].returns.hits > 1000
+                && second.hits(&at_scaled)[0].returns.hits > 1000
         });
         first.detach(at_work).unwrap();
         second.detach(at_scaled).unwrap();
@@ -257,8 +303,8 @@ fn a_seccomp_filter_is_suspended_or_the_program_refused() {
         Ok(mut runtime) => {
             let work = function(&process, "work");
             let empty = program::empty(&mut runtime);
-            let attachment = runtime.attach(&both(&work, empty)).unwrap();
-            wait_until(|| runtime.hits(&attachment).returns.hits > 1000);
+            let attachment = runtime.attach(&[both(&work, empty)]).unwrap();
+            wait_until(|| runtime.hits(&attachment)[0].returns.hits > 1000);
             runtime.detach(attachment).unwrap();
         }
         // A kernel without CONFIG_CHECKPOINT_RESTORE.
@@ -273,7 +319,7 @@ fn a_program_with_a_gs_base_of_its_own_is_refused() {
     let mut runtime = Runtime::open(process.pid()).unwrap();
     let work = function(&process, "work");
     let empty = program::empty(&mut runtime);
-    let error = runtime.attach(&both(&work, empty)).unwrap_err();
+    let error = runtime.attach(&[both(&work, empty)]).unwrap_err();
     assert!(matches!(error, Error::GsTaken { .. }), "{error}");
     work.check(&Memory::open(process.pid()).unwrap()).unwrap();
     assert_eq!(process.stop().1, 0);

@@ -20,11 +20,11 @@ fn probe_all(binary: &Binary, name: &str, returns: bool) {
         entry: Some(wild),
         returns: returns.then_some(wild),
     };
-    let attachment = runtime.attach(&probe).unwrap();
+    let attachment = runtime.attach(&[probe]).unwrap();
     process.send("go");
     assert_eq!(process.line(), "done");
     let (calls, wrong) = process.stop();
-    let hits = runtime.detach(attachment).unwrap();
+    let hits = runtime.detach(attachment).unwrap()[0];
     assert_eq!(wrong, 0);
     assert!(calls >= 100_000, "{calls}");
     // Go's entry is called again after each growth of the stack.

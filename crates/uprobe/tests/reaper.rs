@@ -24,8 +24,8 @@ fn attach_and_wait() {
         entry: Some(wild),
         returns: Some(wild),
     };
-    let attachment = runtime.attach(&probe).unwrap();
-    wait_until(|| runtime.hits(&attachment).returns.hits > 1000);
+    let attachment = runtime.attach(&[probe]).unwrap();
+    wait_until(|| runtime.hits(&attachment)[0].returns.hits > 1000);
     println!("attached");
     wait_until(|| false);
 }

@@ -1,4 +1,4 @@
-//! Probes on a function: attached and detached while all of the process's threads are stopped.
+//! Probes on functions: attached and detached together, while all of the process's threads are stopped.
 //!
 //! A thread that is between two instructions which a jump replaces is moved to the second one's copy. One whose
 //! signal handler will return there lets the attachment wait. On detaching, the bytes are restored and the threads
@@ -7,24 +7,18 @@
 use super::{
     error::{Error, Result},
     image::Function,
-    layout::{STATE_LOCK, STATE_OWNERS},
-    maps::mappings,
     remote::Remote,
     runtime::{Counts, Known, Program, Replaced, Runtime},
     site::{JUMP, Site, When},
     stopped::{Registers, Stopped},
 };
-use std::{collections::BTreeSet, thread, time::Duration};
+use std::{thread, time::Duration};
 
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`.
 const SYNC_CORE: u64 = 1 << 5;
 /// How often an attachment waits for handlers to return, and how long at a time.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_micros(300);
-/// How much of a stack is searched for saved registers.
-const STACK: u64 = 1 << 20;
-/// The selector of 64-bit code.
-const CS: u64 = 0x33;
 
 /// Programs for one function.
 #[derive(Debug, Clone)]
@@ -40,22 +34,34 @@ pub struct Probe<'a> {
 /// Probes that are ready in the process, but not reached by any function yet.
 #[derive(Debug)]
 pub struct Prepared {
+    probes: Vec<Ready>,
+}
+
+/// One probe of those.
+#[derive(Debug)]
+struct Ready {
     function: Function,
     known: Vec<Known>,
 }
 
-/// Probes on one function.
+/// Probes on functions that were attached together.
 #[derive(Debug)]
 #[must_use = "it stays attached until it is given to Runtime::detach"]
 pub struct Attachment {
     /// How long all of the process was stopped for it.
     pub stopped: Duration,
     addresses: Vec<u64>,
+    probes: Vec<Started>,
+}
+
+/// The slots of one probe, and their counts when it was attached.
+#[derive(Debug)]
+struct Started {
     entry: Option<(u64, Counts)>,
     returns: Option<(u64, Counts)>,
 }
 
-/// What an attachment did so far.
+/// What one probe of an attachment did so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Hits {
     /// At the function's entry.
@@ -64,10 +70,16 @@ pub struct Hits {
     pub returns: Counts,
 }
 
+impl Prepared {
+    pub(super) fn known(&self) -> impl Iterator<Item = &Known> {
+        self.probes.iter().flat_map(|ready| &ready.known)
+    }
+}
+
 impl Runtime {
-    /// Attaches programs to a function.
-    pub fn attach(&mut self, probe: &Probe<'_>) -> Result<Attachment> {
-        let prepared = self.prepare(probe)?;
+    /// Attaches programs to functions, all at once: the process is stopped once for them. On an error, none is.
+    pub fn attach(&mut self, probes: &[Probe<'_>]) -> Result<Attachment> {
+        let prepared = self.prepare(probes)?;
         for _ in 1..TRIES {
             let stopped = Stopped::all(self.pid)?;
             match self.attach_in(&stopped, &prepared) {
@@ -81,142 +93,121 @@ impl Runtime {
     }
 
     /// Makes the code of probes, for [`Self::attach_in`]. The process goes on meanwhile.
-    pub fn prepare(&mut self, probe: &Probe<'_>) -> Result<Prepared> {
-        let function = probe.function;
-        let mut sites: Vec<(Site, Program)> = Vec::new();
-        if let Some(program) = probe.entry {
-            sites.push((Site::entry(function)?, program));
-        }
-        if let Some(program) = probe.returns {
-            let returns = Site::returns(function)?.complete(function)?;
-            sites.extend(returns.into_iter().map(|site| (site, program)));
-        }
-        sites.sort_by_key(|(site, _)| site.address);
-        for pair in sites.windows(2) {
-            if pair[0].0.end() > pair[1].0.address {
-                let reason =
-                    "it is too short for a probe of its entry and one of its return".to_owned();
-                return Err(Error::Unpatchable {
-                    function: function.name.clone(),
-                    reason,
-                });
+    pub fn prepare(&mut self, probes: &[Probe<'_>]) -> Result<Prepared> {
+        let mut all: Vec<(&Function, Vec<(Site, Program)>)> = Vec::new();
+        for probe in probes {
+            self.check(probe.function)?;
+            let sites = sites(probe)?;
+            for (site, _) in &sites {
+                let earlier = all.iter().flat_map(|(_, sites)| sites);
+                let is_taken = earlier
+                    .into_iter()
+                    .any(|(other, _)| overlaps(site, other.address, other.end()));
+                if is_taken {
+                    return Err(probed_already(site));
+                }
+                // Before the site's code gets this program: another attachment may run it.
+                self.check_free(site)?;
             }
+            all.push((probe.function, sites));
         }
-        self.check(function)?;
-        let known = sites
-            .iter()
-            .map(|(site, program)| self.trampoline(function, site, *program));
-        Ok(Prepared {
-            function: function.clone(),
-            known: known.collect::<Result<_>>()?,
-        })
+        let mut prepared = Prepared { probes: Vec::new() };
+        for (function, sites) in all {
+            let known = sites
+                .iter()
+                .map(|(site, program)| self.trampoline(function, site, *program))
+                .collect::<Result<_>>()?;
+            let function = function.clone();
+            prepared.probes.push(Ready { function, known });
+        }
+        Ok(prepared)
     }
 
     /// Attaches probes while the process is stopped. [`Error::SavedAddress`] says that it has to go on first.
     pub fn attach_in(&mut self, stopped: &Stopped, prepared: &Prepared) -> Result<Attachment> {
-        self.check(&prepared.function)?;
-        for known in &prepared.known {
-            let (start, end) = (known.site.address, known.site.end());
-            let touches =
-                |&(&other, _): &(&u64, &Replaced)| other < end && start < other + JUMP as u64;
-            if self.replaced.iter().any(|one| touches(&one)) {
-                let reason = "this program probes it already".to_owned();
-                return Err(Error::Unpatchable {
-                    function: prepared.function.name.clone(),
-                    reason,
-                });
-            }
+        for ready in &prepared.probes {
+            self.check(&ready.function)?;
+        }
+        for known in prepared.known() {
+            self.check_free(&known.site)?;
         }
         let threads: Vec<(i32, Registers)> = stopped
             .threads()
             .map(|tid| Ok((tid, stopped.registers(tid)?)))
             .collect::<Result<_>>()?;
         self.check_threads(&threads)?;
-        for known in &prepared.known {
-            self.check_stacks(&threads, known)?;
-        }
+        self.check_stacks(&threads, prepared)?;
+        let moved = self.move_threads(&threads, prepared)?;
+        let jumps = prepared
+            .known()
+            .map(|known| self.jump(known))
+            .collect::<Result<Vec<_>>>()?;
         self.release_areas(&threads)?;
 
-        for (tid, mut registers) in threads {
-            let at = prepared
-                .known
-                .iter()
-                .find(|known| known.site.is_inside(registers.rip));
-            let moved =
-                at.map(|known| known.moved.iter().find(|&&(from, _)| from == registers.rip));
-            match moved {
-                Some(Some(&(_, to))) => registers.rip = to,
-                Some(None) => {
-                    let reason = format!("thread {tid} is inside of one of its first instructions");
-                    return Err(Error::Unpatchable {
-                        function: prepared.function.name.clone(),
-                        reason,
-                    });
-                }
-                None if registers.gs_base != 0 => continue,
-                None => {}
-            }
-            if registers.gs_base == 0 {
-                registers.gs_base = self.areas.layout.control(0);
-            }
+        for (tid, registers) in moved {
             stopped.set_registers(tid, registers)?;
         }
         let mut remote = Remote::new(stopped, &self.memory)?;
-        let counts = |when| {
-            let known = prepared
-                .known
-                .iter()
-                .find(|known| known.site.when == when)?;
-            Some((known.slot, self.count(known.slot)))
-        };
-        let (entry, returns) = (counts(When::Entry), counts(When::Return));
-        for (index, known) in prepared.known.iter().enumerate() {
-            let address = known.site.address;
-            let mut jump = [0xe9, 0, 0, 0, 0];
-            let distance = known.entry.wrapping_sub(address + JUMP as u64) as i64;
-            let distance = i32::try_from(distance).map_err(|_| Error::NoGap {
-                pid: self.pid,
-                size: 0,
-            })?;
-            jump[1..].copy_from_slice(&distance.to_le_bytes());
-            let replaced = Replaced {
-                original: known.site.original,
-                jump,
+        let started = |ready: &Ready| {
+            let counts = |when| {
+                let mut known = ready.known.iter();
+                let slot = known.find(|known| known.site.when == when)?.slot;
+                Some((slot, self.count(slot)))
             };
-            let written = self
-                .reaper
-                .add(self.pid, address, &replaced)
-                .and_then(|()| self.memory.write(address, &jump));
-            self.replaced.insert(address, replaced);
-            if let Err(error) = written {
-                for undone in &prepared.known[..=index] {
-                    let _ = self
-                        .memory
-                        .write(undone.site.address, &undone.site.original);
-                    self.replaced.remove(&undone.site.address);
-                    self.reaper.remove(undone.site.address);
-                }
-                return Err(error);
+            Started {
+                entry: counts(When::Entry),
+                returns: counts(When::Return),
             }
+        };
+        let probes = prepared.probes.iter().map(started).collect();
+        let attachment = Attachment {
+            stopped: Duration::ZERO,
+            addresses: jumps.iter().map(|&(address, _)| address).collect(),
+            probes,
+        };
+        let written = self.write(&jumps).and_then(|()| synchronize(&mut remote));
+        if let Err(error) = written {
+            let _ = self.restore(&attachment);
+            let _ = synchronize(&mut remote);
+            return Err(error);
         }
-        synchronize(&mut remote)?;
-        remote.finish()?;
-        let addresses = prepared
-            .known
-            .iter()
-            .map(|known| known.site.address)
-            .collect();
+        if let Err(error) = remote.finish() {
+            let _ = self.restore(&attachment);
+            return Err(error);
+        }
+        let stopped = stopped.duration();
         Ok(Attachment {
-            stopped: stopped.duration(),
-            addresses,
-            entry,
-            returns,
+            stopped,
+            ..attachment
         })
     }
 
-    /// Restores a function. Returns what its probes did. Of a process that exited, or runs another program, there is
-    /// nothing to restore.
-    pub fn detach(&mut self, attachment: Attachment) -> Result<Hits> {
+    /// The jump that leads to a site's code, and where it is written.
+    fn jump(&self, known: &Known) -> Result<(u64, Replaced)> {
+        let address = known.site.address;
+        let distance = known.entry.wrapping_sub(address + JUMP as u64) as i64;
+        let distance = i32::try_from(distance).map_err(|_| Error::NoGap {
+            pid: self.pid,
+            size: 0,
+        })?;
+        let mut jump = [0xe9, 0, 0, 0, 0];
+        jump[1..].copy_from_slice(&distance.to_le_bytes());
+        let original = known.site.original;
+        Ok((address, Replaced { original, jump }))
+    }
+
+    fn write(&mut self, jumps: &[(u64, Replaced)]) -> Result<()> {
+        for &(address, replaced) in jumps {
+            self.reaper.add(self.pid, address, &replaced)?;
+            self.replaced.insert(address, replaced);
+            self.memory.write(address, &replaced.jump)?;
+        }
+        Ok(())
+    }
+
+    /// Restores the functions. Returns what the probes did, in the order in which they were given to
+    /// [`Self::attach`]. Of a process that exited, or runs another program, there is nothing to restore.
+    pub fn detach(&mut self, attachment: Attachment) -> Result<Vec<Hits>> {
         match Stopped::all(self.pid) {
             Ok(stopped) => self.detach_in(&stopped, attachment),
             Err(Error::NoProcess { .. } | Error::Gone { .. }) => {
@@ -227,32 +218,9 @@ impl Runtime {
         }
     }
 
-    /// Restores a function while the process is stopped.
-    pub fn detach_in(&mut self, stopped: &Stopped, attachment: Attachment) -> Result<Hits> {
-        let mut changed = Ok(());
-        for address in &attachment.addresses {
-            let Some(replaced) = self.replaced.get(address) else {
-                continue;
-            };
-            let mut bytes = [0; JUMP];
-            match self.memory.read(*address, &mut bytes) {
-                // Another program, or the library was unmapped.
-                Err(_) => continue,
-                Ok(()) if bytes == replaced.jump => {
-                    self.memory.write(*address, &replaced.original)?
-                }
-                Ok(()) if bytes == replaced.original => {}
-                Ok(()) => {
-                    changed = Err(Error::Changed {
-                        function: format!("the jump at {address:#x}"),
-                        offset: 0,
-                        expected: replaced.jump[0],
-                        found: bytes[0],
-                    });
-                }
-            }
-        }
-        self.forget(&attachment);
+    /// Restores the functions while the process is stopped.
+    pub fn detach_in(&mut self, stopped: &Stopped, attachment: Attachment) -> Result<Vec<Hits>> {
+        let restored = self.restore(&attachment);
         match Remote::new(stopped, &self.memory) {
             Ok(mut remote) => {
                 synchronize(&mut remote)?;
@@ -261,11 +229,38 @@ impl Runtime {
             Err(Error::Gone { .. }) => {}
             Err(error) => return Err(error),
         }
-        changed.map(|()| self.hits(&attachment))
+        restored.map(|()| self.hits(&attachment))
     }
 
-    /// What an attachment's probes did so far. May be called at any time, also after the process's end.
-    pub fn hits(&self, attachment: &Attachment) -> Hits {
+    /// Writes the original bytes back, wherever the jumps still are. The first error of those that there are.
+    fn restore(&mut self, attachment: &Attachment) -> Result<()> {
+        let mut result = Ok(());
+        for &address in &attachment.addresses {
+            let Some(replaced) = self.replaced.get(&address) else {
+                continue;
+            };
+            let mut bytes = [0; JUMP];
+            let restored = match self.memory.read(address, &mut bytes) {
+                // Another program, or the library was unmapped.
+                Err(_) => Ok(()),
+                Ok(()) if bytes == replaced.jump => self.memory.write(address, &replaced.original),
+                Ok(()) if bytes == replaced.original => Ok(()),
+                Ok(()) => Err(Error::Changed {
+                    function: format!("the jump at {address:#x}"),
+                    offset: 0,
+                    expected: replaced.jump[0],
+                    found: bytes[0],
+                }),
+            };
+            result = result.and(restored);
+        }
+        self.forget(attachment);
+        result
+    }
+
+    /// What an attachment's probes did so far, in their order. May be called at any time, also after the process's
+    /// end.
+    pub fn hits(&self, attachment: &Attachment) -> Vec<Hits> {
         let since = |start: Option<(u64, Counts)>| {
             start.map_or_else(Counts::default, |(slot, before)| {
                 let now = self.count(slot);
@@ -275,10 +270,13 @@ impl Runtime {
                 }
             })
         };
-        Hits {
-            entry: since(attachment.entry),
-            returns: since(attachment.returns),
-        }
+        let probes = attachment.probes.iter();
+        probes
+            .map(|started| Hits {
+                entry: since(started.entry),
+                returns: since(started.returns),
+            })
+            .collect()
     }
 
     fn forget(&mut self, attachment: &Attachment) {
@@ -296,81 +294,50 @@ impl Runtime {
         })
     }
 
-    /// An error where a thread can't run probes.
-    fn check_threads(&self, threads: &[(i32, Registers)]) -> Result<()> {
-        let pid = self.pid;
-        let mut bases = BTreeSet::new();
-        for (tid, registers) in threads {
-            if registers.cs != CS {
-                return Err(Error::Architecture { pid });
-            }
-            if registers.gs_base != 0 && self.areas.layout.index(registers.gs_base).is_none() {
-                return Err(Error::GsTaken { pid, tid: *tid });
-            }
-            if registers.fs_base == 0 || !bases.insert(registers.fs_base) {
-                return Err(Error::FsShared { pid });
-            }
+    /// An error where a jump of this runtime touches a site.
+    fn check_free(&self, site: &Site) -> Result<()> {
+        let mut replaced = self.replaced.keys();
+        if replaced.any(|&other| overlaps(site, other, other + JUMP as u64)) {
+            return Err(probed_already(site));
         }
         Ok(())
     }
+}
 
-    /// An error where a signal handler will return into bytes that are replaced.
-    fn check_stacks(&self, threads: &[(i32, Registers)], known: &Known) -> Result<()> {
-        let inside = |address: u64| known.site.is_inside(address);
-        if !known.moved.iter().any(|&(from, _)| inside(from)) {
-            return Ok(());
-        }
-        let all = mappings(self.pid)?;
-        for (tid, registers) in threads {
-            let Some(stack) = all.iter().find(|mapping| mapping.contains(registers.rsp)) else {
-                continue;
-            };
-            // Signal frames are aligned to 8 bytes, as stack pointers are.
-            let start = registers.rsp & !7;
-            let bytes = self.memory.read_vec(
-                start,
-                stack.end.min(start + STACK).saturating_sub(start) as usize,
-            )?;
-            let words: Vec<u64> = bytes
-                .chunks_exact(8)
-                .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
-                .collect();
-            // The saved instruction pointer, flags and selectors lie in this order.
-            if words
-                .windows(3)
-                .any(|three| inside(three[0]) && three[2] & 0xffff == CS)
-            {
-                return Err(Error::SavedAddress {
-                    function: known.site.function.clone(),
-                    tid: *tid,
-                });
-            }
-        }
-        Ok(())
+/// The places of a probe, by ascending address. An error where they overlap.
+fn sites(probe: &Probe<'_>) -> Result<Vec<(Site, Program)>> {
+    let function = probe.function;
+    let mut sites: Vec<(Site, Program)> = Vec::new();
+    if let Some(program) = probe.entry {
+        sites.push((Site::entry(function)?, program));
     }
+    if let Some(program) = probe.returns {
+        let returns = Site::returns(function)?.complete(function)?;
+        sites.extend(returns.into_iter().map(|site| (site, program)));
+    }
+    sites.sort_by_key(|(site, _)| site.address);
+    for pair in sites.windows(2) {
+        if pair[0].0.end() > pair[1].0.address {
+            let reason =
+                "it is too short for a probe of its entry and one of its return".to_owned();
+            return Err(Error::Unpatchable {
+                function: function.name.clone(),
+                reason,
+            });
+        }
+    }
+    Ok(sites)
+}
 
-    /// Gives the areas of threads that ended to others.
-    fn release_areas(&self, threads: &[(i32, Registers)]) -> Result<()> {
-        let layout = self.areas.layout;
-        let mut lock = [0; 4];
-        self.memory
-            .read(layout.base + STATE_LOCK as u64, &mut lock)?;
-        if lock != [0; 4] {
-            return Ok(()); // A thread is about to take one.
-        }
-        let table = layout.base + STATE_OWNERS as u64;
-        let owners = self.memory.read_vec(table, 8 * layout.areas as usize)?;
-        for (index, owner) in owners.chunks_exact(8).enumerate() {
-            let owner = u64::from_le_bytes(owner.try_into().expect("8 bytes"));
-            if owner != 0
-                && !threads
-                    .iter()
-                    .any(|(_, registers)| registers.fs_base == owner)
-            {
-                self.memory.write(table + 8 * index as u64, &[0; 8])?;
-            }
-        }
-        Ok(())
+/// Whether a site's instructions reach into these bytes.
+fn overlaps(site: &Site, start: u64, end: u64) -> bool {
+    site.address < end && start < site.end()
+}
+
+fn probed_already(site: &Site) -> Error {
+    Error::Unpatchable {
+        function: site.function.clone(),
+        reason: "this program probes it already".to_owned(),
     }
 }
 

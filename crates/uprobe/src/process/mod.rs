@@ -26,6 +26,7 @@ mod runtime;
 mod share;
 mod site;
 mod stopped;
+mod threads;
 mod trampoline;
 
 pub use attachment::{Attachment, Hits, Prepared, Probe};

@@ -1,0 +1,148 @@
+//! The threads of a process whose functions are about to be patched: which of them forbid it, and where they go on.
+
+use super::{
+    attachment::Prepared,
+    error::{Error, Result},
+    layout::{STATE_LOCK, STATE_OWNERS},
+    maps::mappings,
+    runtime::Runtime,
+    site::Site,
+    stopped::Registers,
+};
+use std::collections::BTreeSet;
+
+/// How much of a stack is searched for saved registers.
+const STACK: u64 = 1 << 20;
+/// The selector of 64-bit code.
+const CS: u64 = 0x33;
+
+impl Runtime {
+    /// The registers of threads which have to change: those inside of replaced bytes go on in the copy, and those
+    /// without an area get that of no thread. A thread that goes on in a copy comes back, whatever else happens.
+    pub(super) fn move_threads(
+        &self,
+        threads: &[(i32, Registers)],
+        prepared: &Prepared,
+    ) -> Result<Vec<(i32, Registers)>> {
+        let mut changed = Vec::new();
+        for &(tid, before) in threads {
+            let mut registers = before;
+            let inside = prepared
+                .known()
+                .find(|known| known.site.is_inside(before.rip));
+            if let Some(known) = inside {
+                let mut moved = known.moved.iter();
+                let to = moved.find(|&&(from, _)| from == before.rip);
+                let Some(&(_, to)) = to else {
+                    let reason = format!("thread {tid} is inside of one of its first instructions");
+                    return Err(Error::Unpatchable {
+                        function: known.site.function.clone(),
+                        reason,
+                    });
+                };
+                registers.rip = to;
+            }
+            if before.gs_base == 0 {
+                registers.gs_base = self.areas.layout.control(0);
+            }
+            if registers != before {
+                changed.push((tid, registers));
+            }
+        }
+        Ok(changed)
+    }
+
+    /// An error where a thread can't run probes.
+    pub(super) fn check_threads(&self, threads: &[(i32, Registers)]) -> Result<()> {
+        let pid = self.pid;
+        let mut bases = BTreeSet::new();
+        for (tid, registers) in threads {
+            if registers.cs != CS {
+                return Err(Error::Architecture { pid });
+            }
+            if registers.gs_base != 0 && self.areas.layout.index(registers.gs_base).is_none() {
+                return Err(Error::GsTaken { pid, tid: *tid });
+            }
+            if registers.fs_base == 0 || !bases.insert(registers.fs_base) {
+                return Err(Error::FsShared { pid });
+            }
+        }
+        Ok(())
+    }
+
+    /// An error where a signal handler will return into bytes that are replaced.
+    pub(super) fn check_stacks(
+        &self,
+        threads: &[(i32, Registers)],
+        prepared: &Prepared,
+    ) -> Result<()> {
+        // Where a jump replaces one instruction alone, there is no address inside that could be returned to.
+        let sites = prepared.known().filter(|known| {
+            let mut moved = known.moved.iter();
+            moved.any(|&(from, _)| known.site.is_inside(from))
+        });
+        let mut sites: Vec<&Site> = sites.map(|known| &known.site).collect();
+        sites.sort_by_key(|site| site.address);
+        let (Some(first), Some(last)) = (sites.first(), sites.last()) else {
+            return Ok(());
+        };
+        let range = first.address..last.end();
+        let inside = |address: u64| {
+            let next = sites.partition_point(|site| site.address <= address);
+            let site = sites[next.checked_sub(1)?];
+            site.is_inside(address).then_some(site)
+        };
+        let all = mappings(self.pid)?;
+        for (tid, registers) in threads {
+            let Some(stack) = all.iter().find(|mapping| mapping.contains(registers.rsp)) else {
+                continue;
+            };
+            // Signal frames are aligned to 8 bytes, as stack pointers are.
+            let start = registers.rsp & !7;
+            let bytes = self.memory.read_vec(
+                start,
+                stack.end.min(start + STACK).saturating_sub(start) as usize,
+            )?;
+            let words: Vec<u64> = bytes
+                .chunks_exact(8)
+                .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
+                .collect();
+            // The saved instruction pointer, flags and selectors lie in this order.
+            let mut saved = words
+                .windows(3)
+                .filter(|three| range.contains(&three[0]) && three[2] & 0xffff == CS)
+                .filter_map(|three| inside(three[0]));
+            if let Some(site) = saved.next() {
+                return Err(Error::SavedAddress {
+                    function: site.function.clone(),
+                    tid: *tid,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the areas of threads that ended to others.
+    pub(super) fn release_areas(&self, threads: &[(i32, Registers)]) -> Result<()> {
+        let layout = self.areas.layout;
+        let mut lock = [0; 4];
+        self.memory
+            .read(layout.base + STATE_LOCK as u64, &mut lock)?;
+        if lock != [0; 4] {
+            return Ok(()); // A thread is about to take one.
+        }
+        let table = layout.base + STATE_OWNERS as u64;
+        let owners = self.memory.read_vec(table, 8 * layout.areas as usize)?;
+        for (index, owner) in owners.chunks_exact(8).enumerate() {
+            let owner = u64::from_le_bytes(owner.try_into().expect("8 bytes"));
+            if owner != 0
+                && !threads
+                    .iter()
+                    .any(|(_, registers)| registers.fs_base == owner)
+            {
+                self.memory.write(table + 8 * index as u64, &[0; 8])?;
+            }
+        }
+        Ok(())
+    }
+}
