@@ -54,6 +54,12 @@ impl Image {
         Self::read(pid, path, PathBuf::from(format!("/proc/{pid}/exe")))
     }
 
+    /// A file that the process executes, by any name that leads to it from here, such as `/proc/PID/map_files/RANGE`.
+    pub fn of_file(pid: i32, file: &Path) -> Result<Self> {
+        let path = fs::read_link(file).unwrap_or_else(|_| file.to_owned());
+        Self::read(pid, path, file.to_owned())
+    }
+
     /// A file that the process executes: its program, or a shared library. `path` is as the process sees it.
     pub fn open(pid: i32, path: &Path) -> Result<Self> {
         let inside =
