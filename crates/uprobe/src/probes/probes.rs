@@ -40,7 +40,7 @@ pub struct Place<'a> {
 #[must_use = "they stay attached until this is given to Probes::detach"]
 pub struct Attached {
     pid: i32,
-    attachments: Vec<Attachment>,
+    attachment: Attachment,
 }
 
 impl Probes {
@@ -90,46 +90,24 @@ impl Probes {
             }
             probes.push(probe);
         }
-        let mut attachments = Vec::new();
-        for probe in &probes {
-            match target.runtime.attach(probe) {
-                Ok(attachment) => attachments.push(attachment),
-                Err(error) => {
-                    for attachment in attachments {
-                        let _ = target.runtime.detach(attachment);
-                    }
-                    return Err(error.into());
-                }
-            }
-        }
-        Ok(Attached { pid, attachments })
+        let attachment = target.runtime.attach(&probes)?;
+        Ok(Attached { pid, attachment })
     }
 
     /// Restores the functions. Returns what the probes did.
     pub fn detach(&mut self, attached: Attached) -> Result<Hits> {
-        let mut all = Hits::default();
-        let Some(target) = self.targets.get_mut(&attached.pid) else {
-            return Ok(all);
-        };
-        for attachment in attached.attachments {
-            let hits = target.runtime.detach(attachment)?;
-            add(&mut all.entry, hits.entry);
-            add(&mut all.returns, hits.returns);
+        match self.targets.get_mut(&attached.pid) {
+            Some(target) => Ok(sum(&target.runtime.detach(attached.attachment)?)),
+            None => Ok(Hits::default()),
         }
-        Ok(all)
     }
 
     /// What the probes did so far.
     pub fn hits(&self, attached: &Attached) -> Hits {
-        let mut all = Hits::default();
-        if let Some(target) = self.targets.get(&attached.pid) {
-            for attachment in &attached.attachments {
-                let hits = target.runtime.hits(attachment);
-                add(&mut all.entry, hits.entry);
-                add(&mut all.returns, hits.returns);
-            }
-        }
-        all
+        let target = self.targets.get(&attached.pid);
+        target.map_or_else(Hits::default, |target| {
+            sum(&target.runtime.hits(&attached.attachment))
+        })
     }
 
     /// A map of the object.
@@ -165,6 +143,16 @@ impl Probes {
         })?;
         Ok((index, &maps[index]))
     }
+}
+
+/// What several probes did together.
+fn sum(probes: &[Hits]) -> Hits {
+    let mut all = Hits::default();
+    for hits in probes {
+        add(&mut all.entry, hits.entry);
+        add(&mut all.returns, hits.returns);
+    }
+    all
 }
 
 fn add(all: &mut Counts, more: Counts) {
