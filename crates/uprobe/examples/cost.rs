@@ -8,7 +8,7 @@
 #[path = "../tests/common/mod.rs"]
 mod common;
 
-use bpfcost_uprobe::process::{Image, Probe, Runtime, Stopped};
+use bpfcost_uprobe::process::{Image, Probe, Runtime};
 use common::{Binary, Target, program};
 use std::{
     io::{BufRead, BufReader},
@@ -139,9 +139,7 @@ fn main() {
                 let attachment = runtime.attach(&[probe]).unwrap();
                 let (attach, stopped) = (start.elapsed(), attachment.stopped);
                 let start = Instant::now();
-                runtime
-                    .detach_in(&Stopped::all(process.pid()).unwrap(), attachment)
-                    .unwrap();
+                runtime.detach(attachment).unwrap();
                 (attach, stopped, start.elapsed())
             })
             .collect();

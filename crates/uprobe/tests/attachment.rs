@@ -4,7 +4,7 @@
 mod common;
 
 use bpfcost_uprobe::process::{
-    Counts, Error, Function, Hits, Image, Memory, Probe, Program, Runtime, Stopped,
+    Counts, Error, Function, Hits, Image, Memory, Probe, Program, Runtime,
 };
 use common::{Binary, Target, program, wait_until};
 
@@ -123,20 +123,18 @@ fn cycle(binary: &Binary, threads: u64, mode: &str, cycles: usize) {
     let mut cycle = 0;
     while cycle < cycles {
         let prepared = runtime.prepare(&[both(&work, wild)]).unwrap();
-        let stopped = Stopped::all(pid).unwrap();
+        let session = runtime.stop().unwrap();
         let before = calls(&process, &memory);
-        let attachment = match runtime.attach_in(&stopped, &prepared) {
+        let attachment = match runtime.attach_in(session, &prepared) {
             Err(Error::SavedAddress { .. }) => continue,
             other => other.unwrap(),
         };
-        drop(stopped);
         // Until each of the threads could have been there.
         wait_until(|| calls(&process, &memory) >= before + 20 * threads);
-        let stopped = Stopped::all(pid).unwrap();
+        let session = runtime.stop().unwrap();
         let after = calls(&process, &memory);
-        let hits = runtime.detach_in(&stopped, attachment).unwrap()[0];
+        let hits = runtime.detach_in(session, attachment).unwrap()[0];
         work.check(&memory).unwrap();
-        drop(stopped);
         for count in [hits.entry, hits.returns] {
             // In flight: in the function, or between it and the count, at both ends. With handlers, two of each.
             let (least, most) = (after - before, after - before);
@@ -253,9 +251,8 @@ fn probes_of_one_call_are_attached_all_or_none() {
         .prepare(&[both(&work, empty), both(&scaled, empty)])
         .unwrap();
     let at_scaled = runtime.attach(&[both(&scaled, empty)]).unwrap();
-    let stopped = Stopped::all(process.pid()).unwrap();
-    assert!(runtime.attach_in(&stopped, &prepared).is_err());
-    drop(stopped);
+    let session = runtime.stop().unwrap();
+    assert!(runtime.attach_in(session, &prepared).is_err());
     work.check(&memory).unwrap();
     wait_until(|| runtime.hits(&at_scaled)[0].returns.hits >= 1000);
     runtime.detach(at_scaled).unwrap();

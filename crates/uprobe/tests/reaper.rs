@@ -1,49 +1,84 @@
-//! The probed process after the end of the tool.
+//! The probed process after the end of the tool, whenever that comes.
 
 mod common;
 
-use bpfcost_uprobe::process::{Image, Memory, Probe, Runtime};
-use common::{Binary, program, wait_until};
+use bpfcost_uprobe::process::{Function, Image, Memory, Probe, Runtime, fault};
+use common::{Binary, Target, program, wait_until};
 use std::{
     io::{BufRead, BufReader},
-    process::{Command, Stdio},
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command, Stdio},
 };
 
-/// The process that `attach_and_wait` attaches to.
+/// The process that the tools attach to.
 const TARGET: &str = "BPFCOST_UPROBE_TARGET";
+/// The step at which one kills itself.
+const STEP: &str = "BPFCOST_UPROBE_STEP";
+/// How many threads of busy.c count apart, and the distance of their numbers.
+const THREADS: usize = 4;
+const LINE: usize = 64;
 
-#[test]
-#[ignore = "is the tool that the other test kills"]
-fn attach_and_wait() {
-    let pid: i32 = std::env::var(TARGET).unwrap().parse().unwrap();
-    let function = Image::of_program(pid).unwrap().function("work").unwrap();
+fn functions(pid: i32) -> [Function; 2] {
+    let image = Image::of_program(pid).unwrap();
+    ["work", "scaled"].map(|name| image.function(name).unwrap())
+}
+
+fn number(name: &str) -> u64 {
+    std::env::var(name).unwrap().parse().unwrap()
+}
+
+/// Starts this program again, as one of the tools.
+fn tool(name: &str, process: &Target, step: u64) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--ignored", "--nocapture"])
+        .env(TARGET, process.pid().to_string())
+        .env(STEP, step.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Attaches to two functions, and runs `between` before it detaches.
+fn attach(pid: i32, between: impl FnOnce()) {
+    let functions = functions(pid);
     let mut runtime = Runtime::open(pid).unwrap();
     let wild = program::wild(&mut runtime);
-    let probe = Probe {
-        function: &function,
+    let probes = functions.each_ref().map(|function| Probe {
+        function,
         entry: Some(wild),
         returns: Some(wild),
-    };
-    let attachment = runtime.attach(&[probe]).unwrap();
-    wait_until(|| runtime.hits(&attachment)[0].returns.hits > 1000);
-    println!("attached");
-    wait_until(|| false);
+    });
+    let attachment = runtime.attach(&probes).unwrap();
+    wait_until(|| {
+        let all = runtime.hits(&attachment);
+        all.iter().all(|hits| hits.returns.hits > 1000)
+    });
+    between();
+    runtime.detach(attachment).unwrap();
+}
+
+#[test]
+#[ignore = "is the tool that another test kills"]
+fn attach_and_wait() {
+    attach(number(TARGET) as i32, || {
+        println!("attached");
+        wait_until(|| false);
+    });
+}
+
+#[test]
+#[ignore = "is the tool that kills itself"]
+fn attach_and_die() {
+    fault::die_at(number(STEP));
+    attach(number(TARGET) as i32, || ());
 }
 
 #[test]
 fn a_tool_that_is_killed_leaves_no_probe() {
     let mut process = Binary::compile("busy.c", &[]).start(&["4", "t"]);
-    let function = Image::of_program(process.pid())
-        .unwrap()
-        .function("work")
-        .unwrap();
+    let [work, scaled] = functions(process.pid());
     let memory = Memory::open(process.pid()).unwrap();
-    let mut tool = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "attach_and_wait", "--ignored", "--nocapture"])
-        .env(TARGET, process.pid().to_string())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut tool = tool("attach_and_wait", &process, 0);
     let output = BufReader::new(tool.stdout.take().unwrap());
     assert!(
         output
@@ -51,9 +86,77 @@ fn a_tool_that_is_killed_leaves_no_probe() {
             .map_while(Result::ok)
             .any(|line| line.ends_with("attached"))
     );
-    assert!(function.check(&memory).is_err(), "nothing is attached");
+    assert!(work.check(&memory).is_err(), "nothing is attached");
     tool.kill().unwrap();
     tool.wait().unwrap();
-    wait_until(|| function.check(&memory).is_ok());
+    wait_until(|| work.check(&memory).is_ok() && scaled.check(&memory).is_ok());
     assert_eq!(process.stop().1, 0);
+}
+
+/// How many calls each of the threads has made.
+fn calls(process: &Target, memory: &Memory) -> Vec<u64> {
+    let counts = process.address(0);
+    let threads = (0..THREADS).map(|thread| counts + (thread * LINE) as u64);
+    threads
+        .map(|at| memory.read_u64(at).expect("the process is alive"))
+        .collect()
+}
+
+fn open_files(process: &Target) -> usize {
+    let folder = format!("/proc/{}/fd", process.pid());
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+/// Kills a tool at its first step, another one at the second, and so on up to one that lives. Returns how many.
+fn kill_at_each_step(process: &Target) -> u64 {
+    let pid = process.pid();
+    let [work, scaled] = functions(pid);
+    let memory = Memory::open(pid).unwrap();
+    let files = open_files(process);
+    for step in 1.. {
+        let status = tool("attach_and_die", process, step).wait().unwrap();
+        if status.success() {
+            return step - 1;
+        }
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "step {step}");
+        let is_restored = || {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+            status.contains("TracerPid:\t0")
+                && work.check(&memory).is_ok()
+                && scaled.check(&memory).is_ok()
+        };
+        wait_until(is_restored);
+        assert_eq!(open_files(process), files, "step {step}");
+        let before = calls(process, &memory);
+        wait_until(|| {
+            let after = calls(process, &memory);
+            before.iter().zip(after).all(|(&before, after)| before < after)
+        });
+        attach(pid, || ());
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_tool_may_be_killed_at_any_step() {
+    // One whose threads work, and one whose threads wait in the kernel and have handlers.
+    for mode in ["", "bt"] {
+        let mut process = Binary::compile("busy.c", &[]).start(&[&THREADS.to_string(), mode]);
+        let steps = kill_at_each_step(&process);
+        assert!(steps > 20, "{steps}");
+        assert_eq!(process.stop().1, 0, "{mode}");
+    }
+    // The first tool of a process has the most to make there.
+    let binary = Binary::compile("busy.c", &[]);
+    for step in 1.. {
+        let mut process = binary.start(&["2"]);
+        let status = tool("attach_and_die", &process, step).wait().unwrap();
+        let files = open_files(&process);
+        assert_eq!(process.stop().1, 0, "step {step}");
+        if status.success() {
+            break;
+        }
+        assert_eq!(status.signal(), Some(libc::SIGKILL), "step {step}");
+        let _ = files;
+    }
 }

@@ -13,7 +13,7 @@ use super::{
     },
     maps::{Mapping, mappings},
     memory::Memory,
-    remote::Remote,
+    session::Session,
 };
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -58,7 +58,7 @@ unsafe impl Sync for Areas {}
 impl Areas {
     /// Makes the block, with areas for so many threads.
     pub(super) fn create(
-        remote: &mut Remote<'_>,
+        session: &Session,
         pid: i32,
         memory: &Memory,
         threads: u64,
@@ -68,10 +68,10 @@ impl Areas {
             areas: (threads + 1).min(Layout::MOST_AREAS),
         };
         let size = layout.private() + layout.shared();
-        layout.base = remote.call("mmap", libc::SYS_mmap, [0, size, NONE, PRIVATE, NO_FILE, 0])?;
-        let made = Self::fill(remote, pid, memory, layout);
+        layout.base = session.call("mmap", libc::SYS_mmap, [0, size, NONE, PRIVATE, NO_FILE, 0])?;
+        let made = Self::fill(session, pid, memory, layout);
         if made.is_err() {
-            let _ = remote.call("munmap", libc::SYS_munmap, [layout.base, size, 0, 0, 0, 0]);
+            let _ = session.call("munmap", libc::SYS_munmap, [layout.base, size, 0, 0, 0, 0]);
         }
         made
     }
@@ -80,20 +80,24 @@ impl Areas {
     /// already. `None` where there is none.
     pub(super) fn adopt(pid: i32, memory: &Memory) -> Result<Option<Self>> {
         let all = mappings(pid)?;
-        let Some(shared) = all.iter().find(|mapping| mapping.name == MAPPED) else {
-            return Ok(None);
+        let layout = |shared: &Mapping| {
+            let areas = (shared.end - shared.start) / AREA;
+            let base = shared.start.checked_sub(STATE + areas * AREA)?;
+            Some(Layout { base, areas })
         };
-        let areas = (shared.end - shared.start) / AREA;
-        let layout = Layout {
-            base: shared.start - STATE - areas * AREA,
-            areas,
-        };
-        let mut on = [0; 4];
         // Off in a forked child, which needs one of its own.
-        if memory.read(layout.base + STATE_ON as u64, &mut on).is_err() || on != 1_u32.to_le_bytes()
-        {
+        let is_on = |layout: &Layout| {
+            let mut on = [0; 4];
+            let read = memory.read(layout.base + STATE_ON as u64, &mut on);
+            read.is_ok() && on == 1_u32.to_le_bytes()
+        };
+        let mut blocks = all
+            .iter()
+            .filter(|mapping| mapping.name == MAPPED)
+            .filter_map(|shared| Some((shared, layout(shared).filter(is_on)?)));
+        let Some((shared, layout)) = blocks.next() else {
             return Ok(None);
-        }
+        };
         let path = format!("/proc/{pid}/map_files/{:x}-{:x}", shared.start, shared.end);
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.map_err(|error| Error::system(path, error))?;
@@ -141,28 +145,28 @@ impl Areas {
         (0..self.layout.areas).map(read).collect()
     }
 
-    fn fill(remote: &mut Remote<'_>, pid: i32, memory: &Memory, layout: Layout) -> Result<Self> {
+    fn fill(session: &Session, pid: i32, memory: &Memory, layout: Layout) -> Result<Self> {
         let (base, private, shared) = (layout.base, layout.private(), layout.shared());
-        remote.call(
+        session.call(
             "mprotect",
             libc::SYS_mprotect,
             [base, private, READ_WRITE, 0, 0, 0],
         )?;
         let wiped = libc::MADV_WIPEONFORK as u64;
-        remote.call(
+        session.call(
             "madvise",
             libc::SYS_madvise,
             [base, private, wiped, 0, 0, 0],
         )?;
         // A thread touches a page or two of its area: no 2 MiB are to be cleared for it. Not all kernels have it.
         let small = libc::MADV_NOHUGEPAGE as u64;
-        let _ = remote.call(
+        let _ = session.call(
             "madvise",
             libc::SYS_madvise,
             [base, private, small, 0, 0, 0],
         );
         for index in 0..layout.areas {
-            remote.call(
+            session.call(
                 "mprotect",
                 libc::SYS_mprotect,
                 [layout.area(index), GUARD, NONE, 0, 0, 0],
@@ -172,22 +176,22 @@ impl Areas {
         let name = base + STATE_SCRATCH;
         memory.write(name, NAME)?;
         let flags = u64::from(libc::MFD_CLOEXEC);
-        let file = remote.call(
+        let file = session.call(
             "memfd_create",
             libc::SYS_memfd_create,
             [name, flags, 0, 0, 0, 0],
         )?;
         let made = (|| {
-            remote.call("ftruncate", libc::SYS_ftruncate, [file, shared, 0, 0, 0, 0])?;
+            session.call("ftruncate", libc::SYS_ftruncate, [file, shared, 0, 0, 0, 0])?;
             let flags = (libc::MAP_SHARED | libc::MAP_FIXED) as u64;
-            remote.call(
+            session.call(
                 "mmap",
                 libc::SYS_mmap,
                 [base + private, shared, READ_WRITE, flags, file, 0],
             )?;
             take(pid, file as i32)
         })();
-        remote.call("close", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
+        session.call("close", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
         let file = made?;
 
         let areas = Areas {
@@ -254,12 +258,12 @@ pub(super) struct CodeArea {
 
 impl CodeArea {
     /// Makes one of at least so many bytes that jumps from and to an address reach.
-    pub(super) fn create(remote: &mut Remote<'_>, pid: i32, near: u64, size: u64) -> Result<Self> {
+    pub(super) fn create(session: &Session, pid: i32, near: u64, size: u64) -> Result<Self> {
         let size = size.next_multiple_of(CODE).max(CODE);
         let access = (libc::PROT_READ | libc::PROT_EXEC) as u64;
         let flags = PRIVATE | libc::MAP_FIXED_NOREPLACE as u64;
         for start in gaps(&mappings(pid)?, near, size) {
-            match remote.call(
+            match session.call(
                 "mmap",
                 libc::SYS_mmap,
                 [start, size, access, flags, NO_FILE, 0],
@@ -271,7 +275,7 @@ impl CodeArea {
                     });
                 }
                 // A kernel before 4.17, which takes the address as a hint.
-                Ok(at) => drop(remote.call("munmap", libc::SYS_munmap, [at, size, 0, 0, 0, 0])?),
+                Ok(at) => drop(session.call("munmap", libc::SYS_munmap, [at, size, 0, 0, 0, 0])?),
                 // Another thread was faster, or the kernel keeps the place free.
                 Err(Error::Remote { source, .. })
                     if matches!(

@@ -7,15 +7,13 @@
 use super::{
     error::{Error, Result},
     image::Function,
-    remote::Remote,
     runtime::{Counts, Known, Program, Replaced, Runtime},
+    server::SYNC_CORE,
+    session::Session,
     site::{JUMP, Site, When},
-    stopped::{Registers, Stopped},
 };
 use std::{thread, time::Duration};
 
-/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`.
-const SYNC_CORE: u64 = 1 << 5;
 /// How often an attachment waits for handlers to return, and how long at a time.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_micros(300);
@@ -81,15 +79,12 @@ impl Runtime {
     pub fn attach(&mut self, probes: &[Probe<'_>]) -> Result<Attachment> {
         let prepared = self.prepare(probes)?;
         for _ in 1..TRIES {
-            let stopped = Stopped::all(self.pid)?;
-            match self.attach_in(&stopped, &prepared) {
-                Err(Error::SavedAddress { .. }) => {}
+            match self.attach_in(self.stop()?, &prepared) {
+                Err(Error::SavedAddress { .. }) => thread::sleep(PAUSE),
                 other => return other,
             }
-            drop(stopped);
-            thread::sleep(PAUSE);
         }
-        self.attach_in(&Stopped::all(self.pid)?, &prepared)
+        self.attach_in(self.stop()?, &prepared)
     }
 
     /// Makes the code of probes, for [`Self::attach_in`]. The process goes on meanwhile.
@@ -123,31 +118,25 @@ impl Runtime {
         Ok(prepared)
     }
 
-    /// Attaches probes while the process is stopped. [`Error::SavedAddress`] says that it has to go on first.
-    pub fn attach_in(&mut self, stopped: &Stopped, prepared: &Prepared) -> Result<Attachment> {
+    /// Attaches probes to the process that is stopped. [`Error::SavedAddress`] says that it has to go on first.
+    pub fn attach_in(&mut self, session: Session, prepared: &Prepared) -> Result<Attachment> {
         for ready in &prepared.probes {
             self.check(&ready.function)?;
         }
         for known in prepared.known() {
             self.check_free(&known.site)?;
         }
-        let threads: Vec<(i32, Registers)> = stopped
-            .threads()
-            .map(|tid| Ok((tid, stopped.registers(tid)?)))
-            .collect::<Result<_>>()?;
-        self.check_threads(&threads)?;
-        self.check_stacks(&threads, prepared)?;
-        let moved = self.move_threads(&threads, prepared)?;
+        let threads = session.threads();
+        self.check_threads(threads)?;
+        self.check_stacks(threads, prepared)?;
+        let moved = self.move_threads(threads, prepared)?;
         let jumps = prepared
             .known()
             .map(|known| self.jump(known))
             .collect::<Result<Vec<_>>>()?;
-        self.release_areas(&threads)?;
+        self.release_areas(threads)?;
 
-        for (tid, registers) in moved {
-            stopped.set_registers(tid, registers)?;
-        }
-        let mut remote = Remote::new(stopped, &self.memory)?;
+        session.set_registers(&moved)?;
         let started = |ready: &Ready| {
             let counts = |when| {
                 let mut known = ready.known.iter();
@@ -165,17 +154,17 @@ impl Runtime {
             addresses: jumps.iter().map(|&(address, _)| address).collect(),
             probes,
         };
-        let written = self.write(&jumps).and_then(|()| synchronize(&mut remote));
+        let written = self.write(&jumps).and_then(|()| synchronize(&session));
         if let Err(error) = written {
             let _ = self.restore(&attachment);
-            let _ = synchronize(&mut remote);
+            let _ = synchronize(&session);
             return Err(error);
         }
-        if let Err(error) = remote.finish() {
+        let stopped = session.duration();
+        if let Err(error) = session.finish() {
             let _ = self.restore(&attachment);
             return Err(error);
         }
-        let stopped = stopped.duration();
         Ok(Attachment {
             stopped,
             ..attachment
@@ -198,7 +187,7 @@ impl Runtime {
 
     fn write(&mut self, jumps: &[(u64, Replaced)]) -> Result<()> {
         for &(address, replaced) in jumps {
-            self.reaper.add(self.pid, address, &replaced)?;
+            self.tracer.add(address, &replaced)?;
             self.replaced.insert(address, replaced);
             self.memory.write(address, &replaced.jump)?;
         }
@@ -208,8 +197,8 @@ impl Runtime {
     /// Restores the functions. Returns what the probes did, in the order in which they were given to
     /// [`Self::attach`]. Of a process that exited, or runs another program, there is nothing to restore.
     pub fn detach(&mut self, attachment: Attachment) -> Result<Vec<Hits>> {
-        match Stopped::all(self.pid) {
-            Ok(stopped) => self.detach_in(&stopped, attachment),
+        match self.stop() {
+            Ok(session) => self.detach_in(session, attachment),
             Err(Error::NoProcess { .. } | Error::Gone { .. }) => {
                 self.forget(&attachment);
                 Ok(self.hits(&attachment))
@@ -218,15 +207,11 @@ impl Runtime {
         }
     }
 
-    /// Restores the functions while the process is stopped.
-    pub fn detach_in(&mut self, stopped: &Stopped, attachment: Attachment) -> Result<Vec<Hits>> {
+    /// Restores the functions of the process that is stopped.
+    pub fn detach_in(&mut self, session: Session, attachment: Attachment) -> Result<Vec<Hits>> {
         let restored = self.restore(&attachment);
-        match Remote::new(stopped, &self.memory) {
-            Ok(mut remote) => {
-                synchronize(&mut remote)?;
-                remote.finish()?;
-            }
-            Err(Error::Gone { .. }) => {}
+        match synchronize(&session).and_then(|()| session.finish()) {
+            Ok(()) | Err(Error::Gone { .. }) => {}
             Err(error) => return Err(error),
         }
         restored.map(|()| self.hits(&attachment))
@@ -282,7 +267,7 @@ impl Runtime {
     fn forget(&mut self, attachment: &Attachment) {
         for address in &attachment.addresses {
             self.replaced.remove(address);
-            self.reaper.remove(*address);
+            self.tracer.remove(*address);
         }
     }
 
@@ -343,12 +328,8 @@ fn probed_already(site: &Site) -> Error {
 
 /// Has each CPU forget instructions that it read ahead. The stop alone does not say so: a thread that was stopped and
 /// goes on on the same CPU may return to user space by an instruction that doesn't serialize.
-fn synchronize(remote: &mut Remote<'_>) -> Result<()> {
-    remote
-        .call(
-            "membarrier",
-            libc::SYS_membarrier,
-            [SYNC_CORE, 0, 0, 0, 0, 0],
-        )
+fn synchronize(session: &Session) -> Result<()> {
+    session
+        .call("membarrier", libc::SYS_membarrier, SYNC_CORE)
         .map(drop)
 }

@@ -1,6 +1,9 @@
 //! A process's memory, read and written through `/proc/PID/mem`.
 
-use super::error::{Error, Result};
+use super::{
+    error::{Error, Result},
+    fault,
+};
 use std::{
     fs::{File, OpenOptions},
     io,
@@ -60,6 +63,7 @@ impl Memory {
     /// Writes bytes at an address, even where the process itself may only read or execute: the kernel gives it a
     /// private copy of the page first, and the page stays unwritable.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        fault::step();
         self.file
             .write_all_at(bytes, address)
             .map_err(|error| self.error("write", address, error))

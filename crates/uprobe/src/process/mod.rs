@@ -16,18 +16,23 @@
 mod area;
 mod attachment;
 mod error;
+#[doc(hidden)]
+pub mod fault;
 mod image;
 mod layout;
 mod maps;
 mod memory;
-mod reaper;
 mod remote;
 mod runtime;
+mod server;
+mod session;
 mod share;
 mod site;
 mod stopped;
 mod threads;
+mod tracer;
 mod trampoline;
+mod wire;
 
 pub use attachment::{Attachment, Hits, Prepared, Probe};
 pub use error::{Error, Result};
@@ -36,6 +41,7 @@ pub use maps::{Mapping, mappings};
 pub use memory::Memory;
 pub use remote::Remote;
 pub use runtime::{Counts, Program, Runtime};
+pub use session::Session;
 pub use share::Shared;
 pub use site::{Returns, Site, When};
 pub use stopped::{Registers, Stopped, has_seccomp};

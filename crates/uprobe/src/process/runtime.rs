@@ -5,13 +5,15 @@ use super::{
     error::{Error, Result},
     image::{Function, Image},
     memory::Memory,
-    reaper::Reaper,
-    remote::Remote,
+    session::Session,
     site::{Site, When},
-    stopped::Stopped,
+    tracer::Tracer,
     trampoline::{Context, Trampoline},
 };
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// HWCAP2's bit for FSGSBASE.
 const HWCAP2_FSGSBASE: u64 = 1 << 1;
@@ -63,7 +65,7 @@ pub struct Counts {
 pub struct Runtime {
     pub(super) pid: i32,
     pub(super) memory: Memory,
-    pub(super) reaper: Reaper,
+    pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
     /// The code of each site that was ever probed, by its address: it is used again.
@@ -99,30 +101,28 @@ impl Runtime {
         }
         let image = Image::of_program(pid)?;
         let memory = Memory::open(pid)?;
-        let reaper = Reaper::start(pid, &memory)?;
+        let tracer = Arc::new(Tracer::start(pid, &memory)?);
         let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
             .map_err(|_| Error::Gone { pid })?
             .count() as u64;
-        let stopped = Stopped::one(pid)?;
-        let mut remote = Remote::new(&stopped, &memory)?;
+        let session = Session::one(&tracer)?;
         let near = image.first_address();
         let areas = match Areas::adopt(pid, &memory)? {
             Some(areas) => areas,
-            None => Areas::create(&mut remote, pid, &memory, 2 * threads + SPARE_AREAS)?,
+            None => Areas::create(&session, pid, &memory, 2 * threads + SPARE_AREAS)?,
         };
-        let code = CodeArea::create(&mut remote, pid, near, 0)?;
-        remote.call(
+        let code = CodeArea::create(&session, pid, near, 0)?;
+        session.call(
             "membarrier",
             libc::SYS_membarrier,
             [REGISTER_SYNC_CORE, 0, 0, 0, 0, 0],
         )?;
-        remote.finish()?;
-        drop(stopped);
+        session.finish()?;
         let (known, slots, replaced) = (HashMap::new(), HashMap::new(), BTreeMap::new());
         Ok(Runtime {
             pid,
             memory,
-            reaper,
+            tracer,
             areas,
             code: vec![code],
             known,
@@ -134,6 +134,11 @@ impl Runtime {
     /// The process.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Stops all threads of the process, for [`Self::attach_in`] and [`Self::detach_in`].
+    pub fn stop(&self) -> Result<Session> {
+        Session::all(&self.tracer)
     }
 
     /// Puts code, or numbers that nobody changes, into the process: `write` returns the bytes, at most `most`, for the
@@ -162,10 +167,10 @@ impl Runtime {
         let index = match self.code.iter().position(|area| area.fits(near, size)) {
             Some(index) => index,
             None => {
-                let stopped = Stopped::one(self.pid)?;
-                let mut remote = Remote::new(&stopped, &self.memory)?;
+                let session = Session::one(&self.tracer)?;
                 self.code
-                    .push(CodeArea::create(&mut remote, self.pid, near, size)?);
+                    .push(CodeArea::create(&session, self.pid, near, size)?);
+                session.finish()?;
                 self.code.len() - 1
             }
         };

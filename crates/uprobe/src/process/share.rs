@@ -8,9 +8,8 @@ use super::{
     error::{Error, Result},
     layout::STATE_SCRATCH,
     memory::Memory,
-    remote::Remote,
     runtime::Runtime,
-    stopped::Stopped,
+    session::Session,
 };
 use rustix::{
     fd::{BorrowedFd, OwnedFd},
@@ -57,10 +56,9 @@ impl Runtime {
         if all.is_empty() {
             return Ok(Vec::new());
         }
-        let stopped = Stopped::one(self.pid)?;
-        let mut remote = Remote::new(&stopped, &self.memory)?;
+        let session = Session::one(&self.tracer)?;
         let mut sharing = Sharing {
-            remote: &mut remote,
+            session: &session,
             memory: &self.memory,
             pid: self.pid,
             scratch: self.areas.layout.base + STATE_SCRATCH,
@@ -74,19 +72,19 @@ impl Runtime {
                 addresses.push(mapped?);
             }
         }
-        remote.finish()?;
+        session.finish()?;
         Ok(addresses)
     }
 }
 
-struct Sharing<'a, 'b> {
-    remote: &'a mut Remote<'b>,
+struct Sharing<'a> {
+    session: &'a Session,
     memory: &'a Memory,
     pid: i32,
     scratch: u64,
 }
 
-impl Sharing<'_, '_> {
+impl Sharing<'_> {
     /// Gives the process descriptors of these files. Returns their numbers there.
     fn send(&mut self, all: &[Shared<'_>]) -> Result<Vec<u64>> {
         let [family, kind] = [
@@ -94,7 +92,8 @@ impl Sharing<'_, '_> {
             (libc::SOCK_DGRAM | libc::SOCK_CLOEXEC) as u64,
         ];
         let call = [family, kind, 0, self.scratch, 0, 0];
-        self.remote.call("socketpair", libc::SYS_socketpair, call)?;
+        self.session
+            .call("socketpair", libc::SYS_socketpair, call)?;
         let pair = self.memory.read_u64(self.scratch)?;
         let (ours, theirs) = (pair & 0xffff_ffff, pair >> 32);
         let sent = take(self.pid, ours as i32).and_then(|socket| {
@@ -124,7 +123,7 @@ impl Sharing<'_, '_> {
         self.memory.write(at + VECTOR, &vector)?;
         let flags = (libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) as u64;
         let call = [socket, at + HEADER, flags, 0, 0, 0];
-        self.remote.call("recvmsg", libc::SYS_recvmsg, call)?;
+        self.session.call("recvmsg", libc::SYS_recvmsg, call)?;
         let got = self.memory.read_vec(at + CONTROL, room as usize)?;
         let bytes = u64::from_le_bytes(got[..8].try_into().expect("8 bytes"));
         if bytes != room {
@@ -149,11 +148,11 @@ impl Sharing<'_, '_> {
         let flags = libc::MAP_SHARED as u64;
         let Some(start) = shared.again_from else {
             let call = [0, shared.bytes, access, flags, file, 0];
-            return self.remote.call("mmap", libc::SYS_mmap, call);
+            return self.session.call("mmap", libc::SYS_mmap, call);
         };
         let nothing = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
         let call = [0, shared.mapped(), 0, nothing, u64::MAX, 0];
-        let at = self.remote.call("mmap", libc::SYS_mmap, call)?;
+        let at = self.session.call("mmap", libc::SYS_mmap, call)?;
         let fixed = flags | libc::MAP_FIXED as u64;
         for call in [
             [at, shared.bytes, access, fixed, file, 0],
@@ -166,14 +165,14 @@ impl Sharing<'_, '_> {
                 start,
             ],
         ] {
-            self.remote.call("mmap", libc::SYS_mmap, call)?;
+            self.session.call("mmap", libc::SYS_mmap, call)?;
         }
         Ok(at)
     }
 
     fn close(&mut self, file: u64) -> Result<()> {
         let call = [file, 0, 0, 0, 0, 0];
-        self.remote.call("close", libc::SYS_close, call).map(drop)
+        self.session.call("close", libc::SYS_close, call).map(drop)
     }
 }
 

@@ -1,0 +1,253 @@
+//! What the tracer process does: it stops the probed process, has it make system calls, and undoes all of that when
+//! the tool is gone.
+
+#![allow(
+    unsafe_code,
+    reason = "files are closed, and the scheduler asked for a policy"
+)]
+
+use super::{
+    error::{Error, Result},
+    memory::Memory,
+    remote::Remote,
+    stopped::Stopped,
+    tracer::Jumps,
+    wire::{self, Message},
+};
+use rustix::{
+    event::{PollFd, PollFlags},
+    fd::{AsRawFd, OwnedFd, RawFd},
+};
+use std::{os::unix::net::UnixStream, thread, time::Duration};
+
+/// How long it waits before it tries again to stop a process that another one traces.
+const PAUSE: Duration = Duration::from_millis(10);
+/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`.
+pub(super) const SYNC_CORE: [u64; 6] = [1 << 5, 0, 0, 0, 0, 0];
+
+/// The tracer process.
+pub(super) struct Server<'a> {
+    pid: i32,
+    memory: &'a Memory,
+    jumps: &'a Jumps,
+    channel: &'a UnixStream,
+    tool: &'a OwnedFd,
+}
+
+/// A system call: its number and its arguments.
+type Call = (libc::c_long, [u64; 6]);
+
+/// What the process was made to map and open in one session, and nobody uses yet.
+#[derive(Default)]
+struct Made {
+    mappings: Vec<(u64, u64)>,
+    files: Vec<u64>,
+}
+
+impl<'a> Server<'a> {
+    pub(super) fn new(
+        pid: i32,
+        memory: &'a Memory,
+        jumps: &'a Jumps,
+        channel: &'a UnixStream,
+        tool: &'a OwnedFd,
+    ) -> Self {
+        Server {
+            pid,
+            memory,
+            jumps,
+            channel,
+            tool,
+        }
+    }
+
+    /// Serves the tool until it is gone, then restores what it left.
+    pub(super) fn run(&self) {
+        self.separate();
+        while let Some(request) = self.next() {
+            let stopped = match request.numbers[..] {
+                [wire::STOP_ALL] => Stopped::all(self.pid),
+                [wire::STOP_ONE] => Stopped::one(self.pid),
+                _ => break,
+            };
+            let stopped = match stopped {
+                Ok(stopped) => stopped,
+                Err(error) => {
+                    self.reply(Err(error));
+                    continue;
+                }
+            };
+            let finished = self.hold(&stopped, request.numbers == [wire::STOP_ALL]);
+            // The reply says that the threads go on.
+            drop(stopped);
+            match finished {
+                Some(result) => self.reply(result),
+                None => break,
+            }
+        }
+        // Restored while threads run, an instruction could be seen half old and half new.
+        while !self.jumps.is_empty() {
+            match Stopped::all(self.pid) {
+                Ok(stopped) => self.restore(&stopped),
+                Err(Error::Unstoppable { .. } | Error::Traced { .. }) => thread::sleep(PAUSE),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Leaves what belongs to the tool: its files, whose pipes would never end, and what a terminal interrupts.
+    fn separate(&self) {
+        let mut kept = [
+            self.tool.as_raw_fd(),
+            self.memory.as_raw_fd(),
+            self.channel.as_raw_fd(),
+        ];
+        close_except(&mut kept);
+        let _ = rustix::process::setsid();
+        for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM, libc::SIGPIPE] {
+            // SAFETY: to ignore a signal needs no handler.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
+        // While it holds some threads, others may keep all CPUs busy. It sleeps whenever it waits for them, so it
+        // runs for no more than some microseconds at a time. Where that is forbidden, it only takes longer.
+        let lowest = libc::sched_param { sched_priority: 1 };
+        // SAFETY: the kernel reads the parameter alone.
+        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
+    }
+
+    /// Serves requests while threads are stopped, up to the last, whose reply it returns. `None` where the tool is gone,
+    /// after all was undone.
+    fn hold(&self, stopped: &Stopped, are_all: bool) -> Option<Result<Vec<u64>>> {
+        let registers = || {
+            let threads = stopped.threads();
+            let all = threads.map(|tid| Ok((tid, stopped.registers(tid)?)));
+            Ok(wire::from_registers(&all.collect::<Result<Vec<_>>>()?))
+        };
+        self.reply(registers());
+        let mut remote = None;
+        let mut made = Made::default();
+        while let Some(request) = self.next() {
+            let result = match request.numbers[..] {
+                [wire::SET_REGISTERS, ref threads @ ..] => wire::to_registers(threads)
+                    .into_iter()
+                    .try_for_each(|(tid, registers)| stopped.set_registers(tid, registers))
+                    .map(|()| Vec::new()),
+                [wire::CALL, number, a, b, c, d, e, f] => {
+                    let call = (number as libc::c_long, [a, b, c, d, e, f]);
+                    let result = self.call(stopped, &mut remote, call);
+                    if let Ok(value) = result {
+                        made.note(call, value, self.memory);
+                    }
+                    result.map(|value| vec![value])
+                }
+                [wire::FINISH] => {
+                    let result = remote.take().map_or(Ok(()), Remote::finish);
+                    return Some(result.map(|()| Vec::new()));
+                }
+                _ => break,
+            };
+            self.reply(result);
+        }
+        for call in made.undo() {
+            let _ = self.call(stopped, &mut remote, call);
+        }
+        drop(remote);
+        if are_all {
+            self.restore(stopped);
+        }
+        None
+    }
+
+    /// Has a thread make a system call.
+    fn call<'s>(
+        &self,
+        stopped: &'s Stopped,
+        remote: &mut Option<Remote<'s>>,
+        (number, arguments): Call,
+    ) -> Result<u64> {
+        let remote = match remote {
+            Some(remote) => remote,
+            None => remote.insert(Remote::new(stopped, self.memory)?),
+        };
+        // The name is for errors, and the tool has it.
+        remote.call("system call", number, arguments)
+    }
+
+    /// Restores what is still replaced, while all threads are stopped.
+    fn restore(&self, stopped: &Stopped) {
+        if self.jumps.is_empty() {
+            return;
+        }
+        self.jumps.restore(self.memory);
+        let mut remote = None;
+        let _ = self.call(stopped, &mut remote, (libc::SYS_membarrier, SYNC_CORE));
+    }
+
+    /// The next request. `None` where the tool is gone.
+    fn next(&self) -> Option<Message> {
+        let mut either = [
+            PollFd::new(self.tool, PollFlags::IN),
+            PollFd::new(self.channel, PollFlags::IN),
+        ];
+        while !matches!(rustix::event::poll(&mut either, None), Ok(1..)) {}
+        if !either[0].revents().is_empty() {
+            return None;
+        }
+        Message::receive(self.channel).ok()
+    }
+
+    fn reply(&self, result: Result<Vec<u64>>) {
+        // An error means that the tool is gone, and so will the next request.
+        let _ = Message::reply(result).send(self.channel);
+    }
+}
+
+impl Made {
+    /// Takes notice of a call that returned this.
+    fn note(&mut self, (number, arguments): Call, value: u64, memory: &Memory) {
+        let word = |address: u64| memory.read_u64(address).unwrap_or_default();
+        match number {
+            libc::SYS_mmap => self.mappings.push((value, arguments[1])),
+            libc::SYS_memfd_create | libc::SYS_socket => self.files.push(value),
+            libc::SYS_socketpair => {
+                let pair = word(arguments[3]);
+                self.files.extend([pair & 0xffff_ffff, pair >> 32]);
+            }
+            libc::SYS_recvmsg => {
+                let (control, mut rest) = (word(arguments[1] + 32), 0);
+                if control != 0 {
+                    rest = word(control).min(word(arguments[1] + 40));
+                }
+                // Descriptors follow the header of 16 bytes.
+                for offset in (16..rest).step_by(4) {
+                    self.files.push(word(control + offset) & 0xffff_ffff);
+                }
+            }
+            libc::SYS_munmap => self.mappings.retain(|&(at, _)| at != arguments[0]),
+            libc::SYS_close => self.files.retain(|&file| file != arguments[0]),
+            _ => {}
+        }
+    }
+
+    /// The calls that take back what was made, the latest first.
+    fn undo(self) -> impl Iterator<Item = Call> {
+        let files = self.files.into_iter().rev();
+        let mappings = self.mappings.into_iter().rev();
+        files
+            .map(|file| (libc::SYS_close, [file, 0, 0, 0, 0, 0]))
+            .chain(mappings.map(|(at, size)| (libc::SYS_munmap, [at, size, 0, 0, 0, 0])))
+    }
+}
+
+/// Closes all files but these.
+fn close_except(kept: &mut [RawFd]) {
+    kept.sort_unstable();
+    let mut first = 0;
+    for file in kept.iter().map(|&file| file as u32).chain([u32::MAX]) {
+        if file > first {
+            // SAFETY: this process uses none of these files, and ends without dropping what owns them.
+            unsafe { libc::syscall(libc::SYS_close_range, first, file - 1, 0) };
+        }
+        first = file.saturating_add(1);
+    }
+}

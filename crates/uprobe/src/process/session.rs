@@ -1,0 +1,109 @@
+//! A process that the tracer process has stopped for this one.
+
+use super::{
+    error::{Error, Result},
+    stopped::Registers,
+    tracer::Tracer,
+    wire::{self, Message},
+};
+use std::{
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Threads that are stopped until this is dropped, or this process dies. Then they go on with their own registers;
+/// what was mapped meanwhile stays, but for that of a process that died.
+#[derive(Debug)]
+pub struct Session {
+    tracer: Arc<Tracer>,
+    threads: Vec<(i32, Registers)>,
+    since: Instant,
+    is_over: bool,
+}
+
+impl Session {
+    /// Stops all threads of the process.
+    pub(super) fn all(tracer: &Arc<Tracer>) -> Result<Self> {
+        Self::stop(tracer, wire::STOP_ALL)
+    }
+
+    /// Stops a single thread of the process, the others go on.
+    pub(super) fn one(tracer: &Arc<Tracer>) -> Result<Self> {
+        Self::stop(tracer, wire::STOP_ONE)
+    }
+
+    fn stop(tracer: &Arc<Tracer>, kind: u64) -> Result<Self> {
+        let since = Instant::now();
+        let threads = tracer.ask("stop", &Message::new([kind]))?;
+        Ok(Session {
+            tracer: Arc::clone(tracer),
+            threads: wire::to_registers(&threads),
+            since,
+            is_over: false,
+        })
+    }
+
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.tracer.pid()
+    }
+
+    /// The stopped threads, by ascending ID, with the registers that they had then.
+    pub fn threads(&self) -> &[(i32, Registers)] {
+        &self.threads
+    }
+
+    /// How long the process has been stopped, from before its first thread was.
+    pub fn duration(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Gives threads other registers. To be called before the first system call.
+    pub(super) fn set_registers(&self, threads: &[(i32, Registers)]) -> Result<()> {
+        if threads.is_empty() {
+            return Ok(());
+        }
+        let mut numbers = wire::from_registers(threads);
+        numbers.insert(0, wire::SET_REGISTERS);
+        self.tracer
+            .ask("PTRACE_SETREGS", &Message::new(numbers))
+            .map(drop)
+    }
+
+    /// Has a thread of the process make one system call, whose name is for errors. Returns what it returns.
+    pub fn call(
+        &self,
+        name: &'static str,
+        number: libc::c_long,
+        arguments: [u64; 6],
+    ) -> Result<u64> {
+        let numbers = [&[wire::CALL, number as u64], &arguments[..]].concat();
+        let value = self.tracer.ask(name, &Message::new(numbers))?;
+        value
+            .first()
+            .copied()
+            .ok_or(Error::Gone { pid: self.pid() })
+    }
+
+    /// Lets the threads go on. An error where the one that made system calls is gone.
+    pub fn finish(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        if mem::replace(&mut self.is_over, true) {
+            return Ok(());
+        }
+        self.tracer
+            .ask("finish", &Message::new([wire::FINISH]))
+            .map(drop)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // An error here means that the thread is gone.
+        let _ = self.end();
+    }
+}
