@@ -27,6 +27,7 @@ fn both(function: &Function, program: Program) -> Probe<'_> {
         function,
         entry: Some(program),
         returns: Some(program),
+        inside: &[],
     }
 }
 
@@ -62,6 +63,7 @@ fn probe_all(binary: &Binary, threads: &str, mode: &str) -> (u64, Hits) {
             function: &work,
             entry: Some(entry),
             returns: Some(returns),
+            inside: &[],
         })
         .unwrap();
     let at_scaled = runtime.attach(&both(&scaled, wild)).unwrap();
@@ -205,6 +207,7 @@ fn probes_of_one_function_may_come_apart_but_not_twice() {
             function: &work,
             entry: Some(empty),
             returns: None,
+            inside: &[],
         })
         .unwrap();
     let returns = runtime
@@ -212,6 +215,7 @@ fn probes_of_one_function_may_come_apart_but_not_twice() {
             function: &work,
             entry: None,
             returns: Some(empty),
+            inside: &[],
         })
         .unwrap();
     let error = runtime.attach(&both(&work, empty)).unwrap_err();

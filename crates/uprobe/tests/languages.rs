@@ -19,6 +19,7 @@ fn probe_all(binary: &Binary, name: &str, returns: bool) {
         function: &function,
         entry: Some(wild),
         returns: returns.then_some(wild),
+        inside: &[],
     };
     let attachment = runtime.attach(&probe).unwrap();
     process.send("go");

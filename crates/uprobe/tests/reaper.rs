@@ -23,6 +23,7 @@ fn attach_and_wait() {
         function: &function,
         entry: Some(wild),
         returns: Some(wild),
+        inside: &[],
     };
     let attachment = runtime.attach(&probe).unwrap();
     wait_until(|| runtime.hits(&attachment).returns.hits > 1000);

@@ -10,7 +10,7 @@ use super::{
     layout::{STATE_LOCK, STATE_OWNERS},
     maps::mappings,
     remote::Remote,
-    runtime::{Counts, Known, Program, Replaced, Runtime},
+    runtime::{Counts, Known, Program, Replaced, Runtime, jump},
     site::{JUMP, Site, When},
     stopped::{Registers, Stopped},
 };
@@ -35,6 +35,19 @@ pub struct Probe<'a> {
     pub entry: Option<Program>,
     /// What runs before it returns, wherever it does.
     pub returns: Option<Program>,
+    /// What runs before instructions inside of it.
+    pub inside: &'a [Inside],
+}
+
+/// A program for one instruction of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inside {
+    /// Where in the function the instruction begins; 0 is the entry, and counted as such.
+    pub offset: u64,
+    /// What runs before it.
+    pub program: Program,
+    /// The address of a USDT site's semaphore, which is raised while the probe is attached.
+    pub semaphore: Option<u64>,
 }
 
 /// Probes that are ready in the process, but not reached by any function yet.
@@ -53,6 +66,7 @@ pub struct Attachment {
     addresses: Vec<u64>,
     entry: Option<(u64, Counts)>,
     returns: Option<(u64, Counts)>,
+    inside: Vec<(u64, Counts)>,
 }
 
 /// What an attachment did so far.
@@ -62,6 +76,8 @@ pub struct Hits {
     pub entry: Counts,
     /// At its returns.
     pub returns: Counts,
+    /// At all of its instructions inside.
+    pub inside: Counts,
 }
 
 impl Runtime {
@@ -83,19 +99,28 @@ impl Runtime {
     /// Makes the code of probes, for [`Self::attach_in`]. The process goes on meanwhile.
     pub fn prepare(&mut self, probe: &Probe<'_>) -> Result<Prepared> {
         let function = probe.function;
-        let mut sites: Vec<(Site, Program)> = Vec::new();
+        let mut sites: Vec<(Site, Program, Option<u64>)> = Vec::new();
         if let Some(program) = probe.entry {
-            sites.push((Site::entry(function)?, program));
+            sites.push((Site::entry(function)?, program, None));
         }
         if let Some(program) = probe.returns {
             let returns = Site::returns(function)?.complete(function)?;
-            sites.extend(returns.into_iter().map(|site| (site, program)));
+            sites.extend(returns.into_iter().map(|site| (site, program, None)));
         }
-        sites.sort_by_key(|(site, _)| site.address);
+        for inside in probe.inside {
+            let site = Site::at(function, inside.offset)?;
+            sites.push((site, inside.program, inside.semaphore));
+        }
+        sites.sort_by_key(|(site, ..)| site.address);
         for pair in sites.windows(2) {
             if pair[0].0.end() > pair[1].0.address {
-                let reason =
-                    "it is too short for a probe of its entry and one of its return".to_owned();
+                let offset = |site: &Site| site.probed() - function.address;
+                let (one, other) = (offset(&pair[0].0), offset(&pair[1].0));
+                let reason = if (pair[0].0.when, pair[1].0.when) == (When::Entry, When::Return) {
+                    "it is too short for a probe of its entry and one of its return".to_owned()
+                } else {
+                    format!("the jumps for +{one:#x} and +{other:#x} would overlap")
+                };
                 return Err(Error::Unpatchable {
                     function: function.name.clone(),
                     reason,
@@ -103,9 +128,11 @@ impl Runtime {
             }
         }
         self.check(function)?;
-        let known = sites
-            .iter()
-            .map(|(site, program)| self.trampoline(function, site, *program));
+        let known = sites.iter().map(|(site, program, semaphore)| {
+            let mut known = self.trampoline(function, site, *program)?;
+            known.semaphore = *semaphore;
+            Ok(known)
+        });
         Ok(Prepared {
             function: function.clone(),
             known: known.collect::<Result<_>>()?,
@@ -170,31 +197,19 @@ impl Runtime {
             Some((known.slot, self.count(known.slot)))
         };
         let (entry, returns) = (counts(When::Entry), counts(When::Return));
+        let inside = prepared
+            .known
+            .iter()
+            .filter(|known| known.site.when == When::Inside)
+            .map(|known| (known.slot, self.count(known.slot)))
+            .collect();
         for (index, known) in prepared.known.iter().enumerate() {
-            let address = known.site.address;
-            let mut jump = [0xe9, 0, 0, 0, 0];
-            let distance = known.entry.wrapping_sub(address + JUMP as u64) as i64;
-            let distance = i32::try_from(distance).map_err(|_| Error::NoGap {
-                pid: self.pid,
-                size: 0,
-            })?;
-            jump[1..].copy_from_slice(&distance.to_le_bytes());
-            let replaced = Replaced {
-                original: known.site.original,
-                jump,
-            };
-            let written = self
-                .reaper
-                .add(self.pid, address, &replaced)
-                .and_then(|()| self.memory.write(address, &jump));
-            self.replaced.insert(address, replaced);
-            if let Err(error) = written {
+            if let Err(error) = self.write_jump(known) {
                 for undone in &prepared.known[..=index] {
-                    let _ = self
-                        .memory
-                        .write(undone.site.address, &undone.site.original);
-                    self.replaced.remove(&undone.site.address);
-                    self.reaper.remove(undone.site.address);
+                    self.undo_jump(undone);
+                }
+                for Known { semaphore, .. } in &prepared.known[..index] {
+                    let _ = semaphore.map(|at| self.memory.count(at, false));
                 }
                 return Err(error);
             }
@@ -211,7 +226,39 @@ impl Runtime {
             addresses,
             entry,
             returns,
+            inside,
         })
+    }
+
+    /// Raises a site's semaphore and writes its jump.
+    fn write_jump(&mut self, known: &Known) -> Result<()> {
+        let address = known.site.address;
+        let jump = jump(self.pid, address, known.entry)?;
+        let replaced = Replaced {
+            original: known.site.original,
+            jump,
+            semaphore: known.semaphore,
+        };
+        self.lead_back(address, &known.moved)?;
+        self.reaper.add(self.pid, address, &replaced)?;
+        self.replaced.insert(address, replaced);
+        if let Some(semaphore) = known.semaphore {
+            self.memory.count(semaphore, true)?;
+        }
+        let written = self.memory.write(address, &jump);
+        if let (Err(_), Some(semaphore)) = (&written, known.semaphore) {
+            self.memory.count(semaphore, false)?;
+        }
+        written
+    }
+
+    /// Undoes it, apart from the semaphore.
+    fn undo_jump(&mut self, known: &Known) {
+        let address = known.site.address;
+        let _ = self.memory.write(address, &known.site.original);
+        let _ = self.lead_back(address, &[]);
+        self.replaced.remove(&address);
+        self.reaper.remove(address);
     }
 
     /// Restores a function. Returns what its probes did. Of a process that exited, or runs another program, there is
@@ -251,6 +298,10 @@ impl Runtime {
                     });
                 }
             }
+            if let Some(semaphore) = replaced.semaphore {
+                self.memory.count(semaphore, false)?;
+            }
+            self.lead_back(*address, &[])?;
         }
         self.forget(&attachment);
         match Remote::new(stopped, &self.memory) {
@@ -266,18 +317,19 @@ impl Runtime {
 
     /// What an attachment's probes did so far. May be called at any time, also after the process's end.
     pub fn hits(&self, attachment: &Attachment) -> Hits {
-        let since = |start: Option<(u64, Counts)>| {
-            start.map_or_else(Counts::default, |(slot, before)| {
+        let since = |starts: &[(u64, Counts)]| {
+            let mut sum = Counts::default();
+            for &(slot, before) in starts {
                 let now = self.count(slot);
-                Counts {
-                    hits: now.hits - before.hits,
-                    missed: now.missed - before.missed,
-                }
-            })
+                sum.hits += now.hits - before.hits;
+                sum.missed += now.missed - before.missed;
+            }
+            sum
         };
         Hits {
-            entry: since(attachment.entry),
-            returns: since(attachment.returns),
+            entry: since(attachment.entry.as_slice()),
+            returns: since(attachment.returns.as_slice()),
+            inside: since(&attachment.inside),
         }
     }
 

@@ -65,6 +65,19 @@ impl Memory {
             .map_err(|error| self.error("write", address, error))
     }
 
+    /// Adds 1 to a 2-byte number, or takes 1 from it; never beyond its ends. The process has to be stopped.
+    pub(super) fn count(&self, address: u64, up: bool) -> Result<()> {
+        let mut bytes = [0; 2];
+        self.read(address, &mut bytes)?;
+        let number = u16::from_le_bytes(bytes);
+        let number = if up {
+            number.saturating_add(1)
+        } else {
+            number.saturating_sub(1)
+        };
+        self.write(address, &number.to_le_bytes())
+    }
+
     /// The number of the open file.
     pub(super) fn as_raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()

@@ -27,9 +27,9 @@ mod site;
 mod stopped;
 mod trampoline;
 
-pub use attachment::{Attachment, Hits, Prepared, Probe};
+pub use attachment::{Attachment, Hits, Inside, Prepared, Probe};
 pub use error::{Error, Result};
-pub use image::{Function, Image};
+pub use image::{Function, Image, UsdtSite};
 pub use maps::{Mapping, mappings};
 pub use memory::Memory;
 pub use remote::Remote;

@@ -33,6 +33,8 @@ struct Entry {
     address: AtomicU64,
     original: AtomicU64,
     jump: AtomicU64,
+    /// The address of a semaphore that was raised for it, 0 where there is none.
+    semaphore: AtomicU64,
 }
 
 /// The process that restores, and what it has to.
@@ -88,6 +90,8 @@ impl Reaper {
             .original
             .store(number(replaced.original), Ordering::Relaxed);
         entry.jump.store(number(replaced.jump), Ordering::Relaxed);
+        let semaphore = replaced.semaphore.unwrap_or_default();
+        entry.semaphore.store(semaphore, Ordering::Relaxed);
         entry.address.store(address, Ordering::Release);
         Ok(())
     }
@@ -173,6 +177,11 @@ fn restore(memory: &Memory, entry: &Entry) {
     {
         let original = entry.original.load(Ordering::Relaxed).to_le_bytes();
         let _ = memory.write(address, &original[..JUMP]);
+        // It is raised before the jump is written, and lowered after the bytes are restored.
+        match entry.semaphore.load(Ordering::Relaxed) {
+            0 => {}
+            semaphore => drop(memory.count(semaphore, false)),
+        }
     }
 }
 
