@@ -282,3 +282,23 @@ fn what_overlaps_is_refused() {
         "armed can't be probed: the jumps for +0x5 and +0x8 would overlap\n  use a kernel uprobe for it"
     );
 }
+
+#[test]
+fn jumps_from_outside_of_the_function_are_known() {
+    let process = start("");
+    let function = function(&process, "partly");
+    let all = instructions(&function);
+    let nop = *all
+        .iter()
+        .find(|one| one.mnemonic() == Mnemonic::Nop)
+        .unwrap();
+    assert_eq!(function.entrances, [function.address + nop.next_ip()]);
+    let error = Site::at(&function, nop.ip()).unwrap_err().to_string();
+    assert!(
+        error.contains("a branch leads into the 5 bytes there"),
+        "{error}"
+    );
+    // To its first byte, it may.
+    let site = Site::at(&function, nop.next_ip()).unwrap();
+    assert_eq!(site.when, When::Inside);
+}

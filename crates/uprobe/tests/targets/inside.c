@@ -169,7 +169,25 @@ asm(
 "	site armed, test_armed_semaphore, \"\"\n"
 "	lea 7(%rdi), %rax\n"
 "	ret\n"
-".size armed, . - armed\n");
+".size armed, . - armed\n"
+/* As GCC splits functions: the part that is rarely executed is elsewhere, and jumps back into the middle. */
+".globl partly\n"
+".type partly, @function\n"
+"partly:\n"
+"	mov %rdi, %rax\n"
+"	test $7, %dil\n"
+"	je partly.cold\n"
+"	nop\n"
+"1:	add $5, %rax\n"
+"	ret\n"
+".size partly, . - partly\n"
+".pushsection .text.unlikely, \"ax\"\n"
+".type partly.cold, @function\n"
+"partly.cold:\n"
+"	inc %rax\n"
+"	jmp 1b\n"
+".size partly.cold, . - partly.cold\n"
+".popsection\n");
 
 static unsigned long input(unsigned long i)
 {

@@ -91,14 +91,13 @@ impl<'a> Decoded<'a> {
             }
         }
         if length < JUMP && !self.is_padding(start + length as u64, JUMP - length) {
-            let what = if index == 0 {
-                "it is"
+            return Err(if index == 0 {
+                "it is shorter than 5 bytes, with the padding behind it".to_owned()
+            } else if taken.last().is_some_and(ends) {
+                format!("a jump or a RET lies in {place}, with too little padding behind it")
             } else {
-                "what is left of it is"
-            };
-            return Err(format!(
-                "{what} shorter than 5 bytes, with the padding behind it"
-            ));
+                format!("the function ends in {place}")
+            });
         }
         if self.is_target(start + 1, start + JUMP as u64) {
             return Err(format!("a branch leads into {place}"));

@@ -172,8 +172,8 @@ fn why_an_instruction_has_no_place_is_said() {
     assert_eq!(
         message(&function, 20),
         format!(
-            "f+0x14 can't be probed: what is left of it is shorter than 5 bytes, with the padding \
-             behind it{kernel}"
+            "f+0x14 can't be probed: a jump or a RET lies in the 5 bytes there, with too little \
+             padding behind it{kernel}"
         )
     );
 }
