@@ -9,8 +9,8 @@
 //!
 //! Inside of a function nothing is dead, and the 128 bytes below the stack pointer, the red zone, may be in use. So
 //! the stack pointer moves below it by LEA, which leaves the flags alone, and r11 and the flags are pushed: those by
-//! LAHF and SETO, since POPF takes longer than all the rest. They are the six that arithmetic changes; pt_regs holds
-//! them and what user space always has, without the direction flag.
+//! LAHF and SETO, since POPF is slow. They are the six that arithmetic changes; pt_regs holds them and what user
+//! space always has, without the direction flag. At a RET of Go, pt_regs holds no flags, as at entries and returns.
 //!
 //! A signal may come between any two instructions, with a handler that calls a probed function: it takes the next
 //! frame, and gives it back before this code goes on. Where there is no frame left, or no area, the program is not
