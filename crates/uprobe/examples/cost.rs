@@ -78,6 +78,7 @@ fn main() {
                 function: &function,
                 entry: entry.then_some(empty),
                 returns: returns.then_some(empty),
+                inside: &[],
             };
             let attachment = match runtime.attach(&[probe]) {
                 Ok(attachment) => attachment,
@@ -135,6 +136,7 @@ fn main() {
                     function: &function,
                     entry: Some(empty),
                     returns: Some(empty),
+                    inside: &[],
                 };
                 let attachment = runtime.attach(&[probe]).unwrap();
                 let (attach, stopped) = (start.elapsed(), attachment.stopped);

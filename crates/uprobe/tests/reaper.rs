@@ -47,6 +47,7 @@ fn attach(pid: i32, between: impl FnOnce()) {
         function,
         entry: Some(wild),
         returns: Some(wild),
+        inside: &[],
     });
     let attachment = runtime.attach(&probes).unwrap();
     wait_until(|| {
@@ -130,7 +131,10 @@ fn kill_at_each_step(process: &Target) -> u64 {
         let before = calls(process, &memory);
         wait_until(|| {
             let after = calls(process, &memory);
-            before.iter().zip(after).all(|(&before, after)| before < after)
+            before
+                .iter()
+                .zip(after)
+                .all(|(&before, after)| before < after)
         });
         attach(pid, || ());
     }

@@ -1,7 +1,8 @@
 //! The probed process: stopped for a moment, given memory, patched, and restored.
 //!
-//! [`Image`] finds a [`Function`], [`Site`] where it can be probed; [`Runtime`] keeps memory and code in the process,
-//! attaches programs to the function while all threads are [`Stopped`], and restores it.
+//! [`Image`] finds a [`Function`], or a [`UsdtSite`] and the function around it, [`Site`] where it can be probed;
+//! [`Runtime`] keeps memory and code in the process, attaches programs to the function while all threads are
+//! [`Stopped`], and restores it.
 //!
 //! Not here yet:
 //! - A tool that is killed while it attaches, between the first and the last system call that it has the process make,
@@ -11,7 +12,15 @@
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
 //! - Goroutines are not searched for addresses inside of the replaced bytes: Go doesn't stop them in prologues, but
 //!   may before a RET.
-//! - Probes at other places than entry and return; tracepoints (USDT).
+//! - Go functions are probed at their entry and at RETs, not in between: no register is dead there, and the stack
+//!   may be full. Nor are functions that set the direction flag probed in between.
+//! - The instructions before a probed one are not moved with it, unless that is a RET: where a branch leads into the
+//!   4 bytes behind its first, it has no probe. Nor has it where a jump table might lead there.
+//! - Jumps into a function from outside of it are found where they have a distance of 4 bytes; the landing pads of
+//!   exceptions are not looked for.
+//! - The function around a USDT site comes from the symbol table: stripped programs have no probe there.
+//! - After a tool was killed, a thread may still be in the code of its probe when the next tool comes, which doesn't
+//!   know that code: it would lead into the middle of a jump that covers the bytes behind it.
 
 mod area;
 mod attachment;
@@ -22,6 +31,7 @@ mod image;
 mod layout;
 mod maps;
 mod memory;
+mod patch;
 mod remote;
 mod runtime;
 mod server;
@@ -34,9 +44,9 @@ mod tracer;
 mod trampoline;
 mod wire;
 
-pub use attachment::{Attachment, Hits, Prepared, Probe};
+pub use attachment::{Attachment, Hits, Inside, Prepared, Probe};
 pub use error::{Error, Result};
-pub use image::{Function, Image};
+pub use image::{Function, Image, UsdtSite};
 pub use maps::{Mapping, mappings};
 pub use memory::Memory;
 pub use remote::Remote;

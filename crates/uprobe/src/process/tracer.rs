@@ -43,6 +43,24 @@ struct Entry {
     address: AtomicU64,
     original: AtomicU64,
     jump: AtomicU64,
+    /// The address of the semaphore, 0 where there is none.
+    semaphore: AtomicU64,
+    /// What it holds if it is raised, or [`RAISED`].
+    number: AtomicU64,
+}
+
+/// In the place of a semaphore's number: it is raised, whatever it holds.
+const RAISED: u64 = u64::MAX;
+
+/// Whether the semaphore of a jump is raised for it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Semaphore {
+    /// There is none to lower.
+    Nothing,
+    /// The one at this address is, if it holds this number: the tool is about to change it.
+    MaybeRaised(u64, u16),
+    /// The one at this address is.
+    Raised(u64),
 }
 
 /// The jumps in the process, in memory that outlives the tool.
@@ -124,6 +142,12 @@ impl Tracer {
             .ok_or(Error::Full { pid: self.pid })
     }
 
+    /// Says whether the semaphore of a jump is raised.
+    pub(super) fn set_semaphore(&self, address: u64, semaphore: Semaphore) {
+        fault::step();
+        self.jumps.set_semaphore(address, semaphore);
+    }
+
     /// Takes a jump out that is no longer there.
     pub(super) fn remove(&self, address: u64) {
         fault::step();
@@ -159,8 +183,23 @@ impl Jumps {
         let (original, jump) = (number(replaced.original), number(replaced.jump));
         free.original.store(original, Ordering::Relaxed);
         free.jump.store(jump, Ordering::Relaxed);
+        free.semaphore.store(0, Ordering::Relaxed);
         free.address.store(address, Ordering::Release);
         Some(())
+    }
+
+    fn set_semaphore(&self, address: u64, semaphore: Semaphore) {
+        let (at, number) = match semaphore {
+            Semaphore::Nothing => (0, 0),
+            Semaphore::MaybeRaised(at, number) => (at, u64::from(number)),
+            Semaphore::Raised(at) => (at, RAISED),
+        };
+        let mut entries = self.entries().iter();
+        let entry = entries.find(|entry| entry.address.load(Ordering::Relaxed) == address);
+        if let Some(entry) = entry {
+            entry.number.store(number, Ordering::Release);
+            entry.semaphore.store(at, Ordering::Release);
+        }
     }
 
     fn remove(&self, address: u64) {
@@ -176,15 +215,17 @@ impl Jumps {
         entries.all(|entry| entry.address.load(Ordering::Acquire) == 0)
     }
 
-    /// Takes all jumps out and writes the original bytes, unless others than the jump are there.
+    /// Takes all jumps out, writes the original bytes and lowers the semaphores, unless others than the jump are there.
     pub(super) fn restore(&self, memory: &Memory) {
+        // The one that may or may not be raised first, before others that raised the same change its number.
+        for is_certain in [false, true] {
+            for entry in self.entries() {
+                entry.lower(memory, is_certain);
+            }
+        }
         for entry in self.entries() {
             let address = entry.address.load(Ordering::Acquire);
-            let mut bytes = [0; JUMP];
-            if address != 0
-                && memory.read(address, &mut bytes).is_ok()
-                && number(bytes) == entry.jump.load(Ordering::Relaxed)
-            {
+            if address != 0 && entry.bytes(memory) == Some(entry.jump.load(Ordering::Relaxed)) {
                 let original = entry.original.load(Ordering::Relaxed).to_le_bytes();
                 let _ = memory.write(address, &original[..JUMP]);
             }
@@ -195,6 +236,36 @@ impl Jumps {
     fn entries(&self) -> &[Entry; ENTRIES] {
         // SAFETY: the mapping lives as long as this value, and holds valid entries: all their fields are atomics.
         unsafe { self.entries.as_ref() }
+    }
+}
+
+impl Entry {
+    /// The bytes where the jump is, or was.
+    fn bytes(&self, memory: &Memory) -> Option<u64> {
+        let mut bytes = [0; JUMP];
+        let address = self.address.load(Ordering::Acquire);
+        memory.read(address, &mut bytes).ok()?;
+        Some(number(bytes))
+    }
+
+    /// Lowers a semaphore that is certainly raised, or one that may be.
+    fn lower(&self, memory: &Memory, is_certain: bool) {
+        let at = self.semaphore.load(Ordering::Acquire);
+        let raised = self.number.load(Ordering::Acquire);
+        let ours = [&self.jump, &self.original].map(|bytes| Some(bytes.load(Ordering::Relaxed)));
+        if self.address.load(Ordering::Acquire) == 0
+            || at == 0
+            || (raised == RAISED) != is_certain
+            || !ours.contains(&self.bytes(memory))
+        {
+            return;
+        }
+        if let Ok(number) = memory.read_u16(at)
+            && (is_certain || u64::from(number) == raised)
+        {
+            let _ = memory.write(at, &number.saturating_sub(1).to_le_bytes());
+        }
+        self.semaphore.store(0, Ordering::Release);
     }
 }
 

@@ -1,0 +1,106 @@
+//! What is changed in a process that is stopped, and changed back: the bytes of functions, and semaphores.
+
+use super::{
+    attachment::Attachment,
+    error::{Error, Result},
+    runtime::{Known, Replaced, Runtime, jump},
+    site::JUMP,
+    tracer::Semaphore,
+};
+
+impl Runtime {
+    /// The jump that leads to a site's code.
+    pub(super) fn replacement(&self, known: &Known) -> Result<Replaced> {
+        Ok(Replaced {
+            original: known.site.original,
+            jump: jump(self.pid, known.site.address, known.entry)?,
+            semaphore: None,
+        })
+    }
+
+    /// Writes a site's jump, and raises its semaphore first. On an error, [`Self::restore`] undoes what was done.
+    pub(super) fn replace(&mut self, known: &Known, replaced: Replaced) -> Result<()> {
+        let address = known.site.address;
+        self.tracer.add(address, &replaced)?;
+        self.replaced.insert(address, replaced);
+        self.lead_back(address, &known.moved)?;
+        if let Some(semaphore) = known.semaphore {
+            self.raise(address, semaphore)?;
+            let replaced = Replaced {
+                semaphore: known.semaphore,
+                ..replaced
+            };
+            self.replaced.insert(address, replaced);
+        }
+        self.memory.write(address, &replaced.jump)
+    }
+
+    /// Undoes it for all sites of an attachment, wherever the jumps still are. The first error of those that there are.
+    pub(super) fn restore(&mut self, attachment: &Attachment) -> Result<()> {
+        let mut result = Ok(());
+        for &address in &attachment.addresses {
+            result = result.and(self.restore_one(address));
+        }
+        self.forget(attachment);
+        result
+    }
+
+    fn restore_one(&self, address: u64) -> Result<()> {
+        let Some(replaced) = self.replaced.get(&address) else {
+            return Ok(());
+        };
+        let mut bytes = [0; JUMP];
+        if self.memory.read(address, &mut bytes).is_err() {
+            // Another program, or the library was unmapped.
+            return Ok(());
+        }
+        let restored = if bytes == replaced.jump {
+            self.memory.write(address, &replaced.original)
+        } else if bytes == replaced.original {
+            Ok(())
+        } else {
+            // Nor is it known what is at the semaphore's address.
+            return Err(Error::Changed {
+                function: format!("the jump at {address:#x}"),
+                offset: 0,
+                expected: replaced.jump[0],
+                found: bytes[0],
+            });
+        };
+        let lowered = match replaced.semaphore {
+            Some(semaphore) => self.lower(address, semaphore),
+            None => Ok(()),
+        };
+        let led = self.lead_back(address, &[]);
+        restored.and(lowered).and(led)
+    }
+
+    pub(super) fn forget(&mut self, attachment: &Attachment) {
+        for &address in &attachment.addresses {
+            self.replaced.remove(&address);
+            self.tracer.remove(address);
+        }
+    }
+
+    /// Adds 1 to the semaphore of the jump at an address, so that the tracer process knows at each step whether it was.
+    fn raise(&self, address: u64, semaphore: u64) -> Result<()> {
+        let number = self.memory.read_u16(semaphore)?.saturating_add(1);
+        let maybe = Semaphore::MaybeRaised(semaphore, number);
+        self.tracer.set_semaphore(address, maybe);
+        self.memory.write(semaphore, &number.to_le_bytes())?;
+        self.tracer
+            .set_semaphore(address, Semaphore::Raised(semaphore));
+        Ok(())
+    }
+
+    /// Takes 1 from it, likewise.
+    fn lower(&self, address: u64, semaphore: u64) -> Result<()> {
+        let number = self.memory.read_u16(semaphore)?;
+        let maybe = Semaphore::MaybeRaised(semaphore, number);
+        self.tracer.set_semaphore(address, maybe);
+        let lowered = number.saturating_sub(1).to_le_bytes();
+        self.memory.write(semaphore, &lowered)?;
+        self.tracer.set_semaphore(address, Semaphore::Nothing);
+        Ok(())
+    }
+}
