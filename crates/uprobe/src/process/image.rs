@@ -313,6 +313,22 @@ impl Image {
         })
     }
 
+    /// A function of Go by its place in the file, for programs without symbols: Go's own table of functions has it.
+    pub fn go_function(&self, name: &str, file_offset: usize, bytes: usize) -> Result<Function> {
+        let outside = || Error::Symbol {
+            symbol: name.to_owned(),
+            reason: "it lies outside of the code".into(),
+        };
+        let code = self.data.get(file_offset..file_offset + bytes);
+        Ok(Function {
+            name: name.to_owned(),
+            address: self.address(file_offset as u64).ok_or_else(outside)?,
+            code: code.ok_or_else(outside)?.to_vec(),
+            padding: Vec::new(),
+            is_go: true,
+        })
+    }
+
     fn elf(&self) -> Result<object::File<'_>> {
         if self.data.get(4) == Some(&elf::ELFCLASS32) {
             return Err(Error::Architecture { pid: self.pid });
