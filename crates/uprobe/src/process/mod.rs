@@ -22,6 +22,7 @@ mod image;
 mod layout;
 mod maps;
 mod memory;
+mod priority;
 mod remote;
 mod runtime;
 mod server;

@@ -116,7 +116,7 @@ impl Message {
 pub(super) fn from_registers(threads: &[(i32, Registers)]) -> Vec<u64> {
     let numbers = threads.iter().flat_map(|&(tid, registers)| {
         // SAFETY: the registers are as many numbers of 8 bytes, without gaps.
-        let numbers: [u64; REGISTERS] = unsafe { mem::transmute(registers) };
+        let numbers = unsafe { mem::transmute::<Registers, [u64; REGISTERS]>(registers) };
         std::iter::once(tid as u64).chain(numbers)
     });
     numbers.collect()
@@ -127,7 +127,9 @@ pub(super) fn to_registers(numbers: &[u64]) -> Vec<(i32, Registers)> {
     let threads = numbers.chunks_exact(1 + REGISTERS).map(|thread| {
         let numbers: [u64; REGISTERS] = thread[1..].try_into().expect("as many as there are");
         // SAFETY: the registers are as many numbers of 8 bytes, of which any value is valid.
-        (thread[0] as i32, unsafe { mem::transmute(numbers) })
+        (thread[0] as i32, unsafe {
+            mem::transmute::<[u64; REGISTERS], Registers>(numbers)
+        })
     });
     threads.collect()
 }
