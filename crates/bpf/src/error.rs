@@ -51,6 +51,9 @@ pub enum Error {
     /// A program was asked for that is not part of what was loaded.
     #[error("{0} is not loaded")]
     NotLoaded(String),
+    /// A program can't run in user space, or not in that process.
+    #[error(transparent)]
+    User(#[from] bpfcost_uprobe::probes::Error),
     /// What was asked for can't be had: why, and what can be done.
     #[error("{0}")]
     Refused(String),

@@ -30,6 +30,7 @@ mod plain;
 mod programs;
 mod routine;
 pub mod run;
+mod space;
 pub mod sslsniff;
 pub mod stack;
 pub mod stack_counter;
@@ -47,6 +48,7 @@ pub use feature::Feature;
 pub use programs::{
     LoadedProgram, ProgramStats, loaded_maps, loaded_programs, pins, program_of, program_stats,
 };
+pub use space::Space;
 
 /// Distinguishes builds of the BPF programs: a hash of their sources and their compiler.
 pub const BUILD: &str = env!("BPFCOST_BPF_BUILD");

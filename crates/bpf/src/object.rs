@@ -17,7 +17,7 @@ use libbpf_rs::{
 };
 
 use crate::{
-    error::{Error, Result},
+    error::{Error, Result, lacks},
     run,
 };
 
@@ -25,6 +25,18 @@ use crate::{
 const LOG_LINES: usize = 12;
 
 static LOG: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The compiled objects of `bpf/` by name.
+const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+
+/// The compiled `bpf/NAME.bpf.c`.
+pub(crate) fn object_bytes(name: &str) -> Result<&'static [u8]> {
+    let bytes = OBJECTS.iter().find(|(object, _)| *object == name);
+    let &(_, bytes) = bytes.ok_or_else(|| lacks("this build", &format!("object {name}")))?;
+    #[cfg(feature = "mutants")]
+    let bytes = crate::mutant::object(name, bytes);
+    Ok(bytes)
+}
 
 /// A loaded skeleton together with the storage that it borrows.
 pub(crate) struct OwnedSkeleton<S> {

@@ -28,14 +28,11 @@ use crate::{
     error::{Error, Result, lacks, no_area},
     globals::{Globals, GlobalsLayout},
     mapping,
-    object::{last_log, listen},
+    object::{last_log, listen, object_bytes},
     run::{self, TestRun},
     timing::{self, Loop, Observation, Request},
     unwind::{RuleTable, Unwinder},
 };
-
-/// The compiled objects of `bpf/` by name.
-const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
 /// An object that is not loaded yet: it loads no program and makes no map but those that were asked for.
 #[derive(Debug)]
@@ -60,10 +57,7 @@ pub struct MapOverrides {
 impl OpenObject {
     /// Opens `bpf/NAME.bpf.c`. Its timed programs will loop as `looping` says.
     pub fn open(name: &'static str, looping: Loop) -> Result<Self> {
-        let bytes = OBJECTS.iter().find(|(object, _)| *object == name);
-        let &(_, bytes) = bytes.ok_or_else(|| lacks("this build", &format!("object {name}")))?;
-        #[cfg(feature = "mutants")]
-        let bytes = crate::mutant::object(name, bytes);
+        let bytes = object_bytes(name)?;
         listen();
         let failed = |source| failed(name, source);
         let mut builder = ObjectBuilder::default();

@@ -14,7 +14,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfcost_bpf::sslsniff::{Capture, Direction, Sniffer, SslCounts};
+use bpfcost_bpf::{
+    Space,
+    sslsniff::{Capture, Direction, Sniffer, SslCounts},
+};
 
 /// Longer than a record of the ring buffer, and no multiple of anything.
 const FILE_BYTES: usize = 300_001;
@@ -160,6 +163,15 @@ fn servers() -> bool {
 
 #[test]
 fn what_was_asked_and_answered_is_captured_to_the_last_byte() {
+    capture(Space::Kernel);
+}
+
+#[test]
+fn in_user_space_it_is_captured_to_the_last_byte_as_well() {
+    capture(Space::User);
+}
+
+fn capture(space: Space) {
     if !require::host() || !servers() {
         return;
     }
@@ -167,7 +179,7 @@ fn what_was_asked_and_answered_is_captured_to_the_last_byte() {
         let nginx = Nginx::start(at_once);
         let captured = Rc::new(RefCell::new((Vec::new(), Vec::new())));
         let into = Rc::clone(&captured);
-        let mut sniffer = Sniffer::load(Capture::Payload, move |record| {
+        let mut sniffer = Sniffer::load(Capture::Payload, space, move |record| {
             let (read, written) = &mut *into.borrow_mut();
             match record.direction {
                 Direction::Read => read.extend_from_slice(record.payload),
@@ -181,7 +193,7 @@ fn what_was_asked_and_answered_is_captured_to_the_last_byte() {
         let answer = nginx.get(request);
         sniffer.take().expect("records");
         let counts = sniffer.counts().expect("counts");
-        sniffer.detach();
+        sniffer.detach().expect("detached");
         {
             let (read, written) = &*captured.borrow();
             assert_eq!(read, request);
@@ -196,7 +208,10 @@ fn what_was_asked_and_answered_is_captured_to_the_last_byte() {
             assert_eq!(counts.read.bytes, read.len() as u64);
             assert_eq!(counts.written.bytes, written.len() as u64);
         }
-        assert_eq!((counts.read.lost, counts.written.lost), (0, 0));
+        assert_eq!(
+            (counts.read.lost, counts.written.lost, counts.missed),
+            (0, 0, 0)
+        );
         assert!(counts.hits >= 2 * (counts.read.calls + counts.written.calls));
         // At least this many: nginx may have to wait in between.
         assert!(counts.written.calls >= calls, "{at_once}: {counts:?}");
@@ -211,10 +226,12 @@ fn what_has_no_openssl_in_it_is_told() {
     if !require::host() {
         return;
     }
-    let mut sniffer = Sniffer::load(Capture::Payload, |_| ()).expect("load");
-    let own = Path::new("/proc/self/exe");
-    assert!(!sniffer.attach(std::process::id(), own).expect("asked"));
-    assert_eq!(sniffer.counts().expect("counts"), SslCounts::default());
-    let missing = Path::new("/no/libssl.so");
-    assert!(sniffer.attach(std::process::id(), missing).is_err());
+    for space in [Space::Kernel, Space::User] {
+        let mut sniffer = Sniffer::load(Capture::Payload, space, |_| ()).expect("load");
+        let own = Path::new("/proc/self/exe");
+        assert!(!sniffer.attach(std::process::id(), own).expect("asked"));
+        assert_eq!(sniffer.counts().expect("counts"), SslCounts::default());
+        let missing = Path::new("/no/libssl.so");
+        assert!(sniffer.attach(std::process::id(), missing).is_err());
+    }
 }

@@ -4,15 +4,17 @@
 
 use std::{
     ffi::CStr,
-    fs,
+    fs, io,
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::Path,
 };
 
 use libbpf_rs::{
-    AsRawLibbpf as _, MapCore as _, MapType, ObjectBuilder, OpenObject,
+    AsRawLibbpf as _, MapCore as _, MapType, ObjectBuilder, OpenMapMut, OpenObject,
     libbpf_sys::{self, BPF_F_MMAPABLE, BPF_F_RDONLY_PROG},
 };
+
+use object::{Object as _, ObjectSection as _, ObjectSymbol as _};
 
 use super::{
     error::{Error, Result},
@@ -23,6 +25,15 @@ use crate::translate::{Instruction, Program};
 
 /// Bytes of a program's log. Of a longer one, the kernel keeps the end (since 6.4), which is what matters.
 const LOG_BYTES: usize = 1 << 20;
+
+/// What is loaded of an object, and with which constants.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Choice<'a> {
+    /// The programs by name; none: those that the object marks for it.
+    pub programs: &'a [&'a str],
+    /// What `const volatile` variables hold, by name.
+    pub constants: &'a [(&'a str, &'a [u8])],
+}
 
 /// A loaded object. Dropping it frees its programs and maps, in the kernel too if nothing else has them.
 #[derive(Debug)]
@@ -67,12 +78,12 @@ impl LoadedObject {
             source: source.into(),
             messages: String::new(),
         })?;
-        LoadedObject::from_bytes(&name, &bytes)
+        LoadedObject::from_bytes(&name, &bytes, &Choice::default())
     }
 
     /// Loads an object from memory; `name` stands in messages.
-    pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Self> {
-        let (opened, text) = messages::collect(|| open(bytes));
+    pub fn from_bytes(name: &str, bytes: &[u8], choice: &Choice<'_>) -> Result<Self> {
+        let (opened, text) = messages::collect(|| open(bytes, choice));
         let object = opened.map_err(|source| Error::Open {
             object: name.to_owned(),
             source,
@@ -98,18 +109,55 @@ impl LoadedObject {
 }
 
 /// Opens, with all arrays mappable: user space writes them where the kernel has them.
-fn open(bytes: &[u8]) -> libbpf_rs::Result<OpenObject> {
+fn open(bytes: &[u8], choice: &Choice<'_>) -> libbpf_rs::Result<OpenObject> {
     let mut object = ObjectBuilder::default().open_memory(bytes)?;
     for mut map in object.maps_mut() {
         if map.map_type() == MapType::Array {
             let flags = map.map_flags() | BPF_F_MMAPABLE;
             map.set_map_flags(flags)?;
         }
+        set_constants(&mut map, bytes, choice)?;
     }
     for mut program in object.progs_mut() {
         program.set_autoattach(false);
+        if !choice.programs.is_empty() {
+            let is_chosen = choice.programs.iter().any(|name| program.name() == *name);
+            program.set_autoload(is_chosen);
+        }
     }
     Ok(object)
+}
+
+/// Writes the constants that are of a section's map. A symbol's value is its place in the section.
+fn set_constants(
+    map: &mut OpenMapMut<'_>,
+    bytes: &[u8],
+    choice: &Choice<'_>,
+) -> libbpf_rs::Result<()> {
+    let name = map.name().to_string_lossy().into_owned();
+    let Some((_, section)) = name
+        .split_once('.')
+        .filter(|_| !choice.constants.is_empty())
+    else {
+        return Ok(());
+    };
+    let file = object::File::parse(bytes).map_err(io::Error::other)?;
+    let Some(values) = map.initial_value_mut() else {
+        return Ok(());
+    };
+    for symbol in file.symbols() {
+        let constant = choice
+            .constants
+            .iter()
+            .find(|(name, _)| symbol.name() == Ok(name));
+        let index = symbol.section_index();
+        let in_section = index.and_then(|index| file.section_by_index(index).ok());
+        let is_here = in_section.is_some_and(|one| one.name().ok() == Some(&format!(".{section}")));
+        if let (Some((_, value)), true) = (constant, is_here) {
+            values[symbol.address() as usize..][..value.len()].copy_from_slice(value);
+        }
+    }
+    Ok(())
 }
 
 fn load(name: &str, mut object: OpenObject) -> Result<LoadedObject> {

@@ -94,10 +94,10 @@ impl Probes {
         Ok(Attached { pid, attachment })
     }
 
-    /// Restores the functions. Returns what the probes did.
+    /// Restores the functions. Returns what the probes did, those of all functions together.
     pub fn detach(&mut self, attached: Attached) -> Result<Hits> {
         match self.targets.get_mut(&attached.pid) {
-            Some(target) => Ok(sum(&target.runtime.detach(attached.attachment)?)),
+            Some(target) => Ok(sum(target.runtime.detach(attached.attachment)?)),
             None => Ok(Hits::default()),
         }
     }
@@ -106,7 +106,7 @@ impl Probes {
     pub fn hits(&self, attached: &Attached) -> Hits {
         let target = self.targets.get(&attached.pid);
         target.map_or_else(Hits::default, |target| {
-            sum(&target.runtime.hits(&attached.attachment))
+            sum(target.runtime.hits(&attached.attachment))
         })
     }
 
@@ -145,19 +145,15 @@ impl Probes {
     }
 }
 
-/// What several probes did together.
-fn sum(probes: &[Hits]) -> Hits {
-    let mut all = Hits::default();
-    for hits in probes {
-        add(&mut all.entry, hits.entry);
-        add(&mut all.returns, hits.returns);
-    }
-    all
-}
-
-fn add(all: &mut Counts, more: Counts) {
-    all.hits += more.hits;
-    all.missed += more.missed;
+fn sum(hits: Vec<Hits>) -> Hits {
+    let add = |one: Counts, other: Counts| Counts {
+        hits: one.hits + other.hits,
+        missed: one.missed + other.missed,
+    };
+    hits.into_iter().fold(Hits::default(), |all, one| Hits {
+        entry: add(all.entry, one.entry),
+        returns: add(all.returns, one.returns),
+    })
 }
 
 fn program<'a>(object: &'a LoadedObject, name: &str) -> Result<&'a LoadedProgram> {

@@ -54,6 +54,12 @@ impl Image {
         Self::read(pid, path, PathBuf::from(format!("/proc/{pid}/exe")))
     }
 
+    /// A file that the process executes, by any name that leads to it from here, such as `/proc/PID/map_files/RANGE`.
+    pub fn of_file(pid: i32, file: &Path) -> Result<Self> {
+        let path = fs::read_link(file).unwrap_or_else(|_| file.to_owned());
+        Self::read(pid, path, file.to_owned())
+    }
+
     /// A file that the process executes: its program, or a shared library. `path` is as the process sees it.
     pub fn open(pid: i32, path: &Path) -> Result<Self> {
         let inside =
@@ -242,6 +248,22 @@ impl Image {
             code: bytes(address, address + size).ok_or_else(outside)?,
             padding: bytes(address + size, past).ok_or_else(outside)?,
             is_go: is_go(file, address),
+        })
+    }
+
+    /// A function of Go by its place in the file, for programs without symbols: Go's own table of functions has it.
+    pub fn go_function(&self, name: &str, file_offset: usize, bytes: usize) -> Result<Function> {
+        let outside = || Error::Symbol {
+            symbol: name.to_owned(),
+            reason: "it lies outside of the code".into(),
+        };
+        let code = self.data.get(file_offset..file_offset + bytes);
+        Ok(Function {
+            name: name.to_owned(),
+            address: self.address(file_offset as u64).ok_or_else(outside)?,
+            code: code.ok_or_else(outside)?.to_vec(),
+            padding: Vec::new(),
+            is_go: true,
         })
     }
 

@@ -10,7 +10,7 @@ mod require;
 use std::{path::PathBuf, process::Command};
 
 use bpfcost_uprobe::{
-    object::{Error, LoadedObject, Pages},
+    object::{Choice, Error, LoadedObject, Pages},
     translate::{
         self, ArrayPlace, Backend as _, HelperTable, MapLayout, MapPlace, ProbeContext, Translator,
         helpers::{Blob, Environment, MapDescriptor},
@@ -151,8 +151,8 @@ fn programs_run_on_the_kernels_arrays() {
     if !require::host() {
         return;
     }
-    let object =
-        LoadedObject::from_bytes("probe", &compile("probe")).expect("the kernel accepts it");
+    let object = LoadedObject::from_bytes("probe", &compile("probe"), &Choice::default())
+        .expect("the kernel accepts it");
     let sections: Vec<&str> = object
         .programs()
         .iter()
@@ -216,8 +216,8 @@ fn maps_and_helpers_that_are_not_supported_are_named() {
     if !require::host() {
         return;
     }
-    let object =
-        LoadedObject::from_bytes("probe", &compile("probe")).expect("the kernel accepts it");
+    let object = LoadedObject::from_bytes("probe", &compile("probe"), &Choice::default())
+        .expect("the kernel accepts it");
     let table = object
         .maps()
         .iter()
@@ -263,8 +263,8 @@ fn a_rejected_program_is_named_with_the_reason() {
     if !require::host() {
         return;
     }
-    let error =
-        LoadedObject::from_bytes("wrong", &compile("wrong")).expect_err("no verifier accepts it");
+    let error = LoadedObject::from_bytes("wrong", &compile("wrong"), &Choice::default())
+        .expect_err("no verifier accepts it");
     let Error::Rejected { program, log, .. } = &error else {
         panic!("another error: {error}");
     };
@@ -279,7 +279,8 @@ fn a_rejected_program_is_named_with_the_reason() {
 
 #[test]
 fn what_is_no_object_is_an_error() {
-    let error = LoadedObject::from_bytes("text", b"#!/bin/sh\n").expect_err("no object");
+    let error = LoadedObject::from_bytes("text", b"#!/bin/sh\n", &Choice::default())
+        .expect_err("no object");
     assert!(
         error.to_string().starts_with("text can't be opened"),
         "{error}"

@@ -19,8 +19,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use bpfcost_bpf::{
-    Feature,
-    l7::{FunctionOffsets, L7, L7Counts, L7Scope},
+    Feature, Space,
+    l7::{L7, L7Counts, L7Watch, ServerFunctions},
     real_time,
 };
 use serde::Serialize;
@@ -36,16 +36,51 @@ use crate::{
 pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("l7:MODE", needs, open);
 
 /// What an agent can watch, by the name of its mode.
-const MODES: [(&str, L7Scope); 3] = [
-    ("kernel", L7Scope::Sockets),
-    ("uprobe", L7Scope::Tls),
-    ("goroutine", L7Scope::Goroutines),
+const MODES: [(&str, L7Watch); 5] = [
+    ("kernel", SOCKETS),
+    (
+        "uprobe",
+        L7Watch {
+            tls: Some(Space::Kernel),
+            ..SOCKETS
+        },
+    ),
+    (
+        "goroutine",
+        L7Watch {
+            tls: Some(Space::Kernel),
+            goroutines: true,
+            ..SOCKETS
+        },
+    ),
+    (
+        "mixed",
+        L7Watch {
+            tls: Some(Space::User),
+            ..SOCKETS
+        },
+    ),
+    (
+        "user",
+        L7Watch {
+            sockets: false,
+            tls: Some(Space::User),
+            ..SOCKETS
+        },
+    ),
 ];
+
+/// System calls alone.
+const SOCKETS: L7Watch = L7Watch {
+    sockets: true,
+    tls: None,
+    goroutines: false,
+};
 
 /// The agent.
 struct L7Agent<S> {
     source: S,
-    watch: L7Scope,
+    watch: L7Watch,
     exchanges: Rc<RefCell<Exchanges>>,
     file: Option<PathBuf>,
 }
@@ -66,13 +101,13 @@ trait CallSource {
 /// The programs.
 struct L7Programs {
     programs: L7,
-    watch: L7Scope,
+    watch: L7Watch,
     /// Where the functions of a server are, by its process.
-    places: HashMap<u32, FunctionOffsets>,
+    places: HashMap<u32, ServerFunctions>,
 }
 
 /// Its arguments: what to watch, and the file for what it sees, if any.
-fn parse_arguments(arguments: &[String]) -> Result<(L7Scope, Option<PathBuf>)> {
+fn parse_arguments(arguments: &[String]) -> Result<(L7Watch, Option<PathBuf>)> {
     let (mode, file) = match arguments {
         [mode] => (mode, None),
         [mode, file] => (mode, Some(PathBuf::from(file))),
@@ -87,8 +122,12 @@ fn parse_arguments(arguments: &[String]) -> Result<(L7Scope, Option<PathBuf>)> {
 
 /// What the kernel must have.
 fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
-    let mut needs = vec![Feature::Tracefs, Feature::Tracepoint, Feature::RingBuffer];
-    if parse_arguments(arguments)?.0 > L7Scope::Sockets {
+    let watch = parse_arguments(arguments)?.0;
+    let mut needs = Vec::new();
+    if watch.sockets {
+        needs.extend([Feature::Tracefs, Feature::Tracepoint, Feature::RingBuffer]);
+    }
+    if watch.tls.is_some() {
         needs.push(Feature::UprobeMulti);
     }
     Ok(needs)
@@ -161,7 +200,7 @@ impl<S: CallSource> Agent for L7Agent<S> {
         for (class, count) in counted.statuses.iter().enumerate().skip(1) {
             counts_by_name.insert(format!("status_{class}xx"), *count);
         }
-        if self.watch >= L7Scope::Goroutines {
+        if self.watch.goroutines {
             counts_by_name.insert("by_one_goroutine".to_owned(), counted.by_one_goroutine);
             counts_by_name.insert("goroutine_switches".to_owned(), counts.switches);
         }
@@ -175,9 +214,9 @@ impl<S: CallSource> Agent for L7Agent<S> {
 
 impl L7Programs {
     /// Where the functions of a process's program are; nowhere, where none are watched.
-    fn places(&mut self, process: u32) -> Result<FunctionOffsets> {
-        if self.watch == L7Scope::Sockets {
-            return Ok(FunctionOffsets::default());
+    fn places(&mut self, process: u32) -> Result<ServerFunctions> {
+        if self.watch.tls.is_none() {
+            return Ok(ServerFunctions::default());
         }
         if let Some(places) = self.places.get(&process) {
             return Ok(places.clone());
@@ -281,7 +320,7 @@ mod tests {
                 calls: calls.into_iter(),
                 process: 0,
             },
-            watch: L7Scope::Sockets,
+            watch: SOCKETS,
             exchanges,
             file: None,
         };

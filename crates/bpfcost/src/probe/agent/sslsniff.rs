@@ -1,11 +1,12 @@
-//! `builtin:sslsniff[:breakpoints]`: captures the plain text that the server's processes pass to OpenSSL and get
+//! `builtin:sslsniff[:user][:breakpoints]`: captures the plain text that the server's processes pass to OpenSSL and get
 //! from it, and hashes it. Source: study 004, whose sniffer printed it.
 //!
 //! It watches only the processes of the server, as `sslsniff -p` does: a client on the same machine uses the same
 //! library, and breakpoints would slow it down, which does not happen to a client elsewhere.
 //!
 //! `breakpoints`: captures nothing and only counts its hits, so that the cost of breakpoints is separated from the
-//! work done at them.
+//! work done at them. `user`: the same programs run in the server's processes, without the kernel's trap; then
+//! `breakpoints` are jumps.
 //!
 //! The hash is XXH3. It uses every captured byte and costs some 0.1 ns per byte, so that the measured cost is that
 //! of capturing them. A cryptographic hash costs ten times that, in a process that shares CPUs with the client.
@@ -16,7 +17,7 @@ use std::{cell::RefCell, hash::Hasher as _, rc::Rc, thread::sleep, time::Duratio
 
 use anyhow::{Result, bail};
 use bpfcost_bpf::{
-    Feature, real_time,
+    Feature, Space, real_time,
     sslsniff::{Capture, Direction, Sniffer, SslCounts, SslPayload},
 };
 use twox_hash::XxHash3_64;
@@ -32,6 +33,8 @@ pub(in crate::probe) const AGENT: BuiltIn = BuiltIn::agent("sslsniff", needs, op
 
 /// What has it take nothing.
 const BREAKPOINTS: &str = "breakpoints";
+/// What has it run in user space.
+const USER: &str = "user";
 
 /// The sniffer, and what it has taken.
 struct SslSniff {
@@ -67,13 +70,16 @@ impl CaptureCounts {
     }
 }
 
-/// What it takes.
-fn capture(arguments: &[String]) -> Result<Capture> {
-    Ok(match arguments {
-        [] => Capture::Payload,
-        [mode] if mode == BREAKPOINTS => Capture::Nothing,
+/// What it takes, and where its programs run.
+fn form(arguments: &[String]) -> Result<(Capture, Space)> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Ok(match words[..] {
+        [] => (Capture::Payload, Space::Kernel),
+        [BREAKPOINTS] => (Capture::Nothing, Space::Kernel),
+        [USER] => (Capture::Payload, Space::User),
+        [USER, BREAKPOINTS] => (Capture::Nothing, Space::User),
         _ => bail!(
-            "builtin:sslsniff and builtin:sslsniff:{BREAKPOINTS} are the only forms; got {}",
+            "builtin:sslsniff[:{USER}][:{BREAKPOINTS}] are the only forms; got {}",
             arguments.join(":")
         ),
     })
@@ -81,18 +87,20 @@ fn capture(arguments: &[String]) -> Result<Capture> {
 
 /// What the kernel must have: the sniffer finds a way on each.
 fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
-    capture(arguments).map(|_| Vec::new())
+    form(arguments).map(|_| Vec::new())
 }
 
 /// Loads it.
 fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
-    let capture = capture(arguments)?;
+    let (capture, space) = form(arguments)?;
     if capture == Capture::Payload {
         real_time();
     }
     let taken = Rc::new(RefCell::new(CaptureCounts::default()));
     let into = Rc::clone(&taken);
-    let sniffer = Sniffer::load(capture, move |record| into.borrow_mut().take(record))?;
+    let sniffer = Sniffer::load(capture, space, move |record| {
+        into.borrow_mut().take(record);
+    })?;
     Ok(Box::new(SslSniff {
         sniffer,
         before: SslCounts::default(),
@@ -114,7 +122,7 @@ impl Agent for SslSniff {
         self.before = self.sniffer.counts()?;
         let attached = library::attach(&mut self.sniffer, &context.pids);
         if attached.is_err() {
-            self.sniffer.detach();
+            self.sniffer.detach()?;
         }
         attached
     }
@@ -126,7 +134,7 @@ impl Agent for SslSniff {
     }
 
     fn detach(&mut self) -> Result<WindowCounts> {
-        self.sniffer.detach();
+        self.sniffer.detach()?;
         self.sniffer.take()?;
         let counted = self.sniffer.counts()?.since(self.before);
         let taken = self.taken.borrow();
@@ -141,7 +149,7 @@ impl Agent for SslSniff {
         };
         Ok(WindowCounts {
             hits: Some(counted.hits),
-            lost: counted.read.lost + counted.written.lost,
+            lost: counted.read.lost + counted.written.lost + counted.missed,
             counts: counts
                 .iter()
                 .map(|(name, count)| ((*name).to_owned(), *count))

@@ -8,7 +8,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, Result, bail};
-use bpfcost_bpf::l7::FunctionOffsets;
+use bpfcost_bpf::l7::{GoFunction, ServerFunctions};
 use iced_x86::{Decoder, DecoderOptions, Mnemonic};
 use object::{
     Architecture, Object as _, ObjectSection as _, ObjectSegment as _,
@@ -33,13 +33,13 @@ const MODULE: &str = ".go.module";
 const START_IN_MODULE: usize = 22 * size_of::<u64>();
 
 /// Where the functions are that an agent watches.
-pub(super) fn places(file: &Path) -> Result<FunctionOffsets> {
+pub(super) fn places(file: &Path) -> Result<ServerFunctions> {
     let bytes = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
     let program = fs::read_link(file).unwrap_or_else(|_| file.to_owned());
     find(&bytes).with_context(|| format!("looking for Go functions in {}", program.display()))
 }
 
-fn find(bytes: &[u8]) -> Result<FunctionOffsets> {
+fn find(bytes: &[u8]) -> Result<ServerFunctions> {
     let file: ElfFile64<'_> = ElfFile64::parse(bytes).context("it is not a 64-bit ELF program")?;
     if file.architecture() != Architecture::X86_64 {
         bail!(
@@ -55,13 +55,18 @@ fn find(bytes: &[u8]) -> Result<FunctionOffsets> {
         })?;
         let (offset, code) = code(&file, function)?;
         let returns = returns(code).with_context(|| format!("decoding {name}"))?;
-        Ok::<_, anyhow::Error>((offset, returns.into_iter().map(|at| offset + at).collect()))
+        Ok::<_, anyhow::Error>(GoFunction {
+            name: name.to_owned(),
+            offset,
+            bytes: code.len(),
+            returns: returns.into_iter().map(|at| offset + at).collect(),
+        })
     };
-    Ok(FunctionOffsets {
+    Ok(ServerFunctions {
         read: place(READ)?,
         write: place(WRITE)?,
-        close: place(CLOSE)?.0,
-        status: place(STATUS)?.0,
+        close: place(CLOSE)?,
+        status: place(STATUS)?,
     })
 }
 
