@@ -108,59 +108,83 @@ fn open_files(process: &Target) -> usize {
     std::fs::read_dir(folder).unwrap().count()
 }
 
-/// Kills a tool at its first step, another one at the second, and so on up to one that lives. Returns how many.
-fn kill_at_each_step(process: &Target) -> u64 {
+/// Has a tool kill itself at a step. Returns whether it ended before. After that, the process is as it was.
+fn kill(process: &Target, step: u64) -> bool {
     let pid = process.pid();
     let [work, scaled] = functions(pid);
     let memory = Memory::open(pid).unwrap();
     let files = open_files(process);
-    for step in 1.. {
-        let status = tool("attach_and_die", process, step).wait().unwrap();
-        if status.success() {
-            return step - 1;
-        }
-        assert_eq!(status.signal(), Some(libc::SIGKILL), "step {step}");
-        let is_restored = || {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-            status.contains("TracerPid:\t0")
-                && work.check(&memory).is_ok()
-                && scaled.check(&memory).is_ok()
-        };
-        wait_until(is_restored);
-        assert_eq!(open_files(process), files, "step {step}");
-        let before = calls(process, &memory);
-        wait_until(|| {
-            let after = calls(process, &memory);
-            before
-                .iter()
-                .zip(after)
-                .all(|(&before, after)| before < after)
-        });
-        attach(pid, || ());
+    let status = tool("attach_and_die", process, step).wait().unwrap();
+    if status.success() {
+        return true;
     }
-    unreachable!()
+    assert_eq!(status.signal(), Some(libc::SIGKILL), "step {step}");
+    wait_until(|| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let are_restored = work.check(&memory).is_ok() && scaled.check(&memory).is_ok();
+        status.contains("TracerPid:\t0\n") && are_restored
+    });
+    assert_eq!(open_files(process), files, "step {step}");
+    let before = calls(process, &memory);
+    wait_until(|| {
+        let after = calls(process, &memory);
+        before.iter().zip(after).all(|(&one, other)| one < other)
+    });
+    attach(pid, || ());
+    false
 }
 
 #[test]
 fn a_tool_may_be_killed_at_any_step() {
     // One whose threads work, and one whose threads wait in the kernel and have handlers.
+    let binary = Binary::compile("busy.c", &[]);
     for mode in ["", "bt"] {
-        let mut process = Binary::compile("busy.c", &[]).start(&[&THREADS.to_string(), mode]);
-        let steps = kill_at_each_step(&process);
+        let mut process = binary.start(&[&THREADS.to_string(), mode]);
+        let steps = (1..).find(|&step| kill(&process, step)).unwrap();
         assert!(steps > 20, "{steps}");
         assert_eq!(process.stop().1, 0, "{mode}");
     }
-    // The first tool of a process has the most to make there.
+}
+
+#[test]
+fn the_first_tool_of_a_process_may_be_killed_at_any_step() {
+    // It has the most to make there.
     let binary = Binary::compile("busy.c", &[]);
     for step in 1.. {
-        let mut process = binary.start(&["2"]);
-        let status = tool("attach_and_die", &process, step).wait().unwrap();
-        let files = open_files(&process);
+        let mut process = binary.start(&[&THREADS.to_string()]);
+        let is_last = kill(&process, step);
         assert_eq!(process.stop().1, 0, "step {step}");
-        if status.success() {
+        if is_last {
             break;
         }
-        assert_eq!(status.signal(), Some(libc::SIGKILL), "step {step}");
-        let _ = files;
     }
+}
+
+#[test]
+fn the_probes_of_another_tool_stay() {
+    let mut process = Binary::compile("busy.c", &[]).start(&["4", "t"]);
+    let [work, scaled] = functions(process.pid());
+    let memory = Memory::open(process.pid()).unwrap();
+    let mut other = tool("attach_and_wait", &process, 0);
+    let mut output = BufReader::new(other.stdout.take().unwrap()).lines();
+    assert!(output.any(|line| line.unwrap().ends_with("attached")));
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let empty = program::empty(&mut runtime);
+    let probe = |function| Probe {
+        function,
+        entry: Some(empty),
+        returns: None,
+        inside: &[],
+    };
+    assert!(runtime.attach(&[probe(&work)]).is_err());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    wait_until(|| work.check(&memory).is_ok() && scaled.check(&memory).is_ok());
+    let attachment = runtime.attach(&[probe(&work), probe(&scaled)]).unwrap();
+    let mut last = tool("attach_and_die", &process, 0);
+    assert!(!last.wait().unwrap().success(), "both are probed already");
+    let before = runtime.hits(&attachment)[1].entry.hits;
+    wait_until(|| runtime.hits(&attachment)[1].entry.hits > before + 1000);
+    runtime.detach(attachment).unwrap();
+    assert_eq!(process.stop().1, 0);
 }

@@ -1,15 +1,15 @@
 //! What processes see themselves: Go's crypto/tls, by probes in user space with the programs of the kernel's uprobes.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
-    probes::{Attached, Error, Place, Probes},
-    process::{Function, Image, When},
+    probes::{At, Attached, Error, Place, Probes},
+    process::{Function, Image},
 };
 
 use super::{
@@ -83,7 +83,7 @@ impl UserL7 {
 
     fn attach_one(&mut self, process: u32, functions: &ServerFunctions) -> Result<()> {
         let pid = process.cast_signed();
-        if !self.functions.contains_key(&process) {
+        if let Entry::Vacant(entry) = self.functions.entry(process) {
             let image = Image::of_program(pid).map_err(Error::from)?;
             let find = |function: &GoFunction, kind: types::l7_kind| {
                 let found = image.go_function(&function.name, function.offset, function.bytes);
@@ -96,19 +96,19 @@ impl UserL7 {
             ]
             .into_iter()
             .collect();
-            self.functions.insert(process, found?);
+            entry.insert(found?);
         }
         let mut places = Vec::new();
         for (function, cookie) in &self.functions[&process] {
-            let place = |program, when| Place {
+            let place = |program, at| Place {
                 program,
                 function,
-                when,
+                at,
                 cookie: *cookie,
             };
-            places.push(place(ENTER, When::Entry));
+            places.push(place(ENTER, At::Entry));
             if *cookie != types::l7_kind::L7_CLOSE.0.into() {
-                places.push(place(RETURN, When::Return));
+                places.push(place(RETURN, At::Return));
             }
         }
         self.attached.push(self.probes.attach(pid, &places)?);

@@ -42,6 +42,11 @@ const NONE: u64 = libc::PROT_NONE as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 const PRIVATE: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as u64;
 const NO_FILE: u64 = u64::MAX;
+/// The calling thread, in place of a descriptor. That of its process has another number in each kernel.
+const PIDFD_SELF: u64 = -10_000_i64 as u64;
+const MADV_GUARD_INSTALL: u64 = 102;
+/// How many ranges fit the scratch page.
+const GUARDS_AT_ONCE: usize = 256;
 
 /// The block of one process, and this process's mapping of its shared part.
 #[derive(Debug)]
@@ -68,7 +73,8 @@ impl Areas {
             areas: (threads + 1).min(Layout::MOST_AREAS),
         };
         let size = layout.private() + layout.shared();
-        layout.base = session.call("mmap", libc::SYS_mmap, [0, size, NONE, PRIVATE, NO_FILE, 0])?;
+        let arguments = [0, size, READ_WRITE, PRIVATE, NO_FILE, 0];
+        layout.base = session.call("mmap", libc::SYS_mmap, arguments)?;
         let made = Self::fill(session, pid, memory, layout);
         if made.is_err() {
             let _ = session.call("munmap", libc::SYS_munmap, [layout.base, size, 0, 0, 0, 0]);
@@ -147,11 +153,6 @@ impl Areas {
 
     fn fill(session: &Session, pid: i32, memory: &Memory, layout: Layout) -> Result<Self> {
         let (base, private, shared) = (layout.base, layout.private(), layout.shared());
-        session.call(
-            "mprotect",
-            libc::SYS_mprotect,
-            [base, private, READ_WRITE, 0, 0, 0],
-        )?;
         let wiped = libc::MADV_WIPEONFORK as u64;
         session.call(
             "madvise",
@@ -165,13 +166,7 @@ impl Areas {
             libc::SYS_madvise,
             [base, private, small, 0, 0, 0],
         );
-        for index in 0..layout.areas {
-            session.call(
-                "mprotect",
-                libc::SYS_mprotect,
-                [layout.area(index), GUARD, NONE, 0, 0, 0],
-            )?;
-        }
+        install_guards(session, memory, layout)?;
 
         let name = base + STATE_SCRATCH;
         memory.write(name, NAME)?;
@@ -227,6 +222,29 @@ impl Drop for Areas {
         // SAFETY: the mapping is this value's, and no reference to it is left.
         let _ = unsafe { rustix::mm::munmap(self.shared.cast(), self.layout.shared() as usize) };
     }
+}
+
+/// Has the process fault where a stack overflows.
+fn install_guards(session: &Session, memory: &Memory, layout: Layout) -> Result<()> {
+    let guards: Vec<u64> = (0..layout.areas).map(|index| layout.area(index)).collect();
+    let scratch = layout.base + STATE_SCRATCH;
+    for some in guards.chunks(GUARDS_AT_ONCE) {
+        let ranges = some.iter().flat_map(|&start| [start, GUARD]);
+        let ranges: Vec<u8> = ranges.flat_map(u64::to_le_bytes).collect();
+        memory.write(scratch, &ranges)?;
+        let count = some.len() as u64;
+        let arguments = [PIDFD_SELF, scratch, count, MADV_GUARD_INSTALL, 0, 0];
+        let installed = session.call("process_madvise", libc::SYS_process_madvise, arguments);
+        if matches!(installed, Ok(bytes) if bytes == count * GUARD) {
+            continue;
+        }
+        // A kernel before 6.15, or memory that is locked.
+        for &start in some {
+            let arguments = [start, GUARD, NONE, 0, 0, 0];
+            session.call("mprotect", libc::SYS_mprotect, arguments)?;
+        }
+    }
+    Ok(())
 }
 
 /// Maps the slots of a block here as well.

@@ -326,6 +326,8 @@ impl Image {
             code: code.ok_or_else(outside)?.to_vec(),
             padding: Vec::new(),
             is_go: true,
+            // Go's functions are entered at their beginning.
+            entrances: Vec::new(),
         })
     }
 

@@ -125,6 +125,12 @@ impl Layout {
         (0..self.areas).find(|&index| self.control(index) == gs_base)
     }
 
+    /// The area whose stacks hold an address.
+    pub(super) fn index_of_stack(&self, address: u64) -> Option<u64> {
+        let index = address.checked_sub(self.area(0))? / AREA;
+        (index < self.areas && address < self.control(index)).then_some(index)
+    }
+
     /// From a control page to the slots of its area.
     pub(super) fn to_slots(self) -> u64 {
         self.areas * AREA - CONTROL

@@ -53,6 +53,17 @@ impl Memory {
         Ok(bytes)
     }
 
+    /// Reads so many bytes at an address, or those that can be read before the first that can't.
+    pub fn read_until(&self, address: u64, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        let mut read = 0;
+        while let Ok(more @ 1..) = self.file.read_at(&mut bytes[read..], address + read as u64) {
+            read += more;
+        }
+        bytes.truncate(read);
+        bytes
+    }
+
     /// Reads one number at an address.
     pub fn read_u64(&self, address: u64) -> Result<u64> {
         let mut bytes = [0; 8];

@@ -1,12 +1,12 @@
 //! The probed process: stopped for a moment, given memory, patched, and restored.
 //!
 //! [`Image`] finds a [`Function`], or a [`UsdtSite`] and the function around it, [`Site`] where it can be probed;
-//! [`Runtime`] keeps memory and code in the process, attaches programs to the function while all threads are
-//! [`Stopped`], and restores it.
+//! [`Runtime`] keeps memory and code in the process, attaches programs to functions while a [`Session`] stops all
+//! threads, and restores them.
 //!
 //! Not here yet:
-//! - A tool that is killed while it attaches, between the first and the last system call that it has the process make,
-//!   leaves a thread with wrong registers. Killed later, it leaves nothing: another process restores the functions.
+//! - A tool may be killed at any step: another process restores the functions. Killed while it has stopped a thread,
+//!   that process leaves the thread with wrong registers.
 //! - A probe that a signal handler leaves by longjmp keeps its frame: after three of them, the thread's probes are
 //!   missed, and counted as such.
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
@@ -32,6 +32,7 @@ mod layout;
 mod maps;
 mod memory;
 mod patch;
+mod priority;
 mod remote;
 mod runtime;
 mod server;

@@ -11,6 +11,7 @@ use super::{
     error::{Error, Result},
     maps::mappings,
     memory::Memory,
+    priority::Priority,
     stopped::{Registers, Stop, Stopped},
 };
 use nix::{errno::Errno, unistd::Pid};
@@ -33,6 +34,8 @@ pub struct Remote<'a> {
     /// SIGSTOP can't be blocked: it is sent again at the end.
     was_sent_stop: bool,
     restored: bool,
+    /// It makes no threads, but competes with the process's others, where those go on.
+    _priority: Priority,
 }
 
 impl<'a> Remote<'a> {
@@ -58,6 +61,7 @@ impl<'a> Remote<'a> {
             mask,
             was_sent_stop: false,
             restored: false,
+            _priority: Priority::raise(tid),
         })
     }
 

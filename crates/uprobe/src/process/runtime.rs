@@ -18,7 +18,7 @@ use std::{
 /// HWCAP2's bit for FSGSBASE.
 const HWCAP2_FSGSBASE: u64 = 1 << 1;
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE`.
-const REGISTER_SYNC_CORE: u64 = 1 << 6;
+const REGISTER_SYNC_CORE: [u64; 6] = [1 << 6, 0, 0, 0, 0, 0];
 /// Areas beyond two for each thread that there is: threads come, and those that went are noticed at the next stop.
 const SPARE_AREAS: u64 = 32;
 /// The most bytes of a trampoline.
@@ -109,7 +109,8 @@ pub(super) fn jump(pid: i32, from: u64, to: u64) -> Result<[u8; JUMP]> {
 }
 
 impl Runtime {
-    /// Makes what probes need in a running process. One of its threads is stopped for it, the others are not.
+    /// Makes what probes need in a running process. All of its threads are stopped for most of it: the one that makes
+    /// the system calls would have to share the CPUs with them.
     pub fn open(pid: i32) -> Result<Self> {
         if rustix::param::linux_hwcap().1 as u64 & HWCAP2_FSGSBASE == 0 {
             return Err(Error::NoFsGsBase);
@@ -120,18 +121,19 @@ impl Runtime {
         let threads = std::fs::read_dir(format!("/proc/{pid}/task"))
             .map_err(|_| Error::Gone { pid })?
             .count() as u64;
-        let session = Session::one(&tracer)?;
+        if Areas::adopt(pid, &memory)?.is_none() {
+            // First: where there is a block, it was done. It takes some 10 ms, so the other threads go on.
+            let session = Session::one(&tracer)?;
+            session.call("membarrier", libc::SYS_membarrier, REGISTER_SYNC_CORE)?;
+            session.finish()?;
+        }
+        let session = Session::all(&tracer)?;
         let near = image.first_address();
         let areas = match Areas::adopt(pid, &memory)? {
             Some(areas) => areas,
             None => Areas::create(&session, pid, &memory, 2 * threads + SPARE_AREAS)?,
         };
         let code = CodeArea::create(&session, pid, near, 0)?;
-        session.call(
-            "membarrier",
-            libc::SYS_membarrier,
-            [REGISTER_SYNC_CORE, 0, 0, 0, 0, 0],
-        )?;
         session.finish()?;
         let (known, slots) = (HashMap::new(), HashMap::new());
         let (backs, replaced) = (BTreeSet::new(), BTreeMap::new());

@@ -1,10 +1,7 @@
 //! What the tracer process does: it stops the probed process, has it make system calls, and undoes all of that when
 //! the tool is gone.
 
-#![allow(
-    unsafe_code,
-    reason = "files are closed, and the scheduler asked for a policy"
-)]
+#![allow(unsafe_code, reason = "files are closed, and signals ignored")]
 
 use super::{
     error::{Error, Result},
@@ -108,11 +105,6 @@ impl<'a> Server<'a> {
             // SAFETY: to ignore a signal needs no handler.
             unsafe { libc::signal(signal, libc::SIG_IGN) };
         }
-        // While it holds some threads, others may keep all CPUs busy. It sleeps whenever it waits for them, so it
-        // runs for no more than some microseconds at a time. Where that is forbidden, it only takes longer.
-        let lowest = libc::sched_param { sched_priority: 1 };
-        // SAFETY: the kernel reads the parameter alone.
-        unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const lowest) };
     }
 
     /// Serves requests while threads are stopped, up to the last, whose reply it returns. `None` where the tool is gone,
@@ -208,7 +200,7 @@ impl Made {
         let word = |address: u64| memory.read_u64(address).unwrap_or_default();
         match number {
             libc::SYS_mmap => self.mappings.push((value, arguments[1])),
-            libc::SYS_memfd_create | libc::SYS_socket => self.files.push(value),
+            libc::SYS_memfd_create => self.files.push(value),
             libc::SYS_socketpair => {
                 let pair = word(arguments[3]);
                 self.files.extend([pair & 0xffff_ffff, pair >> 32]);

@@ -2,6 +2,7 @@
 
 use super::{
     error::{Error, Result},
+    priority::Priority,
     stopped::Registers,
     tracer::Tracer,
     wire::{self, Message},
@@ -20,6 +21,7 @@ pub struct Session {
     threads: Vec<(i32, Registers)>,
     since: Instant,
     is_over: bool,
+    _priority: Priority,
 }
 
 impl Session {
@@ -34,6 +36,7 @@ impl Session {
     }
 
     fn stop(tracer: &Arc<Tracer>, kind: u64) -> Result<Self> {
+        let priority = Priority::raise(0);
         let since = Instant::now();
         let threads = tracer.ask("stop", &Message::new([kind]))?;
         Ok(Session {
@@ -41,6 +44,7 @@ impl Session {
             threads: wire::to_registers(&threads),
             since,
             is_over: false,
+            _priority: priority,
         })
     }
 

@@ -10,7 +10,10 @@
     reason = "nix has neither waitid's WNOWAIT for threads nor all of ptrace"
 )]
 
-use super::error::{Error, Result};
+use super::{
+    error::{Error, Result},
+    priority::Priority,
+};
 use nix::{
     errno::Errno,
     sys::ptrace::{self, Options},
@@ -73,11 +76,13 @@ impl Stopped {
     pub fn all(pid: i32) -> Result<Self> {
         let mut stopped = Self::none(pid)?;
         let options = stopped.options()?;
+        let mut known = BTreeSet::new();
         loop {
-            let new: Vec<i32> = threads(pid)?
-                .into_iter()
-                .filter(|thread| !stopped.threads.contains(thread))
-                .collect();
+            // One that was left out is dead, unless its number is another's by now.
+            let mut new = all_threads(pid)?;
+            new.retain(|tid| {
+                !stopped.threads.contains(tid) && (known.insert(*tid) || !is_dead(pid, *tid))
+            });
             if new.is_empty() {
                 break;
             }
@@ -181,6 +186,7 @@ impl Stopped {
         match ptrace::seize(thread, options) {
             Ok(()) => {}
             Err(Errno::ESRCH) => return Ok(()),
+            Err(Errno::EPERM) if is_dead(self.pid, tid) => return Ok(()),
             Err(error) if suspends => {
                 // Whether the seizing, or only the option, is forbidden.
                 return Err(
@@ -199,7 +205,6 @@ impl Stopped {
                     },
                 );
             }
-            Err(Errno::EPERM) if is_dead(self.pid, tid) => return Ok(()),
             Err(error) => return Err(self.refused(tid, error)),
         }
         self.threads.insert(tid);
@@ -218,6 +223,8 @@ impl Stopped {
 
     /// Waits until a thread that was seized and interrupted is in PTRACE_EVENT_STOP, or dead.
     fn arrive(&mut self, tid: i32) -> Result<()> {
+        // With the interrupt pending, it can't make another thread any more.
+        let _priority = Priority::raise(tid);
         loop {
             let signal = match self.wait(tid)? {
                 Stop::Interrupted => return Ok(()),
@@ -359,9 +366,16 @@ fn look(tid: i32, flags: i32) -> Result<Option<(i32, i32)>, Errno> {
 
 /// The threads of a process that are not zombies, by ascending ID.
 fn threads(pid: i32) -> Result<Vec<i32>> {
+    let mut threads = all_threads(pid)?;
+    threads.retain(|&tid| !is_dead(pid, tid));
+    Ok(threads)
+}
+
+/// The same, with those that are.
+fn all_threads(pid: i32) -> Result<Vec<i32>> {
     let entries = fs::read_dir(format!("/proc/{pid}/task")).map_err(|_| Error::Gone { pid })?;
     let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    Ok(ids.filter(|&tid| !is_dead(pid, tid)).collect())
+    Ok(ids.collect())
 }
 
 fn is_dead(pid: i32, tid: i32) -> bool {

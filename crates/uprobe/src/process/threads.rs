@@ -3,13 +3,13 @@
 use super::{
     attachment::Prepared,
     error::{Error, Result},
-    layout::{STATE_LOCK, STATE_OWNERS},
-    maps::mappings,
+    layout::{CONTROL_FRAME, FIRST_FRAME, FRAME_STACK, LEVEL, LEVELS, STATE_LOCK, STATE_OWNERS},
+    maps::{Mapping, mappings},
     runtime::Runtime,
     site::Site,
     stopped::Registers,
 };
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, ops::Range};
 
 /// How much of a stack is searched for saved registers.
 const STACK: u64 = 1 << 20;
@@ -93,16 +93,15 @@ impl Runtime {
             site.is_inside(address).then_some(site)
         };
         let all = mappings(self.pid)?;
-        for (tid, registers) in threads {
-            let Some(stack) = all.iter().find(|mapping| mapping.contains(registers.rsp)) else {
-                continue;
-            };
-            // Signal frames are aligned to 8 bytes, as stack pointers are.
-            let start = registers.rsp & !7;
-            let bytes = self.memory.read_vec(
-                start,
-                stack.end.min(start + STACK).saturating_sub(start) as usize,
-            )?;
+        let stacks = threads.iter().flat_map(|(tid, registers)| {
+            let stacks = self.stacks(registers.rsp, &all).into_iter();
+            stacks.map(move |stack| (tid, stack))
+        });
+        for (tid, stack) in stacks {
+            // Signal frames are aligned to 8 bytes, as stack pointers are. A guard may follow the stack.
+            let start = stack.start & !7;
+            let length = stack.end.min(start + STACK).saturating_sub(start);
+            let bytes = self.memory.read_until(start, length as usize);
             let words: Vec<u64> = bytes
                 .chunks_exact(8)
                 .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
@@ -120,6 +119,32 @@ impl Runtime {
             }
         }
         Ok(())
+    }
+
+    /// The used part of each stack of a thread: that of a probe, and those that probes interrupted.
+    fn stacks(&self, pointer: u64, all: &[Mapping]) -> Vec<Range<u64>> {
+        let layout = self.areas.layout;
+        let own = |pointer: u64| {
+            let mapping = all.iter().find(|mapping| mapping.contains(pointer))?;
+            Some(pointer..mapping.end)
+        };
+        let mut stacks = Vec::new();
+        let Some(area) = layout.index_of_stack(pointer) else {
+            stacks.extend(own(pointer));
+            return stacks;
+        };
+        let control = layout.control(area);
+        stacks.push(pointer..control);
+        let Ok(next) = self.memory.read_u64(control + CONTROL_FRAME) else {
+            return stacks;
+        };
+        let frames = (0..LEVELS).map(|level| layout.area(area) + FIRST_FRAME - level * LEVEL);
+        for frame in frames.filter(|&frame| frame > next) {
+            let saved = self.memory.read_u64(frame + FRAME_STACK as u64);
+            let saved = saved.ok().filter(|&at| layout.index_of_stack(at).is_none());
+            stacks.extend(saved.and_then(own));
+        }
+        stacks
     }
 
     /// Gives the areas of threads that ended to others.

@@ -14,6 +14,7 @@ use super::{
     error::{Error, Result},
     fault,
     memory::Memory,
+    priority::Priority,
     runtime::Replaced,
     server::Server,
     site::JUMP,
@@ -92,6 +93,8 @@ impl Tracer {
         let (ours, theirs) =
             UnixStream::pair().map_err(|error| Error::system("socketpair", error))?;
         let jumps = Jumps::new()?;
+        // For the child, too, which would wait its turn before it could do so itself.
+        let priority = Priority::raise(0);
         // SAFETY: the child calls nothing that needs this process's other threads: files and memory, whose allocator
         // glibc makes usable in it. It never returns from here.
         let process = unsafe { libc::fork() };
@@ -104,6 +107,7 @@ impl Tracer {
             // SAFETY: ends the process without any of the handlers that belong to the other one.
             unsafe { libc::_exit(status) };
         }
+        drop(priority);
         if process < 0 {
             let error = std::io::Error::last_os_error();
             return Err(Error::system("fork of the tracer process", error));
