@@ -83,23 +83,12 @@ impl UserL7 {
 
     fn attach_one(&mut self, process: u32, functions: &ServerFunctions) -> Result<()> {
         let pid = process.cast_signed();
-        if let Entry::Vacant(entry) = self.functions.entry(process) {
-            let image = Image::of_program(pid).map_err(Error::from)?;
-            let find = |function: &GoFunction, kind: types::l7_kind| {
-                let found = image.go_function(&function.name, function.offset, function.bytes);
-                Ok((found.map_err(Error::from)?, kind.0.into()))
-            };
-            let found: Result<Vec<_>> = [
-                find(&functions.read, types::l7_kind::L7_READ),
-                find(&functions.write, types::l7_kind::L7_WRITE),
-                find(&functions.close, types::l7_kind::L7_CLOSE),
-            ]
-            .into_iter()
-            .collect();
-            entry.insert(found?);
-        }
+        let functions = match self.functions.entry(process) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(watched(pid, functions)?),
+        };
         let mut places = Vec::new();
-        for (function, cookie) in &self.functions[&process] {
+        for (function, cookie) in functions.iter() {
             let place = |program, at| Place {
                 program,
                 function,
@@ -176,4 +165,21 @@ impl Drop for UserL7 {
         // A process that is gone has nothing to restore.
         let _ = self.release();
     }
+}
+
+/// The functions of a process, with what their entry program gets as its cookie.
+fn watched(pid: i32, functions: &ServerFunctions) -> Result<Vec<(Function, u64)>> {
+    let image = Image::of_program(pid).map_err(Error::from)?;
+    let find = |(function, kind): (&GoFunction, types::l7_kind)| {
+        let found = image.go_function(&function.name, function.offset, function.bytes);
+        Ok((found.map_err(Error::from)?, kind.0.into()))
+    };
+    [
+        (&functions.read, types::l7_kind::L7_READ),
+        (&functions.write, types::l7_kind::L7_WRITE),
+        (&functions.close, types::l7_kind::L7_CLOSE),
+    ]
+    .into_iter()
+    .map(find)
+    .collect()
 }
