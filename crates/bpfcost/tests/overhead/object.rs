@@ -42,6 +42,41 @@ pub(crate) fn talkative(tool: &Tool) -> PathBuf {
     compile(tool, "talkative", TALKATIVE)
 }
 
+/// Counts calls of a function of the C library, and tells a ring buffer of each return.
+const CALLS: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+struct { int (*type)[27]; int (*max_entries)[65536]; } ring SEC(".maps");
+static long (*to_ring)(void *, void *, unsigned long, unsigned long) = (void *)130;
+unsigned long calls;
+SEC("uprobe/libc.so.6:write") int enter(void *context)
+{
+	__sync_fetch_and_add(&calls, 1);
+	return 0;
+}
+SEC("uretprobe/libc.so.6:write") int leave(void *context)
+{
+	long event = 7;
+	to_ring(&ring, &event, sizeof(event), 0);
+	return 0;
+}
+"#;
+
+/// Programs that can't run in a process.
+const MISPLACED: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+SEC("uprobe/libnothing.so:write") int nowhere(void *context) { return 0; }
+SEC("uprobe/libc.so.6:writte") int misspelt(void *context) { return 0; }
+SEC("tracepoint/raw_syscalls/sys_enter") int in_kernel(void *context) { return 0; }
+"#;
+
+/// The same of objects with programs at functions, to `calls.bpf.o` and `misplaced.bpf.o`.
+pub(crate) fn calls(tool: &Tool) {
+    compile(tool, "calls", CALLS);
+    compile(tool, "misplaced", MISPLACED);
+}
+
 fn compile(tool: &Tool, name: &str, source: &str) -> PathBuf {
     tool.write(&format!("{name}.bpf.c"), source);
     let object = tool.path(&format!("{name}.bpf.o"));

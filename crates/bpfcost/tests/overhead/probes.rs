@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     measuring::{Measuring, record, says},
-    object::{compiled, talkative},
+    object::{calls, compiled, talkative},
     require,
     tool::Tool,
 };
@@ -153,4 +153,72 @@ fn a_server_of_its_own_is_started_and_ended() {
     let record = record(&tool);
     assert!(record.contains("\"operation\":\"command\""), "{record}");
     assert!(record.contains("\"server_ns\""), "{record}");
+}
+
+#[test]
+fn uprobes_run_in_the_servers_processes() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    calls(&tool);
+    let server = "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no";
+    let client = "redis-benchmark -p {port} -q -t set -n 5000";
+    let probes = ["user:calls.bpf.o", "user:calls.bpf.o:enter"];
+    let mut run = Measuring::start(
+        &tool,
+        &[&probes[..], &["--server", server, "--client", client]].concat(),
+    );
+    run.until_trials_of(&[0, 1, 2]);
+    run.interrupt();
+    let record: Value = serde_json::from_str(&record(&tool)).expect("JSON");
+    let cases = record["cases"].as_array().expect("cases");
+    let of = |name: &str| {
+        let is_it = |case: &&Value| case["name"].as_str().is_some_and(|one| one == name);
+        cases.iter().find(is_it).expect(name)
+    };
+    // redis answers each request by a call.
+    for (name, probes) in [("user:calls", 2.0), ("user:calls:enter", 1.0)] {
+        let hits = least(of(name), "hits").expect("hits");
+        assert!(hits >= probes, "{name}: {hits} hits a request");
+        assert_eq!(least(of(name), "lost"), Some(0.0), "{name}");
+    }
+    let records = least(of("user:calls"), "records").expect("records");
+    assert!(records >= 100.0, "{records}");
+}
+
+#[test]
+fn what_can_not_run_in_a_servers_process_is_told() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    calls(&tool);
+    let server = "redis-server --port {port} --bind 127.0.0.1 --save '' --appendonly no";
+    let client = "redis-benchmark -p {port} -q -t set -n 10";
+    for (probe, code, words) in [
+        ("user:calls.bpf.o:no_such", 2, &["no program no_such"][..]),
+        (
+            "user:misplaced.bpf.o:in_kernel",
+            2,
+            &["has no form in user space", "user:FILE.bpf.o:PROGRAM"],
+        ),
+        (
+            "user:misplaced.bpf.o:nowhere",
+            2,
+            &["none of the processes executes libnothing.so"],
+        ),
+        (
+            "user:misplaced.bpf.o:misspelt",
+            4,
+            &["has no function writte", "write"],
+        ),
+    ] {
+        let said = says(&tool, &[probe, "--server", server, "--client", client]);
+        assert_eq!(said.code, Some(code), "{said:?}");
+        said.complains(words);
+    }
+    let said = says(&tool, &["user:calls.bpf.o:enter", "--", "true"]);
+    assert_eq!(said.code, Some(2), "{said:?}");
+    said.complains(&["watches the processes of a server", "--watch"]);
 }
