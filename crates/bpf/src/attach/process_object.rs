@@ -2,7 +2,7 @@
 //! verifier, and run where their sections say, without the kernel's trap.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs,
     path::{Path, PathBuf},
 };
@@ -20,12 +20,15 @@ use crate::{
 };
 
 /// What sections of programs at functions begin with, and whether they run at returns.
-const KINDS: [(&str, At); 4] = [
-    ("uprobe", At::Entry),
-    ("uretprobe", At::Return),
-    ("uprobe.multi", At::Entry),
-    ("uretprobe.multi", At::Return),
+const KINDS: [(&str, bool); 4] = [
+    ("uprobe", false),
+    ("uretprobe", true),
+    ("uprobe.multi", false),
+    ("uretprobe.multi", true),
 ];
+const USDT: &str = "usdt";
+/// Where `bpf/usdt.bpf.h` finds the arguments of USDT probes.
+const USDT_ARGUMENTS: &str = "__bpf_usdt_specs";
 
 /// What an object's programs did while they were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,8 +47,8 @@ pub struct ProcessObject {
     /// The ring buffers, by name.
     rings: Vec<String>,
     attached: Vec<Attached>,
-    /// Functions by process, file and symbol: no file is read twice.
-    functions: BTreeMap<(i32, PathBuf, String), Function>,
+    /// The places in each process, by its section's number: no file is read twice.
+    places: BTreeMap<(i32, usize), Vec<(Function, At)>>,
     taken: u64,
     probes: Probes,
 }
@@ -54,9 +57,19 @@ pub struct ProcessObject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Section {
     program: String,
-    at: At,
     file: String,
-    function: String,
+    target: Target,
+    /// Whether it asks for the arguments of its USDT probe.
+    wants_arguments: bool,
+}
+
+/// What in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    Entry(String),
+    Return(String),
+    Inside(String, u64),
+    Usdt { provider: String, name: String },
 }
 
 impl ProcessObject {
@@ -82,7 +95,15 @@ impl ProcessObject {
         let sections = object
             .programs()
             .iter()
-            .map(|program| Section::of(&program.name, &program.section))
+            .map(|program| {
+                let specs = object.maps().iter().find(|map| map.name == USDT_ARGUMENTS);
+                let wants_arguments = specs.is_some_and(|map| program.uses(map));
+                let section = Section::of(&program.name, &program.section)?;
+                Ok(Section {
+                    wants_arguments,
+                    ..section
+                })
+            })
             .collect::<std::result::Result<Vec<_>, String>>()
             .map_err(|words| wrong(path, words))?;
         let rings = object.maps().iter().filter(|map| map.is_ring());
@@ -91,7 +112,7 @@ impl ProcessObject {
             sections,
             rings: rings.map(|map| map.name.clone()).collect(),
             attached: Vec::new(),
-            functions: BTreeMap::new(),
+            places: BTreeMap::new(),
             taken: 0,
             probes: Probes::new(object)?,
         })
@@ -120,36 +141,41 @@ impl ProcessObject {
 
     fn attach_one(&mut self, pid: i32) -> Result<()> {
         let all = process::mappings(pid).map_err(bpfcost_uprobe::probes::Error::from)?;
-        let mut found = Vec::new();
-        for section in &self.sections {
+        for (number, section) in self.sections.iter().enumerate() {
             let Some(mapping) = all.iter().find(|mapping| section.is_of(mapping)) else {
                 continue;
             };
-            let range = format!(
-                "/proc/{pid}/map_files/{:x}-{:x}",
-                mapping.start, mapping.end
-            );
-            let key = (pid, PathBuf::from(&mapping.name), section.function.clone());
-            if !self.functions.contains_key(&key) {
-                let image = Image::of_file(pid, range.as_ref());
-                let function = image.and_then(|image| image.function(&section.function));
-                let function = function.map_err(bpfcost_uprobe::probes::Error::from)?;
-                self.functions.insert(key.clone(), function);
+            if let Entry::Vacant(place) = self.places.entry((pid, number)) {
+                let range = format!("{:x}-{:x}", mapping.start, mapping.end);
+                let image = Image::of_file(pid, format!("/proc/{pid}/map_files/{range}").as_ref());
+                let found = image.and_then(|image| section.places(&image));
+                let found = found.map_err(bpfcost_uprobe::probes::Error::from)?;
+                if let (true, Some(arguments)) = (section.wants_arguments, found.arguments) {
+                    let words = format!(
+                        "{} reads the arguments of its USDT probe ({arguments}), which is not supported in user space\n  \
+                         Run it in the kernel: FILE.bpf.o without user:",
+                        section.program
+                    );
+                    return Err(wrong(&self.path, words));
+                }
+                place.insert(found.places);
             }
-            found.push((section, key));
         }
-        if found.is_empty() {
-            return Ok(());
-        }
-        let places: Vec<Place<'_>> = found
-            .iter()
-            .map(|(section, key)| Place {
-                program: &section.program,
-                function: &self.functions[key],
-                at: section.at,
-                cookie: 0,
+        let places: Vec<Place<'_>> = self
+            .places
+            .range((pid, 0)..=(pid, usize::MAX))
+            .flat_map(|((_, number), places)| {
+                places.iter().map(|(function, at)| Place {
+                    program: &self.sections[*number].program,
+                    function,
+                    at: *at,
+                    cookie: 0,
+                })
             })
             .collect();
+        if places.is_empty() {
+            return Ok(());
+        }
         self.attached.push(self.probes.attach(pid, &places)?);
         Ok(())
     }
@@ -194,32 +220,92 @@ impl Drop for ProcessObject {
     }
 }
 
+/// The places that a section means in a process.
+struct Found {
+    places: Vec<(Function, At)>,
+    /// Where the arguments of a USDT probe are, if it has some.
+    arguments: Option<String>,
+}
+
 impl Section {
     /// `uprobe/FILE:FUNCTION`, and the like.
     fn of(program: &str, section: &str) -> std::result::Result<Self, String> {
         let (kind, place) = section.split_once('/').unwrap_or((section, ""));
         let kind = kind.strip_suffix(".s").unwrap_or(kind);
-        let Some((_, at)) = KINDS.iter().find(|(name, _)| *name == kind) else {
+        let known = KINDS.iter().find(|(name, _)| *name == kind);
+        if known.is_none() && kind != USDT {
             return Err(format!(
                 "{program} is of the section {section}, which has no form in user space\n  Name the programs that \
-                 have one (uprobe/…, uretprobe/…): user:FILE.bpf.o:PROGRAM"
+                 have one (uprobe/…, uretprobe/…, usdt/…): user:FILE.bpf.o:PROGRAM"
             ));
-        };
-        let split = place
-            .split_once(':')
-            .filter(|(file, function)| !file.is_empty() && !function.is_empty());
-        let Some((file, function)) = split else {
+        }
+        let parts = place.split_once(':');
+        let parts = parts.filter(|(file, rest)| !file.is_empty() && !rest.is_empty());
+        let target = parts.and_then(|(_, rest)| match known {
+            None => {
+                let (provider, name) = rest.split_once(':')?;
+                Some(Target::Usdt {
+                    provider: provider.to_owned(),
+                    name: name.to_owned(),
+                })
+            }
+            Some((_, true)) => Some(Target::Return(rest.to_owned())),
+            Some((_, false)) => Some(match rest.rsplit_once('+') {
+                Some((function, offset)) => Target::Inside(function.to_owned(), number(offset)?),
+                None => Target::Entry(rest.to_owned()),
+            }),
+        });
+        let Some(((file, _), target)) = parts.zip(target) else {
+            let form = match known {
+                None => "FILE:PROVIDER:NAME",
+                Some(_) => "FILE:FUNCTION",
+            };
             return Err(format!(
-                "the section of {program}, {section}, does not say where to attach\n  Write \
-                 SEC(\"{kind}/FILE:FUNCTION\")"
+                "the section of {program}, {section}, does not say where to attach\n  Write SEC(\"{kind}/{form}\")"
             ));
         };
         Ok(Section {
             program: program.to_owned(),
-            at: *at,
             file: file.to_owned(),
-            function: function.to_owned(),
+            target,
+            wants_arguments: false,
         })
+    }
+
+    /// The places that it means.
+    fn places(&self, image: &Image) -> process::Result<Found> {
+        let one = |name: &str, at: At| {
+            Ok(Found {
+                places: vec![(image.function(name)?, at)],
+                arguments: None,
+            })
+        };
+        match &self.target {
+            Target::Entry(name) => one(name, At::Entry),
+            Target::Return(name) => one(name, At::Return),
+            Target::Inside(name, offset) => one(
+                name,
+                At::Inside {
+                    offset: *offset,
+                    semaphore: None,
+                },
+            ),
+            Target::Usdt { provider, name } => {
+                let sites = image.usdt(provider, name)?;
+                let with_arguments = sites.iter().find(|site| !site.arguments.is_empty());
+                let arguments = with_arguments.map(|site| site.arguments.clone());
+                let place = |site: &process::UsdtSite| {
+                    let function = image.function_around(site.address)?;
+                    let offset = site.address - function.address;
+                    let semaphore = site.semaphore;
+                    Ok((function, At::Inside { offset, semaphore }))
+                };
+                Ok(Found {
+                    places: sites.iter().map(place).collect::<process::Result<_>>()?,
+                    arguments,
+                })
+            }
+        }
     }
 
     /// Whether a process executes its file there. A name without a folder is that of any file of the name.
@@ -234,6 +320,14 @@ impl Section {
                 .is_some_and(|name| name == self.file.as_str())
         };
         is_same && mapping.is_executable()
+    }
+}
+
+/// A number as C writes it.
+fn number(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok(),
     }
 }
 
@@ -252,13 +346,19 @@ mod tests {
 
     #[test]
     fn sections_say_where_a_program_runs() {
-        let section = Section::of("p", "uretprobe.s//usr/bin/app:serve").expect("a place");
-        assert_eq!(
-            (section.file.as_str(), section.function.as_str()),
-            ("/usr/bin/app", "serve")
-        );
-        let section = Section::of("p", "uprobe/libssl.so.3:SSL_read").expect("a place");
-        assert_eq!(section.at, At::Entry);
+        let section = |text| Section::of("p", text).expect("a place");
+        let returns = section("uretprobe.s//usr/bin/app:serve");
+        assert_eq!(returns.file, "/usr/bin/app");
+        assert_eq!(returns.target, Target::Return("serve".to_owned()));
+        let inside = section("uprobe/app:serve+0x1f");
+        assert_eq!(inside.target, Target::Inside("serve".to_owned(), 31));
+        let usdt = Target::Usdt {
+            provider: "libc".to_owned(),
+            name: "setjmp".to_owned(),
+        };
+        assert_eq!(section("usdt/libc.so.6:libc:setjmp").target, usdt);
+        let section = section("uprobe/libssl.so.3:SSL_read");
+        assert_eq!(section.target, Target::Entry("SSL_read".to_owned()));
         let mapping = |name: &str, permissions: &str| Mapping {
             start: 0,
             end: 4096,
@@ -274,6 +374,8 @@ mod tests {
         for (section, says) in [
             ("uprobe", "does not say where"),
             ("uprobe/app", "does not say where"),
+            ("uprobe/app:serve+x", "does not say where"),
+            ("usdt/app:serve", "SEC(\"usdt/FILE:PROVIDER:NAME\")"),
             ("kprobe/tcp_sendmsg", "has no form in user space"),
             ("xdp", "has no form in user space"),
         ] {

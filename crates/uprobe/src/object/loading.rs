@@ -64,6 +64,12 @@ impl LoadedProgram {
         self.fd.as_fd()
     }
 
+    /// Whether its instructions name a map.
+    pub fn uses(&self, map: &LoadedMap) -> bool {
+        let fd = map.number();
+        self.instructions.iter().any(|one| one.map() == Some(fd))
+    }
+
     /// What backends translate.
     pub fn program(&self) -> Program<'_> {
         Program {

@@ -197,8 +197,7 @@ impl Target {
             .zip(stores)
             .filter_map(|(map, store)| {
                 let fd = map.fd().as_raw_fd();
-                let is_used = program.instructions.iter().any(|one| one.map() == Some(fd));
-                let is_missing = is_used && !self.maps.contains_key(&fd);
+                let is_missing = program.uses(map) && !self.maps.contains_key(&fd);
                 Some((fd, map, store.as_ref().filter(|_| is_missing)?))
             })
             .collect();
