@@ -7,7 +7,9 @@
 use super::{
     error::{Error, Result},
     image::Function,
-    runtime::{Counts, Known, Program, Replaced, Runtime},
+    maps::{Mapping, Origin, mappings},
+    patch::Replaced,
+    runtime::{Counts, Known, Program, Runtime},
     server::SYNC_CORE,
     session::Session,
     site::{JUMP, Site, When},
@@ -128,11 +130,12 @@ impl Runtime {
         }
         let threads = session.threads();
         self.check_threads(threads)?;
-        self.check_stacks(threads, prepared)?;
+        let all = mappings(self.pid)?;
+        self.check_stacks(threads, prepared, &all)?;
         let moved = self.move_threads(threads, prepared)?;
         let jumps = prepared
             .known()
-            .map(|known| self.jump(known))
+            .map(|known| self.jump(known, &all))
             .collect::<Result<Vec<_>>>()?;
         self.release_areas(threads)?;
 
@@ -172,7 +175,7 @@ impl Runtime {
     }
 
     /// The jump that leads to a site's code, and where it is written.
-    fn jump(&self, known: &Known) -> Result<(u64, Replaced)> {
+    fn jump(&self, known: &Known, all: &[Mapping]) -> Result<(u64, Replaced)> {
         let address = known.site.address;
         let distance = known.entry.wrapping_sub(address + JUMP as u64) as i64;
         let distance = i32::try_from(distance).map_err(|_| Error::NoGap {
@@ -181,8 +184,12 @@ impl Runtime {
         })?;
         let mut jump = [0xe9, 0, 0, 0, 0];
         jump[1..].copy_from_slice(&distance.to_le_bytes());
-        let original = known.site.original;
-        Ok((address, Replaced { original, jump }))
+        let replaced = Replaced {
+            original: known.site.original,
+            jump,
+            origin: Origin::of(all, address).ok_or(Error::Gone { pid: self.pid })?,
+        };
+        Ok((address, replaced))
     }
 
     fn write(&mut self, jumps: &[(u64, Replaced)]) -> Result<()> {
@@ -220,24 +227,15 @@ impl Runtime {
     /// Writes the original bytes back, wherever the jumps still are. The first error of those that there are.
     fn restore(&mut self, attachment: &Attachment) -> Result<()> {
         let mut result = Ok(());
+        let all = match mappings(self.pid) {
+            // Its memory can't be read either.
+            Err(Error::NoProcess { .. }) => Vec::new(),
+            other => other?,
+        };
         for &address in &attachment.addresses {
-            let Some(replaced) = self.replaced.get(&address) else {
-                continue;
-            };
-            let mut bytes = [0; JUMP];
-            let restored = match self.memory.read(address, &mut bytes) {
-                // Another program, or the library was unmapped.
-                Err(_) => Ok(()),
-                Ok(()) if bytes == replaced.jump => self.memory.write(address, &replaced.original),
-                Ok(()) if bytes == replaced.original => Ok(()),
-                Ok(()) => Err(Error::Changed {
-                    function: format!("the jump at {address:#x}"),
-                    offset: 0,
-                    expected: replaced.jump[0],
-                    found: bytes[0],
-                }),
-            };
-            result = result.and(restored);
+            if let Some(replaced) = self.replaced.get(&address) {
+                result = result.and(replaced.restore(address, &self.memory, &all));
+            }
         }
         self.forget(attachment);
         result

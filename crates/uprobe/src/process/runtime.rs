@@ -5,6 +5,7 @@ use super::{
     error::{Error, Result},
     image::{Function, Image},
     memory::Memory,
+    patch::Replaced,
     session::Session,
     site::{Site, When},
     tracer::Tracer,
@@ -84,13 +85,6 @@ pub(super) struct Known {
     pub(super) entry: u64,
     pub(super) moved: Vec<(u64, u64)>,
     pub(super) slot: u64,
-}
-
-/// Bytes of a function that are replaced by a jump.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Replaced {
-    pub(super) original: [u8; super::site::JUMP],
-    pub(super) jump: [u8; super::site::JUMP],
 }
 
 impl Runtime {

@@ -13,9 +13,10 @@
 use super::{
     error::{Error, Result},
     fault,
+    maps::{Mapping, Origin},
     memory::Memory,
+    patch::Replaced,
     priority::Priority,
-    runtime::Replaced,
     server::Server,
     site::JUMP,
     wire::Message,
@@ -44,6 +45,24 @@ struct Entry {
     address: AtomicU64,
     original: AtomicU64,
     jump: AtomicU64,
+    device: AtomicU64,
+    inode: AtomicU64,
+    offset: AtomicU64,
+}
+
+impl Entry {
+    fn replaced(&self) -> Replaced {
+        let load = |field: &AtomicU64| field.load(Ordering::Relaxed);
+        Replaced {
+            original: to_bytes(load(&self.original)),
+            jump: to_bytes(load(&self.jump)),
+            origin: Origin {
+                device: load(&self.device),
+                inode: load(&self.inode),
+                offset: load(&self.offset),
+            },
+        }
+    }
 }
 
 /// The jumps in the process, in memory that outlives the tool.
@@ -160,9 +179,20 @@ impl Jumps {
     fn add(&self, address: u64, replaced: &Replaced) -> Option<()> {
         let mut entries = self.entries().iter();
         let free = entries.find(|entry| entry.address.load(Ordering::Relaxed) == 0)?;
-        let (original, jump) = (number(replaced.original), number(replaced.jump));
-        free.original.store(original, Ordering::Relaxed);
-        free.jump.store(jump, Ordering::Relaxed);
+        let Origin {
+            device,
+            inode,
+            offset,
+        } = replaced.origin;
+        for (field, value) in [
+            (&free.original, to_number(replaced.original)),
+            (&free.jump, to_number(replaced.jump)),
+            (&free.device, device),
+            (&free.inode, inode),
+            (&free.offset, offset),
+        ] {
+            field.store(value, Ordering::Relaxed);
+        }
         free.address.store(address, Ordering::Release);
         Some(())
     }
@@ -180,19 +210,15 @@ impl Jumps {
         entries.all(|entry| entry.address.load(Ordering::Acquire) == 0)
     }
 
-    /// Takes all jumps out and writes the original bytes, unless others than the jump are there.
-    pub(super) fn restore(&self, memory: &Memory) {
+    /// Takes all jumps out and restores the bytes.
+    pub(super) fn restore(&self, memory: &Memory, all: &[Mapping]) {
         for entry in self.entries() {
             let address = entry.address.load(Ordering::Acquire);
-            let mut bytes = [0; JUMP];
-            if address != 0
-                && memory.read(address, &mut bytes).is_ok()
-                && number(bytes) == entry.jump.load(Ordering::Relaxed)
-            {
-                let original = entry.original.load(Ordering::Relaxed).to_le_bytes();
-                let _ = memory.write(address, &original[..JUMP]);
+            if address != 0 {
+                // The tool that would report an error is gone.
+                let _ = entry.replaced().restore(address, memory, all);
+                entry.address.store(0, Ordering::Release);
             }
-            entry.address.store(0, Ordering::Release);
         }
     }
 
@@ -209,9 +235,14 @@ impl Drop for Jumps {
     }
 }
 
-fn number(bytes: [u8; JUMP]) -> u64 {
+fn to_number(bytes: [u8; JUMP]) -> u64 {
+    let mut number = [0; 8];
+    number[..JUMP].copy_from_slice(&bytes);
+    u64::from_le_bytes(number)
+}
+
+fn to_bytes(number: u64) -> [u8; JUMP] {
+    let mut bytes = [0; JUMP];
+    bytes.copy_from_slice(&number.to_le_bytes()[..JUMP]);
     bytes
-        .iter()
-        .rev()
-        .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
