@@ -3,18 +3,13 @@
 #![allow(unsafe_code)]
 
 use std::{
-    ffi::{CStr, OsStr},
     mem::{ManuallyDrop, MaybeUninit},
     ops::{Deref, DerefMut},
-    os::unix::ffi::OsStrExt as _,
-    path::Path,
-    ptr::{self, NonNull},
+    ptr::NonNull,
     sync::{Mutex, Once},
 };
 
-use libbpf_rs::{
-    AsRawLibbpf as _, OpenObject, PrintLevel, ProgramMut, libbpf_sys as sys, set_print, skel::Skel,
-};
+use libbpf_rs::{OpenObject, PrintLevel, ProgramMut, set_print, skel::Skel};
 
 use crate::{
     error::{Error, Result, lacks},
@@ -143,23 +138,4 @@ pub(crate) fn last_log() -> String {
     let text = log.join("\n");
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
-}
-
-/// Prevents new pins of maps: a pin would stay when all else is gone. Maps that are pinned already are shared, as the
-/// object's own loader would do.
-pub(crate) fn keep_private(object: &mut OpenObject) {
-    for map in object.maps_mut() {
-        let map = map.as_libbpf_object().as_ptr();
-        // SAFETY: the map lives as long as the object, which is borrowed; its path is null or a string that it owns,
-        // read before it is replaced; and null makes libbpf not pin the map.
-        unsafe {
-            let path = sys::bpf_map__pin_path(map);
-            if !path.is_null() {
-                let path = OsStr::from_bytes(CStr::from_ptr(path).to_bytes());
-                if !Path::new(path).exists() {
-                    sys::bpf_map__set_pin_path(map, ptr::null());
-                }
-            }
-        }
-    }
 }

@@ -94,7 +94,7 @@ const WRITE_EX: &str = "SSL_write_ex";
 pub struct Sniffer(Way);
 
 enum Way {
-    Kernel(KernelSniffer),
+    Kernel(Box<KernelSniffer>),
     User(UserSniffer),
 }
 
@@ -106,7 +106,7 @@ impl Sniffer {
         take: impl FnMut(SslPayload<'_>) + 'static,
     ) -> Result<Self> {
         Ok(Sniffer(match space {
-            Space::Kernel => Way::Kernel(KernelSniffer::load(capture, take)?),
+            Space::Kernel => Way::Kernel(Box::new(KernelSniffer::load(capture, take)?)),
             Space::User => Way::User(UserSniffer::load(capture, take)?),
         }))
     }

@@ -47,10 +47,11 @@ static u8 read(void *to, u64 from, u64 bytes)
 {
 	u64 some;
 
+	if (!environment.has_rtm)
+		return copy_by_kernel(to, from, bytes);
 	while (bytes) {
 		some = bytes < TRANSACTION ? bytes : TRANSACTION;
-		if (!(environment.has_rtm && copy_in_transaction(to, (void *)from, some)) &&
-		    !copy_by_kernel(to, from, some))
+		if (!copy_in_transaction(to, (void *)from, some) && !copy_by_kernel(to, from, some))
 			return 0;
 		to += some;
 		from += some;

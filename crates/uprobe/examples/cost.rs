@@ -81,6 +81,7 @@ fn main() {
                 function: &function,
                 entry: entry.then_some(empty),
                 returns: returns.then_some(empty),
+                inside: &[],
             };
             let attachment = match runtime.attach(&[probe]) {
                 Ok(attachment) => attachment,
@@ -146,6 +147,7 @@ fn main() {
                     function: &function,
                     entry: Some(empty),
                     returns: Some(empty),
+                    inside: &[],
                 };
                 let attachment = runtime.attach(&[probe]).unwrap();
                 let (attach, stopped) = (start.elapsed(), attachment.stopped);

@@ -27,6 +27,7 @@ fn both(function: &Function, program: Program) -> Probe<'_> {
         function,
         entry: Some(program),
         returns: Some(program),
+        inside: &[],
     }
 }
 
@@ -61,6 +62,7 @@ fn probe_all(binary: &Binary, threads: &str, mode: &str) -> (u64, Hits) {
         function: &work,
         entry: Some(entry),
         returns: Some(returns),
+        inside: &[],
     };
     let attachment = runtime.attach(&[at_work, both(&scaled, wild)]).unwrap();
     process.send("go");
@@ -203,6 +205,7 @@ fn probes_of_one_function_may_come_apart_but_not_twice() {
             function: &work,
             entry: Some(empty),
             returns: None,
+            inside: &[],
         }])
         .unwrap();
     let returns = runtime
@@ -210,6 +213,7 @@ fn probes_of_one_function_may_come_apart_but_not_twice() {
             function: &work,
             entry: None,
             returns: Some(empty),
+            inside: &[],
         }])
         .unwrap();
     let error = runtime.attach(&[both(&work, empty)]).unwrap_err();

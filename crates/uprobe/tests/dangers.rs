@@ -24,6 +24,7 @@ fn entry(function: &Function, program: Program) -> Probe<'_> {
         function,
         entry: Some(program),
         returns: None,
+        inside: &[],
     }
 }
 

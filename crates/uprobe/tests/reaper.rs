@@ -57,6 +57,7 @@ fn attach(pid: i32, between: impl FnOnce()) {
         function,
         entry: Some(wild),
         returns: Some(wild),
+        inside: &[],
     });
     let attachment = patiently(|| runtime.attach(&probes));
     wait_until(|| {
@@ -183,6 +184,7 @@ fn the_probes_of_another_tool_stay() {
         function,
         entry: Some(empty),
         returns: None,
+        inside: &[],
     };
     assert!(runtime.attach(&[probe(&work)]).is_err());
     other.kill().unwrap();

@@ -15,6 +15,7 @@ mod kernel;
 mod maps;
 mod net;
 mod probe;
+mod process_object;
 mod stopwatch;
 mod types;
 mod user;
@@ -34,6 +35,7 @@ pub use kernel::{
 };
 pub use maps::BodyMaps;
 pub use probe::{ProbeCounts, ProbePrograms};
+pub use process_object::{ProcessCounts, ProcessObject};
 pub use types::Attach;
 use types::ProgramKind;
 pub use user::SiteCode;

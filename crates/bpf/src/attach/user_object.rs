@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use bpfcost_uprobe::object::keep_private;
 use libbpf_rs::{Link, Object, ObjectBuilder, Program, ProgramMut};
 
 use super::{
@@ -20,7 +21,7 @@ use super::{
 use crate::{
     error::{Error, Result, failed},
     links,
-    object::{keep_private, last_log, listen},
+    object::{last_log, listen},
 };
 
 /// What sections of tracepoints begin with.

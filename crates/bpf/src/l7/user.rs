@@ -1,15 +1,15 @@
 //! What processes see themselves: Go's crypto/tls, by probes in user space with the programs of the kernel's uprobes.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     thread::sleep,
     time::{Duration, Instant},
 };
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
-    probes::{Attached, Error, Place, Probes},
-    process::{Function, Image, When},
+    probes::{At, Attached, Error, Place, Probes},
+    process::{Function, Image},
 };
 
 use super::{
@@ -83,32 +83,21 @@ impl UserL7 {
 
     fn attach_one(&mut self, process: u32, functions: &ServerFunctions) -> Result<()> {
         let pid = process.cast_signed();
-        if !self.functions.contains_key(&process) {
-            let image = Image::of_program(pid).map_err(Error::from)?;
-            let find = |function: &GoFunction, kind: types::l7_kind| {
-                let found = image.go_function(&function.name, function.offset, function.bytes);
-                Ok((found.map_err(Error::from)?, kind.0.into()))
-            };
-            let found: Result<Vec<_>> = [
-                find(&functions.read, types::l7_kind::L7_READ),
-                find(&functions.write, types::l7_kind::L7_WRITE),
-                find(&functions.close, types::l7_kind::L7_CLOSE),
-            ]
-            .into_iter()
-            .collect();
-            self.functions.insert(process, found?);
-        }
+        let functions = match self.functions.entry(process) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => place.insert(watched(pid, functions)?),
+        };
         let mut places = Vec::new();
-        for (function, cookie) in &self.functions[&process] {
-            let place = |program, when| Place {
+        for (function, cookie) in functions.iter() {
+            let place = |program, at| Place {
                 program,
                 function,
-                when,
+                at,
                 cookie: *cookie,
             };
-            places.push(place(ENTER, When::Entry));
+            places.push(place(ENTER, At::Entry));
             if *cookie != types::l7_kind::L7_CLOSE.0.into() {
-                places.push(place(RETURN, When::Return));
+                places.push(place(RETURN, At::Return));
             }
         }
         self.attached.push(self.probes.attach(pid, &places)?);
@@ -176,4 +165,21 @@ impl Drop for UserL7 {
         // A process that is gone has nothing to restore.
         let _ = self.release();
     }
+}
+
+/// The functions of a process, with what their entry program gets as its cookie.
+fn watched(pid: i32, functions: &ServerFunctions) -> Result<Vec<(Function, u64)>> {
+    let image = Image::of_program(pid).map_err(Error::from)?;
+    let find = |(function, kind): (&GoFunction, types::l7_kind)| {
+        let found = image.go_function(&function.name, function.offset, function.bytes);
+        Ok((found.map_err(Error::from)?, kind.0.into()))
+    };
+    [
+        (&functions.read, types::l7_kind::L7_READ),
+        (&functions.write, types::l7_kind::L7_WRITE),
+        (&functions.close, types::l7_kind::L7_CLOSE),
+    ]
+    .into_iter()
+    .map(find)
+    .collect()
 }

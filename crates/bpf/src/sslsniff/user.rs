@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, path::Path};
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
-    probes::{Attached, Place, Probes},
-    process::{self, Function, Image, When},
+    probes::{At, Attached, Place, Probes},
+    process::{self, Function, Image},
 };
 
 use super::{Capture, READ, READ_EX, SslCounts, SslPayload, WRITE, WRITE_EX, add_counts, record};
@@ -15,11 +15,11 @@ use crate::{
 };
 
 /// The programs, and where each runs.
-const PLACES: &[(&str, When, &[&str])] = &[
-    ("sslsniff_enter", When::Entry, &[READ, WRITE]),
-    ("sslsniff_enter_ex", When::Entry, &[READ_EX, WRITE_EX]),
-    ("sslsniff_read", When::Return, &[READ, READ_EX]),
-    ("sslsniff_written", When::Return, &[WRITE, WRITE_EX]),
+const PLACES: &[(&str, At, &[&str])] = &[
+    ("sslsniff_enter", At::Entry, &[READ, WRITE]),
+    ("sslsniff_enter_ex", At::Entry, &[READ_EX, WRITE_EX]),
+    ("sslsniff_read", At::Return, &[READ, READ_EX]),
+    ("sslsniff_written", At::Return, &[WRITE, WRITE_EX]),
 ];
 
 /// Programs in processes. Dropping them detaches them.
@@ -67,12 +67,12 @@ impl UserSniffer {
         if find(READ).is_none() || find(WRITE).is_none() {
             return Ok(false);
         }
-        let places = PLACES.iter().flat_map(|&(program, when, names)| {
+        let places = PLACES.iter().flat_map(|&(program, at, names)| {
             names.iter().filter_map(move |name| {
                 Some(Place {
                     program,
                     function: find(name)?,
-                    when,
+                    at,
                     cookie: 0,
                 })
             })

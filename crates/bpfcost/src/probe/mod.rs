@@ -21,7 +21,7 @@ mod unit;
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
-use bpfcost_bpf::Feature;
+use bpfcost_bpf::{Feature, Space};
 use serde::{Deserialize, Serialize};
 
 pub use built_in::{Arguments, BuiltIn, Runs};
@@ -98,8 +98,20 @@ pub(crate) fn there(spec: &Spec) -> Result<()> {
     })
 }
 
-/// Whether a probe looks at the processes of a server: all built-in agents do.
+/// Whether a probe looks at the processes of a server: all built-in agents do, and all that runs in user space.
 pub(crate) fn is_of_server(spec: &Spec) -> bool {
+    let in_user_space = |part: &Spec| {
+        matches!(
+            part,
+            Spec::Object {
+                space: Space::User,
+                ..
+            }
+        )
+    };
+    if spec.parts().iter().any(in_user_space) {
+        return true;
+    }
     let mut probes = built_in(spec).filter_map(|(one, _)| one.ok());
     probes.any(|one| matches!(one.runs, Runs::Agent(_)))
 }
@@ -118,10 +130,18 @@ pub fn open(spec: &Spec) -> Result<Box<dyn Probe>> {
     Ok(match spec {
         Spec::BuiltIn { name, arguments } => registry::open(name, arguments)?,
         Spec::Joined(all) => Box::new(JoinedProbes(all.iter().map(open).collect::<Result<_>>()?)),
-        Spec::Object { path, program } => {
+        Spec::Object {
+            path,
+            program,
+            space,
+        } => {
             let file = path.display().to_string();
             let arguments: Vec<String> = [file].into_iter().chain(program.clone()).collect();
-            Box::new(agent::Remote::start(agent::OBJECT, &arguments)?)
+            let agent = match space {
+                Space::Kernel => agent::OBJECT,
+                Space::User => agent::PROCESS_OBJECT,
+            };
+            Box::new(agent::Remote::start(agent, &arguments)?)
         }
         Spec::Unit(name) => Box::new(unit::SystemdUnit::open(name)?),
         Spec::Command(command) => Box::new(command::Tool::new(command, false)?),

@@ -62,8 +62,10 @@ pub(super) fn open(name: &str, arguments: &Arguments) -> Result<Box<dyn Probe>> 
 
 /// Opens the agent of that name in this process: loads its programs.
 pub(crate) fn open_agent(name: &str, arguments: &Arguments) -> Result<Box<dyn Agent>> {
-    if name == agent::OBJECT {
-        return agent::object::open(arguments);
+    match name {
+        agent::OBJECT => return agent::object::open(arguments),
+        agent::PROCESS_OBJECT => return agent::process_object::open(arguments),
+        _ => {}
     }
     match find(name)?.runs {
         Runs::Agent(open) => open(arguments),

@@ -1,13 +1,14 @@
 //! The text that names a probe: an argument of `bpfcost overhead`, or `probe` in a definition.
 //!
 //! `builtin:NAME:ARGUMENT…` is one of this program's own. `FILE.bpf.o` or `FILE.o`, with `:PROGRAM` behind it,
-//! is a BPF object. `NAME.service` is a systemd unit. Anything else is a command, for a shell, that loads BPF
+//! is a BPF object, and with `user:` before it one that runs in the probed processes. `NAME.service` is a systemd unit. Anything else is a command, for a shell, that loads BPF
 //! programs; `process:COMMAND` is one that does not. `+` between blanks joins several; of built-in ones, objects
 //! and units also without blanks.
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
-use anyhow::{Error, bail};
+use anyhow::{Error, anyhow, bail};
+use bpfcost_bpf::Space;
 
 /// What a probe is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub enum Spec {
         path: PathBuf,
         /// The program.
         program: Option<String>,
+        /// Where its programs run.
+        space: Space,
     },
     /// A systemd unit.
     Unit(String),
@@ -38,6 +41,8 @@ pub enum Spec {
 
 /// What begins a built-in probe.
 const BUILT_IN: &str = "builtin:";
+/// What begins an object that runs in the probed processes.
+const USER: &str = "user:";
 /// What begins a command without BPF programs.
 const PROCESS: &str = "process:";
 
@@ -98,15 +103,20 @@ impl Spec {
                     .collect();
                 words.join(":")
             }
-            Spec::Object { path, program } => {
+            Spec::Object {
+                path,
+                program,
+                space,
+            } => {
                 let file = path
                     .file_name()
                     .map_or("".into(), |name| name.to_string_lossy());
                 let stem = file.strip_suffix(".o").unwrap_or(&file);
                 let stem = stem.strip_suffix(".bpf").unwrap_or(stem);
+                let stem = format!("{}{stem}", prefix(*space));
                 match program {
                     Some(program) => format!("{stem}:{program}"),
-                    None => stem.to_owned(),
+                    None => stem,
                 }
             }
             Spec::Unit(name) => name.clone(),
@@ -121,9 +131,14 @@ impl Spec {
     /// The same with full paths, so that it means the same from every folder.
     pub fn absolute(self) -> std::io::Result<Self> {
         Ok(match self {
-            Spec::Object { path, program } => Spec::Object {
+            Spec::Object {
+                path,
+                program,
+                space,
+            } => Spec::Object {
                 path: std::path::absolute(path)?,
                 program,
+                space,
             },
             Spec::Joined(all) => {
                 let all = all.into_iter().map(Spec::absolute);
@@ -173,7 +188,12 @@ fn one(text: &str) -> Result<Spec, Error> {
         }
         return Ok(Spec::Process(command.trim().to_owned()));
     }
-    if let Some(object) = object(text) {
+    if let Some(object) = text.strip_prefix(USER) {
+        return object_of(object, Space::User).ok_or_else(|| {
+            anyhow!("after {USER} comes a BPF object: {USER}FILE.bpf.o or {USER}FILE.bpf.o:PROGRAM; got {object}")
+        });
+    }
+    if let Some(object) = object_of(text, Space::Kernel) {
         return Ok(object);
     }
     let word = !text.contains(char::is_whitespace);
@@ -184,7 +204,7 @@ fn one(text: &str) -> Result<Spec, Error> {
 }
 
 /// A BPF object, where the text is one: it ends as those do, or is a file that ends as objects do.
-fn object(text: &str) -> Option<Spec> {
+fn object_of(text: &str, space: Space) -> Option<Spec> {
     let is_object = |path: &str| {
         let word = !path.contains(char::is_whitespace);
         (word && path.ends_with(".bpf.o"))
@@ -194,6 +214,7 @@ fn object(text: &str) -> Option<Spec> {
         return Some(Spec::Object {
             path: text.into(),
             program: None,
+            space,
         });
     }
     let (path, program) = text.rsplit_once(':')?;
@@ -204,7 +225,16 @@ fn object(text: &str) -> Option<Spec> {
     (name && is_object(path)).then(|| Spec::Object {
         path: path.into(),
         program: Some(program.to_owned()),
+        space,
     })
+}
+
+/// What stands before an object.
+fn prefix(space: Space) -> &'static str {
+    match space {
+        Space::Kernel => "",
+        Space::User => USER,
+    }
 }
 
 impl fmt::Display for Spec {
@@ -214,8 +244,12 @@ impl fmt::Display for Spec {
                 write!(f, "{BUILT_IN}{name}")?;
                 arguments.iter().try_for_each(|one| write!(f, ":{one}"))
             }
-            Spec::Object { path, program } => {
-                write!(f, "{}", path.display())?;
+            Spec::Object {
+                path,
+                program,
+                space,
+            } => {
+                write!(f, "{}{}", prefix(*space), path.display())?;
                 program.iter().try_for_each(|one| write!(f, ":{one}"))
             }
             Spec::Unit(name) => f.write_str(name),
@@ -241,6 +275,7 @@ mod tests {
         Spec::Object {
             path: path.into(),
             program: program.map(Into::into),
+            space: Space::Kernel,
         }
     }
 
@@ -274,7 +309,22 @@ mod tests {
         ] {
             assert_eq!(spec(command), Spec::Command(command.to_owned()));
         }
-        for wrong in ["", "  ", "a + ", " + a", "process:", "process: "] {
+        let in_user_space = Spec::Object {
+            path: "count.bpf.o".into(),
+            program: Some("on_recv".to_owned()),
+            space: Space::User,
+        };
+        assert_eq!(spec("user:count.bpf.o:on_recv"), in_user_space);
+        for wrong in [
+            "",
+            "  ",
+            "a + ",
+            " + a",
+            "process:",
+            "process: ",
+            "user:",
+            "user:ls",
+        ] {
             assert!(wrong.parse::<Spec>().is_err(), "{wrong:?}");
         }
     }
@@ -307,6 +357,7 @@ mod tests {
         for text in [
             "builtin:busy:1000",
             "/x/count.bpf.o:f",
+            "user:/x/count.bpf.o:f",
             "process:perf top",
             "a.bpf.o + agent.service",
         ] {
@@ -319,6 +370,7 @@ mod tests {
         for (text, short) in [
             ("builtin:syscount:kernel", "syscount:kernel"),
             ("/x/count.bpf.o", "count"),
+            ("user:/x/count.bpf.o", "user:count"),
             ("/x/count.bpf.o:f", "count:f"),
             ("sudo /usr/bin/bpftrace -e 'BEGIN { }'", "bpftrace"),
             ("a.bpf.o + agent.service", "a+agent.service"),

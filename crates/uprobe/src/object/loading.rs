@@ -3,10 +3,14 @@
 #![allow(unsafe_code)]
 
 use std::{
-    ffi::CStr,
+    ffi::{CStr, OsStr},
     fs, io,
-    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
     path::Path,
+    ptr,
 };
 
 use libbpf_rs::{
@@ -118,6 +122,7 @@ fn open(bytes: &[u8], choice: &Choice<'_>) -> libbpf_rs::Result<OpenObject> {
         }
         set_constants(&mut map, bytes, choice)?;
     }
+    keep_private(&mut object);
     for mut program in object.progs_mut() {
         program.set_autoattach(false);
         if !choice.programs.is_empty() {
@@ -126,6 +131,25 @@ fn open(bytes: &[u8], choice: &Choice<'_>) -> libbpf_rs::Result<OpenObject> {
         }
     }
     Ok(object)
+}
+
+/// Prevents new pins of maps: a pin would stay when all else is gone. Maps that are pinned already are shared, as the
+/// object's own loader would do.
+pub fn keep_private(object: &mut OpenObject) {
+    for map in object.maps_mut() {
+        let map = map.as_libbpf_object().as_ptr();
+        // SAFETY: the map lives as long as the object, which is borrowed; its path is null or a string that it owns,
+        // read before it is replaced; and null makes libbpf not pin the map.
+        unsafe {
+            let path = libbpf_sys::bpf_map__pin_path(map);
+            if !path.is_null() {
+                let path = OsStr::from_bytes(CStr::from_ptr(path).to_bytes());
+                if !Path::new(path).exists() {
+                    libbpf_sys::bpf_map__set_pin_path(map, ptr::null());
+                }
+            }
+        }
+    }
 }
 
 /// Writes the constants that are of a section's map. A symbol's value is its place in the section.

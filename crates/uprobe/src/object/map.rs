@@ -46,6 +46,11 @@ impl LoadedMap {
         self.kind == MapType::Array
     }
 
+    /// Whether it is a ring buffer.
+    pub fn is_ring(&self) -> bool {
+        self.kind == MapType::RingBuf
+    }
+
     /// The distance of two values of an array, in bytes.
     pub fn stride(&self) -> usize {
         (self.value_size as usize).next_multiple_of(8)

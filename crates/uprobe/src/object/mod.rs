@@ -19,5 +19,5 @@ mod messages;
 mod verifier_log;
 
 pub use error::{Error, Result};
-pub use loading::{Choice, LoadedObject, LoadedProgram};
+pub use loading::{Choice, LoadedObject, LoadedProgram, keep_private};
 pub use map::{LoadedMap, Pages};

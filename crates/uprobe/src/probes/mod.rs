@@ -2,11 +2,11 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), bpfcost_uprobe::probes::Error> {
-//! use bpfcost_uprobe::{object::LoadedObject, probes::{Place, Probes}, process::{Image, When}};
+//! use bpfcost_uprobe::{object::LoadedObject, probes::{At, Place, Probes}, process::Image};
 //!
 //! let mut probes = Probes::new(LoadedObject::open("count.bpf.o".as_ref())?)?;
 //! let function = Image::of_program(1234)?.function("handle_request")?;
-//! let place = Place { program: "count", function: &function, when: When::Entry, cookie: 0 };
+//! let place = Place { program: "count", function: &function, at: At::Entry, cookie: 0 };
 //! let attached = probes.attach(1234, &[place])?;
 //! // … the process works …
 //! let hits = probes.detach(attached)?;
@@ -36,4 +36,4 @@ mod target;
 
 pub use error::{Error, Result};
 pub use map::Map;
-pub use probes::{Attached, Place, Probes};
+pub use probes::{At, Attached, Place, Probes};

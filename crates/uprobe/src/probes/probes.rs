@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     object::{LoadedMap, LoadedObject, LoadedProgram},
-    process::{Attachment, Counts, Function, Hits, Probe, When},
+    process::{Attachment, Counts, Function, Hits, Inside, Probe, Program},
 };
 use std::collections::BTreeMap;
 
@@ -30,9 +30,33 @@ pub struct Place<'a> {
     /// The function.
     pub function: &'a Function,
     /// Where in the function.
-    pub when: When,
+    pub at: At,
     /// What `bpf_get_attach_cookie` returns in the program.
     pub cookie: u64,
+}
+
+/// Where in a function a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// Before its first instruction.
+    Entry,
+    /// Before it returns, wherever it does. The registers are those of the caller, as a kernel's uretprobe has them.
+    Return,
+    /// Before another of its instructions.
+    Inside {
+        /// Where in the function the instruction begins.
+        offset: u64,
+        /// The address of a USDT site's semaphore, which is raised while the program is attached.
+        semaphore: Option<u64>,
+    },
+}
+
+/// The programs of one function.
+struct Group<'a> {
+    function: &'a Function,
+    entry: Option<Program>,
+    returns: Option<Program>,
+    inside: Vec<Inside>,
 }
 
 /// Programs that are attached to a process.
@@ -68,28 +92,21 @@ impl Probes {
         };
         self.targets.insert(pid, target);
         let target = self.targets.get_mut(&pid).expect("it was just inserted");
-        let mut probes: Vec<Probe<'_>> = Vec::new();
+        let mut groups: Vec<Group<'_>> = Vec::new();
         for place in places {
             let program = program(&self.object, place.program)?;
             let program = target.load(&self.object, &self.stores, program)?;
-            let program = Some(program.with_cookie(place.cookie));
-            let mut probe = Probe {
-                function: place.function,
-                entry: None,
-                returns: None,
-            };
-            let known = probes
-                .iter()
-                .position(|one| one.function.address == place.function.address);
-            if let Some(known) = known {
-                probe = probes.remove(known);
-            }
-            match place.when {
-                When::Entry => probe.entry = program,
-                When::Return => probe.returns = program,
-            }
-            probes.push(probe);
+            group(&mut groups, place, program.with_cookie(place.cookie));
         }
+        let probes: Vec<Probe<'_>> = groups
+            .iter()
+            .map(|group| Probe {
+                function: group.function,
+                entry: group.entry,
+                returns: group.returns,
+                inside: &group.inside,
+            })
+            .collect();
         let attachment = target.runtime.attach(&probes)?;
         Ok(Attached { pid, attachment })
     }
@@ -97,7 +114,7 @@ impl Probes {
     /// Restores the functions. Returns what the probes did, those of all functions together.
     pub fn detach(&mut self, attached: Attached) -> Result<Hits> {
         match self.targets.get_mut(&attached.pid) {
-            Some(target) => Ok(sum(target.runtime.detach(attached.attachment)?)),
+            Some(target) => Ok(sum(&target.runtime.detach(attached.attachment)?)),
             None => Ok(Hits::default()),
         }
     }
@@ -106,7 +123,7 @@ impl Probes {
     pub fn hits(&self, attached: &Attached) -> Hits {
         let target = self.targets.get(&attached.pid);
         target.map_or_else(Hits::default, |target| {
-            sum(target.runtime.hits(&attached.attachment))
+            sum(&target.runtime.hits(&attached.attachment))
         })
     }
 
@@ -145,15 +162,54 @@ impl Probes {
     }
 }
 
-fn sum(hits: Vec<Hits>) -> Hits {
-    let add = |one: Counts, other: Counts| Counts {
-        hits: one.hits + other.hits,
-        missed: one.missed + other.missed,
+/// Adds a program to those of its function. A second one at the same place is of another group, which the process's
+/// [`Runtime`](crate::process::Runtime) refuses.
+fn group<'a>(groups: &mut Vec<Group<'a>>, place: &Place<'a>, program: Program) {
+    let is_free = |group: &Group<'_>| {
+        group.function.address == place.function.address
+            && match place.at {
+                At::Entry => group.entry.is_none(),
+                At::Return => group.returns.is_none(),
+                At::Inside { .. } => true,
+            }
     };
-    hits.into_iter().fold(Hits::default(), |all, one| Hits {
-        entry: add(all.entry, one.entry),
-        returns: add(all.returns, one.returns),
-    })
+    let group = match groups.iter().position(is_free) {
+        Some(index) => &mut groups[index],
+        None => {
+            groups.push(Group {
+                function: place.function,
+                entry: None,
+                returns: None,
+                inside: Vec::new(),
+            });
+            groups.last_mut().expect("it was just pushed")
+        }
+    };
+    match place.at {
+        At::Entry => group.entry = Some(program),
+        At::Return => group.returns = Some(program),
+        At::Inside { offset, semaphore } => group.inside.push(Inside {
+            offset,
+            program,
+            semaphore,
+        }),
+    }
+}
+
+/// What the probes did, those of all functions together.
+fn sum(probes: &[Hits]) -> Hits {
+    let mut all = Hits::default();
+    for hits in probes {
+        add(&mut all.entry, hits.entry);
+        add(&mut all.returns, hits.returns);
+        add(&mut all.inside, hits.inside);
+    }
+    all
+}
+
+fn add(all: &mut Counts, more: Counts) {
+    all.hits += more.hits;
+    all.missed += more.missed;
 }
 
 fn program<'a>(object: &'a LoadedObject, name: &str) -> Result<&'a LoadedProgram> {

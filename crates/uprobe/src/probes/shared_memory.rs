@@ -6,7 +6,7 @@ use super::error::{Error, Result};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     fs::MemfdFlags,
-    mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap},
+    mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap},
 };
 use std::{
     ptr::{self, NonNull},
@@ -55,7 +55,10 @@ impl SharedMemory {
             let at = address.wrapping_byte_add(to);
             // SAFETY: over a part of the mapping just made, which nobody uses yet.
             let part = unsafe { mmap(at, bytes - from, access, flags, &memory.file, from as u64) };
-            part.map_err(failed)?;
+            let part = part.map_err(failed)?;
+            // No program waits for a page. Before Linux 5.14, each page comes with its first use.
+            // SAFETY: the part just mapped.
+            let _ = unsafe { madvise(part, bytes - from, Advice::LinuxPopulateWrite) };
         }
         Ok(memory)
     }

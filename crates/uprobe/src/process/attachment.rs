@@ -7,8 +7,7 @@
 use super::{
     error::{Error, Result},
     image::Function,
-    maps::{Mapping, Origin, mappings},
-    patch::Replaced,
+    maps::mappings,
     runtime::{Counts, Known, Program, Runtime},
     server::SYNC_CORE,
     session::Session,
@@ -29,6 +28,19 @@ pub struct Probe<'a> {
     pub entry: Option<Program>,
     /// What runs before it returns, wherever it does.
     pub returns: Option<Program>,
+    /// What runs before instructions inside of it.
+    pub inside: &'a [Inside],
+}
+
+/// A program for one instruction of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inside {
+    /// Where in the function the instruction begins; 0 is the entry, and counted as such.
+    pub offset: u64,
+    /// What runs before it.
+    pub program: Program,
+    /// The address of a USDT site's semaphore, which is raised while the probe is attached.
+    pub semaphore: Option<u64>,
 }
 
 /// Probes that are ready in the process, but not reached by any function yet.
@@ -50,7 +62,7 @@ struct Ready {
 pub struct Attachment {
     /// How long all of the process was stopped for it.
     pub stopped: Duration,
-    addresses: Vec<u64>,
+    pub(super) addresses: Vec<u64>,
     probes: Vec<Started>,
 }
 
@@ -59,6 +71,7 @@ pub struct Attachment {
 struct Started {
     entry: Option<(u64, Counts)>,
     returns: Option<(u64, Counts)>,
+    inside: Vec<(u64, Counts)>,
 }
 
 /// What one probe of an attachment did so far.
@@ -68,6 +81,8 @@ pub struct Hits {
     pub entry: Counts,
     /// At its returns.
     pub returns: Counts,
+    /// At all of its instructions inside.
+    pub inside: Counts,
 }
 
 impl Prepared {
@@ -91,15 +106,14 @@ impl Runtime {
 
     /// Makes the code of probes, for [`Self::attach_in`]. The process goes on meanwhile.
     pub fn prepare(&mut self, probes: &[Probe<'_>]) -> Result<Prepared> {
-        let mut all: Vec<(&Function, Vec<(Site, Program)>)> = Vec::new();
+        let mut all: Vec<(&Function, Vec<Planned>)> = Vec::new();
         for probe in probes {
             self.check(probe.function)?;
             let sites = sites(probe)?;
-            for (site, _) in &sites {
-                let earlier = all.iter().flat_map(|(_, sites)| sites);
+            for Planned { site, .. } in &sites {
+                let mut earlier = all.iter().flat_map(|(_, sites)| sites);
                 let is_taken = earlier
-                    .into_iter()
-                    .any(|(other, _)| overlaps(site, other.address, other.end()));
+                    .any(|Planned { site: other, .. }| overlaps(site, other.address, other.end()));
                 if is_taken {
                     return Err(probed_already(site));
                 }
@@ -112,7 +126,13 @@ impl Runtime {
         for (function, sites) in all {
             let known = sites
                 .iter()
-                .map(|(site, program)| self.trampoline(function, site, *program))
+                .map(|planned| {
+                    let known = self.trampoline(function, &planned.site, planned.program)?;
+                    Ok(Known {
+                        semaphore: planned.semaphore,
+                        ..known
+                    })
+                })
                 .collect::<Result<_>>()?;
             let function = function.clone();
             prepared.probes.push(Ready { function, known });
@@ -135,29 +155,31 @@ impl Runtime {
         let moved = self.move_threads(threads, prepared)?;
         let jumps = prepared
             .known()
-            .map(|known| self.jump(known, &all))
+            .map(|known| Ok((known, self.replacement(known, &all)?)))
             .collect::<Result<Vec<_>>>()?;
         self.release_areas(threads)?;
 
         session.set_registers(&moved)?;
         let started = |ready: &Ready| {
-            let counts = |when| {
-                let mut known = ready.known.iter();
-                let slot = known.find(|known| known.site.when == when)?.slot;
-                Some((slot, self.count(slot)))
-            };
+            let start = |known: &Known| (known.slot, self.count(known.slot));
+            let of = |when| ready.known.iter().filter(move |one| one.site.when == when);
             Started {
-                entry: counts(When::Entry),
-                returns: counts(When::Return),
+                // All returns have one slot.
+                entry: of(When::Entry).next().map(start),
+                returns: of(When::Return).next().map(start),
+                inside: of(When::Inside).map(start).collect(),
             }
         };
         let probes = prepared.probes.iter().map(started).collect();
         let attachment = Attachment {
             stopped: Duration::ZERO,
-            addresses: jumps.iter().map(|&(address, _)| address).collect(),
+            addresses: jumps.iter().map(|(known, _)| known.site.address).collect(),
             probes,
         };
-        let written = self.write(&jumps).and_then(|()| synchronize(&session));
+        let written = jumps
+            .into_iter()
+            .try_for_each(|(known, replaced)| self.replace(known, replaced))
+            .and_then(|()| synchronize(&session));
         if let Err(error) = written {
             let _ = self.restore(&attachment);
             let _ = synchronize(&session);
@@ -172,33 +194,6 @@ impl Runtime {
             stopped,
             ..attachment
         })
-    }
-
-    /// The jump that leads to a site's code, and where it is written.
-    fn jump(&self, known: &Known, all: &[Mapping]) -> Result<(u64, Replaced)> {
-        let address = known.site.address;
-        let distance = known.entry.wrapping_sub(address + JUMP as u64) as i64;
-        let distance = i32::try_from(distance).map_err(|_| Error::NoGap {
-            pid: self.pid,
-            size: 0,
-        })?;
-        let mut jump = [0xe9, 0, 0, 0, 0];
-        jump[1..].copy_from_slice(&distance.to_le_bytes());
-        let replaced = Replaced {
-            original: known.site.original,
-            jump,
-            origin: Origin::of(all, address).ok_or(Error::Gone { pid: self.pid })?,
-        };
-        Ok((address, replaced))
-    }
-
-    fn write(&mut self, jumps: &[(u64, Replaced)]) -> Result<()> {
-        for &(address, replaced) in jumps {
-            self.tracer.add(address, &replaced)?;
-            self.replaced.insert(address, replaced);
-            self.memory.write(address, &replaced.jump)?;
-        }
-        Ok(())
     }
 
     /// Restores the functions. Returns what the probes did, in the order in which they were given to
@@ -224,49 +219,26 @@ impl Runtime {
         restored.map(|()| self.hits(&attachment))
     }
 
-    /// Writes the original bytes back, wherever the jumps still are. The first error of those that there are.
-    fn restore(&mut self, attachment: &Attachment) -> Result<()> {
-        let mut result = Ok(());
-        let all = match mappings(self.pid) {
-            // Its memory can't be read either.
-            Err(Error::NoProcess { .. }) => Vec::new(),
-            other => other?,
-        };
-        for &address in &attachment.addresses {
-            if let Some(replaced) = self.replaced.get(&address) {
-                result = result.and(replaced.restore(address, &self.memory, &all));
-            }
-        }
-        self.forget(attachment);
-        result
-    }
-
     /// What an attachment's probes did so far, in their order. May be called at any time, also after the process's
     /// end.
     pub fn hits(&self, attachment: &Attachment) -> Vec<Hits> {
-        let since = |start: Option<(u64, Counts)>| {
-            start.map_or_else(Counts::default, |(slot, before)| {
+        let since = |starts: &[(u64, Counts)]| {
+            let mut sum = Counts::default();
+            for &(slot, before) in starts {
                 let now = self.count(slot);
-                Counts {
-                    hits: now.hits - before.hits,
-                    missed: now.missed - before.missed,
-                }
-            })
+                sum.hits += now.hits - before.hits;
+                sum.missed += now.missed - before.missed;
+            }
+            sum
         };
         let probes = attachment.probes.iter();
         probes
             .map(|started| Hits {
-                entry: since(started.entry),
-                returns: since(started.returns),
+                entry: since(started.entry.as_slice()),
+                returns: since(started.returns.as_slice()),
+                inside: since(&started.inside),
             })
             .collect()
-    }
-
-    fn forget(&mut self, attachment: &Attachment) {
-        for address in &attachment.addresses {
-            self.replaced.remove(address);
-            self.tracer.remove(*address);
-        }
     }
 
     /// An error where a function isn't the file's, apart from our own jumps.
@@ -287,27 +259,53 @@ impl Runtime {
     }
 }
 
+/// A place of a probe, and what runs there.
+struct Planned {
+    site: Site,
+    program: Program,
+    semaphore: Option<u64>,
+}
+
 /// The places of a probe, by ascending address. An error where they overlap.
-fn sites(probe: &Probe<'_>) -> Result<Vec<(Site, Program)>> {
+fn sites(probe: &Probe<'_>) -> Result<Vec<Planned>> {
     let function = probe.function;
-    let mut sites: Vec<(Site, Program)> = Vec::new();
+    let plan = |site, program| Planned {
+        site,
+        program,
+        semaphore: None,
+    };
+    let mut sites: Vec<Planned> = Vec::new();
     if let Some(program) = probe.entry {
-        sites.push((Site::entry(function)?, program));
+        sites.push(plan(Site::entry(function)?, program));
     }
     if let Some(program) = probe.returns {
         let returns = Site::returns(function)?.complete(function)?;
-        sites.extend(returns.into_iter().map(|site| (site, program)));
+        sites.extend(returns.into_iter().map(|site| plan(site, program)));
     }
-    sites.sort_by_key(|(site, _)| site.address);
+    for inside in probe.inside {
+        sites.push(Planned {
+            site: Site::at(function, inside.offset)?,
+            program: inside.program,
+            semaphore: inside.semaphore,
+        });
+    }
+    sites.sort_by_key(|planned| planned.site.address);
     for pair in sites.windows(2) {
-        if pair[0].0.end() > pair[1].0.address {
-            let reason =
-                "it is too short for a probe of its entry and one of its return".to_owned();
-            return Err(Error::Unpatchable {
-                function: function.name.clone(),
-                reason,
-            });
+        let (one, other) = (&pair[0].site, &pair[1].site);
+        if one.end() <= other.address {
+            continue;
         }
+        let reason = if (one.when, other.when) == (When::Entry, When::Return) {
+            "it is too short for a probe of its entry and one of its return".to_owned()
+        } else {
+            let offset = |site: &Site| site.probed() - function.address;
+            let (one, other) = (offset(one), offset(other));
+            format!("the jumps for +{one:#x} and +{other:#x} would overlap")
+        };
+        return Err(Error::Unpatchable {
+            function: function.name.clone(),
+            reason,
+        });
     }
     Ok(sites)
 }

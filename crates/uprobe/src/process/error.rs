@@ -121,6 +121,16 @@ pub enum Error {
         /// Names like it, the nearest first.
         nearest: Vec<String>,
     },
+    /// A USDT probe that isn't there.
+    #[error("{} has no USDT probe {probe}{}", path.display(), suggestion(nearest))]
+    NoUsdt {
+        /// The file.
+        path: PathBuf,
+        /// The probe: its provider and its name.
+        probe: String,
+        /// Probes like it, the nearest first.
+        nearest: Vec<String>,
+    },
     /// Several functions of one name.
     #[error("{} has {} functions {symbol}, at {}\n  give the address instead of the name", path.display(), addresses.len(), hex(addresses))]
     Ambiguous {

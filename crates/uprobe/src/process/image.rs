@@ -1,16 +1,23 @@
 //! An executable file in a process: from a symbol to its code in the file, and to its address in memory.
 
+mod usdt;
+
 use super::{
     error::{Error, Result},
     maps::{Mapping, mappings},
     memory::Memory,
 };
-use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, SymbolFlags, SymbolKind, elf};
+use object::{
+    Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SegmentFlags, SymbolFlags,
+    SymbolKind, elf,
+};
 use std::{
     fs, io,
+    ops::Range,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
+pub use usdt::UsdtSite;
 
 /// How far a name may be from the one that was asked for, to be suggested: edits, a third of its length.
 const EDITS: usize = 3;
@@ -37,6 +44,8 @@ pub struct Function {
     pub padding: Vec<u8>,
     /// Whether the Go toolchain compiled it, whose functions pass arguments in r11 and nothing in r12.
     pub is_go: bool,
+    /// Addresses in it that code outside of it jumps to: the compiler's cold part of it, or hand-written code.
+    pub entrances: Vec<u64>,
 }
 
 impl Image {
@@ -200,6 +209,50 @@ impl Image {
         self.function_at(&file, name, address, size)
     }
 
+    /// The function that holds an address of the process. An error where no symbol says so.
+    pub fn function_around(&self, address: u64) -> Result<Function> {
+        let file = self.elf()?;
+        let virtual_address = address.wrapping_sub(self.bias(&file)?);
+        let around = file
+            .symbols()
+            .chain(file.dynamic_symbols())
+            .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
+            .filter(|symbol| {
+                (symbol.address()..symbol.address() + symbol.size()).contains(&virtual_address)
+            })
+            // The innermost, and of several names the first.
+            .min_by_key(|symbol| (virtual_address - symbol.address(), symbol.name().ok()));
+        let Some((name, symbol)) = around.and_then(|one| Some((one.name().ok()?, one))) else {
+            let path = self.path.display();
+            let reason = format!(
+                "no symbol of {path} covers it, so the branches around it are unknown\n  \
+                 install the file's unstripped version, or use a kernel uprobe"
+            );
+            let symbol = format!("{virtual_address:#x}");
+            return Err(Error::Symbol { symbol, reason });
+        };
+        self.function_at(&file, name, symbol.address(), symbol.size())
+    }
+
+    /// What is added to the file's virtual addresses in the process.
+    fn bias(&self, file: &object::File<'_>) -> Result<u64> {
+        let first = &self.mappings[0];
+        let in_file = file.segments().find_map(|segment| {
+            let (start, size) = segment.file_range();
+            let offset = first.offset.max(start);
+            let end = (first.offset + (first.end - first.start)).min(start + size);
+            let is_code = matches!(segment.flags(), SegmentFlags::Elf { p_flags } if p_flags & elf::PF_X != 0);
+            (is_code && offset < end).then(|| {
+                let in_process = first.start + (offset - first.offset);
+                in_process.wrapping_sub(segment.address() + (offset - start))
+            })
+        });
+        in_file.ok_or_else(|| Error::Elf {
+            path: self.path.clone(),
+            reason: "it has no executable segment".into(),
+        })
+    }
+
     /// A function by its virtual address in the file, and its size, 0 where the symbol has none.
     fn function_at(
         &self,
@@ -242,12 +295,21 @@ impl Image {
                 .get(usize::try_from(from).ok()?..usize::try_from(to).ok()?)
                 .map(<[u8]>::to_vec)
         };
+        let is_go = is_go(file, address);
+        let here = self.address(offset).ok_or_else(outside)?;
+        // Go's functions are entered at their beginning.
+        let entrances = if is_go {
+            Vec::new()
+        } else {
+            entrances(file, address..address + size)
+        };
         Ok(Function {
             name: name.to_owned(),
-            address: self.address(offset).ok_or_else(outside)?,
+            address: here,
             code: bytes(address, address + size).ok_or_else(outside)?,
             padding: bytes(address + size, past).ok_or_else(outside)?,
-            is_go: is_go(file, address),
+            is_go,
+            entrances: entrances.iter().map(|one| one - address + here).collect(),
         })
     }
 
@@ -264,6 +326,8 @@ impl Image {
             code: code.ok_or_else(outside)?.to_vec(),
             padding: Vec::new(),
             is_go: true,
+            // Go's functions are entered at their beginning.
+            entrances: Vec::new(),
         })
     }
 
@@ -332,6 +396,36 @@ fn is_go(file: &object::File<'_>, address: u64) -> bool {
     let symbol = |name| file.symbol_by_name(name).map(|symbol| symbol.address());
     symbol("runtime.text").is_some_and(|start| address >= start)
         && symbol("runtime.etext").is_some_and(|end| address < end)
+}
+
+/// Addresses in a function, behind its first, that calls and jumps of other code may lead to. All code is searched for
+/// bytes that would be such an instruction, whether or not one begins there: too many are better than too few. Jumps
+/// with a distance of one byte are not looked for: only hand-written code has them.
+fn entrances(file: &object::File<'_>, function: Range<u64>) -> Vec<u64> {
+    let mut found = Vec::new();
+    for section in file
+        .sections()
+        .filter(|one| one.kind() == SectionKind::Text)
+    {
+        let Ok(bytes) = section.data() else { continue };
+        for index in 1..bytes.len().saturating_sub(4) {
+            // CALL, JMP, and the second byte of Jcc.
+            let is_branch = matches!(bytes[index], 0xe8 | 0xe9)
+                || (bytes[index] & 0xf0 == 0x80 && bytes[index - 1] == 0x0f);
+            let from = section.address() + index as u64;
+            if !is_branch || function.contains(&from) {
+                continue;
+            }
+            let distance = bytes[index + 1..index + 5].try_into().expect("4 bytes");
+            let target = from
+                .wrapping_add(5)
+                .wrapping_add_signed(i64::from(i32::from_le_bytes(distance)));
+            if target > function.start && target < function.end {
+                found.push(target);
+            }
+        }
+    }
+    found
 }
 
 /// The names most like one, at most three.

@@ -80,6 +80,13 @@ impl Memory {
             .map_err(|error| self.error("write", address, error))
     }
 
+    /// Reads a number of 2 bytes.
+    pub(super) fn read_u16(&self, address: u64) -> Result<u16> {
+        let mut bytes = [0; 2];
+        self.read(address, &mut bytes)?;
+        Ok(u16::from_le_bytes(bytes))
+    }
+
     /// The number of the open file.
     pub(super) fn as_raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()

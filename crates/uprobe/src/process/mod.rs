@@ -1,9 +1,10 @@
 //! The probed process: stopped for a moment, given memory, patched, and restored.
 //!
-//! [`Image`] finds a [`Function`], [`Site`] where it can be probed; [`Runtime`] keeps memory and code in the process,
-//! attaches programs to functions while all threads are [`Stopped`], and restores them.
+//! [`Image`] finds a [`Function`], or a [`UsdtSite`] and the function around it, [`Site`] where it can be probed;
+//! [`Runtime`] keeps memory and code in the process, attaches programs to functions while a [`Session`] stops all
+//! threads, and restores them.
 //!
-//! Another process does all of that with ptrace, on the tool's behalf ([`Session`]): a tool that is killed at any
+//! Another process does all of that with ptrace, on the tool's behalf: a tool that is killed at any
 //! step leaves the process as it was, but for memory that nobody uses.
 //!
 //! Not here yet:
@@ -17,7 +18,15 @@
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
 //! - Goroutines are not searched for addresses inside of the replaced bytes: Go doesn't stop them in prologues, but
 //!   may before a RET.
-//! - Probes at other places than entry and return; tracepoints (USDT).
+//! - Go functions are probed at their entry and at RETs, not in between: no register is dead there, and the stack
+//!   may be full. Nor are functions that set the direction flag probed in between.
+//! - The instructions before a probed one are not moved with it, unless that is a RET: where a branch leads into the
+//!   4 bytes behind its first, it has no probe. Nor has it where a jump table might lead there.
+//! - Jumps into a function from outside of it are found where they have a distance of 4 bytes; the landing pads of
+//!   exceptions are not looked for.
+//! - The function around a USDT site comes from the symbol table: stripped programs have no probe there.
+//! - After a tool was killed, a thread may still be in the code of its probe when the next tool comes, which doesn't
+//!   know that code: it would lead into the middle of a jump that covers the bytes behind it.
 
 mod area;
 mod attachment;
@@ -25,12 +34,14 @@ mod error;
 #[doc(hidden)]
 pub mod fault;
 mod image;
+mod jumps;
 mod layout;
 mod maps;
 mod memory;
 mod patch;
 mod priority;
 mod remote;
+mod replaced;
 mod runtime;
 mod server;
 mod session;
@@ -42,9 +53,9 @@ mod tracer;
 mod trampoline;
 mod wire;
 
-pub use attachment::{Attachment, Hits, Prepared, Probe};
+pub use attachment::{Attachment, Hits, Inside, Prepared, Probe};
 pub use error::{Error, Result};
-pub use image::{Function, Image};
+pub use image::{Function, Image, UsdtSite};
 pub use maps::{Mapping, mappings};
 pub use memory::Memory;
 pub use remote::Remote;

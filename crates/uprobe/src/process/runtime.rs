@@ -5,14 +5,14 @@ use super::{
     error::{Error, Result},
     image::{Function, Image},
     memory::Memory,
-    patch::Replaced,
+    replaced::Replaced,
     session::Session,
-    site::{Site, When},
+    site::{JUMP, Site, When},
     tracer::Tracer,
     trampoline::{Context, Trampoline},
 };
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
@@ -69,9 +69,11 @@ pub struct Runtime {
     pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
-    /// The code of each site that was ever probed, by its address: it is used again.
-    known: HashMap<u64, Known>,
-    /// The slot of each function and kind of site.
+    /// The code of each site that was ever probed, by the instruction's address: it is used again.
+    known: HashMap<(u64, When), Known>,
+    /// Where all that code goes on in functions, and the instruction that jumps there.
+    backs: BTreeSet<(u64, u64)>,
+    /// The slot of each function's entry and returns, and of each instruction inside.
     slots: HashMap<(u64, When), u64>,
     /// The bytes that are replaced now, by their address.
     pub(super) replaced: BTreeMap<u64, Replaced>,
@@ -85,6 +87,17 @@ pub(super) struct Known {
     pub(super) entry: u64,
     pub(super) moved: Vec<(u64, u64)>,
     pub(super) slot: u64,
+    /// The address of the USDT site's semaphore.
+    pub(super) semaphore: Option<u64>,
+}
+
+/// A jump from one address to another.
+pub(super) fn jump(pid: i32, from: u64, to: u64) -> Result<[u8; JUMP]> {
+    let distance = to.wrapping_sub(from + JUMP as u64) as i64;
+    let distance = i32::try_from(distance).map_err(|_| Error::NoGap { pid, size: 0 })?;
+    let mut bytes = [0xe9, 0, 0, 0, 0];
+    bytes[1..].copy_from_slice(&distance.to_le_bytes());
+    Ok(bytes)
 }
 
 impl Runtime {
@@ -114,7 +127,8 @@ impl Runtime {
         };
         let code = CodeArea::create(&session, pid, near, 0)?;
         session.finish()?;
-        let (known, slots, replaced) = (HashMap::new(), HashMap::new(), BTreeMap::new());
+        let (known, slots) = (HashMap::new(), HashMap::new());
+        let (backs, replaced) = (BTreeSet::new(), BTreeMap::new());
         Ok(Runtime {
             pid,
             memory,
@@ -122,6 +136,7 @@ impl Runtime {
             areas,
             code: vec![code],
             known,
+            backs,
             slots,
             replaced,
         })
@@ -182,13 +197,16 @@ impl Runtime {
     ) -> Result<Known> {
         if let Some(known) = self
             .known
-            .get(&site.address)
+            .get(&(site.probed(), site.when))
             .filter(|known| known.site == *site)
         {
             self.memory.write(known.at, &program.to_bytes())?;
             return Ok(known.clone());
         }
-        let key = (function.address, site.when);
+        let key = match site.when {
+            When::Entry | When::Return => (function.address, site.when),
+            When::Inside => (site.probed(), site.when),
+        };
         let slot = match self.slots.get(&key) {
             Some(&slot) => slot,
             None => self.areas.take_slot(self.pid, &self.memory)?,
@@ -201,7 +219,11 @@ impl Runtime {
             layout: self.areas.layout,
             slot,
             program,
-            function: function.address,
+            function: match site.when {
+                When::Entry | When::Return => function.address,
+                // The kernel's bpf_get_func_ip returns the uprobe's address.
+                When::Inside => site.probed(),
+            },
         };
         let trampoline = Trampoline::assemble(at, site, context)?;
         assert!(
@@ -210,15 +232,17 @@ impl Runtime {
             trampoline.bytes.len()
         );
         self.memory.write(at, &trampoline.bytes)?;
-        let (entry, moved) = (trampoline.entry, trampoline.moved);
         let known = Known {
             site: site.clone(),
             at,
-            entry,
-            moved,
+            entry: trampoline.entry,
+            moved: trampoline.moved,
             slot,
+            semaphore: None,
         };
-        self.known.insert(site.address, known.clone());
+        self.backs
+            .extend(trampoline.back.map(|back| (site.end(), back)));
+        self.known.insert((site.probed(), site.when), known.clone());
         Ok(known)
     }
 
@@ -237,6 +261,20 @@ impl Runtime {
     /// Bytes of the memory of each thread that ever had some, also after the process's end.
     pub fn thread_memory(&self, start: u64, bytes: usize) -> Vec<Vec<u8>> {
         self.areas.read_memory(start, bytes)
+    }
+
+    /// Has the code of all other sites go on where a jump's bytes allow it, before the jump is written at an address:
+    /// a thread may still be in the code of an earlier probe, which would lead into the middle of this jump. `moved`
+    /// are the copies of the instructions that the jump replaces, or none when it is about to be removed. The process
+    /// has to be stopped.
+    pub(super) fn lead_back(&self, address: u64, moved: &[(u64, u64)]) -> Result<()> {
+        let inside = (address + 1, 0)..(address + JUMP as u64, 0);
+        for &(end, back) in self.backs.range(inside) {
+            let copy = moved.iter().find(|&&(from, _)| from == end);
+            let target = copy.map_or(end, |&(_, to)| to);
+            self.memory.write(back, &jump(self.pid, back, target)?)?;
+        }
+        Ok(())
     }
 
     /// The counts of a slot, since its first probe.

@@ -145,7 +145,8 @@ impl Sharing<'_> {
             true => libc::PROT_READ,
             false => libc::PROT_READ | libc::PROT_WRITE,
         } as u64;
-        let flags = libc::MAP_SHARED as u64;
+        // The pages are there: a probe does not wait until they are mapped.
+        let flags = (libc::MAP_SHARED | libc::MAP_POPULATE) as u64;
         let Some(start) = shared.again_from else {
             let call = [0, shared.bytes, access, flags, file, 0];
             return self.session.call("mmap", libc::SYS_mmap, call);

@@ -8,73 +8,24 @@
 //!
 //! To kill both at once, or the tracer process alone while it has stopped a thread, is not provided for.
 
-#![allow(unsafe_code, reason = "a process is forked, and memory shared with it")]
+#![allow(unsafe_code, reason = "a process is forked")]
 
 use super::{
     error::{Error, Result},
     fault,
-    maps::{Mapping, Origin},
+    jumps::{Jumps, Semaphore},
     memory::Memory,
-    patch::Replaced,
     priority::Priority,
+    replaced::Replaced,
     server::Server,
-    site::JUMP,
     wire::Message,
 };
-use rustix::{
-    mm::{MapFlags, ProtFlags},
-    process::{Pid, PidfdFlags},
-};
+use rustix::process::{Pid, PidfdFlags};
 use std::{
     os::unix::net::UnixStream,
     panic,
-    ptr::{self, NonNull},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
 };
-
-/// How many jumps there may be at once.
-const ENTRIES: usize = 4096;
-const SIZE: usize = size_of::<[Entry; ENTRIES]>();
-
-/// One jump: no address where there is none.
-#[derive(Default)]
-struct Entry {
-    address: AtomicU64,
-    original: AtomicU64,
-    jump: AtomicU64,
-    device: AtomicU64,
-    inode: AtomicU64,
-    offset: AtomicU64,
-}
-
-impl Entry {
-    fn replaced(&self) -> Replaced {
-        let load = |field: &AtomicU64| field.load(Ordering::Relaxed);
-        Replaced {
-            original: to_bytes(load(&self.original)),
-            jump: to_bytes(load(&self.jump)),
-            origin: Origin {
-                device: load(&self.device),
-                inode: load(&self.inode),
-                offset: load(&self.offset),
-            },
-        }
-    }
-}
-
-/// The jumps in the process, in memory that outlives the tool.
-#[derive(Debug)]
-pub(super) struct Jumps {
-    entries: NonNull<[Entry; ENTRIES]>,
-}
-
-// SAFETY: the mapping belongs to this value, and is used through atomics alone.
-unsafe impl Send for Jumps {}
-// SAFETY: as above.
-unsafe impl Sync for Jumps {}
 
 /// The tracer process, and what it has to restore.
 #[derive(Debug)]
@@ -147,6 +98,12 @@ impl Tracer {
             .ok_or(Error::Full { pid: self.pid })
     }
 
+    /// Says whether the semaphore of a jump is raised.
+    pub(super) fn set_semaphore(&self, address: u64, semaphore: Semaphore) {
+        fault::step();
+        self.jumps.set_semaphore(address, semaphore);
+    }
+
     /// Takes a jump out that is no longer there.
     pub(super) fn remove(&self, address: u64) {
         fault::step();
@@ -164,85 +121,4 @@ impl Drop for Tracer {
             let _ = rustix::process::waitpid(Some(process), rustix::process::WaitOptions::empty());
         }
     }
-}
-
-impl Jumps {
-    fn new() -> Result<Self> {
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping, where the kernel likes, used through the pointer alone. Zeroes are valid entries.
-        let mapping = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), SIZE, access, flags) };
-        let mapping = mapping.map_err(|error| Error::system("mmap of the list of jumps", error))?;
-        let entries = NonNull::new(mapping.cast()).expect("the kernel maps nothing at 0");
-        Ok(Jumps { entries })
-    }
-
-    fn add(&self, address: u64, replaced: &Replaced) -> Option<()> {
-        let mut entries = self.entries().iter();
-        let free = entries.find(|entry| entry.address.load(Ordering::Relaxed) == 0)?;
-        let Origin {
-            device,
-            inode,
-            offset,
-        } = replaced.origin;
-        for (field, value) in [
-            (&free.original, to_number(replaced.original)),
-            (&free.jump, to_number(replaced.jump)),
-            (&free.device, device),
-            (&free.inode, inode),
-            (&free.offset, offset),
-        ] {
-            field.store(value, Ordering::Relaxed);
-        }
-        free.address.store(address, Ordering::Release);
-        Some(())
-    }
-
-    fn remove(&self, address: u64) {
-        for entry in self.entries() {
-            let _ = entry
-                .address
-                .compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        let mut entries = self.entries().iter();
-        entries.all(|entry| entry.address.load(Ordering::Acquire) == 0)
-    }
-
-    /// Takes all jumps out and restores the bytes.
-    pub(super) fn restore(&self, memory: &Memory, all: &[Mapping]) {
-        for entry in self.entries() {
-            let address = entry.address.load(Ordering::Acquire);
-            if address != 0 {
-                // The tool that would report an error is gone.
-                let _ = entry.replaced().restore(address, memory, all);
-                entry.address.store(0, Ordering::Release);
-            }
-        }
-    }
-
-    fn entries(&self) -> &[Entry; ENTRIES] {
-        // SAFETY: the mapping lives as long as this value, and holds valid entries: all their fields are atomics.
-        unsafe { self.entries.as_ref() }
-    }
-}
-
-impl Drop for Jumps {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this value's, and no reference to it is left. The other process has its own.
-        let _ = unsafe { rustix::mm::munmap(self.entries.as_ptr().cast(), SIZE) };
-    }
-}
-
-fn to_number(bytes: [u8; JUMP]) -> u64 {
-    let mut number = [0; 8];
-    number[..JUMP].copy_from_slice(&bytes);
-    u64::from_le_bytes(number)
-}
-
-fn to_bytes(number: u64) -> [u8; JUMP] {
-    let mut bytes = [0; JUMP];
-    bytes.copy_from_slice(&number.to_le_bytes()[..JUMP]);
-    bytes
 }

@@ -7,11 +7,17 @@
 //! (-fipa-ra, part of -O2): a caller may keep something in it. So it is pushed first. There is room for that: the
 //! kernel puts signal frames there. Vector registers are neither saved nor used: programs must not use them either.
 //!
+//! Inside of a function nothing is dead, and the 128 bytes below the stack pointer, the red zone, may be in use. So
+//! the stack pointer moves below it by LEA, which leaves the flags alone, and r11 and the flags are pushed: those by
+//! LAHF and SETO, since POPF is slow. They are the six that arithmetic changes; pt_regs holds them and what user
+//! space always has, without the direction flag. At a RET of Go, pt_regs holds no flags, as at entries and returns.
+//!
 //! A signal may come between any two instructions, with a handler that calls a probed function: it takes the next
 //! frame, and gives it back before this code goes on. Where there is no frame left, or no area, the program is not
 //! run and the slot's second number counts it.
 //!
-//! Code is never changed once a thread may execute it, except for the program's address and cookie, which are data.
+//! Code is never changed once a thread may execute it, except for the program's address and cookie, which are data,
+//! and, while all threads are stopped, for the jump back to the function ([`Trampoline::back`]).
 
 use super::{
     error::{Error, Result},
@@ -26,7 +32,7 @@ use super::{
 use iced_x86::{
     BlockEncoderOptions, Code, FlowControl, IcedError, Instruction,
     code_asm::{
-        AsmMemoryOperand, AsmRegister64, CodeAssembler, CodeLabel, dword_ptr, qword_ptr,
+        AsmMemoryOperand, AsmRegister64, CodeAssembler, CodeLabel, byte_ptr, dword_ptr, qword_ptr,
         registers::*,
     },
 };
@@ -35,9 +41,13 @@ use iced_x86::{
 const PAUSES: i32 = 2000;
 /// The flags of user space that pt_regs holds: interrupts are on, and one bit is always set.
 const RFLAGS: i32 = 0x202;
+/// Where the ABI lets a function keep data: below the stack pointer.
+const RED_ZONE: i32 = 128;
 /// The selectors of 64-bit code and of data.
 const CS: i32 = 0x33;
 const SS: i32 = 0x2b;
+/// The overflow flag's bit in RFLAGS.
+const OVERFLOW: i32 = 11;
 
 /// The machine code of one site.
 #[derive(Debug, Clone)]
@@ -51,6 +61,8 @@ pub(super) struct Trampoline {
     pub(super) own: std::ops::Range<u64>,
     /// From the address of each replaced instruction to where it was moved.
     pub(super) moved: Vec<(u64, u64)>,
+    /// The 5-byte jump back to the function, where there is one.
+    pub(super) back: Option<u64>,
 }
 
 /// What a trampoline refers to.
@@ -62,7 +74,7 @@ pub(super) struct Context {
     pub(super) slot: u64,
     /// What it runs.
     pub(super) program: Program,
-    /// The address of the function's entry.
+    /// What `bpf_get_func_ip` returns.
     pub(super) function: u64,
 }
 
@@ -88,6 +100,8 @@ struct Assembly<'a> {
     scratch: AsmRegister64,
     /// The indices of the moved instructions, in the order of the site's.
     moved: Vec<usize>,
+    /// The index of the jump back to the function.
+    back: Option<usize>,
     program: CodeLabel,
     cookie: CodeLabel,
     call_return: CodeLabel,
@@ -117,6 +131,7 @@ impl<'a> Assembly<'a> {
             context,
             scratch,
             moved,
+            back: None,
             program,
             cookie,
             call_return,
@@ -136,31 +151,23 @@ impl<'a> Assembly<'a> {
         self.a.set_label(&mut self.call_return)?;
         self.a.dq(&[self.site.end()])?;
         let instructions = self.site.instructions.clone();
-        match self.site.when {
-            When::Entry => {
-                self.write_probe()?;
-                self.write_moved(&instructions)?;
-                let goes_on = instructions.last().is_none_or(|last| {
-                    !is_call(last)
-                        && !matches!(
-                            last.flow_control(),
-                            FlowControl::Return
-                                | FlowControl::UnconditionalBranch
-                                | FlowControl::IndirectBranch
-                        )
-                });
-                if goes_on {
-                    self.a.jmp(self.site.end())?;
-                }
-            }
-            When::Return => {
-                let (ret, before) = instructions
-                    .split_last()
-                    .expect("a return's site has its RET");
-                self.write_moved(before)?;
-                self.write_probe()?;
-                self.write_moved(std::slice::from_ref(ret))?;
-            }
+        let (before, after) = instructions.split_at(self.site.probed);
+        self.write_moved(before)?;
+        self.write_probe()?;
+        self.write_moved(after)?;
+        let goes_on = instructions.last().is_none_or(|last| {
+            !is_call(last)
+                && !matches!(
+                    last.flow_control(),
+                    FlowControl::Return
+                        | FlowControl::UnconditionalBranch
+                        | FlowControl::IndirectBranch
+                )
+        });
+        if goes_on {
+            self.back = Some(self.a.instructions().len());
+            self.a.zero_bytes()?;
+            self.a.jmp(self.site.end())?;
         }
         self.a.int3()
     }
@@ -168,7 +175,9 @@ impl<'a> Assembly<'a> {
     /// The instructions that the jump replaced.
     fn write_moved(&mut self, instructions: &[Instruction]) -> Result<(), IcedError> {
         for instruction in instructions {
+            // An instruction that is encoded as several others (LOOP, JRCXZ) has no offset: this has.
             self.moved.push(self.a.instructions().len());
+            self.a.zero_bytes()?;
             let mut instruction = *instruction;
             // Its own address would make it the target of branches to the original.
             instruction.set_ip(0);
@@ -190,13 +199,21 @@ impl<'a> Assembly<'a> {
 
     fn write_probe(&mut self) -> Result<(), IcedError> {
         let (s, level) = (self.scratch, LEVEL as i32);
-        let pushed = self.pushed();
+        let (pushed, is_inside) = (self.pushed(), self.keeps_flags());
         let slots = self.context.layout.to_slots() + self.context.slot * SLOT;
         let (mut claim, mut full) = (self.a.create_label(), self.a.create_label());
         let a = &mut self.a;
 
         a.set_label(&mut self.probe)?;
-        if pushed > 0 {
+        if is_inside {
+            a.lea(rsp, qword_ptr(rsp - RED_ZONE))?;
+            a.push(s)?;
+            a.mov(s, rax)?;
+            a.lahf()?;
+            a.seto(al)?;
+            a.push(rax)?;
+            a.mov(rax, s)?;
+        } else if pushed > 0 {
             a.push(s)?
         } else {
             a.zero_bytes()?
@@ -235,7 +252,15 @@ impl<'a> Assembly<'a> {
         for (offset, register) in registers.into_iter().filter(|&(_, register)| register != s) {
             a.mov(qword_ptr(s + (level + offset)), register)?;
         }
-        if pushed > 0 {
+        if is_inside {
+            a.movzx(eax, byte_ptr(rsp + 1))?;
+            a.movzx(ecx, byte_ptr(rsp))?;
+            a.shl(ecx, OVERFLOW)?;
+            a.lea(eax, dword_ptr(rax + rcx + (RFLAGS & !0xff)))?;
+            a.mov(qword_ptr(s + (level + regs::RFLAGS)), rax)?;
+            a.mov(rax, qword_ptr(rsp + 8))?;
+            a.mov(qword_ptr(s + (level + regs::R11)), rax)?;
+        } else if pushed > 0 {
             a.mov(rax, qword_ptr(rsp))?;
             a.mov(qword_ptr(s + (level + regs::R11)), rax)?;
         }
@@ -244,8 +269,8 @@ impl<'a> Assembly<'a> {
         a.mov(rax, self.context.function)?;
         a.mov(qword_ptr(s + (level + FRAME_FUNCTION)), rax)?;
         match self.site.when {
-            // The probed address is the function's.
-            When::Entry => {
+            // The probed address is the function's, as said above.
+            When::Entry | When::Inside => {
                 a.lea(rcx, qword_ptr(rsp + pushed))?;
                 a.mov(qword_ptr(s + (level + regs::RSP)), rcx)?;
             }
@@ -261,6 +286,10 @@ impl<'a> Assembly<'a> {
         a.mov(rdi, rsp)?;
         a.call(qword_ptr(self.program))?;
 
+        if is_inside {
+            // Other sites leave it as it was when the frame was made.
+            a.mov(qword_ptr(rsp + regs::RFLAGS), RFLAGS)?;
+        }
         // The program has preserved what a C function preserves, the stack pointer too.
         for (offset, register) in [
             (regs::RAX, rax),
@@ -288,19 +317,38 @@ impl<'a> Assembly<'a> {
 
         a.set_label(&mut claim)?;
         self.write_claim()?;
-        self.a.set_label(&mut self.past)?;
-        if pushed > 0 {
-            self.a.pop(s)?
+        let a = &mut self.a;
+        a.set_label(&mut self.past)?;
+        if is_inside {
+            a.mov(s, rax)?;
+            a.pop(rax)?;
+            // The overflow flag: 1 + 127 is too much for 8 bits.
+            a.add(al, 127)?;
+            a.sahf()?;
+            a.mov(rax, s)?;
+            a.pop(s)?;
+            a.lea(rsp, qword_ptr(rsp + RED_ZONE))?;
+        } else if pushed > 0 {
+            a.pop(s)?
         } else {
-            self.a.zero_bytes()?
+            a.zero_bytes()?
         }
-        self.a.set_label(&mut self.function)?;
-        self.a.zero_bytes()
+        a.set_label(&mut self.function)?;
+        a.zero_bytes()
     }
 
-    /// How many bytes of the thread's own stack are used.
+    /// Whether the flags and the red zone have to stay as they are. At Go's RETs they don't.
+    fn keeps_flags(&self) -> bool {
+        self.site.when == When::Inside && !self.site.is_go
+    }
+
+    /// How many bytes the thread's own stack pointer is moved.
     fn pushed(&self) -> i32 {
-        if self.site.is_go { 0 } else { 8 }
+        match (self.site.is_go, self.keeps_flags()) {
+            (true, _) => 0,
+            (false, true) => RED_ZONE + 16,
+            (false, false) => 8,
+        }
     }
 
     /// Takes an area for a thread that has none, and starts again.
@@ -405,19 +453,24 @@ impl<'a> Assembly<'a> {
             .zip(&self.moved)
             .map(|(instruction, &index)| (instruction.ip(), address + u64::from(offsets[index])))
             .collect();
-        // Before the first moved instruction of an entry, and before a RET, the probe still has to run.
-        if self.site.when == When::Return {
-            moved.last_mut().expect("a return's site has its RET").1 = probe;
+        // Who is about to execute the probed instruction has the probe before it. It is never in the middle of the
+        // jump where it is the first.
+        if self.site.probed > 0 {
+            moved[self.site.probed].1 = probe;
         }
-        let entry = match self.site.when {
-            When::Entry => probe,
-            When::Return => moved[0].1,
+        let entry = if self.site.probed > 0 {
+            moved[0].1
+        } else {
+            probe
         };
+        let back = self.back.map(|index| offsets[index] as usize);
+        debug_assert!(back.is_none_or(|at| code.inner.code_buffer[at] == 0xe9));
         Ok(Trampoline {
             bytes: code.inner.code_buffer,
             entry,
             own: probe..past,
             moved,
+            back: back.map(|offset| address + offset as u64),
         })
     }
 }

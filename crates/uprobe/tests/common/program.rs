@@ -89,6 +89,89 @@ pub(crate) fn check_return(runtime: &mut Runtime, wrong: u64) -> Program {
     })
 }
 
+/// Adds 1 to the number at `wrong` where the registers in `struct pt_regs` aren't those that `known` of inside.c has at
+/// its nop, at `address`.
+pub(crate) fn check_known(runtime: &mut Runtime, wrong: u64, address: u64) -> Program {
+    load(runtime, |a| {
+        let bad = a.create_label();
+        // R14, R13, R12, RBP, RBX, R11, R10, R9, R8, RCX, RDX, RSI.
+        let registers = [
+            (8, 0x1e),
+            (16, 0x1d),
+            (24, 0x1c),
+            (32, 0x17),
+            (40, 0x14),
+            (48, 0x1b),
+            (56, 0x1a),
+            (64, 0x19),
+            (72, 0x18),
+            (88, 0x13),
+            (96, 0x12),
+            (104, 0x15),
+            (120, -1),
+            (136, 0x33),
+            (160, 0x2b),
+        ];
+        for (offset, value) in registers {
+            a.cmp(qword_ptr(rdi + offset), value).unwrap();
+            a.jne(bad).unwrap();
+        }
+        // RFLAGS depends on the path, as RAX does.
+        a.mov(rax, qword_ptr(rdi + 80)).unwrap();
+        a.mov(ecx, 0x297).unwrap();
+        a.mov(edx, 0xa92).unwrap();
+        a.cmp(rax, 0x11).unwrap();
+        a.cmove(ecx, edx).unwrap();
+        a.cmp(qword_ptr(rdi + 144), rcx).unwrap();
+        a.jne(bad).unwrap();
+        a.mov(rax, qword_ptr(rdi)).unwrap();
+        a.cmp(qword_ptr(rdi + RSP), rax).unwrap();
+        a.jne(bad).unwrap();
+        a.mov(rax, address).unwrap();
+        a.cmp(qword_ptr(rdi + RIP), rax).unwrap();
+        a.jne(bad).unwrap();
+        end(a, bad, wrong);
+    })
+}
+
+/// Adds 1 to the number at `wrong` where the instruction pointer isn't the RET's, or the stack pointer doesn't point to
+/// a return address in this code.
+pub(crate) fn check_ret(
+    runtime: &mut Runtime,
+    wrong: u64,
+    address: u64,
+    code: std::ops::Range<u64>,
+) -> Program {
+    load(runtime, |a| {
+        let bad = a.create_label();
+        a.mov(rax, address).unwrap();
+        a.cmp(qword_ptr(rdi + RIP), rax).unwrap();
+        a.jne(bad).unwrap();
+        a.mov(rax, qword_ptr(rdi + RSP)).unwrap();
+        a.mov(rax, qword_ptr(rax)).unwrap();
+        a.mov(rcx, code.start).unwrap();
+        a.cmp(rax, rcx).unwrap();
+        a.jb(bad).unwrap();
+        a.mov(rcx, code.end).unwrap();
+        a.cmp(rax, rcx).unwrap();
+        a.jae(bad).unwrap();
+        end(a, bad, wrong);
+    })
+}
+
+/// Doesn't return before the number at `go` is above 0.
+pub(crate) fn wait(runtime: &mut Runtime, go: u64) -> Program {
+    load(runtime, |a| {
+        let mut again = a.create_label();
+        a.mov(rax, go).unwrap();
+        a.set_label(&mut again).unwrap();
+        a.pause().unwrap();
+        a.cmp(qword_ptr(rax), 0).unwrap();
+        a.je(again).unwrap();
+        a.ret().unwrap();
+    })
+}
+
 /// Ends the program, which adds 1 to the number at `wrong` where it jumped to `bad`.
 fn end(a: &mut CodeAssembler, mut bad: CodeLabel, wrong: u64) {
     a.xor(eax, eax).unwrap();

@@ -7,8 +7,8 @@ mod compile;
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
-    probes::{Error, Place, Probes},
-    process::{Function, Image, When},
+    probes::{At, Error, Place, Probes},
+    process::{Function, Image, Memory, Site},
 };
 use common::{Binary, Target};
 use std::collections::HashMap;
@@ -28,11 +28,11 @@ fn handle(process: &Target) -> Function {
         .unwrap()
 }
 
-fn place<'a>(program: &'a str, function: &'a Function, when: When) -> Place<'a> {
+fn place<'a>(program: &'a str, function: &'a Function, at: At) -> Place<'a> {
     Place {
         program,
         function,
-        when,
+        at,
         cookie: COOKIE,
     }
 }
@@ -82,8 +82,8 @@ fn count_all(threads: u64, each: u64, timer: bool) {
     let mut probes = open();
     let function = handle(&process);
     let places = [
-        place("on_entry", &function, When::Entry),
-        place("on_return", &function, When::Return),
+        place("on_entry", &function, At::Entry),
+        place("on_return", &function, At::Return),
     ];
     let attached = probes.attach(process.pid(), &places).unwrap();
     process.send("go");
@@ -179,7 +179,7 @@ fn maps_are_those_of_all_processes() {
     let mut attached = Vec::new();
     for process in &processes {
         let function = handle(process);
-        let place = place("on_entry", &function, When::Entry);
+        let place = place("on_entry", &function, At::Entry);
         attached.push(probes.attach(process.pid(), &[place]).unwrap());
     }
     let all: u64 = processes.iter_mut().map(calls).sum();
@@ -198,7 +198,7 @@ fn maps_are_those_of_all_processes() {
     let again = probes
         .attach(
             processes[0].pid(),
-            &[place("on_entry", &function, When::Entry)],
+            &[place("on_entry", &function, At::Entry)],
         )
         .unwrap();
     calls(&mut processes[0]);
@@ -246,7 +246,7 @@ fn stacks_are_those_of_frame_pointers() {
     let image = Image::of_program(process.pid()).unwrap();
     let function = image.function("handle").unwrap();
     let attached = probes
-        .attach(process.pid(), &[place("on_stack", &function, When::Entry)])
+        .attach(process.pid(), &[place("on_stack", &function, At::Entry)])
         .unwrap();
     calls(&mut process);
     probes.detach(attached).unwrap();
@@ -267,6 +267,95 @@ fn stacks_are_those_of_frame_pointers() {
     );
 }
 
+/// Where `on_any` counts, and keeps its place, by the cookie.
+const RUNS: usize = 10;
+const AT: usize = 14;
+
+#[test]
+fn one_program_runs_at_an_entry_and_inside() {
+    let binary = Binary::compile("serve.c", &[]);
+    let mut process = binary.start(&["2", "1000"]);
+    let mut probes = open();
+    let function = handle(&process);
+    let mut end = Site::entry(&function).unwrap().end();
+    let mut offsets = vec![0];
+    for offset in 1..function.code.len() as u64 {
+        let Ok(site) = Site::at(&function, offset) else {
+            continue;
+        };
+        if site.address >= end && offsets.len() < 4 {
+            offsets.push(offset);
+            end = site.end();
+        }
+    }
+    assert!(offsets.len() > 2, "{offsets:x?}");
+    let places = offsets.iter().enumerate().map(|(cookie, &offset)| {
+        let semaphore = None;
+        let at = match offset {
+            0 => At::Entry,
+            _ => At::Inside { offset, semaphore },
+        };
+        Place {
+            cookie: cookie as u64,
+            ..place("on_any", &function, at)
+        }
+    });
+    let places: Vec<Place<'_>> = places.collect();
+    let attached = probes.attach(process.pid(), &places).unwrap();
+    let calls = calls(&mut process);
+    let hits = probes.detach(attached).unwrap();
+    assert_eq!(hits.entry.hits + hits.entry.missed, calls);
+    assert_eq!(global(&probes, RUNS), hits.entry.hits);
+    let inside: Vec<u64> = (1..offsets.len())
+        .map(|index| global(&probes, RUNS + index))
+        .collect();
+    assert_eq!(inside.iter().sum::<u64>(), hits.inside.hits);
+    assert!(inside.iter().any(|&runs| runs + 10 > calls), "{inside:?}");
+    for (index, offset) in offsets.iter().enumerate() {
+        if global(&probes, RUNS + index) > 0 {
+            assert_eq!(global(&probes, AT + index), function.address + offset);
+        }
+    }
+    // A second program at the same place.
+    let twice = [places[0], places[1], places[0]];
+    let error = probes.attach(process.pid(), &twice).unwrap_err();
+    assert!(
+        error.to_string().contains("this program probes it already"),
+        "{error}"
+    );
+    function
+        .check(&Memory::open(process.pid()).unwrap())
+        .unwrap();
+}
+
+#[test]
+fn usdt_sites_are_places_with_a_semaphore() {
+    let mut process = Binary::compile("inside.c", &[]).start(&["2", "", "250"]);
+    let image = Image::of_program(process.pid()).unwrap();
+    let sites = image.usdt("test", "armed").unwrap();
+    let function = image.function_around(sites[0].address).unwrap();
+    let memory = Memory::open(process.pid()).unwrap();
+    let raised = || memory.read_u64(sites[0].semaphore.unwrap()).unwrap() & 0xffff;
+    let mut probes = open();
+    let places: Vec<Place<'_>> = sites
+        .iter()
+        .map(|site| {
+            let at = At::Inside {
+                offset: site.address - function.address,
+                semaphore: site.semaphore,
+            };
+            place("on_any", &function, at)
+        })
+        .collect();
+    let attached = probes.attach(process.pid(), &places).unwrap();
+    assert_eq!(raised(), places.len() as u64);
+    assert_eq!(process.stop(), (500, 0));
+    let hits = probes.detach(attached).unwrap().inside;
+    assert_eq!(hits.hits + hits.missed, 500 * places.len() as u64);
+    assert_eq!(global(&probes, RUNS), hits.hits);
+    assert_eq!(raised(), 0);
+}
+
 #[test]
 fn what_can_not_be_read_is_an_error_in_the_program_alone() {
     let binary = Binary::compile("serve.c", &[]);
@@ -274,7 +363,7 @@ fn what_can_not_be_read_is_an_error_in_the_program_alone() {
     let mut probes = open();
     let function = handle(&process);
     let attached = probes
-        .attach(process.pid(), &[place("on_wild", &function, When::Entry)])
+        .attach(process.pid(), &[place("on_wild", &function, At::Entry)])
         .unwrap();
     let calls = calls(&mut process);
     assert_eq!(probes.detach(attached).unwrap().entry.hits, calls);
@@ -288,7 +377,7 @@ fn what_can_not_run_is_named() {
     let mut probes = open();
     let function = handle(&process);
     let mut refused = |program| {
-        let places = [place(program, &function, When::Entry)];
+        let places = [place(program, &function, At::Entry)];
         probes
             .attach(process.pid(), &places)
             .unwrap_err()

@@ -69,6 +69,7 @@ struct {
 	__u64 entered, refused, busy, unknown, unread;
 	__s64 stack_id;
 	__u64 stack[4];
+	__u64 runs[4], at[4];
 } all;
 
 static void count(__u32 index)
@@ -138,6 +139,18 @@ int on_stack(struct pt_regs *ctx)
 {
 	all.stack_id = bpf_get_stackid(ctx, &stacks, BPF_F_USER_STACK | BPF_F_REUSE_STACKID);
 	bpf_get_stack(ctx, all.stack, sizeof(all.stack), BPF_F_USER_STACK);
+	return 0;
+}
+
+/* Counts by the cookie, and keeps where it ran. */
+SEC("uprobe")
+int on_any(struct pt_regs *ctx)
+{
+	__u64 index = bpf_get_attach_cookie(ctx) & 3;
+
+	__sync_fetch_and_add(&all.runs[index], 1);
+	if (bpf_get_func_ip(ctx) == PT_REGS_IP(ctx))
+		all.at[index] = PT_REGS_IP(ctx);
 	return 0;
 }
 

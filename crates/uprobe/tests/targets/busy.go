@@ -1,5 +1,5 @@
 // Goroutines that call a function without end and check what it returns, while their stacks grow and the garbage
-// collector runs. Prints "ready", then waits for a line on stdin; starts, waits for another, and prints
+// collector runs. Prints "ready" with the address of seen, then waits for a line on stdin; starts, waits for another, and prints
 // "CALLS WRONG".
 package main
 
@@ -36,11 +36,14 @@ func deep(n int, calls, wrong *uint64) int {
 	return 0
 }
 
+// For programs of the tests.
+var seen [8]uint64
+
 var sink atomic.Pointer[[]byte]
 
 func main() {
 	input := bufio.NewReader(os.Stdin)
-	fmt.Println("ready")
+	fmt.Printf("ready %p\n", &seen)
 	input.ReadString('\n')
 	var wait sync.WaitGroup
 	var calls, wrong atomic.Uint64

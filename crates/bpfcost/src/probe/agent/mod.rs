@@ -9,6 +9,7 @@
 
 pub(super) mod l7;
 pub(super) mod object;
+pub(super) mod process_object;
 mod remote;
 mod serve;
 pub(super) mod sslsniff;
@@ -59,6 +60,8 @@ const EVERY: Duration = Duration::from_millis(5);
 
 /// The agent that a BPF object has: no built-in probe, which is what the others are.
 pub(super) const OBJECT: &str = "object";
+/// The agent of one whose programs run in the probed processes.
+pub(super) const PROCESS_OBJECT: &str = "process-object";
 
 /// What an agent is asked.
 #[derive(Debug, Serialize, Deserialize)]

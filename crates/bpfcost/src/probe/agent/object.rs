@@ -1,7 +1,7 @@
 //! A user's BPF object: loaded once per epoch, attached by its sections for a window, then detached. Its ring and
 //! perf buffers are read and discarded here: its own tool would read them too, and that is part of its cost.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Result, bail};
 use bpfcost_bpf::attach::{BufferCounts, UserObject};
@@ -17,15 +17,20 @@ struct ObjectAgent {
 
 /// Loads the object of that file, or the one program of it that is named.
 pub(in crate::probe) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
-    let (path, program) = match arguments {
-        [path] => (path, None),
-        [path, program] => (path, Some(program.as_str())),
-        _ => bail!("write FILE.bpf.o or FILE.bpf.o:PROGRAM"),
-    };
+    let (path, program) = file(arguments)?;
     Ok(Box::new(ObjectAgent {
-        object: UserObject::load(path.as_ref(), program)?,
+        object: UserObject::load(path, program)?,
         before: BufferCounts::default(),
     }))
+}
+
+/// The object's file, and the one program of it that is named.
+pub(super) fn file(arguments: &[String]) -> Result<(&Path, Option<&str>)> {
+    match arguments {
+        [path] => Ok((path.as_ref(), None)),
+        [path, program] => Ok((path.as_ref(), Some(program.as_str()))),
+        _ => bail!("write FILE.bpf.o or FILE.bpf.o:PROGRAM"),
+    }
 }
 
 impl Agent for ObjectAgent {

@@ -24,11 +24,16 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
             code,
             padding,
             is_go,
+            entrances: Vec::new(),
         };
-        let sites = [
+        let mut sites = vec![
             Site::entry(&function).unwrap(),
             Site::returns(&function).unwrap().sites.remove(0),
+            Site::at(&function, 10).unwrap(),
         ];
+        if !is_go {
+            sites.push(Site::at(&function, 4).unwrap());
+        }
         for site in sites {
             let context = Context {
                 layout: LAYOUT,
@@ -64,7 +69,10 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
         let own = decode(&trampoline)
             .into_iter()
             .filter(|one| trampoline.own.contains(&one.ip()));
+        let is_inside = site.when == When::Inside && !site.is_go;
         let mut on_own_stack = false;
+        // How far the thread's stack pointer is below where it was.
+        let mut below = 0;
         let mut calls = 0;
         for instruction in own {
             assert!(!instruction.is_invalid(), "{instruction:?}");
@@ -78,7 +86,12 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
             }
             // From the switch of stacks to the switch back, the stack pointer is ours.
             if instruction.op0_register() == Register::RSP {
-                on_own_stack = instruction.code() == Code::Lea_r64_m;
+                let is_lea = instruction.code() == Code::Lea_r64_m;
+                if is_lea && instruction.memory_base() == Register::RSP {
+                    below -= instruction.memory_displacement64() as i64;
+                } else {
+                    on_own_stack = is_lea;
+                }
             }
             let writes = [
                 OpAccess::Write,
@@ -91,10 +104,15 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
                 .iter()
                 .filter(|used| writes.contains(&used.access()))
             {
-                // The one exception.
-                let saves = !site.is_go
-                    && instruction.code() == Code::Push_r64
-                    && instruction.op0_register() == Register::R11;
+                // The one exception, and below the red zone the flags as well.
+                let registers: &[_] = match (site.is_go, is_inside) {
+                    (true, _) => &[],
+                    (false, false) => &[Register::R11],
+                    (false, true) if below >= 128 => &[Register::R11, Register::RAX],
+                    (false, true) => &[],
+                };
+                let saves = instruction.code() == Code::Push_r64
+                    && registers.contains(&instruction.op0_register());
                 assert!(
                     used.base() != Register::RSP || on_own_stack || saves,
                     "{instruction:?}"
@@ -108,15 +126,45 @@ fn no_vector_register_is_touched_and_nothing_written_to_the_threads_stack() {
                 let known = [scratch, Register::RDX, Register::RSP].contains(&used.base());
                 assert!(known || used.segment() == Register::GS, "{instruction:?}");
             }
+            if !on_own_stack {
+                below -= i64::from(instruction.stack_pointer_increment());
+            }
             calls += usize::from(is_call(&instruction));
         }
         assert!(!on_own_stack);
+        assert_eq!(below, 0);
         assert_eq!(calls, 1);
     }
 }
 
 #[test]
-fn an_entry_is_probed_before_its_moved_code_and_a_return_after_it() {
+fn flags_are_saved_before_they_change_and_restored_last() {
+    let inside = trampolines()
+        .into_iter()
+        .filter(|(site, _)| site.when == When::Inside && !site.is_go);
+    let mut count = 0;
+    for (_, trampoline) in inside {
+        let own: Vec<_> = decode(&trampoline)
+            .into_iter()
+            .filter(|one| trampoline.own.contains(&one.ip()))
+            .collect();
+        let at = |code| own.iter().position(|one| one.code() == code).unwrap();
+        let changes = |one: &Instruction| one.rflags_modified() != 0;
+        let (saved, restored) = (at(Code::Seto_rm8).max(at(Code::Lahf)), at(Code::Sahf));
+        assert!(!own[..=saved].iter().any(changes));
+        assert!(!own[restored + 1..].iter().any(changes));
+        // Nothing leaves but through the end.
+        assert!(own.iter().all(|one| {
+            one.op0_kind() != OpKind::NearBranch64
+                || trampoline.own.contains(&one.near_branch_target())
+        }));
+        count += 1;
+    }
+    assert_eq!(count, 2);
+}
+
+#[test]
+fn entries_and_insides_are_probed_before_their_moved_code_and_rets_after_it() {
     for (site, trampoline) in trampolines() {
         let code = decode(&trampoline);
         let at = |address| {
@@ -125,10 +173,10 @@ fn an_entry_is_probed_before_its_moved_code_and_a_return_after_it() {
                 .copied()
                 .unwrap()
         };
-        let first = if site.is_go {
-            Code::Rdfsbase_r64
-        } else {
-            Code::Push_r64
+        let first = match (site.is_go, site.when) {
+            (true, _) => Code::Rdfsbase_r64,
+            (false, When::Inside) => Code::Lea_r64_m,
+            (false, _) => Code::Push_r64,
         };
         assert_eq!(at(trampoline.own.start).code(), first);
         match site.when {
@@ -139,7 +187,15 @@ fn an_entry_is_probed_before_its_moved_code_and_a_return_after_it() {
                 assert!(code.iter().any(|one| one.op0_kind() == OpKind::NearBranch64
                     && one.near_branch_target() == site.end()));
             }
-            When::Return => {
+            When::Inside if site.probed == 0 => {
+                assert_eq!(trampoline.entry, trampoline.own.start);
+                assert_eq!(at(trampoline.own.end).code(), Code::Xor_rm32_r32);
+                let back = at(trampoline.back.unwrap());
+                assert_eq!(back.code(), Code::Jmp_rel32_64);
+                assert_eq!(back.near_branch_target(), site.end());
+            }
+            When::Return | When::Inside => {
+                assert_eq!(trampoline.back, None);
                 assert_eq!(at(trampoline.entry).code(), Code::Add_rm64_imm8);
                 assert_eq!(at(trampoline.own.end).code(), Code::Retnq);
                 assert_eq!(trampoline.moved.last().unwrap().1, trampoline.own.start);
@@ -159,6 +215,7 @@ fn a_moved_call_returns_to_the_function() {
         code,
         padding,
         is_go: false,
+        entrances: Vec::new(),
     };
     let site = Site::entry(&function).unwrap();
     let context = Context {

@@ -1,0 +1,205 @@
+//! Code for which sites are found, and code that is refused.
+
+use super::*;
+
+/// A function at 0x1000 with this code, and nops behind it.
+fn function(code: &[u8]) -> Function {
+    let (name, code, padding) = ("f".to_owned(), code.to_vec(), vec![0x90; 8]);
+    Function {
+        name,
+        address: 0x1000,
+        code,
+        padding,
+        is_go: false,
+        entrances: Vec::new(),
+    }
+}
+
+fn reason<T: std::fmt::Debug>(result: Result<T>) -> String {
+    match result.unwrap_err() {
+        Error::Unpatchable { reason, .. } => reason,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn whole_instructions_are_taken_from_every_prologue() {
+    let cases: [(&[u8], usize); 5] = [
+        (&[0x55, 0x48, 0x89, 0xe5, 0x31, 0xc0, 0x5d, 0xc3], 6), // push rbp; mov rbp, rsp; xor eax, eax
+        (&[0xf3, 0x0f, 0x1e, 0xfa, 0x55, 0x5d, 0xc3], 5),       // endbr64; push rbp
+        (&[0x0f, 0x1f, 0x44, 0x00, 0x00, 0xc3], 5),             // nop5
+        (&[0x48, 0x83, 0xec, 0x08, 0xe8, 0, 0, 0, 0, 0xc3], 9), // sub rsp, 8; call
+        (&[0x31, 0xc0, 0xc3], 5),                               // xor eax, eax; ret; padding
+    ];
+    for (code, length) in cases {
+        let site = Site::entry(&function(code)).unwrap();
+        assert_eq!(site.end(), 0x1000 + length as u64, "{code:x?}");
+    }
+}
+
+#[test]
+fn what_a_jump_would_break_is_refused() {
+    let mut short = function(&[0x31, 0xc0, 0xc3]);
+    short.padding = vec![0x55; 8];
+    assert_eq!(
+        reason(Site::entry(&short)),
+        "it is shorter than 5 bytes, with the padding behind it"
+    );
+    // push rbx; dec eax (+1); jne +1
+    let looped = function(&[0x53, 0xff, 0xc8, 0x75, 0xfc, 0x5b, 0xc3]);
+    assert_eq!(
+        reason(Site::entry(&looped)),
+        "a branch leads into its first 5 bytes"
+    );
+    // call rax (2 bytes); nop; nop; nop; ret
+    let called = function(&[0xff, 0xd0, 0x90, 0x90, 0x90, 0xc3]);
+    assert_eq!(
+        reason(Site::entry(&called)),
+        "a call lies in its first 5 bytes"
+    );
+    // sub rsp, 8; call [rsp + 8]
+    let through = function(&[0x48, 0x83, 0xec, 0x08, 0xff, 0x54, 0x24, 0x08, 0xc3]);
+    assert_eq!(
+        reason(Site::entry(&through)),
+        "a call in its first 5 bytes can't be moved"
+    );
+    assert_eq!(
+        reason(Site::entry(&function(&[0x06, 0x90, 0x90, 0x90, 0x90]))),
+        "its code can't be decoded at +0x0"
+    );
+}
+
+#[test]
+fn a_branch_to_the_first_byte_is_none_into_the_patch() {
+    // sub rsp, 16; jmp to the start
+    let site = Site::entry(&function(&[0x48, 0x83, 0xec, 0x10, 0xeb, 0xfa])).unwrap();
+    assert_eq!(site.end(), 0x1006);
+}
+
+#[test]
+fn a_ret_takes_its_padding_or_what_is_before_it() {
+    let padded = Site::returns(&function(&[0x55, 0x5d, 0xc3])).unwrap();
+    assert_eq!(
+        (padded.sites[0].address, padded.sites[0].instructions.len()),
+        (0x1002, 1)
+    );
+    assert_eq!(padded.sites[0].original, [0xc3, 0x90, 0x90, 0x90, 0x90]);
+    // add rsp, 24; ret; then more code: push rbp; pop rbp; jmp to the start
+    let squeezed = Site::returns(&function(&[
+        0x48, 0x83, 0xc4, 0x18, 0xc3, 0x55, 0x5d, 0xeb, 0xf7,
+    ]))
+    .unwrap();
+    assert_eq!(
+        (
+            squeezed.sites[0].address,
+            squeezed.sites[0].instructions.len()
+        ),
+        (0x1000, 2)
+    );
+    assert!(squeezed.unseen.is_empty());
+}
+
+#[test]
+fn returns_that_no_jump_fits_are_named() {
+    // je +6 (to the second ret's pop); nop3; ret; pop rbp (target); ret
+    let mut tight = function(&[0x74, 0x04, 0x0f, 0x1f, 0x00, 0xc3, 0x5d, 0xc3]);
+    tight.padding.clear();
+    assert_eq!(
+        reason(Site::returns(&tight)),
+        "a call or a jump lies in the 5 bytes that end with its RET"
+    );
+    // test edi, edi; jne 0x2000 (another function); ret
+    let tail = function(&[0x85, 0xff, 0x0f, 0x85, 0xf8, 0x0f, 0x00, 0x00, 0xc3]);
+    let returns = Site::returns(&tail).unwrap();
+    assert_eq!(
+        returns.unseen,
+        [(2, "it leaves by a jump to another function")]
+    );
+    let reason = reason(returns.complete(&tail));
+    assert_eq!(reason, "it leaves by a jump to another function, at +0x2");
+    // jmp rax; ret
+    let indirect = Site::returns(&function(&[0xff, 0xe0, 0xc3])).unwrap();
+    assert_eq!(indirect.unseen.len(), 1);
+}
+
+/// cmp edi, esi; nop; jle +2; inc edi; mov eax, edi; call to +0x20; xor ecx, ecx; jne back to the mov; ret
+const INSIDE: [u8; 22] = [
+    0x39, 0xf7, 0x90, 0x7e, 0x02, 0xff, 0xc7, 0x89, 0xf8, 0x50, 0xe8, 0x11, 0, 0, 0, 0x31, 0xc9,
+    0x75, 0xf4, 0x90, 0x58, 0xc3,
+];
+
+#[test]
+fn any_instruction_that_a_jump_can_replace_has_a_place() {
+    let function = function(&INSIDE);
+    let place = |offset| {
+        let site = Site::at(&function, offset).unwrap();
+        assert_eq!(site.probed(), 0x1000 + offset);
+        (site.when, site.address - 0x1000, site.end() - 0x1000)
+    };
+    assert_eq!(place(0), (When::Entry, 0, 5));
+    // A call may be the last.
+    assert_eq!(place(7), (When::Inside, 7, 15));
+    assert_eq!(place(10), (When::Inside, 10, 15));
+    assert_eq!(place(15), (When::Inside, 15, 20));
+    // Up to the RET, and its padding.
+    assert_eq!(place(20), (When::Inside, 20, 25));
+    assert_eq!(place(21), (When::Inside, 21, 26));
+}
+
+#[test]
+fn why_an_instruction_has_no_place_is_said() {
+    let mut function = function(&INSIDE);
+    let message = |function: &Function, offset| Site::at(function, offset).unwrap_err().to_string();
+    let kernel = "\n  use a kernel uprobe for it";
+    let branch = "a branch leads into the 5 bytes there";
+    for offset in [3, 5] {
+        let expected = format!("f+{offset:#x} can't be probed: {branch}{kernel}");
+        assert_eq!(message(&function, offset), expected);
+    }
+    assert_eq!(
+        message(&function, 11),
+        "f+0xb: no instruction begins there\n  the next ones begin at +0xa and +0xf"
+    );
+    assert_eq!(
+        message(&function, 22),
+        "f: it has 22 bytes, and no offset 0x16"
+    );
+    // From the cold part of the function.
+    function.entrances = vec![0x1013];
+    let expected = format!("f+0xf can't be probed: {branch}{kernel}");
+    assert_eq!(message(&function, 15), expected);
+    function.padding.clear();
+    assert_eq!(
+        message(&function, 20),
+        format!(
+            "f+0x14 can't be probed: a jump or a RET lies in the 5 bytes there, with too little \
+             padding behind it{kernel}"
+        )
+    );
+}
+
+#[test]
+fn functions_whose_state_is_unknown_have_few_places() {
+    // nop; xor eax, eax; jmp [rax * 8 + 0x1000]; ret
+    let table = function(&[
+        0x90, 0x90, 0x31, 0xc0, 0x0f, 0x1f, 0x44, 0, 0, 0xff, 0x24, 0xc5, 0, 0x10, 0, 0, 0xc3,
+    ]);
+    assert_eq!(
+        reason(Site::at(&table, 1)),
+        "a jump table of the function may lead into the 5 bytes there"
+    );
+    // A nop of 5 bytes: nothing else moves.
+    assert_eq!(Site::at(&table, 4).unwrap().end(), 0x1009);
+    // std; nop; rep movsb; cld; ret
+    let backwards = function(&[0xfd, 0x90, 0xf3, 0xa4, 0xfc, 0xc3]);
+    assert_eq!(
+        reason(Site::at(&backwards, 1)),
+        "the function sets the direction flag"
+    );
+    let mut go = function(&INSIDE);
+    go.is_go = true;
+    assert!(reason(Site::at(&go, 2)).starts_with("in a Go function, no register is free there"));
+    let site = Site::at(&go, 21).unwrap();
+    assert_eq!((site.when, site.probed()), (When::Inside, 0x1015));
+    assert!(Site::at(&go, 0).is_ok());
+}
