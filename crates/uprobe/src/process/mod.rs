@@ -4,12 +4,13 @@
 //! [`Runtime`] keeps memory and code in the process, attaches programs to functions while a [`Session`] stops all
 //! threads, and restores them.
 //!
-//! Another process does all of that with ptrace, on the tool's behalf: a tool that is killed at any
-//! step leaves the process as it was, but for memory that nobody uses.
+//! Another process uses ptrace on the tool's behalf. A tool that is killed at any step leaves the probed process as it
+//! was, but for memory that is no longer used.
 //!
 //! Not here yet:
-//! - Who kills that other process while it holds threads leaves them with wrong registers. Without CAP_SYS_PTRACE, it
-//!   needs more than the tool would: where Yama lets a parent trace its children alone, it is no parent.
+//! - If that other process is killed while it holds threads, they keep wrong registers and a raised priority.
+//! - Where Yama lets processes trace only their own children (kernel.yama.ptrace_scope is 1), CAP_SYS_PTRACE is needed:
+//!   that other process is not the parent.
 //! - A kernel uprobe that comes to a function while it is probed replaces a byte of the jump: the function's calls then
 //!   execute the rest of the jump as other instructions, up to the detachment.
 //! - A library that is loaded again has no probes.
