@@ -4,9 +4,16 @@
 //! [`Runtime`] keeps memory and code in the process, attaches programs to functions while a [`Session`] stops all
 //! threads, and restores them.
 //!
+//! Another process uses ptrace on the tool's behalf. A tool that is killed at any step leaves the probed process as it
+//! was, but for memory that is no longer used.
+//!
 //! Not here yet:
-//! - A tool may be killed at any step: another process restores the functions. Killed while it has stopped a thread,
-//!   that process leaves the thread with wrong registers.
+//! - If that other process is killed while it holds threads, they keep wrong registers and a raised priority.
+//! - Where Yama lets processes trace only their own children (kernel.yama.ptrace_scope is 1), CAP_SYS_PTRACE is needed:
+//!   that other process is not the parent.
+//! - A kernel uprobe that comes to a function while it is probed replaces a byte of the jump: the function's calls then
+//!   execute the rest of the jump as other instructions, up to the detachment.
+//! - A library that is loaded again has no probes.
 //! - A probe that a signal handler leaves by longjmp keeps its frame: after three of them, the thread's probes are
 //!   missed, and counted as such.
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
@@ -28,12 +35,14 @@ mod error;
 #[doc(hidden)]
 pub mod fault;
 mod image;
+mod jumps;
 mod layout;
 mod maps;
 mod memory;
 mod patch;
 mod priority;
 mod remote;
+mod replaced;
 mod runtime;
 mod server;
 mod session;

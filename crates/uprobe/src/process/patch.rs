@@ -3,17 +3,20 @@
 use super::{
     attachment::Attachment,
     error::{Error, Result},
-    runtime::{Known, Replaced, Runtime, jump},
-    site::JUMP,
-    tracer::Semaphore,
+    jumps::Semaphore,
+    maps::{Mapping, Origin, mappings},
+    replaced::Replaced,
+    runtime::{Known, Runtime, jump},
 };
 
 impl Runtime {
     /// The jump that leads to a site's code.
-    pub(super) fn replacement(&self, known: &Known) -> Result<Replaced> {
+    pub(super) fn replacement(&self, known: &Known, all: &[Mapping]) -> Result<Replaced> {
+        let address = known.site.address;
         Ok(Replaced {
             original: known.site.original,
-            jump: jump(self.pid, known.site.address, known.entry)?,
+            jump: jump(self.pid, address, known.entry)?,
+            origin: Origin::of(all, address).ok_or(Error::Gone { pid: self.pid })?,
             semaphore: None,
         })
     }
@@ -37,36 +40,27 @@ impl Runtime {
 
     /// Undoes it for all sites of an attachment, wherever the jumps still are. The first error of those that there are.
     pub(super) fn restore(&mut self, attachment: &Attachment) -> Result<()> {
+        let all = match mappings(self.pid) {
+            // Its memory can't be read either.
+            Err(Error::NoProcess { .. }) => Vec::new(),
+            other => other?,
+        };
         let mut result = Ok(());
         for &address in &attachment.addresses {
-            result = result.and(self.restore_one(address));
+            result = result.and(self.restore_one(address, &all));
         }
         self.forget(attachment);
         result
     }
 
-    fn restore_one(&self, address: u64) -> Result<()> {
+    fn restore_one(&self, address: u64, all: &[Mapping]) -> Result<()> {
         let Some(replaced) = self.replaced.get(&address) else {
             return Ok(());
         };
-        let mut bytes = [0; JUMP];
-        if self.memory.read(address, &mut bytes).is_err() {
-            // Another program, or the library was unmapped.
+        if !replaced.is_mapped(address, &self.memory, all) {
             return Ok(());
         }
-        let restored = if bytes == replaced.jump {
-            self.memory.write(address, &replaced.original)
-        } else if bytes == replaced.original {
-            Ok(())
-        } else {
-            // Nor is it known what is at the semaphore's address.
-            return Err(Error::Changed {
-                function: format!("the jump at {address:#x}"),
-                offset: 0,
-                expected: replaced.jump[0],
-                found: bytes[0],
-            });
-        };
+        let restored = replaced.restore(address, &self.memory);
         let lowered = match replaced.semaphore {
             Some(semaphore) => self.lower(address, semaphore),
             None => Ok(()),

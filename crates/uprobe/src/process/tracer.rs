@@ -8,72 +8,24 @@
 //!
 //! To kill both at once, or the tracer process alone while it has stopped a thread, is not provided for.
 
-#![allow(unsafe_code, reason = "a process is forked, and memory shared with it")]
+#![allow(unsafe_code, reason = "a process is forked")]
 
 use super::{
     error::{Error, Result},
     fault,
+    jumps::{Jumps, Semaphore},
     memory::Memory,
     priority::Priority,
-    runtime::Replaced,
+    replaced::Replaced,
     server::Server,
-    site::JUMP,
     wire::Message,
 };
-use rustix::{
-    mm::{MapFlags, ProtFlags},
-    process::{Pid, PidfdFlags},
-};
+use rustix::process::{Pid, PidfdFlags};
 use std::{
     os::unix::net::UnixStream,
     panic,
-    ptr::{self, NonNull},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Mutex, PoisonError},
 };
-
-/// How many jumps there may be at once.
-const ENTRIES: usize = 4096;
-const SIZE: usize = size_of::<[Entry; ENTRIES]>();
-
-/// One jump: no address where there is none.
-#[derive(Default)]
-struct Entry {
-    address: AtomicU64,
-    original: AtomicU64,
-    jump: AtomicU64,
-    /// The address of the semaphore, 0 where there is none.
-    semaphore: AtomicU64,
-    /// What it holds if it is raised, or [`RAISED`].
-    number: AtomicU64,
-}
-
-/// In the place of a semaphore's number: it is raised, whatever it holds.
-const RAISED: u64 = u64::MAX;
-
-/// Whether the semaphore of a jump is raised for it.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Semaphore {
-    /// There is none to lower.
-    Nothing,
-    /// The one at this address is, if it holds this number: the tool is about to change it.
-    MaybeRaised(u64, u16),
-    /// The one at this address is.
-    Raised(u64),
-}
-
-/// The jumps in the process, in memory that outlives the tool.
-#[derive(Debug)]
-pub(super) struct Jumps {
-    entries: NonNull<[Entry; ENTRIES]>,
-}
-
-// SAFETY: the mapping belongs to this value, and is used through atomics alone.
-unsafe impl Send for Jumps {}
-// SAFETY: as above.
-unsafe impl Sync for Jumps {}
 
 /// The tracer process, and what it has to restore.
 #[derive(Debug)]
@@ -169,120 +121,4 @@ impl Drop for Tracer {
             let _ = rustix::process::waitpid(Some(process), rustix::process::WaitOptions::empty());
         }
     }
-}
-
-impl Jumps {
-    fn new() -> Result<Self> {
-        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping, where the kernel likes, used through the pointer alone. Zeroes are valid entries.
-        let mapping = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), SIZE, access, flags) };
-        let mapping = mapping.map_err(|error| Error::system("mmap of the list of jumps", error))?;
-        let entries = NonNull::new(mapping.cast()).expect("the kernel maps nothing at 0");
-        Ok(Jumps { entries })
-    }
-
-    fn add(&self, address: u64, replaced: &Replaced) -> Option<()> {
-        let mut entries = self.entries().iter();
-        let free = entries.find(|entry| entry.address.load(Ordering::Relaxed) == 0)?;
-        let (original, jump) = (number(replaced.original), number(replaced.jump));
-        free.original.store(original, Ordering::Relaxed);
-        free.jump.store(jump, Ordering::Relaxed);
-        free.semaphore.store(0, Ordering::Relaxed);
-        free.address.store(address, Ordering::Release);
-        Some(())
-    }
-
-    fn set_semaphore(&self, address: u64, semaphore: Semaphore) {
-        let (at, number) = match semaphore {
-            Semaphore::Nothing => (0, 0),
-            Semaphore::MaybeRaised(at, number) => (at, u64::from(number)),
-            Semaphore::Raised(at) => (at, RAISED),
-        };
-        let mut entries = self.entries().iter();
-        let entry = entries.find(|entry| entry.address.load(Ordering::Relaxed) == address);
-        if let Some(entry) = entry {
-            entry.number.store(number, Ordering::Release);
-            entry.semaphore.store(at, Ordering::Release);
-        }
-    }
-
-    fn remove(&self, address: u64) {
-        for entry in self.entries() {
-            let _ = entry
-                .address
-                .compare_exchange(address, 0, Ordering::AcqRel, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        let mut entries = self.entries().iter();
-        entries.all(|entry| entry.address.load(Ordering::Acquire) == 0)
-    }
-
-    /// Takes all jumps out, writes the original bytes and lowers the semaphores, unless others than the jump are there.
-    pub(super) fn restore(&self, memory: &Memory) {
-        // The one that may or may not be raised first, before others that raised the same change its number.
-        for is_certain in [false, true] {
-            for entry in self.entries() {
-                entry.lower(memory, is_certain);
-            }
-        }
-        for entry in self.entries() {
-            let address = entry.address.load(Ordering::Acquire);
-            if address != 0 && entry.bytes(memory) == Some(entry.jump.load(Ordering::Relaxed)) {
-                let original = entry.original.load(Ordering::Relaxed).to_le_bytes();
-                let _ = memory.write(address, &original[..JUMP]);
-            }
-            entry.address.store(0, Ordering::Release);
-        }
-    }
-
-    fn entries(&self) -> &[Entry; ENTRIES] {
-        // SAFETY: the mapping lives as long as this value, and holds valid entries: all their fields are atomics.
-        unsafe { self.entries.as_ref() }
-    }
-}
-
-impl Entry {
-    /// The bytes where the jump is, or was.
-    fn bytes(&self, memory: &Memory) -> Option<u64> {
-        let mut bytes = [0; JUMP];
-        let address = self.address.load(Ordering::Acquire);
-        memory.read(address, &mut bytes).ok()?;
-        Some(number(bytes))
-    }
-
-    /// Lowers a semaphore that is certainly raised, or one that may be.
-    fn lower(&self, memory: &Memory, is_certain: bool) {
-        let at = self.semaphore.load(Ordering::Acquire);
-        let raised = self.number.load(Ordering::Acquire);
-        let ours = [&self.jump, &self.original].map(|bytes| Some(bytes.load(Ordering::Relaxed)));
-        if self.address.load(Ordering::Acquire) == 0
-            || at == 0
-            || (raised == RAISED) != is_certain
-            || !ours.contains(&self.bytes(memory))
-        {
-            return;
-        }
-        if let Ok(number) = memory.read_u16(at)
-            && (is_certain || u64::from(number) == raised)
-        {
-            let _ = memory.write(at, &number.saturating_sub(1).to_le_bytes());
-        }
-        self.semaphore.store(0, Ordering::Release);
-    }
-}
-
-impl Drop for Jumps {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this value's, and no reference to it is left. The other process has its own.
-        let _ = unsafe { rustix::mm::munmap(self.entries.as_ptr().cast(), SIZE) };
-    }
-}
-
-fn number(bytes: [u8; JUMP]) -> u64 {
-    bytes
-        .iter()
-        .rev()
-        .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
