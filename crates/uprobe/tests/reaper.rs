@@ -2,7 +2,7 @@
 
 mod common;
 
-use bpfcost_uprobe::process::{Function, Image, Memory, Probe, Runtime, fault};
+use bpfcost_uprobe::process::{Error, Function, Image, Memory, Probe, Result, Runtime, fault};
 use common::{Binary, Target, program, wait_until};
 use std::{
     io::{BufRead, BufReader},
@@ -38,10 +38,20 @@ fn tool(name: &str, process: &Target, step: u64) -> Child {
         .unwrap()
 }
 
+/// Waits for the end of an earlier tool's tracer process, which may have been about to stop the process.
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T>) -> T {
+    loop {
+        match attempt() {
+            Err(Error::Traced { .. }) => std::thread::yield_now(),
+            other => return other.unwrap(),
+        }
+    }
+}
+
 /// Attaches to two functions, and runs `between` before it detaches.
 fn attach(pid: i32, between: impl FnOnce()) {
     let functions = functions(pid);
-    let mut runtime = Runtime::open(pid).unwrap();
+    let mut runtime = patiently(|| Runtime::open(pid));
     let wild = program::wild(&mut runtime);
     let probes = functions.each_ref().map(|function| Probe {
         function,
@@ -49,7 +59,7 @@ fn attach(pid: i32, between: impl FnOnce()) {
         returns: Some(wild),
         inside: &[],
     });
-    let attachment = runtime.attach(&probes).unwrap();
+    let attachment = patiently(|| runtime.attach(&probes));
     wait_until(|| {
         let all = runtime.hits(&attachment);
         all.iter().all(|hits| hits.returns.hits > 1000)

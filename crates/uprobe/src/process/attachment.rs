@@ -7,6 +7,7 @@
 use super::{
     error::{Error, Result},
     image::Function,
+    maps::mappings,
     runtime::{Counts, Known, Program, Runtime},
     server::SYNC_CORE,
     session::Session,
@@ -149,11 +150,12 @@ impl Runtime {
         }
         let threads = session.threads();
         self.check_threads(threads)?;
-        self.check_stacks(threads, prepared)?;
+        let all = mappings(self.pid)?;
+        self.check_stacks(threads, prepared, &all)?;
         let moved = self.move_threads(threads, prepared)?;
         let jumps = prepared
             .known()
-            .map(|known| Ok((known, self.replacement(known)?)))
+            .map(|known| Ok((known, self.replacement(known, &all)?)))
             .collect::<Result<Vec<_>>>()?;
         self.release_areas(threads)?;
 

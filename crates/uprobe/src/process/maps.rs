@@ -34,6 +34,28 @@ impl Mapping {
     }
 }
 
+/// Where in which file the bytes at an address are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Origin {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+    pub(super) offset: u64,
+}
+
+impl Origin {
+    /// That of an address. `None` where nothing is mapped.
+    pub(super) fn of(all: &[Mapping], address: u64) -> Option<Self> {
+        let mapping = all.iter().find(|mapping| mapping.contains(address))?;
+        let (major, minor) = mapping.device.split_once(':')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        Some(Origin {
+            device: number(major)? << 32 | number(minor)?,
+            inode: mapping.inode,
+            offset: mapping.offset + (address - mapping.start),
+        })
+    }
+}
+
 /// The mappings of a process, by ascending address. An error where there is no such process, or none that this
 /// user may see.
 pub fn mappings(pid: i32) -> Result<Vec<Mapping>> {
@@ -86,6 +108,12 @@ mod tests {
         assert_eq!((mapping.device.as_str(), mapping.inode), ("fd:01", 42));
         assert_eq!(mapping.name, "/tmp/a b  (deleted)");
         assert!(mapping.is_executable());
+        let origin = Origin {
+            device: 0xfd << 32 | 1,
+            inode: 42,
+            offset: 0x1008,
+        };
+        assert_eq!(Origin::of(&[mapping], 0x7f00_0000_1008), Some(origin));
     }
 
     #[test]

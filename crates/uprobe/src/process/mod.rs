@@ -1,12 +1,18 @@
 //! The probed process: stopped for a moment, given memory, patched, and restored.
 //!
 //! [`Image`] finds a [`Function`], or a [`UsdtSite`] and the function around it, [`Site`] where it can be probed;
-//! [`Runtime`] keeps memory and code in the process, attaches programs to functions while a [`Session`] stops all
-//! threads, and restores them.
+//! [`Runtime`] keeps memory and code in the process, attaches programs to functions while all threads are
+//! [`Stopped`], and restores them.
+//!
+//! Another process does all of that with ptrace, on the tool's behalf ([`Session`]): a tool that is killed at any
+//! step leaves the process as it was, but for memory that nobody uses.
 //!
 //! Not here yet:
-//! - A tool may be killed at any step: another process restores the functions. Killed while it has stopped a thread,
-//!   that process leaves the thread with wrong registers.
+//! - Who kills that other process while it holds threads leaves them with wrong registers. Without CAP_SYS_PTRACE, it
+//!   needs more than the tool would: where Yama lets a parent trace its children alone, it is no parent.
+//! - A kernel uprobe that comes to a function while it is probed replaces a byte of the jump: the function's calls then
+//!   execute the rest of the jump as other instructions, up to the detachment.
+//! - A library that is loaded again has no probes.
 //! - A probe that a signal handler leaves by longjmp keeps its frame: after three of them, the thread's probes are
 //!   missed, and counted as such.
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.

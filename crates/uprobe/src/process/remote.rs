@@ -180,6 +180,10 @@ impl Drop for Remote<'_> {
 /// The address of a `syscall` instruction: the vdso's, else that of any code.
 fn instruction(pid: i32, memory: &Memory) -> Result<u64> {
     let all = mappings(pid)?;
+    if all.is_empty() {
+        // It is about to die.
+        return Err(Error::Gone { pid });
+    }
     let vdso = all.iter().filter(|mapping| mapping.name == "[vdso]");
     let others = all.iter().filter(|mapping| mapping.inode != 0);
     for mapping in vdso.chain(others).filter(|mapping| mapping.is_executable()) {

@@ -5,6 +5,7 @@ use super::{
     error::{Error, Result},
     image::{Function, Image},
     memory::Memory,
+    patch::Replaced,
     session::Session,
     site::{JUMP, Site, When},
     tracer::Tracer,
@@ -87,15 +88,6 @@ pub(super) struct Known {
     pub(super) moved: Vec<(u64, u64)>,
     pub(super) slot: u64,
     /// The address of the USDT site's semaphore.
-    pub(super) semaphore: Option<u64>,
-}
-
-/// Bytes of a function that are replaced by a jump.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Replaced {
-    pub(super) original: [u8; JUMP],
-    pub(super) jump: [u8; JUMP],
-    /// The address of a semaphore that is raised for it.
     pub(super) semaphore: Option<u64>,
 }
 

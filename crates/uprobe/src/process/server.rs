@@ -5,6 +5,7 @@
 
 use super::{
     error::{Error, Result},
+    maps::mappings,
     memory::Memory,
     remote::Remote,
     stopped::Stopped,
@@ -170,7 +171,8 @@ impl<'a> Server<'a> {
         if self.jumps.is_empty() {
             return;
         }
-        self.jumps.restore(self.memory);
+        let all = mappings(self.pid).unwrap_or_default();
+        self.jumps.restore(self.memory, &all);
         let mut remote = None;
         let _ = self.call(stopped, &mut remote, (libc::SYS_membarrier, SYNC_CORE));
     }

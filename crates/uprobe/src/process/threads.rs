@@ -4,7 +4,7 @@ use super::{
     attachment::Prepared,
     error::{Error, Result},
     layout::{CONTROL_FRAME, FIRST_FRAME, FRAME_STACK, LEVEL, LEVELS, STATE_LOCK, STATE_OWNERS},
-    maps::{Mapping, mappings},
+    maps::Mapping,
     runtime::Runtime,
     site::Site,
     stopped::Registers,
@@ -75,6 +75,7 @@ impl Runtime {
         &self,
         threads: &[(i32, Registers)],
         prepared: &Prepared,
+        all: &[Mapping],
     ) -> Result<()> {
         // Where a jump replaces one instruction alone, there is no address inside that could be returned to.
         let sites = prepared.known().filter(|known| {
@@ -92,9 +93,8 @@ impl Runtime {
             let site = sites[next.checked_sub(1)?];
             site.is_inside(address).then_some(site)
         };
-        let all = mappings(self.pid)?;
         let stacks = threads.iter().flat_map(|(tid, registers)| {
-            let stacks = self.stacks(registers.rsp, &all).into_iter();
+            let stacks = self.stacks(registers.rsp, all).into_iter();
             stacks.map(move |stack| (tid, stack))
         });
         for (tid, stack) in stacks {

@@ -13,9 +13,10 @@
 use super::{
     error::{Error, Result},
     fault,
+    maps::{Mapping, Origin},
     memory::Memory,
+    patch::Replaced,
     priority::Priority,
-    runtime::Replaced,
     server::Server,
     site::JUMP,
     wire::Message,
@@ -44,6 +45,9 @@ struct Entry {
     address: AtomicU64,
     original: AtomicU64,
     jump: AtomicU64,
+    device: AtomicU64,
+    inode: AtomicU64,
+    offset: AtomicU64,
     /// The address of the semaphore, 0 where there is none.
     semaphore: AtomicU64,
     /// What it holds if it is raised, or [`RAISED`].
@@ -62,6 +66,42 @@ pub(super) enum Semaphore {
     MaybeRaised(u64, u16),
     /// The one at this address is.
     Raised(u64),
+}
+
+impl Entry {
+    /// Lowers a semaphore that is certainly raised, or one that may be.
+    fn lower(&self, memory: &Memory, all: &[Mapping], is_certain: bool) {
+        let address = self.address.load(Ordering::Acquire);
+        let at = self.semaphore.load(Ordering::Acquire);
+        let raised = self.number.load(Ordering::Acquire);
+        if address == 0
+            || at == 0
+            || (raised == RAISED) != is_certain
+            || !self.replaced().is_there(address, memory, all)
+        {
+            return;
+        }
+        if let Ok(number) = memory.read_u16(at)
+            && (is_certain || u64::from(number) == raised)
+        {
+            let _ = memory.write(at, &number.saturating_sub(1).to_le_bytes());
+        }
+        self.semaphore.store(0, Ordering::Release);
+    }
+
+    fn replaced(&self) -> Replaced {
+        let load = |field: &AtomicU64| field.load(Ordering::Relaxed);
+        Replaced {
+            original: to_bytes(load(&self.original)),
+            jump: to_bytes(load(&self.jump)),
+            origin: Origin {
+                device: load(&self.device),
+                inode: load(&self.inode),
+                offset: load(&self.offset),
+            },
+            semaphore: None,
+        }
+    }
 }
 
 /// The jumps in the process, in memory that outlives the tool.
@@ -184,10 +224,21 @@ impl Jumps {
     fn add(&self, address: u64, replaced: &Replaced) -> Option<()> {
         let mut entries = self.entries().iter();
         let free = entries.find(|entry| entry.address.load(Ordering::Relaxed) == 0)?;
-        let (original, jump) = (number(replaced.original), number(replaced.jump));
-        free.original.store(original, Ordering::Relaxed);
-        free.jump.store(jump, Ordering::Relaxed);
-        free.semaphore.store(0, Ordering::Relaxed);
+        let Origin {
+            device,
+            inode,
+            offset,
+        } = replaced.origin;
+        for (field, value) in [
+            (&free.original, to_number(replaced.original)),
+            (&free.jump, to_number(replaced.jump)),
+            (&free.device, device),
+            (&free.inode, inode),
+            (&free.offset, offset),
+            (&free.semaphore, 0),
+        ] {
+            field.store(value, Ordering::Relaxed);
+        }
         free.address.store(address, Ordering::Release);
         Some(())
     }
@@ -219,57 +270,27 @@ impl Jumps {
         entries.all(|entry| entry.address.load(Ordering::Acquire) == 0)
     }
 
-    /// Takes all jumps out, writes the original bytes and lowers the semaphores, unless others than the jump are there.
-    pub(super) fn restore(&self, memory: &Memory) {
+    /// Takes all jumps out, restores the bytes and lowers the semaphores.
+    pub(super) fn restore(&self, memory: &Memory, all: &[Mapping]) {
         // The one that may or may not be raised first, before others that raised the same change its number.
         for is_certain in [false, true] {
             for entry in self.entries() {
-                entry.lower(memory, is_certain);
+                entry.lower(memory, all, is_certain);
             }
         }
         for entry in self.entries() {
             let address = entry.address.load(Ordering::Acquire);
-            if address != 0 && entry.bytes(memory) == Some(entry.jump.load(Ordering::Relaxed)) {
-                let original = entry.original.load(Ordering::Relaxed).to_le_bytes();
-                let _ = memory.write(address, &original[..JUMP]);
+            if address != 0 {
+                // The tool that would report an error is gone.
+                let _ = entry.replaced().restore(address, memory, all);
+                entry.address.store(0, Ordering::Release);
             }
-            entry.address.store(0, Ordering::Release);
         }
     }
 
     fn entries(&self) -> &[Entry; ENTRIES] {
         // SAFETY: the mapping lives as long as this value, and holds valid entries: all their fields are atomics.
         unsafe { self.entries.as_ref() }
-    }
-}
-
-impl Entry {
-    /// The bytes where the jump is, or was.
-    fn bytes(&self, memory: &Memory) -> Option<u64> {
-        let mut bytes = [0; JUMP];
-        let address = self.address.load(Ordering::Acquire);
-        memory.read(address, &mut bytes).ok()?;
-        Some(number(bytes))
-    }
-
-    /// Lowers a semaphore that is certainly raised, or one that may be.
-    fn lower(&self, memory: &Memory, is_certain: bool) {
-        let at = self.semaphore.load(Ordering::Acquire);
-        let raised = self.number.load(Ordering::Acquire);
-        let ours = [&self.jump, &self.original].map(|bytes| Some(bytes.load(Ordering::Relaxed)));
-        if self.address.load(Ordering::Acquire) == 0
-            || at == 0
-            || (raised == RAISED) != is_certain
-            || !ours.contains(&self.bytes(memory))
-        {
-            return;
-        }
-        if let Ok(number) = memory.read_u16(at)
-            && (is_certain || u64::from(number) == raised)
-        {
-            let _ = memory.write(at, &number.saturating_sub(1).to_le_bytes());
-        }
-        self.semaphore.store(0, Ordering::Release);
     }
 }
 
@@ -280,9 +301,14 @@ impl Drop for Jumps {
     }
 }
 
-fn number(bytes: [u8; JUMP]) -> u64 {
+fn to_number(bytes: [u8; JUMP]) -> u64 {
+    let mut number = [0; 8];
+    number[..JUMP].copy_from_slice(&bytes);
+    u64::from_le_bytes(number)
+}
+
+fn to_bytes(number: u64) -> [u8; JUMP] {
+    let mut bytes = [0; JUMP];
+    bytes.copy_from_slice(&number.to_le_bytes()[..JUMP]);
     bytes
-        .iter()
-        .rev()
-        .fold(0, |number, &byte| number << 8 | u64::from(byte))
 }

@@ -43,6 +43,16 @@ pub(crate) fn wild(runtime: &mut Runtime) -> Program {
     })
 }
 
+/// Writes to all of the stacks of an area, and on.
+pub(crate) fn deep(runtime: &mut Runtime) -> Program {
+    load(runtime, |a| {
+        let mut more = a.create_label();
+        a.set_label(&mut more).unwrap();
+        a.push(rax).unwrap();
+        a.jmp(more).unwrap();
+    })
+}
+
 /// Adds 1 to the number at `wrong` where the registers in `struct pt_regs` aren't those of a call of `work` of
 /// busy.c: what the second, the fourth and the sixth argument are, and where it is.
 pub(crate) fn check_entry(runtime: &mut Runtime, wrong: u64, address: u64) -> Program {

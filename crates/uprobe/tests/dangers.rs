@@ -1,0 +1,234 @@
+//! What others do to a process while it is probed: libraries go, breakpoints come, the process ends, a stack overflows.
+
+mod common;
+
+use bpfcost_uprobe::process::{
+    Attachment, Error, Function, Image, Memory, Probe, Program, Runtime,
+};
+use common::{Binary, Target, program, wait_until};
+use nix::{
+    sys::signal::{self, Signal},
+    unistd::Pid,
+};
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::process::ExitStatusExt,
+    process::{Command, Stdio},
+};
+
+const BREAKPOINT: u8 = 0xcc;
+const JUMP: u8 = 0xe9;
+
+fn entry(function: &Function, program: Program) -> Probe<'_> {
+    Probe {
+        function,
+        entry: Some(program),
+        returns: None,
+        inside: &[],
+    }
+}
+
+/// Attaches an empty program to some functions.
+fn attach(runtime: &mut Runtime, functions: &[&Function]) -> Attachment {
+    let empty = program::empty(runtime);
+    let probes: Vec<_> = functions.iter().map(|one| entry(one, empty)).collect();
+    runtime.attach(&probes).unwrap()
+}
+
+/// A program whose function `plugged` is a library's.
+struct Plugin {
+    process: Target,
+    plugged: Function,
+    own: Function,
+    memory: Memory,
+    _files: [Binary; 2],
+}
+
+impl Plugin {
+    fn start() -> Self {
+        let library = Binary::compile("plugin.c", &["-DLIBRARY", "-shared", "-fPIC"]);
+        let host = Binary::compile("plugin.c", &["-ldl"]);
+        let process = host.start(&[library.path().to_str().unwrap()]);
+        let pid = process.pid();
+        let image = Image::open(pid, &library.path()).unwrap();
+        Plugin {
+            plugged: image.function("plugged").unwrap(),
+            own: Image::of_program(pid).unwrap().function("own").unwrap(),
+            memory: Memory::open(pid).unwrap(),
+            process,
+            _files: [library, host],
+        }
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        self.process.send(line);
+        self.process.line()
+    }
+
+    fn first_bytes(&self) -> Vec<u8> {
+        self.memory.read_vec(self.plugged.address, 5).unwrap()
+    }
+}
+
+#[test]
+fn a_library_that_was_unloaded_is_not_restored() {
+    let mut plugin = Plugin::start();
+    let mut runtime = Runtime::open(plugin.process.pid()).unwrap();
+    let attachment = attach(&mut runtime, &[&plugin.plugged, &plugin.own]);
+    assert_eq!(plugin.ask("call"), "1000 0");
+    assert_eq!(plugin.ask("unload"), "0");
+    assert!(plugin.memory.read_vec(plugin.plugged.address, 5).is_err());
+    let all = runtime.detach(attachment).unwrap();
+    assert!(all.iter().all(|hits| hits.entry.hits == 1000), "{all:?}");
+    plugin.own.check(&plugin.memory).unwrap();
+    assert_eq!(plugin.ask("call"), "1000 0");
+}
+
+#[test]
+fn memory_in_place_of_a_library_is_not_touched() {
+    // Neither by the tool nor after its end.
+    for is_detached in [true, false] {
+        let mut plugin = Plugin::start();
+        let mut runtime = Runtime::open(plugin.process.pid()).unwrap();
+        let attachment = attach(&mut runtime, &[&plugin.plugged, &plugin.own]);
+        let jump = plugin.first_bytes();
+        assert_eq!(jump[0], JUMP);
+        assert_eq!(plugin.ask("unload"), "0");
+        assert_eq!(plugin.ask("map"), "mapped");
+        assert_eq!(plugin.first_bytes(), jump);
+        if is_detached {
+            runtime.detach(attachment).unwrap();
+        } else {
+            drop(runtime);
+            wait_until(|| plugin.own.check(&plugin.memory).is_ok());
+        }
+        assert_eq!(plugin.first_bytes(), jump, "{is_detached}");
+        assert_eq!(plugin.ask("call"), "1000 0");
+    }
+}
+
+/// A program that calls nothing before a "go".
+fn waiting() -> (Target, Function, Memory, Binary) {
+    let binary = Binary::compile("busy.c", &[]);
+    let process = binary.start(&["2", "w", "1000"]);
+    let image = Image::of_program(process.pid()).unwrap();
+    let memory = Memory::open(process.pid()).unwrap();
+    (process, image.function("work").unwrap(), memory, binary)
+}
+
+fn run(process: &mut Target) {
+    process.send("go");
+    process.ready();
+    assert_eq!(process.stop().1, 0);
+}
+
+#[test]
+fn a_breakpoint_over_a_jump_stays_and_the_function_is_whole() {
+    // One that is there, and one that was there and left the file's byte.
+    for is_there in [true, false] {
+        let (mut process, work, memory, _binary) = waiting();
+        let mut runtime = Runtime::open(process.pid()).unwrap();
+        let attachment = attach(&mut runtime, &[&work]);
+        let byte = if is_there { BREAKPOINT } else { work.code[0] };
+        memory.write(work.address, &[byte]).unwrap();
+        let error = runtime.detach(attachment).unwrap_err();
+        assert!(
+            matches!(error, Error::Changed { found, .. } if found == byte),
+            "{error}"
+        );
+        let bytes = memory.read_vec(work.address, 5).unwrap();
+        assert_eq!(bytes, [&[byte], &work.code[1..5]].concat());
+        memory.write(work.address, &work.code[..1]).unwrap();
+        run(&mut process);
+    }
+}
+
+#[test]
+fn bytes_of_others_stay() {
+    let (mut process, work, memory, _binary) = waiting();
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let attachment = attach(&mut runtime, &[&work]);
+    let others = [JUMP, 1, 2, 3, 4];
+    memory.write(work.address, &others).unwrap();
+    let error = runtime.detach(attachment).unwrap_err();
+    assert!(matches!(error, Error::Changed { .. }), "{error}");
+    assert_eq!(memory.read_vec(work.address, 5).unwrap(), others);
+    memory.write(work.address, &work.code[..5]).unwrap();
+    run(&mut process);
+}
+
+#[test]
+fn a_kernel_uprobe_over_a_jump_works_once_the_jump_is_gone() {
+    let (mut process, work, memory, binary) = waiting();
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let attachment = attach(&mut runtime, &[&work]);
+    let script = format!(
+        "BEGIN {{ printf(\"attached\\n\"); }} uprobe:{}:work {{ @ = count(); }}",
+        binary.path().display()
+    );
+    let bpftrace = Command::new("bpftrace")
+        .args(["-e", &script])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(mut bpftrace) = bpftrace else {
+        runtime.detach(attachment).unwrap();
+        return common::require::skip("bpftrace is not installed");
+    };
+    let mut output = BufReader::new(bpftrace.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("attached") {
+        line.clear();
+        if output.read_line(&mut line).unwrap() == 0 {
+            let _ = bpftrace.wait();
+            runtime.detach(attachment).unwrap();
+            return common::require::skip("bpftrace can't attach uprobes here");
+        }
+    }
+    // It prints before the last of its probes is there.
+    wait_until(|| memory.read_vec(work.address, 1).unwrap() == [BREAKPOINT]);
+    assert!(matches!(
+        runtime.detach(attachment).unwrap_err(),
+        Error::Changed {
+            found: BREAKPOINT,
+            ..
+        }
+    ));
+    run(&mut process);
+    signal::kill(Pid::from_raw(bpftrace.id() as i32), Signal::SIGINT).unwrap();
+    let rest: Vec<String> = output.lines().map_while(Result::ok).collect();
+    bpftrace.wait().unwrap();
+    assert!(rest.iter().any(|line| line == "@: 2000"), "{rest:?}");
+}
+
+#[test]
+fn a_process_that_dies_while_it_is_stopped_is_gone() {
+    let (process, work, ..) = waiting();
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let empty = program::empty(&mut runtime);
+    let prepared = runtime.prepare(&[entry(&work, empty)]).unwrap();
+    let session = runtime.stop().unwrap();
+    signal::kill(Pid::from_raw(process.pid()), Signal::SIGKILL).unwrap();
+    let error = runtime.attach_in(session, &prepared).unwrap_err();
+    assert!(matches!(error, Error::Gone { .. }), "{error}");
+
+    let (process, work, ..) = waiting();
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let attachment = attach(&mut runtime, &[&work]);
+    let session = runtime.stop().unwrap();
+    signal::kill(Pid::from_raw(process.pid()), Signal::SIGKILL).unwrap();
+    assert_eq!(runtime.detach_in(session, attachment).unwrap().len(), 1);
+}
+
+#[test]
+fn a_program_that_overflows_its_stack_faults() {
+    let (mut process, work, ..) = waiting();
+    let mut runtime = Runtime::open(process.pid()).unwrap();
+    let deep = program::deep(&mut runtime);
+    let attachment = runtime.attach(&[entry(&work, deep)]).unwrap();
+    process.send("go");
+    let status = process.wait();
+    assert_eq!(status.signal(), Some(libc::SIGSEGV), "{status}");
+    let hits = runtime.detach(attachment).unwrap();
+    assert!(hits[0].entry.hits > 0);
+}
