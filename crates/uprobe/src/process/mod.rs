@@ -1,10 +1,10 @@
 //! The probed process: stopped for a moment, given memory, patched, and restored.
 //!
 //! [`Image`] finds a [`Function`], or a [`UsdtSite`] and the function around it, [`Site`] where it can be probed;
-//! [`Runtime`] keeps memory and code in the process, attaches programs to functions while all threads are
-//! [`Stopped`], and restores them.
+//! [`Runtime`] keeps memory and code in the process, attaches programs to functions while a [`Session`] stops all
+//! threads, and restores them.
 //!
-//! Another process does all of that with ptrace, on the tool's behalf ([`Session`]): a tool that is killed at any
+//! Another process does all of that with ptrace, on the tool's behalf: a tool that is killed at any
 //! step leaves the process as it was, but for memory that nobody uses.
 //!
 //! Not here yet:
@@ -34,12 +34,14 @@ mod error;
 #[doc(hidden)]
 pub mod fault;
 mod image;
+mod jumps;
 mod layout;
 mod maps;
 mod memory;
 mod patch;
 mod priority;
 mod remote;
+mod replaced;
 mod runtime;
 mod server;
 mod session;

@@ -5,7 +5,7 @@ use super::{
     error::{Error, Result},
     image::{Function, Image},
     memory::Memory,
-    patch::Replaced,
+    replaced::Replaced,
     session::Session,
     site::{JUMP, Site, When},
     tracer::Tracer,

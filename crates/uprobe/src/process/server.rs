@@ -5,11 +5,11 @@
 
 use super::{
     error::{Error, Result},
+    jumps::Jumps,
     maps::mappings,
     memory::Memory,
     remote::Remote,
     stopped::Stopped,
-    tracer::Jumps,
     wire::{self, Message},
 };
 use rustix::{
