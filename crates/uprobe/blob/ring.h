@@ -49,16 +49,17 @@ static struct ring *ring_of(const struct map *map)
 void *bpf_ringbuf_reserve(const struct map *map, u64 bytes, u64 flags)
 {
 	struct ring *ring = ring_of(map);
-	u64 whole = (bytes + HEAD + 7) & ~7ul, position, next, used;
+	u64 whole = (bytes + HEAD + 7) & ~7ul, consumer, position, next;
 	struct head *head;
 
 	if (flags || bytes >= DISCARDED || whole > (u64)map->mask + 1)
 		return NULL;
-	position = __atomic_load_n(&ring->producer, __ATOMIC_RELAXED);
 	do {
+		/* First, so that it is not ahead of the position: the reader may overtake one that is old. */
+		consumer = __atomic_load_n(&ring->consumer, __ATOMIC_ACQUIRE);
+		position = __atomic_load_n(&ring->producer, __ATOMIC_ACQUIRE);
 		next = position + whole;
-		used = next - __atomic_load_n(&ring->consumer, __ATOMIC_ACQUIRE);
-		if (used > (u64)map->mask + 1) {
+		if (next - consumer > (u64)map->mask + 1) {
 			__atomic_fetch_add(&ring->dropped, 1, __ATOMIC_RELAXED);
 			return NULL;
 		}
