@@ -222,6 +222,56 @@ fn capture(space: Space) {
 }
 
 #[test]
+fn every_request_is_answered_while_probes_in_the_server_come_and_go() {
+    if !require::host() || !servers() {
+        return;
+    }
+    if Command::new("wrk").arg("-v").output().is_err() {
+        return require::skip("wrk is missing; install it with scripts/setup.sh");
+    }
+    let nginx = Nginx::start("16k");
+    let (worker, url) = (
+        nginx.worker(),
+        format!("https://127.0.0.1:{}/file", nginx.port),
+    );
+    let mut load = Command::new("wrk")
+        .args(["-t1", "-c8", "-d300s", &url])
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("wrk");
+    let mut sniffer = Sniffer::load(Capture::Payload, Space::User, |_| ()).expect("load");
+    let library = libssl(worker);
+    for cycle in 0..100 {
+        let before = sniffer.counts().expect("counts").hits;
+        assert!(sniffer.attach(worker, &library).expect("attach"));
+        let begun = Instant::now();
+        while sniffer.counts().expect("counts").hits < before + 10 {
+            assert!(begun.elapsed() < Duration::from_secs(30), "cycle {cycle}");
+            sleep(Duration::from_millis(1));
+        }
+        sniffer.detach().expect("detached");
+        sniffer.take().expect("records");
+    }
+    let interrupted = Command::new("kill")
+        .args(["-INT", &load.id().to_string()])
+        .status();
+    assert!(interrupted.expect("kill").success());
+    let mut output = String::new();
+    let mut pipe = load.stdout.take().expect("a pipe");
+    pipe.read_to_string(&mut output).expect("its output");
+    load.wait().expect("wrk ends");
+    // It names errors only where there are some.
+    assert!(output.contains("requests in"), "{output}");
+    assert!(!output.contains("Non-2xx"), "{output}");
+    assert!(!output.contains("Socket errors"), "{output}");
+    let request = b"GET /file HTTP/1.0\r\n\r\n";
+    assert!(
+        nginx.get(request).ends_with(&nginx.file()),
+        "it still serves"
+    );
+}
+
+#[test]
 fn what_has_no_openssl_in_it_is_told() {
     if !require::host() {
         return;

@@ -158,6 +158,17 @@ fn cycle(binary: &Binary, threads: u64, mode: &str, cycles: usize) {
     );
 }
 
+/// The same, longer: `cargo test --release -p bpfcost-uprobe --test attachment -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes minutes"]
+fn a_thousand_cycles() {
+    let binary = Binary::compile("busy.c", &[]);
+    for mode in ["", "c", "t", "ts", "f", "ctf"] {
+        println!("mode {mode:?}:");
+        cycle(&binary, 64, mode, 1000);
+    }
+}
+
 #[test]
 fn probes_come_and_go_under_load() {
     let binary = Binary::compile("busy.c", &[]);
