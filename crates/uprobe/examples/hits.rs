@@ -22,9 +22,12 @@ use std::{cell::Cell, rc::Rc};
 const SOURCE: &str = "examples/hits.bpf.c";
 /// How often each way is timed, in turns.
 const ROUNDS: usize = 5;
+/// The program that is at the return too.
+const TWICE: &str = "empty_twice";
 /// The programs, and what each does.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("empty", "nothing"),
+    (TWICE, "nothing, at the entry and at the return"),
     ("on_array", "adds 1 in an array"),
     ("on_atomic", "adds 1 to a global variable, atomically"),
     ("on_per_cpu", "adds 1 in a per-CPU array (here: per thread)"),
@@ -35,16 +38,13 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("on_clock", "asks for the time"),
 ];
 /// How the probed function begins, by its name and by how it is compiled.
-const ENTRIES: [(&str, &[&str]); 3] = [
+const ENTRIES: [(&str, &[&str]); 4] = [
     ("push", &["-fno-omit-frame-pointer", "-fcf-protection=none"]),
     (
-        "nop5",
-        &[
-            "-fno-omit-frame-pointer",
-            "-fcf-protection=none",
-            "-fpatchable-function-entry=5",
-        ],
+        "nop",
+        &["-fcf-protection=none", "-fpatchable-function-entry=5"],
     ),
+    ("nop5", &["-DNOP5"]),
     (
         "endbr64",
         &["-fno-omit-frame-pointer", "-fcf-protection=full"],
@@ -58,13 +58,15 @@ fn time(process: &mut Target) -> f64 {
 
 /// The least time of a call while a program runs at it in user space.
 fn in_process(probes: &mut Probes, process: &mut Target, function: &Function, name: &str) -> f64 {
-    let place = Place {
+    let place = |at| Place {
         program: name,
         function,
-        at: At::Entry,
+        at,
         cookie: 0,
     };
-    let attached = probes.attach(process.pid(), &[place]).expect("it attaches");
+    let places = [place(At::Entry), place(At::Return)];
+    let places = if name == TWICE { &places } else { &places[..1] };
+    let attached = probes.attach(process.pid(), places).expect("it attaches");
     let time = time(process);
     let hits = probes.detach(attached).expect("it detaches").entry;
     assert_eq!(hits.missed, 0, "{name}");
@@ -83,15 +85,15 @@ fn in_kernel(kernel: &mut Kernel, process: &mut Target, function: &Function, nam
     let image = Image::of_program(process.pid()).expect("it runs");
     let mapping = image.mapping(function.address).expect("it is mapped");
     let offset = function.address - mapping.start + mapping.offset;
-    let link = program.expect("a program").attach_uprobe(
-        false,
-        process.pid(),
-        format!("/proc/{}/exe", process.pid()),
-        offset as usize,
-    );
-    let link = link.expect("it attaches");
+    let program = program.expect("a program");
+    let file = format!("/proc/{}/exe", process.pid());
+    let attach = |returns| {
+        let link = program.attach_uprobe(returns, process.pid(), &file, offset as usize);
+        link.expect("it attaches")
+    };
+    let links = (attach(false), (name == TWICE).then(|| attach(true)));
     let time = time(process);
-    drop(link);
+    drop(links);
     kernel.ring.consume().expect("a ring");
     let records = kernel.records.replace(0);
     assert_eq!(records > 0, name == "on_ring", "{name}");
@@ -137,7 +139,7 @@ fn main() {
     let loaded = LoadedObject::from_bytes("hits", &bytes, &Choice::default()).expect("it loads");
     let mut probes = Probes::new(loaded).expect("maps");
     let mut kernel = Kernel::load(&bytes);
-    println!("ns added to a call       user   kernel   ratio   of a program that");
+    println!("ns added to a call        user   kernel   ratio   of a program that");
     for (entry, flags) in ENTRIES {
         let binary = Binary::compile("timed.c", flags);
         let mut process = binary.start(&[]);
@@ -151,12 +153,12 @@ fn main() {
                 other = other.min(in_kernel(&mut kernel, &mut process, &function, name));
             }
             println!(
-                "{entry:8} {name:10} {:9.1} {:8.1} {:7.1}   {about}",
+                "{entry:8} {name:11} {:9.1} {:8.1} {:7.1}   {about}",
                 user - bare,
                 other - bare,
                 (other - bare) / (user - bare)
             );
-            if entry != "push" && name == "empty" {
+            if entry != "push" && name == TWICE {
                 break;
             }
         }

@@ -4,14 +4,30 @@
 #include <time.h>
 
 #define ROUNDS 20
-#define CALLS 20000
+#define CALLS  20000
 
+#ifdef NOP5
+/* Begins with a nop of 5 bytes, which compilers do not write. */
+long work(long a);
+asm(".pushsection .text\n"
+    ".p2align 4\n"
+    ".globl work\n"
+    ".type work, @function\n"
+    "work: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00\n"
+    "mov %rdi, -8(%rsp)\n"
+    "mov -8(%rsp), %rax\n"
+    "inc %rax\n"
+    "ret\n"
+    ".size work, . - work\n"
+    ".popsection\n");
+#else
 __attribute__((noinline, noclone, used)) long work(long a)
 {
 	volatile long local = a;
 
 	return local + 1;
 }
+#endif
 
 static double now(void)
 {
