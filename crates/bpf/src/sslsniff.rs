@@ -33,8 +33,14 @@ pub enum Direction {
 pub struct SslPayload<'a> {
     /// Which way it went.
     pub direction: Direction,
+    /// When the call returned (CLOCK_MONOTONIC).
+    pub time_ns: u64,
+    /// How long the call took.
+    pub took_ns: u64,
     /// The process.
     pub process: u32,
+    /// The thread.
+    pub thread: u32,
     /// The connection, by a number that the process has for one at a time.
     pub connection: u64,
     /// Where it begins in what the call moved, in bytes.
@@ -137,6 +143,14 @@ impl Sniffer {
         }
     }
 
+    /// Calls that began and have not returned, as far as the programs know; none where nothing is captured.
+    pub fn under_way(&self) -> Result<usize> {
+        match &self.0 {
+            Way::Kernel(sniffer) => Ok(sniffer.under_way()),
+            Way::User(sniffer) => sniffer.under_way(),
+        }
+    }
+
     /// What was counted since they were loaded.
     pub fn counts(&self) -> Result<SslCounts> {
         match &self.0 {
@@ -168,7 +182,10 @@ fn record(bytes: &[u8]) -> Option<SslPayload<'_>> {
             0 => Direction::Read,
             _ => Direction::Written,
         },
+        time_ns: head.time_ns,
+        took_ns: head.took_ns,
         process: head.process,
+        thread: head.thread,
         connection: head.connection,
         offset: head.offset,
         payload: rest.get(..head.length as usize)?,

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use libbpf_rs::{
-    ErrorKind, Link, ProgramAttachType, ProgramMut, RingBuffer, UprobeMultiOpts, UprobeOpts,
+    ErrorKind, Link, MapCore as _, ProgramAttachType, ProgramMut, RingBuffer, UprobeMultiOpts,
+    UprobeOpts,
     skel::{OpenSkel as _, SkelBuilder as _},
 };
 
@@ -109,6 +110,11 @@ impl KernelSniffer {
         self.ring
             .consume()
             .map_err(map_failed("records", "reading the ring buffer"))
+    }
+
+    /// Calls that began and have not returned.
+    pub(super) fn under_way(&self) -> usize {
+        self.skeleton.maps.calls.keys().count()
     }
 
     /// What was counted since they were loaded.

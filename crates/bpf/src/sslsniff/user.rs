@@ -100,6 +100,11 @@ impl UserSniffer {
         })?)
     }
 
+    /// Calls that began and have not returned.
+    pub(super) fn under_way(&self) -> Result<usize> {
+        Ok(self.probes.map("calls")?.entries()?.len())
+    }
+
     pub(super) fn counts(&self) -> Result<SslCounts> {
         let mut all = SslCounts {
             missed: self.missed,

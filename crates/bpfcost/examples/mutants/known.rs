@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-/// Lines `= REASON` (no less right) or `! MEANING` (a gap), and below each the names of its mutants.
+/// Lines `= REASON` (no less right), `~ WHERE` (not reached) or `! MEANING` (a gap), and below each the names of its
+/// mutants.
 const LIST: &str = include_str!("known.txt");
 
 /// Why a mutant may survive.
@@ -10,6 +11,8 @@ const LIST: &str = include_str!("known.txt");
 pub(crate) enum Reason {
     /// It is as right as the source.
     Equivalent,
+    /// No case of the judge runs it, or with values that make a difference.
+    Unreached,
     /// No check sees it.
     Gap,
 }
@@ -22,6 +25,7 @@ pub(crate) fn read() -> BTreeMap<&'static str, Reason> {
         match line.split(' ').next() {
             Some("#") => {}
             Some("=") => reason = Reason::Equivalent,
+            Some("~") => reason = Reason::Unreached,
             Some("!") => reason = Reason::Gap,
             _ => assert!(known.insert(line, reason).is_none(), "listed twice: {line}"),
         }

@@ -2,8 +2,8 @@
 //! condition negated, a bound moved, a constant off by one), and counts which of these mutants the experiments' own
 //! checks catch: `make mutants`, or, of some sources or lines, `make mutants OF="map.bpf.c jhash.h:56"`.
 //!
-//! Mutants that are no less right than the source are listed in `known.txt`, each under its reason, and so are gaps:
-//! mutants that the checks do not catch. Any other that survives is an error, and so is one of the list that does not.
+//! Mutants that are no less right than the source are listed in `known.txt`, each under its reason, and so are those
+//! that no case of a judge reaches, and gaps: mutants that the checks do not catch. Any other that survives is an error, and so is one of the list that does not.
 
 mod judge;
 mod known;

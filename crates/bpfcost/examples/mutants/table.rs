@@ -19,12 +19,12 @@ pub(crate) fn markdown(
     known: &BTreeMap<&'static str, Reason>,
 ) -> String {
     let is = |verdict: Verdict| move |judged: &Judged| judged.verdict == verdict;
-    let equivalent = |judged: &Judged| {
-        let reason = known.get(judged.mutant.name.as_str());
-        let listed = reason == Some(&Reason::Equivalent) && is(Survived)(judged);
-        listed || is(SameCode)(judged)
+    let listed = |judged: &Judged, reason: Reason| {
+        is(Survived)(judged) && known.get(judged.mutant.name.as_str()) == Some(&reason)
     };
-    let columns: [(&str, Count<'_>); 9] = [
+    let equivalent = |judged: &Judged| is(SameCode)(judged) || listed(judged, Reason::Equivalent);
+    let unreached = |judged: &Judged| listed(judged, Reason::Unreached);
+    let columns: [(&str, Count<'_>); 10] = [
         ("mutants", &|_| true),
         ("compiler", &is(Compiler)),
         ("verifier", &is(Verifier)),
@@ -33,8 +33,9 @@ pub(crate) fn markdown(
         ("hung", &is(Stopped)),
         ("not judged", &is(Unjudged)),
         ("equivalent", &equivalent),
+        ("not reached", &unreached),
         ("surviving", &|judged| {
-            is(Survived)(judged) && !equivalent(judged)
+            is(Survived)(judged) && !equivalent(judged) && !unreached(judged)
         }),
     ];
     let mut text = String::from("| source | judged by |");

@@ -263,6 +263,7 @@ impl LoadedEpoch for PlaceEpoch {
     fn trial(&mut self, case: &Case, batch: Batch) -> Result<Trial, Fault> {
         let case = PlaceCase::of(case)?;
         let lost_before = self.truth.counts()?.losses.lost;
+        let attaching = Instant::now();
         self.truth
             .attach(case.place, case.timed)
             .map_err(anyhow::Error::from)?;
@@ -277,7 +278,7 @@ impl LoadedEpoch for PlaceEpoch {
         drop(stirring);
         let elapsed = begun.elapsed();
         let counts = self.truth.detach()?;
-        prove(problem(&counts))?;
+        prove(problem(&counts, attaching.elapsed()))?;
         let events = counts.events.max(1) as f64;
         Ok(Trial {
             value: counts.ns as f64 / events,
@@ -308,7 +309,7 @@ impl LoadedEpoch for PlaceEpoch {
 }
 
 /// What is wrong with the stacks of a trial, if anything is.
-fn problem(counts: &TruthCounts) -> Option<Problem> {
+fn problem(counts: &TruthCounts, elapsed: Duration) -> Option<Problem> {
     let none = (counts.events == 0).then(|| Problem {
         check: "events".into(),
         expected: "at least 1 stack".into(),
@@ -325,13 +326,51 @@ fn problem(counts: &TruthCounts) -> Option<Problem> {
         ),
         detail: "the walk and the helper took different stacks of an event".into(),
     });
-    none.or(different).or_else(|| {
-        differs(
-            "different",
-            0,
-            counts.different,
-            "stacks that differ, of which none was reported",
-        )
+    none.or(different)
+        .or_else(|| {
+            differs(
+                "different",
+                0,
+                counts.different,
+                "stacks that differ, of which none was reported",
+            )
+        })
+        .or_else(|| account(counts, elapsed, bpfcost_bpf::allowed_cpus().len() as u64))
+}
+
+/// What is wrong with the counts themselves. On each CPU an event may be under way when they are read.
+fn account(counts: &TruthCounts, elapsed: Duration, cpus: u64) -> Option<Problem> {
+    let compared = counts.equal + counts.unlisted + counts.different;
+    let most_ns = elapsed.as_nanos() as u64 * cpus;
+    let ranges = [
+        (
+            "compared",
+            compared,
+            counts.events.saturating_sub(cpus),
+            counts.events,
+        ),
+        ("ns", counts.ns, 1, most_ns),
+        (
+            "frames",
+            counts.frames,
+            counts.events.saturating_sub(cpus).max(1),
+            u64::MAX,
+        ),
+        (
+            "deepest",
+            counts.deepest,
+            counts.frames.div_ceil(counts.events.max(1)),
+            counts.frames,
+        ),
+    ];
+    let outside = ranges
+        .into_iter()
+        .find(|(_, got, least, most)| !(least..=most).contains(&got));
+    outside.map(|(check, got, least, most)| Problem {
+        check: check.into(),
+        expected: format!("{least} to {most}, of {} events", counts.events),
+        got: got.to_string(),
+        detail: "the program counted wrongly, or a reading of the clock is missing".into(),
     })
 }
 
@@ -370,13 +409,41 @@ mod tests {
     }
 
     #[test]
+    fn counts_that_cannot_be_are_invalid() {
+        let good = || TruthCounts {
+            events: 9,
+            equal: 6,
+            unlisted: 3,
+            frames: 90,
+            deepest: 12,
+            ns: 900,
+            ..TruthCounts::default()
+        };
+        let check = |change: fn(&mut TruthCounts)| {
+            let mut counts = good();
+            change(&mut counts);
+            account(&counts, Duration::from_micros(1), 2).map(|one| one.check)
+        };
+        assert_eq!(check(|_| ()), None);
+        assert_eq!(check(|one| one.equal = 0).as_deref(), Some("compared"));
+        assert_eq!(check(|one| one.ns = 0).as_deref(), Some("ns"));
+        assert_eq!(check(|one| one.ns = 2001).as_deref(), Some("ns"));
+        assert_eq!(check(|one| one.frames = 0).as_deref(), Some("frames"));
+        assert_eq!(check(|one| one.deepest = 0).as_deref(), Some("deepest"));
+    }
+
+    #[test]
     fn a_trial_with_another_stack_or_none_is_invalid() {
         let good = TruthCounts {
             events: 9,
             equal: 9,
+            frames: 90,
+            deepest: 12,
+            ns: 900,
             ..TruthCounts::default()
         };
-        let check = |counts: &TruthCounts| problem(counts).map(|one| one.check);
+        let second = Duration::from_secs(1);
+        let check = |counts: &TruthCounts| problem(counts, second).map(|one| one.check);
         assert_eq!(check(&good), None);
         assert_eq!(check(&TruthCounts::default()).as_deref(), Some("events"));
         let mut wrong = good;
@@ -386,7 +453,7 @@ mod tests {
             walked: vec![1, 2, 3],
             helper: vec![9, 1, 2, 4],
         });
-        let problem = problem(&wrong).unwrap();
+        let problem = problem(&wrong, second).unwrap();
         assert_eq!(problem.check, "stacks");
         assert!(
             problem.got.contains("2 addresses are the same (the last Some(2)), then the walk has [3] and the helper [4]"),

@@ -2,8 +2,11 @@
 
 use std::{
     fs,
-    io::{BufRead as _, BufReader},
+    io::{BufRead as _, BufReader, Read, Write},
+    net::TcpStream,
     process::{Command, Stdio},
+    thread::sleep,
+    time::Duration,
 };
 
 use bpfcost::process::RunContext;
@@ -162,6 +165,104 @@ fn requests_are_seen_as_they_were_made() {
     let counts = agent.counts();
     assert_eq!(counts["requests"], 0, "TLS is not seen through: {counts}");
     assert!(counts["opaque"].as_u64() > Some(10), "{counts}");
+}
+
+/// Two connections, of which one asks while the other is in the middle of a request.
+fn in_turns<C: Read + Write>(connect: impl Fn() -> C) {
+    let mut connections = [connect(), connect()];
+    let says = |connection: &mut C, text: &str| {
+        connection.write_all(text.as_bytes()).expect("it reads");
+        connection.flush().expect("it reads");
+    };
+    for connection in &mut connections {
+        says(connection, "GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
+        // Its answer shows that the connection is there.
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"not found\n") {
+            let mut byte = [0];
+            connection.read_exact(&mut byte).expect("an answer");
+            answer.extend(byte);
+        }
+    }
+    let [first, second] = &mut connections;
+    let end = "\r\nConnection: close\r\n\r\n";
+    says(first, "GET /size/1 HTTP/1.1\r\nHost: ");
+    // The server reads that before more comes.
+    sleep(Duration::from_millis(200));
+    says(second, &format!("GET /none HTTP/1.1\r\nHost: a{end}"));
+    sleep(Duration::from_millis(200));
+    says(first, &format!("b{end}"));
+    for (connection, status) in [(first, "200"), (second, "404")] {
+        let mut answer = Vec::new();
+        connection.read_to_end(&mut answer).expect("an answer");
+        let text = String::from_utf8_lossy(&answer);
+        assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{text}");
+    }
+}
+
+/// A connection with TLS, by another program.
+struct Tls(Running);
+
+impl Tls {
+    fn connect(port: u16) -> Self {
+        let client = Command::new("openssl")
+            .args([
+                "s_client",
+                "-quiet",
+                "-connect",
+                &format!("127.0.0.1:{port}"),
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        Tls(Running(client.expect("openssl starts")))
+    }
+}
+
+impl Read for Tls {
+    fn read(&mut self, into: &mut [u8]) -> std::io::Result<usize> {
+        self.0.0.stdout.as_mut().expect("its output").read(into)
+    }
+}
+
+impl Write for Tls {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.0.stdin.as_mut().expect("its input").write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.0.stdin.as_mut().expect("its input").flush()
+    }
+}
+
+#[test]
+fn requests_of_two_connections_are_kept_apart() {
+    if !able(&["go", "openssl"]) {
+        return;
+    }
+    let dir = TempDir::new().expect("a folder");
+    let server = Server::start(&dir, "");
+    let file = dir.path().join("seen");
+    for mode in ["kernel", "uprobe"] {
+        let mut agent = Agent::start("l7", &[mode, file.to_str().expect("UTF-8")]);
+        assert!(agent.hear()["loaded"].is_object(), "{mode}");
+        assert_eq!(agent.attach(&server.context()), "attached", "{mode}");
+        match mode {
+            "kernel" => in_turns(|| {
+                TcpStream::connect(("127.0.0.1", server.port)).expect("the server listens")
+            }),
+            _ => in_turns(|| Tls::connect(server.port)),
+        }
+        let counts = agent.counts();
+        assert_eq!(counts["requests"], 4, "{mode}: {counts}");
+        let seen = fs::read_to_string(&file).expect("the agent writes it");
+        fs::remove_file(&file).expect("it is there");
+        let expected = [("/none", 404, 3), ("/size/1", 200, 1)]
+            .map(|(path, status, answers)| ("GET".to_owned(), path.to_owned(), status, answers));
+        assert_eq!(written(&seen), expected, "{mode}");
+        assert!(agent.end().success(), "{mode}");
+    }
 }
 
 #[test]

@@ -26,8 +26,9 @@ use bpfcost_bpf::{
 use serde::Serialize;
 
 use self::exchange::{Endpoint, Exchanges, Latency};
-use super::{Agent, EVERY};
+use super::{Agent, EVERY, watched::Watched};
 use crate::{
+    fault::Problem,
     probe::{BuiltIn, WindowCounts},
     process::RunContext,
 };
@@ -82,6 +83,7 @@ struct L7Agent<S> {
     source: S,
     watch: L7Watch,
     exchanges: Rc<RefCell<Exchanges>>,
+    watched: Rc<RefCell<Watched>>,
     file: Option<PathBuf>,
 }
 
@@ -137,9 +139,13 @@ fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
 fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let (watch, file) = parse_arguments(arguments)?;
     let exchanges = Rc::new(RefCell::new(Exchanges::default()));
-    let taken = Rc::clone(&exchanges);
+    let watched = Rc::new(RefCell::new(Watched::default()));
+    let (taken, seen) = (Rc::clone(&exchanges), Rc::clone(&watched));
     real_time();
-    let programs = L7::load(watch, move |call| taken.borrow_mut().take(call))?;
+    let programs = L7::load(watch, move |call| {
+        seen.borrow_mut().see(call.connection.process, call.time_ns);
+        taken.borrow_mut().take(call);
+    })?;
     Ok(Box::new(L7Agent {
         source: L7Programs {
             programs,
@@ -148,6 +154,7 @@ fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
         },
         watch,
         exchanges,
+        watched,
         file,
     }))
 }
@@ -178,6 +185,7 @@ impl<S: CallSource> Agent for L7Agent<S> {
             bail!("builtin:l7 needs a server, and there is none");
         }
         self.exchanges.borrow_mut().tell();
+        self.watched.borrow_mut().begin(Some(&context.pids));
         self.source.attach(&context.pids)
     }
 
@@ -187,7 +195,19 @@ impl<S: CallSource> Agent for L7Agent<S> {
 
     fn detach(&mut self) -> Result<WindowCounts> {
         let counts = self.source.detach()?;
+        if let Some(problem) = self.watched.borrow_mut().problem() {
+            return Err(problem.into());
+        }
         let (counted, endpoints) = self.exchanges.borrow_mut().tell();
+        if self.watch.goroutines && counted.requests > 0 && counts.switches == 0 {
+            return Err(Problem {
+                check: "goroutine switches".to_owned(),
+                expected: "at least 1".to_owned(),
+                got: "0".to_owned(),
+                detail: format!("{} requests were read meanwhile", counted.requests),
+            }
+            .into());
+        }
         if let Some(file) = &self.file {
             write(file, &endpoints).with_context(|| format!("cannot write {}", file.display()))?;
         }
@@ -322,6 +342,7 @@ mod tests {
             },
             watch: SOCKETS,
             exchanges,
+            watched: Rc::default(),
             file: None,
         };
         let context = RunContext {

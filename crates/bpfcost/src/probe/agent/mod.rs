@@ -15,6 +15,7 @@ mod serve;
 pub(super) mod sslsniff;
 pub(super) mod stack;
 pub(super) mod syscount;
+mod watched;
 
 use std::time::Duration;
 

@@ -250,7 +250,13 @@ fn problem(
         got: traced.frames.to_string(),
         detail: "stacks without frames were delivered".to_owned(),
     });
-    account.or(arrived).or(frames)
+    let none = (traced.events > 0 && traced.delivered == 0).then(|| Problem {
+        check: "stacks delivered".to_owned(),
+        expected: "at least 1".to_owned(),
+        got: format!("0 of {}", traced.events),
+        detail: "every stack was lost, so that their cost is not known".to_owned(),
+    });
+    account.or(arrived).or(frames).or(none)
 }
 
 #[cfg(test)]
@@ -377,5 +383,18 @@ mod tests {
             ..traced()
         };
         assert_eq!(check(StackDelivery::Drop, empty, PRINTED), "frames");
+        let all_lost = TracedStacks {
+            events: 100,
+            lost: 100,
+            ..TracedStacks::default()
+        };
+        let none = PrintedStacks::default();
+        for delivery in [
+            StackDelivery::Drop,
+            StackDelivery::Ring,
+            StackDelivery::Count,
+        ] {
+            assert_eq!(check(delivery, all_lost, none), "stacks delivered");
+        }
     }
 }

@@ -10,7 +10,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Read as _, Write as _},
     process::{Child, Command, Stdio},
     thread::sleep,
@@ -25,7 +24,10 @@ use bpfcost_bpf::{
 use procfs::process::Process;
 use syscalls::Sysno;
 
-use super::Agent;
+use super::{
+    Agent,
+    watched::{in_first_namespace, monotonic_ns},
+};
 use crate::{
     fault::Problem,
     probe::{BuiltIn, WindowCounts},
@@ -40,8 +42,6 @@ const TARGET: &str = "target";
 const BYSTANDER: &str = "bystander";
 /// How many kinds of calls are reported.
 const TOP: usize = 10;
-/// The initial PID namespace: its inode number is the same on every kernel (PROC_PID_INIT_INO).
-const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What the kernel counts as a read, and as a write; the last two are both (fs/read_write.c).
 const READS: [Sysno; 7] = [
@@ -82,6 +82,8 @@ struct Window {
     before: [TaskIo; 2],
     /// The server's threads: each can be in a call when it is attached, and in another when it is detached.
     threads: u64,
+    /// When it was about to be attached.
+    since_ns: u64,
 }
 
 /// Reads and writes by the kernel's own account.
@@ -113,8 +115,7 @@ fn needs(arguments: &[String]) -> Result<Vec<Feature>> {
 /// Opens it.
 fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
     let filter = filter(arguments)?;
-    let namespace = fs::read_link("/proc/self/ns/pid").context("cannot read the PID namespace")?;
-    if filter != Filter::All && !namespace.ends_with(FIRST_NAMESPACE) {
+    if filter != Filter::All && !in_first_namespace()? {
         bail!(
             "builtin:syscount needs the initial PID namespace, and this process is in another \
              one\n  Run it outside the container, or use builtin:syscount:all"
@@ -151,6 +152,7 @@ impl Agent for SyscountAgent {
                 asked.len()
             );
         }
+        let since_ns = monotonic_ns();
         let before = TaskIo::of(&server);
         self.counter.attach(&asked)?;
         self.window = Window {
@@ -158,6 +160,7 @@ impl Agent for SyscountAgent {
             threads: server.iter().map(|pid| threads(*pid).count() as u64).sum(),
             server,
             asked,
+            since_ns,
         };
         Ok(())
     }
@@ -175,7 +178,9 @@ impl Agent for SyscountAgent {
         let before = TaskIo::of(&self.window.server);
         let calls = self.counter.detach()?;
         let after = TaskIo::of(&self.window.server);
-        if let Some(problem) = self.window.problem(self.filter, &calls, [before, after]) {
+        let elapsed_ns = monotonic_ns() - self.window.since_ns;
+        let problem = self.window.problem(self.filter, &calls, [before, after]);
+        if let Some(problem) = problem.or_else(|| time_problem(&calls, elapsed_ns)) {
             return Err(problem.into());
         }
         Ok(WindowCounts {
@@ -269,6 +274,38 @@ impl Window {
         }
         counts
     }
+}
+
+/// What can't be right about how long calls took, in a window of this length.
+fn time_problem(calls: &SyscallCounts, elapsed_ns: u64) -> Option<Problem> {
+    let wrong = |expected: String, got: String| Problem {
+        check: "time in system calls".to_owned(),
+        expected,
+        got,
+        detail: "the time of a call that began and ended in the window is wrong".to_owned(),
+    };
+    let too_long = calls
+        .sums
+        .iter()
+        .find(|(_, sum)| sum.ns > sum.calls.saturating_mul(elapsed_ns));
+    let too_long = too_long.map(|(kind, sum)| {
+        wrong(
+            format!("at most {elapsed_ns} ns a call, which the window took"),
+            format!("{} ns in {} calls of {}", sum.ns, sum.calls, kind.number),
+        )
+    });
+    let (count, ns) = calls.sums.values().fold((0, 0), |(count, ns), sum| {
+        (count + sum.calls, u64::saturating_add(ns, sum.ns))
+    });
+    let none = count > 0 && ns == 0;
+    too_long.or_else(|| {
+        none.then(|| {
+            wrong(
+                "more than 0 ns".to_owned(),
+                format!("0 ns in {count} calls"),
+            )
+        })
+    })
 }
 
 impl TaskIo {
@@ -372,6 +409,7 @@ mod tests {
             asked: vec![7],
             before: [account(10, 20), account(11, 20)],
             threads: 1,
+            since_ns: 0,
         }
     }
 
@@ -394,6 +432,22 @@ mod tests {
             );
             assert_eq!(told(&seen), None);
         }
+    }
+
+    #[test]
+    fn calls_take_some_time_and_no_more_than_the_window() {
+        let told = |seen: &SyscallCounts| time_problem(seen, 300).map(|problem| problem.got);
+        let mut seen = calls(&[(7, Sysno::read, 10), (8, Sysno::write, 2)], 24);
+        assert_eq!(told(&seen), None);
+        assert_eq!(told(&calls(&[], 0)), None);
+        for sum in seen.sums.values_mut() {
+            sum.ns = 0;
+        }
+        assert_eq!(told(&seen).as_deref(), Some("0 ns in 12 calls"));
+        for sum in seen.sums.values_mut() {
+            sum.ns = 601;
+        }
+        assert_eq!(told(&seen).as_deref(), Some("601 ns in 2 calls of 1"));
     }
 
     #[test]
