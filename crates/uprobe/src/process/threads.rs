@@ -13,6 +13,10 @@ use std::{collections::BTreeSet, ops::Range};
 
 /// How much of a stack is searched for saved registers.
 const STACK: u64 = 1 << 20;
+/// How many words before the saved instruction pointer a signal frame has the start of the alternate stack, and its size
+/// (`uc_stack` of `struct ucontext`).
+const ALTERNATE_STACK: usize = 19;
+const ALTERNATE_SIZE: usize = 17;
 /// The selector of 64-bit code.
 const CS: u64 = 0x33;
 
@@ -106,12 +110,9 @@ impl Runtime {
                 .chunks_exact(8)
                 .map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")))
                 .collect();
-            // The saved instruction pointer, flags and selectors lie in this order.
-            let mut saved = words
-                .windows(3)
-                .filter(|three| range.contains(&three[0]) && three[2] & 0xffff == CS)
-                .filter_map(|three| inside(three[0]));
-            if let Some(site) = saved.next() {
+            let mut saved =
+                saved_addresses(start, &words).filter(|address| range.contains(address));
+            if let Some(site) = saved.find_map(inside) {
                 return Err(Error::SavedAddress {
                     function: site.function.clone(),
                     tid: *tid,
@@ -169,5 +170,51 @@ impl Runtime {
             }
         }
         Ok(())
+    }
+}
+
+/// The addresses that signal handlers on a stack will return to: `words` are the stack's, from its pointer `start` on.
+fn saved_addresses(start: u64, words: &[u64]) -> impl Iterator<Item = u64> + '_ {
+    // The saved instruction pointer, flags and selectors lie in this order.
+    let saved = words
+        .windows(3)
+        .enumerate()
+        .filter(|(_, three)| three[2] & 0xffff == CS);
+    saved.filter_map(move |(index, three)| {
+        // Before them, the frame says which alternate stack the thread had. Go's stacks lie side by side: a frame there
+        // is another thread's, or one that was left, where the pointer is not on that stack.
+        let stack = words[index.checked_sub(ALTERNATE_STACK)?];
+        let alternate = stack..stack.saturating_add(words[index - ALTERNATE_SIZE]);
+        let is_on_it = alternate.contains(&(start + 8 * index as u64));
+        (!is_on_it || alternate.contains(&start)).then_some(three[0])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A stack at 0x1000 with a signal frame on it, which will return to 7, of a thread with that alternate stack.
+    fn stack(alternate: u64, bytes: u64) -> Vec<u64> {
+        let mut words = vec![0; 100];
+        let at = 40;
+        (words[at], words[at + 1], words[at + 2]) = (7, 0x246, CS | 0x2b << 48);
+        (words[at - ALTERNATE_STACK], words[at - ALTERNATE_SIZE]) = (alternate, bytes);
+        words
+    }
+
+    #[test]
+    fn a_handler_returns_on_the_stack_that_its_thread_is_on() {
+        let of = |words: &[u64]| saved_addresses(0x1000, words).collect::<Vec<_>>();
+        // None, one elsewhere, and the one that the thread is on.
+        for (alternate, bytes) in [(0, 0), (0x9000, 0x1000), (0x0f00, 0x1000)] {
+            assert_eq!(of(&stack(alternate, bytes)), [7], "{alternate:#x}");
+        }
+        // One that begins above the thread's pointer: another thread's.
+        assert!(of(&stack(0x1100, 0x1000)).is_empty());
+        assert!(
+            of(&[7, 0x246, CS]).is_empty(),
+            "no frame begins below the pointer"
+        );
     }
 }
