@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Reading memory that may not be there. In a transaction of the CPU, a fault only ends it, and nobody sees it; where
+ * Reading memory that may not be there. In a transaction of the CPU, a fault only ends it, and no handler runs; where
  * it ends for whatever reason, and where there are none, the kernel reads.
  */
 #ifndef MEMORY_H

@@ -58,6 +58,12 @@ static struct node *node_of(const struct map *map, u32 number)
 	return (struct node *)(nodes + (u64)(number - 1) * map->stride);
 }
 
+/* What is no mark and no node's number either was not written by these functions. */
+static u8 is_node(const struct map *map, u32 number)
+{
+	return number - 1 < map->entries;
+}
+
 static void *value_of(const struct map *map, struct node *node)
 {
 	return node->key + ((map->key_size + 7) & ~7u);
@@ -108,7 +114,7 @@ static void *table_lookup(const struct map *map, const u8 *key)
 
 	for (tries = 0; tries < LOOKUPS; tries++) {
 		at = __atomic_load_n(&bucket->first, __ATOMIC_ACQUIRE);
-		for (steps = 0; !(at & MARK) && steps < map->entries; steps++) {
+		for (steps = 0; is_node(map, at) && steps < map->entries; steps++) {
 			node = node_of(map, at);
 			if (is_node_of(map, node, hash, key))
 				return value_of(map, node);
@@ -164,7 +170,7 @@ static u32 take_free(const struct map *map)
 	u64 seen = __atomic_load_n(&table->free, __ATOMIC_ACQUIRE), wanted;
 
 	do {
-		if ((u32)seen & MARK)
+		if (!is_node(map, seen))
 			return 0;
 		/* The upper half tells a list that was changed and changed back. */
 		wanted = ((seen >> 32) + 1) << 32 | node_of(map, seen)->next;
@@ -195,16 +201,16 @@ static u32 evict(const struct map *map, u32 hash)
 	for (tries = 1; tries <= VICTIMS; tries++) {
 		/* A step of its own, so that one bucket after the other is emptied. */
 		bucket = &table->buckets[(hash + tries * 0x9e3779b1) & map->mask];
-		if (bucket == &table->buckets[hash & map->mask] || bucket->first & MARK ||
+		if (bucket == &table->buckets[hash & map->mask] || !is_node(map, bucket->first) ||
 		    !try_lock(bucket, 0, environment.has_areas ? (u32)this_thread() : TOOL))
 			continue;
 		link = &bucket->first;
 		last = *link;
-		if (last & MARK) {
+		if (!is_node(map, last)) {
 			unlock(bucket);
 			continue;
 		}
-		while (!(node_of(map, last)->next & MARK)) {
+		while (is_node(map, node_of(map, last)->next)) {
 			link = &node_of(map, last)->next;
 			last = *link;
 		}
@@ -220,7 +226,7 @@ static u32 *link_of(const struct map *map, struct bucket *bucket, u32 hash, cons
 {
 	u32 *link = &bucket->first;
 
-	for (; !(*link & MARK); link = &node_of(map, *link)->next)
+	for (; is_node(map, *link); link = &node_of(map, *link)->next)
 		if (is_node_of(map, node_of(map, *link), hash, key))
 			return link;
 	return NULL;

@@ -69,7 +69,7 @@ s64 bpf_for_each_map_elem(const struct map *map, callback *call, void *context, 
 	}
 	for (i = 0; i <= map->mask; i++) {
 		at = __atomic_load_n(&table_of(map)->buckets[i].first, __ATOMIC_ACQUIRE);
-		for (steps = 0; !(at & MARK) && steps < map->entries; steps++) {
+		for (steps = 0; is_node(map, at) && steps < map->entries; steps++) {
 			node = node_of(map, at);
 			/* The callback may delete it. */
 			next = __atomic_load_n(&node->next, __ATOMIC_ACQUIRE);

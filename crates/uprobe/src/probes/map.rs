@@ -5,7 +5,10 @@ use super::{
     probes::Probes,
     store::{Store, wrong},
 };
-use crate::{object::LoadedMap, translate::ArrayPlace};
+use crate::{
+    object::LoadedMap,
+    translate::{ArrayPlace, helpers::STACK_HEAD},
+};
 use std::os::fd::AsRawFd as _;
 
 /// A map of an object whose programs run in user space. Keys and values are bytes, as long as the map's are.
@@ -40,11 +43,39 @@ impl Map<'_> {
                 source,
             }),
             Some(Store::Array(pages)) => {
-                pages.write(index(key) as usize * self.map.stride(), value);
+                let index = index(key);
+                if index >= self.map.entries {
+                    return Err(Error::Map {
+                        map: self.map.name.clone(),
+                        what: "written",
+                        source: std::io::Error::from_raw_os_error(libc::E2BIG),
+                    });
+                }
+                assert_eq!(value.len(), self.map.value_size as usize, "a value's bytes");
+                pages.write(index as usize * self.map.stride(), value);
                 Ok(())
             }
             _ => Err(wrong(self.map, "value of a key")),
         }
+    }
+
+    /// The addresses of a stack by the number that `bpf_get_stackid` returned, the innermost first; `None` where there
+    /// is none.
+    pub fn stack(&self, number: u32) -> Result<Option<Vec<u64>>> {
+        let Some(Store::Stacks(memory)) = self.store else {
+            return Err(wrong(self.map, "stacks"));
+        };
+        if number >= self.map.entries.next_power_of_two() {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; STACK_HEAD + self.map.value_size as usize];
+        memory.read(number as usize * bytes.len(), &mut bytes);
+        let word = |eight: &[u8]| u64::from_ne_bytes(eight.try_into().expect("8 bytes"));
+        let (head, addresses) = bytes.split_at(STACK_HEAD);
+        // Its hash, then its depth.
+        let frames = (word(head) >> 32) as usize;
+        let addresses = addresses.chunks_exact(8).take(frames).map(word);
+        Ok((frames > 0).then(|| addresses.collect()))
     }
 
     /// Removes a key of a table. Whether it was there.

@@ -22,6 +22,8 @@ const DISCARDED: u32 = 1 << 30;
 pub(super) struct Ring {
     memory: SharedMemory,
     bytes: u32,
+    /// How far it was read. The process could overwrite what stands in the memory.
+    position: u64,
     record: Vec<u8>,
 }
 
@@ -32,6 +34,7 @@ impl Ring {
         Ok(Ring {
             memory,
             bytes,
+            position: 0,
             record: Vec::new(),
         })
     }
@@ -58,13 +61,12 @@ impl Ring {
         take: &mut dyn FnMut(&[u8]),
     ) -> Result<(), NotARecord> {
         loop {
-            let consumer = self.memory.number(CONSUMER).load(Ordering::Relaxed);
             let producer = self.memory.number(PRODUCER).load(Ordering::Acquire);
-            let rest = producer.wrapping_sub(consumer);
+            let rest = producer.wrapping_sub(self.position);
             if rest == 0 {
                 return Ok(());
             }
-            let at = DATA + (consumer & u64::from(self.bytes - 1)) as usize;
+            let at = DATA + (self.position & u64::from(self.bytes - 1)) as usize;
             let head = self.memory.number(at).load(Ordering::Acquire) as u32;
             // Not begun, or not finished.
             if head == 0 || head & BUSY != 0 && !skips {
@@ -81,8 +83,10 @@ impl Ring {
                 take(&self.record);
             }
             self.memory.clear(at, whole);
-            let next = consumer + whole as u64;
-            self.memory.number(CONSUMER).store(next, Ordering::Release);
+            self.position += whole as u64;
+            self.memory
+                .number(CONSUMER)
+                .store(self.position, Ordering::Release);
         }
     }
 }

@@ -265,6 +265,10 @@ fn stacks_are_those_of_frame_pointers() {
         "a stack's number: {}",
         global(&probes, 5)
     );
+    let stacks = probes.map("stacks").unwrap();
+    let stack = stacks.stack(global(&probes, 5) as u32).unwrap().unwrap();
+    assert_eq!(stack[..3], [6, 7, 8].map(|word| global(&probes, word)));
+    assert!(stacks.stack(64).unwrap().is_none());
 }
 
 /// Where `on_any` counts, and keeps its place, by the cookie.

@@ -80,6 +80,15 @@ static void count(__u32 index)
 		*value += 1;
 }
 
+/* A signal handler of the thread may count between the reading and the writing of the other form. */
+static void count_atomically(__u32 index)
+{
+	__u64 *value = bpf_map_lookup_elem(&counts, &index);
+
+	if (value)
+		__sync_fetch_and_add(value, 1);
+}
+
 SEC("uprobe")
 int BPF_UPROBE(on_entry, __u64 text, __u64 length)
 {
@@ -114,7 +123,7 @@ int BPF_URETPROBE(on_return, __u64 result)
 	struct call *call = bpf_map_lookup_elem(&open_calls, &thread);
 	struct event *event;
 
-	count(1);
+	count_atomically(1);
 	if (!call) {
 		__sync_fetch_and_add(&all.unknown, 1);
 		return 0;
@@ -126,7 +135,8 @@ int BPF_URETPROBE(on_return, __u64 result)
 		event->cookie = bpf_get_attach_cookie(ctx);
 		event->result = result;
 		event->length = call->length;
-		if (bpf_probe_read_user_str(event->text, sizeof(event->text), (void *)call->text) < 0)
+		if (bpf_probe_read_user_str(event->text, sizeof(event->text), (void *)call->text) <
+		    0)
 			__sync_fetch_and_add(&all.unread, 1);
 		bpf_ringbuf_submit(event, 0);
 	}

@@ -8,7 +8,8 @@
 //! # Where they differ from the kernel's
 //!
 //! - Ids of processes and users are those of the target's namespaces.
-//! - Maps that the kernel has per CPU are per thread here, so that an addition needs no atomic.
+//! - Maps that the kernel has per CPU are per thread here: an addition needs an atomic only where the thread's signal
+//!   handlers are probed too.
 //! - `bpf_probe_read_kernel` reads user space: there, the context lies.
 //! - An update of a table's entry overwrites the value where it is. A table with the least recently used entries dropped
 //!   (LRU) drops the one that came first in some bucket.
