@@ -28,6 +28,28 @@ pub(crate) enum Routine {
 }
 
 impl Routine {
+    /// All of them.
+    pub(crate) const ALL: [Routine; 6] = [
+        Routine::Nop,
+        Routine::Nop5,
+        Routine::Nop10,
+        Routine::Endbr64,
+        Routine::Push,
+        Routine::Ret,
+    ];
+
+    /// Bytes of its code, without the padding.
+    pub(crate) fn length(self) -> usize {
+        match self {
+            Routine::Nop => 2,
+            Routine::Nop5 => 6,
+            Routine::Nop10 => 11,
+            Routine::Endbr64 => 5,
+            Routine::Push => 3,
+            Routine::Ret => 1,
+        }
+    }
+
     /// The name of its static probe; only the nops have one.
     pub(crate) fn usdt(self) -> &'static str {
         match self {
@@ -38,8 +60,8 @@ impl Routine {
     }
 }
 
-/// As much of a routine as the kernel may replace.
-pub(crate) const SITE_BYTES: usize = 10;
+/// As much of a routine as a probe may replace: five bytes from its last instruction on, and it has eleven at most.
+pub(crate) const SITE_BYTES: usize = 16;
 
 pub(crate) use machine::{address, call, code, read_pages};
 

@@ -16,9 +16,9 @@ pub(super) fn time(ask: &BatchRequest, work: impl FnOnce() -> Result<()>) -> Res
     }
     let waits = cpu::waits()?;
     let coarse = now(ClockId::MonotonicCoarse);
-    let start = now(ClockId::Monotonic);
+    let start = monotonic_ns();
     work()?;
-    let end = now(ClockId::Monotonic);
+    let end = monotonic_ns();
     // The coarse clock moves at ticks alone, by about their distance.
     let moved = now(ClockId::MonotonicCoarse).saturating_sub(coarse);
     Ok(BatchResult {
@@ -28,6 +28,11 @@ pub(super) fn time(ask: &BatchRequest, work: impl FnOnce() -> Result<()>) -> Res
         ticks: (moved + tick_ns / 2) / tick_ns,
         waits: cpu::waits()?.saturating_sub(waits),
     })
+}
+
+/// The time of CLOCK_MONOTONIC.
+pub(super) fn monotonic_ns() -> u64 {
+    now(ClockId::Monotonic)
 }
 
 fn now(clock: ClockId) -> u64 {

@@ -8,7 +8,7 @@ use std::{
     fs::{File, OpenOptions},
     io,
     os::{
-        fd::{AsRawFd, RawFd},
+        fd::{AsFd as _, BorrowedFd},
         unix::fs::FileExt,
     },
 };
@@ -88,8 +88,8 @@ impl Memory {
     }
 
     /// The number of the open file.
-    pub(super) fn as_raw_fd(&self) -> RawFd {
-        self.file.as_raw_fd()
+    pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     fn error(&self, verb: &str, address: u64, error: io::Error) -> Error {

@@ -31,6 +31,7 @@
 
 mod area;
 mod attachment;
+mod child;
 mod error;
 #[doc(hidden)]
 pub mod fault;
@@ -55,6 +56,7 @@ mod trampoline;
 mod wire;
 
 pub use attachment::{Attachment, Hits, Inside, Prepared, Probe};
+pub use child::Child;
 pub use error::{Error, Result};
 pub use image::{Function, Image, UsdtSite};
 pub use maps::{Mapping, mappings};

@@ -1,8 +1,6 @@
 //! What the tracer process does: it stops the probed process, has it make system calls, and undoes all of that when
 //! the tool is gone.
 
-#![allow(unsafe_code, reason = "files are closed, and signals ignored")]
-
 use super::{
     error::{Error, Result},
     jumps::Jumps,
@@ -14,7 +12,7 @@ use super::{
 };
 use rustix::{
     event::{PollFd, PollFlags},
-    fd::{AsRawFd, OwnedFd, RawFd},
+    fd::OwnedFd,
 };
 use std::{os::unix::net::UnixStream, thread, time::Duration};
 
@@ -61,7 +59,6 @@ impl<'a> Server<'a> {
 
     /// Serves the tool until it is gone, then restores what it left.
     pub(super) fn run(&self) {
-        self.separate();
         while let Some(request) = self.next() {
             let stopped = match request.numbers[..] {
                 [wire::STOP_ALL] => Stopped::all(self.pid),
@@ -90,21 +87,6 @@ impl<'a> Server<'a> {
                 Err(Error::Unstoppable { .. } | Error::Traced { .. }) => thread::sleep(PAUSE),
                 Err(_) => return,
             }
-        }
-    }
-
-    /// Leaves what belongs to the tool: its files, whose pipes would never end, and what a terminal interrupts.
-    fn separate(&self) {
-        let mut kept = [
-            self.tool.as_raw_fd(),
-            self.memory.as_raw_fd(),
-            self.channel.as_raw_fd(),
-        ];
-        close_except(&mut kept);
-        let _ = rustix::process::setsid();
-        for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM, libc::SIGPIPE] {
-            // SAFETY: to ignore a signal needs no handler.
-            unsafe { libc::signal(signal, libc::SIG_IGN) };
         }
     }
 
@@ -230,18 +212,5 @@ impl Made {
         files
             .map(|file| (libc::SYS_close, [file, 0, 0, 0, 0, 0]))
             .chain(mappings.map(|(at, size)| (libc::SYS_munmap, [at, size, 0, 0, 0, 0])))
-    }
-}
-
-/// Closes all files but these.
-fn close_except(kept: &mut [RawFd]) {
-    kept.sort_unstable();
-    let mut first = 0;
-    for file in kept.iter().map(|&file| file as u32).chain([u32::MAX]) {
-        if file > first {
-            // SAFETY: this process uses none of these files, and ends without dropping what owns them.
-            unsafe { libc::syscall(libc::SYS_close_range, first, file - 1, 0) };
-        }
-        first = file.saturating_add(1);
     }
 }

@@ -8,9 +8,8 @@
 //!
 //! To kill both at once, or the tracer process alone while it has stopped a thread, is not provided for.
 
-#![allow(unsafe_code, reason = "a process is forked")]
-
 use super::{
+    child::Child,
     error::{Error, Result},
     fault,
     jumps::{Jumps, Semaphore},
@@ -20,10 +19,9 @@ use super::{
     server::Server,
     wire::Message,
 };
-use rustix::process::{Pid, PidfdFlags};
+use rustix::{fd::AsFd as _, process::PidfdFlags};
 use std::{
     os::unix::net::UnixStream,
-    panic,
     sync::{Mutex, PoisonError},
 };
 
@@ -32,7 +30,8 @@ use std::{
 pub(super) struct Tracer {
     /// The probed process.
     pid: i32,
-    process: libc::pid_t,
+    /// None once it is killed.
+    process: Option<Child>,
     channel: Mutex<UnixStream>,
     jumps: Jumps,
 }
@@ -47,26 +46,17 @@ impl Tracer {
         let jumps = Jumps::new()?;
         // For the child, too, which would wait its turn before it could do so itself.
         let priority = Priority::raise(0);
-        // SAFETY: the child calls nothing that needs this process's other threads: files and memory, whose allocator
-        // glibc makes usable in it. It never returns from here.
-        let process = unsafe { libc::fork() };
-        if process == 0 {
+        let kept = [tool.as_fd(), memory.as_fd(), theirs.as_fd()];
+        let process = Child::fork(&kept, || {
             fault::die_at(0);
-            let server = panic::AssertUnwindSafe(|| {
-                Server::new(pid, memory, &jumps, &theirs, &tool).run();
-            });
-            let status = i32::from(panic::catch_unwind(server).is_err());
-            // SAFETY: ends the process without any of the handlers that belong to the other one.
-            unsafe { libc::_exit(status) };
-        }
+            Server::new(pid, memory, &jumps, &theirs, &tool).run();
+        });
         drop(priority);
-        if process < 0 {
-            let error = std::io::Error::last_os_error();
-            return Err(Error::system("fork of the tracer process", error));
-        }
+        let process =
+            process.map_err(|error| Error::system("fork of the tracer process", error))?;
         Ok(Tracer {
             pid,
-            process,
+            process: Some(process),
             channel: Mutex::new(ours),
             jumps,
         })
@@ -115,10 +105,9 @@ impl Drop for Tracer {
     fn drop(&mut self) {
         // What is still attached is left to it: it ends by itself.
         if self.jumps.is_empty()
-            && let Some(process) = Pid::from_raw(self.process)
+            && let Some(process) = self.process.take()
         {
-            let _ = rustix::process::kill_process(process, rustix::process::Signal::KILL);
-            let _ = rustix::process::waitpid(Some(process), rustix::process::WaitOptions::empty());
+            process.kill();
         }
     }
 }

@@ -1,0 +1,236 @@
+//! A process that calls routines, for probes in user space: a fork of this one. While a probe is placed inside of a
+//! process, it stands still, and so it can't be the one that asks for that. It ends with this process.
+
+use std::{
+    io::{Read as _, Write as _},
+    iter,
+    net::Shutdown,
+    os::{fd::AsFd as _, unix::net::UnixStream},
+    sync::Barrier,
+    thread,
+};
+
+use bpfcost_uprobe::process::Child;
+
+use super::{BatchRequest, BatchResult, stopwatch};
+use crate::{
+    cpu::CpuPin,
+    error::{Error, Result, failed},
+    routine::{self, Routine, SITE_BYTES},
+};
+
+const NAME: &str = "the process that calls functions";
+
+/// The process.
+#[derive(Debug)]
+pub(super) struct Caller {
+    channel: UnixStream,
+    /// None once it has ended.
+    child: Option<Child>,
+}
+
+impl Caller {
+    /// Starts it.
+    pub(super) fn start() -> Result<Self> {
+        let (ours, theirs) = UnixStream::pair().map_err(failed(NAME, "making its socket"))?;
+        let child = Child::fork(&[theirs.as_fd()], || serve(&theirs));
+        Ok(Caller {
+            channel: ours,
+            child: Some(child.map_err(failed(NAME, "starting it"))?),
+        })
+    }
+
+    /// Its number.
+    pub(super) fn pid(&self) -> i32 {
+        self.child.as_ref().map_or(0, Child::pid)
+    }
+
+    /// What stands at a routine's beginning there.
+    pub(super) fn code(&self, routine: Routine) -> Result<[u8; SITE_BYTES]> {
+        let words = self.ask(&[ask::CODE, routine as u64])?;
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        bytes.try_into().map_err(|_| ended())
+    }
+
+    /// Has its only thread call a routine, and time that.
+    pub(super) fn time(&self, routine: Routine, request: &BatchRequest) -> Result<BatchResult> {
+        let BatchRequest {
+            events,
+            cpu,
+            after_tick,
+        } = *request;
+        let words = [
+            ask::TIME,
+            routine as u64,
+            events,
+            u64::from(cpu),
+            u64::from(after_tick),
+        ];
+        match self.ask(&words)?[..] {
+            [elapsed_ns, ticks, waits] => Ok(BatchResult {
+                events,
+                made: events,
+                elapsed_ns: f64::from_bits(elapsed_ns),
+                ticks,
+                waits,
+            }),
+            _ => Err(ended()),
+        }
+    }
+
+    /// Has threads call a routine, one for each of `cpus`, so often each: nanoseconds from the first one's beginning to
+    /// the last one's end.
+    pub(super) fn time_threads(&self, routine: Routine, calls: u64, cpus: &[u32]) -> Result<u64> {
+        let words = [ask::THREADS, routine as u64, calls];
+        let cpus = cpus.iter().map(|&cpu| u64::from(cpu));
+        let words: Vec<u64> = words.into_iter().chain(cpus).collect();
+        match self.ask(&words)?[..] {
+            [elapsed_ns] => Ok(elapsed_ns),
+            _ => Err(ended()),
+        }
+    }
+
+    fn ask(&self, words: &[u64]) -> Result<Vec<u64>> {
+        let sent = send(&self.channel, words).ok();
+        let answer = sent.and_then(|()| receive(&self.channel));
+        match answer.as_deref() {
+            Some([0, answer @ ..]) => Ok(answer.to_vec()),
+            Some([_, words @ ..]) => {
+                let text: Vec<u8> = words.iter().map(|&byte| byte as u8).collect();
+                let text = String::from_utf8_lossy(&text);
+                Err(Error::Refused(format!("{NAME}: {text}")))
+            }
+            _ => Err(ended()),
+        }
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        // Other children may have copies of this socket.
+        let _ = self.channel.shutdown(Shutdown::Both);
+        if let Some(child) = self.child.take() {
+            child.kill();
+        }
+    }
+}
+
+fn ended() -> Error {
+    Error::Refused(format!(
+        "{NAME} has ended; was it killed?\n  Run it again; dmesg tells if memory was short"
+    ))
+}
+
+/// What it is asked: the first word.
+mod ask {
+    /// For the code of a routine.
+    pub(super) const CODE: u64 = 0;
+    /// To call a routine: how often, on which CPU, whether after a tick.
+    pub(super) const TIME: u64 = 1;
+    /// To have threads call it: how often each, and the CPU of each.
+    pub(super) const THREADS: u64 = 2;
+}
+
+/// What the process does: it answers until nobody asks. An answer begins with 0; else it is an error's
+/// text, a byte a word.
+fn serve(channel: &UnixStream) {
+    let mut pinned = None;
+    while let Some(asked) = receive(channel) {
+        let answer = answer(&asked, &mut pinned);
+        let words: Vec<u64> = match answer {
+            Ok(words) => iter::once(0).chain(words).collect(),
+            Err(error) => {
+                let text = error.to_string();
+                iter::once(1).chain(text.bytes().map(u64::from)).collect()
+            }
+        };
+        if send(channel, &words).is_err() {
+            return;
+        }
+    }
+}
+
+fn answer(asked: &[u64], pinned: &mut Option<(u64, CpuPin)>) -> Result<Vec<u64>> {
+    match *asked {
+        [ask::CODE, routine] => {
+            let code = routine::code(named(routine)?);
+            let (words, _) = code.as_chunks::<8>();
+            Ok(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+        }
+        [ask::TIME, routine, events, cpu, after_tick] => {
+            let routine = named(routine)?;
+            if pinned.as_ref().is_none_or(|(on, _)| *on != cpu) {
+                *pinned = None;
+                *pinned = Some((cpu, CpuPin::to(cpu as u32)?));
+            }
+            let request = BatchRequest {
+                events,
+                cpu: cpu as u32,
+                after_tick: after_tick != 0,
+            };
+            let timed = stopwatch::time(&request, || {
+                routine::call(routine, events);
+                Ok(())
+            });
+            let timed = timed?;
+            Ok(vec![timed.elapsed_ns.to_bits(), timed.ticks, timed.waits])
+        }
+        [ask::THREADS, routine, calls, ref cpus @ ..] => {
+            *pinned = None;
+            threads(named(routine)?, calls, cpus).map(|elapsed_ns| vec![elapsed_ns])
+        }
+        _ => Err(unknown()),
+    }
+}
+
+fn threads(routine: Routine, calls: u64, cpus: &[u64]) -> Result<u64> {
+    let all = Barrier::new(cpus.len());
+    let one = |cpu: u64| {
+        let pinned = CpuPin::to(cpu as u32);
+        // Before it meets the others: the kernel may make something for a thread's first hit, and so does a probe.
+        routine::call(routine, 1);
+        all.wait();
+        let begun = stopwatch::monotonic_ns();
+        routine::call(routine, calls - 1);
+        let ended = stopwatch::monotonic_ns();
+        pinned.map(|_pinned| (begun, ended))
+    };
+    let times = thread::scope(|scope| {
+        let started = cpus.iter().map(|&cpu| scope.spawn(move || one(cpu)));
+        let started: Vec<_> = started.collect();
+        let ended = started.into_iter().map(|thread| thread.join());
+        ended
+            .map(|outcome| outcome.unwrap_or_else(|_| Err(unknown())))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let begun = times.iter().map(|(begun, _)| *begun).min();
+    let ended = times.iter().map(|(_, ended)| *ended).max();
+    Ok(ended.unwrap_or(0).saturating_sub(begun.unwrap_or(0)))
+}
+
+fn named(routine: u64) -> Result<Routine> {
+    let mut all = Routine::ALL.into_iter();
+    all.find(|one| *one as u64 == routine)
+        .ok_or_else(unknown)
+}
+
+fn unknown() -> Error {
+    Error::Refused("it does not know what it was asked".to_owned())
+}
+
+/// A number of words, and the words.
+fn send(mut channel: &UnixStream, words: &[u64]) -> std::io::Result<()> {
+    let all = iter::once(words.len() as u64).chain(words.iter().copied());
+    let bytes: Vec<u8> = all.flat_map(u64::to_ne_bytes).collect();
+    channel.write_all(&bytes)
+}
+
+fn receive(mut channel: &UnixStream) -> Option<Vec<u64>> {
+    let mut word = || {
+        let mut bytes = [0; 8];
+        channel.read_exact(&mut bytes).ok()?;
+        Some(u64::from_ne_bytes(bytes))
+    };
+    let length = word()?;
+    (0..length).map(|_| word()).collect()
+}
