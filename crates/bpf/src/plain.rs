@@ -7,6 +7,7 @@ use std::{mem, slice};
 use crate::skel::{
     counter::types::counter_counts,
     l7::types::{l7_count, l7_event},
+    probe,
     sslsniff::types::{sslsniff_counts, sslsniff_head},
     stack::types::{unwind_node, unwind_rule, unwind_state},
     stack_counter::types::{stack_counter_counts, stack_counter_event},
@@ -50,6 +51,7 @@ plain! {
     types::flood: 16,
     types::replayed: 8 + 136,
     counter_counts: 24,
+    probe::types::bss: 48,
     l7_count: 16,
     l7_event: 48 + 512,
     sslsniff_counts: 56,

@@ -114,10 +114,13 @@ fn check(events: &mut dyn Events, probe: &mut ProbePrograms, maps: &BodyMaps, bo
     // So that a batch finds its own entry there.
     events.batch(&ask(10)).expect("events");
     maps.take(attach, body).expect("maps");
-    probe.forget();
+    probe.forget().expect("counts");
 
     let driven = events.batch(&ask(EVENTS)).expect("events");
-    let (seen, taken) = (probe.seen(), maps.take(attach, body).expect("maps"));
+    let (seen, taken) = (
+        probe.seen().expect("counts"),
+        maps.take(attach, body).expect("maps"),
+    );
     assert_eq!((driven.events, driven.made), (EVENTS, EVENTS), "{attach}");
     let runs = EVENTS * attach.runs_per_event();
     assert_eq!(seen.hits, runs, "{attach}/{body}");
@@ -137,9 +140,13 @@ fn check(events: &mut dyn Events, probe: &mut ProbePrograms, maps: &BodyMaps, bo
     drop(attached);
 
     // Nothing is attached any more.
-    probe.forget();
+    probe.forget().expect("counts");
     events.batch(&ask(EVENTS)).expect("events");
-    assert_eq!(probe.seen().hits, 0, "{attach}/{body} after it");
+    assert_eq!(
+        probe.seen().expect("counts").hits,
+        0,
+        "{attach}/{body} after it"
+    );
 }
 
 /// All attach types of a driver.
@@ -147,7 +154,7 @@ fn check_driver(driver: Driver) {
     let bodies = |attach: Attach| {
         Body::ALL
             .into_iter()
-            .filter(move |&body| attach.takes(body))
+            .filter(move |&body| attach.refuses(body).is_none())
     };
     for feature in driver.needs() {
         if let Some(missing) = feature.missing().expect("an answer") {

@@ -5,6 +5,7 @@ mod require;
 use std::{fs, os::unix::fs::FileExt as _, sync::Mutex};
 
 use bpfcost_bpf::{
+    Space,
     attach::{Attach, BatchRequest, Body, BodyMaps, Driver, Events, ProbePrograms, SiteCode},
     current_cpu,
 };
@@ -31,22 +32,39 @@ fn programs_run_for_every_event_and_are_gone_afterwards() {
     }
     let _alone = ALONE.lock();
     let maps = BodyMaps::make(false).expect("maps");
-    let code = code_of_this_program();
     let mut attached = 0;
     for attach in Attach::ALL {
         if !DRIVERS.contains(&attach.driver()) || !can(attach) {
             continue;
         }
         let mut events = attach.driver().start().expect("driver");
-        let mut probe = ProbePrograms::load(attach, &Body::ALL, &maps).expect("load");
-        for body in Body::ALL {
+        let bodies = Body::ALL.into_iter();
+        let bodies: Vec<Body> = bodies
+            .filter(|&body| attach.refuses(body).is_none())
+            .collect();
+        let mut probe = ProbePrograms::load(attach, &bodies, &maps).expect("load");
+        let process = events.process().unwrap_or(std::process::id() as i32);
+        let code = code_of_this_program(process);
+        for body in bodies {
             hits_every_event(&mut *events, &mut probe, body, &maps, &code);
-            assert_eq!(code_of_this_program(), code, "{attach} {body}: detached");
+            let now = code_of_this_program(process);
+            assert_eq!(now, code, "{attach} {body}: detached");
         }
         attached += 1;
     }
     assert!(attached > 0, "this kernel lets nothing be attached");
+    drop(maps);
     assert_eq!(open_files_of_bpf(), Vec::<String>::new());
+    let tid = current_thread();
+    let children = fs::read_to_string(format!("/proc/self/task/{tid}/children"));
+    assert_eq!(children.expect("children"), "");
+}
+
+/// The number of this thread, whose children the test's processes are.
+fn current_thread() -> String {
+    let link = fs::read_link("/proc/thread-self").expect("link");
+    let name = link.file_name().expect("a number");
+    name.to_string_lossy().into_owned()
 }
 
 /// Whether this kernel has it; says so where not.
@@ -76,14 +94,16 @@ fn hits_every_event(
     let mut attached = probe.attach_to(events, body).expect(&name);
     // What the first hits left.
     maps.take(attach, body).expect(&name);
-    probe.forget();
+    probe.forget().expect(&name);
     assert_eq!(attached.trouble().expect(&name), None, "{name}");
-    assert_eq!(attached.placed(), placed_in(code, attach), "{name}");
+    let process = events.process().unwrap_or(std::process::id() as i32);
+    let placed = placed_in(code, &code_of_this_program(process), attach);
+    assert_eq!(attached.placed(), placed, "{name}");
     let driven = events.batch(&ask).expect(&name);
     assert_eq!((driven.events, driven.made), (EVENTS, EVENTS), "{name}");
     assert!(driven.elapsed_ns > 0.0, "{name}");
     let runs = EVENTS * attach.runs_per_event();
-    let seen = probe.seen();
+    let seen = probe.seen().expect(&name);
     let counts = (seen.hits, seen.drops, seen.errors, seen.other_hits);
     assert_eq!(counts, (runs, 0, 0, 0), "{name}");
     assert_eq!(attached.trouble().expect(&name), None, "{name}");
@@ -96,15 +116,14 @@ fn hits_every_event(
         Body::Stack => assert!(taken >= 1, "{name}"),
     }
     drop(attached);
-    probe.forget();
+    probe.forget().expect(&name);
     events.batch(&ask).expect(&name);
-    assert_eq!(probe.seen().hits, 0, "{name}: detached");
+    assert_eq!(probe.seen().expect(&name).hits, 0, "{name}: detached");
 }
 
-/// What was put into the code of this program, as `/proc/self/mem` has it.
-fn placed_in(code: &[u8], attach: Attach) -> Option<SiteCode> {
-    let now = code_of_this_program();
-    let place = code.iter().zip(&now).position(|(was, is)| was != is)?;
+/// What was put into the code of a process, as `/proc/PID/mem` has it.
+fn placed_in(code: &[u8], now: &[u8], attach: Attach) -> Option<SiteCode> {
+    let place = code.iter().zip(now).position(|(was, is)| was != is)?;
     let may_be = match attach.driver() {
         Driver::UserNop5 => SiteCode::Call,
         Driver::UserNop10 => SiteCode::LeaCall,
@@ -112,6 +131,7 @@ fn placed_in(code: &[u8], attach: Attach) -> Option<SiteCode> {
     };
     match now[place] {
         0xcc => Some(SiteCode::Int3),
+        0xe9 if attach.space() == Space::User => Some(SiteCode::Jump),
         0xe8 if may_be == SiteCode::Call => Some(may_be),
         // The first byte of `lea`.
         0x48 if may_be == SiteCode::LeaCall => Some(may_be),
@@ -133,11 +153,11 @@ fn open_files_of_bpf() -> Vec<String> {
         .collect()
 }
 
-/// The code as it stands in memory.
-fn code_of_this_program() -> Vec<u8> {
+/// This program's code as it stands in the memory of a process that runs it.
+fn code_of_this_program(process: i32) -> Vec<u8> {
     let program = fs::read_link("/proc/self/exe").expect("link");
-    let memory = fs::File::open("/proc/self/mem").expect("memory");
-    let maps = fs::read_to_string("/proc/self/maps").expect("maps");
+    let memory = fs::File::open(format!("/proc/{process}/mem")).expect("memory");
+    let maps = fs::read_to_string(format!("/proc/{process}/maps")).expect("maps");
     let line = maps
         .lines()
         .find(|line| line.contains(" r-xp ") && line.ends_with(&*program.to_string_lossy()))
@@ -172,9 +192,9 @@ fn the_largest_batch_of_page_faults_is_whole() {
         after_tick: false,
     };
     for _ in 0..2 {
-        probe.forget();
+        probe.forget().expect("counts");
         assert_eq!(events.batch(&ask).expect("batch").events, most);
-        assert_eq!(probe.seen().hits, most);
+        assert_eq!(probe.seen().expect("counts").hits, most);
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     kernel::{self, KernelDriver},
     net::{Frames, Sendto},
     user::{SiteCode, UserCalls},
+    user_programs::UserProgram,
 };
 use crate::{
     error::{Error, Result},
@@ -66,7 +67,7 @@ pub enum Driver: DriverInfo {
         most: Some(MOST_FAULTS),
         ..of("page-fault", "a read of a page that is not mapped", &[], EventSource::PageFaults)
     };
-    /// A thread calls a function that begins with a `nop`.
+    /// A thread of another process calls a function that begins with a `nop`.
     UserNop = calls("user-nop", "a call of a function that begins with a nop", Routine::Nop);
     /// … with a `nop` of five bytes.
     UserNop5 = calls("user-nop5", "a call of a function that begins with a nop of 5 bytes", Routine::Nop5);
@@ -228,6 +229,21 @@ pub trait Events {
     /// crate or anyone's.
     fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>>;
 
+    /// Attaches a program in user space, where the events are calls of a function.
+    fn attach_inside(
+        &mut self,
+        attach: Attach,
+        _program: &UserProgram<'_>,
+    ) -> Result<Box<dyn Attachment>> {
+        let words = format!("{attach} is of events of the kernel, not of a process");
+        Err(Error::Refused(words))
+    }
+
+    /// The process that makes the events, where that is another one.
+    fn process(&self) -> Option<i32> {
+        None
+    }
+
     /// Makes events, and times them.
     fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult>;
 }
@@ -244,7 +260,7 @@ pub trait Attachment {
         None
     }
 
-    /// What the kernel put at the probe's site, where that is code of user space.
+    /// What was put at the probe's site, where that is code of user space.
     fn placed(&self) -> Option<SiteCode> {
         None
     }

@@ -1,12 +1,13 @@
-//! The maps that bodies write to. They are created once per epoch and shared by the programs of all attach types;
-//! one program is attached at a time.
+//! The maps that bodies write to. They are created once per epoch and shared by the programs of all attach types in the
+//! kernel; those in user space share others. One program is attached at a time.
 
 use std::{cell::Cell, rc::Rc};
 
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle, MapType, RingBuffer, libbpf_sys as sys};
 
-use super::{Attach, Body};
+use super::{Attach, Body, user_programs::UserPrograms};
 use crate::{
+    Space,
     error::{Result, map_failed},
     maps,
     skel::probe::OpenProbeSkel,
@@ -19,7 +20,7 @@ const HEADER_BYTES: usize = 8;
 /// See `bpf/probe.h`.
 const RING_BYTES: u32 = 8 << 20;
 const STACK_DEPTH: u32 = 127;
-const ENTRIES: u32 = 1024;
+pub(super) const ENTRIES: u32 = 1024;
 
 /// Room for what a driver makes beside the timed events: frames come in sets of 64, with two sets around.
 const SPARE_EVENTS: u64 = 256;
@@ -38,6 +39,7 @@ pub struct BodyMaps {
     reader: RingBuffer<'static>,
     /// Events that it has read: by a process, and by the process or CPU of number 0.
     read: Rc<Cell<[u64; 2]>>,
+    user: UserPrograms,
 }
 
 impl BodyMaps {
@@ -74,7 +76,13 @@ impl BodyMaps {
                 [4, 8 * STACK_DEPTH, ENTRIES],
                 0,
             )?,
+            user: UserPrograms::default(),
         })
+    }
+
+    /// The programs that run in user space, with maps of their own.
+    pub(super) fn user_programs(&self) -> &UserPrograms {
+        &self.user
     }
 
     /// Has an object use these instead of making its own.
@@ -95,6 +103,9 @@ impl BodyMaps {
     /// Empties what a body fills, and returns how many things were in it: runs counted in the hash map,
     /// right events in the ring buffer, CPUs in the array, stacks in the map of stacks.
     pub fn take(&self, attach: Attach, body: Body) -> Result<u64> {
+        if attach.space() == Space::User {
+            return self.user.take(body);
+        }
         match body {
             Body::Empty => Ok(0),
             Body::Map => self.take_last_pid(),
@@ -160,7 +171,7 @@ impl BodyMaps {
 }
 
 /// Who wrote an event: a program writes its process or CPU into every word.
-fn writer(event: &[u8]) -> Option<u64> {
+pub(super) fn writer(event: &[u8]) -> Option<u64> {
     if event.len() != EVENT_BYTES {
         return None;
     }

@@ -8,6 +8,7 @@
 mod attach_method;
 mod body;
 mod buffers;
+mod caller;
 mod counter;
 mod driver;
 mod fault;
@@ -20,6 +21,7 @@ mod stopwatch;
 mod types;
 mod user;
 mod user_object;
+mod user_programs;
 
 use libbpf_rs::{Link, ProgramMut};
 
@@ -40,6 +42,7 @@ pub use types::Attach;
 use types::ProgramKind;
 pub use user::SiteCode;
 pub use user_object::UserObject;
+pub use user_programs::UserProgram;
 
 use crate::error::{Result, failed};
 

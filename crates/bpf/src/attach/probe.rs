@@ -1,12 +1,13 @@
 //! Loads the programs of one attach type (`bpf/probe.bpf.c`), and reads what their runs counted.
 
-use libbpf_rs::{
-    ProgramMut,
-    skel::{OpenSkel as _, SkelBuilder as _},
-};
+use libbpf_rs::skel::{OpenSkel as _, SkelBuilder as _};
 
-use super::{Attach, Attachment, Body, BodyMaps, Events};
+use super::{
+    Attach, Attachment, Body, BodyMaps, Events, ProgramKind,
+    user_programs::{self, SharedProbes, UserProgram},
+};
 use crate::{
+    Space,
     error::Result,
     object::OwnedSkeleton,
     skel::probe::{ProbeSkel, ProbeSkelBuilder, types},
@@ -17,7 +18,14 @@ use crate::{
 /// Programs of one attach type, one a body.
 pub struct ProbePrograms {
     attach: Attach,
-    skeleton: OwnedSkeleton<ProbeSkel<'static>>,
+    loaded: Loaded,
+}
+
+enum Loaded {
+    /// One object for each attach type, whose programs were aimed at it.
+    Kernel(OwnedSkeleton<ProbeSkel<'static>>),
+    /// The one of all types.
+    User(SharedProbes),
 }
 
 /// Counts of a program's runs, since they began.
@@ -38,30 +46,16 @@ pub struct ProbeCounts {
 impl ProbePrograms {
     /// Loads the programs with these bodies.
     pub fn load(attach: Attach, bodies: &[Body], maps: &BodyMaps) -> Result<Self> {
-        let names: Vec<String> = bodies.iter().map(|&body| name(attach, body)).collect();
-        let skeleton = OwnedSkeleton::new("probe", |storage| {
-            let mut open = ProbeSkelBuilder::default().open(storage)?;
-            maps.lend(&mut open)?;
-            for mut program in open.open_object_mut().progs_mut() {
-                let chosen = names.iter().any(|name| program.name() == name.as_str());
-                program.set_autoload(chosen);
-                if chosen {
-                    attach.aim(&mut program)?;
-                }
-            }
-            open.load()
-        })?;
-        Ok(ProbePrograms { attach, skeleton })
+        let loaded = match attach.space() {
+            Space::Kernel => Loaded::Kernel(skeleton(attach, bodies, maps)?),
+            Space::User => Loaded::User(maps.user_programs().load()?),
+        };
+        Ok(ProbePrograms { attach, loaded })
     }
 
     /// How its programs are attached.
     pub fn attach(&self) -> Attach {
         self.attach
-    }
-
-    /// The program with that body.
-    pub fn program(&self, body: Body) -> Result<ProgramMut<'_>> {
-        self.skeleton.program(&name(self.attach, body))
     }
 
     /// Attaches the program with that body to a driver's events.
@@ -70,57 +64,101 @@ impl ProbePrograms {
         events: &mut dyn Events,
         body: Body,
     ) -> Result<Box<dyn Attachment>> {
-        let attached = events.attach(self.attach, &self.program(body)?)?;
-        // Where it is attached to all functions, the hits of this one count.
-        if let (Some(function), Some(bss)) = (attached.function(), self.bss()) {
-            store(&mut bss.function, function);
+        let name = name(self.attach.kind(), body);
+        match &mut self.loaded {
+            Loaded::Kernel(skeleton) => {
+                let attached = events.attach(self.attach, &skeleton.program(&name)?)?;
+                // Where it is attached to all functions, the hits of this one count.
+                if let (Some(function), Some(bss)) = (attached.function(), bss(skeleton)) {
+                    store(&mut bss.function, function);
+                }
+                Ok(attached)
+            }
+            Loaded::User(probes) => {
+                let name = &name;
+                events.attach_inside(self.attach, &UserProgram { probes, name })
+            }
         }
-        Ok(attached)
     }
 
     /// Lets the counts begin again.
-    pub fn forget(&mut self) {
-        if let Some(bss) = self.bss() {
-            for count in [
-                &mut bss.hits,
-                &mut bss.drops,
-                &mut bss.errors,
-                &mut bss.other_hits,
-            ] {
-                store(count, 0);
+    pub fn forget(&mut self) -> Result<()> {
+        match &mut self.loaded {
+            Loaded::User(probes) => user_programs::forget(&probes.borrow()),
+            Loaded::Kernel(skeleton) => {
+                if let Some(bss) = bss(skeleton) {
+                    for count in [
+                        &mut bss.hits,
+                        &mut bss.drops,
+                        &mut bss.errors,
+                        &mut bss.other_hits,
+                    ] {
+                        store(count, 0);
+                    }
+                    store(&mut bss.stack_id, -1);
+                }
+                Ok(())
             }
-            store(&mut bss.stack_id, -1);
         }
     }
 
     /// What runs left since then.
-    pub fn seen(&self) -> ProbeCounts {
-        let Some(bss) = self.skeleton.maps.bss_data.as_deref() else {
-            return ProbeCounts::default();
+    pub fn seen(&self) -> Result<ProbeCounts> {
+        let skeleton = match &self.loaded {
+            Loaded::User(probes) => return user_programs::seen(&probes.borrow()),
+            Loaded::Kernel(skeleton) => skeleton,
         };
-        ProbeCounts {
+        let Some(bss) = skeleton.maps.bss_data.as_deref() else {
+            return Ok(ProbeCounts::default());
+        };
+        Ok(ProbeCounts {
             hits: fetch(&bss.hits),
             drops: fetch(&bss.drops),
             errors: fetch(&bss.errors),
             stack_id: fetch(&bss.stack_id),
             other_hits: fetch(&bss.other_hits),
-        }
+        })
     }
 
-    /// What the kernel wrote down of a program's runs so far.
+    /// What the kernel wrote down of a program's runs so far: nothing where they are in user space.
     pub fn run_stats(&self, body: Body) -> Result<RunStats> {
-        RunStats::of(&self.program(body)?)
-    }
-
-    fn bss(&mut self) -> Option<&mut types::bss> {
-        self.skeleton.maps.bss_data.as_deref_mut()
+        match &self.loaded {
+            Loaded::User(_) => Ok(RunStats::default()),
+            Loaded::Kernel(skeleton) => {
+                RunStats::of(&skeleton.program(&name(self.attach.kind(), body))?)
+            }
+        }
     }
 }
 
-fn name(attach: Attach, body: Body) -> String {
-    format!(
-        "{}__{}",
-        attach.kind().name(),
-        body.name().replace('-', "_")
-    )
+fn skeleton(
+    attach: Attach,
+    bodies: &[Body],
+    maps: &BodyMaps,
+) -> Result<OwnedSkeleton<ProbeSkel<'static>>> {
+    let names: Vec<String> = bodies
+        .iter()
+        .map(|&body| name(attach.kind(), body))
+        .collect();
+    OwnedSkeleton::new("probe", |storage| {
+        let mut open = ProbeSkelBuilder::default().open(storage)?;
+        maps.lend(&mut open)?;
+        for mut program in open.open_object_mut().progs_mut() {
+            let chosen = names.iter().any(|name| program.name() == name.as_str());
+            program.set_autoload(chosen);
+            if chosen {
+                attach.aim(&mut program)?;
+            }
+        }
+        open.load()
+    })
+}
+
+fn bss<'a>(skeleton: &'a mut OwnedSkeleton<ProbeSkel<'static>>) -> Option<&'a mut types::bss> {
+    skeleton.maps.bss_data.as_deref_mut()
+}
+
+/// A program's name in `bpf/probe.bpf.c`.
+pub(super) fn name(kind: ProgramKind, body: Body) -> String {
+    format!("{}__{}", kind.name(), body.name().replace('-', "_"))
 }

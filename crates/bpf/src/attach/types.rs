@@ -7,6 +7,7 @@ use libbpf_rs::{AsRawLibbpf as _, OpenProgramMut, ProgramType, libbpf_sys as sys
 
 use super::{Body, Driver, Driver as D, kernel::tracepoint_name};
 use crate::{
+    Space,
     feature::{Feature, Feature as F, TRACE_FENTRY_MULTI, TRACE_FEXIT_MULTI, TRACE_FSESSION_MULTI},
     table::table,
 };
@@ -124,6 +125,36 @@ pub enum Attach: AttachInfo {
     UsdtNop5 = of("usdt-nop5", D::UserNop5, ProgramKind::Usdt, &[F::Uprobe]);
     /// A static probe of user space, on a `nop` of ten bytes.
     UsdtNop10 = of("usdt-nop10", D::UserNop10, ProgramKind::Usdt, &[F::UprobeNop10]);
+    /// A program in the process itself, on a `nop`.
+    UserUprobeNop = of("user-uprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    /// A program in the process itself, on a `nop` of five bytes.
+    UserUprobeNop5 = of("user-uprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    /// A program in the process itself, on a `nop` of ten bytes.
+    UserUprobeNop10 = of("user-uprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    /// A program in the process itself, on an `endbr64`.
+    UserUprobeEndbr64 = of("user-uprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    /// A program in the process itself, on a `push`.
+    UserUprobePush = of("user-uprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    /// A program in the process itself, on a `ret`.
+    UserUprobeRet = of("user-uprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::UserProbe]).in_process();
+    /// The same at the return of a function that begins with a `nop`.
+    UserUretprobeNop = of("user-uretprobe-nop", D::UserNop, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    /// The same at the return of a function that begins with a `nop` of five bytes.
+    UserUretprobeNop5 = of("user-uretprobe-nop5", D::UserNop5, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    /// The same at the return of a function that begins with a `nop` of ten bytes.
+    UserUretprobeNop10 = of("user-uretprobe-nop10", D::UserNop10, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    /// The same at the return of a function that begins with an `endbr64`.
+    UserUretprobeEndbr64 = of("user-uretprobe-endbr64", D::UserEndbr64, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    /// The same at the return of a function that begins with a `push`.
+    UserUretprobePush = of("user-uretprobe-push", D::UserPush, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    /// The same at the return of a function that is a `ret` alone.
+    UserUretprobeRet = of("user-uretprobe-ret", D::UserRet, ProgramKind::Uprobe, &[F::UserProbe]).at_return().in_process();
+    /// A program in the process itself, at a static probe on a `nop`.
+    UserUsdtNop = of("user-usdt-nop", D::UserNop, ProgramKind::Usdt, &[F::UserProbe]).in_process();
+    /// A program in the process itself, at a static probe on a `nop` of five bytes.
+    UserUsdtNop5 = of("user-usdt-nop5", D::UserNop5, ProgramKind::Usdt, &[F::UserProbe]).in_process();
+    /// A program in the process itself, at a static probe on a `nop` of ten bytes.
+    UserUsdtNop10 = of("user-usdt-nop10", D::UserNop10, ProgramKind::Usdt, &[F::UserProbe]).in_process();
 }
 }
 
@@ -138,6 +169,7 @@ struct AttachInfo {
     expected: sys::bpf_attach_type,
     at_return: bool,
     runs: u64,
+    space: Space,
 }
 
 const fn of(
@@ -154,6 +186,7 @@ const fn of(
         expected: 0,
         at_return: false,
         runs: 1,
+        space: Space::Kernel,
     }
 }
 
@@ -171,6 +204,13 @@ impl AttachInfo {
 
     const fn runs_twice(self) -> Self {
         AttachInfo { runs: 2, ..self }
+    }
+
+    const fn in_process(self) -> Self {
+        AttachInfo {
+            space: Space::User,
+            ..self
+        }
     }
 }
 
@@ -246,6 +286,11 @@ impl Attach {
         self.known().at_return
     }
 
+    /// Where its programs run.
+    pub fn space(self) -> Space {
+        self.known().space
+    }
+
     /// The attach type that the kernel wants when it loads the program; 0 where it follows from the type of program.
     pub(crate) fn expected(self) -> sys::bpf_attach_type {
         self.known().expected
@@ -259,9 +304,17 @@ impl Attach {
         )
     }
 
-    /// Whether its programs can have this body.
-    pub fn takes(self, body: Body) -> bool {
-        body != Body::Stack || !self.sees_packets()
+    /// Why its programs can't have this body, on any kernel.
+    pub fn refuses(self, body: Body) -> Option<&'static str> {
+        match body {
+            Body::Stack if self.sees_packets() => {
+                Some("no kernel offers the stack helper to programs on packets")
+            }
+            Body::RingbufWakeup if self.space() == Space::User => {
+                Some("nobody is woken: who reads the ring of a process polls it")
+            }
+            _ => None,
+        }
     }
 
     /// Whether its programs see packets, where there is no process.

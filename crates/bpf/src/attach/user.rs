@@ -1,19 +1,25 @@
-//! User-space events: calls of a small function of this program. Probes are placed at its first instruction.
+//! User-space events: calls of a small function of this program, which another process makes, a fork of this one.
+//! Probes are placed at its first instruction, or at its return.
 //!
-//! The loop is the same with and without a probe. Probes are placed in `/proc/self/exe`, which leads to
-//! the program that runs, also where its file has been replaced or removed since; for this process alone.
+//! The loop is the same with and without a probe, and whether the probe is the kernel's or in the process itself.
+//! The kernel's are placed in `/proc/self/exe`, which leads to the program that runs, also where its file has been
+//! replaced or removed since; for that process alone.
 
-use std::{
-    process,
-    rc::{Rc, Weak},
+use std::rc::{Rc, Weak};
+
+use bpfcost_uprobe::{
+    probes::{At, Place},
+    process::Function,
 };
-
 use libbpf_rs::{Link, ProgramMut, UprobeMultiOpts, libbpf_sys as sys};
 
 use super::{
-    Attach, Attachment, BatchRequest, BatchResult, Driver, Events, ProgramKind, Trouble, stopwatch,
+    Attach, Attachment, BatchRequest, BatchResult, Driver, Events, ProgramKind, Trouble,
+    caller::Caller,
+    user_programs::{UserAttachment, UserProgram},
 };
 use crate::{
+    cpu,
     error::{Error, Result, failed},
     routine::{self, PROGRAM, Routine, SITE_BYTES},
 };
@@ -24,7 +30,7 @@ const PROVIDER: &str = "bpfcost";
 /// executes replaced instructions, the trampoline that takes a breakpoint's place) is there then.
 const FIRST_CALLS: u64 = 10;
 
-/// What the kernel puts at a probe's site while it is attached.
+/// What is put at a probe's site while it is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SiteCode {
     /// A breakpoint.
@@ -34,11 +40,18 @@ pub enum SiteCode {
     Call,
     /// Room on the stack, and a call: in place of a `nop` of ten bytes, on Linux 7.2.
     LeaCall,
+    /// A jump to the program, in the process itself.
+    Jump,
 }
 
 impl SiteCode {
     /// All of them.
-    pub const ALL: [SiteCode; 3] = [SiteCode::Int3, SiteCode::Call, SiteCode::LeaCall];
+    pub const ALL: [SiteCode; 4] = [
+        SiteCode::Int3,
+        SiteCode::Call,
+        SiteCode::LeaCall,
+        SiteCode::Jump,
+    ];
 
     /// As a disassembler would write it.
     pub fn name(self) -> &'static str {
@@ -46,6 +59,7 @@ impl SiteCode {
             SiteCode::Int3 => "int3",
             SiteCode::Call => "call",
             SiteCode::LeaCall => "lea+call",
+            SiteCode::Jump => "jmp",
         }
     }
 
@@ -54,6 +68,7 @@ impl SiteCode {
         match code {
             [0xcc, ..] => Some(SiteCode::Int3),
             [0xe8, ..] => Some(SiteCode::Call),
+            [0xe9, ..] => Some(SiteCode::Jump),
             // lea rsp, [rsp - 0x80]; call
             [0x48, 0x8d, 0x64, 0x24, 0x80, 0xe8, ..] => Some(SiteCode::LeaCall),
             _ => None,
@@ -61,10 +76,11 @@ impl SiteCode {
     }
 }
 
-/// A driver that calls a routine.
+/// A driver that has a routine called.
 pub(super) struct UserCalls {
     driver: Driver,
     routine: Routine,
+    caller: Rc<Caller>,
     /// Where the routine lies in the program's file.
     offset: usize,
     /// Its code before any probe, and what is alive while one is attached.
@@ -84,21 +100,34 @@ impl UserCalls {
             driver.name(),
             "looking its function up in /proc/self/maps",
         ))?;
-        routine::call(routine, FIRST_CALLS);
-        Ok(UserCalls {
+        let caller = Rc::new(Caller::start()?);
+        let original = caller.code(routine)?;
+        let calls = UserCalls {
             driver,
             routine,
+            caller,
             offset,
-            original: routine::code(routine),
+            original,
             attached: Weak::new(),
-        })
+        };
+        calls.first_calls()?;
+        Ok(calls)
+    }
+
+    fn first_calls(&self) -> Result<()> {
+        let request = BatchRequest {
+            events: FIRST_CALLS,
+            cpu: cpu::current_cpu(),
+            after_tick: false,
+        };
+        self.caller.time(self.routine, &request).map(drop)
     }
 
     /// Fails if the code is changed while no probe is attached: a floor is the cost of just that code. Five bytes are
     /// enough: the kernel (7.2) removes its call from a `nop` of ten through these alone, and what it leaves in the
     /// others is the operand of the same `nop`.
     fn untouched(&self) -> Result<()> {
-        let code = routine::code(self.routine);
+        let code = self.caller.code(self.routine)?;
         if self.attached.strong_count() == 0 && code[..5] != self.original[..5] {
             return Err(Error::Refused(format!(
                 "a probe was detached, and the code of {} differs from before: {:02x?}, now \
@@ -108,12 +137,29 @@ impl UserCalls {
         }
         Ok(())
     }
+
+    /// A probe that was attached just now. Call it after the first hits. What becomes of a site differs between
+    /// kernels, so its state is read, and must not change.
+    fn attached<A>(&mut self, held: A) -> Result<RoutineProbe<A>> {
+        self.first_calls()?;
+        let code = self.caller.code(self.routine)?;
+        let probe = RoutineProbe {
+            held,
+            alive: Rc::new(()),
+            routine: self.routine,
+            caller: Rc::clone(&self.caller),
+            code,
+            placed: placed(&self.original, &code).unwrap_or(SiteCode::Int3),
+        };
+        self.attached = Rc::downgrade(&probe.alive);
+        Ok(probe)
+    }
 }
 
 impl Events for UserCalls {
     fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         self.driver.owns(attach)?;
-        let pid = process::id() as i32;
+        let pid = self.caller.pid();
         let many = |retprobe, session| {
             let options = UprobeMultiOpts {
                 offsets: vec![self.offset],
@@ -133,56 +179,93 @@ impl Events for UserCalls {
             _ => program.attach_uprobe(at_return, pid, PROGRAM, self.offset),
         };
         let link = link.map_err(failed(attach.name(), "attaching it"))?;
-        routine::call(self.routine, FIRST_CALLS);
-        let site = RoutineProbe::now(link, self.routine);
-        self.attached = Rc::downgrade(&site.alive);
-        Ok(Box::new(site))
+        Ok(Box::new(self.attached(UprobeLink { _link: link })?))
+    }
+
+    fn attach_inside(
+        &mut self,
+        attach: Attach,
+        program: &UserProgram<'_>,
+    ) -> Result<Box<dyn Attachment>> {
+        self.driver.owns(attach)?;
+        let at = match attach.kind() {
+            ProgramKind::Usdt => At::Inside {
+                offset: 0,
+                semaphore: None,
+            },
+            _ if attach.at_return() => At::Return,
+            _ => At::Entry,
+        };
+        let (code, padding) = self.original.split_at(self.routine.length());
+        let function = Function {
+            name: self.driver.name().to_owned(),
+            address: routine::address(self.routine) as u64,
+            code: code.to_vec(),
+            padding: padding.to_vec(),
+            is_go: false,
+            entrances: Vec::new(),
+        };
+        let place = Place {
+            program: program.name,
+            function: &function,
+            at,
+            cookie: 0,
+        };
+        let held = UserAttachment::attach(program.probes, self.caller.pid(), &place)?;
+        Ok(Box::new(self.attached(held)?))
+    }
+
+    fn process(&self) -> Option<i32> {
+        Some(self.caller.pid())
     }
 
     fn batch(&mut self, ask: &BatchRequest) -> Result<BatchResult> {
         self.untouched()?;
-        stopwatch::time(ask, || {
-            routine::call(self.routine, ask.events);
-            Ok(())
-        })
+        self.caller.time(self.routine, ask)
     }
 }
 
-/// A probe at a routine.
-struct RoutineProbe {
+/// A uprobe. No kernel counts what it misses, and that of a static probe is several links in one.
+struct UprobeLink {
     _link: Link,
+}
+
+impl Attachment for UprobeLink {}
+
+/// A probe at a routine.
+struct RoutineProbe<A> {
+    /// What detaches it, once it is dropped.
+    held: A,
     alive: Rc<()>,
     routine: Routine,
+    caller: Rc<Caller>,
+    code: [u8; SITE_BYTES],
     placed: SiteCode,
 }
 
-impl RoutineProbe {
-    /// Call it after the first hits. What becomes of a site differs between kernels, so its state is read, and
-    /// must not change.
-    fn now(link: Link, routine: Routine) -> Self {
-        RoutineProbe {
-            _link: link,
-            alive: Rc::new(()),
-            routine,
-            placed: SiteCode::at(&routine::code(routine)).unwrap_or(SiteCode::Int3),
-        }
-    }
-}
-
-impl Attachment for RoutineProbe {
+impl<A: Attachment> Attachment for RoutineProbe<A> {
     fn trouble(&mut self) -> Result<Option<Trouble>> {
-        let code = routine::code(self.routine);
-        let got = SiteCode::at(&code);
-        Ok((got != Some(self.placed)).then(|| Trouble {
-            check: "the instruction that the kernel placed",
-            expected: self.placed.name().to_owned(),
-            got: got.map_or_else(|| format!("{code:02x?}"), |placed| placed.name().to_owned()),
+        let code = self.caller.code(self.routine)?;
+        Ok((code != self.code).then(|| Trouble {
+            check: "the instruction at the site",
+            expected: format!("{} ({:02x?})", self.placed.name(), self.code),
+            got: format!("{code:02x?}"),
         }))
     }
 
     fn placed(&self) -> Option<SiteCode> {
         Some(self.placed)
     }
+
+    fn missed(&mut self) -> Result<u64> {
+        self.held.missed()
+    }
+}
+
+/// What was placed, by the first byte that it changed.
+fn placed(original: &[u8], code: &[u8]) -> Option<SiteCode> {
+    let changed = original.iter().zip(code).position(|(was, is)| was != is)?;
+    SiteCode::at(&code[changed..])
 }
 
 #[cfg(test)]
@@ -199,5 +282,12 @@ mod tests {
             Some(SiteCode::Int3)
         );
         assert_eq!(SiteCode::at(&[0x90, 0xc3]), None);
+        // At the return of a function of two bytes.
+        let jump = [0x90, 0xe9, 1, 2, 3, 4];
+        assert_eq!(
+            placed(&[0x90, 0xc3, 0xcc, 0xcc, 0xcc, 0xcc], &jump),
+            Some(SiteCode::Jump)
+        );
+        assert_eq!(placed(&jump, &jump), None);
     }
 }

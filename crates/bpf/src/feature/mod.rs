@@ -93,6 +93,9 @@ pub enum Feature: FeatureInfo {
     /// A uprobe on a `nop` of ten bytes with a segment's prefix.
     // Tried: 7.2 has them; 6.1, 6.12 and 6.18 refuse the prefix (ENOTSUPP).
     UprobeNop10 = plain("uprobes on a nop of 10 bytes", (7, 2));
+    /// Programs at functions of processes, run there.
+    // b745cfba44c1: threads may read their own FS and GS base.
+    UserProbe = plain("probes in user space", (5, 9));
     /// Programs at the entry of a kernel function.
     // fec56f5890d9
     Fentry = with("fentry", (5, 5), TRAMPOLINES);

@@ -51,6 +51,7 @@ const BPF_MODULE: u64 = 110;
 const BPF: (u32, &str) = (39, "CAP_BPF");
 const PERFMON: (u32, &str) = (38, "CAP_PERFMON");
 const NET_ADMIN: (u32, &str) = (12, "CAP_NET_ADMIN");
+const SYS_PTRACE: (u32, &str) = (19, "CAP_SYS_PTRACE");
 const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 
 /// The reason under lockdown.
@@ -100,6 +101,7 @@ fn capabilities(feature: Feature) -> &'static [(u32, &'static str)] {
         }
         Feature::CanLoop => &[BPF, NET_ADMIN, PERFMON],
         Feature::Veth => &[NET_ADMIN, SYS_ADMIN],
+        Feature::UserProbe => &[BPF, PERFMON, SYS_PTRACE],
         Feature::XdpFrames => &[BPF, NET_ADMIN],
         _ => &[BPF, PERFMON],
     }
@@ -159,6 +161,7 @@ fn ask(feature: Feature) -> Support {
             }
             Err(error) => Support::No(KernelRefusal::of(error.raw_os_error().unwrap_or(ENOTSUPP))),
         },
+        Feature::UserProbe => user_probe(),
         Feature::UprobeSession => probes(sys::BPF_TRACE_UPROBE_SESSION, true),
         // Loading is enough: attaching would patch the kernel's code and wait for every CPU to see it.
         Feature::Fentry => tracing(sys::BPF_TRACE_FENTRY, btf_number(TRACED)),
@@ -215,6 +218,14 @@ fn ask(feature: Feature) -> Support {
         // No kernel takes batches of so many; one without live frames takes no batch at all.
         Feature::XdpFrames => link(returns_0(xdp), kernel::run_frames, &[libc::E2BIG]),
     }
+}
+
+/// The verifier judges the programs, as uprobes, and threads have to find their memory.
+fn user_probe() -> Support {
+    if !bpfcost_uprobe::process::is_supported() {
+        return Support::No(KernelRefusal::of(ENOTSUPP));
+    }
+    load(returns_0(sys::BPF_PROG_TYPE_KPROBE))
 }
 
 fn answer<T>(result: std::result::Result<T, KernelRefusal>) -> Support {

@@ -101,6 +101,24 @@ impl Map<'_> {
     /// The values at an index of a map that the kernel has per CPU: one of each thread area of each process. Their sum
     /// is what a sum over CPUs is in the kernel.
     pub fn of_threads(&self, index: u32) -> Result<Vec<Vec<u8>>> {
+        let (fd, array) = self.thread_array()?;
+        let targets = self.probes.targets.values();
+        Ok(targets
+            .flat_map(|target| target.thread_values(fd, array, index))
+            .collect())
+    }
+
+    /// Gives each thread area of the processes that have the map a value. What a thread writes at that moment may win.
+    pub fn set_of_threads(&self, index: u32, value: &[u8]) -> Result<()> {
+        let (fd, array) = self.thread_array()?;
+        assert_eq!(value.len(), self.map.value_size as usize, "a value's bytes");
+        for target in self.probes.targets.values() {
+            target.set_thread_values(fd, array, index, value);
+        }
+        Ok(())
+    }
+
+    fn thread_array(&self) -> Result<(i32, ArrayPlace)> {
         let Some(Store::Threads) = self.store else {
             return Err(wrong(self.map, "values of threads"));
         };
@@ -109,11 +127,7 @@ impl Map<'_> {
             value_size: self.map.value_size,
             entries: self.map.entries,
         };
-        let fd = self.map.fd().as_raw_fd();
-        let targets = self.probes.targets.values();
-        Ok(targets
-            .flat_map(|target| target.thread_values(fd, array, index))
-            .collect())
+        Ok((self.map.fd().as_raw_fd(), array))
     }
 
     /// How many records the rings had no room for.

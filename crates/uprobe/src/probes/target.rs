@@ -163,6 +163,14 @@ impl Target {
         self.runtime.thread_memory(at, array.value_size as usize)
     }
 
+    /// Gives all threads a value at an index.
+    pub(super) fn set_thread_values(&self, map: i32, array: ArrayPlace, index: u32, value: &[u8]) {
+        if let Some(Own::Threads(start)) = self.maps.get(&map).map(|placed| &placed.own) {
+            let at = start + u64::from(index) * array.stride();
+            self.runtime.set_thread_memory(at, value);
+        }
+    }
+
     /// An error where a helper makes system calls that a filter may answer with the process's death.
     fn check_helpers(&self, program: &LoadedProgram) -> Result<()> {
         if !self.has_seccomp {

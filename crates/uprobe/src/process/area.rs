@@ -151,6 +151,18 @@ impl Areas {
         (0..self.layout.areas).map(read).collect()
     }
 
+    /// Writes into each thread's memory. What a thread writes at the same moment may win.
+    pub(super) fn write_memory(&self, offset: u64, bytes: &[u8]) {
+        assert!(offset + bytes.len() as u64 <= AREA);
+        for area in 0..self.layout.areas {
+            // SAFETY: inside of the area's part of the mapping; `bytes` is the caller's. Threads may write meanwhile.
+            unsafe {
+                let to = self.shared.add((area * AREA + offset) as usize);
+                ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            }
+        }
+    }
+
     fn fill(session: &Session, pid: i32, memory: &Memory, layout: Layout) -> Result<Self> {
         let (base, private, shared) = (layout.base, layout.private(), layout.shared());
         let wiped = libc::MADV_WIPEONFORK as u64;

@@ -62,7 +62,7 @@ pub use image::{Function, Image, UsdtSite};
 pub use maps::{Mapping, mappings};
 pub use memory::Memory;
 pub use remote::Remote;
-pub use runtime::{Counts, Program, Runtime};
+pub use runtime::{Counts, Program, Runtime, is_supported};
 pub use session::Session;
 pub use share::Shared;
 pub use site::{Returns, Site, When};

@@ -100,11 +100,16 @@ pub(super) fn jump(pid: i32, from: u64, to: u64) -> Result<[u8; JUMP]> {
     Ok(bytes)
 }
 
+/// Whether programs can run in processes of this machine: a thread must be able to find its own memory (FSGSBASE).
+pub fn is_supported() -> bool {
+    rustix::param::linux_hwcap().1 as u64 & HWCAP2_FSGSBASE != 0
+}
+
 impl Runtime {
     /// Makes what probes need in a running process. All of its threads are stopped for most of it: the one that makes
     /// the system calls would have to share the CPUs with them.
     pub fn open(pid: i32) -> Result<Self> {
-        if rustix::param::linux_hwcap().1 as u64 & HWCAP2_FSGSBASE == 0 {
+        if !is_supported() {
             return Err(Error::NoFsGsBase);
         }
         let image = Image::of_program(pid)?;
@@ -261,6 +266,12 @@ impl Runtime {
     /// Bytes of the memory of each thread that ever had some, also after the process's end.
     pub fn thread_memory(&self, start: u64, bytes: usize) -> Vec<Vec<u8>> {
         self.areas.read_memory(start, bytes)
+    }
+
+    /// Writes into the memory of each thread that has some, or is going to. What a thread writes at the same moment may
+    /// win.
+    pub fn set_thread_memory(&self, start: u64, bytes: &[u8]) {
+        self.areas.write_memory(start, bytes);
     }
 
     /// Has the code of all other sites go on where a jump's bytes allow it, before the jump is written at an address:

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bpfcost_bpf::{
-    Feature,
+    Feature, Space,
     attach::{Attach, Body, BodyMaps, Driver},
 };
 
@@ -36,7 +36,7 @@ pub(super) fn all() -> impl Iterator<Item = AttachCase> {
         Body::ALL.into_iter().flat_map(move |body| {
             let stats = [false, true]
                 .into_iter()
-                .filter(move |&on| !on || taxed(body));
+                .filter(move |&on| !on || taxed(attach, body));
             stats.map(move |stats| AttachCase::Program {
                 attach,
                 body,
@@ -48,9 +48,9 @@ pub(super) fn all() -> impl Iterator<Item = AttachCase> {
 }
 
 /// Bodies that also run with `bpf_stats` on: those of study 003. The tax belongs to the mechanism; two
-/// bodies show whether it is the same for all.
-fn taxed(body: Body) -> bool {
-    matches!(body, Body::Empty | Body::Map)
+/// bodies show whether it is the same for all. The kernel measures no runs in user space.
+fn taxed(attach: Attach, body: Body) -> bool {
+    attach.space() == Space::Kernel && matches!(body, Body::Empty | Body::Map)
 }
 
 impl AttachCase {
@@ -118,9 +118,7 @@ impl AttachCase {
             } => Some(
                 "not measured: a BPF program sends the frames, and bpf_stats would slow it too",
             ),
-            AttachCase::Program { attach, body, .. } if !attach.takes(body) => {
-                Some("no kernel offers the stack helper to programs on packets")
-            }
+            AttachCase::Program { attach, body, .. } => attach.refuses(body),
             _ => None,
         }
     }

@@ -166,7 +166,8 @@ impl AttachEpoch {
             missed: self.missed()?,
         };
         // Last, for it takes no system call, and those are events where all functions are.
-        probe(&mut self.probes, attach)?.forget();
+        let probe = probe(&mut self.probes, attach)?;
+        probe.forget().map_err(anyhow::Error::from)?;
         Ok(before)
     }
 
@@ -188,7 +189,8 @@ impl AttachEpoch {
             placed: None,
         };
         if let AttachCase::Program { attach, body, .. } = way {
-            proof.seen = probe(&mut self.probes, attach)?.seen();
+            let seen = probe(&mut self.probes, attach)?.seen();
+            proof.seen = seen.map_err(anyhow::Error::from)?;
             proof.missed = self.missed()?.saturating_sub(before.missed);
             let attached = self.now.as_ref().and_then(|now| now.attached.as_ref());
             proof.placed = attached.and_then(|attached| attached.placed());
