@@ -13,7 +13,7 @@ use std::{
 
 use bpfcost::builtin::attach::AttachTypes;
 use bpfcost::experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Trial};
-use bpfcost_bpf::{attach::Attach, loaded_maps, loaded_programs, stats::StatsOn};
+use bpfcost_bpf::{Space, attach::Attach, loaded_maps, loaded_programs, stats::StatsOn};
 
 /// Enough for the sets of 64 in which frames come.
 const BATCH: Batch = Batch(256);
@@ -186,7 +186,11 @@ fn every_way_has_cases() {
     for attach in Attach::ALL {
         let own =
             |case: &&Case| case.factors.get("attach").map(String::as_str) == Some(attach.name());
-        // Six bodies, and two of them with bpf_stats.
-        assert_eq!(cases.iter().filter(own).count(), 8, "{attach}");
+        // Six bodies, and in the kernel two of them with bpf_stats.
+        let expected = match attach.space() {
+            Space::Kernel => 8,
+            Space::User => 6,
+        };
+        assert_eq!(cases.iter().filter(own).count(), expected, "{attach}");
     }
 }

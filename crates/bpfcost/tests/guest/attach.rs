@@ -120,11 +120,17 @@ fn every_way_in_a_process_is_counted_and_two_boots_agree() {
     let Some(kernel) = require::kernel() else {
         return;
     };
-    let cases = ["u*/empty"];
+    let cases = [
+        "uprobe*/empty",
+        "uretprobe*/empty",
+        "usdt*/empty",
+        "user-uprobe-nop/empty",
+        "user-uretprobe-push/empty",
+    ];
     let records = boots(&cases, &cases, kernel);
     assert_equal(&records);
     let counted = records.each_ref().map(ways);
-    assert!(counted[0] >= 14 && counted[0] == counted[1], "{counted:?}");
+    assert!(counted[0] >= 16 && counted[0] == counted[1], "{counted:?}");
 }
 
 #[test]
@@ -160,7 +166,14 @@ fn the_newest_kernel_calls_from_a_nop_of_ten_bytes() {
     if !require::version("sid", "sid") {
         return;
     }
-    let record = counted(&["u*nop*/empty", "uprobe-endbr64/empty"], "sid");
+    let cases = [
+        "uprobe*nop*/empty",
+        "uretprobe*nop*/empty",
+        "usdt*nop*/empty",
+        "uprobe-endbr64/empty",
+        "user-usdt-nop10/empty",
+    ];
+    let record = counted(&cases, "sid");
     let mut sites = 0;
     for case in &record.cases {
         // Floors run between probes, and prove that each left the code as it was.
@@ -174,16 +187,16 @@ fn the_newest_kernel_calls_from_a_nop_of_ten_bytes() {
         let Some(attach) = case.factors.get("attach") else {
             continue;
         };
-        let expected = if attach.ends_with("nop10") {
-            "site_lea+call"
-        } else {
-            "site_int3"
+        let expected = match attach.as_str() {
+            name if name.starts_with("user-") => "site_jmp",
+            name if name.ends_with("nop10") => "site_lea+call",
+            _ => "site_int3",
         };
         let names: Vec<&str> = case.secondary.keys().map(String::as_str).collect();
         assert_eq!(names, [expected], "{}", case.name);
         sites += 1;
     }
-    assert_eq!(sites, 11);
+    assert_eq!(sites, 12);
 }
 
 /// The error names lockdown, not a missing feature; all else is measured.
