@@ -6,6 +6,8 @@ use std::{
     iter,
     net::Shutdown,
     os::{fd::AsFd as _, unix::net::UnixStream},
+    sync::Barrier,
+    thread,
 };
 
 use bpfcost_uprobe::process::Child;
@@ -76,6 +78,18 @@ impl Caller {
         }
     }
 
+    /// Has threads call a routine, one for each of `cpus`, so often each, and once before: nanoseconds from the first
+    /// one's beginning to the last one's end.
+    pub(super) fn time_threads(&self, routine: Routine, calls: u64, cpus: &[u32]) -> Result<u64> {
+        let words = [ask::THREADS, routine as u64, calls];
+        let cpus = cpus.iter().map(|&cpu| u64::from(cpu));
+        let words: Vec<u64> = words.into_iter().chain(cpus).collect();
+        match self.ask(&words)?[..] {
+            [elapsed_ns] => Ok(elapsed_ns),
+            _ => Err(ended()),
+        }
+    }
+
     fn ask(&self, words: &[u64]) -> Result<Vec<u64>> {
         let sent = send(&self.channel, words).ok();
         let answer = sent.and_then(|()| receive(&self.channel));
@@ -113,6 +127,8 @@ mod ask {
     pub(super) const CODE: u64 = 0;
     /// To call a routine: how often, on which CPU, whether after a tick.
     pub(super) const TIME: u64 = 1;
+    /// To have threads call it: how often each, and the CPU of each.
+    pub(super) const THREADS: u64 = 2;
 }
 
 /// What the process does: it answers until nobody asks. An answer begins with 0; else it is an error's
@@ -159,8 +175,37 @@ fn answer(asked: &[u64], pinned: &mut Option<(u64, CpuPin)>) -> Result<Vec<u64>>
             let timed = timed?;
             Ok(vec![timed.elapsed_ns.to_bits(), timed.ticks, timed.waits])
         }
+        [ask::THREADS, routine, calls, ref cpus @ ..] => {
+            *pinned = None;
+            threads(named(routine)?, calls, cpus).map(|elapsed_ns| vec![elapsed_ns])
+        }
         _ => Err(unknown()),
     }
+}
+
+fn threads(routine: Routine, calls: u64, cpus: &[u64]) -> Result<u64> {
+    let all = Barrier::new(cpus.len());
+    let one = |cpu: u64| {
+        let pinned = CpuPin::to(cpu as u32);
+        // Before it meets the others: the kernel may make something for a thread's first hit, and so does a probe.
+        routine::call(routine, 1);
+        all.wait();
+        let begun = stopwatch::monotonic_ns();
+        routine::call(routine, calls);
+        let ended = stopwatch::monotonic_ns();
+        pinned.map(|_pinned| (begun, ended))
+    };
+    let times = thread::scope(|scope| {
+        let started = cpus.iter().map(|&cpu| scope.spawn(move || one(cpu)));
+        let started: Vec<_> = started.collect();
+        let ended = started.into_iter().map(|thread| thread.join());
+        ended
+            .map(|outcome| outcome.unwrap_or_else(|_| Err(unknown())))
+            .collect::<Result<Vec<_>>>()
+    })?;
+    let begun = times.iter().map(|(begun, _)| *begun).min();
+    let ended = times.iter().map(|(_, ended)| *ended).max();
+    Ok(ended.unwrap_or(0).saturating_sub(begun.unwrap_or(0)))
 }
 
 fn named(routine: u64) -> Result<Routine> {

@@ -239,6 +239,13 @@ pub trait Events {
         Err(Error::Refused(words))
     }
 
+    /// Has threads make events, one for each of `cpus`, so many each, and one before: nanoseconds from the first
+    /// one's beginning to the last one's end. Where the events are calls of a function.
+    fn batch_of_threads(&mut self, _events: u64, _cpus: &[u32]) -> Result<u64> {
+        let words = "these events are one thread's".to_owned();
+        Err(Error::Refused(words))
+    }
+
     /// The process that makes the events, where that is another one.
     fn process(&self) -> Option<i32> {
         None

@@ -17,6 +17,7 @@ mod maps;
 mod net;
 mod probe;
 mod process_object;
+mod shared_calls;
 mod stopwatch;
 mod types;
 mod user;
@@ -38,6 +39,7 @@ pub use kernel::{
 pub use maps::BodyMaps;
 pub use probe::{ProbeCounts, ProbePrograms};
 pub use process_object::{ProcessCounts, ProcessObject};
+pub use shared_calls::{SharedCalls, SharedCallsResult};
 pub use types::Attach;
 use types::ProgramKind;
 pub use user::SiteCode;

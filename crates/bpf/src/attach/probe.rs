@@ -23,7 +23,7 @@ pub struct ProbePrograms {
 
 enum Loaded {
     /// One object for each attach type, whose programs were aimed at it.
-    Kernel(OwnedSkeleton<ProbeSkel<'static>>),
+    Kernel(Box<OwnedSkeleton<ProbeSkel<'static>>>),
     /// The one of all types.
     User(SharedProbes),
 }
@@ -47,7 +47,7 @@ impl ProbePrograms {
     /// Loads the programs with these bodies.
     pub fn load(attach: Attach, bodies: &[Body], maps: &BodyMaps) -> Result<Self> {
         let loaded = match attach.space() {
-            Space::Kernel => Loaded::Kernel(skeleton(attach, bodies, maps)?),
+            Space::Kernel => Loaded::Kernel(Box::new(skeleton(attach, bodies, maps)?)),
             Space::User => Loaded::User(maps.user_programs().load()?),
         };
         Ok(ProbePrograms { attach, loaded })

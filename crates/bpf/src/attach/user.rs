@@ -215,6 +215,11 @@ impl Events for UserCalls {
         Ok(Box::new(self.attached(held)?))
     }
 
+    fn batch_of_threads(&mut self, events: u64, cpus: &[u32]) -> Result<u64> {
+        self.untouched()?;
+        self.caller.time_threads(self.routine, events, cpus)
+    }
+
     fn process(&self) -> Option<i32> {
         Some(self.caller.pid())
     }

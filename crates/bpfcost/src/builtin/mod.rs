@@ -13,6 +13,7 @@ pub mod pool;
 pub mod stack;
 pub mod stack_places;
 mod thread_group;
+pub mod uprobe_threads;
 pub mod view;
 pub mod workload;
 pub mod xdp_lb;
@@ -48,9 +49,13 @@ impl Extras {
 type Experiments = Vec<Box<dyn Experiment>>;
 
 /// Every experiment in the order of `bpfcost list`, with its own parts of reports.
-const REGISTRY: [(fn() -> Experiments, Extras); 9] = [
+const REGISTRY: [(fn() -> Experiments, Extras); 10] = [
     (|| one(xdp_lb::XdpLb::default()), Extras::NOTHING),
     (|| one(attach::AttachTypes), attach::OWN),
+    (
+        || one(uprobe_threads::UprobeThreads::default()),
+        Extras::NOTHING,
+    ),
     (|| one(map::Maps::default()), Extras::NOTHING),
     (|| one(stack::Stacks), Extras::NOTHING),
     (|| one(stack_places::StackPlaces), Extras::NOTHING),

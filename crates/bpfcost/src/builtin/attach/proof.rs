@@ -286,7 +286,10 @@ mod tests {
     #[test]
     fn the_instruction_at_a_site_is_named() {
         let mut proof = good(Attach::UprobeNop10, Body::Empty, false);
-        for (placed, name) in SiteCode::ALL.into_iter().zip(["int3", "call", "lea+call", "jmp"]) {
+        for (placed, name) in SiteCode::ALL
+            .into_iter()
+            .zip(["int3", "call", "lea+call", "jmp"])
+        {
             proof.placed = Some(placed);
             assert_eq!(proof.secondary(), [(format!("site_{name}"), 1.0)].into());
         }
