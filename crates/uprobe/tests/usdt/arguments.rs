@@ -97,3 +97,19 @@ fn arguments_are_those_that_the_kernels_probe_finds() {
         assert_eq!(user, kernel, "{name}");
     }
 }
+
+#[test]
+fn registers_and_the_page_of_the_stack_are_read_without_a_system_call() {
+    let object = compile::bpf("tests/usdt/arguments.bpf.c");
+    let binary = Binary::compile("arguments.c", &[]);
+    let results = in_process(&object, &mut binary.start(&[&CALLS.to_string(), "f"]));
+    // Those of `memory` on the stack; `indexed` has but one there, the last.
+    for (name, arguments) in [("registers", 0..12), ("memory", 0..7), ("indexed", 4..5)] {
+        let index = SITES.iter().position(|site| *site == name).unwrap();
+        let errors = &results[RESULT * index..][14..26];
+        assert!(
+            errors[arguments].iter().all(|&error| error == 0),
+            "{name}: {errors:?}"
+        );
+    }
+}
