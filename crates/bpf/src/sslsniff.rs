@@ -101,7 +101,7 @@ pub struct Sniffer(Way);
 
 enum Way {
     Kernel(Box<KernelSniffer>),
-    User(UserSniffer),
+    User(Box<UserSniffer>),
 }
 
 impl Sniffer {
@@ -113,7 +113,7 @@ impl Sniffer {
     ) -> Result<Self> {
         Ok(Sniffer(match space {
             Space::Kernel => Way::Kernel(Box::new(KernelSniffer::load(capture, take)?)),
-            Space::User => Way::User(UserSniffer::load(capture, take)?),
+            Space::User => Way::User(Box::new(UserSniffer::load(capture, take)?)),
         }))
     }
 

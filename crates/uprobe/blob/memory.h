@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * Reading memory that may not be there. In a transaction of the CPU, a fault only ends it, and no handler runs; where
- * it ends for whatever reason, and where there are none, the kernel reads.
+ * Reading memory that may not be there. What is certainly there is read as it is: a thread's own area, and the page of
+ * its stack that it is on. Elsewhere, in a transaction of the CPU, a fault only ends it, and no handler runs; where it
+ * ends for whatever reason, and where there are none, the kernel reads.
  */
 #ifndef MEMORY_H
 #define MEMORY_H
@@ -42,11 +43,36 @@ static u8 copy_by_kernel(void *to, u64 from, u64 bytes)
 	return system_call(PROCESS_VM_READV, process, (u64)&local, 1, (u64)&remote, 1) == bytes;
 }
 
+/*
+ * Whether bytes are certainly there. Besides the thread's own area, where the context and BPF's stack are, that is the
+ * page to which its stack pointer led when the probe took its frame. The probe pushed a register there (in Go, the call
+ * pushed the return address), and it will pop that again: if another thread unmaps that page meanwhile, this one dies
+ * without the read too. It is the page below where the thread's own data ends at a page's start, the red zone included,
+ * and on an alternate stack it is that stack's.
+ */
+static u8 is_certain(u64 from, u64 bytes)
+{
+	u64 area, stack;
+
+	if (!environment.has_areas)
+		return 0;
+	area = control() - LEVELS * LEVEL;
+	if (from - area < LEVELS * LEVEL + PAGE)
+		return bytes <= area + LEVELS * LEVEL + PAGE - from;
+	/* The next probe of this thread, in a signal handler, would take the frame below this one. */
+	stack = *(u64 *)(*(u64 *)(control() + CONTROL_FRAME) + LEVEL + FRAME_STACK);
+	return !((from ^ stack) & -PAGE) && bytes <= PAGE - (from & (PAGE - 1));
+}
+
 /* Whether all bytes could be read. */
 static u8 read(void *to, u64 from, u64 bytes)
 {
 	u64 some;
 
+	if (is_certain(from, bytes)) {
+		copy(to, (void *)from, bytes);
+		return 1;
+	}
 	if (!environment.has_rtm)
 		return copy_by_kernel(to, from, bytes);
 	while (bytes) {

@@ -10,7 +10,6 @@
 #include "map.h"
 #include "memory.h"
 
-#define PAGE	  4096
 #define HEAD	  8
 #define BUSY	  (1u << 31)
 #define DISCARDED (1u << 30)

@@ -42,9 +42,14 @@ enum {
 	RSP = 19
 };
 
-/* The GS base's page, of src/process/layout.rs. */
+/* A thread's area, of src/process/layout.rs: its stacks, then the page that the GS base points to. */
 enum {
-	CONTROL_THREAD = 24
+	LEVELS = 3,
+	LEVEL = 80 << 10,
+	PAGE = 4096,
+	CONTROL_FRAME = 8,
+	CONTROL_THREAD = 24,
+	FRAME_STACK = 184
 };
 
 enum {

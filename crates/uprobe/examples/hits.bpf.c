@@ -104,11 +104,20 @@ int on_ring(struct pt_regs *ctx)
 }
 
 SEC("uprobe")
-int on_read(struct pt_regs *ctx)
+int on_stack(struct pt_regs *ctx)
 {
 	__u64 into[2];
 
 	bpf_probe_read_user(into, sizeof(into), (void *)PT_REGS_SP(ctx));
+	return 0;
+}
+
+SEC("uprobe")
+int on_read(struct pt_regs *ctx)
+{
+	__u64 into[2];
+
+	bpf_probe_read_user(into, sizeof(into), (void *)PT_REGS_IP(ctx));
 	return 0;
 }
 

@@ -25,7 +25,7 @@ const ROUNDS: usize = 5;
 /// The program that is at the return too.
 const TWICE: &str = "empty_twice";
 /// The programs, and what each does.
-const PROGRAMS: [(&str, &str); 10] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("empty", "nothing"),
     (TWICE, "nothing, at the entry and at the return"),
     ("on_array", "adds 1 in an array"),
@@ -33,7 +33,8 @@ const PROGRAMS: [(&str, &str); 10] = [
     ("on_per_cpu", "adds 1 in a per-CPU array (here: per thread)"),
     ("on_hash", "adds 1 in a hash table"),
     ("on_ring", "sends 32 bytes to a ring buffer"),
-    ("on_read", "reads 16 bytes of the process"),
+    ("on_stack", "reads 16 bytes of its thread's stack"),
+    ("on_read", "reads 16 bytes elsewhere in the process"),
     ("on_thread", "asks for process and thread"),
     ("on_clock", "asks for the time"),
 ];

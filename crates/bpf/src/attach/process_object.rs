@@ -27,8 +27,6 @@ const KINDS: [(&str, bool); 4] = [
     ("uretprobe.multi", true),
 ];
 const USDT: &str = "usdt";
-/// Where `bpf/usdt.bpf.h` finds the arguments of USDT probes.
-const USDT_ARGUMENTS: &str = "__bpf_usdt_specs";
 
 /// What an object's programs did while they were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,8 +45,8 @@ pub struct ProcessObject {
     /// The ring buffers, by name.
     rings: Vec<String>,
     attached: Vec<Attached>,
-    /// The places in each process, by its section's number: no file is read twice.
-    places: BTreeMap<(i32, usize), Vec<(Function, At)>>,
+    /// The places in each process, with cookies, by its section's number: no file is read twice.
+    places: BTreeMap<(i32, usize), Vec<Found>>,
     taken: u64,
     probes: Probes,
 }
@@ -59,8 +57,6 @@ struct Section {
     program: String,
     file: String,
     target: Target,
-    /// Whether it asks for the arguments of its USDT probe.
-    wants_arguments: bool,
 }
 
 /// What in the file.
@@ -95,15 +91,7 @@ impl ProcessObject {
         let sections = object
             .programs()
             .iter()
-            .map(|program| {
-                let specs = object.maps().iter().find(|map| map.name == USDT_ARGUMENTS);
-                let wants_arguments = specs.is_some_and(|map| program.uses(map));
-                let section = Section::of(&program.name, &program.section)?;
-                Ok(Section {
-                    wants_arguments,
-                    ..section
-                })
-            })
+            .map(|program| Section::of(&program.name, &program.section))
             .collect::<std::result::Result<Vec<_>, String>>()
             .map_err(|words| wrong(path, words))?;
         let rings = object.maps().iter().filter(|map| map.is_ring());
@@ -148,28 +136,19 @@ impl ProcessObject {
             if let Entry::Vacant(place) = self.places.entry((pid, number)) {
                 let range = format!("{:x}-{:x}", mapping.start, mapping.end);
                 let image = Image::of_file(pid, format!("/proc/{pid}/map_files/{range}").as_ref());
-                let found = image.and_then(|image| section.places(&image));
-                let found = found.map_err(bpfcost_uprobe::probes::Error::from)?;
-                if let (true, Some(arguments)) = (section.wants_arguments, found.arguments) {
-                    let words = format!(
-                        "{} reads the arguments of its USDT probe ({arguments}), which is not supported in user space\n  \
-                         Run it in the kernel: FILE.bpf.o without user:",
-                        section.program
-                    );
-                    return Err(wrong(&self.path, words));
-                }
-                place.insert(found.places);
+                let image = image.map_err(bpfcost_uprobe::probes::Error::from)?;
+                place.insert(section.places(&image, &mut self.probes)?);
             }
         }
         let places: Vec<Place<'_>> = self
             .places
             .range((pid, 0)..=(pid, usize::MAX))
             .flat_map(|((_, number), places)| {
-                places.iter().map(|(function, at)| Place {
+                places.iter().map(|found| Place {
                     program: &self.sections[*number].program,
-                    function,
-                    at: *at,
-                    cookie: 0,
+                    function: &found.function,
+                    at: found.at,
+                    cookie: found.cookie,
                 })
             })
             .collect();
@@ -220,11 +199,12 @@ impl Drop for ProcessObject {
     }
 }
 
-/// The places that a section means in a process.
+/// A place that a section means in a process.
+#[derive(Debug)]
 struct Found {
-    places: Vec<(Function, At)>,
-    /// Where the arguments of a USDT probe are, if it has some.
-    arguments: Option<String>,
+    function: Function,
+    at: At,
+    cookie: u64,
 }
 
 impl Section {
@@ -268,17 +248,21 @@ impl Section {
             program: program.to_owned(),
             file: file.to_owned(),
             target,
-            wants_arguments: false,
         })
     }
 
     /// The places that it means.
-    fn places(&self, image: &Image) -> process::Result<Found> {
-        let one = |name: &str, at: At| {
-            Ok(Found {
-                places: vec![(image.function(name)?, at)],
-                arguments: None,
-            })
+    fn places(
+        &self,
+        image: &Image,
+        probes: &mut Probes,
+    ) -> bpfcost_uprobe::probes::Result<Vec<Found>> {
+        let one = |name: &str, at| {
+            Ok(vec![Found {
+                function: image.function(name)?,
+                at,
+                cookie: 0,
+            }])
         };
         match &self.target {
             Target::Entry(name) => one(name, At::Entry),
@@ -292,18 +276,20 @@ impl Section {
             ),
             Target::Usdt { provider, name } => {
                 let sites = image.usdt(provider, name)?;
-                let with_arguments = sites.iter().find(|site| !site.arguments.is_empty());
-                let arguments = with_arguments.map(|site| site.arguments.clone());
                 let place = |site: &process::UsdtSite| {
                     let function = image.function_around(site.address)?;
-                    let offset = site.address - function.address;
-                    let semaphore = site.semaphore;
-                    Ok((function, At::Inside { offset, semaphore }))
+                    let at = At::Inside {
+                        offset: site.address - function.address,
+                        semaphore: site.semaphore,
+                    };
+                    let cookie = probes.usdt_cookie(&self.program, site, 0)?;
+                    Ok(Found {
+                        function,
+                        at,
+                        cookie,
+                    })
                 };
-                Ok(Found {
-                    places: sites.iter().map(place).collect::<process::Result<_>>()?,
-                    arguments,
-                })
+                sites.iter().map(place).collect()
             }
         }
     }

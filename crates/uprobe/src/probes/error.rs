@@ -68,6 +68,16 @@ pub enum Error {
         /// The process.
         pid: i32,
     },
+    /// The arguments of a USDT site.
+    #[error(
+        "the arguments of a USDT probe, {arguments}, can't be read: {reason}\n  the kernel's own probe reads no others"
+    )]
+    Usdt {
+        /// The site's arguments.
+        arguments: String,
+        /// Why.
+        reason: String,
+    },
     /// The process filters its system calls, and a helper makes some.
     #[error(
         "{program} calls {helper}, which makes system calls, and process {pid} runs under seccomp, which may kill it for that\n  use a kernel uprobe for it"

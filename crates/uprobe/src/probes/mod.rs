@@ -33,6 +33,7 @@ mod shared_memory;
 mod store;
 mod table;
 mod target;
+mod usdt;
 
 pub use error::{Error, Result};
 pub use map::Map;

@@ -5,10 +5,11 @@ use super::{
     map::Map,
     store::Store,
     target::Target,
+    usdt::{SPECS, Specs},
 };
 use crate::{
     object::{LoadedMap, LoadedObject, LoadedProgram},
-    process::{Attachment, Counts, Function, Hits, Inside, Probe, Program},
+    process::{Attachment, Counts, Function, Hits, Inside, Probe, Program, UsdtSite},
 };
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ pub struct Probes {
     /// By the order of the object's maps; none where a map's type has no form in user space.
     pub(super) stores: Vec<Option<Store>>,
     pub(super) object: LoadedObject,
+    specs: Specs,
 }
 
 /// A program at a place of a function.
@@ -75,12 +77,29 @@ impl Probes {
             targets: BTreeMap::new(),
             stores: stores.collect::<Result<_>>()?,
             object,
+            specs: Specs::default(),
         })
     }
 
     /// The object.
     pub fn object(&self) -> &LoadedObject {
         &self.object
+    }
+
+    /// The cookie for a place of a program at a USDT site, by which `bpf_usdt_arg` and the like find the arguments, and
+    /// `bpf_usdt_cookie` finds this cookie. It is this cookie where the program calls none of them.
+    pub fn usdt_cookie(&mut self, name: &str, site: &UsdtSite, cookie: u64) -> Result<u64> {
+        let program = program(&self.object, name)?;
+        let maps = self.object.maps().iter().zip(&self.stores);
+        let specs = maps.filter(|(map, _)| map.name == SPECS && program.uses(map));
+        let Some((map, Some(Store::Array(pages)))) = specs.into_iter().next() else {
+            return Ok(cookie);
+        };
+        let write = |number: u32, spec: &[u8]| pages.write(number as usize * map.stride(), spec);
+        let (entries, bytes) = (map.entries, map.value_size);
+        let specs = &mut self.specs;
+        let number = specs.number(&site.arguments, cookie, entries, bytes, write)?;
+        Ok(number.into())
     }
 
     /// Attaches programs to functions of a process: all of them, or none.

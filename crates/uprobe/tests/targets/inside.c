@@ -15,6 +15,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "site.h"
+
 #define THREADS 64
 #define INPUTS 16
 #define BACKGROUND 4
@@ -32,28 +34,7 @@ unsigned long mixed(unsigned long a, unsigned long b);
 unsigned long known(unsigned long a);
 unsigned long armed(unsigned long a);
 
-asm(
-/* What sys/sdt.h writes for a probe: a nop here, and a note with its address. */
-".macro site name, semaphore, arguments\n"
-"990: nop\n"
-".pushsection .note.stapsdt, \"\", @note\n"
-".balign 4\n"
-".4byte 992f - 991f, 994f - 993f, 3\n"
-"991: .asciz \"stapsdt\"\n"
-"992: .balign 4\n"
-"993: .8byte 990b, _.stapsdt.base, \\semaphore\n"
-".asciz \"test\"\n"
-".asciz \"\\name\"\n"
-".asciz \"\\arguments\"\n"
-"994: .balign 4\n"
-".popsection\n"
-".endm\n"
-".pushsection .stapsdt.base, \"aG\", \"progbits\", .stapsdt.base, comdat\n"
-".weak _.stapsdt.base\n"
-".hidden _.stapsdt.base\n"
-"_.stapsdt.base: .space 1\n"
-".size _.stapsdt.base, 1\n"
-".popsection\n"
+asm(SITE_MACRO
 /* A leaf: its data is in the red zone, from its one end to its other; most instructions read flags of earlier ones. */
 ".globl mixed\n"
 ".type mixed, @function\n"

@@ -1,6 +1,11 @@
 //! Probes at USDT sites.
 
+#[path = "../common/mod.rs"]
 mod common;
+#[path = "../common/compile.rs"]
+mod compile;
+
+mod arguments;
 
 use bpfcost_uprobe::process::{Image, Inside, Memory, Probe, Runtime, UsdtSite};
 use common::{Binary, Target, program};
