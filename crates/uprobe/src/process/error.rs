@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// The kernel does not let this user trace the process.
     #[error(
-        "no permission to trace process {pid}: {reason}\n  run as root, or with CAP_SYS_PTRACE"
+        "no permission to trace process {pid}: {reason}\n  run as root, or with CAP_SYS_PTRACE (and CAP_DAC_OVERRIDE for another user's process)"
     )]
     Permission {
         /// The process.

@@ -2,7 +2,7 @@
 
 use super::{
     error::{Error, Result},
-    fault,
+    fault, permission,
 };
 use std::{
     fs::{File, OpenOptions},
@@ -30,10 +30,7 @@ impl Memory {
             .open(&path)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => Error::NoProcess { pid },
-                io::ErrorKind::PermissionDenied => Error::Permission {
-                    pid,
-                    reason: "it belongs to another user, or is not dumpable".into(),
-                },
+                io::ErrorKind::PermissionDenied => permission::refused(pid),
                 _ => Error::system(path, error),
             })?;
         Ok(Memory { pid, file })

@@ -40,6 +40,7 @@ mod layout;
 mod maps;
 mod memory;
 mod patch;
+mod permission;
 mod priority;
 mod remote;
 mod replaced;
