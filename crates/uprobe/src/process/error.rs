@@ -42,6 +42,14 @@ pub enum Error {
         /// Its tracer.
         tracer: i32,
     },
+    /// The process that traces the probed one was killed while it held threads.
+    #[error(
+        "the tracer of process {pid}, a process of this program, was killed\n  check that process {pid} still works, then try again"
+    )]
+    TracerEnded {
+        /// The process.
+        pid: i32,
+    },
     /// The process doesn't run 64-bit x86 code.
     #[error("process {pid} is not a 64-bit x86 process\n  use a kernel uprobe for it")]
     Architecture {

@@ -36,6 +36,15 @@ impl Memory {
         Ok(Memory { pid, file })
     }
 
+    /// The same memory, by another open file.
+    pub(super) fn try_clone(&self) -> Result<Self> {
+        let file = self.file.try_clone();
+        Ok(Memory {
+            pid: self.pid,
+            file: file.map_err(|error| Error::system("dup", error))?,
+        })
+    }
+
     /// Reads bytes at an address.
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         self.file

@@ -16,7 +16,7 @@ use rustix::{
     event::{PollFd, PollFlags},
     fd::{AsRawFd, OwnedFd, RawFd},
 };
-use std::{os::unix::net::UnixStream, thread, time::Duration};
+use std::{fs, os::unix::net::UnixStream, thread, time::Duration};
 
 /// How long it waits before it tries again to stop a process that another one traces.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -102,6 +102,8 @@ impl<'a> Server<'a> {
         ];
         close_except(&mut kept);
         let _ = rustix::process::setsid();
+        // The threads that it holds would go on with wrong registers if the kernel, short of memory, killed it.
+        let _ = fs::write("/proc/self/oom_score_adj", "-1000");
         for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM, libc::SIGPIPE] {
             // SAFETY: to ignore a signal needs no handler.
             unsafe { libc::signal(signal, libc::SIG_IGN) };
