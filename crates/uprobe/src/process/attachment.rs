@@ -171,6 +171,7 @@ impl Runtime {
             }
         };
         let probes = prepared.probes.iter().map(started).collect();
+        session.check()?;
         let attachment = Attachment {
             stopped: Duration::ZERO,
             addresses: jumps.iter().map(|(known, _)| known.site.address).collect(),
@@ -181,8 +182,10 @@ impl Runtime {
             .try_for_each(|(known, replaced)| self.replace(known, replaced))
             .and_then(|()| synchronize(&session));
         if let Err(error) = written {
+            // Its threads go on where the tracer process was killed.
+            let session = self.held(session);
             let _ = self.restore(&attachment);
-            let _ = synchronize(&session);
+            let _ = session.and_then(|session| synchronize(&session));
             return Err(error);
         }
         let stopped = session.duration();
@@ -211,12 +214,21 @@ impl Runtime {
 
     /// Restores the functions of the process that is stopped.
     pub fn detach_in(&mut self, session: Session, attachment: Attachment) -> Result<Vec<Hits>> {
+        let session = self.held(session)?;
         let restored = self.restore(&attachment);
         match synchronize(&session).and_then(|()| session.finish()) {
             Ok(()) | Err(Error::Gone { .. }) => {}
             Err(error) => return Err(error),
         }
         restored.map(|()| self.hits(&attachment))
+    }
+
+    /// The session, or another one in place of one whose tracer process was killed.
+    fn held(&self, session: Session) -> Result<Session> {
+        match session.check() {
+            Ok(()) => Ok(session),
+            Err(_) => self.stop(),
+        }
     }
 
     /// What an attachment's probes did so far, in their order. May be called at any time, also after the process's

@@ -24,7 +24,7 @@ pub enum Error {
     },
     /// The kernel does not let this user trace the process.
     #[error(
-        "no permission to trace process {pid}: {reason}\n  run as root, or with CAP_SYS_PTRACE"
+        "no permission to trace process {pid}: {reason}\n  run as root, or with CAP_SYS_PTRACE (and CAP_DAC_OVERRIDE for another user's process)"
     )]
     Permission {
         /// The process.
@@ -41,6 +41,14 @@ pub enum Error {
         pid: i32,
         /// Its tracer.
         tracer: i32,
+    },
+    /// The process that traces the probed one was killed while it held threads.
+    #[error(
+        "the tracer of process {pid}, a process of this program, was killed\n  check that process {pid} still works, then try again"
+    )]
+    TracerEnded {
+        /// The process.
+        pid: i32,
     },
     /// The process doesn't run 64-bit x86 code.
     #[error("process {pid} is not a 64-bit x86 process\n  use a kernel uprobe for it")]

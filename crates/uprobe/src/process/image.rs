@@ -6,6 +6,7 @@ use super::{
     error::{Error, Result},
     maps::{Mapping, mappings},
     memory::Memory,
+    permission,
 };
 use object::{
     Object, ObjectSection, ObjectSegment, ObjectSymbol, SectionKind, SegmentFlags, SymbolFlags,
@@ -54,10 +55,7 @@ impl Image {
         let path =
             fs::read_link(format!("/proc/{pid}/exe")).map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => Error::NoProcess { pid },
-                io::ErrorKind::PermissionDenied => Error::Permission {
-                    pid,
-                    reason: "it belongs to another user".into(),
-                },
+                io::ErrorKind::PermissionDenied => permission::refused(pid),
                 _ => Error::system(format!("/proc/{pid}/exe"), error),
             })?;
         Self::read(pid, path, PathBuf::from(format!("/proc/{pid}/exe")))
@@ -86,6 +84,7 @@ impl Image {
                 pid,
                 path: path.clone(),
             },
+            io::ErrorKind::PermissionDenied => permission::refused(pid),
             _ => Error::system(path.display().to_string(), error),
         })?;
         // Overlay and btrfs report another device to stat than to maps: there, the path has to agree.

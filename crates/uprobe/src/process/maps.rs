@@ -1,6 +1,9 @@
 //! What a process has mapped where: `/proc/PID/maps`.
 
-use super::error::{Error, Result};
+use super::{
+    error::{Error, Result},
+    permission,
+};
 use std::{fs, io};
 
 /// One line of `/proc/PID/maps`.
@@ -62,10 +65,7 @@ pub fn mappings(pid: i32) -> Result<Vec<Mapping>> {
     let text =
         fs::read_to_string(format!("/proc/{pid}/maps")).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => Error::NoProcess { pid },
-            io::ErrorKind::PermissionDenied => Error::Permission {
-                pid,
-                reason: "it belongs to another user, or is not dumpable".into(),
-            },
+            io::ErrorKind::PermissionDenied => permission::refused(pid),
             _ if error.raw_os_error() == Some(libc::ESRCH) => Error::NoProcess { pid },
             _ => Error::system(format!("/proc/{pid}/maps"), error),
         })?;

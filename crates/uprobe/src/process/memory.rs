@@ -2,7 +2,7 @@
 
 use super::{
     error::{Error, Result},
-    fault,
+    fault, permission,
 };
 use std::{
     fs::{File, OpenOptions},
@@ -30,13 +30,19 @@ impl Memory {
             .open(&path)
             .map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound => Error::NoProcess { pid },
-                io::ErrorKind::PermissionDenied => Error::Permission {
-                    pid,
-                    reason: "it belongs to another user, or is not dumpable".into(),
-                },
+                io::ErrorKind::PermissionDenied => permission::refused(pid),
                 _ => Error::system(path, error),
             })?;
         Ok(Memory { pid, file })
+    }
+
+    /// The same memory, by another open file.
+    pub(super) fn try_clone(&self) -> Result<Self> {
+        let file = self.file.try_clone();
+        Ok(Memory {
+            pid: self.pid,
+            file: file.map_err(|error| Error::system("dup", error))?,
+        })
     }
 
     /// Reads bytes at an address.

@@ -5,10 +5,14 @@
 //! threads, and restores them.
 //!
 //! Another process uses ptrace on the tool's behalf. A tool that is killed at any step leaves the probed process as it
-//! was, but for memory that is no longer used.
+//! was, but for memory that is no longer used. If the other process is killed, the tool starts it again with its next
+//! stop; if both are, the probes stay.
 //!
 //! Not here yet:
-//! - If that other process is killed while it holds threads, they keep wrong registers and a raised priority.
+//! - If that other process is killed while a thread makes system calls for it (some 50 µs of each attachment and
+//!   detachment), that thread goes on behind one, where its stack makes no sense: the probed process crashes. The
+//!   kernel does not choose that process when memory runs out.
+//! - If it is killed in the microseconds in which bytes are replaced, threads may be in the middle of them.
 //! - Where Yama lets processes trace only their own children (kernel.yama.ptrace_scope is 1), CAP_SYS_PTRACE is needed:
 //!   that other process is not the parent.
 //! - A kernel uprobe that comes to a function while it is probed replaces a byte of the jump: the function's calls then
@@ -41,6 +45,7 @@ mod layout;
 mod maps;
 mod memory;
 mod patch;
+mod permission;
 mod priority;
 mod remote;
 mod replaced;

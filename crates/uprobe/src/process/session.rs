@@ -18,6 +18,8 @@ use std::{
 #[derive(Debug)]
 pub struct Session {
     tracer: Arc<Tracer>,
+    /// The tracer process that stopped it.
+    holder: libc::pid_t,
     threads: Vec<(i32, Registers)>,
     since: Instant,
     is_over: bool,
@@ -38,9 +40,10 @@ impl Session {
     fn stop(tracer: &Arc<Tracer>, kind: u64) -> Result<Self> {
         let priority = Priority::raise(0);
         let since = Instant::now();
-        let threads = tracer.ask("stop", &Message::new([kind]))?;
+        let (holder, threads) = tracer.stop(kind)?;
         Ok(Session {
             tracer: Arc::clone(tracer),
+            holder,
             threads: wire::to_registers(&threads),
             since,
             is_over: false,
@@ -63,6 +66,14 @@ impl Session {
         self.since.elapsed()
     }
 
+    /// An error where the tracer process was killed: the threads go on.
+    pub(super) fn check(&self) -> Result<()> {
+        if self.tracer.holds(self.holder) {
+            return Ok(());
+        }
+        Err(Error::TracerEnded { pid: self.pid() })
+    }
+
     /// Gives threads other registers. To be called before the first system call.
     pub(super) fn set_registers(&self, threads: &[(i32, Registers)]) -> Result<()> {
         if threads.is_empty() {
@@ -71,7 +82,7 @@ impl Session {
         let mut numbers = wire::from_registers(threads);
         numbers.insert(0, wire::SET_REGISTERS);
         self.tracer
-            .ask("PTRACE_SETREGS", &Message::new(numbers))
+            .ask(self.holder, "PTRACE_SETREGS", &Message::new(numbers))
             .map(drop)
     }
 
@@ -83,7 +94,7 @@ impl Session {
         arguments: [u64; 6],
     ) -> Result<u64> {
         let numbers = [&[wire::CALL, number as u64], &arguments[..]].concat();
-        let value = self.tracer.ask(name, &Message::new(numbers))?;
+        let value = self.tracer.ask(self.holder, name, &Message::new(numbers))?;
         value
             .first()
             .copied()
@@ -100,7 +111,7 @@ impl Session {
             return Ok(());
         }
         self.tracer
-            .ask("finish", &Message::new([wire::FINISH]))
+            .ask(self.holder, "finish", &Message::new([wire::FINISH]))
             .map(drop)
     }
 }

@@ -12,6 +12,7 @@
 
 use super::{
     error::{Error, Result},
+    permission,
     priority::Priority,
 };
 use nix::{
@@ -325,10 +326,7 @@ impl Stopped {
                 .and_then(|tracer| tracer.parse().ok()),
         ) {
             (Errno::EPERM, Some(tracer)) if tracer != 0 => Error::Traced { pid, tracer },
-            (Errno::EPERM | Errno::EACCES, _) => Error::Permission {
-                pid,
-                reason: reason(pid),
-            },
+            (Errno::EPERM | Errno::EACCES, _) => permission::refused(pid),
             (error, _) => self.error("PTRACE_SEIZE", error),
         }
     }
@@ -409,27 +407,4 @@ pub(super) fn status(pid: i32, key: &str) -> Result<String> {
         .lines()
         .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     Ok(value.unwrap_or_default().trim().to_owned())
-}
-
-/// Which rule probably forbids to trace a process.
-fn reason(pid: i32) -> String {
-    let user = |pid: &str| {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        Some(
-            status
-                .lines()
-                .find_map(|line| line.strip_prefix("Uid:"))?
-                .split_whitespace()
-                .next()?
-                .to_owned(),
-        )
-    };
-    if user(&pid.to_string()) != user("self") {
-        return "it belongs to another user".into();
-    }
-    match fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
-        Ok("1") => "it is no child of this one, and Yama forbids the others (kernel.yama.ptrace_scope is 1)".into(),
-        Ok("2" | "3") => "Yama forbids it (kernel.yama.ptrace_scope)".into(),
-        _ => "it is protected (not dumpable, or by a security module)".into(),
-    }
 }

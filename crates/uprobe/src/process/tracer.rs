@@ -6,7 +6,8 @@
 //! was begun. It is a fork of this process; between two requests, it sleeps. What there is to restore stands in memory
 //! that both share: written before a jump is, and taken out after the bytes are restored.
 //!
-//! To kill both at once, or the tracer process alone while it has stopped a thread, is not provided for.
+//! Where it is the tracer process that is killed, the tool starts another one when it next stops the probed process. To
+//! kill both at once, or the tracer process while a thread makes a system call for it, is not provided for.
 
 use super::{
     child::Child,
@@ -19,10 +20,14 @@ use super::{
     server::Server,
     wire::Message,
 };
-use rustix::{fd::AsFd as _, process::PidfdFlags};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    fd::AsFd as _,
+    process::PidfdFlags,
+};
 use std::{
     os::unix::net::UnixStream,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 /// The tracer process, and what it has to restore.
@@ -30,34 +35,26 @@ use std::{
 pub(super) struct Tracer {
     /// The probed process.
     pid: i32,
-    /// None once it is killed.
-    process: Option<Child>,
-    channel: Mutex<UnixStream>,
+    memory: Memory,
     jumps: Jumps,
+    helper: Mutex<Helper>,
+}
+
+/// The process itself.
+#[derive(Debug)]
+struct Helper {
+    process: Child,
+    channel: UnixStream,
 }
 
 impl Tracer {
     /// Starts the tracer process for the probed one.
     pub(super) fn start(pid: i32, memory: &Memory) -> Result<Self> {
-        let tool = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
-            .map_err(|error| Error::system("pidfd_open", error))?;
-        let (ours, theirs) =
-            UnixStream::pair().map_err(|error| Error::system("socketpair", error))?;
-        let jumps = Jumps::new()?;
-        // For the child, too, which would wait its turn before it could do so itself.
-        let priority = Priority::raise(0);
-        let kept = [tool.as_fd(), memory.as_fd(), theirs.as_fd()];
-        let process = Child::fork(&kept, || {
-            fault::die_at(0);
-            Server::new(pid, memory, &jumps, &theirs, &tool).run();
-        });
-        drop(priority);
-        let process =
-            process.map_err(|error| Error::system("fork of the tracer process", error))?;
+        let (memory, jumps) = (memory.try_clone()?, Jumps::new()?);
         Ok(Tracer {
+            helper: Mutex::new(Helper::start(pid, &memory, &jumps)?),
             pid,
-            process: Some(process),
-            channel: Mutex::new(ours),
+            memory,
             jumps,
         })
     }
@@ -67,17 +64,51 @@ impl Tracer {
         self.pid
     }
 
-    /// Sends a request, and waits for the reply. `call` is the system call that it asks for.
-    pub(super) fn ask(&self, call: &'static str, request: &Message) -> Result<Vec<u64>> {
-        let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
-        fault::step();
-        let reply = request.send(&channel).and_then(|()| {
-            fault::step();
-            Message::receive(&channel)
-        });
-        reply
-            .map_err(|error| Error::system("the tracer process has ended", error))?
-            .result(self.pid, call)
+    /// Stops the process, by this kind of request. Returns the tracer process that holds it, and the reply. Where the one
+    /// before was killed, another takes its place: it held nothing, and a thread that it was about to stop has its own
+    /// registers.
+    pub(super) fn stop(&self, kind: u64) -> Result<(libc::pid_t, Vec<u64>)> {
+        let mut helper = self.helper();
+        let request = Message::new([kind]);
+        let reply = match helper.exchange(&request) {
+            Ok(reply) => reply,
+            Err(_) => {
+                helper.process.reap();
+                *helper = Helper::start(self.pid, &self.memory, &self.jumps)?;
+                let reply = helper.exchange(&request);
+                reply.map_err(|_| Error::TracerEnded { pid: self.pid })?
+            }
+        };
+        Ok((helper.process.pid(), reply.result(self.pid, "stop")?))
+    }
+
+    /// Sends a request to the tracer process that holds the process, and waits for the reply. `call` is the system call
+    /// that it asks for.
+    pub(super) fn ask(
+        &self,
+        holder: libc::pid_t,
+        call: &'static str,
+        request: &Message,
+    ) -> Result<Vec<u64>> {
+        let ended = Error::TracerEnded { pid: self.pid };
+        let helper = self.helper();
+        if helper.process.pid() != holder {
+            return Err(ended);
+        }
+        let reply = helper.exchange(request).map_err(|_| ended)?;
+        reply.result(self.pid, call)
+    }
+
+    /// Whether a tracer process still holds the process. If not, it was killed, and the threads go on.
+    pub(super) fn holds(&self, holder: libc::pid_t) -> bool {
+        let helper = self.helper();
+        let mut channel = [PollFd::new(&helper.channel, PollFlags::empty())];
+        let ended = rustix::event::poll(&mut channel, Some(&Timespec::default()));
+        helper.process.pid() == holder && ended == Ok(0)
+    }
+
+    fn helper(&self) -> MutexGuard<'_, Helper> {
+        self.helper.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a jump that is about to be written. An error where there are too many.
@@ -101,13 +132,41 @@ impl Tracer {
     }
 }
 
+impl Helper {
+    fn start(pid: i32, memory: &Memory, jumps: &Jumps) -> Result<Self> {
+        let tool = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
+            .map_err(|error| Error::system("pidfd_open", error))?;
+        let (ours, theirs) =
+            UnixStream::pair().map_err(|error| Error::system("socketpair", error))?;
+        // For the child, too, which would wait its turn before it could do so itself.
+        let priority = Priority::raise(0);
+        let kept = [tool.as_fd(), memory.as_fd(), theirs.as_fd()];
+        let process = Child::fork(&kept, || {
+            fault::die_at(0);
+            Server::new(pid, memory, jumps, &theirs, &tool).run();
+        });
+        drop(priority);
+        let process =
+            process.map_err(|error| Error::system("fork of the tracer process", error))?;
+        Ok(Helper {
+            process,
+            channel: ours,
+        })
+    }
+
+    fn exchange(&self, request: &Message) -> std::io::Result<Message> {
+        fault::step();
+        request.send(&self.channel)?;
+        fault::step();
+        Message::receive(&self.channel)
+    }
+}
+
 impl Drop for Tracer {
     fn drop(&mut self) {
         // What is still attached is left to it: it ends by itself.
-        if self.jumps.is_empty()
-            && let Some(process) = self.process.take()
-        {
-            process.kill();
+        if self.jumps.is_empty() {
+            self.helper().process.kill();
         }
     }
 }

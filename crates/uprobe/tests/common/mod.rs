@@ -8,6 +8,7 @@ pub(crate) mod require;
 pub(crate) mod program;
 
 use std::{
+    ffi::OsStr,
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
@@ -76,8 +77,17 @@ impl Binary {
 
     /// Starts it, up to its "ready".
     pub(crate) fn start(&self, arguments: &[&str]) -> Target {
-        let mut child = Command::new(self.path())
-            .args(arguments)
+        self.start_by(&[], arguments)
+    }
+
+    /// Starts it by another program, which gets its path and arguments behind its own, and has its process unless it
+    /// forks.
+    pub(crate) fn start_by(&self, starter: &[&str], arguments: &[&str]) -> Target {
+        let path = self.path();
+        let words = starter.iter().map(OsStr::new).chain([path.as_os_str()]);
+        let words: Vec<&OsStr> = words.chain(arguments.iter().map(OsStr::new)).collect();
+        let mut child = Command::new(words[0])
+            .args(&words[1..])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -134,7 +144,10 @@ impl Target {
 
     /// Sends it a line.
     pub(crate) fn send(&mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
+        // At once: it may end with the first bytes that it reads.
+        self.input
+            .write_all(format!("{line}\n").as_bytes())
+            .unwrap();
     }
 
     /// Ends its calls. Returns how many there were, and how many returned something wrong.
