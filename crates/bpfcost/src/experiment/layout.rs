@@ -68,7 +68,7 @@ impl Grid {
     fn event_note() -> Option<CellNote> {
         Some(CellNote {
             prefix: "site_".to_owned(),
-            about: "the instruction that the kernel put at a uprobe's site".to_owned(),
+            about: "the instruction that was put at a uprobe's site".to_owned(),
         })
     }
 
