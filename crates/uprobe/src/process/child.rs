@@ -9,7 +9,7 @@ use rustix::{
     fd::{AsRawFd as _, BorrowedFd, RawFd},
     process::{Pid, Signal, WaitOptions, kill_process, waitpid},
 };
-use std::{fs, io, panic};
+use std::{io, panic};
 
 /// A process that was forked. It lives on where this is dropped.
 #[derive(Debug)]
@@ -60,8 +60,6 @@ fn separate(kept: &[BorrowedFd<'_>]) {
     let mut kept: Vec<RawFd> = kept.iter().map(|file| file.as_raw_fd()).collect();
     close_except(&mut kept);
     let _ = rustix::process::setsid();
-    // What it holds would be left as it is if the kernel, short of memory, killed it.
-    let _ = fs::write("/proc/self/oom_score_adj", "-1000");
     for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM, libc::SIGPIPE] {
         // SAFETY: to ignore a signal needs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };

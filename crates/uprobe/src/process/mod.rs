@@ -9,6 +9,7 @@
 //! stop; if both are, the probes stay.
 //!
 //! Not here yet:
+//! - Kernels that let only the tracer write code (CONFIG_PROC_MEM_FORCE_PTRACE): it is the tool that writes it.
 //! - If that other process is killed while a thread makes system calls for it (some 50 µs of each attachment and
 //!   detachment), that thread goes on behind one, where its stack makes no sense: the probed process crashes. The
 //!   kernel does not choose that process when memory runs out.
@@ -55,6 +56,7 @@ mod session;
 mod share;
 mod site;
 mod stopped;
+mod support;
 mod threads;
 mod tracer;
 mod trampoline;
@@ -67,8 +69,9 @@ pub use image::{Function, Image, UsdtSite};
 pub use maps::{Mapping, mappings};
 pub use memory::Memory;
 pub use remote::Remote;
-pub use runtime::{Counts, Program, Runtime, is_supported};
+pub use runtime::{Counts, Program, Runtime};
 pub use session::Session;
 pub use share::Shared;
 pub use site::{Returns, Site, When};
 pub use stopped::{Registers, Stopped, has_seccomp};
+pub use support::check as check_support;

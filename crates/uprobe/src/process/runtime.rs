@@ -16,12 +16,12 @@ use std::{
     sync::Arc,
 };
 
-/// HWCAP2's bit for FSGSBASE.
-const HWCAP2_FSGSBASE: u64 = 1 << 1;
 /// `MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_SYNC_CORE`.
 const REGISTER_SYNC_CORE: [u64; 6] = [1 << 6, 0, 0, 0, 0, 0];
-/// Areas beyond two for each thread that there is: threads come, and those that went are noticed at the next stop.
+/// Areas beyond two for each thread that there is, and those for each CPU: threads come, the more the more CPUs there are,
+/// and those that went are noticed at the next stop.
 const SPARE_AREAS: u64 = 32;
+const CPU_AREAS: u64 = 8;
 /// The most bytes of a trampoline.
 const TRAMPOLINE: u64 = 1024;
 
@@ -100,18 +100,11 @@ pub(super) fn jump(pid: i32, from: u64, to: u64) -> Result<[u8; JUMP]> {
     Ok(bytes)
 }
 
-/// Whether programs can run in processes of this machine: a thread must be able to find its own memory (FSGSBASE).
-pub fn is_supported() -> bool {
-    rustix::param::linux_hwcap().1 as u64 & HWCAP2_FSGSBASE != 0
-}
-
 impl Runtime {
     /// Makes what probes need in a running process. All of its threads are stopped for most of it: the one that makes
     /// the system calls would have to share the CPUs with them.
     pub fn open(pid: i32) -> Result<Self> {
-        if !is_supported() {
-            return Err(Error::NoFsGsBase);
-        }
+        super::support::check()?;
         let image = Image::of_program(pid)?;
         let memory = Memory::open(pid)?;
         let tracer = Arc::new(Tracer::start(pid, &memory)?);
@@ -128,7 +121,11 @@ impl Runtime {
         let near = image.first_address();
         let areas = match Areas::adopt(pid, &memory)? {
             Some(areas) => areas,
-            None => Areas::create(&session, pid, &memory, 2 * threads + SPARE_AREAS)?,
+            None => {
+                let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u64);
+                let spare = SPARE_AREAS + CPU_AREAS * cpus;
+                Areas::create(&session, pid, &memory, 2 * threads + spare)?
+            }
         };
         let code = CodeArea::create(&session, pid, near, 0)?;
         session.finish()?;

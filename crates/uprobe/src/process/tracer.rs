@@ -26,6 +26,7 @@ use rustix::{
     process::PidfdFlags,
 };
 use std::{
+    fs,
     os::unix::net::UnixStream,
     sync::{Mutex, MutexGuard, PoisonError},
 };
@@ -143,6 +144,8 @@ impl Helper {
         let kept = [tool.as_fd(), memory.as_fd(), theirs.as_fd()];
         let process = Child::fork(&kept, || {
             fault::die_at(0);
+            // The threads that it holds would go on with wrong registers if the kernel, short of memory, killed it.
+            let _ = fs::write("/proc/self/oom_score_adj", "-1000");
             Server::new(pid, memory, jumps, &theirs, &tool).run();
         });
         drop(priority);
