@@ -6,7 +6,9 @@ use std::{fs, os::unix::fs::FileExt as _, sync::Mutex};
 
 use bpfcost_bpf::{
     Space,
-    attach::{Attach, BatchRequest, Body, BodyMaps, Driver, Events, ProbePrograms, SiteCode},
+    attach::{
+        Attach, BatchRequest, Body, BodyMaps, Driver, Events, ProbePrograms, SharedCalls, SiteCode,
+    },
     current_cpu,
 };
 
@@ -124,6 +126,11 @@ fn hits_every_event(
 /// What was put into the code of a process, as `/proc/PID/mem` has it.
 fn placed_in(code: &[u8], now: &[u8], attach: Attach) -> Option<SiteCode> {
     let place = code.iter().zip(now).position(|(was, is)| was != is)?;
+    if attach.space() == Space::User {
+        // A jump at a return stands where the `ret` was.
+        let at_return = attach.name().contains("uretprobe") || attach.driver() == Driver::UserRet;
+        assert_eq!(code[place] == 0xc3, at_return, "{attach}");
+    }
     let may_be = match attach.driver() {
         Driver::UserNop5 => SiteCode::Call,
         Driver::UserNop10 => SiteCode::LeaCall,
@@ -196,6 +203,38 @@ fn the_largest_batch_of_page_faults_is_whole() {
         assert_eq!(events.batch(&ask).expect("batch").events, most);
         assert_eq!(probe.seen().expect("counts").hits, most);
     }
+}
+
+/// Threads that come and go call one function: each call is counted, in the kernel and in the process.
+#[test]
+fn every_call_of_many_threads_is_counted() {
+    if !require::host() {
+        return;
+    }
+    let _alone = ALONE.lock();
+    let cpus = bpfcost_bpf::allowed_cpus();
+    let threads: Vec<u32> = cpus.iter().copied().cycle().take(4 * cpus.len()).collect();
+    for attach in [
+        Attach::UprobeNop,
+        Attach::UretprobeNop,
+        Attach::UserUprobeNop,
+        Attach::UserUretprobeNop,
+    ] {
+        if !can(attach) {
+            continue;
+        }
+        let mut calls = SharedCalls::probed(attach).expect("attach");
+        for _ in 0..20 {
+            let seen = calls.call(EVENTS, &threads).expect("calls");
+            let made = (EVENTS + 1) * threads.len() as u64;
+            let counts = (seen.made, seen.hits, seen.missed);
+            assert_eq!(counts, (made, made, 0), "{attach}");
+            assert!(seen.elapsed_ns > 0, "{attach}");
+        }
+    }
+    let mut alone = SharedCalls::alone(Driver::UserNop).expect("driver");
+    let seen = alone.call(EVENTS, &threads).expect("calls");
+    assert_eq!((seen.hits, seen.missed), (0, 0));
 }
 
 #[test]

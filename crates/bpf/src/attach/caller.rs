@@ -4,9 +4,8 @@
 use std::{
     io::{Read as _, Write as _},
     iter,
-    net::Shutdown,
     os::{fd::AsFd as _, unix::net::UnixStream},
-    sync::Barrier,
+    sync::{Mutex, RwLock, mpsc},
     thread,
 };
 
@@ -25,8 +24,7 @@ const NAME: &str = "the process that calls functions";
 #[derive(Debug)]
 pub(super) struct Caller {
     channel: UnixStream,
-    /// None once it has ended.
-    child: Option<Child>,
+    child: Child,
 }
 
 impl Caller {
@@ -36,13 +34,13 @@ impl Caller {
         let child = Child::fork(&[theirs.as_fd()], || serve(&theirs));
         Ok(Caller {
             channel: ours,
-            child: Some(child.map_err(failed(NAME, "starting it"))?),
+            child: child.map_err(failed(NAME, "starting it"))?,
         })
     }
 
     /// Its number.
     pub(super) fn pid(&self) -> i32 {
-        self.child.as_ref().map_or(0, Child::pid)
+        self.child.pid()
     }
 
     /// What stands at a routine's beginning there.
@@ -107,11 +105,7 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        // Other children may have copies of this socket.
-        let _ = self.channel.shutdown(Shutdown::Both);
-        if let Some(child) = self.child.take() {
-            child.kill();
-        }
+        self.child.kill();
     }
 }
 
@@ -184,24 +178,41 @@ fn answer(asked: &[u64], pinned: &mut Option<(u64, CpuPin)>) -> Result<Vec<u64>>
 }
 
 fn threads(routine: Routine, calls: u64, cpus: &[u64]) -> Result<u64> {
-    let all = Barrier::new(cpus.len());
-    let one = |cpu: u64| {
+    let (first, gate) = (Mutex::new(()), RwLock::new(()));
+    let (arrived, arrivals) = mpsc::channel();
+    let one = |cpu: u64, arrived: mpsc::Sender<()>| {
         let pinned = CpuPin::to(cpu as u32);
-        // Before it meets the others: the kernel may make something for a thread's first hit, and so does a probe.
+        // What the kernel, or a probe, makes for a thread's first call is there before the time begins. One after the
+        // other: a probe misses the calls of threads that ask for their memory at the same moment.
+        let turn = first.lock();
         routine::call(routine, 1);
-        all.wait();
+        drop(turn);
+        drop(arrived);
+        drop(gate.read());
         let begun = stopwatch::monotonic_ns();
         routine::call(routine, calls);
         let ended = stopwatch::monotonic_ns();
         pinned.map(|_pinned| (begun, ended))
     };
     let times = thread::scope(|scope| {
-        let started = cpus.iter().map(|&cpu| scope.spawn(move || one(cpu)));
-        let started: Vec<_> = started.collect();
-        let ended = started.into_iter().map(|thread| thread.join());
-        ended
-            .map(|outcome| outcome.unwrap_or_else(|_| Err(unknown())))
-            .collect::<Result<Vec<_>>>()
+        let closed = gate.write();
+        let started: Vec<_> = cpus
+            .iter()
+            .map(|&cpu| {
+                let (one, arrived) = (&one, arrived.clone());
+                let thread = thread::Builder::new();
+                thread.spawn_scoped(scope, move || one(cpu, arrived))
+            })
+            .collect();
+        drop(arrived);
+        // Until all that there are have arrived.
+        while arrivals.recv().is_ok() {}
+        drop(closed);
+        let ended = started.into_iter().map(|thread| {
+            let thread = thread.map_err(failed("a thread", "starting it"))?;
+            thread.join().unwrap_or_else(|_| Err(unknown()))
+        });
+        ended.collect::<Result<Vec<_>>>()
     })?;
     let begun = times.iter().map(|(begun, _)| *begun).min();
     let ended = times.iter().map(|(_, ended)| *ended).max();

@@ -310,9 +310,9 @@ impl Attach {
             Body::Stack if self.sees_packets() => {
                 Some("no kernel offers the stack helper to programs on packets")
             }
-            Body::RingbufWakeup if self.space() == Space::User => {
-                Some("nobody is woken: who reads the ring of a process polls it")
-            }
+            Body::RingbufWakeup if self.space() == Space::User => Some(
+                "not measured: the ring of a process is polled, so no program wakes its reader",
+            ),
             _ => None,
         }
     }
