@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use bpfcost::builtin::attach::AttachTypes;
+use bpfcost::builtin::{attach::AttachTypes, uprobe_threads::UprobeThreads};
 use bpfcost::experiment::{Batch, Case, Experiment, Fault, LoadedEpoch, Problem, Setup, Trial};
 use bpfcost_bpf::{Space, attach::Attach, loaded_maps, loaded_programs, stats::StatsOn};
 
@@ -178,6 +178,39 @@ fn somebody_else_at_the_same_events_is_seen() {
     assert_eq!(problem.check, "nothing else attached", "{problem:?}");
     // Page faults are each thread's own.
     trial(&mut *second, faults);
+}
+
+/// Many threads at one function: each trial counts every call.
+#[test]
+fn every_number_of_threads_proves_itself() {
+    let _turn = alone();
+    if !require::host() {
+        return;
+    }
+    let cpus = bpfcost_bpf::allowed_cpus();
+    let mut threads = UprobeThreads::default();
+    threads.on_cpus(&cpus);
+    let cases = threads.cases().into_iter();
+    let supported = |case: &Case| threads.unsupported(case).expect("an answer").is_none();
+    let setup = Setup {
+        cases: cases.filter(supported).collect(),
+        cpus,
+        seed: 7,
+        epoch: 0,
+        exact: false,
+    };
+    let mut epoch = threads.load(&setup).expect("load");
+    for case in &setup.cases {
+        let trial = trial(&mut *epoch, case);
+        let threads: f64 = case.factors["threads"].parse().expect("a number");
+        let rate = trial.secondary["calls_per_s"];
+        let expected = threads * 1e9 / trial.value;
+        assert!(
+            (rate / expected - 1.0).abs() < 1e-9,
+            "{}: {trial:?}",
+            case.name
+        );
+    }
 }
 
 #[test]

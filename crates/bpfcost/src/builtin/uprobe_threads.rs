@@ -287,19 +287,22 @@ impl LoadedEpoch for ThreadsEpoch {
             Calls::Probed(_) => seen.made,
             Calls::Alone(_) => 0,
         };
-        let detail = "the program did not run exactly once for each call of each thread";
         prove(
-            differs("hits", runs, seen.hits, detail)
-                .or_else(|| differs("missed calls", 0, seen.missed, detail))
-                .or_else(|| {
-                    let moved = seen.elapsed_ns > 0;
-                    differs(
-                        "clock moved",
-                        true,
-                        moved,
-                        "the clock did not advance during the batch",
-                    )
-                }),
+            differs(
+                "missed calls",
+                0,
+                seen.missed,
+                "the probe says that it missed calls",
+            )
+            .or_else(|| {
+                let detail = "the program did not run exactly once for each call of each thread";
+                differs("hits", runs, seen.hits, detail)
+            })
+            .or_else(|| {
+                let moved = seen.elapsed_ns > 0;
+                let detail = "the clock did not advance during the batch";
+                differs("clock moved", true, moved, detail)
+            }),
         )?;
         let elapsed_ns = seen.elapsed_ns as f64;
         let together = calls as f64 * one.threads as f64;
