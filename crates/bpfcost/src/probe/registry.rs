@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
+use bpfcost_bpf::Space;
 
 use super::{
     Arguments, BuiltIn, Probe, Runs,
@@ -63,8 +64,8 @@ pub(super) fn open(name: &str, arguments: &Arguments) -> Result<Box<dyn Probe>> 
 /// Opens the agent of that name in this process: loads its programs.
 pub(crate) fn open_agent(name: &str, arguments: &Arguments) -> Result<Box<dyn Agent>> {
     match name {
-        agent::OBJECT => return agent::object::open(arguments),
-        agent::PROCESS_OBJECT => return agent::process_object::open(arguments),
+        agent::OBJECT => return agent::object::open(arguments, Space::Kernel),
+        agent::PROCESS_OBJECT => return agent::object::open(arguments, Space::User),
         _ => {}
     }
     match find(name)?.runs {

@@ -9,7 +9,6 @@
 
 pub(super) mod l7;
 pub(super) mod object;
-pub(super) mod process_object;
 mod remote;
 mod serve;
 pub(super) mod sslsniff;

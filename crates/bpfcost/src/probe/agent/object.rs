@@ -1,66 +1,110 @@
-//! A user's BPF object: loaded once per epoch, attached by its sections for a window, then detached. Its ring and
-//! perf buffers are read and discarded here: its own tool would read them too, and that is part of its cost.
+//! A user's BPF object: loaded once per epoch, attached by its sections for a window, then detached: in the kernel, or in
+//! the server's processes. Its ring and perf buffers are read and discarded here: its own tool would read them too, and
+//! that is part of its cost.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path, thread::sleep, time::Duration};
 
 use anyhow::{Result, bail};
-use bpfcost_bpf::attach::{BufferCounts, UserObject};
+use bpfcost_bpf::{
+    Space,
+    attach::{BufferCounts, ProcessCounts, ProcessObject, UserObject},
+};
 
-use super::{Agent, AgentInfo};
+use super::{Agent, AgentInfo, EVERY};
 use crate::{probe::WindowCounts, process::RunContext};
 
 struct ObjectAgent {
-    object: UserObject,
+    object: Loaded,
     /// What was taken when it was attached.
     before: BufferCounts,
 }
 
-/// Loads the object of that file, or the one program of it that is named.
-pub(in crate::probe) fn open(arguments: &[String]) -> Result<Box<dyn Agent>> {
-    let (path, program) = file(arguments)?;
-    Ok(Box::new(ObjectAgent {
-        object: UserObject::load(path, program)?,
-        before: BufferCounts::default(),
-    }))
+/// Where its programs run.
+enum Loaded {
+    Kernel(UserObject),
+    Processes(ProcessObject),
 }
 
-/// The object's file, and the one program of it that is named.
-pub(super) fn file(arguments: &[String]) -> Result<(&Path, Option<&str>)> {
-    match arguments {
-        [path] => Ok((path.as_ref(), None)),
-        [path, program] => Ok((path.as_ref(), Some(program.as_str()))),
+/// Loads the object of that file, or the one program of it that is named.
+pub(in crate::probe) fn open(arguments: &[String], space: Space) -> Result<Box<dyn Agent>> {
+    let (path, program): (&Path, _) = match arguments {
+        [path] => (path.as_ref(), None),
+        [path, program] => (path.as_ref(), Some(program.as_str())),
         _ => bail!("write FILE.bpf.o or FILE.bpf.o:PROGRAM"),
+    };
+    let object = match space {
+        Space::Kernel => Loaded::Kernel(UserObject::load(path, program)?),
+        Space::User => Loaded::Processes(ProcessObject::load(path, program)?),
+    };
+    let before = BufferCounts::default();
+    Ok(Box::new(ObjectAgent { object, before }))
+}
+
+impl Loaded {
+    fn has_buffers(&self) -> bool {
+        match self {
+            Loaded::Kernel(object) => object.has_buffers(),
+            Loaded::Processes(object) => object.has_buffers(),
+        }
+    }
+
+    fn take(&mut self) -> bpfcost_bpf::Result<BufferCounts> {
+        match self {
+            Loaded::Kernel(object) => object.take(),
+            Loaded::Processes(object) => object.take(),
+        }
     }
 }
 
 impl Agent for ObjectAgent {
-    fn attach(&mut self, _scene: &RunContext) -> Result<()> {
+    fn attach(&mut self, context: &RunContext) -> Result<()> {
         self.before = self.object.take()?;
-        Ok(self.object.attach()?)
+        match &mut self.object {
+            Loaded::Kernel(object) => object.attach()?,
+            Loaded::Processes(object) => object.attach(&context.pids)?,
+        }
+        Ok(())
     }
 
     fn consume(&mut self, patience: Duration) -> Result<()> {
-        Ok(self.object.wait(patience)?)
+        match &mut self.object {
+            Loaded::Kernel(object) => object.wait(patience)?,
+            Loaded::Processes(object) => {
+                object.take()?;
+                sleep(patience.min(EVERY));
+            }
+        }
+        Ok(())
     }
 
     fn detach(&mut self) -> Result<WindowCounts> {
-        self.object.detach();
+        // The kernel is asked how often programs ran there.
+        let (hits, missed) = match &mut self.object {
+            Loaded::Kernel(object) => {
+                object.detach();
+                (None, 0)
+            }
+            Loaded::Processes(object) => {
+                let ProcessCounts { hits, missed } = object.detach()?;
+                (Some(hits), missed)
+            }
+        };
         let taken = self.object.take()?;
         let records = taken.records - self.before.records;
-        let counts = self
-            .object
-            .has_buffers()
-            .then(|| ("records".to_owned(), records));
+        let has_buffers = self.object.has_buffers();
         Ok(WindowCounts {
-            hits: None,
-            lost: taken.lost - self.before.lost,
-            counts: BTreeMap::from_iter(counts),
+            hits,
+            lost: missed + taken.lost - self.before.lost,
+            counts: BTreeMap::from_iter(has_buffers.then(|| ("records".to_owned(), records))),
         })
     }
 
     fn loaded(&self) -> Result<AgentInfo> {
         Ok(AgentInfo {
-            programs: self.object.ids()?,
+            programs: match &self.object {
+                Loaded::Kernel(object) => object.ids()?,
+                Loaded::Processes(_) => Vec::new(),
+            },
             idle: !self.object.has_buffers(),
         })
     }
