@@ -1,5 +1,7 @@
-//! Compiles `blob/helpers.c` for any x86-64 process: freestanding, general registers only.
+//! Compiles `blob/helpers.c` for any x86-64 process: freestanding, general registers only; and `bpf/starts.bpf.c` for the
+//! kernel.
 
+use libbpf_cargo::SkeletonBuilder;
 use std::{env, path::PathBuf, process::Command};
 
 /// The compiler of BPF C, which compiles this too.
@@ -26,8 +28,12 @@ const FLAGS: &[&str] = &[
     "-Werror",
 ];
 
+/// Debian keeps `asm/` apart by architecture, which clang does not look into when it compiles for BPF.
+const HEADERS: &str = "-I/usr/include/x86_64-linux-gnu";
+
 fn main() {
     println!("cargo:rerun-if-changed=blob");
+    println!("cargo:rerun-if-changed=bpf");
     println!("cargo:rerun-if-env-changed=CLANG");
     let clang = env::var_os("CLANG").unwrap_or_else(|| CLANG.into());
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -43,5 +49,15 @@ fn main() {
             "{} does not start ({error}); install it with: scripts/setup.sh",
             clang.display()
         ),
+    }
+    let arguments = ["-mcpu=v3", "-Wall", "-Werror", HEADERS];
+    let compiled = SkeletonBuilder::new()
+        .source("bpf/starts.bpf.c")
+        .obj(out.join("starts.o"))
+        .clang(&clang)
+        .clang_args(arguments)
+        .build();
+    if let Err(error) = compiled {
+        panic!("bpf/starts.bpf.c: {error:?}");
     }
 }

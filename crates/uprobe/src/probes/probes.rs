@@ -11,13 +11,16 @@ use crate::{
     object::{LoadedMap, LoadedObject, LoadedProgram},
     process::{Attachment, Counts, Function, Hits, Inside, Probe, Program, UsdtSite},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// An object whose programs run in user space.
 #[derive(Debug)]
 pub struct Probes {
-    /// Before the object: their memory is mapped from its descriptors.
-    pub(super) targets: BTreeMap<i32, Target>,
+    /// Before the object: their memory is mapped from its descriptors. By a number of this value's own, as a process may
+    /// have several one after the other: one for each program that it runs.
+    pub(super) targets: BTreeMap<u64, Target>,
+    /// The latest of each process.
+    latest: HashMap<i32, u64>,
     /// By the order of the object's maps; none where a map's type has no form in user space.
     pub(super) stores: Vec<Option<Store>>,
     pub(super) object: LoadedObject,
@@ -66,7 +69,15 @@ struct Group<'a> {
 #[must_use = "they stay attached until this is given to Probes::detach"]
 pub struct Attached {
     pid: i32,
+    target: u64,
     attachment: Attachment,
+}
+
+impl Attached {
+    /// The process.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
 }
 
 impl Probes {
@@ -75,6 +86,7 @@ impl Probes {
         let stores = object.maps().iter().map(Store::create);
         Ok(Probes {
             targets: BTreeMap::new(),
+            latest: HashMap::new(),
             stores: stores.collect::<Result<_>>()?,
             object,
             specs: Specs::default(),
@@ -104,13 +116,8 @@ impl Probes {
 
     /// Attaches programs to functions of a process: all of them, or none.
     pub fn attach(&mut self, pid: i32, places: &[Place<'_>]) -> Result<Attached> {
-        let target = match self.targets.remove(&pid) {
-            Some(target) if target.runtime.is_there() => target,
-            // It ended, and another process has its number, or it runs another program.
-            _ => Target::open(pid)?,
-        };
-        self.targets.insert(pid, target);
-        let target = self.targets.get_mut(&pid).expect("it was just inserted");
+        let number = self.target(pid)?;
+        let target = self.targets.get_mut(&number).expect("it is there");
         let mut groups: Vec<Group<'_>> = Vec::new();
         for place in places {
             let program = program(&self.object, place.program)?;
@@ -127,12 +134,55 @@ impl Probes {
             })
             .collect();
         let attachment = target.runtime.attach(&probes)?;
-        Ok(Attached { pid, attachment })
+        Ok(Attached {
+            pid,
+            target: number,
+            attachment,
+        })
+    }
+
+    /// The number of the target that is the process and its program now.
+    fn target(&mut self, pid: i32) -> Result<u64> {
+        let latest = self.latest.get(&pid).copied();
+        let is_there = |number: &u64| self.targets[number].runtime.is_there();
+        if let Some(number) = latest.filter(is_there) {
+            return Ok(number);
+        }
+        // The process is new, or it ended and another has its number, or it runs another program.
+        let target = Target::open(pid)?;
+        let number = self
+            .targets
+            .last_key_value()
+            .map_or(0, |(last, _)| last + 1);
+        self.targets.insert(number, target);
+        self.latest.insert(pid, number);
+        Ok(number)
+    }
+
+    /// Whether the process ended, or runs another program than the one that was attached to.
+    pub fn is_over(&self, attached: &Attached) -> bool {
+        let target = self.targets.get(&attached.target);
+        target.is_none_or(|target| !target.runtime.is_there())
+    }
+
+    /// Detaches, and frees what is kept of the process if it [is over](Self::is_over): the values of its threads, and
+    /// records that were not read.
+    pub fn discard(&mut self, attached: Attached) -> Result<Hits> {
+        let (pid, number) = (attached.pid, attached.target);
+        let is_over = self.is_over(&attached);
+        let hits = self.detach(attached)?;
+        if is_over {
+            self.targets.remove(&number);
+            if self.latest.get(&pid) == Some(&number) {
+                self.latest.remove(&pid);
+            }
+        }
+        Ok(hits)
     }
 
     /// Restores the functions. Returns what the probes did, those of all functions together.
     pub fn detach(&mut self, attached: Attached) -> Result<Hits> {
-        match self.targets.get_mut(&attached.pid) {
+        match self.targets.get_mut(&attached.target) {
             Some(target) => Ok(sum(&target.runtime.detach(attached.attachment)?)),
             None => Ok(Hits::default()),
         }
@@ -140,7 +190,7 @@ impl Probes {
 
     /// What the probes did so far.
     pub fn hits(&self, attached: &Attached) -> Hits {
-        let target = self.targets.get(&attached.pid);
+        let target = self.targets.get(&attached.target);
         target.map_or_else(Hits::default, |target| {
             sum(&target.runtime.hits(&attached.attachment))
         })
@@ -161,7 +211,8 @@ impl Probes {
         use std::os::fd::AsRawFd as _;
         let (_, map) = self.find(name)?;
         let (fd, name) = (map.fd().as_raw_fd(), map.name.clone());
-        for (&pid, target) in &mut self.targets {
+        for target in self.targets.values_mut() {
+            let pid = target.runtime.pid();
             target.consume(fd, &name, &mut |record| take(pid, record))?;
         }
         Ok(())

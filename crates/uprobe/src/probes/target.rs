@@ -141,7 +141,7 @@ impl Target {
         else {
             return Ok(());
         };
-        let is_over = process::mappings(pid).map_or(true, |all| all.is_empty());
+        let is_over = !self.runtime.is_there();
         ring.consume(is_over, take)
             .map_err(|error| error.of(name, pid))
     }

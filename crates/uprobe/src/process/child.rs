@@ -6,8 +6,8 @@
 )]
 
 use rustix::{
-    fd::{AsRawFd as _, BorrowedFd, RawFd},
-    process::{Pid, Signal, WaitOptions, kill_process, waitpid},
+    fd::{AsRawFd as _, BorrowedFd, OwnedFd, RawFd},
+    process::{Pid, PidfdFlags, Signal, WaitOptions, kill_process, waitpid},
 };
 use std::{io, panic};
 
@@ -54,6 +54,12 @@ impl Child {
     pub fn reap(&self) {
         let _ = waitpid(Some(self.0), WaitOptions::empty());
     }
+}
+
+/// This process, for a child that is to know when it ends.
+pub(super) fn this_process() -> io::Result<OwnedFd> {
+    let this = rustix::process::getpid();
+    Ok(rustix::process::pidfd_open(this, PidfdFlags::empty())?)
 }
 
 fn separate(kept: &[BorrowedFd<'_>]) {

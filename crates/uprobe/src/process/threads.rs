@@ -67,7 +67,9 @@ impl Runtime {
             if registers.gs_base != 0 && self.areas.layout.index(registers.gs_base).is_none() {
                 return Err(Error::GsTaken { pid, tid: *tid });
             }
-            if registers.fs_base == 0 || !bases.insert(registers.fs_base) {
+            // Alone, a thread may have none yet: a static program at its entry point. It takes another area then.
+            let is_missing = registers.fs_base == 0 && threads.len() > 1;
+            if is_missing || !bases.insert(registers.fs_base) {
                 return Err(Error::FsShared { pid });
             }
         }

@@ -10,7 +10,7 @@
 //! kill both at once, or the tracer process while a thread makes a system call for it, is not provided for.
 
 use super::{
-    child::Child,
+    child::{Child, this_process},
     error::{Error, Result},
     fault,
     jumps::{Jumps, Semaphore},
@@ -23,7 +23,6 @@ use super::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
     fd::AsFd as _,
-    process::PidfdFlags,
 };
 use std::{
     fs,
@@ -135,8 +134,7 @@ impl Tracer {
 
 impl Helper {
     fn start(pid: i32, memory: &Memory, jumps: &Jumps) -> Result<Self> {
-        let tool = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
-            .map_err(|error| Error::system("pidfd_open", error))?;
+        let tool = this_process().map_err(|error| Error::system("pidfd_open", error))?;
         let (ours, theirs) =
             UnixStream::pair().map_err(|error| Error::system("socketpair", error))?;
         // For the child, too, which would wait its turn before it could do so itself.
