@@ -21,6 +21,7 @@ pub struct Probes {
     pub(super) targets: BTreeMap<u64, Target>,
     /// The latest of each process.
     latest: HashMap<i32, u64>,
+    follows_children: bool,
     /// By the order of the object's maps; none where a map's type has no form in user space.
     pub(super) stores: Vec<Option<Store>>,
     pub(super) object: LoadedObject,
@@ -87,6 +88,7 @@ impl Probes {
         Ok(Probes {
             targets: BTreeMap::new(),
             latest: HashMap::new(),
+            follows_children: false,
             stores: stores.collect::<Result<_>>()?,
             object,
             specs: Specs::default(),
@@ -112,6 +114,13 @@ impl Probes {
         let specs = &mut self.specs;
         let number = specs.number(&site.arguments, cookie, entries, bytes, write)?;
         Ok(number.into())
+    }
+
+    /// Has forked children of the processes that are attached to from now on run the programs too, and their children.
+    /// Their calls are counted with those of the process that was attached to, also after its end; records are in its
+    /// ring. What a child executes by `exec` is another program.
+    pub fn follow_children(&mut self) {
+        self.follows_children = true;
     }
 
     /// Attaches programs to functions of a process: all of them, or none.
@@ -149,7 +158,7 @@ impl Probes {
             return Ok(number);
         }
         // The process is new, or it ended and another has its number, or it runs another program.
-        let target = Target::open(pid)?;
+        let target = Target::open(pid, self.follows_children)?;
         let number = self
             .targets
             .last_key_value()
@@ -159,10 +168,11 @@ impl Probes {
         Ok(number)
     }
 
-    /// Whether the process ended, or runs another program than the one that was attached to.
+    /// Whether the process ended, or runs another program than the one that was attached to, and has no children that
+    /// may run the programs.
     pub fn is_over(&self, attached: &Attached) -> bool {
         let target = self.targets.get(&attached.target);
-        target.is_none_or(|target| !target.runtime.is_there())
+        target.is_none_or(|target| !target.runtime.is_there() && target.runtime.children() == 0)
     }
 
     /// Detaches, and frees what is kept of the process if it [is over](Self::is_over): the values of its threads, and

@@ -77,8 +77,12 @@ enum Own {
 
 impl Target {
     /// A process without programs yet.
-    pub(super) fn open(pid: i32) -> Result<Self> {
+    pub(super) fn open(pid: i32, follows_children: bool) -> Result<Self> {
         let mut runtime = Runtime::open(pid)?;
+        // A filter of system calls could end a child that takes its memory.
+        if follows_children && !process::has_seccomp(pid)? {
+            runtime.follow_children()?;
+        }
         let environment = environment::of(pid, &Memory::open(pid)?)?;
         let length = Blob::at(0, environment).bytes.len();
         let mut helpers = HelperTable::new();

@@ -6,10 +6,11 @@
 )]
 
 use super::{
+    children::Children,
     error::{Error, Result},
     layout::{
-        AREA, CONTROL_OWNER, GUARD, Layout, SLOT, SLOTS, STATE, STATE_MEMORY, STATE_ON,
-        STATE_SCRATCH, STATE_SLOTS,
+        AREA, CONTROL_OWNER, GUARD, IS_ON, Layout, SLOT, SLOTS, STATE, STATE_CHILDREN, STATE_LIMIT,
+        STATE_MEMORY, STATE_ON, STATE_SCRATCH, STATE_SLOTS,
     },
     maps::{Mapping, mappings},
     memory::Memory,
@@ -21,7 +22,7 @@ use rustix::{
     process::{Pid, PidfdFlags, PidfdGetfdFlags},
 };
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     ptr,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -36,7 +37,7 @@ const DISTANCE: u64 = 64 << 10;
 const LOWEST: u64 = 64 << 10;
 /// The name of the shared memory in `/proc/PID/maps`.
 const NAME: &[u8] = b"bpfcost-uprobe\0";
-const MAPPED: &str = "/memfd:bpfcost-uprobe (deleted)";
+pub(super) const MAPPED: &str = "/memfd:bpfcost-uprobe (deleted)";
 
 const NONE: u64 = libc::PROT_NONE as u64;
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
@@ -53,6 +54,8 @@ const GUARDS_AT_ONCE: usize = 256;
 pub(super) struct Areas {
     pub(super) layout: Layout,
     shared: *mut u8,
+    /// The memory of its children, if they are followed.
+    pub(super) children: Option<Children>,
 }
 
 // SAFETY: the mapping belongs to this value, and its numbers are only read, as atomics.
@@ -71,6 +74,7 @@ impl Areas {
         let mut layout = Layout {
             base: 0,
             areas: (threads + 1).min(Layout::MOST_AREAS),
+            children: None,
         };
         let size = layout.private() + layout.shared();
         let arguments = [0, size, READ_WRITE, PRIVATE, NO_FILE, 0];
@@ -89,13 +93,18 @@ impl Areas {
         let layout = |shared: &Mapping| {
             let areas = (shared.end - shared.start) / AREA;
             let base = shared.start.checked_sub(STATE + areas * AREA)?;
-            Some(Layout { base, areas })
+            let children = memory.read_u64(base + STATE_CHILDREN as u64).ok()?;
+            Some(Layout {
+                base,
+                areas,
+                children: (children != 0).then_some(children),
+            })
         };
         // Off in a forked child, which needs one of its own.
         let is_on = |layout: &Layout| {
             let mut on = [0; 4];
             let read = memory.read(layout.base + STATE_ON as u64, &mut on);
-            read.is_ok() && on == 1_u32.to_le_bytes()
+            read.is_ok() && on == IS_ON.to_le_bytes()
         };
         let mut blocks = all
             .iter()
@@ -104,13 +113,32 @@ impl Areas {
         let Some((shared, layout)) = blocks.next() else {
             return Ok(None);
         };
-        let path = format!("/proc/{pid}/map_files/{:x}-{:x}", shared.start, shared.end);
-        let file = OpenOptions::new().read(true).write(true).open(&path);
-        let file = file.map_err(|error| Error::system(path, error))?;
+        let file = open_mapped(pid, shared)?;
+        let children = layout
+            .children
+            .and_then(|at| Children::adopt(pid, &all, at));
         Ok(Some(Areas {
             layout,
             shared: map(&file, layout)?,
+            children: children.transpose()?,
         }))
+    }
+
+    /// Makes memory for forked children, where there is none: code that is assembled from then on uses it.
+    pub(super) fn follow_children(
+        &mut self,
+        session: &Session,
+        pid: i32,
+        memory: &Memory,
+    ) -> Result<()> {
+        if self.children.is_none() {
+            let scratch = self.layout.base + STATE_SCRATCH;
+            let (at, children) = Children::create(session, pid, memory, scratch)?;
+            memory.write(self.layout.base + STATE_CHILDREN as u64, &at.to_le_bytes())?;
+            self.layout.children = Some(at);
+            self.children = Some(children);
+        }
+        Ok(())
     }
 
     /// Takes a slot that no other probe of the process has.
@@ -148,7 +176,10 @@ impl Areas {
             }
             into
         };
-        (0..self.layout.areas).map(read).collect()
+        let own = (0..self.layout.areas).map(read);
+        let children = self.children.iter();
+        own.chain(children.flat_map(|children| children.read(offset, bytes)))
+            .collect()
     }
 
     /// Writes into each thread's memory. What a thread writes at the same moment may win.
@@ -204,10 +235,13 @@ impl Areas {
         let areas = Areas {
             layout,
             shared: map(&file, layout)?,
+            children: None,
         };
+        let limit = layout.areas as u32;
+        memory.write(base + STATE_LIMIT as u64, &limit.to_le_bytes())?;
         // No thread's FS base is this, in the area of no thread.
         memory.write(layout.control(0) + CONTROL_OWNER, &u64::MAX.to_le_bytes())?;
-        memory.write(base + STATE_ON as u64, &1_u32.to_le_bytes())?;
+        memory.write(base + STATE_ON as u64, &IS_ON.to_le_bytes())?;
         Ok(areas)
     }
 
@@ -216,9 +250,13 @@ impl Areas {
         let sum = |offset: u64| {
             (0..self.layout.areas)
                 .map(|area| self.number(area * AREA + offset))
-                .sum()
+                .sum::<u64>()
         };
-        (sum(slot * SLOT), sum(slot * SLOT + 8))
+        let (hits, missed) = match &self.children {
+            Some(children) => children.count(slot),
+            None => (0, 0),
+        };
+        (sum(slot * SLOT) + hits, sum(slot * SLOT + 8) + missed)
     }
 
     fn number(&self, offset: u64) -> u64 {
@@ -268,6 +306,14 @@ fn map(file: impl AsFd, layout: Layout) -> Result<*mut u8> {
     Ok(ours
         .map_err(|error| Error::system("mmap of the slots", error))?
         .cast())
+}
+
+/// Opens the file of a mapping.
+pub(super) fn open_mapped(pid: i32, mapping: &Mapping) -> Result<File> {
+    let (start, end) = (mapping.start, mapping.end);
+    let path = format!("/proc/{pid}/map_files/{start:x}-{end:x}");
+    let file = OpenOptions::new().read(true).write(true).open(&path);
+    file.map_err(|error| Error::system(path, error))
 }
 
 /// Takes a copy of a file descriptor out of a process.

@@ -149,8 +149,8 @@ impl Runtime {
             self.check_free(&known.site)?;
         }
         let threads = session.threads();
-        self.check_threads(threads)?;
         let all = mappings(self.pid)?;
+        self.check_threads(threads, &all, prepared)?;
         self.check_stacks(threads, prepared, &all)?;
         let moved = self.move_threads(threads, prepared)?;
         let jumps = prepared
@@ -185,12 +185,16 @@ impl Runtime {
             // Its threads go on where the tracer process was killed.
             let session = self.held(session);
             let _ = self.restore(&attachment);
-            let _ = session.and_then(|session| synchronize(&session));
+            if let Ok(session) = session {
+                let _ = synchronize(&session);
+            }
+            let _ = self.forget(&attachment);
             return Err(error);
         }
         let stopped = session.duration();
         if let Err(error) = session.finish() {
             let _ = self.restore(&attachment);
+            let _ = self.forget(&attachment);
             return Err(error);
         }
         Ok(Attachment {
@@ -205,7 +209,7 @@ impl Runtime {
         match self.stop() {
             Ok(session) => self.detach_in(session, attachment),
             Err(Error::NoProcess { .. } | Error::Gone { .. }) => {
-                self.forget(&attachment);
+                self.forget(&attachment)?;
                 Ok(self.hits(&attachment))
             }
             Err(error) => Err(error),
@@ -216,11 +220,13 @@ impl Runtime {
     pub fn detach_in(&mut self, session: Session, attachment: Attachment) -> Result<Vec<Hits>> {
         let session = self.held(session)?;
         let restored = self.restore(&attachment);
-        match synchronize(&session).and_then(|()| session.finish()) {
+        let ended = synchronize(&session).and_then(|()| session.finish());
+        let forgotten = self.forget(&attachment);
+        match ended {
             Ok(()) | Err(Error::Gone { .. }) => {}
             Err(error) => return Err(error),
         }
-        restored.map(|()| self.hits(&attachment))
+        restored.and(forgotten).map(|()| self.hits(&attachment))
     }
 
     /// The session, or another one in place of one whose tracer process was killed.

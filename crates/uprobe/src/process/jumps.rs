@@ -17,9 +17,16 @@ use std::{
 
 /// How many jumps there may be at once.
 const ENTRIES: usize = 4096;
-const SIZE: usize = size_of::<[Entry; ENTRIES]>();
+const SIZE: usize = size_of::<Shared>();
 /// In the place of a semaphore's number: it is raised, whatever it holds.
 const RAISED: u64 = u64::MAX;
+
+/// What both processes have.
+struct Shared {
+    /// The inode of the memory for children, 0 where there is none.
+    children: AtomicU64,
+    entries: [Entry; ENTRIES],
+}
 
 /// One jump: no address where there is none.
 #[derive(Default)]
@@ -34,6 +41,8 @@ struct Entry {
     semaphore: AtomicU64,
     /// What it holds if it is raised, or [`RAISED`].
     number: AtomicU64,
+    /// The address of the semaphore that is raised wherever the jump is: in forked children.
+    inherited: AtomicU64,
 }
 
 /// Whether the semaphore of a jump is raised for it.
@@ -50,7 +59,7 @@ pub(super) enum Semaphore {
 /// The jumps in the process. The list outlives the tool.
 #[derive(Debug)]
 pub(super) struct Jumps {
-    entries: NonNull<[Entry; ENTRIES]>,
+    shared: NonNull<Shared>,
 }
 
 // SAFETY: the mapping belongs to this value, and is used through atomics alone.
@@ -64,8 +73,8 @@ impl Jumps {
         // SAFETY: a new mapping, where the kernel likes, used through the pointer alone. Zeroes are valid entries.
         let mapping = unsafe { rustix::mm::mmap_anonymous(ptr::null_mut(), SIZE, access, flags) };
         let mapping = mapping.map_err(|error| Error::system("mmap of the list of jumps", error))?;
-        let entries = NonNull::new(mapping.cast()).expect("the kernel maps nothing at 0");
-        Ok(Jumps { entries })
+        let shared = NonNull::new(mapping.cast()).expect("the kernel maps nothing at 0");
+        Ok(Jumps { shared })
     }
 
     /// Adds a jump. `None` where there are too many.
@@ -79,6 +88,7 @@ impl Jumps {
             (&free.inode, replaced.origin.inode),
             (&free.offset, replaced.origin.offset),
             (&free.semaphore, 0),
+            (&free.inherited, 0),
         ] {
             field.store(value, Ordering::Relaxed);
         }
@@ -98,6 +108,9 @@ impl Jumps {
         if let Some(entry) = entry {
             entry.number.store(number, Ordering::Release);
             entry.semaphore.store(at, Ordering::Release);
+            if at != 0 {
+                entry.inherited.store(at, Ordering::Release);
+            }
         }
     }
 
@@ -115,40 +128,73 @@ impl Jumps {
         entries.all(|entry| entry.address.load(Ordering::Acquire) == 0)
     }
 
-    /// Takes all jumps out, restores the bytes and lowers the semaphores, where their files are still mapped.
-    pub(super) fn restore(&self, memory: &Memory, all: &[Mapping]) {
+    /// Says by which memory children are known.
+    pub(super) fn set_children(&self, inode: u64) {
+        self.shared().children.store(inode, Ordering::Release);
+    }
+
+    /// The inode of that memory.
+    pub(super) fn children(&self) -> Option<u64> {
+        let inode = self.shared().children.load(Ordering::Acquire);
+        (inode != 0).then_some(inode)
+    }
+
+    /// Restores the bytes of jumps at these addresses, or of all, in a forked child, and lowers the semaphores: it has
+    /// inherited both.
+    pub(super) fn restore_child(&self, memory: &Memory, all: &[Mapping], only: Option<&[u64]>) {
         for entry in self.entries() {
             let address = entry.address.load(Ordering::Acquire);
-            if address != 0 && !entry.replaced().is_mapped(address, memory, all) {
-                entry.address.store(0, Ordering::Release);
+            let is_meant = address != 0 && only.is_none_or(|only| only.contains(&address));
+            let replaced = entry.replaced();
+            let mut bytes = [0; JUMP];
+            if !is_meant
+                || !replaced.is_mapped(address, memory, all)
+                || memory.read(address, &mut bytes).is_err()
+                || bytes != replaced.jump
+            {
+                continue;
             }
+            let semaphore = entry.inherited.load(Ordering::Acquire);
+            if let (1.., Ok(number @ 1..)) = (semaphore, memory.read_u16(semaphore)) {
+                let _ = memory.write(semaphore, &(number - 1).to_le_bytes());
+            }
+            let _ = replaced.restore(address, memory);
         }
+    }
+
+    /// Restores the bytes of all jumps and lowers the semaphores, where their files are still mapped. The list stays.
+    pub(super) fn restore(&self, memory: &Memory, all: &[Mapping]) {
+        let is_there = |entry: &&Entry| {
+            let address = entry.address.load(Ordering::Acquire);
+            address != 0 && entry.replaced().is_mapped(address, memory, all)
+        };
         // The one that may or may not be raised first, before others that raised the same change its number.
         for is_certain in [false, true] {
-            for entry in self.entries() {
+            for entry in self.entries().iter().filter(is_there) {
                 entry.lower(memory, is_certain);
             }
         }
-        for entry in self.entries() {
+        for entry in self.entries().iter().filter(is_there) {
             let address = entry.address.load(Ordering::Acquire);
-            if address != 0 {
-                // The tool that would report an error is gone.
-                let _ = entry.replaced().restore(address, memory);
-                entry.address.store(0, Ordering::Release);
-            }
+            // The tool that would report an error is gone.
+            let _ = entry.replaced().restore(address, memory);
         }
     }
 
     fn entries(&self) -> &[Entry; ENTRIES] {
-        // SAFETY: the mapping lives as long as this value, and holds valid entries: all their fields are atomics.
-        unsafe { self.entries.as_ref() }
+        &self.shared().entries
+    }
+
+    fn shared(&self) -> &Shared {
+        // SAFETY: the mapping lives as long as this value, and holds valid entries: all fields are atomics.
+        unsafe { self.shared.as_ref() }
     }
 }
 
 impl Drop for Jumps {
     fn drop(&mut self) {
         // SAFETY: the mapping is this value's, and no reference to it is left. The other process has its own.
-        let _ = unsafe { rustix::mm::munmap(self.entries.as_ptr().cast(), SIZE) };
+        let _ = unsafe { rustix::mm::munmap(self.shared.as_ptr().cast(), SIZE) };
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where the memory is that is kept in a process for probes, and what is in it.
 //!
 //! One block: the *state*, then the *areas* of threads, all private and wiped in a forked child, which therefore
-//! finds everything off; then the *slots* of threads, which are shared with the tool and outlive the process. The
+//! finds everything off, or takes slots of its own ([`super::children`]); then the *slots* of threads, which are shared with the tool and outlive the process. The
 //! slots of an area have the same distance from it everywhere, so that one register leads to both: the GS base,
 //! which points to the area's control page.
 //!
@@ -13,18 +13,24 @@ const PAGE: u64 = 4096;
 
 /// The bytes of the state: see the offsets `STATE_…`.
 pub(super) const STATE: u64 = 64 << 10;
-/// Whether probes run, 4 bytes: 1, or 0 in a forked child.
+/// Whether probes run, 4 bytes: 1, or 0 in a forked child, or 2 in one that has slots of its own.
 pub(super) const STATE_ON: i32 = 0;
+pub(super) const IS_ON: u32 = 1;
+pub(super) const IS_CHILD: u32 = 2;
 /// A lock for what follows, bit 0 of 4 bytes.
 pub(super) const STATE_LOCK: i32 = 4;
-/// Three registers of who holds the lock.
-pub(super) const STATE_SPILL: i32 = 8;
 /// How many slots are taken, 8 bytes: tools that come later take others.
-pub(super) const STATE_SLOTS: i32 = 32;
+pub(super) const STATE_SLOTS: i32 = 8;
 /// How many bytes of the threads' memory are taken, 8 bytes.
-pub(super) const STATE_MEMORY: i32 = 40;
+pub(super) const STATE_MEMORY: i32 = 16;
+/// Where the memory for children is, 8 bytes, 0 where there is none.
+pub(super) const STATE_CHILDREN: i32 = 24;
+/// How many areas threads may have, the one of no thread among them, 4 bytes.
+pub(super) const STATE_LIMIT: i32 = 32;
+/// The registers of who holds the lock.
+pub(super) const STATE_SPILL: i32 = 64;
 /// The FS bases of the areas' owners, 8 bytes each, 0 where there is none.
-pub(super) const STATE_OWNERS: i32 = 64;
+pub(super) const STATE_OWNERS: i32 = 128;
 /// The last page: what the tool has system calls read and write.
 pub(super) const STATE_SCRATCH: u64 = STATE - PAGE;
 
@@ -94,7 +100,18 @@ pub(super) struct Layout {
     pub(super) base: u64,
     /// How many areas it has, the one of no thread among them.
     pub(super) areas: u64,
+    /// Where the memory for its children is, if they are followed.
+    pub(super) children: Option<u64>,
 }
+
+/// How many children may have slots of their own, and how many areas each has, the one of no thread among them.
+pub(super) const CHILDREN: u64 = 1024;
+pub(super) const CHILD_AREAS: u64 = 16;
+/// The bytes of one child's slots.
+pub(super) const CHILD: u64 = CHILD_AREAS * AREA;
+/// The memory for children: a page with the number of those that have taken slots, 8 bytes; then their slots.
+pub(super) const CHILDREN_HEAD: u64 = PAGE;
+pub(super) const CHILDREN_BYTES: u64 = CHILDREN_HEAD + CHILDREN * CHILD;
 
 impl Layout {
     /// The most areas that fit the state's table.
@@ -151,6 +168,7 @@ mod tests {
         let layout = Layout {
             base: 0x10_0000,
             areas: 5,
+            children: None,
         };
         const { assert!(CONTROL + PAGE <= AREA) };
         const { assert!(FRAME_STACK as u64 + 8 <= FRAME) };

@@ -37,6 +37,7 @@
 mod area;
 mod attachment;
 mod child;
+mod children;
 mod error;
 #[doc(hidden)]
 pub mod fault;

@@ -39,6 +39,7 @@ impl Runtime {
     }
 
     /// Undoes it for all sites of an attachment, wherever the jumps still are. The first error of those that there are.
+    /// The list of jumps keeps them, until [`Self::forget`].
     pub(super) fn restore(&mut self, attachment: &Attachment) -> Result<()> {
         let all = match mappings(self.pid) {
             // Its memory can't be read either.
@@ -49,8 +50,18 @@ impl Runtime {
         for &address in &attachment.addresses {
             result = result.and(self.restore_one(address, &all));
         }
-        self.forget(attachment);
         result
+    }
+
+    /// Ends an attachment that was restored in the process, or whose process is gone: restores what forked children have
+    /// of it.
+    pub(super) fn forget(&mut self, attachment: &Attachment) -> Result<()> {
+        let restored = self.tracer.restore_children(&attachment.addresses);
+        for &address in &attachment.addresses {
+            self.replaced.remove(&address);
+            self.tracer.remove(address);
+        }
+        restored
     }
 
     fn restore_one(&self, address: u64, all: &[Mapping]) -> Result<()> {
@@ -67,13 +78,6 @@ impl Runtime {
         };
         let led = self.lead_back(address, &[]);
         restored.and(lowered).and(led)
-    }
-
-    pub(super) fn forget(&mut self, attachment: &Attachment) {
-        for &address in &attachment.addresses {
-            self.replaced.remove(&address);
-            self.tracer.remove(address);
-        }
     }
 
     /// Adds 1 to the semaphore of the jump at an address, so that the tracer process knows at each step whether it was.

@@ -144,6 +144,27 @@ impl Runtime {
         })
     }
 
+    /// Has forked children of the process run the probes that are attached from now on, and theirs. Their calls are
+    /// counted with those of the process.
+    pub fn follow_children(&mut self) -> Result<()> {
+        if self.areas.children.is_none() {
+            let session = Session::one(&self.tracer)?;
+            self.areas
+                .follow_children(&session, self.pid, &self.memory)?;
+            session.finish()?;
+        }
+        if let Some(children) = &self.areas.children {
+            self.tracer.set_children(children.inode);
+        }
+        Ok(())
+    }
+
+    /// How many children had probes so far.
+    pub fn children(&self) -> u64 {
+        let children = self.areas.children.as_ref();
+        children.map_or(0, |children| children.number())
+    }
+
     /// The process.
     pub fn pid(&self) -> i32 {
         self.pid

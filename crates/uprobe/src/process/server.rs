@@ -2,6 +2,7 @@
 //! the tool is gone.
 
 use super::{
+    children::descendants,
     error::{Error, Result},
     jumps::Jumps,
     maps::mappings,
@@ -14,8 +15,10 @@ use rustix::{
     event::{PollFd, PollFlags},
     fd::OwnedFd,
 };
-use std::{os::unix::net::UnixStream, thread, time::Duration};
+use std::{collections::BTreeSet, os::unix::net::UnixStream, thread, time::Duration};
 
+/// How often it tries that again in forked children.
+const TRIES: u32 = 500;
 /// How long it waits before it tries again to stop a process that another one traces.
 const PAUSE: Duration = Duration::from_millis(10);
 /// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`.
@@ -63,6 +66,10 @@ impl<'a> Server<'a> {
             let stopped = match request.numbers[..] {
                 [wire::STOP_ALL] => Stopped::all(self.pid),
                 [wire::STOP_ONE] => Stopped::one(self.pid),
+                [wire::RESTORE_CHILDREN, ref addresses @ ..] => {
+                    self.reply(self.restore_children(Some(addresses)).map(|()| Vec::new()));
+                    continue;
+                }
                 _ => break,
             };
             let stopped = match stopped {
@@ -83,11 +90,54 @@ impl<'a> Server<'a> {
         // Restored while threads run, an instruction could be seen half old and half new.
         while !self.jumps.is_empty() {
             match Stopped::all(self.pid) {
-                Ok(stopped) => self.restore(&stopped),
                 Err(Error::Unstoppable { .. } | Error::Traced { .. }) => thread::sleep(PAUSE),
-                Err(_) => return,
+                stopped => {
+                    let _ = stopped.map(|stopped| self.restore(&stopped));
+                    break;
+                }
             }
         }
+        let _ = self.restore_children(None);
+    }
+
+    /// Restores jumps in all that the process has forked and that still runs its program, once it can't fork with these
+    /// jumps any more: those at some addresses, or all.
+    fn restore_children(&self, only: Option<&[u64]>) -> Result<()> {
+        let Some(inode) = self.jumps.children() else {
+            return Ok(());
+        };
+        let (mut restored, mut tries) = (BTreeSet::new(), 0);
+        // One that was not restored yet may have forked once more.
+        loop {
+            let mut new = descendants(inode, self.pid);
+            new.retain(|pid| !restored.contains(pid));
+            if new.is_empty() {
+                return Ok(());
+            }
+            for pid in new {
+                match self.restore_child(pid, only) {
+                    Err(Error::Unstoppable { .. } | Error::Traced { .. }) if tries < TRIES => {
+                        tries += 1;
+                        thread::sleep(PAUSE);
+                    }
+                    Ok(()) | Err(Error::NoProcess { .. } | Error::Gone { .. }) => {
+                        restored.insert(pid);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    fn restore_child(&self, pid: i32, only: Option<&[u64]>) -> Result<()> {
+        let stopped = Stopped::all(pid)?;
+        let memory = Memory::open(pid)?;
+        let all = mappings(pid)?;
+        self.jumps.restore_child(&memory, &all, only);
+        let mut remote = Remote::new(&stopped, &memory)?;
+        let (number, arguments) = (libc::SYS_membarrier, SYNC_CORE);
+        remote.call("membarrier", number, arguments)?;
+        remote.finish()
     }
 
     /// Serves requests while threads are stopped, up to the last, whose reply it returns. `None` where the tool is gone,

@@ -1,7 +1,9 @@
 //! The threads of a process whose functions are about to be patched: which of them forbid it, and where they go on.
 
 use super::{
+    area,
     attachment::Prepared,
+    children,
     error::{Error, Result},
     layout::{CONTROL_FRAME, FIRST_FRAME, FRAME_STACK, LEVEL, LEVELS, STATE_LOCK, STATE_OWNERS},
     maps::Mapping,
@@ -46,7 +48,7 @@ impl Runtime {
                 };
                 registers.rip = to;
             }
-            if before.gs_base == 0 {
+            if self.areas.layout.index(before.gs_base).is_none() {
                 registers.gs_base = self.areas.layout.control(0);
             }
             if registers != before {
@@ -57,7 +59,12 @@ impl Runtime {
     }
 
     /// An error where a thread can't run probes.
-    pub(super) fn check_threads(&self, threads: &[(i32, Registers)]) -> Result<()> {
+    pub(super) fn check_threads(
+        &self,
+        threads: &[(i32, Registers)],
+        all: &[Mapping],
+        prepared: &Prepared,
+    ) -> Result<()> {
         let pid = self.pid;
         let mut bases = BTreeSet::new();
         for (tid, registers) in threads {
@@ -65,7 +72,19 @@ impl Runtime {
                 return Err(Error::Architecture { pid });
             }
             if registers.gs_base != 0 && self.areas.layout.index(registers.gs_base).is_none() {
-                return Err(Error::GsTaken { pid, tid: *tid });
+                let Some(block) = inherited(registers.gs_base, all) else {
+                    return Err(Error::GsTaken { pid, tid: *tid });
+                };
+                // In a probe that it has inherited as well, it needs that area still.
+                let mut code = all.iter().filter(|mapping| mapping.contains(registers.rip));
+                let is_in_probe = code.any(|mapping| mapping.inode == 0 && mapping.name.is_empty());
+                if is_in_probe || block.contains(&registers.rsp) {
+                    let mut functions = prepared.known().map(|known| &known.site.function);
+                    return Err(Error::SavedAddress {
+                        function: functions.next().cloned().unwrap_or_default(),
+                        tid: *tid,
+                    });
+                }
             }
             // Alone, a thread may have none yet: a static program at its entry point. It takes another area then.
             let is_missing = registers.fs_base == 0 && threads.len() > 1;
@@ -173,6 +192,26 @@ impl Runtime {
         }
         Ok(())
     }
+}
+
+/// The memory around the GS base of a forked child's thread that was made for its parent's probes: before the slots, which
+/// have a name.
+fn inherited(gs_base: u64, all: &[Mapping]) -> Option<Range<u64>> {
+    let first = all.iter().position(|mapping| mapping.contains(gs_base))?;
+    let mut end = all[first].start;
+    for mapping in &all[first..] {
+        if mapping.start != end {
+            return None;
+        }
+        if [area::MAPPED, children::MAPPED].contains(&mapping.name.as_str()) {
+            return Some(all[first].start..mapping.start);
+        }
+        if mapping.inode != 0 {
+            return None;
+        }
+        end = mapping.end;
+    }
+    None
 }
 
 /// The addresses that signal handlers on a stack will return to: `words` are the stack's, from its pointer `start` on.

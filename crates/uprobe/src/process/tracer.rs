@@ -18,7 +18,7 @@ use super::{
     priority::Priority,
     replaced::Replaced,
     server::Server,
-    wire::Message,
+    wire::{self, Message},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
@@ -64,22 +64,25 @@ impl Tracer {
         self.pid
     }
 
-    /// Stops the process, by this kind of request. Returns the tracer process that holds it, and the reply. Where the one
-    /// before was killed, another takes its place: it held nothing, and a thread that it was about to stop has its own
-    /// registers.
+    /// Stops the process, by this kind of request. Returns the tracer process that holds it, and the reply.
     pub(super) fn stop(&self, kind: u64) -> Result<(libc::pid_t, Vec<u64>)> {
+        self.begin("stop", &Message::new([kind]))
+    }
+
+    /// Sends a request to a tracer process that holds nothing. Where it was killed, another takes its place: a thread that
+    /// it was about to stop has its own registers.
+    fn begin(&self, call: &'static str, request: &Message) -> Result<(libc::pid_t, Vec<u64>)> {
         let mut helper = self.helper();
-        let request = Message::new([kind]);
-        let reply = match helper.exchange(&request) {
+        let reply = match helper.exchange(request) {
             Ok(reply) => reply,
             Err(_) => {
                 helper.process.reap();
                 *helper = Helper::start(self.pid, &self.memory, &self.jumps)?;
-                let reply = helper.exchange(&request);
+                let reply = helper.exchange(request);
                 reply.map_err(|_| Error::TracerEnded { pid: self.pid })?
             }
         };
-        Ok((helper.process.pid(), reply.result(self.pid, "stop")?))
+        Ok((helper.process.pid(), reply.result(self.pid, call)?))
     }
 
     /// Sends a request to the tracer process that holds the process, and waits for the reply. `call` is the system call
@@ -123,6 +126,21 @@ impl Tracer {
     pub(super) fn set_semaphore(&self, address: u64, semaphore: Semaphore) {
         fault::step();
         self.jumps.set_semaphore(address, semaphore);
+    }
+
+    /// Says by which memory forked children are known.
+    pub(super) fn set_children(&self, inode: u64) {
+        self.jumps.set_children(inode);
+    }
+
+    /// Restores jumps at these addresses in forked children.
+    pub(super) fn restore_children(&self, addresses: &[u64]) -> Result<()> {
+        if self.jumps.children().is_none() || addresses.is_empty() {
+            return Ok(());
+        }
+        let numbers = [&[wire::RESTORE_CHILDREN], addresses].concat();
+        self.begin("restore children", &Message::new(numbers))
+            .map(drop)
     }
 
     /// Takes a jump out that is no longer there.

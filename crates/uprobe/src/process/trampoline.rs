@@ -19,12 +19,14 @@
 //! Code is never changed once a thread may execute it, except for the program's address and cookie, which are data,
 //! and, while all threads are stopped, for the jump back to the function ([`Trampoline::back`]).
 
+mod child;
+
 use super::{
     error::{Error, Result},
     layout::{
         AREA, CONTROL, CONTROL_FRAME, CONTROL_LIMIT, CONTROL_OWNER, CONTROL_THREAD, FIRST_FRAME,
-        FRAME_COOKIE, FRAME_FUNCTION, FRAME_STACK, LEVEL, LEVELS, Layout, SLOT, STATE_LOCK,
-        STATE_ON, STATE_OWNERS, STATE_SPILL, regs,
+        FRAME_COOKIE, FRAME_FUNCTION, FRAME_STACK, LEVEL, LEVELS, Layout, SLOT, STATE_LIMIT,
+        STATE_LOCK, STATE_ON, STATE_OWNERS, STATE_SPILL, regs,
     },
     runtime::Program,
     site::{Site, When, is_call},
@@ -361,8 +363,10 @@ impl<'a> Assembly<'a> {
             (label(), label(), label(), label(), label());
 
         a.mov(s, layout.base)?;
-        a.cmp(dword_ptr(s + STATE_ON), 0)?;
-        a.je(self.past)?;
+        if layout.children.is_none() {
+            a.cmp(dword_ptr(s + STATE_ON), 0)?;
+            a.je(self.past)?;
+        }
         // A handler that interrupted who holds the lock would wait in vain: two tries.
         a.lock().bts(dword_ptr(s + STATE_LOCK), 0)?;
         a.jae(locked)?;
@@ -379,6 +383,10 @@ impl<'a> Assembly<'a> {
         for (offset, register) in [(0, rax), (8, rcx), (16, rdx)] {
             a.mov(qword_ptr(s + (STATE_SPILL + offset)), register)?;
         }
+        if let Some(children) = layout.children {
+            self.write_child(children)?;
+        }
+        let a = &mut self.a;
         a.rdfsbase(rax)?;
         // An area that is its own already: a thread that ended had its thread-local storage before.
         a.mov(ecx, 1)?;
@@ -386,14 +394,14 @@ impl<'a> Assembly<'a> {
         a.cmp(qword_ptr(s + rcx * 8 + STATE_OWNERS), rax)?;
         a.je(found)?;
         a.inc(ecx)?;
-        a.cmp(ecx, layout.areas as i32)?;
+        a.cmp(ecx, dword_ptr(s + STATE_LIMIT))?;
         a.jb(find)?;
         a.mov(ecx, 1)?;
         a.set_label(&mut free)?;
         a.cmp(qword_ptr(s + rcx * 8 + STATE_OWNERS), 0)?;
         a.je(found)?;
         a.inc(ecx)?;
-        a.cmp(ecx, layout.areas as i32)?;
+        a.cmp(ecx, dword_ptr(s + STATE_LIMIT))?;
         a.jb(free)?;
         a.jmp(none)?;
 

@@ -25,6 +25,8 @@ pub(super) const SET_REGISTERS: u64 = 3;
 pub(super) const CALL: u64 = 4;
 /// Give the thread that makes the system calls its own registers back, and let all threads go on.
 pub(super) const FINISH: u64 = 5;
+/// Restore the functions of forked children, those of the jumps at these addresses, while nothing is stopped.
+pub(super) const RESTORE_CHILDREN: u64 = 6;
 
 /// The first number of replies.
 const DONE: u64 = 0;

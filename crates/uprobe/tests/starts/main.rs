@@ -8,7 +8,7 @@ mod compile;
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
     probes::{At, Place, Probes},
-    process::{Counts, Error, Image, Starters, Starts, fault, mappings},
+    process::{Counts, Error, Image, Memory, Starters, Starts, fault, mappings},
 };
 use common::{Binary, wait_until};
 use std::{
@@ -247,10 +247,141 @@ fn a_tool_may_be_killed_while_a_process_is_stopped() {
         is_last = tool.wait().unwrap().success();
         assert!(child.wait().unwrap().success(), "step {step}");
         // The first steps one by one, then some.
-        step += 1 + step / 8;
+        step += 1 + step / 6;
     }
     assert!(step > 20);
     run(&binary.path(), &["3"], 1);
+}
+
+#[test]
+fn every_call_of_forked_children_is_counted() {
+    let mut probes = open();
+    probes.follow_children();
+    let mut calls = 0;
+    for flags in [&[][..], &["-static"]] {
+        let binary = Binary::compile("started.c", flags);
+        let path = binary.path();
+        let (counts, stops) = follow(&mut probes, &[&path], (&path, "work"), || {
+            run(&path, &["10", "50"], 3);
+        });
+        assert_eq!(stops, 3);
+        assert_eq!((counts.hits, counts.missed), (3 * 510, 0), "{flags:?}");
+        calls += counts.hits;
+        let counted = counted(&mut probes);
+        assert_eq!(counted[..3], [calls; 3], "{flags:?}");
+        assert_eq!(counted[3], counts.hits, "{flags:?}");
+    }
+}
+
+#[test]
+fn calls_of_too_many_children_are_missed() {
+    let mut probes = open();
+    probes.follow_children();
+    let binary = Binary::compile("started.c", &[]);
+    let path = binary.path();
+    let (counts, _) = follow(&mut probes, &[&path], (&path, "work"), || {
+        run(&path, &["2", "1030"], 1);
+    });
+    assert_eq!((counts.hits, counts.missed), (2 + 2 * 1024, 2 * 6));
+}
+
+/// The child of a process, and its child.
+fn descendants(pid: i32) -> [i32; 2] {
+    let child = |pid: i32| {
+        let path = format!("/proc/{pid}/task/{pid}/children");
+        let text = std::fs::read_to_string(path).unwrap();
+        text.trim().parse().unwrap()
+    };
+    [child(pid), child(child(pid))]
+}
+
+#[test]
+fn functions_of_children_are_restored() {
+    let mut process = Binary::compile("forked.c", &[]).start(&[]);
+    let mut probes = open();
+    probes.follow_children();
+    let pid = process.pid();
+    let function = Image::of_program(pid).unwrap().function("work").unwrap();
+    let place = Place {
+        program: "count",
+        function: &function,
+        at: At::Entry,
+        cookie: 0,
+    };
+    let attached = probes.attach(pid, &[place]).unwrap();
+    // A child, and a child of that: none has called anything yet.
+    process.send("fork");
+    assert_eq!(process.line(), "forked");
+    let pids = descendants(pid);
+    process.send("call");
+    assert_eq!(process.line(), "called");
+    assert_eq!(probes.hits(&attached).entry.hits, 3);
+    let memories: Vec<_> = pids.iter().map(|&pid| Memory::open(pid).unwrap()).collect();
+    assert!(memories.iter().all(|one| function.check(one).is_err()));
+    assert_eq!(probes.detach(attached).unwrap().entry.hits, 3);
+    for memory in &memories {
+        function.check(memory).unwrap();
+    }
+    process.send("call");
+    assert_eq!(process.line(), "called");
+    // Now they are processes of their own.
+    let attached: Vec<_> = pids
+        .iter()
+        .map(|&pid| probes.attach(pid, &[place]).unwrap())
+        .collect();
+    process.send("call");
+    assert_eq!(process.line(), "called");
+    for one in attached {
+        assert_eq!(probes.detach(one).unwrap().entry.hits, 1);
+    }
+}
+
+#[test]
+#[ignore = "is the tool that another test kills"]
+fn follow_children_and_wait() {
+    let mut probes = open();
+    probes.follow_children();
+    let pid = std::env::var(FILE).unwrap().parse().unwrap();
+    let function = Image::of_program(pid).unwrap().function("work").unwrap();
+    let place = Place {
+        program: "count",
+        function: &function,
+        at: At::Entry,
+        cookie: 0,
+    };
+    let _attached = probes.attach(pid, &[place]).unwrap();
+    println!("ready");
+    wait_until(|| false);
+}
+
+#[test]
+fn functions_of_children_are_restored_when_the_tool_is_killed() {
+    let mut process = Binary::compile("forked.c", &[]).start(&[]);
+    let pid = process.pid();
+    let function = Image::of_program(pid).unwrap().function("work").unwrap();
+    let mut tool = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "follow_children_and_wait",
+            "--ignored",
+            "--nocapture",
+        ])
+        .env(FILE, pid.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut output = BufReader::new(tool.stdout.take().unwrap()).lines();
+    assert!(output.any(|line| line.unwrap().ends_with("ready")));
+    process.send("fork");
+    assert_eq!(process.line(), "forked");
+    let pids = descendants(pid);
+    let memories: Vec<_> = pids.iter().map(|&pid| Memory::open(pid).unwrap()).collect();
+    assert!(memories.iter().all(|one| function.check(one).is_err()));
+    tool.kill().unwrap();
+    tool.wait().unwrap();
+    wait_until(|| memories.iter().all(|one| function.check(one).is_ok()));
+    process.send("call");
+    assert_eq!(process.line(), "called");
 }
 
 #[test]

@@ -1,0 +1,115 @@
+//! Forked children of a probed process that run its probes too.
+//!
+//! A child has its parent's code and its jumps. Its state is wiped, and the slots are shared, so that its threads must
+//! not count in them. In the process there is memory for slots of many children, shared by all that descend from it.
+//! At the first probe that it hits, a child takes the next slots there, and maps them in place of its parent's: one
+//! system call, without the tool. So every call of a child is seen from its first one, nothing has to stop it, and a
+//! fork costs nothing. A child's children do the same.
+//!
+//! The tool finds descendants by this memory, of which no other process has a mapping, and restores their functions
+//! when it restores those of the process.
+
+use super::{
+    area::{open_mapped, take},
+    error::{Error, Result},
+    layout::{AREA, CHILD, CHILD_AREAS, CHILDREN, CHILDREN_BYTES, CHILDREN_HEAD, SLOT},
+    maps::{Mapping, mappings},
+    memory::Memory,
+    session::Session,
+};
+use std::{fs::File, os::unix::fs::FileExt, os::unix::fs::MetadataExt};
+
+/// The name of the memory in `/proc/PID/maps`.
+const NAME: &[u8] = b"bpfcost-children\0";
+pub(super) const MAPPED: &str = "/memfd:bpfcost-children (deleted)";
+
+/// The memory for the children of one process.
+#[derive(Debug)]
+pub(super) struct Children {
+    file: File,
+    /// By which mappings of it are known.
+    pub(super) inode: u64,
+}
+
+impl Children {
+    /// Makes it in a process, and returns its address there. `scratch` is where system calls find their arguments.
+    pub(super) fn create(
+        session: &Session,
+        pid: i32,
+        memory: &Memory,
+        scratch: u64,
+    ) -> Result<(u64, Self)> {
+        memory.write(scratch, NAME)?;
+        let flags = u64::from(libc::MFD_CLOEXEC);
+        let create = [scratch, flags, 0, 0, 0, 0];
+        let file = session.call("memfd_create", libc::SYS_memfd_create, create)?;
+        let made = (|| {
+            let size = [file, CHILDREN_BYTES, 0, 0, 0, 0];
+            session.call("ftruncate", libc::SYS_ftruncate, size)?;
+            let access = (libc::PROT_READ | libc::PROT_WRITE) as u64;
+            let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as u64;
+            let map = [0, CHILDREN_BYTES, access, flags, file, 0];
+            let at = session.call("mmap", libc::SYS_mmap, map)?;
+            Ok((at, Self::of(take(pid, file as i32)?.into())?))
+        })();
+        session.call("close", libc::SYS_close, [file, 0, 0, 0, 0, 0])?;
+        made
+    }
+
+    /// That which an earlier tool made.
+    pub(super) fn adopt(pid: i32, all: &[Mapping], at: u64) -> Option<Result<Self>> {
+        let mapping = all.iter().find(|mapping| mapping.start == at)?;
+        Some(open_mapped(pid, mapping).and_then(Self::of))
+    }
+
+    fn of(file: File) -> Result<Self> {
+        let metadata = file.metadata();
+        let metadata = metadata.map_err(|error| Error::system("memory of children", error))?;
+        Ok(Children {
+            inode: metadata.ino(),
+            file,
+        })
+    }
+
+    /// How many children have slots.
+    pub(super) fn number(&self) -> u64 {
+        let mut number = [0; 8];
+        let read = self.file.read_exact_at(&mut number, 0);
+        read.map_or(0, |()| u64::from_le_bytes(number).min(CHILDREN))
+    }
+
+    /// Bytes of each area of each child. Reading the file makes no pages, as reading a mapping would.
+    pub(super) fn read(&self, offset: u64, bytes: usize) -> impl Iterator<Item = Vec<u8>> {
+        let children = (0..self.number()).map(|child| CHILDREN_HEAD + child * CHILD);
+        let areas =
+            children.flat_map(|child| (0..CHILD_AREAS).map(move |area| child + area * AREA));
+        areas.map(move |area| {
+            let mut into = vec![0; bytes];
+            let _ = self.file.read_exact_at(&mut into, area + offset);
+            into
+        })
+    }
+
+    /// The sum over all of the numbers of a slot: hits, and missed.
+    pub(super) fn count(&self, slot: u64) -> (u64, u64) {
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
+        self.read(slot * SLOT, SLOT as usize)
+            .fold((0, 0), |(hits, missed), pair| {
+                (hits + number(&pair[..8]), missed + number(&pair[8..]))
+            })
+    }
+}
+
+/// The processes that have a mapping of the memory with this inode, but for one of them.
+pub(super) fn descendants(inode: u64, except: i32) -> Vec<i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let has_mapping = |&pid: &i32| {
+        let all = mappings(pid).unwrap_or_default();
+        let mut mapped = all.iter().filter(|mapping| mapping.name == MAPPED);
+        mapped.any(|mapping| mapping.inode == inode)
+    };
+    pids.filter(|&pid| pid != except)
+        .filter(has_mapping)
+        .collect()
+}

@@ -1,0 +1,64 @@
+//! How a forked child gets slots of its own (`process/children.rs`).
+
+use super::{
+    super::layout::{
+        CHILD, CHILD_AREAS, CHILDREN, CHILDREN_HEAD, CONTROL_OWNER, IS_CHILD, STATE_LIMIT,
+        STATE_ON, STATE_OWNERS, STATE_SPILL,
+    },
+    Assembly,
+};
+use iced_x86::{
+    IcedError,
+    code_asm::{dword_ptr, qword_ptr, registers::*},
+};
+
+impl Assembly<'_> {
+    /// Gives a forked child, whose state was wiped, slots of its own in place of its parent's. Where there are none left,
+    /// none of its threads gets an area.
+    pub(super) fn write_child(&mut self, children: u64) -> Result<(), IcedError> {
+        let (s, layout) = (self.scratch, self.context.layout);
+        let a = &mut self.a;
+        let mut label = || a.create_label();
+        let (mut is_on, mut none, mut done) = (label(), label(), label());
+        let spilled = [rdi, rsi, r8, r10, r11].into_iter().filter(|&one| one != s);
+        let spilled: Vec<_> = spilled.zip((24..).step_by(8)).collect();
+
+        a.cmp(dword_ptr(s + STATE_ON), 0)?;
+        a.jne(is_on)?;
+        for &(register, offset) in &spilled {
+            a.mov(qword_ptr(s + (STATE_SPILL + offset)), register)?;
+        }
+        a.mov(rdx, children)?;
+        a.mov(eax, 1)?;
+        a.lock().xadd(qword_ptr(rdx), rax)?;
+        a.cmp(rax, CHILDREN as i32)?;
+        a.jae(none)?;
+        // Of length 0, memory that is shared stays where it was.
+        a.imul_3(rax, rax, CHILD as i32)?;
+        a.lea(rdi, qword_ptr(rdx + rax + CHILDREN_HEAD as i32))?;
+        a.xor(esi, esi)?;
+        a.mov(edx, CHILD as i32)?;
+        a.mov(r10d, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED)?;
+        a.mov(r8, layout.base + layout.private())?;
+        a.mov(eax, libc::SYS_mremap as i32)?;
+        a.syscall()?;
+        a.mov(s, layout.base)?;
+        a.cmp(rax, r8)?;
+        a.jne(none)?;
+        a.mov(edx, CHILD_AREAS as i32)?;
+        a.jmp(done)?;
+        a.set_label(&mut none)?;
+        a.mov(edx, 2)?;
+        a.mov(qword_ptr(s + (STATE_OWNERS + 8)), -1)?;
+        a.set_label(&mut done)?;
+        a.mov(dword_ptr(s + STATE_LIMIT), edx)?;
+        a.mov(rdx, layout.control(0) + CONTROL_OWNER)?;
+        a.mov(qword_ptr(rdx), -1)?;
+        a.mov(dword_ptr(s + STATE_ON), IS_CHILD as i32)?;
+        for &(register, offset) in &spilled {
+            a.mov(register, qword_ptr(s + (STATE_SPILL + offset)))?;
+        }
+        a.set_label(&mut is_on)?;
+        a.zero_bytes()
+    }
+}
