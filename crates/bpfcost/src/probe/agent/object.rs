@@ -22,7 +22,7 @@ struct ObjectAgent {
 /// Where its programs run.
 enum Loaded {
     Kernel(UserObject),
-    Processes(ProcessObject),
+    Processes(Box<ProcessObject>),
 }
 
 /// Loads the object of that file, or the one program of it that is named.
@@ -34,7 +34,7 @@ pub(in crate::probe) fn open(arguments: &[String], space: Space) -> Result<Box<d
     };
     let object = match space {
         Space::Kernel => Loaded::Kernel(UserObject::load(path, program)?),
-        Space::User => Loaded::Processes(ProcessObject::load(path, program)?),
+        Space::User => Loaded::Processes(Box::new(ProcessObject::load(path, program)?)),
     };
     let before = BufferCounts::default();
     Ok(Box::new(ObjectAgent { object, before }))
