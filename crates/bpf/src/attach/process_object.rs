@@ -1,16 +1,21 @@
 //! A user's BPF object in the processes that it probes: its programs are loaded unchanged, judged by the kernel's
 //! verifier, and run where their sections say, without the kernel's trap.
 
+mod section;
+
 use std::{
-    collections::{BTreeMap, btree_map::Entry},
-    fs,
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    fs::{self, File},
+    os::fd::AsRawFd as _,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use bpfcost_uprobe::{
     object::{Choice, LoadedObject},
-    probes::{At, Attached, Place, Probes},
-    process::{self, Function, Image, Mapping},
+    probes::{self, Attached, Place, Probes},
+    process::{self, Image, Mapping, Starters, Starts},
 };
 
 use super::BufferCounts;
@@ -18,22 +23,15 @@ use crate::{
     error::{Error, Result},
     object::listen,
 };
-
-/// What sections of programs at functions begin with, and whether they run at returns.
-const KINDS: [(&str, bool); 4] = [
-    ("uprobe", false),
-    ("uretprobe", true),
-    ("uprobe.multi", false),
-    ("uretprobe.multi", true),
-];
-const USDT: &str = "usdt";
+use section::{Found, Section};
 
 /// What an object's programs did while they were attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessCounts {
     /// Runs of programs.
     pub hits: u64,
-    /// Calls without a run: in too many probes already, or no memory left for the thread.
+    /// Calls without a run: in too many probes already, or no memory left for the thread. A process that could not be
+    /// stopped when it started counts as one.
     pub missed: u64,
 }
 
@@ -44,29 +42,27 @@ pub struct ProcessObject {
     sections: Vec<Section>,
     /// The ring buffers, by name.
     rings: Vec<String>,
-    attached: Vec<Attached>,
-    /// The places in each process, with cookies, by its section's number: no file is read twice.
-    places: BTreeMap<(i32, usize), Vec<Found>>,
-    taken: u64,
+    /// Stops processes that start.
+    starts: Option<Starts>,
+    attached: Vec<Process>,
+    /// The places that were found in a file, by its section's number, with where that file was mapped: none is read twice.
+    places: BTreeMap<(usize, FileId), (Mapping, Vec<Found>)>,
+    /// Of processes that are gone, since it was attached.
+    gone: ProcessCounts,
+    taken: BufferCounts,
     probes: Probes,
 }
 
-/// Where a program is to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Section {
-    program: String,
-    file: String,
-    target: Target,
+/// A process that it is attached to.
+#[derive(Debug)]
+struct Process {
+    attached: Attached,
+    /// The sections that it has there, by their numbers.
+    sections: BTreeSet<usize>,
 }
 
-/// What in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Target {
-    Entry(String),
-    Return(String),
-    Inside(String, u64),
-    Usdt { provider: String, name: String },
-}
+/// A file: its device and its inode.
+type FileId = (String, u64);
 
 impl ProcessObject {
     /// Loads an object, or one program of it alone.
@@ -80,7 +76,7 @@ impl ProcessObject {
             ..Choice::default()
         };
         let object = LoadedObject::from_bytes(&path.display().to_string(), &bytes, &choice);
-        let object = object.map_err(bpfcost_uprobe::probes::Error::from)?;
+        let object = object.map_err(probes::Error::from)?;
         if object.programs().is_empty() {
             let words = match only {
                 Some(only) => format!("there is no program {only} in it"),
@@ -95,31 +91,55 @@ impl ProcessObject {
             .collect::<std::result::Result<Vec<_>, String>>()
             .map_err(|words| wrong(path, words))?;
         let rings = object.maps().iter().filter(|map| map.is_ring());
+        let rings = rings.map(|map| map.name.clone()).collect();
+        let mut probes = Probes::new(object)?;
+        probes.follow_children();
         Ok(ProcessObject {
             path: path.to_owned(),
             sections,
-            rings: rings.map(|map| map.name.clone()).collect(),
+            rings,
+            starts: None,
             attached: Vec::new(),
             places: BTreeMap::new(),
-            taken: 0,
-            probes: Probes::new(object)?,
+            gone: ProcessCounts::default(),
+            taken: BufferCounts::default(),
+            probes,
         })
     }
 
-    /// Attaches all that was loaded to these processes: to each that executes a section's file, and to one at least.
-    pub fn attach(&mut self, processes: &[u32]) -> Result<()> {
-        for process in processes {
-            let attached = self.attach_one(process.cast_signed());
-            if attached.is_err() {
-                self.detach()?;
-            }
-            attached?;
+    /// Attaches all that was loaded to these processes, to each that executes a section's file, and from now on to their
+    /// forked children.
+    ///
+    /// What these processes, or those that start them, or what descends from them, start later is stopped until
+    /// [`Self::wait`] attaches to it, but not where this process is in a container's PID namespace. The files are those
+    /// that the sections name by a path, and those that the processes execute.
+    pub fn attach(&mut self, processes: &[u32], starters: &[u32]) -> Result<()> {
+        let done = self.attach_all(processes, starters);
+        if done.is_err() {
+            self.detach()?;
         }
-        if self.attached.is_empty() {
+        done
+    }
+
+    fn attach_all(&mut self, processes: &[u32], starters: &[u32]) -> Result<()> {
+        let processes: Vec<i32> = processes.iter().map(|pid| pid.cast_signed()).collect();
+        let starters: Vec<i32> = starters.iter().map(|pid| pid.cast_signed()).collect();
+        // Before the processes are looked at: what starts meanwhile waits.
+        let (files, _open) = self.files(&processes)?;
+        let follows = Starts::is_supported() || processes.is_empty();
+        if follows && !files.is_empty() {
+            let files: Vec<&Path> = files.iter().map(PathBuf::as_path).collect();
+            let whose = Starters::DescendantsOf(&starters);
+            self.starts = Some(Starts::of(&files, whose).map_err(probes::Error::from)?);
+        }
+        for pid in processes {
+            self.attach_one(pid)?;
+        }
+        if self.attached.is_empty() && self.starts.is_none() {
             let files: Vec<&str> = self.sections.iter().map(|one| one.file.as_str()).collect();
             let words = format!(
-                "none of the processes executes {}\n  Probes in user space need the processes to be there: give a \
-                 server or --watch; compare the sections' files with /proc/PID/maps",
+                "none of the processes executes {}\n  Compare the sections' files with /proc/PID/maps; for processes \
+                 that start later, give the file's path in the section",
                 files.join(", ")
             );
             return Err(wrong(&self.path, words));
@@ -127,49 +147,126 @@ impl ProcessObject {
         Ok(())
     }
 
-    fn attach_one(&mut self, pid: i32) -> Result<()> {
-        let all = process::mappings(pid).map_err(bpfcost_uprobe::probes::Error::from)?;
-        for (number, section) in self.sections.iter().enumerate() {
-            let Some(mapping) = all.iter().find(|mapping| section.is_of(mapping)) else {
-                continue;
-            };
-            if let Entry::Vacant(place) = self.places.entry((pid, number)) {
-                let range = format!("{:x}-{:x}", mapping.start, mapping.end);
-                let image = Image::of_file(pid, format!("/proc/{pid}/map_files/{range}").as_ref());
-                let image = image.map_err(bpfcost_uprobe::probes::Error::from)?;
-                place.insert(section.places(&image, &mut self.probes)?);
+    /// The files whose starts are followed: as the processes have them mapped, which may be in a container, and else as
+    /// the sections have them. The first are paths of these open files: the processes may end.
+    fn files(&self, processes: &[i32]) -> Result<(Vec<PathBuf>, Vec<File>)> {
+        let mut files = BTreeMap::new();
+        let mut found = BTreeSet::new();
+        for &pid in processes {
+            for mapping in mappings_of(pid)?.iter().filter(|one| one.is_executable()) {
+                let sections = self.sections.iter().enumerate();
+                for (number, _) in sections.filter(|(_, section)| section.is_of(mapping)) {
+                    if let Entry::Vacant(free) = files.entry(id(mapping))
+                        && let Ok(file) = File::open(mapped(pid, mapping))
+                    {
+                        free.insert(file);
+                    }
+                    if files.contains_key(&id(mapping)) {
+                        found.insert(number);
+                    }
+                }
             }
         }
-        let places: Vec<Place<'_>> = self
-            .places
-            .range((pid, 0)..=(pid, usize::MAX))
-            .flat_map(|((_, number), places)| {
-                places.iter().map(|found| Place {
-                    program: &self.sections[*number].program,
-                    function: &found.function,
-                    at: found.at,
-                    cookie: found.cookie,
-                })
-            })
+        let sections = self.sections.iter().enumerate();
+        let others = sections.filter(|(number, _)| !found.contains(number));
+        let others = others.filter_map(|(_, section)| section.path());
+        let others: BTreeSet<&Path> = others.filter(|path| path.exists()).collect();
+        let files: Vec<File> = files.into_values().collect();
+        let path = |file: &File| format!("/proc/self/fd/{}", file.as_raw_fd()).into();
+        let paths = files.iter().map(path);
+        let paths = paths
+            .chain(others.into_iter().map(Path::to_owned))
             .collect();
-        if places.is_empty() {
+        Ok((paths, files))
+    }
+
+    /// Attaches to processes that start, and forgets those that ended, for about so long.
+    pub fn wait(&mut self, patience: Duration) -> Result<()> {
+        let Some(starts) = &mut self.starts else {
+            thread::sleep(patience);
+            return Ok(());
+        };
+        for started in starts.wait(patience).map_err(probes::Error::from)? {
+            self.attach_one(started.pid())?;
+        }
+        let is_over = |process: &mut Process| self.probes.is_over(&process.attached);
+        let over: Vec<Process> = self.attached.extract_if(.., is_over).collect();
+        over.into_iter().try_for_each(|process| self.end(process))
+    }
+
+    /// Attaches what the process has not yet.
+    fn attach_one(&mut self, pid: i32) -> Result<()> {
+        let ours = self
+            .attached
+            .iter()
+            .filter(|one| one.attached.pid() == pid && self.probes.is_there(&one.attached));
+        let done: BTreeSet<usize> = ours.flat_map(|one| one.sections.iter().copied()).collect();
+        let all = mappings_of(pid)?;
+        let mut found = Vec::new();
+        let mut sections = BTreeSet::new();
+        for (number, section) in self.sections.iter().enumerate() {
+            let mapping = all.iter().find(|mapping| section.is_of(mapping));
+            let Some(mapping) = mapping.filter(|_| !done.contains(&number)) else {
+                continue;
+            };
+            let (first, places) = match self.places.entry((number, id(mapping))) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(free) => {
+                    let image = Image::of_file(pid, &mapped(pid, mapping));
+                    let Some(image) = unless_gone(image)? else {
+                        return Ok(());
+                    };
+                    let places = section.places(&image, &mut self.probes)?;
+                    free.insert((mapping.clone(), places))
+                }
+            };
+            let shift = mapping.shift_from(first);
+            found.extend(places.iter().map(|place| (number, place.shifted(shift))));
+            sections.insert(number);
+        }
+        if found.is_empty() {
             return Ok(());
         }
-        self.attached.push(self.probes.attach(pid, &places)?);
+        let places = found.iter().map(|(number, found)| Place {
+            program: &self.sections[*number].program,
+            function: &found.function,
+            at: found.at,
+            cookie: found.cookie,
+        });
+        let places: Vec<Place<'_>> = places.collect();
+        let attached = match self.probes.attach(pid, &places) {
+            Err(probes::Error::Process(error)) => unless_gone(Err(error))?,
+            other => Some(other?),
+        };
+        let process = attached.map(|attached| Process { attached, sections });
+        self.attached.extend(process);
         Ok(())
     }
 
     /// Detaches it from everything.
     pub fn detach(&mut self) -> Result<ProcessCounts> {
-        let mut all = ProcessCounts::default();
-        for attached in self.attached.drain(..) {
-            let hits = self.probes.detach(attached)?;
-            for counts in [hits.entry, hits.returns, hits.inside] {
-                all.hits += counts.hits;
-                all.missed += counts.missed;
-            }
+        // First, so that no process is stopped any more.
+        if let Some(starts) = self.starts.take() {
+            self.gone.missed += starts.missed();
         }
-        Ok(all)
+        for process in std::mem::take(&mut self.attached) {
+            self.end(process)?;
+        }
+        Ok(std::mem::take(&mut self.gone))
+    }
+
+    /// Detaches it from a process, and counts what it did there.
+    fn end(&mut self, process: Process) -> Result<()> {
+        // What is left of a process that is over is freed.
+        self.take()?;
+        let before = self.dropped()?;
+        let hits = self.probes.discard(process.attached)?;
+        self.taken.lost += before.saturating_sub(self.dropped()?);
+        for counts in [hits.entry, hits.returns, hits.inside] {
+            self.gone.hits += counts.hits;
+            self.gone.missed += counts.missed;
+        }
+        Ok(())
     }
 
     /// Whether it has ring buffers, which have to be read.
@@ -179,16 +276,21 @@ impl ProcessObject {
 
     /// Takes what is in its ring buffers; all that was taken, and lost, since it was loaded.
     pub fn take(&mut self) -> Result<BufferCounts> {
-        let mut lost = 0;
         for ring in &self.rings {
-            let taken = &mut self.taken;
+            let taken = &mut self.taken.records;
             self.probes.consume(ring, |_, _| *taken += 1)?;
-            lost += self.probes.map(ring)?.dropped()?;
         }
         Ok(BufferCounts {
-            records: self.taken,
-            lost,
+            records: self.taken.records,
+            lost: self.taken.lost + self.dropped()?,
         })
+    }
+
+    /// The records for which the rings of the processes had no room.
+    fn dropped(&self) -> Result<u64> {
+        let rings = self.rings.iter();
+        let dropped = rings.map(|ring| Ok(self.probes.map(ring)?.dropped()?));
+        dropped.sum()
     }
 }
 
@@ -196,124 +298,6 @@ impl Drop for ProcessObject {
     fn drop(&mut self) {
         // A process that is gone has nothing to restore.
         let _ = self.detach();
-    }
-}
-
-/// A place that a section means in a process.
-#[derive(Debug)]
-struct Found {
-    function: Function,
-    at: At,
-    cookie: u64,
-}
-
-impl Section {
-    /// `uprobe/FILE:FUNCTION`, and the like.
-    fn of(program: &str, section: &str) -> std::result::Result<Self, String> {
-        let (kind, place) = section.split_once('/').unwrap_or((section, ""));
-        let kind = kind.strip_suffix(".s").unwrap_or(kind);
-        let known = KINDS.iter().find(|(name, _)| *name == kind);
-        if known.is_none() && kind != USDT {
-            return Err(format!(
-                "{program} is of the section {section}, which has no form in user space\n  Name the programs that \
-                 have one (uprobe/…, uretprobe/…, usdt/…): user:FILE.bpf.o:PROGRAM"
-            ));
-        }
-        let parts = place.split_once(':');
-        let parts = parts.filter(|(file, rest)| !file.is_empty() && !rest.is_empty());
-        let target = parts.and_then(|(_, rest)| match known {
-            None => {
-                let (provider, name) = rest.split_once(':')?;
-                Some(Target::Usdt {
-                    provider: provider.to_owned(),
-                    name: name.to_owned(),
-                })
-            }
-            Some((_, true)) => Some(Target::Return(rest.to_owned())),
-            Some((_, false)) => Some(match rest.rsplit_once('+') {
-                Some((function, offset)) => Target::Inside(function.to_owned(), number(offset)?),
-                None => Target::Entry(rest.to_owned()),
-            }),
-        });
-        let Some(((file, _), target)) = parts.zip(target) else {
-            let form = match known {
-                None => "FILE:PROVIDER:NAME",
-                Some(_) => "FILE:FUNCTION",
-            };
-            return Err(format!(
-                "the section of {program}, {section}, does not say where to attach\n  Write SEC(\"{kind}/{form}\")"
-            ));
-        };
-        Ok(Section {
-            program: program.to_owned(),
-            file: file.to_owned(),
-            target,
-        })
-    }
-
-    /// The places that it means.
-    fn places(
-        &self,
-        image: &Image,
-        probes: &mut Probes,
-    ) -> bpfcost_uprobe::probes::Result<Vec<Found>> {
-        let one = |name: &str, at| {
-            Ok(vec![Found {
-                function: image.function(name)?,
-                at,
-                cookie: 0,
-            }])
-        };
-        match &self.target {
-            Target::Entry(name) => one(name, At::Entry),
-            Target::Return(name) => one(name, At::Return),
-            Target::Inside(name, offset) => one(
-                name,
-                At::Inside {
-                    offset: *offset,
-                    semaphore: None,
-                },
-            ),
-            Target::Usdt { provider, name } => {
-                let sites = image.usdt(provider, name)?;
-                let place = |site: &process::UsdtSite| {
-                    let function = image.function_around(site.address)?;
-                    let at = At::Inside {
-                        offset: site.address - function.address,
-                        semaphore: site.semaphore,
-                    };
-                    let cookie = probes.usdt_cookie(&self.program, site, 0)?;
-                    Ok(Found {
-                        function,
-                        at,
-                        cookie,
-                    })
-                };
-                sites.iter().map(place).collect()
-            }
-        }
-    }
-
-    /// Whether a process executes its file there. A name without a folder is that of any file of the name.
-    fn is_of(&self, mapping: &Mapping) -> bool {
-        let mapped = Path::new(&mapping.name);
-        let is_same = if self.file.contains('/') {
-            let real = fs::canonicalize(&self.file);
-            mapped == Path::new(&self.file) || real.is_ok_and(|real| mapped == real)
-        } else {
-            mapped
-                .file_name()
-                .is_some_and(|name| name == self.file.as_str())
-        };
-        is_same && mapping.is_executable()
-    }
-}
-
-/// A number as C writes it.
-fn number(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok(),
     }
 }
 
@@ -326,47 +310,26 @@ fn wrong(path: &Path, words: String) -> Error {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn id(mapping: &Mapping) -> FileId {
+    (mapping.device.clone(), mapping.inode)
+}
 
-    #[test]
-    fn sections_say_where_a_program_runs() {
-        let section = |text| Section::of("p", text).expect("a place");
-        let returns = section("uretprobe.s//usr/bin/app:serve");
-        assert_eq!(returns.file, "/usr/bin/app");
-        assert_eq!(returns.target, Target::Return("serve".to_owned()));
-        let inside = section("uprobe/app:serve+0x1f");
-        assert_eq!(inside.target, Target::Inside("serve".to_owned(), 31));
-        let usdt = Target::Usdt {
-            provider: "libc".to_owned(),
-            name: "setjmp".to_owned(),
-        };
-        assert_eq!(section("usdt/libc.so.6:libc:setjmp").target, usdt);
-        let section = section("uprobe/libssl.so.3:SSL_read");
-        assert_eq!(section.target, Target::Entry("SSL_read".to_owned()));
-        let mapping = |name: &str, permissions: &str| Mapping {
-            start: 0,
-            end: 4096,
-            permissions: permissions.to_owned(),
-            offset: 0,
-            device: "00:00".to_owned(),
-            inode: 1,
-            name: name.to_owned(),
-        };
-        assert!(section.is_of(&mapping("/usr/lib/libssl.so.3", "r-xp")));
-        assert!(!section.is_of(&mapping("/usr/lib/libssl.so.3", "r--p")));
-        assert!(!section.is_of(&mapping("/usr/lib/libssl.so.30", "r-xp")));
-        for (section, says) in [
-            ("uprobe", "does not say where"),
-            ("uprobe/app", "does not say where"),
-            ("uprobe/app:serve+x", "does not say where"),
-            ("usdt/app:serve", "SEC(\"usdt/FILE:PROVIDER:NAME\")"),
-            ("kprobe/tcp_sendmsg", "has no form in user space"),
-            ("xdp", "has no form in user space"),
-        ] {
-            let error = Section::of("p", section).expect_err(section);
-            assert!(error.contains(says), "{error}");
-        }
+/// The mapped file itself, also where its path leads to another one here.
+fn mapped(pid: i32, mapping: &Mapping) -> PathBuf {
+    let Mapping { start, end, .. } = mapping;
+    format!("/proc/{pid}/map_files/{start:x}-{end:x}").into()
+}
+
+/// What a process has mapped; nothing, if it is gone.
+fn mappings_of(pid: i32) -> Result<Vec<Mapping>> {
+    Ok(unless_gone(process::mappings(pid))?.unwrap_or_default())
+}
+
+/// `None` where the process is gone: it calls nothing any more.
+fn unless_gone<T>(result: process::Result<T>) -> Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(process::Error::NoProcess { .. } | process::Error::Gone { .. }) => Ok(None),
+        Err(error) => Err(probes::Error::from(error).into()),
     }
 }

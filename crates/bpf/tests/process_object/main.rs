@@ -8,32 +8,40 @@ use std::{
     io::{BufRead, BufReader, Write as _},
     path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
+    thread,
+    time::Duration,
 };
 
 use bpfcost_bpf::attach::{ProcessCounts, ProcessObject};
 use libbpf_cargo::SkeletonBuilder;
 
 const CALLS: u64 = 200;
+const PATIENCE: Duration = Duration::from_millis(20);
 
-/// Compiles a source of this folder into another.
-fn object(source: &str, folder: &Path) -> PathBuf {
+/// Compiles a source of this folder into another. The sections name the target as it is said.
+fn object(source: &str, target: &str, folder: &Path) -> PathBuf {
     let object = folder.join("object.bpf.o");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/process_object");
+    let define = format!("-DTARGET=\"{target}\"");
     SkeletonBuilder::new()
         .source(sources.join(source))
         .obj(&object)
         .clang(std::env::var_os("CLANG").unwrap_or_else(|| OsString::from("clang-19")))
-        .clang_args(["-D__TARGET_ARCH_x86", "-I/usr/include/x86_64-linux-gnu"])
+        .clang_args([
+            define.as_str(),
+            "-D__TARGET_ARCH_x86",
+            "-I/usr/include/x86_64-linux-gnu",
+        ])
         .build()
         .expect("it compiles");
     object
 }
 
-/// A program of the tests of `crates/uprobe`, up to its "ready".
-fn start(source: &str, folder: &Path) -> (Child, BufReader<ChildStdout>) {
-    let (binary, targets) = (folder.join("target"), "../uprobe/tests/targets");
+/// Compiles a program of the tests of `crates/uprobe`.
+fn compile(source: &str, folder: &Path) -> PathBuf {
+    let binary = folder.join("target");
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(targets)
+        .join("../uprobe/tests/targets")
         .join(source);
     let mut compiler = Command::new("gcc");
     let status = compiler
@@ -41,7 +49,12 @@ fn start(source: &str, folder: &Path) -> (Child, BufReader<ChildStdout>) {
         .args([&binary, &source])
         .status();
     assert!(status.expect("gcc runs").success());
-    let mut child = Command::new(binary)
+    binary
+}
+
+/// Starts such a program, up to its "ready".
+fn start(source: &str, folder: &Path) -> (Child, BufReader<ChildStdout>) {
+    let mut child = Command::new(compile(source, folder))
         .arg(CALLS.to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -64,10 +77,10 @@ fn programs_at_usdt_sites_get_their_arguments() {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
-    let mut object =
-        ProcessObject::load(&object("usdt.bpf.c", folder.path()), None).expect("it loads");
+    let mut object = ProcessObject::load(&object("usdt.bpf.c", "target", folder.path()), None)
+        .expect("it loads");
     let (mut child, mut output) = start("arguments.c", folder.path());
-    object.attach(&[child.id()]).expect("it attaches");
+    object.attach(&[child.id()], &[]).expect("it attaches");
     let mut input = child.stdin.take().expect("a pipe");
     writeln!(input, "go").expect("it reads");
     assert_eq!(line(&mut output), format!("{CALLS} 0"));
@@ -80,4 +93,108 @@ fn programs_at_usdt_sites_get_their_arguments() {
     assert_eq!(object.take().expect("a ring").records, 2 * CALLS);
     drop(input);
     child.wait().expect("it ends");
+}
+
+#[test]
+fn what_a_server_starts_later_is_attached_to() {
+    if !require::host() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let binary = compile("started.c", folder.path());
+    let path = object(
+        "calls.bpf.c",
+        binary.to_str().expect("a path"),
+        folder.path(),
+    );
+    let mut object = ProcessObject::load(&path, None).expect("it loads");
+    let mut shell = Command::new("sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut output = BufReader::new(shell.stdout.take().expect("a pipe"));
+    let mut input = shell.stdin.take().expect("a pipe");
+    // Of another process, the same is not counted.
+    let other = || {
+        let status = Command::new(&binary).arg("10").status();
+        assert!(status.expect("it runs").success());
+    };
+    for window in 1..=2 {
+        object
+            .attach(&[shell.id()], &[shell.id()])
+            .expect("it attaches");
+        let target = binary.display();
+        let twice = format!("{target} 10 3 && {target} 20 && echo done");
+        writeln!(input, "{twice}").expect("it reads");
+        thread::scope(|scope| {
+            let heard = scope.spawn(|| line(&mut output));
+            other();
+            while !heard.is_finished() {
+                object.wait(PATIENCE).expect("it waits");
+            }
+            assert_eq!(heard.join().expect("it prints"), "done");
+        });
+        let counts = object.detach().expect("it detaches");
+        let all = ProcessCounts {
+            hits: 10 + 3 * 10 + 20,
+            missed: 0,
+        };
+        assert_eq!(counts, all, "window {window}");
+        let taken = object.take().expect("a ring");
+        assert_eq!((taken.records, taken.lost), (window * all.hits, 0));
+        other();
+    }
+    assert_eq!(object.take().expect("a ring").records, 120);
+    drop(input);
+    assert!(shell.wait().expect("it ends").success());
+}
+
+#[test]
+fn children_are_attached_to_in_this_window_and_in_the_next() {
+    if !require::host() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = object("calls.bpf.c", "target", folder.path());
+    let mut object = ProcessObject::load(&path, None).expect("it loads");
+    let (mut parent, mut output) = start("forked.c", folder.path());
+    let mut input = parent.stdin.take().expect("a pipe");
+    let mut order = |order: &str, answer: &str| {
+        writeln!(input, "{order}").expect("it reads");
+        assert_eq!(line(&mut output), answer);
+    };
+    let all = ProcessCounts { hits: 3, missed: 0 };
+    object
+        .attach(&[parent.id()], &[parent.id()])
+        .expect("it attaches");
+    order("fork", "forked");
+    order("call", "called");
+    assert_eq!(object.detach().expect("it detaches"), all);
+    order("call", "called");
+    for window in 2..=3 {
+        let family = family(parent.id());
+        assert_eq!(family.len(), 3);
+        object.attach(&family, &family).expect("it attaches");
+        order("call", "called");
+        assert_eq!(
+            object.detach().expect("it detaches"),
+            all,
+            "window {window}"
+        );
+        order("call", "called");
+    }
+    assert_eq!(object.take().expect("a ring").records, 9);
+    drop(input);
+    assert!(parent.wait().expect("it ends").success());
+}
+
+/// A process and what descends from it.
+fn family(pid: u32) -> Vec<u32> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.expect("the kernel tells children");
+    let pids = children
+        .split_whitespace()
+        .map(|pid| pid.parse().expect("a number"));
+    [pid].into_iter().chain(pids.flat_map(family)).collect()
 }

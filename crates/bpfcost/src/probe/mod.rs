@@ -98,20 +98,8 @@ pub(crate) fn there(spec: &Spec) -> Result<()> {
     })
 }
 
-/// Whether a probe looks at the processes of a server: all built-in agents do, and all that runs in user space.
+/// Whether a probe looks at the processes of a server: all built-in agents do.
 pub(crate) fn is_of_server(spec: &Spec) -> bool {
-    let in_user_space = |part: &Spec| {
-        matches!(
-            part,
-            Spec::Object {
-                space: Space::User,
-                ..
-            }
-        )
-    };
-    if spec.parts().iter().any(in_user_space) {
-        return true;
-    }
     let mut probes = built_in(spec).filter_map(|(one, _)| one.ok());
     probes.any(|one| matches!(one.runs, Runs::Agent(_)))
 }

@@ -77,6 +77,18 @@ pub(crate) fn calls(tool: &Tool) {
     compile(tool, "misplaced", MISPLACED);
 }
 
+/// Runs where processes end, in the C library of all.
+const ENDS: &str = r#"
+#define SEC(name) __attribute__((section(name), used))
+char LICENSE[] SEC("license") = "GPL";
+SEC("uprobe//lib/x86_64-linux-gnu/libc.so.6:exit") int end(void *context) { return 0; }
+"#;
+
+/// The same of an object that counts processes as they end, to `ends.bpf.o`.
+pub(crate) fn ends(tool: &Tool) {
+    compile(tool, "ends", ENDS);
+}
+
 fn compile(tool: &Tool, name: &str, source: &str) -> PathBuf {
     tool.write(&format!("{name}.bpf.c"), source);
     let object = tool.path(&format!("{name}.bpf.o"));

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     measuring::{Measuring, record, says},
-    object::{calls, compiled, talkative},
+    object::{calls, compiled, ends, talkative},
     require,
     tool::Tool,
 };
@@ -218,7 +218,24 @@ fn what_can_not_run_in_a_servers_process_is_told() {
         assert_eq!(said.code, Some(code), "{said:?}");
         said.complains(words);
     }
+    // Nothing is there yet that executes a file of that name.
     let said = says(&tool, &["user:calls.bpf.o:enter", "--", "true"]);
     assert_eq!(said.code, Some(2), "{said:?}");
-    said.complains(&["watches the processes of a server", "--watch"]);
+    said.complains(&["none of the processes executes libc.so.6", "file's path"]);
+}
+
+#[test]
+fn uprobes_run_in_what_a_command_starts() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    ends(&tool);
+    let command = "/usr/bin/true; /usr/bin/true; /usr/bin/env true; exec true";
+    let mut run = Measuring::start(&tool, &["user:ends.bpf.o", "--", "sh", "-c", command]);
+    run.until_trials_of(&[0, 1]);
+    run.interrupt();
+    let cases = cases(&record(&tool));
+    assert_eq!(least(&cases[1], "hits"), Some(4.0), "{cases:?}");
+    assert_eq!(least(&cases[1], "lost"), Some(0.0), "{cases:?}");
 }

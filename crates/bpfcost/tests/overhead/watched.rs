@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::{
     measuring::{Measuring, record, run, says},
+    object::ends,
     require,
     tool::{STATE, Tool, said},
 };
@@ -66,6 +67,27 @@ fn a_process_is_watched_and_goes_on() {
     assert!(!said.out.contains("per second"), "{said:?}");
     let record = record(&tool);
     assert!(record.contains("\"operation\":\"second\""), "{record}");
+}
+
+#[test]
+fn uprobes_run_in_what_a_watched_process_starts() {
+    if !require::host() {
+        return;
+    }
+    let tool = Tool::new();
+    ends(&tool);
+    let mut service = Service::of("while :; do /usr/bin/true; sleep 0.05; done");
+    let words = ["user:ends.bpf.o", "--watch", &service.id()];
+    let mut run = Measuring::start(&tool, &words);
+    run.until_trials_of(&[0, 1]);
+    run.interrupt();
+    service.lives();
+    let record: Value = serde_json::from_str(&record(&tool)).expect("JSON");
+    let hits = &record["cases"][1]["secondary"]["hits"];
+    let trials = hits.as_array().expect("hits").iter();
+    let mut trials = trials.flat_map(|epoch| epoch.as_array().expect("trials"));
+    // A process every fraction of a second, and a hit for each.
+    assert!(trials.all(|hits| hits.as_f64() > Some(1.0)), "{hits}");
 }
 
 #[test]

@@ -168,6 +168,12 @@ impl Probes {
         Ok(number)
     }
 
+    /// Whether the process is there, and runs the program that was attached to.
+    pub fn is_there(&self, attached: &Attached) -> bool {
+        let target = self.targets.get(&attached.target);
+        target.is_some_and(|target| target.runtime.is_there())
+    }
+
     /// Whether the process ended, or runs another program than the one that was attached to, and has no children that
     /// may run the programs.
     pub fn is_over(&self, attached: &Attached) -> bool {

@@ -93,10 +93,15 @@ struct Waiting {
 }
 
 impl Starts {
+    /// Whether starts can be followed from here: not in a container with process numbers of its own.
+    pub fn is_supported() -> bool {
+        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        namespace.ends_with(FIRST_NAMESPACE)
+    }
+
     /// Begins to stop processes that start one of these files: programs or shared libraries.
     pub fn of(files: &[&Path], whose: Starters<'_>) -> Result<Self> {
-        let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-        if !namespace.ends_with(FIRST_NAMESPACE) {
+        if !Self::is_supported() {
             let reason = "the numbers of processes are others in this PID namespace";
             return Err(Error::system(
                 "starts of processes can't be followed in a container",

@@ -2,7 +2,7 @@
 //! the server's processes. Its ring and perf buffers are read and discarded here: its own tool would read them too, and
 //! that is part of its cost.
 
-use std::{collections::BTreeMap, path::Path, thread::sleep, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Result, bail};
 use bpfcost_bpf::{
@@ -10,8 +10,13 @@ use bpfcost_bpf::{
     attach::{BufferCounts, ProcessCounts, ProcessObject, UserObject},
 };
 
+use rustix::process::getppid;
+
 use super::{Agent, AgentInfo, EVERY};
-use crate::{probe::WindowCounts, process::RunContext};
+use crate::{
+    probe::WindowCounts,
+    process::{RunContext, process_tree},
+};
 
 struct ObjectAgent {
     object: Loaded,
@@ -61,7 +66,19 @@ impl Agent for ObjectAgent {
         self.before = self.object.take()?;
         match &mut self.object {
             Loaded::Kernel(object) => object.attach()?,
-            Loaded::Processes(object) => object.attach(&context.pids)?,
+            Loaded::Processes(object) => {
+                let server: Vec<u32> = context
+                    .pids
+                    .iter()
+                    .copied()
+                    .flat_map(process_tree)
+                    .collect();
+                // Without a server there is a command, which the tool itself starts: this process's parent.
+                let tool = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+                let tool = Vec::from_iter(tool.filter(|_| server.is_empty()));
+                let starters = if server.is_empty() { &tool } else { &server };
+                object.attach(&server, starters)?;
+            }
         }
         Ok(())
     }
@@ -71,7 +88,12 @@ impl Agent for ObjectAgent {
             Loaded::Kernel(object) => object.wait(patience)?,
             Loaded::Processes(object) => {
                 object.take()?;
-                sleep(patience.min(EVERY));
+                let has_buffers = object.has_buffers();
+                object.wait(if has_buffers {
+                    patience.min(EVERY)
+                } else {
+                    patience
+                })?;
             }
         }
         Ok(())
@@ -105,7 +127,8 @@ impl Agent for ObjectAgent {
                 Loaded::Kernel(object) => object.ids()?,
                 Loaded::Processes(_) => Vec::new(),
             },
-            idle: !self.object.has_buffers(),
+            // Processes that start wait for it.
+            idle: matches!(self.object, Loaded::Kernel(_)) && !self.object.has_buffers(),
         })
     }
 }
