@@ -49,6 +49,12 @@ int empty_twice(struct pt_regs *ctx)
 }
 
 SEC("uprobe")
+int empty_pair(struct pt_regs *ctx)
+{
+	return 0;
+}
+
+SEC("uprobe")
 int on_array(struct pt_regs *ctx)
 {
 	__u32 key = 1;

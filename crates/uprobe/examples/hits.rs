@@ -24,10 +24,13 @@ const SOURCE: &str = "examples/hits.bpf.c";
 const ROUNDS: usize = 5;
 /// The program that is at the return too.
 const TWICE: &str = "empty_twice";
+/// The program that is at the entry twice.
+const PAIR: &str = "empty_pair";
 /// The programs, and what each does.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 12] = [
     ("empty", "nothing"),
     (TWICE, "nothing, at the entry and at the return"),
+    (PAIR, "nothing, and another one at the entry"),
     ("on_array", "adds 1 in an array"),
     ("on_atomic", "adds 1 to a global variable, atomically"),
     ("on_per_cpu", "adds 1 in a per-CPU array (here: per thread)"),
@@ -65,9 +68,12 @@ fn in_process(probes: &mut Probes, process: &mut Target, function: &Function, na
         at,
         cookie: 0,
     };
-    let places = [place(At::Entry), place(At::Return)];
-    let places = if name == TWICE { &places } else { &places[..1] };
-    let attached = probes.attach(process.pid(), places).expect("it attaches");
+    let places = match name {
+        TWICE => vec![place(At::Entry), place(At::Return)],
+        PAIR => vec![place(At::Entry); 2],
+        _ => vec![place(At::Entry)],
+    };
+    let attached = probes.attach(process.pid(), &places).expect("it attaches");
     let time = time(process);
     let hits = probes.detach(attached).expect("it detaches").entry;
     assert_eq!(hits.missed, 0, "{name}");
@@ -92,7 +98,11 @@ fn in_kernel(kernel: &mut Kernel, process: &mut Target, function: &Function, nam
         let link = program.attach_uprobe(returns, process.pid(), &file, offset as usize);
         link.expect("it attaches")
     };
-    let links = (attach(false), (name == TWICE).then(|| attach(true)));
+    let links = match name {
+        TWICE => vec![attach(false), attach(true)],
+        PAIR => vec![attach(false), attach(false)],
+        _ => vec![attach(false)],
+    };
     let time = time(process);
     drop(links);
     kernel.ring.consume().expect("a ring");

@@ -293,19 +293,23 @@ fn entries_returns_and_insides_of_several_functions_come_in_one_stop() {
         returns: Some(wild),
         ..probe(&functions[index], &chosen[index])
     });
-    for _ in 0..10 {
-        let attachment = runtime.attach(&probes).unwrap();
-        // The jumps of another probe of the same call.
-        let twice = [&probes[..], &[probe(&functions[0], &chosen[0])]].concat();
-        runtime.attach(&twice).unwrap_err();
+    for round in 0..10 {
+        // Others at the same places, of which some are there twice.
+        let more = [&probes[..], &[probe(&functions[0], &chosen[0])]].concat();
+        let mut attachments = vec![runtime.attach(&probes).unwrap()];
+        attachments.push(runtime.attach(&more).unwrap());
         assert_eq!(process.stop().1, 0);
-        let all = runtime.detach(attachment).unwrap();
-        for (hits, inside) in all.iter().zip(&chosen) {
-            assert!(sum(hits.entry) >= THREADS * CALLS, "{hits:?}");
-            assert!(sum(hits.returns) >= THREADS * CALLS, "{hits:?}");
-            assert_eq!(sum(hits.inside) > 0, !inside.is_empty(), "{hits:?}");
+        if round % 2 == 0 {
+            attachments.reverse();
         }
-        runtime.attach(&twice).unwrap_err();
+        for attachment in attachments {
+            let all = runtime.detach(attachment).unwrap();
+            for (hits, inside) in all.iter().zip(&chosen) {
+                assert!(sum(hits.entry) >= THREADS * CALLS, "{hits:?}");
+                assert!(sum(hits.returns) >= THREADS * CALLS, "{hits:?}");
+                assert_eq!(sum(hits.inside) > 0, !inside.is_empty(), "{hits:?}");
+            }
+        }
         for function in &functions {
             function.check(&memory).unwrap();
         }

@@ -30,20 +30,32 @@ fn attach_and_die() {
     let (function, sites) = sites(pid);
     let mut runtime = Runtime::open(pid).unwrap();
     let program = program::wild(&mut runtime);
-    let inside = sites.iter().map(|site| Inside {
-        offset: site.address - function.address,
-        program,
-        semaphore: site.semaphore,
-    });
+    let inside: Vec<Inside> = sites
+        .iter()
+        .map(|site| Inside {
+            offset: site.address - function.address,
+            program,
+            semaphore: site.semaphore,
+        })
+        .collect();
     let probe = Probe {
         function: &function,
         entry: None,
         returns: None,
-        inside: &inside.collect::<Vec<_>>(),
+        inside: &inside,
+    };
+    // One of them is raised for the second program of its site.
+    let mut fewer = inside.clone();
+    fewer[0].semaphore = None;
+    let first = Probe {
+        inside: &fewer,
+        ..probe.clone()
     };
     fault::die_at(number(STEP));
-    let attachment = runtime.attach(&[probe]).unwrap();
-    runtime.detach(attachment).unwrap();
+    let first = runtime.attach(&[first]).unwrap();
+    let second = runtime.attach(&[probe]).unwrap();
+    runtime.detach(first).unwrap();
+    runtime.detach(second).unwrap();
 }
 
 #[test]

@@ -71,14 +71,11 @@ fn line(output: &mut impl BufRead) -> String {
     line.trim_end().to_owned()
 }
 
-#[test]
-fn programs_at_usdt_sites_get_their_arguments() {
-    if !require::host() {
-        return;
-    }
+/// Runs an object's programs over the calls of arguments.c, each of which leads to so many runs and as many records.
+fn run(source: &str, runs: u64) {
     let folder = tempfile::tempdir().expect("a folder");
-    let mut object = ProcessObject::load(&object("usdt.bpf.c", "target", folder.path()), None)
-        .expect("it loads");
+    let path = object(source, "target", folder.path());
+    let mut object = ProcessObject::load(&path, None).expect("it loads");
     let (mut child, mut output) = start("arguments.c", folder.path());
     object.attach(&[child.id()], &[]).expect("it attaches");
     let mut input = child.stdin.take().expect("a pipe");
@@ -86,13 +83,27 @@ fn programs_at_usdt_sites_get_their_arguments() {
     assert_eq!(line(&mut output), format!("{CALLS} 0"));
     let counts = object.detach().expect("it detaches");
     let all = ProcessCounts {
-        hits: 2 * CALLS,
+        hits: runs * CALLS,
         missed: 0,
     };
     assert_eq!(counts, all);
-    assert_eq!(object.take().expect("a ring").records, 2 * CALLS);
+    assert_eq!(object.take().expect("a ring").records, runs * CALLS);
     drop(input);
     child.wait().expect("it ends");
+}
+
+#[test]
+fn programs_at_usdt_sites_get_their_arguments() {
+    if require::host() {
+        run("usdt.bpf.c", 2);
+    }
+}
+
+#[test]
+fn several_programs_at_one_place_all_run() {
+    if require::host() {
+        run("several.bpf.c", 6);
+    }
 }
 
 #[test]

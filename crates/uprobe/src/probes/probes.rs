@@ -57,12 +57,40 @@ pub enum At {
     },
 }
 
-/// The programs of one function.
-struct Group<'a> {
+/// The probe of one place.
+struct Placed<'a> {
     function: &'a Function,
     entry: Option<Program>,
     returns: Option<Program>,
-    inside: Vec<Inside>,
+    inside: Option<Inside>,
+}
+
+impl<'a> Placed<'a> {
+    fn new(place: &Place<'a>, program: Program) -> Self {
+        let inside = match place.at {
+            At::Inside { offset, semaphore } => Some(Inside {
+                offset,
+                program,
+                semaphore,
+            }),
+            At::Entry | At::Return => None,
+        };
+        Placed {
+            function: place.function,
+            entry: (place.at == At::Entry).then_some(program),
+            returns: (place.at == At::Return).then_some(program),
+            inside,
+        }
+    }
+
+    fn probe(&self) -> Probe<'_> {
+        Probe {
+            function: self.function,
+            entry: self.entry,
+            returns: self.returns,
+            inside: self.inside.as_slice(),
+        }
+    }
 }
 
 /// Programs that are attached to a process.
@@ -123,25 +151,18 @@ impl Probes {
         self.follows_children = true;
     }
 
-    /// Attaches programs to functions of a process: all of them, or none.
+    /// Attaches programs to functions of a process: all of them, or none. Of programs at the same place, the latest runs
+    /// first, as in the kernel, where libbpf attaches them in this order.
     pub fn attach(&mut self, pid: i32, places: &[Place<'_>]) -> Result<Attached> {
         let number = self.target(pid)?;
         let target = self.targets.get_mut(&number).expect("it is there");
-        let mut groups: Vec<Group<'_>> = Vec::new();
+        let mut all = Vec::new();
         for place in places {
             let program = program(&self.object, place.program)?;
             let program = target.load(&self.object, &self.stores, program)?;
-            group(&mut groups, place, program.with_cookie(place.cookie));
+            all.push(Placed::new(place, program.with_cookie(place.cookie)));
         }
-        let probes: Vec<Probe<'_>> = groups
-            .iter()
-            .map(|group| Probe {
-                function: group.function,
-                entry: group.entry,
-                returns: group.returns,
-                inside: &group.inside,
-            })
-            .collect();
+        let probes: Vec<Probe<'_>> = all.iter().map(Placed::probe).collect();
         let attachment = target.runtime.attach(&probes)?;
         Ok(Attached {
             pid,
@@ -212,6 +233,19 @@ impl Probes {
         })
     }
 
+    /// What the program at each place did so far, in the order in which they were given to [`Self::attach`].
+    pub fn counts(&self, attached: &Attached) -> Vec<Counts> {
+        let target = self.targets.get(&attached.target);
+        let places = target.map(|target| target.runtime.hits(&attached.attachment));
+        let count = |hits: &Hits| {
+            let mut counts = hits.entry;
+            add(&mut counts, hits.returns);
+            add(&mut counts, hits.inside);
+            counts
+        };
+        places.iter().flatten().map(count).collect()
+    }
+
     /// A map of the object.
     pub fn map(&self, name: &str) -> Result<Map<'_>> {
         let (index, map) = self.find(name)?;
@@ -245,40 +279,6 @@ impl Probes {
             names: maps.iter().map(|map| map.name.clone()).collect(),
         })?;
         Ok((index, &maps[index]))
-    }
-}
-
-/// Adds a program to those of its function. A second one at the same place is of another group, which the process's
-/// [`Runtime`](crate::process::Runtime) refuses.
-fn group<'a>(groups: &mut Vec<Group<'a>>, place: &Place<'a>, program: Program) {
-    let is_free = |group: &Group<'_>| {
-        group.function.address == place.function.address
-            && match place.at {
-                At::Entry => group.entry.is_none(),
-                At::Return => group.returns.is_none(),
-                At::Inside { .. } => true,
-            }
-    };
-    let group = match groups.iter().position(is_free) {
-        Some(index) => &mut groups[index],
-        None => {
-            groups.push(Group {
-                function: place.function,
-                entry: None,
-                returns: None,
-                inside: Vec::new(),
-            });
-            groups.last_mut().expect("it was just pushed")
-        }
-    };
-    match place.at {
-        At::Entry => group.entry = Some(program),
-        At::Return => group.returns = Some(program),
-        At::Inside { offset, semaphore } => group.inside.push(Inside {
-            offset,
-            program,
-            semaphore,
-        }),
     }
 }
 

@@ -8,10 +8,12 @@ use super::{
     error::{Error, Result},
     image::Function,
     maps::mappings,
+    place::Addition,
+    plan::plan,
     runtime::{Counts, Known, Program, Runtime},
     server::SYNC_CORE,
     session::Session,
-    site::{JUMP, Site, When},
+    site::When,
 };
 use std::{thread, time::Duration};
 
@@ -46,14 +48,11 @@ pub struct Inside {
 /// Probes that are ready in the process, but not reached by any function yet.
 #[derive(Debug)]
 pub struct Prepared {
-    probes: Vec<Ready>,
-}
-
-/// One probe of those.
-#[derive(Debug)]
-struct Ready {
-    function: Function,
-    known: Vec<Known>,
+    number: u64,
+    /// Each once.
+    functions: Vec<Function>,
+    additions: Vec<Addition>,
+    probes: Vec<Slots>,
 }
 
 /// Probes on functions that were attached together.
@@ -62,16 +61,26 @@ struct Ready {
 pub struct Attachment {
     /// How long all of the process was stopped for it.
     pub stopped: Duration,
+    pub(super) number: u64,
     pub(super) addresses: Vec<u64>,
-    probes: Vec<Started>,
+    probes: Vec<(Slots, Hits)>,
 }
 
-/// The slots of one probe, and their counts when it was attached.
-#[derive(Debug)]
-struct Started {
-    entry: Option<(u64, Counts)>,
-    returns: Option<(u64, Counts)>,
-    inside: Vec<(u64, Counts)>,
+/// The slots of one probe.
+#[derive(Debug, Clone, Default)]
+struct Slots {
+    entry: Vec<Slot>,
+    returns: Vec<Slot>,
+    inside: Vec<Slot>,
+}
+
+/// Where one of its programs is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slot {
+    /// The slot whose first number is its runs.
+    hits: u64,
+    /// The slot of the place, whose second number is the calls without it.
+    missed: u64,
 }
 
 /// What one probe of an attachment did so far.
@@ -86,13 +95,17 @@ pub struct Hits {
 }
 
 impl Prepared {
-    pub(super) fn known(&self) -> impl Iterator<Item = &Known> {
-        self.probes.iter().flat_map(|ready| &ready.known)
+    /// The sites where a jump has to be written.
+    pub(super) fn jumps(&self) -> impl Iterator<Item = &Known> {
+        let first = self.additions.iter().filter(|addition| addition.is_first());
+        first.map(|addition| &addition.known)
     }
 }
 
 impl Runtime {
-    /// Attaches programs to functions, all at once: the process is stopped once for them. On an error, none is.
+    /// Attaches programs to functions, all at once: the process is stopped once for them. On an error, none is. Several
+    /// programs at one place run one after the other, as in the kernel: the latest first, those of one call as if they
+    /// had been attached in the probes' order.
     pub fn attach(&mut self, probes: &[Probe<'_>]) -> Result<Attachment> {
         let prepared = self.prepare(probes)?;
         for _ in 1..TRIES {
@@ -106,86 +119,81 @@ impl Runtime {
 
     /// Makes the code of probes, for [`Self::attach_in`]. The process goes on meanwhile.
     pub fn prepare(&mut self, probes: &[Probe<'_>]) -> Result<Prepared> {
-        let mut all: Vec<(&Function, Vec<Planned>)> = Vec::new();
+        let mut functions: Vec<Function> = Vec::new();
         for probe in probes {
-            self.check(probe.function)?;
-            let sites = sites(probe)?;
-            for Planned { site, .. } in &sites {
-                let mut earlier = all.iter().flat_map(|(_, sites)| sites);
-                let is_taken = earlier
-                    .any(|Planned { site: other, .. }| overlaps(site, other.address, other.end()));
-                if is_taken {
-                    return Err(probed_already(site));
-                }
-                // Before the site's code gets this program: another attachment may run it.
-                self.check_free(site)?;
+            if !functions.contains(probe.function) {
+                self.check(probe.function)?;
+                functions.push(probe.function.clone());
             }
-            all.push((probe.function, sites));
         }
-        let mut prepared = Prepared { probes: Vec::new() };
-        for (function, sites) in all {
-            let known = sites
-                .iter()
-                .map(|planned| {
-                    let known = self.trampoline(function, &planned.site, planned.program)?;
-                    Ok(Known {
-                        semaphore: planned.semaphore,
-                        ..known
-                    })
-                })
-                .collect::<Result<_>>()?;
-            let function = function.clone();
-            prepared.probes.push(Ready { function, known });
+        self.attachments += 1;
+        let mut prepared = Prepared {
+            number: self.attachments,
+            functions,
+            additions: Vec::new(),
+            probes: vec![Slots::default(); probes.len()],
+        };
+        let plan = plan(probes)?;
+        for planned in &plan {
+            self.place(&planned.site)?;
+        }
+        let mut taken = Vec::new();
+        for planned in &plan {
+            let addition = self.addition(planned, prepared.number, &mut taken)?;
+            for (&(probe, _), member) in planned.programs.iter().zip(&addition.new) {
+                let slot = Slot {
+                    hits: member.slot,
+                    missed: addition.known.slot,
+                };
+                prepared.probes[probe].add(planned.site.when, slot);
+            }
+            prepared.additions.push(addition);
         }
         Ok(prepared)
     }
 
     /// Attaches probes to the process that is stopped. [`Error::SavedAddress`] says that it has to go on first.
     pub fn attach_in(&mut self, session: Session, prepared: &Prepared) -> Result<Attachment> {
-        for ready in &prepared.probes {
-            self.check(&ready.function)?;
+        for function in &prepared.functions {
+            self.check(function)?;
         }
-        for known in prepared.known() {
-            self.check_free(&known.site)?;
+        for addition in &prepared.additions {
+            self.check_addition(addition)?;
         }
         let threads = session.threads();
         let all = mappings(self.pid)?;
         self.check_threads(threads, &all, prepared)?;
         self.check_stacks(threads, prepared, &all)?;
         let moved = self.move_threads(threads, prepared)?;
-        let jumps = prepared
-            .known()
-            .map(|known| Ok((known, self.replacement(known, &all)?)))
-            .collect::<Result<Vec<_>>>()?;
+        let mut additions = Vec::new();
+        for addition in &prepared.additions {
+            let is_first = addition.is_first();
+            let replaced = is_first.then(|| self.replacement(&addition.known, &all));
+            additions.push((addition, replaced.transpose()?));
+        }
         self.release_areas(threads)?;
 
         session.set_registers(&moved)?;
-        let started = |ready: &Ready| {
-            let start = |known: &Known| (known.slot, self.count(known.slot));
-            let of = |when| ready.known.iter().filter(move |one| one.site.when == when);
-            Started {
-                // All returns have one slot.
-                entry: of(When::Entry).next().map(start),
-                returns: of(When::Return).next().map(start),
-                inside: of(When::Inside).map(start).collect(),
-            }
-        };
-        let probes = prepared.probes.iter().map(started).collect();
         session.check()?;
+        let addresses = prepared.additions.iter();
+        let probes = prepared.probes.iter();
         let attachment = Attachment {
             stopped: Duration::ZERO,
-            addresses: jumps.iter().map(|(known, _)| known.site.address).collect(),
-            probes,
+            number: prepared.number,
+            addresses: addresses.map(|one| one.known.site.address).collect(),
+            probes: probes
+                .map(|slots| (slots.clone(), self.sum(slots)))
+                .collect(),
         };
-        let written = jumps
+        let written = additions
             .into_iter()
-            .try_for_each(|(known, replaced)| self.replace(known, replaced))
+            .try_for_each(|(addition, replaced)| self.add(addition, replaced))
             .and_then(|()| synchronize(&session));
         if let Err(error) = written {
             // Its threads go on where the tracer process was killed.
-            let session = self.held(session);
-            let _ = self.restore(&attachment);
-            if let Ok(session) = session {
+            let session = self.held(session).ok();
+            let _ = self.restore(&attachment, session.as_ref());
+            if let Some(session) = session {
                 let _ = synchronize(&session);
             }
             let _ = self.forget(&attachment);
@@ -193,7 +201,7 @@ impl Runtime {
         }
         let stopped = session.duration();
         if let Err(error) = session.finish() {
-            let _ = self.restore(&attachment);
+            let _ = self.restore(&attachment, None);
             let _ = self.forget(&attachment);
             return Err(error);
         }
@@ -219,7 +227,7 @@ impl Runtime {
     /// Restores the functions of the process that is stopped.
     pub fn detach_in(&mut self, session: Session, attachment: Attachment) -> Result<Vec<Hits>> {
         let session = self.held(session)?;
-        let restored = self.restore(&attachment);
+        let restored = self.restore(&attachment, Some(&session));
         let ended = synchronize(&session).and_then(|()| session.finish());
         let forgotten = self.forget(&attachment);
         match ended {
@@ -240,23 +248,38 @@ impl Runtime {
     /// What an attachment's probes did so far, in their order. May be called at any time, also after the process's
     /// end.
     pub fn hits(&self, attachment: &Attachment) -> Vec<Hits> {
-        let since = |starts: &[(u64, Counts)]| {
-            let mut sum = Counts::default();
-            for &(slot, before) in starts {
-                let now = self.count(slot);
-                sum.hits += now.hits - before.hits;
-                sum.missed += now.missed - before.missed;
-            }
-            sum
+        let since = |now: Counts, before: Counts| Counts {
+            hits: now.hits - before.hits,
+            missed: now.missed - before.missed,
         };
         let probes = attachment.probes.iter();
         probes
-            .map(|started| Hits {
-                entry: since(started.entry.as_slice()),
-                returns: since(started.returns.as_slice()),
-                inside: since(&started.inside),
+            .map(|(slots, before)| {
+                let now = self.sum(slots);
+                Hits {
+                    entry: since(now.entry, before.entry),
+                    returns: since(now.returns, before.returns),
+                    inside: since(now.inside, before.inside),
+                }
             })
             .collect()
+    }
+
+    /// The counts of a probe's slots, since their first probe.
+    fn sum(&self, slots: &Slots) -> Hits {
+        let sum = |slots: &[Slot]| {
+            let mut sum = Counts::default();
+            for slot in slots {
+                sum.hits += self.count(slot.hits).hits;
+                sum.missed += self.count(slot.missed).missed;
+            }
+            sum
+        };
+        Hits {
+            entry: sum(&slots.entry),
+            returns: sum(&slots.returns),
+            inside: sum(&slots.inside),
+        }
     }
 
     /// An error where a function isn't the file's, apart from our own jumps.
@@ -266,77 +289,17 @@ impl Runtime {
             replaced.original.get((address - start) as usize).copied()
         })
     }
+}
 
-    /// An error where a jump of this runtime touches a site.
-    fn check_free(&self, site: &Site) -> Result<()> {
-        let mut replaced = self.replaced.keys();
-        if replaced.any(|&other| overlaps(site, other, other + JUMP as u64)) {
-            return Err(probed_already(site));
+impl Slots {
+    fn add(&mut self, when: When, slot: Slot) {
+        match when {
+            When::Entry => self.entry.push(slot),
+            // All returns have one slot.
+            When::Return if self.returns.is_empty() => self.returns.push(slot),
+            When::Return => {}
+            When::Inside => self.inside.push(slot),
         }
-        Ok(())
-    }
-}
-
-/// A place of a probe, and what runs there.
-struct Planned {
-    site: Site,
-    program: Program,
-    semaphore: Option<u64>,
-}
-
-/// The places of a probe, by ascending address. An error where they overlap.
-fn sites(probe: &Probe<'_>) -> Result<Vec<Planned>> {
-    let function = probe.function;
-    let plan = |site, program| Planned {
-        site,
-        program,
-        semaphore: None,
-    };
-    let mut sites: Vec<Planned> = Vec::new();
-    if let Some(program) = probe.entry {
-        sites.push(plan(Site::entry(function)?, program));
-    }
-    if let Some(program) = probe.returns {
-        let returns = Site::returns(function)?.complete(function)?;
-        sites.extend(returns.into_iter().map(|site| plan(site, program)));
-    }
-    for inside in probe.inside {
-        sites.push(Planned {
-            site: Site::at(function, inside.offset)?,
-            program: inside.program,
-            semaphore: inside.semaphore,
-        });
-    }
-    sites.sort_by_key(|planned| planned.site.address);
-    for pair in sites.windows(2) {
-        let (one, other) = (&pair[0].site, &pair[1].site);
-        if one.end() <= other.address {
-            continue;
-        }
-        let reason = if (one.when, other.when) == (When::Entry, When::Return) {
-            "it is too short for a probe of its entry and one of its return".to_owned()
-        } else {
-            let offset = |site: &Site| site.probed() - function.address;
-            let (one, other) = (offset(one), offset(other));
-            format!("the jumps for +{one:#x} and +{other:#x} would overlap")
-        };
-        return Err(Error::Unpatchable {
-            function: function.name.clone(),
-            reason,
-        });
-    }
-    Ok(sites)
-}
-
-/// Whether a site's instructions reach into these bytes.
-fn overlaps(site: &Site, start: u64, end: u64) -> bool {
-    site.address < end && start < site.end()
-}
-
-fn probed_already(site: &Site) -> Error {
-    Error::Unpatchable {
-        function: site.function.clone(),
-        reason: "this program probes it already".to_owned(),
     }
 }
 

@@ -19,6 +19,8 @@
 //! - A kernel uprobe that comes to a function while it is probed replaces a byte of the jump: the function's calls then
 //!   execute the rest of the jump as other instructions, up to the detachment.
 //! - A library that is loaded again has no probes.
+//! - Where the first program of a place is detached and others stay, a thread that has counted its hit and not called
+//!   it yet leaves it out: at most one hit of each thread, and one of its handler.
 //! - A probe that a signal handler leaves by longjmp keeps its frame: after three of them, the thread's probes are
 //!   missed, and counted as such.
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
@@ -48,7 +50,10 @@ mod maps;
 mod memory;
 mod patch;
 mod permission;
+mod place;
+mod plan;
 mod priority;
+mod program_list;
 mod remote;
 mod replaced;
 mod runtime;

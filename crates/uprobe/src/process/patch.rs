@@ -7,6 +7,7 @@ use super::{
     maps::{Mapping, Origin, mappings},
     replaced::Replaced,
     runtime::{Known, Runtime, jump},
+    session::Session,
 };
 
 impl Runtime {
@@ -22,25 +23,45 @@ impl Runtime {
     }
 
     /// Writes a site's jump, and raises its semaphore first. On an error, [`Self::restore`] undoes what was done.
-    pub(super) fn replace(&mut self, known: &Known, replaced: Replaced) -> Result<()> {
+    pub(super) fn replace(
+        &mut self,
+        known: &Known,
+        replaced: Replaced,
+        semaphore: Option<u64>,
+    ) -> Result<()> {
         let address = known.site.address;
         self.tracer.add(address, &replaced)?;
         self.replaced.insert(address, replaced);
         self.lead_back(address, &known.moved)?;
-        if let Some(semaphore) = known.semaphore {
-            self.raise(address, semaphore)?;
-            let replaced = Replaced {
-                semaphore: known.semaphore,
-                ..replaced
-            };
-            self.replaced.insert(address, replaced);
-        }
+        self.raise_for(address, semaphore)?;
         self.memory.write(address, &replaced.jump)
     }
 
-    /// Undoes it for all sites of an attachment, wherever the jumps still are. The first error of those that there are.
-    /// The list of jumps keeps them, until [`Self::forget`].
-    pub(super) fn restore(&mut self, attachment: &Attachment) -> Result<()> {
+    /// Raises the semaphore of an address, unless it is raised for its jump already.
+    pub(super) fn raise_for(&mut self, address: u64, semaphore: Option<u64>) -> Result<()> {
+        let is_raised = |address| {
+            self.replaced
+                .get(address)
+                .is_some_and(|one| one.semaphore.is_some())
+        };
+        let Some(semaphore) = semaphore.filter(|_| !is_raised(&address)) else {
+            return Ok(());
+        };
+        self.raise(address, semaphore)?;
+        if let Some(replaced) = self.replaced.get_mut(&address) {
+            replaced.semaphore = Some(semaphore);
+        }
+        Ok(())
+    }
+
+    /// Undoes it for all sites of an attachment where no other has programs, wherever the jumps still are; elsewhere,
+    /// those of others stay. The first error of those that there are. The list of jumps keeps them, until
+    /// [`Self::forget`].
+    pub(super) fn restore(
+        &mut self,
+        attachment: &Attachment,
+        session: Option<&Session>,
+    ) -> Result<()> {
         let all = match mappings(self.pid) {
             // Its memory can't be read either.
             Err(Error::NoProcess { .. }) => Vec::new(),
@@ -48,7 +69,8 @@ impl Runtime {
         };
         let mut result = Ok(());
         for &address in &attachment.addresses {
-            result = result.and(self.restore_one(address, &all));
+            let restored = self.restore_one(address, attachment.number, session, &all);
+            result = result.and(restored);
         }
         result
     }
@@ -56,19 +78,28 @@ impl Runtime {
     /// Ends an attachment that was restored in the process, or whose process is gone: restores what forked children have
     /// of it.
     pub(super) fn forget(&mut self, attachment: &Attachment) -> Result<()> {
-        let restored = self.tracer.restore_children(&attachment.addresses);
-        for &address in &attachment.addresses {
+        let left = self.forget_members(attachment);
+        let restored = self.tracer.restore_children(&left);
+        for address in left {
             self.replaced.remove(&address);
             self.tracer.remove(address);
         }
         restored
     }
 
-    fn restore_one(&self, address: u64, all: &[Mapping]) -> Result<()> {
-        let Some(replaced) = self.replaced.get(&address) else {
+    fn restore_one(
+        &mut self,
+        address: u64,
+        attachment: u64,
+        session: Option<&Session>,
+        all: &[Mapping],
+    ) -> Result<()> {
+        let Some(&replaced) = self.replaced.get(&address) else {
             return Ok(());
         };
-        if !replaced.is_mapped(address, &self.memory, all) {
+        if !replaced.is_mapped(address, &self.memory, all)
+            || self.take_out(address, attachment, session)?
+        {
             return Ok(());
         }
         let restored = replaced.restore(address, &self.memory);

@@ -28,6 +28,22 @@ impl Replaced {
         read.is_ok() && Origin::of(all, address) == Some(self.origin)
     }
 
+    /// An error where the jump at an address is not there as it was written.
+    pub(super) fn check(&self, function: &str, address: u64, memory: &Memory) -> Result<()> {
+        let mut bytes = [0; JUMP];
+        memory.read(address, &mut bytes)?;
+        let mut pairs = self.jump.into_iter().zip(bytes);
+        let Some(offset) = pairs.position(|(jump, now)| jump != now) else {
+            return Ok(());
+        };
+        Err(Error::Changed {
+            function: function.to_owned(),
+            offset: offset as u64,
+            expected: self.jump[offset],
+            found: bytes[offset],
+        })
+    }
+
     /// Writes the original bytes back to an address, while all threads are stopped. An error where the bytes are
     /// neither the jump nor the original: where the rest of them is ours, it is restored nevertheless, and where it
     /// isn't, they stay.

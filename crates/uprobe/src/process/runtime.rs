@@ -5,6 +5,8 @@ use super::{
     error::{Error, Result},
     image::{Function, Image},
     memory::Memory,
+    place::Place,
+    program_list::Listed,
     replaced::Replaced,
     session::Session,
     site::{JUMP, Site, When},
@@ -27,7 +29,7 @@ const TRAMPOLINE: u64 = 1024;
 
 /// A program in the process: machine code that a C function of the type `u64 (const struct pt_regs *)` could be.
 /// It may use no vector register, and needs no more than 64 KiB of stack.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Program {
     /// Its address.
     pub address: u64,
@@ -42,7 +44,7 @@ impl Program {
         Program { cookie, ..self }
     }
 
-    /// What a trampoline begins with.
+    /// What a trampoline begins with once it is attached.
     pub(super) fn to_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.address.to_le_bytes());
@@ -73,10 +75,17 @@ pub struct Runtime {
     known: HashMap<(u64, When), Known>,
     /// Where all that code goes on in functions, and the instruction that jumps there.
     backs: BTreeSet<(u64, u64)>,
-    /// The slot of each function's entry and returns, and of each instruction inside.
-    slots: HashMap<(u64, When), u64>,
+    /// The slots of each function's entry and returns, and of each instruction inside: the first counts in the site's
+    /// code, the others in lists of programs.
+    pub(super) slots: HashMap<(u64, When), Vec<u64>>,
+    /// The code of each list of programs that was ever needed: it is used again.
+    pub(super) lists: HashMap<Vec<Listed>, u64>,
+    /// How many attachments were prepared.
+    pub(super) attachments: u64,
     /// The bytes that are replaced now, by their address.
     pub(super) replaced: BTreeMap<u64, Replaced>,
+    /// The programs that run there.
+    pub(super) places: BTreeMap<u64, Place>,
 }
 
 /// A site's code.
@@ -87,8 +96,6 @@ pub(super) struct Known {
     pub(super) entry: u64,
     pub(super) moved: Vec<(u64, u64)>,
     pub(super) slot: u64,
-    /// The address of the USDT site's semaphore.
-    pub(super) semaphore: Option<u64>,
 }
 
 /// A jump from one address to another.
@@ -129,18 +136,19 @@ impl Runtime {
         };
         let code = CodeArea::create(&session, pid, near, 0)?;
         session.finish()?;
-        let (known, slots) = (HashMap::new(), HashMap::new());
-        let (backs, replaced) = (BTreeSet::new(), BTreeMap::new());
         Ok(Runtime {
             pid,
             memory,
             tracer,
             areas,
             code: vec![code],
-            known,
-            backs,
-            slots,
-            replaced,
+            known: HashMap::new(),
+            backs: BTreeSet::new(),
+            slots: HashMap::new(),
+            lists: HashMap::new(),
+            attachments: 0,
+            replaced: BTreeMap::new(),
+            places: BTreeMap::new(),
         })
     }
 
@@ -182,7 +190,17 @@ impl Runtime {
         most: usize,
         write: impl FnOnce(u64) -> Result<Vec<u8>, E>,
     ) -> Result<u64, E> {
-        let area = self.code_area(None, most as u64)?;
+        self.load_in(None, most, write)
+    }
+
+    /// The same while a session of the process lasts, where there is one.
+    pub(super) fn load_in<E: From<Error>>(
+        &mut self,
+        session: Option<&Session>,
+        most: usize,
+        write: impl FnOnce(u64) -> Result<Vec<u8>, E>,
+    ) -> Result<u64, E> {
+        let area = self.code_area(session, None, most as u64)?;
         let address = area.next();
         let bytes = write(address)?;
         assert!(
@@ -196,52 +214,48 @@ impl Runtime {
     }
 
     /// Memory for so many bytes of code, which jumps from an address reach; made where there is none.
-    fn code_area(&mut self, near: Option<u64>, size: u64) -> Result<&mut CodeArea> {
+    fn code_area(
+        &mut self,
+        session: Option<&Session>,
+        near: Option<u64>,
+        size: u64,
+    ) -> Result<&mut CodeArea> {
         let near = near.unwrap_or_else(|| self.code[0].next());
         let index = match self.code.iter().position(|area| area.fits(near, size)) {
             Some(index) => index,
             None => {
-                let session = Session::one(&self.tracer)?;
-                self.code
-                    .push(CodeArea::create(&session, self.pid, near, size)?);
-                session.finish()?;
+                let area = match session {
+                    Some(session) => CodeArea::create(session, self.pid, near, size)?,
+                    None => {
+                        let session = Session::one(&self.tracer)?;
+                        let area = CodeArea::create(&session, self.pid, near, size)?;
+                        session.finish()?;
+                        area
+                    }
+                };
+                self.code.push(area);
                 self.code.len() - 1
             }
         };
         Ok(&mut self.code[index])
     }
 
-    /// The code of a site, made where there is none. It runs this program from now on.
-    pub(super) fn trampoline(
-        &mut self,
-        function: &Function,
-        site: &Site,
-        program: Program,
-    ) -> Result<Known> {
+    /// The code of a site, made where there is none. Its program is not written yet.
+    pub(super) fn trampoline(&mut self, function: &Function, site: &Site) -> Result<Known> {
         if let Some(known) = self
             .known
             .get(&(site.probed(), site.when))
             .filter(|known| known.site == *site)
         {
-            self.memory.write(known.at, &program.to_bytes())?;
             return Ok(known.clone());
         }
-        let key = match site.when {
-            When::Entry | When::Return => (function.address, site.when),
-            When::Inside => (site.probed(), site.when),
-        };
-        let slot = match self.slots.get(&key) {
-            Some(&slot) => slot,
-            None => self.areas.take_slot(self.pid, &self.memory)?,
-        };
-        self.slots.insert(key, slot);
+        let slot = self.slot(site.key(function), |_| true)?;
         let at = self
-            .code_area(Some(site.address), TRAMPOLINE)?
+            .code_area(None, Some(site.address), TRAMPOLINE)?
             .take(TRAMPOLINE);
         let context = Context {
             layout: self.areas.layout,
             slot,
-            program,
             function: match site.when {
                 When::Entry | When::Return => function.address,
                 // The kernel's bpf_get_func_ip returns the uprobe's address.
@@ -261,12 +275,22 @@ impl Runtime {
             entry: trampoline.entry,
             moved: trampoline.moved,
             slot,
-            semaphore: None,
         };
         self.backs
             .extend(trampoline.back.map(|back| (site.end(), back)));
         self.known.insert((site.probed(), site.when), known.clone());
         Ok(known)
+    }
+
+    /// The first slot of a function's entry or returns, or of an instruction, that is free; another one where none is.
+    pub(super) fn slot(&mut self, key: (u64, When), is_free: impl Fn(u64) -> bool) -> Result<u64> {
+        let slots = self.slots.entry(key).or_default();
+        if let Some(&slot) = slots.iter().find(|&&slot| is_free(slot)) {
+            return Ok(slot);
+        }
+        let slot = self.areas.take_slot(self.pid, &self.memory)?;
+        slots.push(slot);
+        Ok(slot)
     }
 
     /// Whether the process still runs the program that this was made for.

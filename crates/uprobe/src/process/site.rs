@@ -137,6 +137,33 @@ impl Site {
             .map_or(self.address, Instruction::ip)
     }
 
+    /// What its counts are for: a function's entry, all of its returns, or one instruction.
+    pub(super) fn key(&self, function: &Function) -> (u64, When) {
+        match self.when {
+            When::Entry | When::Return => (function.address, self.when),
+            When::Inside => (self.probed(), self.when),
+        }
+    }
+
+    /// Whether it is the same place, maybe under another name of the function.
+    pub(super) fn is_same(&self, other: &Site) -> bool {
+        let what = |site: &Site| {
+            (
+                site.address,
+                site.when,
+                site.probed,
+                site.original,
+                site.is_go,
+            )
+        };
+        what(self) == what(other) && self.instructions == other.instructions
+    }
+
+    /// Whether its instructions reach into these bytes.
+    pub(super) fn overlaps(&self, start: u64, end: u64) -> bool {
+        self.address < end && start < self.end()
+    }
+
     /// The address after the last of the bytes that belong to the replaced instructions.
     pub fn end(&self) -> u64 {
         let last = self.instructions.last().map_or(0, Instruction::next_ip);

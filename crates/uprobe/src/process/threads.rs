@@ -34,7 +34,7 @@ impl Runtime {
         for &(tid, before) in threads {
             let mut registers = before;
             let inside = prepared
-                .known()
+                .jumps()
                 .find(|known| known.site.is_inside(before.rip));
             if let Some(known) = inside {
                 let mut moved = known.moved.iter();
@@ -79,7 +79,7 @@ impl Runtime {
                 let mut code = all.iter().filter(|mapping| mapping.contains(registers.rip));
                 let is_in_probe = code.any(|mapping| mapping.inode == 0 && mapping.name.is_empty());
                 if is_in_probe || block.contains(&registers.rsp) {
-                    let mut functions = prepared.known().map(|known| &known.site.function);
+                    let mut functions = prepared.jumps().map(|known| &known.site.function);
                     return Err(Error::SavedAddress {
                         function: functions.next().cloned().unwrap_or_default(),
                         tid: *tid,
@@ -103,7 +103,7 @@ impl Runtime {
         all: &[Mapping],
     ) -> Result<()> {
         // Where a jump replaces one instruction alone, there is no address inside that could be returned to.
-        let sites = prepared.known().filter(|known| {
+        let sites = prepared.jumps().filter(|known| {
             let mut moved = known.moved.iter();
             moved.any(|&(from, _)| known.site.is_inside(from))
         });

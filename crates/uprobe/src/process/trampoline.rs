@@ -28,7 +28,6 @@ use super::{
         FRAME_COOKIE, FRAME_FUNCTION, FRAME_STACK, LEVEL, LEVELS, Layout, SLOT, STATE_LIMIT,
         STATE_LOCK, STATE_ON, STATE_OWNERS, STATE_SPILL, regs,
     },
-    runtime::Program,
     site::{Site, When, is_call},
 };
 use iced_x86::{
@@ -54,7 +53,8 @@ const OVERFLOW: i32 = 11;
 /// The machine code of one site.
 #[derive(Debug, Clone)]
 pub(super) struct Trampoline {
-    /// What is written at its address. The first 16 bytes are the program: its address, then its cookie.
+    /// What is written at its address. The first 16 bytes are for the program that it runs, or for the code of a list of
+    /// them: its address, then its cookie.
     pub(super) bytes: Vec<u8>,
     /// Where the jump leads.
     pub(super) entry: u64,
@@ -74,8 +74,6 @@ pub(super) struct Context {
     pub(super) layout: Layout,
     /// Which slot counts its hits.
     pub(super) slot: u64,
-    /// What it runs.
-    pub(super) program: Program,
     /// What `bpf_get_func_ip` returns.
     pub(super) function: u64,
 }
@@ -146,9 +144,9 @@ impl<'a> Assembly<'a> {
 
     fn write(&mut self) -> Result<(), IcedError> {
         self.a.set_label(&mut self.program)?;
-        self.a.dq(&[self.context.program.address])?;
+        self.a.dq(&[0])?;
         self.a.set_label(&mut self.cookie)?;
-        self.a.dq(&[self.context.program.cookie])?;
+        self.a.dq(&[0])?;
         // The return address of a moved call.
         self.a.set_label(&mut self.call_return)?;
         self.a.dq(&[self.site.end()])?;

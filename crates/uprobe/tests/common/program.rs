@@ -24,6 +24,15 @@ pub(crate) fn empty(runtime: &mut Runtime) -> Program {
     })
 }
 
+/// Adds 1 to the number at an address.
+pub(crate) fn count(runtime: &mut Runtime, at: u64) -> Program {
+    load(runtime, |a| {
+        a.mov(rax, at).unwrap();
+        a.lock().inc(qword_ptr(rax)).unwrap();
+        a.ret().unwrap();
+    })
+}
+
 /// Changes all that a C function may change, and 4 KiB of stack.
 pub(crate) fn wild(runtime: &mut Runtime) -> Program {
     load(runtime, |a| {

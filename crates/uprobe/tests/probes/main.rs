@@ -320,13 +320,24 @@ fn one_program_runs_at_an_entry_and_inside() {
             assert_eq!(global(&probes, AT + index), function.address + offset);
         }
     }
-    // A second program at the same place.
-    let twice = [places[0], places[1], places[0]];
-    let error = probes.attach(process.pid(), &twice).unwrap_err();
-    assert!(
-        error.to_string().contains("this program probes it already"),
-        "{error}"
-    );
+    // Places that overlap.
+    let overlapping = places[1..].iter().find_map(|place| {
+        let At::Inside { offset, semaphore } = place.at else {
+            return None;
+        };
+        let offset = (offset + 1..offset + 5).find(|&at| Site::at(&function, at).is_ok())?;
+        let at = At::Inside { offset, semaphore };
+        Some([*place, Place { at, ..*place }])
+    });
+    let overlapping = overlapping.expect("an instruction is shorter than 5 bytes");
+    let attach = |probes: &mut Probes, place| probes.attach(process.pid(), &[place]);
+    let error = probes.attach(process.pid(), &overlapping).unwrap_err();
+    assert!(error.to_string().contains("would overlap"), "{error}");
+    let first = attach(&mut probes, overlapping[0]).unwrap();
+    let error = attach(&mut probes, overlapping[1]).unwrap_err();
+    let reason = "another probe of this program has replaced some of the bytes there";
+    assert!(error.to_string().contains(reason), "{error}");
+    probes.detach(first).unwrap();
     function
         .check(&Memory::open(process.pid()).unwrap())
         .unwrap();

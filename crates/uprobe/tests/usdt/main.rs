@@ -89,11 +89,33 @@ fn a_semaphore_is_raised_for_each_site_while_it_is_probed() {
         assert_eq!(hits.inside.hits + hits.inside.missed, 2 * CALLS);
         assert_eq!(semaphore(&memory, &sites[0]), 3);
     }
-    // Where the bytes of one of them can't be replaced, it isn't raised.
-    let attachment = runtime.attach(std::slice::from_ref(&probe)).unwrap();
-    runtime.attach(std::slice::from_ref(&probe)).unwrap_err();
+    // It is raised once for all programs of a site, up to the last one's end.
+    let first = runtime.attach(std::slice::from_ref(&probe)).unwrap();
+    let second = runtime.attach(std::slice::from_ref(&probe)).unwrap();
     assert_eq!(semaphore(&memory, &sites[0]), 5);
-    runtime.detach(attachment).unwrap();
+    runtime.detach(first).unwrap();
+    assert_eq!(semaphore(&memory, &sites[0]), 5);
+    runtime.detach(second).unwrap();
+    assert_eq!(semaphore(&memory, &sites[0]), 3);
+    // Also if the first has none.
+    let without: Vec<Inside> = inside
+        .iter()
+        .map(|one| Inside {
+            semaphore: None,
+            ..*one
+        })
+        .collect();
+    let without = Probe {
+        inside: &without,
+        ..probe.clone()
+    };
+    let first = runtime.attach(&[without]).unwrap();
+    assert_eq!(semaphore(&memory, &sites[0]), 3);
+    let second = runtime.attach(std::slice::from_ref(&probe)).unwrap();
+    assert_eq!(semaphore(&memory, &sites[0]), 5);
+    runtime.detach(second).unwrap();
+    runtime.detach(first).unwrap();
+    assert_eq!(semaphore(&memory, &sites[0]), 3);
     function.check(&memory).unwrap();
 }
 

@@ -39,10 +39,6 @@ fn trampolines() -> Vec<(Site, Trampoline)> {
             let context = Context {
                 layout: LAYOUT,
                 slot: 7,
-                program: Program {
-                    address: 0x7000_8000,
-                    cookie: 5,
-                },
                 function: function.address,
             };
             let trampoline = Trampoline::assemble(ADDRESS, &site, context).unwrap();
@@ -224,10 +220,6 @@ fn a_moved_call_returns_to_the_function() {
     let context = Context {
         layout: LAYOUT,
         slot: 0,
-        program: Program {
-            address: 0,
-            cookie: 0,
-        },
         function: 0,
     };
     let trampoline = Trampoline::assemble(ADDRESS, &site, context).unwrap();
