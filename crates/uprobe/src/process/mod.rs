@@ -19,6 +19,8 @@
 //! - A kernel uprobe that comes to a function while it is probed replaces a byte of the jump: the function's calls then
 //!   execute the rest of the jump as other instructions, up to the detachment.
 //! - A library that is loaded again has no probes.
+//! - Of two tools that guard reads of one process, the earlier one's reads are slow, and its handler stays if it ends
+//!   first, passing everything on. Handlers of forked children stay.
 //! - A probe that a signal handler leaves by longjmp keeps its frame: after three of them, the thread's probes are
 //!   missed, and counted as such.
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
@@ -41,6 +43,8 @@ mod children;
 mod error;
 #[doc(hidden)]
 pub mod fault;
+mod guard;
+mod handlers;
 mod image;
 mod jumps;
 mod layout;

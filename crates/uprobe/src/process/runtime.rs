@@ -3,6 +3,7 @@
 use super::{
     area::{Areas, CodeArea},
     error::{Error, Result},
+    guard::Guard,
     image::{Function, Image},
     memory::Memory,
     replaced::Replaced,
@@ -77,6 +78,8 @@ pub struct Runtime {
     slots: HashMap<(u64, When), u64>,
     /// The bytes that are replaced now, by their address.
     pub(super) replaced: BTreeMap<u64, Replaced>,
+    /// The copy for helpers, if it was loaded.
+    pub(super) guard: Option<Guard>,
 }
 
 /// A site's code.
@@ -141,6 +144,7 @@ impl Runtime {
             backs,
             slots,
             replaced,
+            guard: None,
         })
     }
 
