@@ -5,6 +5,7 @@
  */
 
 #include "types.h"
+#include "clock.h"
 #include "thread.h"
 #include "memory.h"
 #include "map.h"
@@ -13,36 +14,12 @@
 #include "stack.h"
 #include "update.h"
 
-struct timespec {
-	s64 seconds;
-	s64 nanoseconds;
-};
-
 enum {
 	PR_GET_NAME = 16,
 	COMM_BYTES = 16
 };
 
-/* Clocks, of linux/time.h. */
-enum {
-	MONOTONIC = 1,
-	MONOTONIC_COARSE = 6,
-	BOOTTIME = 7,
-	TAI = 11
-};
-
 /* Clocks, and who runs. */
-
-static u64 clock(u64 id)
-{
-	struct timespec now;
-	int (*vdso)(u64, struct timespec *) = (void *)environment.clock_gettime;
-
-	/* The vdso asks the kernel where it can't read the clock. */
-	if (!vdso || vdso(id, &now))
-		system_call(CLOCK_GETTIME, id, (u64)&now, 0, 0, 0);
-	return now.seconds * 1000000000 + now.nanoseconds;
-}
 
 u64 bpf_ktime_get_ns(void)
 {

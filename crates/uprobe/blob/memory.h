@@ -2,11 +2,12 @@
 /*
  * Reading memory that may not be there. What is certainly there is read as it is: a thread's own area, and the page of
  * its stack that it is on. Elsewhere, in a transaction of the CPU, a fault only ends it, and no handler runs; where it
- * ends for whatever reason, and where there are none, the kernel reads.
+ * ends for whatever reason, the kernel reads. Without transactions, a guarded copy (guard.h), else the kernel.
  */
 #ifndef MEMORY_H
 #define MEMORY_H
 
+#include "guard.h"
 #include "thread.h"
 
 /* Bytes that one transaction copies: what it writes has to stay in the CPU's first cache. */
@@ -59,8 +60,7 @@ static u8 is_certain(u64 from, u64 bytes)
 	area = control() - LEVELS * LEVEL;
 	if (from - area < LEVELS * LEVEL + PAGE)
 		return bytes <= area + LEVELS * LEVEL + PAGE - from;
-	/* The next probe of this thread, in a signal handler, would take the frame below this one. */
-	stack = *(u64 *)(*(u64 *)(control() + CONTROL_FRAME) + LEVEL + FRAME_STACK);
+	stack = *(u64 *)(frame() + FRAME_STACK);
 	return !((from ^ stack) & -PAGE) && bytes <= PAGE - (from & (PAGE - 1));
 }
 
@@ -73,8 +73,12 @@ static u8 read(void *to, u64 from, u64 bytes)
 		copy(to, (void *)from, bytes);
 		return 1;
 	}
-	if (!environment.has_rtm)
+	if (!environment.has_rtm) {
+		if (bytes && bytes <= MOST_PAGES * PAGE - (from & (PAGE - 1)) &&
+		    from + bytes > from && is_guarded())
+			return copy_guarded(to, from, bytes);
 		return copy_by_kernel(to, from, bytes);
+	}
 	while (bytes) {
 		some = bytes < TRANSACTION ? bytes : TRANSACTION;
 		if (!copy_in_transaction(to, (void *)from, some) && !copy_by_kernel(to, from, some))

@@ -14,6 +14,12 @@ static u64 control(void)
 	return base;
 }
 
+/* The frame of the probe that runs. The next one of this thread, in a signal handler, would take the one below. */
+static u64 frame(void)
+{
+	return *(u64 *)(control() + CONTROL_FRAME) + LEVEL;
+}
+
 /* The process in the upper half, the thread in the lower. Asked for once, and kept in the thread's area. */
 static u64 this_thread(void)
 {

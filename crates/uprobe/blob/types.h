@@ -23,6 +23,9 @@ struct environment {
 	/* The target's PID namespace: device and inode. */
 	u64 namespace_device;
 	u64 namespace_inode;
+	/* A copy whose faults end it, and the handler of signals that ends them; or 0. */
+	u64 guard_copy;
+	u64 guard_handler;
 };
 
 __attribute__((section(".environment"), used))
@@ -49,7 +52,11 @@ enum {
 	PAGE = 4096,
 	CONTROL_FRAME = 8,
 	CONTROL_THREAD = 24,
-	FRAME_STACK = 184
+	CONTROL_GUARD = 32,
+	CONTROL_SIGNAL_STACK = 40,
+	CONTROL_SIGNAL_STACK_BYTES = 48,
+	FRAME_STACK = 184,
+	FRAME_CHECKED = 192
 };
 
 enum {
@@ -63,13 +70,22 @@ enum {
 	EINVAL = 22
 };
 
+/* Signals. */
+enum {
+	SIGBUS = 7,
+	SIGSEGV = 11
+};
+
 /* System calls, of asm/unistd_64.h. */
 enum {
+	RT_SIGACTION = 13,
+	RT_SIGPROCMASK = 14,
 	SCHED_YIELD = 24,
 	GETPID = 39,
 	KILL = 62,
 	GETUID = 102,
 	GETGID = 104,
+	SIGALTSTACK = 131,
 	PRCTL = 157,
 	GETTID = 186,
 	CLOCK_GETTIME = 228,

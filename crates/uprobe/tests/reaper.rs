@@ -3,7 +3,7 @@
 mod common;
 
 use bpfcost_uprobe::process::{Error, Function, Image, Memory, Probe, Result, Runtime, fault};
-use common::{Binary, Target, program, wait_until};
+use common::{Binary, Target, handled, program, wait_until};
 use std::{
     io::{BufRead, BufReader},
     os::unix::process::ExitStatusExt,
@@ -53,6 +53,8 @@ fn attach(pid: i32, between: impl FnOnce()) {
     let functions = functions(pid);
     let mut runtime = patiently(|| Runtime::open(pid));
     let wild = program::wild(&mut runtime);
+    runtime.load_guard().unwrap();
+    patiently(|| runtime.install_guard());
     let probes = functions.each_ref().map(|function| Probe {
         function,
         entry: Some(wild),
@@ -124,6 +126,7 @@ fn kill(process: &Target, step: u64) -> bool {
     let [work, scaled] = functions(pid);
     let memory = Memory::open(pid).unwrap();
     let files = open_files(process);
+    let handlers = handled(pid);
     let status = tool("attach_and_die", process, step).wait().unwrap();
     if status.success() {
         return true;
@@ -132,7 +135,7 @@ fn kill(process: &Target, step: u64) -> bool {
     wait_until(|| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let are_restored = work.check(&memory).is_ok() && scaled.check(&memory).is_ok();
-        status.contains("TracerPid:\t0\n") && are_restored
+        status.contains("TracerPid:\t0\n") && are_restored && handled(pid) == handlers
     });
     assert_eq!(open_files(process), files, "step {step}");
     let before = calls(process, &memory);
@@ -141,6 +144,7 @@ fn kill(process: &Target, step: u64) -> bool {
         before.iter().zip(after).all(|(&one, other)| one < other)
     });
     attach(pid, || ());
+    assert_eq!(handled(pid), handlers, "step {step}");
     false
 }
 

@@ -44,12 +44,27 @@ const QUIET: &[&str] = &[
     "bpf_strncmp",
 ];
 
+/// Helpers that read memory which may not be there.
+const READERS: &[&str] = &[
+    "bpf_probe_read",
+    "bpf_probe_read_str",
+    "bpf_probe_read_user",
+    "bpf_probe_read_user_str",
+    "bpf_probe_read_kernel",
+    "bpf_probe_read_kernel_str",
+    "bpf_copy_from_user",
+    "bpf_get_stack",
+    "bpf_get_stackid",
+];
+
 /// A process, and what an object has there.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) runtime: Runtime,
     /// Whether the process filters its system calls.
     has_seccomp: bool,
+    /// Whether programs that read memory need a guard, which is not installed yet.
+    lacks_guard: bool,
     helpers: HelperTable,
     /// By the map's descriptor.
     maps: BTreeMap<i32, Placed>,
@@ -83,7 +98,11 @@ impl Target {
         if follows_children && !process::has_seccomp(pid)? {
             runtime.follow_children()?;
         }
-        let environment = environment::of(pid, &Memory::open(pid)?)?;
+        let has_seccomp = process::has_seccomp(pid)?;
+        let mut environment = environment::of(pid, &Memory::open(pid)?)?;
+        if !environment.has_rtm && !has_seccomp {
+            environment.guard = Some(runtime.load_guard()?);
+        }
         let length = Blob::at(0, environment).bytes.len();
         let mut helpers = HelperTable::new();
         runtime.load(length, |at| {
@@ -93,7 +112,8 @@ impl Target {
         })?;
         Ok(Target {
             runtime,
-            has_seccomp: process::has_seccomp(pid)?,
+            has_seccomp,
+            lacks_guard: environment.guard.is_some(),
             helpers,
             maps: BTreeMap::new(),
             programs: HashMap::new(),
@@ -116,6 +136,10 @@ impl Target {
         };
         self.check_helpers(program)?;
         self.place(object, stores, program)?;
+        if self.lacks_guard && uses_any(program, READERS) {
+            self.runtime.install_guard()?;
+            self.lacks_guard = false;
+        }
         let layout = Layout {
             object,
             maps: &self.maps,
@@ -277,6 +301,16 @@ impl Target {
         }
         Ok(())
     }
+}
+
+/// Whether a program calls any of these helpers.
+fn uses_any(program: &LoadedProgram, helpers: &[&str]) -> bool {
+    let mut called = program
+        .instructions
+        .iter()
+        .filter_map(Instruction::helper)
+        .map(HelperTable::name);
+    called.any(|name| helpers.contains(&name.as_str()))
 }
 
 /// The maps for the translator.

@@ -1,9 +1,10 @@
-//! The jumps in a process, in memory that the tool and its tracer process share.
+//! The jumps in a process, and what else there is to restore, in memory that the tool and its tracer process share.
 
 #![allow(unsafe_code, reason = "memory is shared with another process")]
 
 use super::{
     error::{Error, Result},
+    handlers::Handlers,
     maps::{Mapping, Origin},
     memory::Memory,
     replaced::Replaced,
@@ -25,6 +26,7 @@ const RAISED: u64 = u64::MAX;
 struct Shared {
     /// The inode of the memory for children, 0 where there is none.
     children: AtomicU64,
+    handlers: Handlers,
     entries: [Entry; ENTRIES],
 }
 
@@ -126,6 +128,11 @@ impl Jumps {
     pub(super) fn is_empty(&self) -> bool {
         let mut entries = self.entries().iter();
         entries.all(|entry| entry.address.load(Ordering::Acquire) == 0)
+    }
+
+    /// The signal handlers that were replaced.
+    pub(super) fn handlers(&self) -> &Handlers {
+        &self.shared().handlers
     }
 
     /// Says by which memory children are known.

@@ -57,6 +57,8 @@ pub(super) const CONTROL_FRAME: u64 = 8;
 pub(super) const CONTROL_LIMIT: u64 = 16;
 /// The process and the thread, once a helper has asked for them (`blob/types.h`).
 pub(super) const CONTROL_THREAD: u64 = 24;
+/// The time when a helper last asked for the handler of [`super::guard`], and whether it was there.
+pub(super) const CONTROL_GUARD: u64 = 32;
 
 /// The kernel's `struct pt_regs`, from the frame's start.
 pub(super) mod regs {
@@ -87,6 +89,9 @@ pub(super) const FRAME_FUNCTION: i32 = 168;
 pub(super) const FRAME_COOKIE: i32 = 176;
 /// The thread's stack pointer.
 pub(super) const FRAME_STACK: i32 = 184;
+/// The page that a helper last found readable in this probe: no page's address at its start.
+pub(super) const FRAME_CHECKED: i32 = 192;
+pub(super) const NO_PAGE: i32 = 1;
 
 /// The bytes of slots of one probe: hits, then missed, 8 bytes each.
 pub(super) const SLOT: u64 = 16;
@@ -171,7 +176,7 @@ mod tests {
             children: None,
         };
         const { assert!(CONTROL + PAGE <= AREA) };
-        const { assert!(FRAME_STACK as u64 + 8 <= FRAME) };
+        const { assert!(FRAME_CHECKED as u64 + 8 <= FRAME) };
         assert_eq!(layout.slots(0), layout.base + layout.private());
         assert_eq!(
             layout.slots(4) + AREA,

@@ -21,6 +21,8 @@
 //! - A library that is loaded again has no probes.
 //! - Where the first program of a place is detached and others stay, a thread that has counted its hit and not called
 //!   it yet leaves it out: at most one hit of each thread, and one of its handler.
+//! - Of two tools that guard reads of one process, the earlier one's reads are slow, and its handler stays if it ends
+//!   first, passing everything on. Handlers of forked children stay.
 //! - A probe that a signal handler leaves by longjmp keeps its frame: after three of them, the thread's probes are
 //!   missed, and counted as such.
 //! - Functions that leave by a jump to another one have no probe at their return, nor have those too short for both.
@@ -43,6 +45,8 @@ mod children;
 mod error;
 #[doc(hidden)]
 pub mod fault;
+mod guard;
+mod handlers;
 mod image;
 mod jumps;
 mod layout;

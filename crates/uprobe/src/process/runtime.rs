@@ -3,6 +3,7 @@
 use super::{
     area::{Areas, CodeArea},
     error::{Error, Result},
+    guard::Guard,
     image::{Function, Image},
     memory::Memory,
     place::Place,
@@ -86,6 +87,8 @@ pub struct Runtime {
     pub(super) replaced: BTreeMap<u64, Replaced>,
     /// The programs that run there.
     pub(super) places: BTreeMap<u64, Place>,
+    /// The copy for helpers, if it was loaded.
+    pub(super) guard: Option<Guard>,
 }
 
 /// A site's code.
@@ -149,6 +152,7 @@ impl Runtime {
             attachments: 0,
             replaced: BTreeMap::new(),
             places: BTreeMap::new(),
+            guard: None,
         })
     }
 

@@ -70,6 +70,10 @@ impl<'a> Server<'a> {
                     self.reply(self.restore_children(Some(addresses)).map(|()| Vec::new()));
                     continue;
                 }
+                [wire::RESTORE_HANDLERS] => {
+                    self.reply(self.restore_handlers().map(|()| Vec::new()));
+                    continue;
+                }
                 _ => break,
             };
             let stopped = match stopped {
@@ -88,7 +92,7 @@ impl<'a> Server<'a> {
             }
         }
         // Restored while threads run, an instruction could be seen half old and half new.
-        while !self.jumps.is_empty() {
+        while !self.jumps.is_empty() || !self.jumps.handlers().is_empty() {
             match Stopped::all(self.pid) {
                 Err(Error::Unstoppable { .. } | Error::Traced { .. }) => thread::sleep(PAUSE),
                 stopped => {
@@ -200,13 +204,25 @@ impl<'a> Server<'a> {
 
     /// Restores what is still replaced, while all threads are stopped.
     fn restore(&self, stopped: &Stopped) {
-        if self.jumps.is_empty() {
-            return;
-        }
-        let all = mappings(self.pid).unwrap_or_default();
-        self.jumps.restore(self.memory, &all);
         let mut remote = None;
-        let _ = self.call(stopped, &mut remote, (libc::SYS_membarrier, SYNC_CORE));
+        if !self.jumps.is_empty() {
+            let all = mappings(self.pid).unwrap_or_default();
+            self.jumps.restore(self.memory, &all);
+            let _ = self.call(stopped, &mut remote, (libc::SYS_membarrier, SYNC_CORE));
+        }
+        let _ = self.jumps.handlers().restore(self.memory, |arguments| {
+            self.call(stopped, &mut remote, (libc::SYS_rt_sigaction, arguments))
+        });
+    }
+
+    /// Restores signal handlers, at the end of a tool that restored all else.
+    fn restore_handlers(&self) -> Result<()> {
+        let stopped = Stopped::all(self.pid)?;
+        let mut remote = None;
+        let restored = self.jumps.handlers().restore(self.memory, |arguments| {
+            self.call(&stopped, &mut remote, (libc::SYS_rt_sigaction, arguments))
+        });
+        restored.and(remote.map_or(Ok(()), Remote::finish))
     }
 
     /// The next request. `None` where the tool is gone.

@@ -13,6 +13,7 @@ use super::{
     child::{Child, this_process},
     error::{Error, Result},
     fault,
+    handlers::Action,
     jumps::{Jumps, Semaphore},
     memory::Memory,
     priority::Priority,
@@ -128,6 +129,12 @@ impl Tracer {
         self.jumps.set_semaphore(address, semaphore);
     }
 
+    /// Says which signal handlers are about to be replaced, and by which one.
+    pub(super) fn set_handlers(&self, scratch: u64, ours: u64, old: [Action; 2]) {
+        fault::step();
+        self.jumps.handlers().set(scratch, ours, old);
+    }
+
     /// Says by which memory forked children are known.
     pub(super) fn set_children(&self, inode: u64) {
         self.jumps.set_children(inode);
@@ -184,7 +191,11 @@ impl Helper {
 impl Drop for Tracer {
     fn drop(&mut self) {
         // What is still attached is left to it: it ends by itself.
-        if self.jumps.is_empty() {
+        if !self.jumps.is_empty() {
+            return;
+        }
+        let handlers = Message::new([wire::RESTORE_HANDLERS]);
+        if self.jumps.handlers().is_empty() || self.begin("restore handlers", &handlers).is_ok() {
             self.helper().process.kill();
         }
     }

@@ -24,9 +24,9 @@ mod child;
 use super::{
     error::{Error, Result},
     layout::{
-        AREA, CONTROL, CONTROL_FRAME, CONTROL_LIMIT, CONTROL_OWNER, CONTROL_THREAD, FIRST_FRAME,
-        FRAME_COOKIE, FRAME_FUNCTION, FRAME_STACK, LEVEL, LEVELS, Layout, SLOT, STATE_LIMIT,
-        STATE_LOCK, STATE_ON, STATE_OWNERS, STATE_SPILL, regs,
+        AREA, CONTROL, CONTROL_FRAME, CONTROL_GUARD, CONTROL_LIMIT, CONTROL_OWNER, CONTROL_THREAD,
+        FIRST_FRAME, FRAME_CHECKED, FRAME_COOKIE, FRAME_FUNCTION, FRAME_STACK, LEVEL, LEVELS,
+        Layout, NO_PAGE, SLOT, STATE_LIMIT, STATE_LOCK, STATE_ON, STATE_OWNERS, STATE_SPILL, regs,
     },
     site::{Site, When, is_call},
 };
@@ -232,6 +232,7 @@ impl<'a> Assembly<'a> {
         a.inc(gs(slots))?;
 
         a.mov(qword_ptr(s + (level + FRAME_STACK)), rsp)?;
+        a.mov(qword_ptr(s + (level + FRAME_CHECKED)), NO_PAGE)?;
         let registers = [
             (regs::R15, r15),
             (regs::R14, r14),
@@ -427,6 +428,7 @@ impl<'a> Assembly<'a> {
             }
         }
         a.mov(qword_ptr(rdx + CONTROL_THREAD as i32), 0)?;
+        a.mov(qword_ptr(rdx + CONTROL_GUARD as i32), 0)?;
         a.wrgsbase(rdx)?;
         // Last: from here on the thread's handlers find the area ready.
         a.mov(qword_ptr(rdx + CONTROL_OWNER as i32), rax)?;

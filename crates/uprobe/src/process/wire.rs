@@ -27,6 +27,8 @@ pub(super) const CALL: u64 = 4;
 pub(super) const FINISH: u64 = 5;
 /// Restore the functions of forked children, those of the jumps at these addresses, while nothing is stopped.
 pub(super) const RESTORE_CHILDREN: u64 = 6;
+/// Restore signal handlers.
+pub(super) const RESTORE_HANDLERS: u64 = 7;
 
 /// The first number of replies.
 const DONE: u64 = 0;

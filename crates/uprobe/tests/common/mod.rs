@@ -22,6 +22,13 @@ pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
     }
 }
 
+/// The signals that a process has handlers of.
+pub(crate) fn handled(pid: i32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("SigCgt:"));
+    line.unwrap().to_owned()
+}
+
 /// A compiled C program in a folder of its own.
 pub(crate) struct Binary {
     folder: tempfile::TempDir,

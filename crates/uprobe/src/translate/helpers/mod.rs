@@ -35,18 +35,22 @@ pub struct Environment {
     pub clock_gettime: Option<u64>,
     /// Whether the CPU has the instruction RDPID. Without it, RDTSCP finds the CPU.
     pub has_rdpid: bool,
-    /// Whether the CPU's transactions commit. Without them, the kernel reads what may not be there.
+    /// Whether the CPU's transactions commit. Without them, a guarded copy reads what may not be there,
+    /// or the kernel does.
     pub has_rtm: bool,
     /// Whether threads have areas, which the GS base points to. Without them, threads ask the kernel who they are, and
     /// tables are locked as the tool's own.
     pub has_areas: bool,
     /// Device and inode of the target's PID namespace.
     pub namespace: (u64, u64),
+    /// A copy whose faults end it, and the signal handler that ends them, where the process has them.
+    pub guard: Option<(u64, u64)>,
 }
 
 impl Environment {
     /// Its bytes, as `blob/types.h` has them.
-    fn to_bytes(self) -> [u8; 48] {
+    fn to_bytes(self) -> [u8; 64] {
+        let (copy, handler) = self.guard.unwrap_or_default();
         let words = [
             self.clock_gettime.unwrap_or(0),
             self.has_rdpid.into(),
@@ -54,8 +58,10 @@ impl Environment {
             self.has_areas.into(),
             self.namespace.0,
             self.namespace.1,
+            copy,
+            handler,
         ];
-        let mut bytes = [0; 48];
+        let mut bytes = [0; 64];
         for (into, word) in bytes.chunks_exact_mut(8).zip(words) {
             into.copy_from_slice(&word.to_le_bytes());
         }
