@@ -26,7 +26,7 @@ const REGISTER_SYNC_CORE: [u64; 6] = [1 << 6, 0, 0, 0, 0, 0];
 const SPARE_AREAS: u64 = 32;
 const CPU_AREAS: u64 = 8;
 /// The most bytes of a trampoline.
-const TRAMPOLINE: u64 = 1024;
+const TRAMPOLINE: u64 = 2048;
 
 /// A program in the process: machine code that a C function of the type `u64 (const struct pt_regs *)` could be.
 /// It may use no vector register, and needs no more than 64 KiB of stack.
