@@ -38,6 +38,7 @@ mod area;
 mod attachment;
 mod child;
 mod children;
+mod comparison;
 mod error;
 #[doc(hidden)]
 pub mod fault;
