@@ -9,7 +9,6 @@ use super::{
     image::Function,
     maps::mappings,
     runtime::{Counts, Known, Program, Runtime},
-    server::SYNC_CORE,
     session::Session,
     site::{JUMP, Site, When},
 };
@@ -159,7 +158,11 @@ impl Runtime {
             .collect::<Result<Vec<_>>>()?;
         self.release_areas(threads)?;
 
-        session.set_registers(&moved)?;
+        if !moved.is_empty() {
+            // Some go on there.
+            self.write_code(&session)?;
+            session.set_registers(&moved)?;
+        }
         let started = |ready: &Ready| {
             let start = |known: &Known| (known.slot, self.count(known.slot));
             let of = |when| ready.known.iter().filter(move |one| one.site.when == when);
@@ -177,24 +180,13 @@ impl Runtime {
             addresses: jumps.iter().map(|(known, _)| known.site.address).collect(),
             probes,
         };
-        let written = jumps
-            .into_iter()
-            .try_for_each(|(known, replaced)| self.replace(known, replaced))
-            .and_then(|()| synchronize(&session));
-        if let Err(error) = written {
-            // Its threads go on where the tracer process was killed.
-            let session = self.held(session);
-            let _ = self.restore(&attachment);
-            if let Ok(session) = session {
-                let _ = synchronize(&session);
-            }
-            let _ = self.forget(&attachment);
+        if let Err(error) = self.replace(&session, jumps) {
+            self.abandon(Ok(session), &attachment);
             return Err(error);
         }
         let stopped = session.duration();
         if let Err(error) = session.finish() {
-            let _ = self.restore(&attachment);
-            let _ = self.forget(&attachment);
+            self.abandon(self.stop(), &attachment);
             return Err(error);
         }
         Ok(Attachment {
@@ -218,15 +210,37 @@ impl Runtime {
 
     /// Restores the functions of the process that is stopped.
     pub fn detach_in(&mut self, session: Session, attachment: Attachment) -> Result<Vec<Hits>> {
-        let session = self.held(session)?;
-        let restored = self.restore(&attachment);
-        let ended = synchronize(&session).and_then(|()| session.finish());
+        let (session, restored) = self.undo(session, &attachment)?;
+        let ended = session.finish();
         let forgotten = self.forget(&attachment);
         match ended {
             Ok(()) | Err(Error::Gone { .. }) => {}
             Err(error) => return Err(error),
         }
         restored.and(forgotten).map(|()| self.hits(&attachment))
+    }
+
+    /// Restores the functions of an attachment that failed. Where the process can't be stopped, the tracer process does it
+    /// after this one's end.
+    fn abandon(&mut self, session: Result<Session>, attachment: &Attachment) {
+        match session.and_then(|session| self.undo(session, attachment)) {
+            Ok((session, _)) => drop(session),
+            Err(Error::NoProcess { .. } | Error::Gone { .. }) => {}
+            Err(_) => return,
+        }
+        let _ = self.forget(attachment);
+    }
+
+    /// Restores the functions of an attachment. Returns the session in which it is done, another one where the tracer
+    /// process of the first was killed, and the first error of those that there are.
+    fn undo(&self, mut session: Session, attachment: &Attachment) -> Result<(Session, Result<()>)> {
+        loop {
+            session = self.held(session)?;
+            match self.restore(&session, attachment) {
+                Err(Error::TracerEnded { .. }) => {}
+                restored => return Ok((session, restored)),
+            }
+        }
     }
 
     /// The session, or another one in place of one whose tracer process was killed.
@@ -338,12 +352,4 @@ fn probed_already(site: &Site) -> Error {
         function: site.function.clone(),
         reason: "this program probes it already".to_owned(),
     }
-}
-
-/// Has each CPU forget instructions that it read ahead. The stop alone does not say so: a thread that was stopped and
-/// goes on on the same CPU may return to user space by an instruction that doesn't serialize.
-fn synchronize(session: &Session) -> Result<()> {
-    session
-        .call("membarrier", libc::SYS_membarrier, SYNC_CORE)
-        .map(drop)
 }

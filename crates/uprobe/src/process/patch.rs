@@ -5,8 +5,10 @@ use super::{
     error::{Error, Result},
     jumps::Semaphore,
     maps::{Mapping, Origin, mappings},
+    memory::Write,
     replaced::Replaced,
     runtime::{Known, Runtime, jump},
+    session::Session,
 };
 
 impl Runtime {
@@ -21,12 +23,32 @@ impl Runtime {
         })
     }
 
-    /// Writes a site's jump, and raises its semaphore first. On an error, [`Self::restore`] undoes what was done.
-    pub(super) fn replace(&mut self, known: &Known, replaced: Replaced) -> Result<()> {
+    /// Raises the semaphores of sites, and writes their jumps and the code that is still to be written. On an error,
+    /// [`Self::restore`] undoes what was done.
+    pub(super) fn replace(
+        &mut self,
+        session: &Session,
+        sites: Vec<(&Known, Replaced)>,
+    ) -> Result<()> {
+        let mut writes = self.pending.clone();
+        for (known, replaced) in sites {
+            self.register(known, replaced)?;
+            writes.extend(self.lead_back(known.site.address, &known.moved)?);
+            writes.push(Write {
+                address: known.site.address,
+                bytes: replaced.jump.to_vec(),
+            });
+        }
+        session.patch(&writes)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// Takes notice of a jump that is about to be written, and raises the site's semaphore.
+    fn register(&mut self, known: &Known, replaced: Replaced) -> Result<()> {
         let address = known.site.address;
         self.tracer.add(address, &replaced)?;
         self.replaced.insert(address, replaced);
-        self.lead_back(address, &known.moved)?;
         if let Some(semaphore) = known.semaphore {
             self.raise(address, semaphore)?;
             let replaced = Replaced {
@@ -35,20 +57,43 @@ impl Runtime {
             };
             self.replaced.insert(address, replaced);
         }
-        self.memory.write(address, &replaced.jump)
+        Ok(())
     }
 
-    /// Undoes it for all sites of an attachment, wherever the jumps still are. The first error of those that there are.
-    /// The list of jumps keeps them, until [`Self::forget`].
-    pub(super) fn restore(&mut self, attachment: &Attachment) -> Result<()> {
+    /// Undoes it for all sites of an attachment, wherever the jumps still are. The first error of those that there are, but
+    /// [`Error::TracerEnded`] before others. The list of jumps keeps them, until [`Self::forget`].
+    pub(super) fn restore(&self, session: &Session, attachment: &Attachment) -> Result<()> {
         let all = match mappings(self.pid) {
             // Its memory can't be read either.
             Err(Error::NoProcess { .. }) => Vec::new(),
             other => other?,
         };
+        let (mut writes, mut semaphores) = (Vec::new(), Vec::new());
         let mut result = Ok(());
         for &address in &attachment.addresses {
-            result = result.and(self.restore_one(address, &all));
+            let Some(replaced) = self.replaced.get(&address) else {
+                continue;
+            };
+            if !replaced.is_mapped(address, &self.memory, &all) {
+                continue;
+            }
+            let restored = replaced.restore(address, &self.memory, |write| {
+                writes.push(write);
+                Ok(())
+            });
+            let led = self.lead_back(address, &[]);
+            let led = led.map(|back| writes.extend(back));
+            result = result.and(restored).and(led);
+            semaphores.extend(replaced.semaphore.map(|semaphore| (address, semaphore)));
+        }
+        match session.patch(&writes) {
+            Err(error @ Error::TracerEnded { .. }) => return Err(error),
+            // Nothing is left to restore.
+            Err(Error::Gone { .. }) => {}
+            written => result = result.and(written),
+        }
+        for (address, semaphore) in semaphores {
+            result = result.and(self.lower(address, semaphore));
         }
         result
     }
@@ -62,22 +107,6 @@ impl Runtime {
             self.tracer.remove(address);
         }
         restored
-    }
-
-    fn restore_one(&self, address: u64, all: &[Mapping]) -> Result<()> {
-        let Some(replaced) = self.replaced.get(&address) else {
-            return Ok(());
-        };
-        if !replaced.is_mapped(address, &self.memory, all) {
-            return Ok(());
-        }
-        let restored = replaced.restore(address, &self.memory);
-        let lowered = match replaced.semaphore {
-            Some(semaphore) => self.lower(address, semaphore),
-            None => Ok(()),
-        };
-        let led = self.lead_back(address, &[]);
-        restored.and(lowered).and(led)
     }
 
     /// Adds 1 to the semaphore of the jump at an address, so that the tracer process knows at each step whether it was.

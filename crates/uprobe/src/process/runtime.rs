@@ -4,7 +4,7 @@ use super::{
     area::{Areas, CodeArea},
     error::{Error, Result},
     image::{Function, Image},
-    memory::Memory,
+    memory::{Memory, Write},
     replaced::Replaced,
     session::Session,
     site::{JUMP, Site, When},
@@ -69,6 +69,8 @@ pub struct Runtime {
     pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
+    /// Code that is written when a jump leads there for the first time.
+    pub(super) pending: Vec<Write>,
     /// The code of each site that was ever probed, by the instruction's address: it is used again.
     known: HashMap<(u64, When), Known>,
     /// Where all that code goes on in functions, and the instruction that jumps there.
@@ -137,6 +139,7 @@ impl Runtime {
             tracer,
             areas,
             code: vec![code],
+            pending: Vec::new(),
             known,
             backs,
             slots,
@@ -176,7 +179,7 @@ impl Runtime {
     }
 
     /// Puts code, or numbers that nobody changes, into the process: `write` returns the bytes, at most `most`, for the
-    /// address that they get, a multiple of 64.
+    /// address that they get, a multiple of 64. They are there when the next probe is attached.
     pub fn load<E: From<Error>>(
         &mut self,
         most: usize,
@@ -191,7 +194,7 @@ impl Runtime {
             bytes.len()
         );
         area.take(bytes.len() as u64);
-        self.memory.write(address, &bytes)?;
+        self.pending.push(Write { address, bytes });
         Ok(address)
     }
 
@@ -223,7 +226,8 @@ impl Runtime {
             .get(&(site.probed(), site.when))
             .filter(|known| known.site == *site)
         {
-            self.memory.write(known.at, &program.to_bytes())?;
+            let (address, bytes) = (known.at, program.to_bytes().to_vec());
+            self.pending.push(Write { address, bytes });
             return Ok(known.clone());
         }
         let key = match site.when {
@@ -254,7 +258,8 @@ impl Runtime {
             "a trampoline of {} bytes",
             trampoline.bytes.len()
         );
-        self.memory.write(at, &trampoline.bytes)?;
+        let (address, bytes) = (at, trampoline.bytes);
+        self.pending.push(Write { address, bytes });
         let known = Known {
             site: site.clone(),
             at,
@@ -292,18 +297,28 @@ impl Runtime {
         self.areas.write_memory(start, bytes);
     }
 
-    /// Has the code of all other sites go on where a jump's bytes allow it, before the jump is written at an address:
+    /// Writes the code that was made since the last time.
+    pub(super) fn write_code(&mut self, session: &Session) -> Result<()> {
+        session.write(&self.pending)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// The writes that have the code of all other sites go on where a jump's bytes allow it, before the jump is written at an address:
     /// a thread may still be in the code of an earlier probe, which would lead into the middle of this jump. `moved`
     /// are the copies of the instructions that the jump replaces, or none when it is about to be removed. The process
     /// has to be stopped.
-    pub(super) fn lead_back(&self, address: u64, moved: &[(u64, u64)]) -> Result<()> {
+    pub(super) fn lead_back(&self, address: u64, moved: &[(u64, u64)]) -> Result<Vec<Write>> {
         let inside = (address + 1, 0)..(address + JUMP as u64, 0);
-        for &(end, back) in self.backs.range(inside) {
+        let lead = |&(end, back): &(u64, u64)| {
             let copy = moved.iter().find(|&&(from, _)| from == end);
             let target = copy.map_or(end, |&(_, to)| to);
-            self.memory.write(back, &jump(self.pid, back, target)?)?;
-        }
-        Ok(())
+            Ok(Write {
+                address: back,
+                bytes: jump(self.pid, back, target)?.to_vec(),
+            })
+        };
+        self.backs.range(inside).map(lead).collect()
     }
 
     /// The counts of a slot, since its first probe.

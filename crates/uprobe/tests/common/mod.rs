@@ -7,6 +7,7 @@ pub(crate) mod require;
 
 pub(crate) mod program;
 
+use bpfcost_uprobe::process::{Memory, Stopped};
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader, Write},
@@ -20,6 +21,13 @@ pub(crate) fn wait_until(mut done: impl FnMut() -> bool) {
     while !done() {
         std::thread::sleep(std::time::Duration::from_micros(200));
     }
+}
+
+/// Writes code of a process, as a debugger does: some kernels let only its tracer write it.
+pub(crate) fn write_code(process: &Target, address: u64, bytes: &[u8]) {
+    let _stopped = Stopped::all(process.pid()).unwrap();
+    let memory = Memory::open(process.pid()).unwrap();
+    memory.write(address, bytes).unwrap();
 }
 
 /// A compiled C program in a folder of its own.
