@@ -5,7 +5,7 @@ mod common;
 use bpfcost_uprobe::process::{
     Attachment, Error, Function, Image, Memory, Probe, Program, Runtime,
 };
-use common::{Binary, Target, program, wait_until};
+use common::{Binary, Target, program, wait_until, write_code};
 use nix::{
     sys::signal::{self, Signal},
     unistd::Pid,
@@ -130,7 +130,7 @@ fn a_breakpoint_over_a_jump_stays_and_the_function_is_whole() {
         let mut runtime = Runtime::open(process.pid()).unwrap();
         let attachment = attach(&mut runtime, &[&work]);
         let byte = if is_there { BREAKPOINT } else { work.code[0] };
-        memory.write(work.address, &[byte]).unwrap();
+        write_code(&process, work.address, &[byte]);
         let error = runtime.detach(attachment).unwrap_err();
         assert!(
             matches!(error, Error::Changed { found, .. } if found == byte),
@@ -138,7 +138,7 @@ fn a_breakpoint_over_a_jump_stays_and_the_function_is_whole() {
         );
         let bytes = memory.read_vec(work.address, 5).unwrap();
         assert_eq!(bytes, [&[byte], &work.code[1..5]].concat());
-        memory.write(work.address, &work.code[..1]).unwrap();
+        write_code(&process, work.address, &work.code[..1]);
         run(&mut process);
     }
 }
@@ -149,11 +149,11 @@ fn bytes_of_others_stay() {
     let mut runtime = Runtime::open(process.pid()).unwrap();
     let attachment = attach(&mut runtime, &[&work]);
     let others = [JUMP, 1, 2, 3, 4];
-    memory.write(work.address, &others).unwrap();
+    write_code(&process, work.address, &others);
     let error = runtime.detach(attachment).unwrap_err();
     assert!(matches!(error, Error::Changed { .. }), "{error}");
     assert_eq!(memory.read_vec(work.address, 5).unwrap(), others);
-    memory.write(work.address, &work.code[..5]).unwrap();
+    write_code(&process, work.address, &work.code[..5]);
     run(&mut process);
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use bpfcost_uprobe::process::{Error, Image, Memory};
-use common::Binary;
+use common::{Binary, write_code};
 use std::path::Path;
 
 #[test]
@@ -50,7 +50,7 @@ fn memory_that_is_not_the_files_is_refused() {
         .function("work")
         .unwrap();
     let memory = Memory::open(process.pid()).unwrap();
-    memory.write(function.address + 3, &[0xcc]).unwrap();
+    write_code(&process, function.address + 3, &[0xcc]);
     let error = function.check(&memory).unwrap_err();
     assert!(
         matches!(

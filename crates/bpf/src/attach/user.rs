@@ -138,9 +138,9 @@ impl UserCalls {
         Ok(())
     }
 
-    /// A probe that was attached just now. Call it after the first hits. What becomes of a site differs between
-    /// kernels, so its state is read, and must not change.
-    fn attached<A>(&mut self, held: A) -> Result<RoutineProbe<A>> {
+    /// A probe that was attached just now, to this code. Call it after the first hits. What becomes of a site differs
+    /// between kernels, so its state is read, and must not change.
+    fn attached<A>(&mut self, held: A, before: [u8; SITE_BYTES]) -> Result<RoutineProbe<A>> {
         self.first_calls()?;
         let code = self.caller.code(self.routine)?;
         let probe = RoutineProbe {
@@ -149,7 +149,7 @@ impl UserCalls {
             routine: self.routine,
             caller: Rc::clone(&self.caller),
             code,
-            placed: placed(&self.original, &code).unwrap_or(SiteCode::Int3),
+            placed: placed(&before, &code).unwrap_or(SiteCode::Int3),
         };
         self.attached = Rc::downgrade(&probe.alive);
         Ok(probe)
@@ -159,6 +159,7 @@ impl UserCalls {
 impl Events for UserCalls {
     fn attach(&mut self, attach: Attach, program: &ProgramMut<'_>) -> Result<Box<dyn Attachment>> {
         self.driver.owns(attach)?;
+        let before = self.caller.code(self.routine)?;
         let pid = self.caller.pid();
         let many = |retprobe, session| {
             let options = UprobeMultiOpts {
@@ -179,7 +180,7 @@ impl Events for UserCalls {
             _ => program.attach_uprobe(at_return, pid, PROGRAM, self.offset),
         };
         let link = link.map_err(failed(attach.name(), "attaching it"))?;
-        Ok(Box::new(self.attached(UprobeLink { _link: link })?))
+        Ok(Box::new(self.attached(UprobeLink { _link: link }, before)?))
     }
 
     fn attach_inside(
@@ -188,6 +189,8 @@ impl Events for UserCalls {
         program: &UserProgram<'_>,
     ) -> Result<Box<dyn Attachment>> {
         self.driver.owns(attach)?;
+        // An earlier uprobe may have left bytes in it.
+        let before = self.caller.code(self.routine)?;
         let at = match attach.kind() {
             ProgramKind::Usdt => At::Inside {
                 offset: 0,
@@ -212,7 +215,7 @@ impl Events for UserCalls {
             cookie: 0,
         };
         let held = UserAttachment::attach(program.probes, self.caller.pid(), &place)?;
-        Ok(Box::new(self.attached(held)?))
+        Ok(Box::new(self.attached(held, before)?))
     }
 
     fn batch_of_threads(&mut self, events: u64, cpus: &[u32]) -> Result<u64> {

@@ -58,10 +58,6 @@ const SYS_ADMIN: (u32, &str) = (21, "CAP_SYS_ADMIN");
 const LOCKED_DOWN: &str =
     "the kernel is in lockdown: boot without lockdown=confidentiality, or measure in a guest";
 
-/// The reason where only a tracer may write code.
-const ONLY_TRACERS_WRITE: &str = "this kernel lets only a tracer write the code of a process \
-    (CONFIG_PROC_MEM_FORCE_PTRACE): boot with proc_mem.force_override=always";
-
 /// The kernel's answer to a probe.
 enum Support {
     There,
@@ -224,11 +220,10 @@ fn ask(feature: Feature) -> Support {
     }
 }
 
-/// The verifier judges the programs, as uprobes; threads have to find their memory, and code has to be written.
+/// The verifier judges the programs, as uprobes; threads have to find their memory.
 fn user_probe() -> Support {
     match bpfcost_uprobe::process::check_support() {
         Ok(()) => load(returns_0(sys::BPF_PROG_TYPE_KPROBE)),
-        Err(bpfcost_uprobe::process::Error::NoForcedWrites) => Support::Off(ONLY_TRACERS_WRITE),
         Err(_) => Support::No(KernelRefusal::of(ENOTSUPP)),
     }
 }

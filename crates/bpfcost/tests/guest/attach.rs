@@ -197,6 +197,27 @@ fn the_newest_kernel_calls_from_a_nop_of_ten_bytes() {
     assert_eq!(sites, 11);
 }
 
+/// Debian's newest kernel lets only a process's tracer write its code (CONFIG_PROC_MEM_FORCE_PTRACE).
+#[test]
+fn the_newest_kernel_has_probes_in_user_space() {
+    if !require::version("sid", "sid") {
+        return;
+    }
+    let probes = [
+        "user-uprobe-push/empty",
+        "user-uretprobe-push/empty",
+        "user-uprobe-nop10/map",
+        "user-usdt-nop10/empty",
+    ];
+    let record = counted(&[&probes[..], &["uprobe-nop10/empty"]].concat(), "sid");
+    let counts = nets(&record);
+    let kernel = counts["uprobe-nop10/empty"];
+    for name in probes {
+        let count = counts.get(name).copied().unwrap_or_default();
+        assert!(count > 0.0 && count < kernel, "{name}: {count}, {kernel}");
+    }
+}
+
 /// The error names lockdown, not a missing feature; all else is measured.
 #[test]
 fn a_kernel_in_lockdown_says_so() {

@@ -11,7 +11,6 @@ use super::{
     place::Addition,
     plan::plan,
     runtime::{Counts, Known, Program, Runtime},
-    server::SYNC_CORE,
     session::Session,
     site::When,
 };
@@ -173,7 +172,11 @@ impl Runtime {
         }
         self.release_areas(threads)?;
 
-        session.set_registers(&moved)?;
+        if !moved.is_empty() {
+            // Some go on there.
+            self.write_code(&session)?;
+            session.set_registers(&moved)?;
+        }
         session.check()?;
         let addresses = prepared.additions.iter();
         let probes = prepared.probes.iter();
@@ -185,24 +188,13 @@ impl Runtime {
                 .map(|slots| (slots.clone(), self.sum(slots)))
                 .collect(),
         };
-        let written = additions
-            .into_iter()
-            .try_for_each(|(addition, replaced)| self.add(addition, replaced))
-            .and_then(|()| synchronize(&session));
-        if let Err(error) = written {
-            // Its threads go on where the tracer process was killed.
-            let session = self.held(session).ok();
-            let _ = self.restore(&attachment, session.as_ref());
-            if let Some(session) = session {
-                let _ = synchronize(&session);
-            }
-            let _ = self.forget(&attachment);
+        if let Err(error) = self.add(&session, additions) {
+            self.abandon(Ok(session), &attachment);
             return Err(error);
         }
         let stopped = session.duration();
         if let Err(error) = session.finish() {
-            let _ = self.restore(&attachment, None);
-            let _ = self.forget(&attachment);
+            self.abandon(self.stop(), &attachment);
             return Err(error);
         }
         Ok(Attachment {
@@ -226,15 +218,41 @@ impl Runtime {
 
     /// Restores the functions of the process that is stopped.
     pub fn detach_in(&mut self, session: Session, attachment: Attachment) -> Result<Vec<Hits>> {
-        let session = self.held(session)?;
-        let restored = self.restore(&attachment, Some(&session));
-        let ended = synchronize(&session).and_then(|()| session.finish());
+        let (session, restored) = self.undo(session, &attachment)?;
+        let ended = session.finish();
         let forgotten = self.forget(&attachment);
         match ended {
             Ok(()) | Err(Error::Gone { .. }) => {}
             Err(error) => return Err(error),
         }
         restored.and(forgotten).map(|()| self.hits(&attachment))
+    }
+
+    /// Restores the functions of an attachment that failed. Where the process can't be stopped, the tracer process does it
+    /// after this one's end.
+    fn abandon(&mut self, session: Result<Session>, attachment: &Attachment) {
+        match session.and_then(|session| self.undo(session, attachment)) {
+            Ok((session, _)) => drop(session),
+            Err(Error::NoProcess { .. } | Error::Gone { .. }) => {}
+            Err(_) => return,
+        }
+        let _ = self.forget(attachment);
+    }
+
+    /// Restores the functions of an attachment. Returns the session in which it is done, another one where the tracer
+    /// process of the first was killed, and the first error of those that there are.
+    fn undo(
+        &mut self,
+        mut session: Session,
+        attachment: &Attachment,
+    ) -> Result<(Session, Result<()>)> {
+        loop {
+            session = self.held(session)?;
+            match self.restore(&session, attachment) {
+                Err(Error::TracerEnded { .. }) => {}
+                restored => return Ok((session, restored)),
+            }
+        }
     }
 
     /// The session, or another one in place of one whose tracer process was killed.
@@ -301,12 +319,4 @@ impl Slots {
             When::Inside => self.inside.push(slot),
         }
     }
-}
-
-/// Has each CPU forget instructions that it read ahead. The stop alone does not say so: a thread that was stopped and
-/// goes on on the same CPU may return to user space by an instruction that doesn't serialize.
-fn synchronize(session: &Session) -> Result<()> {
-    session
-        .call("membarrier", libc::SYS_membarrier, SYNC_CORE)
-        .map(drop)
 }

@@ -50,11 +50,6 @@ pub enum Error {
         /// The process.
         pid: i32,
     },
-    /// The kernel lets only a process's tracer write its code.
-    #[error(
-        "this kernel lets only a tracer write the code of a process (CONFIG_PROC_MEM_FORCE_PTRACE)\n  boot it with proc_mem.force_override=always, or use a kernel uprobe"
-    )]
-    NoForcedWrites,
     /// The process doesn't run 64-bit x86 code.
     #[error("process {pid} is not a 64-bit x86 process\n  use a kernel uprobe for it")]
     Architecture {

@@ -13,6 +13,7 @@ use super::{
     error::{Error, Result},
     handlers::{Action, SIGNALS},
     layout::STATE_SCRATCH,
+    memory::Write,
     runtime::Runtime,
 };
 use iced_x86::{
@@ -247,8 +248,10 @@ impl Runtime {
                 libc::SIG_DFL => guard.default,
                 _ => old.handler,
             };
-            self.memory.write(at, &next.to_le_bytes())?;
+            let bytes = next.to_le_bytes().to_vec();
+            self.pending.push(Write { address: at, bytes });
         }
+        self.write_code(&session)?;
         self.tracer.set_handlers(scratch, guard.handler, old);
         for (signal, new) in SIGNALS.into_iter().zip([segv, bus]) {
             self.memory.write(scratch, &new.to_bytes())?;

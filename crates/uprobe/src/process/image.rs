@@ -5,7 +5,6 @@ mod usdt;
 use super::{
     error::{Error, Result},
     maps::{Mapping, mappings},
-    memory::Memory,
     permission,
 };
 use object::{
@@ -342,37 +341,6 @@ impl Image {
 }
 
 impl Function {
-    /// An error where the function in memory, or the padding behind it, isn't the file's.
-    pub fn check(&self, memory: &Memory) -> Result<()> {
-        self.check_except(memory, |_| None)
-    }
-
-    /// The same, where `original` has the file's bytes for addresses that are known to be replaced.
-    pub(super) fn check_except(
-        &self,
-        memory: &Memory,
-        original: impl Fn(u64) -> Option<u8>,
-    ) -> Result<()> {
-        let expected: Vec<u8> = self.code.iter().chain(&self.padding).copied().collect();
-        let mut actual = memory.read_vec(self.address, expected.len())?;
-        for (byte, address) in actual.iter_mut().zip(self.address..) {
-            *byte = original(address).unwrap_or(*byte);
-        }
-        match expected
-            .iter()
-            .zip(&actual)
-            .position(|(expected, actual)| expected != actual)
-        {
-            None => Ok(()),
-            Some(offset) => Err(Error::Changed {
-                function: self.name.clone(),
-                offset: offset as u64,
-                expected: expected[offset],
-                found: actual[offset],
-            }),
-        }
-    }
-
     /// An error where the memory of an instruction of the function at this offset isn't the file's, or where the
     /// function has no such offset. The address otherwise.
     pub fn offset(&self, offset: u64) -> Result<u64> {

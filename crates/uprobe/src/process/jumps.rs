@@ -165,7 +165,9 @@ impl Jumps {
             if let (1.., Ok(number @ 1..)) = (semaphore, memory.read_u16(semaphore)) {
                 let _ = memory.write(semaphore, &(number - 1).to_le_bytes());
             }
-            let _ = replaced.restore(address, memory);
+            let _ = replaced.restore(address, memory, |write| {
+                memory.write(write.address, &write.bytes)
+            });
         }
     }
 
@@ -184,7 +186,9 @@ impl Jumps {
         for entry in self.entries().iter().filter(is_there) {
             let address = entry.address.load(Ordering::Acquire);
             // The tool that would report an error is gone.
-            let _ = entry.replaced().restore(address, memory);
+            let _ = entry.replaced().restore(address, memory, |write| {
+                memory.write(write.address, &write.bytes)
+            });
         }
     }
 

@@ -13,6 +13,13 @@ use std::{
     },
 };
 
+/// Bytes for an address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Write {
+    pub(super) address: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
 /// The memory of one program of a process: after exec, it is still the old one's, and both reads and writes fail.
 #[derive(Debug)]
 pub struct Memory {
@@ -77,8 +84,9 @@ impl Memory {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Writes bytes at an address, even where the process itself may only read or execute: the kernel gives it a
-    /// private copy of the page first, and the page stays unwritable.
+    /// Writes bytes at an address. Where the process itself may only read or execute them, the kernel gives it a private
+    /// copy of the page first, and the page stays unwritable. Kernels with CONFIG_PROC_MEM_FORCE_PTRACE do that only for
+    /// the thread that traces the process at this moment.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<()> {
         fault::step();
         self.file

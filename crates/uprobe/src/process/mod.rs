@@ -9,7 +9,7 @@
 //! stop; if both are, the probes stay.
 //!
 //! Not here yet:
-//! - Kernels that let only the tracer write code (CONFIG_PROC_MEM_FORCE_PTRACE): it is the tool that writes it.
+//! - Kernels on which no process may write another's code (CONFIG_PROC_MEM_NO_FORCE).
 //! - If that other process is killed while a thread makes system calls for it (some 50 µs of each attachment and
 //!   detachment), that thread goes on behind one, where its stack makes no sense: the probed process crashes. The
 //!   kernel does not choose that process when memory runs out.
@@ -42,6 +42,7 @@ mod area;
 mod attachment;
 mod child;
 mod children;
+mod comparison;
 mod error;
 #[doc(hidden)]
 pub mod fault;

@@ -5,6 +5,7 @@ use super::{
     error::{Error, Result},
     jumps::Semaphore,
     maps::{Mapping, Origin, mappings},
+    memory::Write,
     replaced::Replaced,
     runtime::{Known, Runtime, jump},
     session::Session,
@@ -22,19 +23,18 @@ impl Runtime {
         })
     }
 
-    /// Writes a site's jump, and raises its semaphore first. On an error, [`Self::restore`] undoes what was done.
-    pub(super) fn replace(
-        &mut self,
-        known: &Known,
-        replaced: Replaced,
-        semaphore: Option<u64>,
-    ) -> Result<()> {
+    /// Takes notice of a jump that is about to be written. Returns the writes. On an error, [`Self::restore`] undoes what was
+    /// done.
+    pub(super) fn replace(&mut self, known: &Known, replaced: Replaced) -> Result<Vec<Write>> {
         let address = known.site.address;
         self.tracer.add(address, &replaced)?;
         self.replaced.insert(address, replaced);
-        self.lead_back(address, &known.moved)?;
-        self.raise_for(address, semaphore)?;
-        self.memory.write(address, &replaced.jump)
+        let mut writes = self.lead_back(address, &known.moved)?;
+        writes.push(Write {
+            address,
+            bytes: replaced.jump.to_vec(),
+        });
+        Ok(writes)
     }
 
     /// Raises the semaphore of an address, unless it is raised for its jump already.
@@ -55,22 +55,52 @@ impl Runtime {
     }
 
     /// Undoes it for all sites of an attachment where no other has programs, wherever the jumps still are; elsewhere,
-    /// those of others stay. The first error of those that there are. The list of jumps keeps them, until
-    /// [`Self::forget`].
-    pub(super) fn restore(
-        &mut self,
-        attachment: &Attachment,
-        session: Option<&Session>,
-    ) -> Result<()> {
+    /// those of others stay. The first error of those that there are, but [`Error::TracerEnded`] before others. The list of
+    /// jumps keeps them, until [`Self::forget`].
+    pub(super) fn restore(&mut self, session: &Session, attachment: &Attachment) -> Result<()> {
         let all = match mappings(self.pid) {
             // Its memory can't be read either.
             Err(Error::NoProcess { .. }) => Vec::new(),
             other => other?,
         };
+        let (mut writes, mut semaphores) = (Vec::new(), Vec::new());
         let mut result = Ok(());
         for &address in &attachment.addresses {
-            let restored = self.restore_one(address, attachment.number, session, &all);
-            result = result.and(restored);
+            let Some(&replaced) = self.replaced.get(&address) else {
+                continue;
+            };
+            if !replaced.is_mapped(address, &self.memory, &all) {
+                continue;
+            }
+            match self.take_out(address, attachment.number, session) {
+                Err(error @ Error::TracerEnded { .. }) => return Err(error),
+                Err(error) => {
+                    result = result.and(Err(error));
+                    continue;
+                }
+                Ok(Some(write)) => {
+                    writes.push(write);
+                    continue;
+                }
+                Ok(None) => {}
+            }
+            let restored = replaced.restore(address, &self.memory, |write| {
+                writes.push(write);
+                Ok(())
+            });
+            let led = self.lead_back(address, &[]);
+            let led = led.map(|back| writes.extend(back));
+            result = result.and(restored).and(led);
+            semaphores.extend(replaced.semaphore.map(|semaphore| (address, semaphore)));
+        }
+        match self.patch(session, writes) {
+            Err(error @ Error::TracerEnded { .. }) => return Err(error),
+            // Nothing is left to restore.
+            Err(Error::Gone { .. }) => {}
+            written => result = result.and(written),
+        }
+        for (address, semaphore) in semaphores {
+            result = result.and(self.lower(address, semaphore));
         }
         result
     }
@@ -85,30 +115,6 @@ impl Runtime {
             self.tracer.remove(address);
         }
         restored
-    }
-
-    fn restore_one(
-        &mut self,
-        address: u64,
-        attachment: u64,
-        session: Option<&Session>,
-        all: &[Mapping],
-    ) -> Result<()> {
-        let Some(&replaced) = self.replaced.get(&address) else {
-            return Ok(());
-        };
-        if !replaced.is_mapped(address, &self.memory, all)
-            || self.take_out(address, attachment, session)?
-        {
-            return Ok(());
-        }
-        let restored = replaced.restore(address, &self.memory);
-        let lowered = match replaced.semaphore {
-            Some(semaphore) => self.lower(address, semaphore),
-            None => Ok(()),
-        };
-        let led = self.lead_back(address, &[]);
-        restored.and(lowered).and(led)
     }
 
     /// Adds 1 to the semaphore of the jump at an address, so that the tracer process knows at each step whether it was.

@@ -7,6 +7,7 @@
 use super::{
     attachment::Attachment,
     error::{Error, Result},
+    memory::Write,
     plan::{Planned, one_semaphore, overlaps},
     program_list::{self, Listed},
     replaced::Replaced,
@@ -179,41 +180,48 @@ impl Runtime {
         replaced.check(&site.function, site.address, &self.memory)
     }
 
-    /// Has a place run the programs of an addition. `replaced` is what its jump replaces, where it has none yet. On an
-    /// error, [`Self::restore`] undoes what was done.
-    pub(super) fn add(&mut self, addition: &Addition, replaced: Option<Replaced>) -> Result<()> {
-        let Addition { known, callee, .. } = addition;
-        let address = known.site.address;
-        let place = self.places.entry(address).or_insert_with(|| Place {
-            known: known.clone(),
-            members: Vec::new(),
-        });
-        place.members.extend(&addition.new);
-        self.memory.write(known.at, &callee.to_bytes())?;
-        match replaced {
-            Some(replaced) => self.replace(known, replaced, addition.semaphore),
-            None => self.raise_for(address, addition.semaphore),
+    /// Has places run the programs of additions; what the jump of each replaces, where it has none yet. On an error,
+    /// [`Self::restore`] undoes what was done.
+    pub(super) fn add(
+        &mut self,
+        session: &Session,
+        additions: Vec<(&Addition, Option<Replaced>)>,
+    ) -> Result<()> {
+        let mut writes = Vec::new();
+        for (addition, replaced) in additions {
+            let Addition { known, callee, .. } = addition;
+            let address = known.site.address;
+            let place = self.places.entry(address).or_insert_with(|| Place {
+                known: known.clone(),
+                members: Vec::new(),
+            });
+            place.members.extend(&addition.new);
+            writes.push(known.running(*callee));
+            if let Some(replaced) = replaced {
+                writes.extend(self.replace(known, replaced)?);
+            }
+            self.raise_for(address, addition.semaphore)?;
         }
+        self.patch(session, writes)
     }
 
-    /// Ends the programs of an attachment at an address where others stay. Whether others do.
+    /// What ends the programs of an attachment at an address where others stay. `None` where none does.
     pub(super) fn take_out(
         &mut self,
         address: u64,
         attachment: u64,
-        session: Option<&Session>,
-    ) -> Result<bool> {
+        session: &Session,
+    ) -> Result<Option<Write>> {
         let Some(place) = self.places.get(&address) else {
-            return Ok(false);
+            return Ok(None);
         };
         let known = place.known.clone();
         let rest: Vec<Member> = place.without(attachment).copied().collect();
         if rest.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
-        let callee = self.callee(&known, &rest, session)?;
-        self.memory.write(known.at, &callee.to_bytes())?;
-        Ok(true)
+        let callee = self.callee(&known, &rest, Some(session))?;
+        Ok(Some(known.running(callee)))
     }
 
     /// Forgets the programs of an attachment. Returns the addresses where there are no others.

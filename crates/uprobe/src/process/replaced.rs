@@ -3,7 +3,7 @@
 use super::{
     error::{Error, Result},
     maps::{Mapping, Origin},
-    memory::Memory,
+    memory::{Memory, Write},
     site::JUMP,
 };
 
@@ -44,22 +44,33 @@ impl Replaced {
         })
     }
 
-    /// Writes the original bytes back to an address, while all threads are stopped. An error where the bytes are
+    /// Has `write` put the original bytes back to an address, while all threads are stopped. An error where the bytes are
     /// neither the jump nor the original: where the rest of them is ours, it is restored nevertheless, and where it
     /// isn't, they stay.
-    pub(super) fn restore(&self, address: u64, memory: &Memory) -> Result<()> {
+    pub(super) fn restore(
+        &self,
+        address: u64,
+        memory: &Memory,
+        mut write: impl FnMut(Write) -> Result<()>,
+    ) -> Result<()> {
         let mut bytes = [0; JUMP];
         memory.read(address, &mut bytes)?;
         if bytes == self.original {
             return Ok(());
         }
+        let mut put_back = |from: usize| {
+            write(Write {
+                address: address + from as u64,
+                bytes: self.original[from..].to_vec(),
+            })
+        };
         if bytes == self.jump {
-            return memory.write(address, &self.original);
+            return put_back(0);
         }
         // The kernel's uprobe has put its breakpoint there, or the file's byte when it was removed: without the bytes
         // behind, the next call would execute an instruction and the rest of our jump.
         if [BREAKPOINT, self.original[0]].contains(&bytes[0]) && bytes[1..] == self.jump[1..] {
-            memory.write(address + 1, &self.original[1..])?;
+            put_back(1)?;
         }
         Err(Error::Changed {
             function: format!("the jump at {address:#x}"),

@@ -5,7 +5,7 @@ use super::{
     error::{Error, Result},
     guard::Guard,
     image::{Function, Image},
-    memory::Memory,
+    memory::{Memory, Write},
     place::Place,
     program_list::Listed,
     replaced::Replaced,
@@ -72,6 +72,8 @@ pub struct Runtime {
     pub(super) tracer: Arc<Tracer>,
     pub(super) areas: Areas,
     code: Vec<CodeArea>,
+    /// Code that is written when a jump leads there for the first time.
+    pub(super) pending: Vec<Write>,
     /// The code of each site that was ever probed, by the instruction's address: it is used again.
     known: HashMap<(u64, When), Known>,
     /// Where all that code goes on in functions, and the instruction that jumps there.
@@ -99,6 +101,16 @@ pub(super) struct Known {
     pub(super) entry: u64,
     pub(super) moved: Vec<(u64, u64)>,
     pub(super) slot: u64,
+}
+
+impl Known {
+    /// What has it run a program.
+    pub(super) fn running(&self, program: Program) -> Write {
+        Write {
+            address: self.at,
+            bytes: program.to_bytes().to_vec(),
+        }
+    }
 }
 
 /// A jump from one address to another.
@@ -145,6 +157,7 @@ impl Runtime {
             tracer,
             areas,
             code: vec![code],
+            pending: Vec::new(),
             known: HashMap::new(),
             backs: BTreeSet::new(),
             slots: HashMap::new(),
@@ -188,7 +201,7 @@ impl Runtime {
     }
 
     /// Puts code, or numbers that nobody changes, into the process: `write` returns the bytes, at most `most`, for the
-    /// address that they get, a multiple of 64.
+    /// address that they get, a multiple of 64. They are there when the next probe is attached.
     pub fn load<E: From<Error>>(
         &mut self,
         most: usize,
@@ -213,7 +226,7 @@ impl Runtime {
             bytes.len()
         );
         area.take(bytes.len() as u64);
-        self.memory.write(address, &bytes)?;
+        self.pending.push(Write { address, bytes });
         Ok(address)
     }
 
@@ -272,7 +285,8 @@ impl Runtime {
             "a trampoline of {} bytes",
             trampoline.bytes.len()
         );
-        self.memory.write(at, &trampoline.bytes)?;
+        let (address, bytes) = (at, trampoline.bytes);
+        self.pending.push(Write { address, bytes });
         let known = Known {
             site: site.clone(),
             at,
@@ -320,18 +334,36 @@ impl Runtime {
         self.areas.write_memory(start, bytes);
     }
 
-    /// Has the code of all other sites go on where a jump's bytes allow it, before the jump is written at an address:
-    /// a thread may still be in the code of an earlier probe, which would lead into the middle of this jump. `moved`
-    /// are the copies of the instructions that the jump replaces, or none when it is about to be removed. The process
-    /// has to be stopped.
-    pub(super) fn lead_back(&self, address: u64, moved: &[(u64, u64)]) -> Result<()> {
+    /// Writes the code that was made since the last time.
+    pub(super) fn write_code(&mut self, session: &Session) -> Result<()> {
+        session.write(&self.pending)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// The same, and then writes code that threads executed before.
+    pub(super) fn patch(&mut self, session: &Session, writes: Vec<Write>) -> Result<()> {
+        let all = [&self.pending[..], &writes].concat();
+        session.patch(&all)?;
+        self.pending.clear();
+        Ok(())
+    }
+
+    /// The writes that have the code of all other sites go on where a jump's bytes allow it, before the jump is written
+    /// at an address: a thread may still be in the code of an earlier probe, which would lead into the middle of this
+    /// jump. `moved` are the copies of the instructions that the jump replaces, or none when it is about to be removed.
+    /// The process has to be stopped.
+    pub(super) fn lead_back(&self, address: u64, moved: &[(u64, u64)]) -> Result<Vec<Write>> {
         let inside = (address + 1, 0)..(address + JUMP as u64, 0);
-        for &(end, back) in self.backs.range(inside) {
+        let lead = |&(end, back): &(u64, u64)| {
             let copy = moved.iter().find(|&&(from, _)| from == end);
             let target = copy.map_or(end, |&(_, to)| to);
-            self.memory.write(back, &jump(self.pid, back, target)?)?;
-        }
-        Ok(())
+            Ok(Write {
+                address: back,
+                bytes: jump(self.pid, back, target)?.to_vec(),
+            })
+        };
+        self.backs.range(inside).map(lead).collect()
     }
 
     /// The counts of a slot, since its first probe.

@@ -21,8 +21,10 @@ use std::{collections::BTreeSet, os::unix::net::UnixStream, thread, time::Durati
 const TRIES: u32 = 500;
 /// How long it waits before it tries again to stop a process that another one traces.
 const PAUSE: Duration = Duration::from_millis(10);
-/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`.
-pub(super) const SYNC_CORE: [u64; 6] = [1 << 5, 0, 0, 0, 0, 0];
+/// `MEMBARRIER_CMD_PRIVATE_EXPEDITED_SYNC_CORE`: each CPU forgets instructions that it read ahead. The stop alone does not
+/// say so: a thread that was stopped and goes on on the same CPU may return to user space by an instruction that doesn't
+/// serialize.
+const SYNC_CORE: [u64; 6] = [1 << 5, 0, 0, 0, 0, 0];
 
 /// The tracer process.
 pub(super) struct Server<'a> {
@@ -161,6 +163,11 @@ impl<'a> Server<'a> {
                     .into_iter()
                     .try_for_each(|(tid, registers)| stopped.set_registers(tid, registers))
                     .map(|()| Vec::new()),
+                [wire::WRITE, ref writes @ ..] => self.write(writes),
+                [wire::PATCH, ref writes @ ..] => self.write(writes).and_then(|none| {
+                    self.call(stopped, &mut remote, (libc::SYS_membarrier, SYNC_CORE))?;
+                    Ok(none)
+                }),
                 [wire::CALL, number, a, b, c, d, e, f] => {
                     let call = (number as libc::c_long, [a, b, c, d, e, f]);
                     let result = self.call(stopped, &mut remote, call);
@@ -185,6 +192,14 @@ impl<'a> Server<'a> {
             self.restore(stopped);
         }
         None
+    }
+
+    /// Writes bytes. This thread is the tracer: some kernels let no other one write code.
+    fn write(&self, writes: &[u64]) -> Result<Vec<u64>> {
+        for write in wire::to_writes(writes) {
+            self.memory.write(write.address, &write.bytes)?;
+        }
+        Ok(Vec::new())
     }
 
     /// Has a thread make a system call.

@@ -2,6 +2,7 @@
 
 use super::{
     error::{Error, Result},
+    memory::Write,
     priority::Priority,
     stopped::Registers,
     tracer::Tracer,
@@ -83,6 +84,27 @@ impl Session {
         numbers.insert(0, wire::SET_REGISTERS);
         self.tracer
             .ask(self.holder, "PTRACE_SETREGS", &Message::new(numbers))
+            .map(drop)
+    }
+
+    /// Writes code that no thread executes yet.
+    pub(super) fn write(&self, writes: &[Write]) -> Result<()> {
+        self.send(wire::WRITE, "write", writes)
+    }
+
+    /// Writes code that threads executed before.
+    pub(super) fn patch(&self, writes: &[Write]) -> Result<()> {
+        self.send(wire::PATCH, "membarrier", writes)
+    }
+
+    fn send(&self, kind: u64, call: &'static str, writes: &[Write]) -> Result<()> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let mut numbers = wire::from_writes(writes);
+        numbers.insert(0, kind);
+        self.tracer
+            .ask(self.holder, call, &Message::new(numbers))
             .map(drop)
     }
 

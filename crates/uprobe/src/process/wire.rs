@@ -7,6 +7,7 @@
 
 use super::{
     error::{Error, Result},
+    memory::Write,
     stopped::Registers,
 };
 use rustix::net::SendFlags;
@@ -29,6 +30,10 @@ pub(super) const FINISH: u64 = 5;
 pub(super) const RESTORE_CHILDREN: u64 = 6;
 /// Restore signal handlers.
 pub(super) const RESTORE_HANDLERS: u64 = 7;
+/// Write bytes: code that no thread executes yet.
+pub(super) const WRITE: u64 = 8;
+/// Write bytes that threads executed before, and have each CPU forget instructions that it read ahead.
+pub(super) const PATCH: u64 = 9;
 
 /// The first number of replies.
 const DONE: u64 = 0;
@@ -138,6 +143,35 @@ pub(super) fn to_registers(numbers: &[u64]) -> Vec<(i32, Registers)> {
     threads.collect()
 }
 
+/// Writes as numbers: the address, how many bytes, and those.
+pub(super) fn from_writes(writes: &[Write]) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    for Write { address, bytes } in writes {
+        numbers.extend([*address, bytes.len() as u64]);
+        numbers.extend(bytes.chunks(8).map(|some| {
+            let mut eight = [0; 8];
+            eight[..some.len()].copy_from_slice(some);
+            u64::from_le_bytes(eight)
+        }));
+    }
+    numbers
+}
+
+/// The same, back.
+pub(super) fn to_writes(mut numbers: &[u64]) -> Vec<Write> {
+    let mut writes = Vec::new();
+    while let [address, length, rest @ ..] = numbers {
+        let length = *length as usize;
+        let (words, others) = rest.split_at(length.div_ceil(8).min(rest.len()));
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.truncate(length);
+        let address = *address;
+        writes.push(Write { address, bytes });
+        numbers = others;
+    }
+    writes
+}
+
 /// An error as its kind, a number and a text.
 fn encode(error: Error) -> ([u64; 2], String) {
     let number = |error: &io::Error| error.raw_os_error().unwrap_or(libc::EIO) as u64;
@@ -218,6 +252,21 @@ mod tests {
         drop(one);
         assert!(Message::receive(&other).is_err());
         assert!(Message::default().send(&other).is_err(), "no signal either");
+    }
+
+    #[test]
+    fn writes_are_the_same_on_the_other_side() {
+        let write = |address, bytes: &[u8]| Write {
+            address,
+            bytes: bytes.to_vec(),
+        };
+        let writes = [
+            write(1, &[0xe9, 1, 2, 3, 4]),
+            write(2, &[]),
+            write(3, &[5; 16]),
+            write(u64::MAX, &[6]),
+        ];
+        assert_eq!(to_writes(&from_writes(&writes)), writes);
     }
 
     #[test]

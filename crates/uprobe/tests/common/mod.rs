@@ -7,6 +7,7 @@ pub(crate) mod require;
 
 pub(crate) mod program;
 
+use bpfcost_uprobe::process::{Memory, Stopped};
 use std::{
     ffi::OsStr,
     io::{BufRead, BufReader, Write},
@@ -27,6 +28,13 @@ pub(crate) fn handled(pid: i32) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("SigCgt:"));
     line.unwrap().to_owned()
+}
+
+/// Writes code of a process, as a debugger does: some kernels let only its tracer write it.
+pub(crate) fn write_code(process: &Target, address: u64, bytes: &[u8]) {
+    let _stopped = Stopped::all(process.pid()).unwrap();
+    let memory = Memory::open(process.pid()).unwrap();
+    memory.write(address, bytes).unwrap();
 }
 
 /// A compiled C program in a folder of its own.
