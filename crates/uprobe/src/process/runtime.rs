@@ -267,9 +267,6 @@ impl Runtime {
             return Ok(known.clone());
         }
         let slot = self.slot(site.key(function), |_| true)?;
-        let at = self
-            .code_area(None, Some(site.address), TRAMPOLINE)?
-            .take(TRAMPOLINE);
         let context = Context {
             layout: self.areas.layout,
             slot,
@@ -279,12 +276,12 @@ impl Runtime {
                 When::Inside => site.probed(),
             },
         };
+        let area = self.code_area(None, Some(site.address), TRAMPOLINE)?;
+        let at = area.next();
         let trampoline = Trampoline::assemble(at, site, context)?;
-        assert!(
-            trampoline.bytes.len() as u64 <= TRAMPOLINE,
-            "a trampoline of {} bytes",
-            trampoline.bytes.len()
-        );
+        let length = trampoline.bytes.len() as u64;
+        assert!(length <= TRAMPOLINE, "a trampoline of {length} bytes");
+        area.take(length);
         let (address, bytes) = (at, trampoline.bytes);
         self.pending.push(Write { address, bytes });
         let known = Known {
